@@ -1,0 +1,47 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer: make demo, make test.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: install demo test lint fuzz bench clean
+
+install: .venv/core
+
+.venv/created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "gaifman needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/core: pyproject.toml constraints.txt | .venv/created
+	$(PIP) --editable .
+	@touch $@
+
+.venv/dev: .venv/core
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+.venv/bench: .venv/dev
+	$(PIP) --editable '.[dev,bench]'
+	@touch $@
+
+demo: install
+	$(BIN)/gaifman demo
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest --numprocesses 2
+
+# A million texts through the parser; `make test` runs 20,000 of them.
+fuzz: .venv/dev
+	$(BIN)/python tests/fuzz.py --count 1000000
+
+bench: .venv/bench
+	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,134 @@
+"""Every error gaifman raises on purpose.
+
+    GaifmanError          anything wrong that a user can put right
+    ├─ FormulaError       a text is not a formula, or does not fit the knowledge base
+    │  └─ LimitError      a formula is larger than the limits allow
+    ├─ InputError         a file or table cannot be read as facts
+    ├─ OutputError        a file cannot be written, or cannot hold what it should
+    └─ KnowledgeError     a knowledge base has no such object, relation or attribute, or cannot be built
+
+Each carries what (`message`), where (`place`), what to write instead (`hint`) and the near names (`near`): as fields, for
+JSON (`as_dict`), and as text with a caret (`str`).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import asdict, dataclass
+from typing import Any
+
+EXCERPT = 72
+"""Characters of an offending line that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a text something is wrong; lines and columns count from 1, columns in characters.
+
+    >>> print(Place("family.tsv", 3, 5, "ann\\tlikes", width=5).excerpt())
+    ann\\tlikes
+         ^^^^^
+    """
+
+    source: str
+    line: int
+    column: int
+    text: str
+    width: int = 1
+
+    @classmethod
+    def at(cls, source: str, text: str, offset: int, width: int = 1) -> Place:
+        """The place of `text[offset]`, in the line that holds it."""
+        start = text.rfind("\n", 0, offset) + 1
+        end = text.find("\n", offset)
+        line = text[start : end if end >= 0 else len(text)]
+        return cls(source, text.count("\n", 0, offset) + 1, offset - start + 1, line, max(width, 1))
+
+    def __str__(self) -> str:
+        return f"{self.source}, line {self.line}, column {self.column}"
+
+    def excerpt(self) -> str:
+        """The line, shortened around the column, with carets under what is wrong."""
+        at = self.column - 1
+        begin = max(0, min(at - EXCERPT // 2, len(self.text) - EXCERPT))
+        end = begin + EXCERPT
+        before = ("…" if begin else "") + visible(self.text[begin:at])
+        wrong = visible(self.text[at : min(at + self.width, end)])
+        after = visible(self.text[at + self.width : end]) + ("…" if end < len(self.text) else "")
+        return f"{before}{wrong}{after}\n{' ' * _cells(before)}{'^' * max(1, _cells(wrong))}"
+
+
+def visible(text: str) -> str:
+    r"""`text` with control, bidirectional and other unprintable characters escaped, so that it shows as it is.
+
+    >>> print(visible("a\tb\u202e"))
+    a\tb\u202e
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shorten(text: str, length: int = 40) -> str:
+    """`text`, made visible and cut in the middle where it is longer than `length`."""
+    if len(text) <= length:
+        return visible(text)
+    return f"{visible(text[: length // 2])}…{visible(text[-length // 2 + 1 :])}"
+
+
+class GaifmanError(Exception):
+    """Anything wrong that a user can put right."""
+
+    def __init__(
+        self, message: str, *, place: Place | None = None, hint: str = "", near: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+        self.hint = hint
+        self.near = near
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.place:
+            lines[0] = f"{self.place}: {self.message}"
+            lines += [f"  {line}" for line in self.place.excerpt().split("\n")]
+        if self.near:
+            lines.append(f"near: {', '.join(visible(name) for name in self.near)}")
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as fields, for JSON."""
+        place = asdict(self.place) | {"text": shorten(self.place.text, 200)} if self.place else None
+        return {
+            "error": type(self).__name__,
+            "message": self.message,
+            "place": place,
+            "near": list(self.near),
+            "hint": self.hint,
+        }
+
+
+class FormulaError(GaifmanError):
+    """A text is not a formula, or does not fit the knowledge base."""
+
+
+class LimitError(FormulaError):
+    """A formula is larger than the limits allow."""
+
+
+class InputError(GaifmanError):
+    """A file or table cannot be read as facts."""
+
+
+class OutputError(GaifmanError):
+    """A file cannot be written, or cannot hold what it should."""
+
+
+class KnowledgeError(GaifmanError):
+    """A knowledge base has no such object, relation or attribute, or cannot be built."""
+
+
+def _cells(text: str) -> int:
+    """Terminal columns that `text` takes: wide characters two, combining ones none."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

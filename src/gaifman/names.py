@@ -1,0 +1,81 @@
+r"""Names of objects, relations and attributes: how they are written, and which are near a wrong one.
+
+A name is any non-empty text. In formulas and `.facts` files it stands bare where it can and quoted where it must.
+
+>>> quote("has part"), quote("it's\n")
+("'has part'", "'it\\'s\\n'")
+>>> unquote(r"'it\'s\n'")
+"it's\n"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+KEYWORDS = frozenset(
+    "exists forall not and or implies iff true false each count sum mean min max for".split()
+)
+"""Words of the formula language: a relation or object so named is quoted."""
+
+WORD = r"[^\W\d]\w*"
+"""A bare word: a variable, or a relation where `(` follows."""
+
+PATH = r"(?:\d|/[\w/])(?:[\w/:.#@%$+-]*[\w/])?"
+"""A bare name that begins with a digit or `/`: an object, or a relation where `(` follows. It ends in no punctuation."""
+
+_WORD = re.compile(WORD)
+_PATH = re.compile(PATH)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+
+
+def is_word(name: str) -> bool:
+    """Whether a relation of this name can stand bare as a word."""
+    return _WORD.fullmatch(name) is not None and name not in KEYWORDS and name != "_"
+
+
+def is_path(name: str) -> bool:
+    """Whether the name can stand bare because it begins with a digit or `/`."""
+    return _PATH.fullmatch(name) is not None
+
+
+def quote(name: str) -> str:
+    """The name in single quotes, with whatever does not print escaped."""
+    return "'" + "".join(_escape(c) for c in name) + "'"
+
+
+def unquote(quoted: str) -> str:
+    """The name that a quoted text stands for."""
+    return _ESCAPE.sub(_unescape, quoted[1:-1])
+
+
+def _escape(character: str) -> str:
+    if character in "'\\":
+        return "\\" + character
+    if character.isprintable():
+        return character
+    short = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    code = ord(character)
+    return short or (f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+
+
+def _unescape(match: re.Match[str]) -> str:
+    text = match[1]
+    if len(text) > 1:
+        return chr(int(text[1:], 16))
+    return _ESCAPES.get(text, text)
+
+
+def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+    """The names a person may have meant, nearest first.
+
+    >>> nearest("bordrs", ["borders", "capital", "located_in"])
+    ('borders',)
+    """
+    from rapidfuzz import fuzz, process, utils
+
+    found = process.extract(
+        name, names, scorer=fuzz.ratio, processor=utils.default_process, limit=limit, score_cutoff=65
+    )
+    return tuple(match[0] for match in found)
