@@ -1,0 +1,185 @@
+"""Facts and values as names: how they are written, what is checked, how they become numbers on a heap.
+
+>>> heap = Heap([], [], [])
+>>> pile(heap, [("parent", "ann", "bob"), Fact("person", ("ann",), 0.9)], {("age", "ann"): 80})
+>>> heap.objects, heap.relations, heap.arities, heap.attributes
+(['ann', 'bob'], ['parent', 'person'], [2, 1], ['age'])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from gaifman.errors import KnowledgeError, shorten
+from gaifman.names import is_path, is_word, quote
+from gaifman.tables import LARGEST_ARITY, Dropped, Floats, Heap, Index, Ints, Tables, bad_name
+
+
+class Fact(NamedTuple):
+    """Something known: a relation holds between objects.
+
+    >>> str(Fact("parent", ("ann", "Bob Hope"), 0.9))
+    "0.9::parent(ann, 'Bob Hope')."
+    """
+
+    relation: str
+    objects: tuple[str, ...]
+    confidence: float = 1.0
+
+    def __str__(self) -> str:
+        """As in a `.facts` file."""
+        prefix = "" if self.confidence == 1 else f"{self.confidence!r}::"
+        return f"{prefix}{written(self.relation)}({', '.join(map(written, self.objects))})."
+
+
+FactLike = Fact | tuple[str, ...]
+"""A `Fact`, or its relation and objects in one tuple: `("parent", "ann", "bob")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relation of a knowledge base."""
+
+    name: str
+    arity: int
+    count: int
+    """Facts it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A numeric attribute of a knowledge base."""
+
+    name: str
+    count: int
+    """Objects that have a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that was met, and how often, while a knowledge base was made."""
+
+    count: int
+    what: str
+    example: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.count:,} {self.what}" + (f", such as {self.example}" if self.example else "")
+
+
+def written(name: str) -> str:
+    """The name as it stands in a `.facts` file: bare where it can be.
+
+    >>> written("ann"), written("/m/06rf7"), written("Ann Lee"), written("0.9::x")
+    ('ann', '/m/06rf7', "'Ann Lee'", "'0.9::x'")
+    """
+    return name if is_word(name) or (is_path(name) and "::" not in name) else quote(name)
+
+
+def dropped_notes(tables: Tables, dropped: Dropped) -> tuple[Note, ...]:
+    """What is said about facts and values that stood more than once."""
+    notes = []
+    if dropped.fact:
+        relation, *objects = dropped.fact
+        fact = Fact(tables.relations[relation], tuple(tables.objects[number] for number in objects))
+        notes.append(Note(dropped.facts, "repeated facts, kept once", str(fact)))
+    if dropped.value:
+        attribute, holder = dropped.value
+        text = f"{written(tables.attributes[attribute])}({written(tables.objects[holder])})"
+        notes.append(Note(dropped.values, "further values of an attribute, the largest kept", text))
+    return tuple(notes)
+
+
+def pile(
+    heap: Heap,
+    facts: Iterable[FactLike],
+    values: Mapping[tuple[str, str], float],
+    objects: Iterable[str] = (),
+) -> None:
+    """Put facts and values given as names on a heap, or say what is wrong with them."""
+    names, relations, attributes = Index(), Index(), Index()
+    for index, known in ((names, heap.objects), (relations, heap.relations), (attributes, heap.attributes)):
+        index.numbers(known)
+        index.fresh()
+    arities = heap.arities
+    piles: dict[int, list[Fact]] = {}
+    for fact in map(fact_of, facts):
+        arity, number = len(fact.objects), relations[fact.relation]
+        if number == len(arities):
+            arities.append(arity)
+        elif arities[number] != arity:
+            raise KnowledgeError(
+                f"{shorten(str(fact), 80)}: the relation has {some(arities[number], 'place')} elsewhere"
+            )
+        piles.setdefault(arity, []).append(fact)
+    for arity, pile in piles.items():
+        relation = relations.numbers([fact.relation for fact in pile])
+        members = names.numbers([name for fact in pile for name in fact.objects]).reshape(-1, arity)
+        heap.add(relation, members, np.array([fact.confidence for fact in pile]))
+    heap.values.append(_numbered_values(values, attributes, names))
+    names.numbers(list(objects))
+    wrong = next(filter(None, (bad_name(index.fresh()) for index in (names, relations, attributes))), None)
+    if wrong:
+        raise KnowledgeError(f"{wrong[1]}: {quote(shorten(wrong[0]))}")
+    heap.objects, heap.relations, heap.attributes = [*names], [*relations], [*attributes]
+    check_kinds(heap)
+
+
+def _numbered_values(
+    values: Mapping[tuple[str, str], float], attributes: Index, names: Index
+) -> tuple[Ints, Ints, Floats]:
+    for (attribute, name), value in values.items():
+        if not isinstance(attribute, str) or not isinstance(name, str):
+            raise KnowledgeError(f"a value belongs to an attribute and an object, not to {(attribute, name)!r}")
+        if not isinstance(value, int | float | np.number) or not math.isfinite(value):
+            raise KnowledgeError(
+                f"{shorten(written(attribute))}({shorten(written(name))}) must be a finite number, not {value!r}"
+            )
+    return (
+        attributes.numbers([attribute for attribute, _ in values]),
+        names.numbers([name for _, name in values]),
+        np.array(list(values.values()), np.float64),
+    )
+
+
+def fact_of(fact: FactLike) -> Fact:
+    """A fact, checked, of whatever a user may write for one."""
+    if not isinstance(fact, Fact):
+        if not isinstance(fact, tuple) or not fact:
+            raise KnowledgeError(f"a fact is a tuple of a relation and its objects, not {fact!r}")
+        fact = Fact(fact[0], cast(tuple[str, ...], fact[1:]))
+    if not all(isinstance(name, str) for name in (fact.relation, *fact.objects)):
+        raise KnowledgeError(f"relations and objects are texts, not as in {(fact.relation, *fact.objects)!r}")
+    if not 1 <= len(fact.objects) <= LARGEST_ARITY:
+        raise KnowledgeError(
+            f"{shorten(str(fact), 80)}: a relation has 1 to {LARGEST_ARITY} places, not {len(fact.objects)}"
+        )
+    if not 0 < fact.confidence <= 1:
+        raise KnowledgeError(
+            f"{shorten(str(fact), 80)}: a confidence is above 0 and at most 1, not {fact.confidence!r}"
+        )
+    return fact
+
+
+def check_kinds(heap: Heap) -> None:
+    """`age(x)` cannot be a number and also true or false."""
+    types = {name for name, arity in zip(heap.relations, heap.arities, strict=True) if arity == 1}
+    for name in sorted(types.intersection(heap.attributes)):
+        raise KnowledgeError(
+            f"{shorten(written(name))} cannot be both a type and an attribute",
+            hint="give one of them another name",
+        )
+
+
+def some(count: int, noun: str) -> str:
+    """The count with its noun.
+
+    >>> some(1, "place"), some(2000, "place")
+    ('1 place', '2,000 places')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,369 @@
+"""A knowledge base: what is known about which objects. Names in, names out; numbers inside.
+
+>>> kb = KnowledgeBase.from_facts(
+...     [("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("person", "ann")], {("age", "ann"): 80}
+... )
+>>> kb
+<KnowledgeBase: 3 objects, 2 relations, 3 facts, 1 attribute with 1 value>
+>>> ("parent", "ann", "bob") in kb, kb.types("ann"), kb.value("age", "ann")
+(True, ('person',), 80.0)
+>>> print(*kb.facts(obj="bob"))
+parent(ann, bob). parent(bob, cleo).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from types import MappingProxyType
+
+import numpy as np
+
+from gaifman.errors import KnowledgeError, shorten
+from gaifman.facts import (
+    Attribute,
+    Fact,
+    FactLike,
+    Note,
+    Relation,
+    check_kinds,
+    dropped_notes,
+    fact_of,
+    pile,
+    some,
+    written,
+)
+from gaifman.names import nearest
+from gaifman.semantics import Extension, Structure
+from gaifman.tables import (
+    Facts,
+    Heap,
+    Index,
+    Longs,
+    Names,
+    Tables,
+    Values,
+    assemble,
+    fingerprint,
+    sorted_facts,
+    sorted_values,
+)
+from gaifman.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KnowledgeBase:
+    """Objects, facts of relations between them, and numeric attributes. It never changes.
+
+    Made by `KnowledgeBase.from_facts`, `gaifman.read` or from another one. Two are equal when their contents are.
+    """
+
+    content: Tables
+    """Names and arrays in canonical form."""
+    notes: tuple[Note, ...] = ()
+    """What its making met: the format that was guessed, facts that stood twice, literals that were left out."""
+
+    @classmethod
+    def from_facts(
+        cls,
+        facts: Iterable[FactLike],
+        values: Mapping[tuple[str, str], float] | None = None,
+        objects: Iterable[str] = (),
+    ) -> KnowledgeBase:
+        """A knowledge base of facts, `values` of (attribute, object), and `objects` that need occur in neither."""
+        heap = Heap([], [], [])
+        pile(heap, facts, values or {}, objects)
+        tables, dropped = assemble(heap)
+        return cls(tables, dropped_notes(tables, dropped))
+
+    def __repr__(self) -> str:
+        text = f"{some(len(self.objects), 'object')}, {some(len(self.relations), 'relation')}"
+        text += f", {some(len(self), 'fact')}"
+        if self.attributes:
+            text += f", {some(len(self.attributes), 'attribute')} with {some(len(self.numbers), 'value')}"
+        return f"<KnowledgeBase: {text}>"
+
+    def __len__(self) -> int:
+        """The number of facts; values of attributes are counted by `attributes`."""
+        return sum(map(len, self.tables.values()))
+
+    def __bool__(self) -> bool:
+        """Whether there is an object: without this, one with values but no facts would be false."""
+        return len(self.objects) > 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KnowledgeBase) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __contains__(self, fact: FactLike) -> bool:
+        """Whether the fact is known, with whatever confidence."""
+        return self._row(fact_of(fact)) is not None
+
+    # What it holds, in names.
+
+    @property
+    def objects(self) -> Names:
+        """Names of all objects, sorted; also those that occur in no fact."""
+        return self.content.objects
+
+    @cached_property
+    def relations(self) -> Mapping[str, Relation]:
+        """Relation by name; one without facts is there when the knowledge base was told of it."""
+        counts = sum(np.diff(table.starts) for table in self.tables.values())
+        counted = np.broadcast_to(counts, len(self.content.relations)).tolist()
+        return MappingProxyType(
+            {
+                name: Relation(name, arity, count)
+                for name, arity, count in zip(self.content.relations, self.content.arities, counted, strict=True)
+            }
+        )
+
+    @cached_property
+    def attributes(self) -> Mapping[str, Attribute]:
+        """Numeric attribute by name."""
+        counts = np.diff(self.numbers.starts).tolist()
+        named = zip(self.content.attributes, counts, strict=True)
+        return MappingProxyType({name: Attribute(name, count) for name, count in named})
+
+    def types(self, obj: str | None = None) -> tuple[str, ...]:
+        """The types, which are relations with one place: all of them, or those of an object."""
+        names = [relation.name for relation in self.relations.values() if relation.arity == 1]
+        if obj is None:
+            return tuple(names)
+        self.id(obj)
+        return tuple(name for name in names if (name, obj) in self)
+
+    def facts(self, relation: str | None = None, obj: str | None = None) -> Iterator[Fact]:
+        """The facts, one by one, sorted by relation and objects: all, or those of a relation, or with an object."""
+        numbers = range(len(self.content.relations)) if relation is None else [self._relation(relation)]
+        number = None if obj is None else self.id(obj)
+        tables = dict(self.tables)
+        if number is not None:
+            tables = {arity: _taken(table, table.with_object(number)) for arity, table in tables.items()}
+        return self._facts(numbers, tables)
+
+    def _facts(self, numbers: Iterable[int], tables: Mapping[int, Facts]) -> Iterator[Fact]:
+        name = self.objects.__getitem__
+        for number in numbers:
+            relation, table = self.content.relations[number], tables.get(self.content.arities[number])
+            for row in table.rows(number) if table else ():
+                assert table is not None
+                confidence = 1.0 if table.confidence is None else float(table.confidence[row])
+                yield Fact(relation, tuple(map(name, table.objects[row].tolist())), confidence)
+
+    def value(self, attribute: str, obj: str) -> float | None:
+        """The attribute's value for an object, None where it has none."""
+        number, holder = self.content.attributes.number(attribute), self.id(obj)
+        if number is None:
+            raise self._unknown("attribute", attribute, self.content.attributes)
+        rows = self.numbers.rows(number)
+        at = rows.start + int(np.searchsorted(self.numbers.object[rows], holder))
+        found = at < rows.stop and self.numbers.object[at] == holder
+        return float(self.numbers.value[at]) if found else None
+
+    def values(self) -> Iterator[tuple[str, str, float]]:
+        """Attribute, object and value, sorted by attribute and object."""
+        for number, holder, value in zip(self.numbers.attribute, self.numbers.object, self.numbers.value, strict=True):
+            yield self.content.attributes[number], self.objects[holder], float(value)
+
+    # Between names and numbers, for the stages that compute.
+
+    def id(self, name: str) -> int:
+        """The number of an object: its place among the sorted names."""
+        number = self.objects.number(name)
+        if number is None:
+            raise self._unknown("object", name, self.objects)
+        return number
+
+    def name(self, number: int) -> str:
+        """The name of an object."""
+        if not 0 <= number < len(self.objects):
+            raise KnowledgeError(f"objects are numbered from 0 to {len(self.objects) - 1}, not {number}")
+        return self.objects[number]
+
+    @property
+    def tables(self) -> Mapping[int, Facts]:
+        """Arity → all facts of relations of that arity, as numbers; an arity without facts is not there."""
+        return self.content.facts
+
+    @property
+    def numbers(self) -> Values:
+        """All values of attributes, as numbers."""
+        return self.content.values
+
+    # As other parts of gaifman see it.
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits of all that it holds, in whatever order that was read; the notes do not count."""
+        return fingerprint(self.content)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """What formulas may speak of."""
+        arities = {name: relation.arity for name, relation in self.relations.items()}
+        return Vocabulary(MappingProxyType(arities), self.content.attributes, self.objects)
+
+    def structure(self) -> Structure:
+        """The same as plain sets of names, for `gaifman.semantics`; confidences have no part in it."""
+        relations = {
+            relation.name: Extension(relation.arity, frozenset(fact.objects for fact in self.facts(relation.name)))
+            for relation in self.relations.values()
+        }
+        attributes: dict[str, dict[Hashable, float]] = {name: {} for name in self.attributes}
+        for attribute, obj, value in self.values():
+            attributes[attribute][obj] = value
+        return Structure(frozenset(self.objects), relations, attributes)
+
+    # Others made from it.
+
+    def with_facts(
+        self, facts: Iterable[FactLike], values: Mapping[tuple[str, str], float] | None = None
+    ) -> KnowledgeBase:
+        """The same with more facts and values; of a fact known twice the higher confidence counts."""
+        heap = self._heap()
+        pile(heap, facts, values or {}, ())
+        return KnowledgeBase(assemble(heap)[0], self.notes)
+
+    def without(self, facts: Iterable[FactLike]) -> KnowledgeBase:
+        """The same with some facts hidden; every object and relation stays known."""
+        hidden: dict[int, list[int]] = {}
+        for fact in map(fact_of, facts):
+            row = self._row(fact)
+            if row is None:
+                raise self._absent(fact)
+            hidden.setdefault(len(fact.objects), []).append(row)
+        tables = dict(self.tables)
+        for arity, rows in hidden.items():
+            kept = np.ones(len(tables[arity]), bool)
+            kept[rows] = False
+            tables[arity] = _taken(tables[arity], np.flatnonzero(kept))
+        return KnowledgeBase(replace(self.content, facts=_present(tables)), self.notes)
+
+    def induced(self, objects: Iterable[str]) -> KnowledgeBase:
+        """The substructure on some objects: what is known of them alone, over the same relations."""
+        members = np.array(sorted({self.id(name) for name in objects}), np.int64)
+        inside = np.zeros(len(self.objects), bool)
+        inside[members] = True
+        renumber = np.cumsum(inside, dtype=np.int32) - 1
+        tables = {}
+        for arity, table in self.tables.items():
+            taken = _taken(table, np.flatnonzero(inside[table.objects].all(axis=1)))
+            moved = renumber[taken.objects].astype(np.int32)
+            moved.setflags(write=False)
+            tables[arity] = replace(taken, objects=moved)
+        rows = np.flatnonzero(inside[self.numbers.object])
+        numbers = sorted_values(
+            self.numbers.attribute[rows],
+            renumber[self.numbers.object[rows]].astype(np.int32),
+            self.numbers.value[rows],
+            len(self.attributes),
+        )
+        names = Names(self.objects[number] for number in members.tolist())
+        return KnowledgeBase(replace(self.content, objects=names, facts=_present(tables), values=numbers), self.notes)
+
+    def _heap(self, prefix: str = "") -> Heap:
+        content = self.content
+        return Heap(
+            [prefix + name for name in self.objects],
+            [*content.relations],
+            [*content.arities],
+            [*content.attributes],
+            {arity: [(table.relation, table.objects, table.confidence)] for arity, table in self.tables.items()},
+            [(self.numbers.attribute, self.numbers.object, self.numbers.value)],
+        )
+
+    def _relation(self, name: str) -> int:
+        number = self.content.relations.number(name)
+        if number is None:
+            raise self._unknown("relation", name, self.content.relations)
+        return number
+
+    def _row(self, fact: Fact) -> int | None:
+        """The row of a fact in the table of its arity."""
+        number = self.content.relations.number(fact.relation)
+        if number is None or self.content.arities[number] != len(fact.objects):
+            return None
+        objects = [self.objects.number(name) for name in fact.objects]
+        table = self.tables.get(len(fact.objects))
+        if table is None or None in objects:
+            return None
+        return table.row(number, [number for number in objects if number is not None])
+
+    def _unknown(self, kind: str, name: str, names: Collection[str]) -> KnowledgeError:
+        return KnowledgeError(f"there is no {kind} {shorten(written(name))}", near=nearest(name, names))
+
+    def _absent(self, fact: Fact) -> KnowledgeError:
+        """Why a fact is not there: an unknown name, another arity, or just not known."""
+        relation = self.content.relations[self._relation(fact.relation)]
+        arity = self.relations[relation].arity
+        if arity != len(fact.objects):
+            return KnowledgeError(f"{written(relation)} has {some(arity, 'place')}, not {len(fact.objects)}")
+        for name in fact.objects:
+            self.id(name)
+        near = tuple(str(other) for other in islice(self.facts(relation, fact.objects[0]), 3))
+        return KnowledgeError(f"the fact {shorten(str(fact), 80)} is not known", near=near)
+
+
+def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -> KnowledgeBase:
+    """One knowledge base of several that share relations but no objects.
+
+    >>> one, two = (KnowledgeBase.from_facts([("parent", "ann", child)]) for child in ("bob", "cleo"))
+    >>> list(union([one, two], prefixes=["1/", "2/"]).objects)
+    ['1/ann', '1/bob', '2/ann', '2/cleo']
+    """
+    kbs = list(kbs)
+    prefixes = [""] * len(kbs) if prefixes is None else list(prefixes)
+    if len(prefixes) != len(kbs):
+        raise KnowledgeError(f"there are {len(kbs)} knowledge bases but {len(prefixes)} prefixes")
+    whole, seen = Heap([], [], []), set[str]()
+    relations, attributes = Index(), Index()
+    for kb, prefix in zip(kbs, prefixes, strict=True):
+        part = kb._heap(prefix)
+        _check_disjoint(seen, part.objects)
+        _check_arities(whole, part)
+        relation, attribute = relations.numbers(part.relations), attributes.numbers(part.attributes)
+        shift = np.int32(len(whole.objects))
+        whole.objects += part.objects
+        whole.arities += [part.arities[part.relations.index(name)] for name in relations.fresh()]
+        whole.relations, whole.attributes = [*relations], [*attributes]
+        for rows, objects, confidence in (chunk for chunks in part.facts.values() for chunk in chunks):
+            whole.add(relation[rows], objects + shift, confidence)
+        whole.values += [(attribute[a], o + shift, v) for a, o, v in part.values]
+    check_kinds(whole)
+    return KnowledgeBase(assemble(whole)[0], tuple(note for kb in kbs for note in kb.notes))
+
+
+def _taken(table: Facts, rows: Longs) -> Facts:
+    """Some rows of a table, in their order."""
+    confidence = None if table.confidence is None else table.confidence[rows]
+    return sorted_facts(table.relation[rows], table.objects[rows], confidence, len(table.starts) - 1)
+
+
+def _present(tables: Mapping[int, Facts]) -> Mapping[int, Facts]:
+    return MappingProxyType({arity: table for arity, table in tables.items() if len(table)})
+
+
+def _check_disjoint(seen: set[str], objects: Collection[str]) -> None:
+    shared = sorted(seen.intersection(objects))
+    if shared:
+        raise KnowledgeError(
+            f"{some(len(shared), 'object')} in more than one knowledge base: "
+            + ", ".join(shorten(written(name)) for name in shared[:3])
+            + (", …" if len(shared) > 3 else ""),
+            hint="tell them apart: union(kbs, prefixes=['1/', '2/'])",
+        )
+    seen.update(objects)
+
+
+def _check_arities(whole: Heap, part: Heap) -> None:
+    known = dict(zip(whole.relations, whole.arities, strict=True))
+    for name, arity in zip(part.relations, part.arities, strict=True):
+        if known.get(name, arity) != arity:
+            raise KnowledgeError(
+                f"{shorten(written(name))} has {some(known[name], 'place')} in one knowledge base, {arity} in another"
+            )

@@ -1,0 +1,395 @@
+"""Facts as arrays of numbers, in one canonical form.
+
+Objects, relations and attributes are numbered in the order of their names, facts are sorted by relation and objects and
+stand once: the arrays depend on what is known, never on the order in which it was read.
+
+>>> heap = Heap(["bob", "ann"], ["parent"], [2])
+>>> heap.add(np.array([0, 0]), np.array([[1, 0], [1, 0]]))
+>>> tables, dropped = assemble(heap)
+>>> list(tables.objects), tables.facts[2].objects.tolist(), dropped.facts
+(['ann', 'bob'], [[0, 1]], 1)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from types import MappingProxyType
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+LARGEST_ARITY = 8
+"""Places a relation can have."""
+
+
+class Names(Sequence[str]):
+    """Sorted different names; the number of a name is its position.
+
+    >>> names = Names(["bob", "ann", "bob"])
+    >>> names[1], names.number("bob"), names.number("cleo"), "ann" in names
+    ('bob', 1, None, True)
+    """
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(sorted(set(names)))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        return self._names[index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.number(name) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Names) and self._names == other._names
+
+    def __hash__(self) -> int:
+        return hash(self._names)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self._names[:3]))
+        return f"Names({shown}, … {len(self):,})" if len(self) > 3 else f"Names({shown})"
+
+    def number(self, name: str) -> int | None:
+        """The number of the name, found by bisection: a second index would double the memory."""
+        at = bisect_left(self._names, name)
+        return at if at < len(self._names) and self._names[at] == name else None
+
+
+class Index(defaultdict[str, int]):
+    """Numbers given to names in the order in which they come.
+
+    >>> index = Index()
+    >>> index.numbers(["bob", "ann", "bob"]).tolist()
+    [0, 1, 0]
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.default_factory = self.__len__
+        self._seen = 0
+
+    def numbers(self, names: Sequence[str]) -> Ints:
+        """The numbers of the names, int32 of their shape; new names get the next ones."""
+        return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
+
+    def fresh(self) -> list[str]:
+        """The names that are new since the last call."""
+        names = list(islice(self, self._seen, None))
+        self._seen = len(self)
+        return names
+
+
+def bad_name(names: Iterable[str]) -> tuple[str, str] | None:
+    r"""The first name that cannot be one, with the reason.
+
+    >>> bad_name(["ann", "b\0b"])
+    ('b\x00b', 'a name cannot hold the character NUL')
+    """
+    for name in names:
+        if not name:
+            return name, "a name cannot be empty"
+        if "\0" in name:
+            return name, "a name cannot hold the character NUL"
+        if not name.isascii() and not _encodable(name):
+            return name, "a name must be Unicode text: this holds half of a surrogate pair"
+    return None
+
+
+def _encodable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All facts of one arity, sorted by relation, then by objects."""
+
+    relation: Ints
+    """Shape (facts,), int32: number of the fact's relation."""
+    objects: Ints
+    """Shape (facts, arity), int32: numbers of the fact's objects."""
+    confidence: Floats | None
+    """Shape (facts,), float64 in (0, 1]; None where every fact is certain."""
+    starts: Longs
+    """Shape (relations + 1,), int64: the facts of relation `r` are the rows `starts[r]` to `starts[r + 1]`."""
+
+    def __len__(self) -> int:
+        return len(self.relation)
+
+    @property
+    def arity(self) -> int:
+        """Places of the relations."""
+        return int(self.objects.shape[1])
+
+    def rows(self, relation: int) -> range:
+        """Where the relation's facts stand."""
+        return range(int(self.starts[relation]), int(self.starts[relation + 1]))
+
+    def row(self, relation: int, objects: Sequence[int]) -> int | None:
+        """Where one fact stands."""
+        rows, wanted = self.rows(relation), list(objects)
+        at = bisect_left(rows, wanted, key=lambda row: self.objects[row].tolist())
+        return rows[at] if at < len(rows) and self.objects[rows[at]].tolist() == wanted else None
+
+    def with_object(self, number: int) -> Longs:
+        """The rows in which an object occurs."""
+        return np.flatnonzero((self.objects == number).any(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """All values of numeric attributes, sorted by attribute, then by object."""
+
+    attribute: Ints
+    """Shape (values,), int32: number of the attribute."""
+    object: Ints
+    """Shape (values,), int32: number of the object."""
+    value: Floats
+    """Shape (values,), float64, finite."""
+    starts: Longs
+    """Shape (attributes + 1,), int64: the values of attribute `a` are the rows `starts[a]` to `starts[a + 1]`."""
+
+    def __len__(self) -> int:
+        return len(self.attribute)
+
+    def rows(self, attribute: int) -> slice:
+        """Where the attribute's values stand."""
+        return slice(int(self.starts[attribute]), int(self.starts[attribute + 1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The names and arrays of a knowledge base, in canonical form."""
+
+    objects: Names
+    relations: Names
+    arities: tuple[int, ...]
+    """Arity of each relation, by its number."""
+    attributes: Names
+    facts: Mapping[int, Facts]
+    """Arity → facts; an arity without facts is not there."""
+    values: Values
+
+
+Rows = tuple[Ints, Ints, Floats | None]
+"""Relation (facts,), objects (facts, arity) and confidence (facts,) or None, as numbers in a heap."""
+
+
+@dataclass(slots=True)
+class Heap:
+    """Facts in no order and perhaps repeated, with names numbered in no order: what becomes tables."""
+
+    objects: list[str]
+    relations: list[str]
+    arities: list[int]
+    attributes: list[str] = field(default_factory=list)
+    facts: dict[int, list[Rows]] = field(default_factory=dict)
+    values: list[tuple[Ints, Ints, Floats]] = field(default_factory=list)
+    """Attribute, object and value, each (values,)."""
+
+    def add(self, relation: Ints, objects: Ints, confidence: Floats | None = None) -> None:
+        """Put facts of one arity on the heap."""
+        self.facts.setdefault(objects.shape[1], []).append((relation, objects, confidence))
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What stood more than once on a heap."""
+
+    facts: int
+    fact: tuple[int, ...] | None
+    """Relation and objects of one such fact, as numbers in the tables."""
+    values: int
+    value: tuple[int, ...] | None
+    """Attribute and object of one that had several values."""
+
+
+def assemble(heap: Heap) -> tuple[Tables, Dropped]:
+    """The heap in canonical form; the heap is used up.
+
+    A fact that stands several times has its highest confidence, an attribute its largest value.
+    """
+    objects, object_rank = _ranked(heap.objects)
+    relations, relation_rank = _ranked(heap.relations)
+    attributes, attribute_rank = _ranked(heap.attributes)
+    arities = dict(zip(heap.relations, heap.arities, strict=True))
+    facts, dropped, example = {}, 0, None
+    for arity in sorted(heap.facts):
+        columns, confidence = _columns(heap.facts.pop(arity), arity, relation_rank, object_rank)
+        found = distinct(columns, [len(relations)] + [len(objects)] * arity, confidence)
+        dropped, example = dropped + found.dropped, example or found.example
+        if len(found.columns[0]):
+            facts[arity] = sorted_facts(
+                found.columns[0], np.stack(found.columns[1:], axis=1), found.weight, len(relations)
+            )
+    values = heap.values or [(_none(), _none(), np.zeros(0))]
+    attribute, holder, value = (np.concatenate(column) for column in zip(*values, strict=True))
+    known = distinct([attribute_rank[attribute], object_rank[holder]], [len(attributes), len(objects)], value)
+    assert known.weight is not None
+    return (
+        Tables(
+            objects,
+            relations,
+            tuple(arities[name] for name in relations),
+            attributes,
+            MappingProxyType(facts),
+            sorted_values(known.columns[0], known.columns[1], known.weight, len(attributes)),
+        ),
+        Dropped(dropped, example, known.dropped, known.example),
+    )
+
+
+def sorted_facts(relation: Ints, objects: Ints, confidence: Floats | None, relations: int) -> Facts:
+    """Facts of sorted rows, read-only; certain where every confidence is 1."""
+    if confidence is not None and (confidence == 1).all():
+        confidence = None
+    starts = np.searchsorted(relation, np.arange(relations + 1)).astype(np.int64)
+    for array in (relation, objects, starts) if confidence is None else (relation, objects, starts, confidence):
+        array.setflags(write=False)
+    return Facts(relation, objects, confidence, starts)
+
+
+def sorted_values(attribute: Ints, holder: Ints, value: Floats, attributes: int) -> Values:
+    """Values of sorted rows, read-only."""
+    starts = np.searchsorted(attribute, np.arange(attributes + 1)).astype(np.int64)
+    value = value + 0.0  # there is one zero: -0.0 would be another fingerprint for an equal value
+    for array in (attribute, holder, value, starts):
+        array.setflags(write=False)
+    return Values(attribute, holder, value, starts)
+
+
+def _none() -> Ints:
+    return np.zeros(0, np.int32)
+
+
+def _ranked(names: Sequence[str]) -> tuple[Names, Ints]:
+    """The names sorted, and for each of the given ones its place among them."""
+    ranked = Names(names)
+    places = dict(zip(ranked, range(len(ranked)), strict=True))
+    return ranked, np.fromiter(map(places.__getitem__, names), np.int32, len(names))
+
+
+def _columns(
+    chunks: list[Rows], arity: int, relation_rank: Ints, object_rank: Ints
+) -> tuple[list[Ints], Floats | None]:
+    """Relation and objects of all chunks as columns of final numbers, and their confidence."""
+    relation = relation_rank[np.concatenate([chunk[0] for chunk in chunks])]
+    columns = [object_rank[np.concatenate([chunk[1][:, place] for chunk in chunks])] for place in range(arity)]
+    confidence = None
+    if any(chunk[2] is not None for chunk in chunks):
+        confidence = np.concatenate([np.ones(len(c[0])) if c[2] is None else c[2] for c in chunks])
+    return [relation, *columns], confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Rows, sorted, each once."""
+
+    columns: list[Ints]
+    weight: Floats | None
+    """The largest weight of the equal rows."""
+    dropped: int
+    example: tuple[int, ...] | None
+    """A row that stood more than once."""
+
+
+def distinct(columns: list[Ints], sizes: Sequence[int], weight: Floats | None = None) -> Distinct:
+    """The different rows of some columns, sorted; `sizes` are the numbers of possible entries.
+
+    Rows are packed into one 64-bit number where they fit: sorting those is many times as fast as sorting columns.
+
+    >>> found = distinct([np.array([1, 0, 1]), np.array([5, 5, 5])], [2, 6], np.array([0.5, 1.0, 0.7]))
+    >>> [column.tolist() for column in found.columns], found.weight.tolist(), found.dropped, found.example
+    ([[0, 1], [5, 5]], [1.0, 0.7], 1, (1, 5))
+    """
+    bits = [max(1, int(size - 1).bit_length()) for size in sizes]
+    fits = sum(bits) <= 63
+    packed: list[npt.NDArray[np.integer]] = [_pack(columns, bits)] if fits else [*columns]
+    if len(packed) == 1 and weight is None:
+        packed[0].sort()
+    else:
+        order = np.argsort(packed[0], kind="stable") if fits else np.lexsort(packed[::-1])
+        packed = [column[order] for column in packed]
+        weight = None if weight is None else weight[order]
+    first = _changes(packed)
+    example = None
+    if not first.all():
+        row = int(np.argmin(first))
+        example = tuple(int(c[0]) for c in _unpacked([c[row : row + 1] for c in packed], bits, fits))
+    if weight is not None and len(weight):
+        weight = np.maximum.reduceat(weight, np.flatnonzero(first))
+    kept = packed if example is None else [column[first] for column in packed]
+    return Distinct(_unpacked(kept, bits, fits), weight, len(first) - len(kept[0]), example)
+
+
+def _changes(columns: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.bool_]:
+    """Where a row differs from the one before."""
+    first = np.ones(len(columns[0]), bool)
+    first[1:] = False
+    for column in columns:
+        first[1:] |= column[1:] != column[:-1]
+    return first
+
+
+def _pack(columns: Sequence[Ints], bits: Sequence[int]) -> Longs:
+    key = columns[0].astype(np.int64)
+    for column, width in zip(columns[1:], bits[1:], strict=True):
+        key <<= width
+        key |= column
+    return key
+
+
+def _unpacked(packed: Sequence[npt.NDArray[np.integer]], bits: Sequence[int], fits: bool) -> list[Ints]:
+    if not fits:
+        return [column.astype(np.int32) for column in packed]
+    shifts = [sum(bits[place + 1 :]) for place in range(len(bits))]
+    return [
+        ((packed[0] >> shift) & ((1 << width) - 1)).astype(np.int32) for shift, width in zip(shifts, bits, strict=True)
+    ]
+
+
+def fingerprint(tables: Tables) -> str:
+    """32 hexadecimal digits of all that the tables hold; equal on every machine."""
+    digest = hashlib.blake2b(b"gaifman knowledge base 1", digest_size=16)
+    for names in (tables.objects, tables.relations, tables.attributes):
+        digest.update(len(names).to_bytes(8, "little"))
+        digest.update("\0".join(names).encode() + b"\0")  # no name holds a NUL, so no two lists look alike
+    digest.update(bytes(tables.arities))
+    for arity, facts in sorted(tables.facts.items()):
+        digest.update(bytes([arity, facts.confidence is not None]) + len(facts).to_bytes(8, "little"))
+        digest.update(_bytes(facts.relation, "<i4"))
+        digest.update(_bytes(facts.objects, "<i4"))
+        if facts.confidence is not None:
+            digest.update(_bytes(facts.confidence, "<f8"))
+    for array, kind in ((tables.values.attribute, "<i4"), (tables.values.object, "<i4"), (tables.values.value, "<f8")):
+        digest.update(_bytes(array, kind))
+    return digest.hexdigest()
+
+
+def _bytes(array: npt.NDArray[np.generic], kind: str) -> bytes:
+    return array.astype(kind, copy=False).tobytes()
