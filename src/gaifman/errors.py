@@ -7,8 +7,8 @@
     ├─ OutputError        a file cannot be written, or cannot hold what it should
     └─ KnowledgeError     a knowledge base has no such object, relation or attribute, or cannot be built
 
-Each carries what (`message`), where (`place`), what to write instead (`hint`) and the near names (`near`): as fields, for
-JSON (`as_dict`), and as text with a caret (`str`).
+Each carries what (`message`), where (`place`), what could stand there (`expected`), what to write instead (`hint`)
+and the near names (`near`): as fields, for JSON (`as_dict`), and as text with a caret (`str`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ EXCERPT = 72
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a text something is wrong; lines and columns count from 1, columns in characters.
+    r"""Where in a text something is wrong; lines and columns count from 1, columns in characters.
 
-    >>> print(Place("family.tsv", 3, 5, "ann\\tlikes", width=5).excerpt())
-    ann\\tlikes
+    >>> print(Place("family.tsv", 3, 5, "ann\tlikes", width=5).excerpt())
+    ann\tlikes
          ^^^^^
     """
 
@@ -78,11 +78,18 @@ class GaifmanError(Exception):
     """Anything wrong that a user can put right."""
 
     def __init__(
-        self, message: str, *, place: Place | None = None, hint: str = "", near: tuple[str, ...] = ()
+        self,
+        message: str,
+        *,
+        place: Place | None = None,
+        expected: tuple[str, ...] = (),
+        hint: str = "",
+        near: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.place = place
+        self.expected = expected
         self.hint = hint
         self.near = near
 
@@ -91,6 +98,8 @@ class GaifmanError(Exception):
         if self.place:
             lines[0] = f"{self.place}: {self.message}"
             lines += [f"  {line}" for line in self.place.excerpt().split("\n")]
+        if self.expected:
+            lines.append(f"expected: {' or '.join(self.expected)}")
         if self.near:
             lines.append(f"near: {', '.join(visible(name) for name in self.near)}")
         if self.hint:
@@ -104,6 +113,7 @@ class GaifmanError(Exception):
             "error": type(self).__name__,
             "message": self.message,
             "place": place,
+            "expected": list(self.expected),
             "near": list(self.near),
             "hint": self.hint,
         }

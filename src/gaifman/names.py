@@ -11,18 +11,18 @@ A name is any non-empty text. In formulas and `.facts` files it stands bare wher
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 
-KEYWORDS = frozenset(
-    "exists forall not and or implies iff true false each count sum mean min max for".split()
-)
+_KEYWORDS = "exists forall not and or implies iff true false each count sum mean min max for"
+KEYWORDS = frozenset(_KEYWORDS.split())
 """Words of the formula language: a relation or object so named is quoted."""
 
 WORD = r"[^\W\d]\w*"
 """A bare word: a variable, or a relation where `(` follows."""
 
 PATH = r"(?:\d|/[\w/])(?:[\w/:.#@%$+-]*[\w/])?"
-"""A bare name that begins with a digit or `/`: an object, or a relation where `(` follows. It ends in no punctuation."""
+"""A bare name that begins with a digit or `/`: an object, or a relation before `(`. It ends in no punctuation."""
 
 _WORD = re.compile(WORD)
 _PATH = re.compile(PATH)
@@ -46,8 +46,26 @@ def quote(name: str) -> str:
 
 
 def unquote(quoted: str) -> str:
-    """The name that a quoted text stands for."""
-    return _ESCAPE.sub(_unescape, quoted[1:-1])
+    """The name that a quoted text stands for; ValueError, with words, where it can be no name."""
+    name = _ESCAPE.sub(_unescape, quoted[1:-1])
+    if problem := fault(name):
+        raise ValueError(problem)
+    return name
+
+
+def fault(name: str) -> str:
+    """Why this text can be no name, or nothing.
+
+    >>> fault("ada"), fault("")
+    ('', 'a name cannot be empty')
+    """
+    if not name:
+        return "a name cannot be empty"
+    if "\0" in name:
+        return "a name cannot hold the character NUL"
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        return "a name cannot hold half of a surrogate pair"
+    return ""
 
 
 def _escape(character: str) -> str:
@@ -63,7 +81,10 @@ def _escape(character: str) -> str:
 def _unescape(match: re.Match[str]) -> str:
     text = match[1]
     if len(text) > 1:
-        return chr(int(text[1:], 16))
+        code = int(text[1:], 16)
+        if code > sys.maxunicode:
+            raise ValueError(f"there is no character {match[0]}")
+        return chr(code)
     return _ESCAPES.get(text, text)
 
 

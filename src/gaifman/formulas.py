@@ -1,0 +1,348 @@
+"""Formulas as frozen trees, and how they print.
+
+>>> x, y = Variable("x"), Variable("y")
+>>> formula = Exists((y,), And((Atom("parent", (x, y)), Not(Equal(x, y)))))
+>>> print(formula)
+∃y parent(x, y) ∧ x ≠ y
+>>> print(to_ascii(formula))
+exists y. parent(x, y) & x != y
+>>> print(bracketed(formula))
+∃y (parent(x, y) ∧ x ≠ y)
+>>> [variable.name for variable in free(formula)]
+['x']
+
+A tree is as deep as it is written: `(a ∧ b) ∧ c` and `a ∧ b ∧ c` are two trees, and each prints as itself. Positions in
+the source text (`span`) are carried along for error messages and never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from gaifman.errors import FormulaError
+from gaifman.names import is_path, is_word, quote
+from gaifman.printing import ASCII, BRACKETED, UNICODE, Style, relation_text
+
+Span = tuple[int, int]
+"""First character and the one after the last, in the text that was parsed."""
+NOWHERE: Span = (0, 0)
+OPERATORS = ("=", "≠", "<", "≤", ">", "≥")
+
+
+class Node:
+    """What all parts of a formula, a query or a feature share: they print as they are written."""
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    level: ClassVar[int] = 5
+
+    @property
+    def swallows(self) -> bool:
+        """Whether a connective written to its right would be read as part of it."""
+        return False
+
+    @property
+    def binds(self) -> tuple[Node, ...]:
+        """The variables that are not free below."""
+        return ()
+
+    def show(self, style: Style) -> str:
+        """The node written out."""
+        raise AssertionError(f"{type(self).__name__} does not say how it is shown")
+
+    def __str__(self) -> str:
+        return self.show(UNICODE)
+
+
+# Terms and quantities
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Node):
+    """Stands for any object."""
+
+    name: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    def show(self, style: Style) -> str:
+        return self.name if is_word(self.name) else f"?{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Node):
+    """An object, by its name."""
+
+    name: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    def show(self, style: Style) -> str:
+        return self.name if is_path(self.name) else quote(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class RelationVariable(Node):
+    """Stands for any relation: second order."""
+
+    name: str
+    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    def show(self, style: Style) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Node):
+    """A number to compare with."""
+
+    value: float
+    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    def show(self, style: Style) -> str:
+        whole = self.value.is_integer() and abs(self.value) < 1e15
+        return f"{self.value:.0f}" if whole else repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute(Node):
+    """The number that an attribute gives to an object: `population(x)`. It may be missing."""
+
+    name: str
+    term: Term
+    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    def show(self, style: Style) -> str:
+        return f"{relation_text(self.name)}({self.term.show(style)})"
+
+
+Term = Variable | Constant
+Quantity = Number | Attribute
+
+
+# Formulas
+
+
+@dataclass(frozen=True, slots=True)
+class Truth(Node):
+    """`true` or `false`."""
+
+    value: bool
+
+    def show(self, style: Style) -> str:
+        return "true" if self.value else "false"
+
+
+@dataclass(frozen=True, slots=True)
+class Atom(Node):
+    """A relation holds of objects: `borders(x, 'france')`."""
+
+    relation: str | RelationVariable
+    terms: tuple[Term, ...]
+    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    @property
+    def relation_name(self) -> str:
+        """The relation's or the relation variable's name."""
+        return self.relation if isinstance(self.relation, str) else self.relation.name
+
+    def show(self, style: Style) -> str:
+        name = relation_text(self.relation) if isinstance(self.relation, str) else self.relation.name
+        return f"{name}({style.list(self.terms)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Equal(Node):
+    """Two terms are the same object."""
+
+    left: Term
+    right: Term
+
+    def show(self, style: Style) -> str:
+        return f"{self.left.show(style)} = {self.right.show(style)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Node):
+    """Two numbers compare; false wherever one of them is missing."""
+
+    left: Quantity
+    operator: str
+    right: Quantity
+
+    def __post_init__(self) -> None:
+        if self.operator not in OPERATORS:
+            raise FormulaError(f"a comparison is one of {' '.join(OPERATORS)}, not {self.operator!r}")
+
+    def show(self, style: Style) -> str:
+        return f"{self.left.show(style)} {style.sign(self.operator)} {self.right.show(style)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Node):
+    """The body is false."""
+
+    body: Formula
+
+    @property
+    def swallows(self) -> bool:
+        """As its body does."""
+        return self.body.swallows
+
+    @staticmethod
+    def _binds(body: Formula) -> bool:
+        """Whether ¬ before the body, without brackets, speaks of all of it."""
+        unequal = isinstance(body, Not) and isinstance(body.body, Equal)
+        return isinstance(body, Not | Exists | Forall | Truth | Atom) and not unequal
+
+    def show(self, style: Style) -> str:
+        if isinstance(self.body, Equal):
+            return f"{self.body.left.show(style)} {style.sign('≠')} {self.body.right.show(style)}"
+        text = self.body.show(style)
+        return style.sign("¬") + (text if self._binds(self.body) else f"({text})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Junction(Node):
+    parts: tuple[Formula, ...]
+    sign: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
+            raise FormulaError(f"{self.sign} takes two or more parts, not {len(self.parts)}")
+
+    def show(self, style: Style) -> str:
+        return style.join(self.sign, self.parts, self.level + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class And(_Junction):
+    """All parts are true; two or more of them."""
+
+    level: ClassVar[int] = 4
+    sign: ClassVar[str] = "∧"
+
+
+@dataclass(frozen=True, slots=True)
+class Or(_Junction):
+    """Some part is true; two or more of them."""
+
+    level: ClassVar[int] = 3
+    sign: ClassVar[str] = "∨"
+
+
+@dataclass(frozen=True, slots=True)
+class _Conditional(Node):
+    left: Formula
+    right: Formula
+    sign: ClassVar[str]
+
+    def show(self, style: Style) -> str:
+        left = style.operand(self.left, self.level + 1)
+        return f"{left} {style.sign(self.sign)} {style.operand(self.right, self.level)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Implies(_Conditional):
+    """The left is false or the right is true."""
+
+    level: ClassVar[int] = 2
+    sign: ClassVar[str] = "→"
+
+
+@dataclass(frozen=True, slots=True)
+class Iff(_Conditional):
+    """Left and right are both true or both false."""
+
+    level: ClassVar[int] = 1
+    sign: ClassVar[str] = "↔"
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantified(Node):
+    variables: tuple[Variable | RelationVariable, ...]
+    body: Formula
+    sign: ClassVar[str]
+
+    @property
+    def swallows(self) -> bool:
+        """The body reaches as far right as it can."""
+        return True
+
+    @property
+    def binds(self) -> tuple[Node, ...]:
+        """Its variables."""
+        return self.variables
+
+    def show(self, style: Style) -> str:
+        return style.quantified(self.sign, self.variables, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(_Quantified):
+    """The body is true for some objects (or relations) put for the variables."""
+
+    sign: ClassVar[str] = "∃"
+
+
+@dataclass(frozen=True, slots=True)
+class Forall(_Quantified):
+    """The body is true for all objects (or relations) put for the variables."""
+
+    sign: ClassVar[str] = "∀"
+
+
+Formula = Truth | Atom | Equal | Comparison | Not | And | Or | Implies | Iff | Exists | Forall
+
+
+# Walking
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The parts directly below, in the order of the fields."""
+    found: list[Node] = []
+    for name in type(node).__match_args__:
+        part = getattr(node, name)
+        found.extend([part] if isinstance(part, Node) else part if isinstance(part, tuple) else [])
+    return tuple(found)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below, in the order it is written; no recursion."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(children(top)))
+
+
+def free(node: Node) -> tuple[Variable, ...]:
+    """The variables that no quantifier binds, in order of first use."""
+    return tuple(v for v in _unbound(node, frozenset()) if isinstance(v, Variable))
+
+
+def free_relations(node: Node) -> tuple[RelationVariable, ...]:
+    """The relation variables that no quantifier binds, in order of first use."""
+    return tuple(v for v in _unbound(node, frozenset()) if isinstance(v, RelationVariable))
+
+
+def _unbound(node: Node, bound: frozenset[Node]) -> dict[Variable | RelationVariable, None]:
+    if isinstance(node, Variable | RelationVariable):
+        return {} if node in bound else {node: None}
+    found: dict[Variable | RelationVariable, None] = {}
+    for child in children(node):
+        found |= _unbound(child, bound.union(node.binds))
+    return found
+
+
+# Printing
+
+
+def to_ascii(node: Node) -> str:
+    """The formula in ASCII signs and words; names keep their own letters."""
+    return node.show(ASCII)
+
+
+def bracketed(node: Node) -> str:
+    """The formula with every bracket written: how it was read."""
+    return node.show(BRACKETED)

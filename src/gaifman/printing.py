@@ -1,0 +1,90 @@
+"""How formulas are written out: in Unicode, in ASCII, and with every bracket.
+
+The trees of `formulas` each say how they are shown in a `Style`; what a style decides is the signs and the brackets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gaifman.names import is_path, is_word, quote
+
+
+class Shown(Protocol):
+    """What a style needs to know of a tree."""
+
+    @property
+    def level(self) -> int:
+        """How strongly it binds: ↔ 1, → 2, ∨ 3, ∧ 4, everything else 5."""
+
+    @property
+    def swallows(self) -> bool:
+        """Whether a connective written to its right would be read as part of it, as after a quantifier."""
+
+    def show(self, style: Style, /) -> str:
+        """The tree written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Signs and brackets."""
+
+    signs: Mapping[str, str] = field(default_factory=dict)
+    """Canonical sign → how it is written; itself where it is missing."""
+    dot: str = " "
+    """Between a quantifier's variables and its body."""
+    every: bool = False
+    """Whether every bracket is written."""
+
+    def sign(self, canonical: str) -> str:
+        """A sign as this style writes it."""
+        return self.signs.get(canonical, canonical)
+
+    def list(self, trees: Iterable[Shown]) -> str:
+        """Trees with commas between."""
+        return ", ".join(tree.show(self) for tree in trees)
+
+    def operand(self, tree: Shown, level: int) -> str:
+        """A part of a connective, bracketed where it would be read otherwise."""
+        brackets = tree.level < level or tree.swallows or (self.every and tree.level < 5)
+        return f"({tree.show(self)})" if brackets else tree.show(self)
+
+    def join(self, sign: str, trees: Iterable[Shown], level: int) -> str:
+        """The parts of a connective, which bind at least as strongly as `level` or are bracketed."""
+        return f" {self.sign(sign)} ".join(self.operand(tree, level) for tree in trees)
+
+    def quantified(self, sign: str, variables: Iterable[Shown], body: Shown) -> str:
+        """A quantifier, its variables and its body, which reaches as far right as it can."""
+        brackets = self.every and body.level < 5
+        text = body.show(self)
+        return f"{self.sign(sign)}{self.list(variables)}{self.dot}{f'({text})' if brackets else text}"
+
+
+UNICODE = Style()
+BRACKETED = Style(every=True)
+ASCII = Style(
+    {
+        "¬": "~",
+        "∧": "&",
+        "∨": "|",
+        "→": "->",
+        "↔": "<->",
+        "∃": "exists ",
+        "∀": "forall ",
+        "≠": "!=",
+        "≤": "<=",
+        "≥": ">=",
+    },
+    dot=". ",
+)
+
+
+def relation_text(name: str) -> str:
+    """A relation's or attribute's name as it stands before `(`.
+
+    >>> relation_text("borders"), relation_text("has part"), relation_text("/people/born")
+    ('borders', "'has part'", '/people/born')
+    """
+    return name if is_word(name) or is_path(name) else quote(name)

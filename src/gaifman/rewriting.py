@@ -1,0 +1,175 @@
+"""Formulas into formulas of the same or a stated meaning.
+
+>>> from gaifman.formulas import Atom, Exists, Implies, Forall, Variable
+>>> x, y = Variable("x"), Variable("y")
+>>> symmetric = Forall((x, y), Implies(Atom("r", (x, y)), Atom("r", (y, x))))
+>>> print(negation_normal_form(symmetric))
+∀x, y ¬r(x, y) ∨ r(y, x)
+>>> print(relativise(symmetric, "near"))
+∀x, y near(x) ∧ near(y) → r(x, y) → r(y, x)
+>>> print(substitute(Exists((y,), Atom("r", (x, y))), {x: y}))
+∃y1 r(y, y1)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from gaifman.formulas import (
+    And,
+    Atom,
+    Exists,
+    Forall,
+    Formula,
+    Iff,
+    Implies,
+    Node,
+    Not,
+    Or,
+    RelationVariable,
+    Term,
+    Truth,
+    Variable,
+    children,
+    free,
+    walk,
+)
+from gaifman.questions import Feature
+
+N = TypeVar("N", bound=Node)
+_BINDING = ("variables", "each", "free")
+
+
+def rebuild(node: N, change: Callable[[Any], Any]) -> N:
+    """The same node with `change` applied to every part directly below; variables that it binds stay."""
+    changed: dict[str, Any] = {}
+    for name in type(node).__match_args__:
+        part = getattr(node, name)
+        if isinstance(part, Node):
+            changed[name] = change(part)
+        elif isinstance(part, tuple) and name not in _BINDING:
+            changed[name] = tuple(map(change, part))
+    return replace(node, **changed) if changed else node  # type: ignore[type-var]  # every node is a dataclass
+
+
+def substitute(node: N, terms: Mapping[Variable, Term]) -> N:
+    """`terms` put for free variables; a bound variable that would capture one of them is renamed."""
+    changed: N = _substitute(node, dict(terms))
+    return changed
+
+
+def _substitute(node: Node, terms: dict[Variable, Term]) -> Any:
+    match node:
+        case Variable():
+            return terms.get(node, node)
+        case Exists(variables, body) | Forall(variables, body):
+            return _substitute_below(node, variables, body, terms)
+    return rebuild(node, lambda part: _substitute(part, terms))
+
+
+def _substitute_below(
+    node: Exists | Forall,
+    variables: tuple[Variable | RelationVariable, ...],
+    body: Formula,
+    terms: dict[Variable, Term],
+) -> Exists | Forall:
+    inner = {v: terms[v] for v in free(node) if v in terms}
+    coming = {term for term in inner.values() if isinstance(term, Variable)}
+    taken = {v.name for v in coming} | {v.name for v in walk(body) if isinstance(v, Variable | RelationVariable)}
+    renamed: list[Variable | RelationVariable] = []
+    for variable in variables:
+        if variable in coming and isinstance(variable, Variable):
+            inner[variable] = fresh = Variable(next(_unused(variable.name, taken)))
+            taken.add(fresh.name)
+            renamed.append(fresh)
+        else:
+            renamed.append(variable)
+    return replace(node, variables=tuple(renamed), body=_substitute(body, inner))
+
+
+def _unused(stem: str, taken: Iterable[str]) -> Iterator[str]:
+    return (name for name in (f"{stem}{i}" for i in itertools.count(1)) if name not in taken)
+
+
+def put_relations(node: N, relations: Mapping[RelationVariable, str]) -> N:
+    """Relation names put for free relation variables."""
+    changed: N = _put_relations(node, dict(relations))
+    return changed
+
+
+def _put_relations(node: Node, relations: dict[RelationVariable, str]) -> Any:
+    match node:
+        case Atom(RelationVariable() as variable):
+            return replace(node, relation=relations.get(variable, variable))
+        case Exists(variables) | Forall(variables):
+            relations = {v: name for v, name in relations.items() if v not in variables}
+    return rebuild(node, lambda part: _put_relations(part, relations))
+
+
+def relation_arities(node: Node) -> dict[RelationVariable, int]:
+    """The number of places with which each free relation variable is used: one, as the parser has seen to."""
+    if isinstance(node, Atom) and isinstance(node.relation, RelationVariable):
+        return {node.relation: len(node.terms)}
+    arities: dict[RelationVariable, int] = {}
+    for part in children(node):
+        arities |= relation_arities(part)
+    return {variable: arity for variable, arity in arities.items() if variable not in node.binds}
+
+
+def instances(feature: Feature, relations: Mapping[str, int]) -> Iterator[Feature]:
+    """One feature for every choice of relations (name → arity) of fitting arity for the `each` variables.
+
+    >>> from gaifman.questions import Feature
+    >>> r = RelationVariable("r")
+    >>> schema = Feature(Atom(r, (Variable("s1"), Variable("s2"))), (r,))
+    >>> [str(feature) for feature in instances(schema, {"borders": 2, "country": 1, "capital": 2})]
+    ['borders(s1, s2)', 'capital(s1, s2)']
+    """
+    arities = relation_arities(feature.body)
+    fitting = [[n for n, arity in relations.items() if arity == arities.get(v)] for v in feature.each]
+    for names in itertools.product(*fitting):
+        yield Feature(put_relations(feature.body, dict(zip(feature.each, names, strict=True))))
+
+
+def relativise(formula: Formula, relation: str) -> Formula:
+    """Object quantifiers bounded by a unary relation: ∃x φ becomes ∃x (relation(x) ∧ φ), ∀x φ ∀x (relation(x) → φ)."""
+    inner = rebuild(formula, lambda part: relativise(part, relation) if isinstance(part, Formula) else part)
+    if not isinstance(inner, Exists | Forall):
+        return inner
+    guards: tuple[Formula, ...] = tuple(Atom(relation, (v,)) for v in inner.variables if isinstance(v, Variable))
+    if not guards:
+        return inner
+    if isinstance(inner, Exists):
+        return Exists(inner.variables, And((*guards, inner.body)))
+    return Forall(inner.variables, Implies(guards[0] if len(guards) == 1 else And(guards), inner.body))
+
+
+def negation_normal_form(formula: Formula) -> Formula:
+    """The same meaning without → and ↔, with ¬ only before atoms, equalities and comparisons.
+
+    A negated comparison stays negated: `¬(a < b)` is true where a number is missing, `a ≥ b` is not.
+    """
+    return _normal(formula, positive=True)
+
+
+def _normal(formula: Formula, *, positive: bool) -> Formula:
+    match formula:
+        case Not(body):
+            return _normal(body, positive=not positive)
+        case And(parts) | Or(parts):
+            kept = isinstance(formula, And) == positive
+            return (And if kept else Or)(tuple(_normal(part, positive=positive) for part in parts))
+        case Implies(left, right):
+            return _normal(Or((Not(left), right)), positive=positive)
+        case Iff(left, right):
+            both, neither = And((left, right)), And((Not(left), Not(right)))
+            return _normal(Or((both, neither)), positive=positive)
+        case Exists(variables, body) | Forall(variables, body):
+            kept = isinstance(formula, Exists) == positive
+            return (Exists if kept else Forall)(variables, _normal(body, positive=positive))
+        case Truth(value):
+            return Truth(value == positive)
+    return formula if positive else Not(formula)

@@ -1,0 +1,246 @@
+"""What formulas mean: the definition, word by word, for any formula and any structure.
+
+Slow on purpose. It is what every fast part of gaifman is tested against, and nothing else.
+
+>>> from gaifman.parser import parse, parse_feature, parse_query
+>>> family = Structure(
+...     frozenset({"ann", "bob", "cleo"}),
+...     {"parent": Extension(2, frozenset({("ann", "bob"), ("bob", "cleo")}))},
+...     {"age": {"ann": 80.0, "bob": 50.0}},
+... )
+>>> holds(family, parse("∃x, y parent(x, y) ∧ age(x) > 60"))
+True
+>>> count(family, parse("parent(x, y)"))
+2
+>>> sorted(answers(family, parse_query("exists z. parent(x, z) & parent(z, y)")))
+[('ann', 'cleo')]
+>>> value(family, parse_feature("sum age(x) for parent(x, s1)"), ("bob",))
+80.0
+>>> value(family.induced({"bob", "cleo"}), parse_feature("sum age(x) for parent(x, s1)"), ("bob",))
+0.0
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+
+from gaifman.errors import FormulaError
+from gaifman.formulas import (
+    And,
+    Atom,
+    Attribute,
+    Comparison,
+    Constant,
+    Equal,
+    Exists,
+    Forall,
+    Formula,
+    Iff,
+    Implies,
+    Node,
+    Not,
+    Number,
+    Or,
+    Quantity,
+    RelationVariable,
+    Term,
+    Truth,
+    Variable,
+    free,
+)
+from gaifman.questions import Aggregate, Body, Difference, Feature, Query, query_position
+from gaifman.rewriting import relation_arities
+
+Object = Hashable
+Assignment = Mapping[Node, Object]
+"""Objects for variables, relation names for relation variables."""
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "=": operator.eq,
+    "≠": operator.ne,
+    "<": operator.lt,
+    "≤": operator.le,
+    ">": operator.gt,
+    "≥": operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """The tuples a relation holds of."""
+
+    arity: int
+    tuples: frozenset[tuple[Object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A finite domain, relations over it, and numbers that attributes give to some of its objects."""
+
+    domain: frozenset[Object]
+    relations: Mapping[str, Extension]
+    attributes: Mapping[str, Mapping[Object, float]] = field(default_factory=dict)
+
+    def induced(self, members: Set[Object]) -> Structure:
+        """⟨members⟩: only these objects, and only the facts that speak of no others."""
+        return Structure(
+            self.domain & members,
+            {
+                name: Extension(r.arity, frozenset(t for t in r.tuples if members >= set(t)))
+                for name, r in self.relations.items()
+            },
+            {name: {o: v for o, v in a.items() if o in members} for name, a in self.attributes.items()},
+        )
+
+
+def holds(structure: Structure, formula: Formula, assignment: Assignment | None = None) -> bool:
+    """D ⊨ φ under the assignment, which must cover the free variables."""
+    return _holds(structure, formula, dict(assignment or {}))
+
+
+def count(structure: Structure, formula: Formula, assignment: Assignment | None = None) -> int:
+    """The number of ways to put objects for the free variables not assigned so that the formula holds."""
+    return sum(1 for _ in _groundings(structure, formula, dict(assignment or {})))
+
+
+def answers(structure: Structure, query: Query) -> set[tuple[Object, ...]]:
+    """The tuples of objects that satisfy the query; the empty tuple for a true sentence."""
+    candidates = itertools.product(structure.domain, repeat=len(query.free))
+    return {d for d in candidates if holds(structure, query.formula, dict(zip(query.free, d, strict=True)))}
+
+
+def value(structure: Structure, feature: Feature, objects: tuple[Object, ...]) -> float:
+    """A feature's value for a tuple of objects; 0 where an attribute it needs is missing."""
+    if feature.each:
+        raise FormulaError(f"{feature} is one feature for each relation", hint="put relations in with instances()")
+    assignment: dict[Node, Object] = {}
+    for variable in free(feature):
+        position = query_position(variable)
+        if position > len(objects):
+            raise FormulaError(f"{variable} stands for an object, and there are only {len(objects)}")
+        if position:
+            assignment[variable] = objects[position - 1]
+    found = _value(structure, feature.body, assignment)
+    return 0.0 if found is None else float(found)
+
+
+def _value(structure: Structure, body: Body, assignment: dict[Node, Object]) -> float | None:
+    match body:
+        case Attribute():
+            return _number(structure, body, assignment)
+        case Difference(left, right):
+            one, other = _value(structure, left, assignment), _value(structure, right, assignment)
+            return None if one is None or other is None else one - other
+        case Aggregate(kind, quantity, formula):
+            return _aggregate(structure, kind, quantity, formula, assignment)
+    return count(structure, body, assignment)
+
+
+def _aggregate(
+    structure: Structure,
+    kind: str,
+    quantity: Attribute | None,
+    formula: Formula,
+    assignment: dict[Node, Object],
+) -> float | None:
+    """Over the satisfying groundings; those whose number is missing are left out."""
+    if quantity is None:
+        return count(structure, formula, assignment)
+    groundings = _groundings(structure, formula, assignment, also=free(quantity))
+    numbers = [_number(structure, quantity, grounding) for grounding in groundings]
+    known = [number for number in numbers if number is not None]
+    match kind:
+        case "count":
+            return len(known)
+        case "sum":
+            return sum(known)
+        case _ if not known:
+            return None
+        case "mean":
+            return sum(known) / len(known)
+    return min(known) if kind == "min" else max(known)
+
+
+def _groundings(
+    structure: Structure, formula: Formula, assignment: dict[Node, Object], also: tuple[Variable, ...] = ()
+) -> Iterator[dict[Node, Object]]:
+    """The assignment with objects for the other free variables (and `also`), each way that makes the formula true."""
+    variables = tuple(v for v in dict.fromkeys((*free(formula), *also)) if v not in assignment)
+    for objects in itertools.product(structure.domain, repeat=len(variables)):
+        extended = assignment | dict(zip(variables, objects, strict=True))
+        if _holds(structure, formula, extended):
+            yield extended
+
+
+def _holds(structure: Structure, formula: Formula, assignment: dict[Node, Object]) -> bool:
+    match formula:
+        case Truth(truth):
+            return truth
+        case Atom():
+            return _atom(structure, formula, assignment)
+        case Equal(left, right):
+            return _object(left, assignment) == _object(right, assignment)
+        case Comparison(left, sign, right):
+            one, other = _number(structure, left, assignment), _number(structure, right, assignment)
+            return one is not None and other is not None and _COMPARE[sign](one, other)
+        case Not(body):
+            return not _holds(structure, body, assignment)
+        case And(parts):
+            return all(_holds(structure, part, assignment) for part in parts)
+        case Or(parts):
+            return any(_holds(structure, part, assignment) for part in parts)
+        case Implies(left, right):
+            return not _holds(structure, left, assignment) or _holds(structure, right, assignment)
+        case Iff(left, right):
+            return _holds(structure, left, assignment) == _holds(structure, right, assignment)
+        case Exists(_, body):
+            return any(_holds(structure, body, a) for a in _choices(structure, formula, assignment))
+        case Forall(_, body):
+            return all(_holds(structure, body, a) for a in _choices(structure, formula, assignment))
+
+
+def _choices(
+    structure: Structure, formula: Exists | Forall, assignment: dict[Node, Object]
+) -> Iterator[dict[Node, Object]]:
+    """The assignment with every choice for the bound variables: objects, or relations of fitting arity."""
+    arities = relation_arities(formula.body)
+    ranges = [_range(structure, variable, arities) for variable in formula.variables]
+    for choice in itertools.product(*ranges):
+        yield assignment | dict(zip(formula.variables, choice, strict=True))
+
+
+def _range(
+    structure: Structure, variable: Variable | RelationVariable, arities: Mapping[RelationVariable, int]
+) -> list[Object]:
+    if isinstance(variable, Variable):
+        return list(structure.domain)
+    return [name for name, r in structure.relations.items() if r.arity == arities[variable]]
+
+
+def _atom(structure: Structure, atom: Atom, assignment: dict[Node, Object]) -> bool:
+    name = atom.relation if isinstance(atom.relation, str) else assignment[atom.relation]
+    if name not in structure.relations:
+        raise FormulaError(f"there is no relation {name}")
+    extension = structure.relations[str(name)]
+    if extension.arity != len(atom.terms):
+        raise FormulaError(f"{name} has {extension.arity} places, not {len(atom.terms)}")
+    return tuple(_object(term, assignment) for term in atom.terms) in extension.tuples
+
+
+def _object(term: Term, assignment: dict[Node, Object]) -> Object:
+    if isinstance(term, Constant):
+        return term.name
+    if term not in assignment:
+        raise FormulaError(f"the variable {term} is free, and no object is given for it")
+    return assignment[term]
+
+
+def _number(structure: Structure, quantity: Quantity, assignment: dict[Node, Object]) -> float | None:
+    if isinstance(quantity, Number):
+        return quantity.value
+    if quantity.name not in structure.attributes:
+        raise FormulaError(f"there is no attribute {quantity.name}")
+    return structure.attributes[quantity.name].get(_object(quantity.term, assignment))

@@ -1,0 +1,272 @@
+"""The grammar of formulas, by precedence climbing.
+
+Our own and not a generated parser: `exists r. r(s1, s2)` becomes second order by how `r` is used later, `population(x)`
+an attribute by the sign after it, each usual mistake has its own message, and the limits hold while reading. An
+independent grammar in the tests accepts exactly the same texts.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from gaifman.errors import LimitError, Place
+from gaifman.formulas import (
+    OPERATORS,
+    And,
+    Atom,
+    Attribute,
+    Comparison,
+    Constant,
+    Equal,
+    Exists,
+    Forall,
+    Formula,
+    Iff,
+    Implies,
+    Not,
+    Number,
+    Or,
+    Quantity,
+    RelationVariable,
+    Span,
+    Term,
+    Truth,
+    Variable,
+)
+from gaifman.names import KEYWORDS
+from gaifman.questions import query_position
+from gaifman.tokens import Cursor, Token
+
+NAMES = ("word", "path", "quoted")
+PLACES = 8
+"""No relation has more places."""
+LEVELS = {"↔": 1, "→": 2, "∨": 3, "∧": 4}
+
+
+@dataclass(slots=True)
+class Bound:
+    """A variable that a quantifier binds: whether it stands for objects or relations shows in its first use."""
+
+    span: Span
+    places: int | None = None
+    """None: not used yet; 0: an object; else a relation of so many places."""
+
+
+@dataclass(slots=True)
+class Grammar(Cursor):
+    """A cursor that reads formulas."""
+
+    depth: int = 0
+    variables: set[str] = field(default_factory=set)
+    scopes: list[dict[str, Bound]] = field(default_factory=list)
+    rule: bool = False
+    """In the body of a rule a comma is ∧."""
+    featured: bool = False
+    """In a feature s1, s2 … are given."""
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        self.depth += 1
+        if self.depth > self.limits.depth:
+            place = Place.at(self.source, self.text, self.token.start)
+            raise LimitError(
+                f"the {self.source} is nested deeper than {self.limits.depth}, which is the limit",
+                place=place,
+            )
+        yield
+        self.depth -= 1
+
+    # Formulas, by precedence climbing: ↔ and → group to the right, ∨ and ∧ take any number of parts
+
+    def formula(self, level: int = 1) -> Formula:
+        with self.nested():
+            left = self.unary()
+            while (sign := self.connective()) and LEVELS[sign] >= level:
+                left = self.joined(left, sign)
+        return left
+
+    def connective(self) -> str:
+        if self.token.kind == "," and self.rule:
+            return "∧"
+        return self.token.kind if self.token.kind in LEVELS else ""
+
+    def joined(self, left: Formula, sign: str) -> Formula:
+        self.take()
+        if sign == "↔":
+            return Iff(left, self.formula(1))
+        if sign == "→":
+            return Implies(left, self.formula(2))
+        parts = [left, self.formula(LEVELS[sign] + 1)]
+        while self.connective() == sign:
+            self.take()
+            parts.append(self.formula(LEVELS[sign] + 1))
+        return And(tuple(parts)) if sign == "∧" else Or(tuple(parts))
+
+    def unary(self) -> Formula:
+        if self.accept("¬"):
+            with self.nested():
+                return Not(self.unary())
+        if self.token.kind in ("∃", "∀"):
+            return self.quantified()
+        if self.accept("("):
+            inside = self.formula()
+            self.expect(")", *LEVELS)
+            return inside
+        if truth := self.accept("true", "false"):
+            return Truth(truth.kind == "true")
+        return self.atomic()
+
+    def quantified(self) -> Formula:
+        make = Exists if self.take().kind == "∃" else Forall
+        scope = self.bind()
+        self.scopes.append(scope)
+        body = self.formula()
+        self.scopes.pop()
+        return make(tuple(_variable(name, bound) for name, bound in scope.items()), body)
+
+    def bind(self) -> dict[str, Bound]:
+        """The variables after a quantifier or `each`, up to the dot if there is one."""
+        scope: dict[str, Bound] = {}
+        while True:
+            token = self.expect("word", "variable")
+            name = self.variable_name(token)
+            if name in scope:
+                raise self.error(f"{name} is bound twice by one quantifier", token)
+            if self.featured and query_position(Variable(name)):
+                raise self.error(
+                    f"{name} is given by the query and cannot be bound here",
+                    token,
+                    hint="name the variable otherwise",
+                )
+            scope[name] = Bound(token.span)
+            if not self.accept(","):
+                break
+        if self.token.kind == "word" and self.following.kind in (".", ":", ",", "word"):
+            raise self.error("a comma is missing between two variables", self.token, hint="write: exists x, y. …")
+        self.accept(".", ":")
+        return scope
+
+    # Atoms, equalities, comparisons
+
+    def atomic(self) -> Formula:
+        first = self.token
+        written = self.operand()
+        if isinstance(written, Atom) and self.token.kind not in OPERATORS:
+            return self.used_as_relation(written, first)
+        left = self.attribute(written, first) if isinstance(written, Atom) else written
+        operator = self.comparison_sign(first)
+        second = self.token
+        written = self.operand()
+        right = self.attribute(written, second) if isinstance(written, Atom) else written
+        if isinstance(left, Variable | Constant) and isinstance(right, Variable | Constant) and operator in ("=", "≠"):
+            return Equal(left, right) if operator == "=" else Not(Equal(left, right))
+        return Comparison(self.quantity(left, first), operator, self.quantity(right, second))
+
+    def operand(self) -> Atom | Term | Number:
+        """A term, a number, or a name with terms in brackets: a relation or, before a sign, an attribute."""
+        if self.token.kind in NAMES and self.following.kind == "(":
+            token = self.take()
+            terms = self.terms()
+            return Atom(token.name, terms, span=token.span)
+        if minus := self.accept("-"):
+            return self.number(self.expect("path"), minus)
+        return self.term("a relation", "a term", "(", "¬", "∃", "∀")
+
+    def terms(self) -> tuple[Term, ...]:
+        self.expect("(")
+        terms = [self.term("a variable", "an object")]
+        while self.expect(",", ")").kind == ",":
+            terms.append(self.term("a variable", "an object"))
+        if len(terms) > PLACES:
+            raise self.error(f"a relation has at most {PLACES} places, not {len(terms)}", self.tokens[self.at - 1])
+        return tuple(terms)
+
+    def term(self, *expected: str) -> Term:
+        token = self.token
+        if token.kind not in ("word", "variable", "quoted", "path"):
+            raise self.unexpected(*expected)
+        self.take()
+        if token.kind in ("quoted", "path"):
+            return Constant(token.name, span=token.span)
+        name = self.variable_name(token)
+        if bound := self.bound(name):
+            if bound.places:
+                raise self.error(f"{name} stands for a relation, and for an object here", token)
+            bound.places = 0
+        return Variable(name, span=token.span)
+
+    def variable_name(self, token: Token) -> str:
+        """Folded, so that s₁ is s1."""
+        name = unicodedata.normalize("NFKC", token.name)
+        self.variables.add(name)
+        if len(self.variables) > self.limits.variables:
+            place = Place.at(self.source, self.text, token.start, len(token.text))
+            raise LimitError(f"the {self.source} has more than {self.limits.variables} variables", place=place)
+        return name
+
+    def bound(self, name: str) -> Bound | None:
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+
+    def used_as_relation(self, atom: Atom, token: Token) -> Atom:
+        """The atom itself, or one with a relation variable where a quantifier binds the name."""
+        name = atom.relation_name
+        bound = self.bound(unicodedata.normalize("NFKC", name)) if token.kind == "word" else None
+        if bound is None:
+            return atom
+        if bound.places == 0:
+            raise self.error(f"{name} stands for an object, and for a relation here", token)
+        if bound.places not in (None, len(atom.terms)):
+            raise self.error(f"{name} has another number of places here than above", token)
+        bound.places = len(atom.terms)
+        variable = RelationVariable(unicodedata.normalize("NFKC", name), span=token.span)
+        return Atom(variable, atom.terms, span=token.span)
+
+    def comparison_sign(self, first: Token) -> str:
+        if self.token.kind in OPERATORS:
+            return self.take().kind
+        if first.kind == "word" and first.text.lower() in KEYWORDS:
+            raise self.error(
+                f"unexpected {first.shown}",
+                first,
+                hint=f"words of the language are lower case: {first.text.lower()}",
+            )
+        raise self.error(
+            f"{first.shown} alone is no formula",
+            first,
+            hint=f"write a relation, {first.text}(x), or compare it: x = y",
+        )
+
+    def attribute(self, atom: Atom, token: Token) -> Attribute:
+        if len(atom.terms) != 1:
+            raise self.error(
+                f"{token.shown} is compared with a number, so it takes one object, not {len(atom.terms)}",
+                token,
+            )
+        return Attribute(token.name, atom.terms[0], span=token.span)
+
+    def quantity(self, side: Quantity | Term, token: Token) -> Quantity:
+        if isinstance(side, Number | Attribute):
+            return side
+        if token.kind == "path":
+            return self.number(token)
+        raise self.error(
+            f"{token.shown} is no number",
+            token,
+            hint="compare attributes and numbers: population(x) > 1000000",
+        )
+
+    def number(self, token: Token, minus: Token | None = None) -> Number:
+        try:
+            value = float(token.text)
+        except ValueError:
+            value = float("inf")
+        if value == float("inf"):
+            raise self.error(f"{token.shown} is no number", token)
+        return Number(-value if minus else value, span=(minus or token).span)
+
+
+def _variable(name: str, bound: Bound) -> Variable | RelationVariable:
+    return RelationVariable(name, span=bound.span) if bound.places else Variable(name, span=bound.span)

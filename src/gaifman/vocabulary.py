@@ -1,0 +1,116 @@
+"""What a formula may speak of: the relations, attributes and objects of a knowledge base.
+
+>>> from gaifman.formulas import Atom, Variable
+>>> words = Vocabulary({"borders": 2}, {"population"}, {"france"})
+>>> words.check(Atom("bordrs", (Variable("x"), Variable("y"))))
+Traceback (most recent call last):
+gaifman.errors.FormulaError: there is no relation bordrs
+near: borders
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from gaifman.errors import FormulaError, Place
+from gaifman.formulas import Atom, Attribute, Constant, Node, RelationVariable, Span, free, walk
+from gaifman.names import nearest, quote
+from gaifman.printing import relation_text
+from gaifman.questions import Feature, Query, query_position
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Names a formula may use."""
+
+    relations: Mapping[str, int]
+    """Relation → number of its places."""
+    attributes: Collection[str] = frozenset()
+    objects: Collection[str] = frozenset()
+
+    def resolve(self, feature: Feature) -> Feature:
+        """A feature `population(s1)` is an attribute where the vocabulary has it as one, and no unary relation."""
+        match feature.body:
+            case Atom(str(name), (term,), span=span) if name in self.attributes and name not in self.relations:
+                return replace(feature, body=Attribute(name, term, span=span))
+        return feature
+
+    def check(self, node: Node, text: str = "", *, source: str = "formula", unknown_objects: bool = False) -> None:
+        """Raise for the first name that does not fit; `unknown_objects` lets constants pass that are no objects."""
+        where = _Where(source, text)
+        for part in walk(node):
+            match part:
+                case Atom(str(name), terms):
+                    self._check_relation(name, len(terms), part.span, where)
+                case Atom(_, terms) if len(terms) not in self.relations.values():
+                    raise where.error(f"there is no relation with {_places(len(terms))}", part.span)
+                case Attribute(name):
+                    self._check_attribute(name, part.span, where)
+                case Constant(name) if name not in self.objects and not unknown_objects:
+                    raise where.error(f"there is no object {quote(name)}", part.span, near=nearest(name, self.objects))
+                case RelationVariable(name) if name in self.relations:
+                    raise where.error(
+                        f"{name} is a relation of the knowledge base, and a variable here",
+                        part.span,
+                        hint="give the relation variable another name",
+                    )
+        self._check_variables(node, where)
+
+    def _check_relation(self, name: str, places: int, span: Span, where: _Where) -> None:
+        if name in self.relations:
+            if self.relations[name] != places:
+                right = self.relations[name]
+                raise where.error(
+                    f"{relation_text(name)} has {_places(right)}, not {places}",
+                    span,
+                    hint=f"write: {relation_text(name)}({', '.join('xyzuvwab'[:right])})",
+                )
+        elif name in self.attributes:
+            raise where.error(
+                f"{relation_text(name)} is an attribute: a number, not true or false",
+                span,
+                hint=f"compare it: {relation_text(name)}(x) > 0",
+            )
+        else:
+            near = nearest(name, [*self.relations, *self.attributes])
+            raise where.error(f"there is no relation {relation_text(name)}", span, near=near)
+
+    def _check_attribute(self, name: str, span: Span, where: _Where) -> None:
+        if name in self.attributes:
+            return
+        hint = "a relation cannot be compared with a number" if name in self.relations else ""
+        raise where.error(
+            f"there is no attribute {relation_text(name)}",
+            span,
+            near=nearest(name, self.attributes),
+            hint=hint,
+        )
+
+    def _check_variables(self, node: Node, where: _Where) -> None:
+        """A bare name that is an object's is most likely meant as the object; bound and head variables are not."""
+        declared = node.free if isinstance(node, Query) and node.head else ()
+        for variable in free(node):
+            written = where.text[slice(*variable.span)]
+            asked = isinstance(node, Feature) and query_position(variable)
+            if variable.name in self.objects and written == variable.name and variable not in declared and not asked:
+                raise where.error(
+                    f"{variable.name} is a variable here, and also an object's name",
+                    variable.span,
+                    hint=f"write {quote(variable.name)} for the object, ?{variable.name} for the variable",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    source: str
+    text: str
+
+    def error(self, message: str, span: Span, *, near: tuple[str, ...] = (), hint: str = "") -> FormulaError:
+        start, end = span
+        place = Place.at(self.source, self.text, start, end - start) if self.text and end else None
+        return FormulaError(message, place=place, near=near, hint=hint)
+
+
+def _places(count: int) -> str:
+    return "1 place" if count == 1 else f"{count} places"
