@@ -96,9 +96,9 @@ class Index(defaultdict[str, int]):
 
     def fresh(self) -> list[str]:
         """The names that are new since the last call."""
-        names = list(islice(self, self._seen, None))
+        names = list(islice(reversed(self), len(self) - self._seen))  # from the end: only as many as are new
         self._seen = len(self)
-        return names
+        return names[::-1]
 
 
 def bad_name(names: Iterable[str]) -> tuple[str, str] | None:

@@ -1,0 +1,180 @@
+"""N-Triples and Turtle, parsed by pyoxigraph: numbers become attributes, `rdf:type` types, the rest is counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from gaifman.draft import Draft
+from gaifman.errors import InputError, Place, shorten
+from gaifman.io.files import Block
+from gaifman.io.layouts import DECIMAL, PLAIN, interpret
+from gaifman.io.rows import Rows
+
+if TYPE_CHECKING:
+    import pyoxigraph
+
+Iris = Literal["full", "local"]
+"""Whether objects are named by whole IRIs, or by what follows their last `#` or `/`."""
+
+TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+NUMERIC = frozenset(
+    XSD + name
+    for name in (
+        *("decimal", "double", "float", "integer", "long", "int", "short", "byte"),
+        *("unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte"),
+        *("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger"),
+    )
+)
+BATCH = 50_000
+"""Triples that are handed on at once."""
+
+_ANONYMOUS = re.compile(r"[0-9a-f]{24,32}")
+
+
+def read_rdf(blocks: Iterator[Block], source: str, form: str, iris: Iris, scope: int, draft: Draft) -> None:
+    """Put an RDF file into a draft; `scope` tells blank nodes of several files apart."""
+    import pyoxigraph
+
+    kind = pyoxigraph.RdfFormat.N_TRIPLES if form == "ntriples" else pyoxigraph.RdfFormat.TURTLE
+    stream = _Stream(blocks)
+    names, sink = _Namer(source, iris, scope), _Sink(source, draft)
+    try:
+        # pyoxigraph asks only for read().
+        for triple in pyoxigraph.parse(stream, format=kind):  # type: ignore[arg-type]
+            _take(triple, names, sink)
+    except SyntaxError as error:
+        raise _syntax(source, error, stream) from None
+    except ValueError as error:
+        raise InputError(f"{source}: {error}") from None
+    sink.flush()
+
+
+def _take(triple: pyoxigraph.Quad, names: _Namer, sink: _Sink) -> None:
+    """Sort one triple into facts, types, values and what is left out."""
+    import pyoxigraph
+
+    subject, predicate, target = triple.subject, triple.predicate, triple.object
+    sink.count += 1
+    if isinstance(target, pyoxigraph.Literal):
+        _take_literal(names(subject), names(predicate), target, sink)
+    elif isinstance(subject, pyoxigraph.Triple) or isinstance(target, pyoxigraph.Triple):
+        sink.leave("statements about triples left out", str(predicate))
+    elif predicate.value == TYPE:
+        sink.add("types", names(subject), names(target))
+    else:
+        sink.add("triples", names(subject), names(predicate), names(target))
+
+
+def _take_literal(subject: str, predicate: str, literal: pyoxigraph.Literal, sink: _Sink) -> None:
+    datatype, text = literal.datatype.value, literal.value.strip()
+    if literal.language:
+        sink.leave(f"literals in language {literal.language} left out", str(literal))
+    elif datatype not in NUMERIC:
+        sink.leave(f"literals of type {datatype.removeprefix(XSD)} left out", str(literal))
+    elif DECIMAL.fullmatch(text) and np.isfinite(float(text)):
+        sink.add("attributes", subject, predicate, text)
+    else:
+        sink.leave("literals that are no finite numbers left out", str(literal))
+
+
+class _Namer:
+    """Names of IRIs and blank nodes."""
+
+    def __init__(self, source: str, iris: Iris, scope: int) -> None:
+        self._source = source
+        self._local = iris == "local"
+        self._suffix = f".{scope + 1}" if scope else ""
+        self._whole: dict[str, str] = {}
+        self._anonymous: dict[str, str] = {}
+
+    def __call__(self, node: object) -> str:
+        """The name of a node."""
+        value = str(getattr(node, "value", node))
+        if type(node).__name__ == "BlankNode":
+            if _ANONYMOUS.fullmatch(value):  # drawn at random by the parser: number them instead
+                value = self._anonymous.setdefault(value, f"anon{len(self._anonymous) + 1}")
+            return f"_:{value}{self._suffix}"
+        return self._shortened(value) if self._local else value
+
+    def _shortened(self, iri: str) -> str:
+        local = re.split(r"[#/]", iri)[-1] or iri
+        if self._whole.setdefault(local, iri) != iri:
+            raise InputError(
+                f"{self._source}: {shorten(self._whole[local], 90)} and {shorten(iri, 90)} have one short name",
+                hint='read it with iris="full"',
+            )
+        return local
+
+
+class _Sink:
+    """Collects triples by kind and hands them on in batches."""
+
+    def __init__(self, source: str, draft: Draft) -> None:
+        self.count = 0
+        self._source = source
+        self._draft = draft
+        self._fields: dict[str, list[str]] = {"triples": [], "types": [], "attributes": []}
+        self._lines: dict[str, list[int]] = {"triples": [], "types": [], "attributes": []}
+
+    def add(self, form: str, *fields: str) -> None:
+        """Take one row of a form."""
+        self._fields[form] += fields
+        self._lines[form].append(self.count)
+        if len(self._lines[form]) >= BATCH:
+            self.flush()
+
+    def leave(self, what: str, example: str) -> None:
+        """Count what has no place in a knowledge base."""
+        self._draft.note(1, what, shorten(example, 60))
+
+    def flush(self) -> None:
+        """Hand on what is collected."""
+        for form, fields in self._fields.items():
+            lines = np.array(self._lines[form], np.int64)
+            if len(lines):
+                widths = np.full(len(lines), len(fields) // len(lines), np.int64)
+                source = f"{self._source} (counting triples as lines)"
+                interpret(Rows(source, fields, widths, lines, " "), PLAIN[form], self._draft)
+            self._fields[form], self._lines[form] = [], []
+
+
+class _Stream:
+    """Blocks as something to read from; keeps the last lines for error messages."""
+
+    def __init__(self, blocks: Iterator[Block]) -> None:
+        self._blocks = blocks
+        self._rest = b""
+        self._kept: list[Block] = []
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; none at the end."""
+        if not self._rest:
+            block = next(self._blocks, None)
+            if block is None:
+                return b""
+            self._kept = [*self._kept[-1:], block]
+            self._rest = block.data
+        taken = self._rest if size < 0 else self._rest[:size]
+        self._rest = self._rest[len(taken) :]
+        return taken
+
+    def line(self, number: int) -> str:
+        """The text of a line, where it is still known."""
+        for block in self._kept:
+            lines = block.data.split(b"\n")
+            if 0 <= number - block.line < len(lines):
+                return lines[number - block.line].decode(errors="replace")
+        return ""
+
+
+def _syntax(source: str, error: SyntaxError, stream: _Stream) -> InputError:
+    line, column = error.lineno or 1, error.offset or 1
+    end = error.end_offset if error.end_lineno == line and error.end_offset else column + 1
+    message = re.sub(r"^Parser error at [^:]*: ", "", error.msg)
+    place = Place(source, line, column, stream.line(line), max(1, end - column))
+    return InputError(message, place=place)

@@ -1,0 +1,135 @@
+"""Knowledge bases written as text: `.facts`, and tables of tab- or comma-separated names."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import StringIO
+from itertools import chain, islice
+from pathlib import Path
+from typing import TextIO
+
+from gaifman.errors import shorten
+from gaifman.facts import Fact, some, written
+from gaifman.io.delimited import guessed
+from gaifman.kb import KnowledgeBase
+
+SAMPLE = 2_000
+"""Lines on which the writer tries whether the reader would guess right."""
+
+
+def losses(kb: KnowledgeBase, form: str, delimiter: str) -> list[str]:
+    """What a text form cannot hold of a knowledge base."""
+    lost = []
+    used = _occurring(kb)
+    if len(used) < len(kb.objects):
+        alone = next(name for name in kb.objects if name not in used)
+        count = len(kb.objects) - len(used)
+        lost.append(f"{some(count, 'object')} of no fact, such as {shorten(written(alone))}")
+    empty = [relation.name for relation in kb.relations.values() if not relation.count]
+    empty += [attribute.name for attribute in kb.attributes.values() if not attribute.count]
+    if empty:
+        lost.append(f"{some(len(empty), 'relation')} or attributes without facts, such as {shorten(empty[0])}")
+    if form in ("facts", "parquet"):
+        return lost
+    if len(kb.numbers):
+        lost.append(f"{some(len(kb.numbers), 'value')} of attributes")
+    if form == "triples":
+        others = sum(relation.count for relation in kb.relations.values() if relation.arity != 2)
+        lost += [f"{some(others, 'fact')} of relations without two places"] if others else []
+    if delimiter == "\t":
+        bad = [name for name in chain(kb.objects, kb.relations) if _breaks(name)]
+        lost += [f"{some(len(bad), 'name')} with a tab or newline, such as {shorten(bad[0])}"] if bad else []
+    return lost
+
+
+def _breaks(name: str) -> bool:
+    return "\t" in name or "\n" in name or name.endswith("\r") or name.startswith("\ufeff")
+
+
+def _occurring(kb: KnowledgeBase) -> set[str]:
+    numbers = set(kb.numbers.object.tolist())
+    for table in kb.tables.values():
+        numbers.update(table.objects.ravel().tolist())
+    return {kb.objects[number] for number in numbers}
+
+
+def fact_lines(kb: KnowledgeBase) -> Iterator[str]:
+    """The lines of a `.facts` file."""
+    for fact in kb.facts():
+        yield f"{fact}\n"
+    for attribute, name, value in kb.values():
+        yield f"{written(attribute)}({written(name)}) = {value!r}.\n"
+
+
+def table_lines(kb: KnowledgeBase, form: str, delimiter: str) -> Iterator[str]:
+    """The lines of a table, with a header where the reader would take it for something else without one."""
+    line = _tabbed if delimiter == "\t" else _comma
+    confidence = any(table.confidence is not None for table in kb.tables.values())
+    facts = (fact for fact in kb.facts() if _fits(fact, form, delimiter))
+    lines = (line(_cells(fact, form, confidence)) for fact in facts)
+    first = list(islice(lines, SAMPLE))
+    title = _title(kb, form, confidence)
+    if not first or _misread("".join(first), form, confidence, delimiter):
+        yield line(title)
+    yield from chain(first, lines)
+
+
+def _misread(text: str, form: str, confidence: bool, delimiter: str) -> bool:
+    found = guessed(text, delimiter)
+    number = 3 if confidence and form == "triples" else None
+    return (
+        found is None
+        or (found.format, found.header, found.number) != (form, False, number)
+        or (confidence and form == "nary")
+    )
+
+
+def _title(kb: KnowledgeBase, form: str, confidence: bool) -> list[str]:
+    if form == "triples":
+        return ["head", "relation", "tail", *(["confidence"] if confidence else [])]
+    places = [f"arg{place + 1}" for place in range(max([1, *kb.tables]))]
+    return ["relation", *(["confidence"] if confidence else []), *places]
+
+
+def _cells(fact: Fact, form: str, confidence: bool) -> list[str]:
+    number = [repr(fact.confidence)] if confidence else []
+    if form == "triples":
+        return [fact.objects[0], fact.relation, fact.objects[1], *number]
+    return [fact.relation, *number, *fact.objects]
+
+
+def _fits(fact: Fact, form: str, delimiter: str) -> bool:
+    """Whether a table can hold the fact: a lossy writer leaves others out."""
+    if form == "triples" and len(fact.objects) != 2:
+        return False
+    return delimiter != "\t" or not any(map(_breaks, (fact.relation, *fact.objects)))
+
+
+def _tabbed(cells: Iterable[str]) -> str:
+    return "\t".join(cells) + "\n"
+
+
+def _comma(cells: Iterable[str]) -> str:
+    line = StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
+
+
+@contextmanager
+def text_file(path: Path, packed: bool) -> Iterator[TextIO]:
+    """A text file to write, packed where asked; the same bytes for the same text, whenever it is written."""
+    if not packed:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    import gzip
+    from io import TextIOWrapper
+
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packing,
+        TextIOWrapper(packing, encoding="utf-8", newline="") as file,
+    ):
+        yield file
