@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import pytest
 
 from gaifman.formulas import (
     OPERATORS,
@@ -32,23 +35,24 @@ from gaifman.formulas import (
     to_ascii,
 )
 from gaifman.questions import KINDS, Aggregate, Difference, Feature, Query, query_position
-from gaifman.semantics import Extension, Structure
+from gaifman.semantics import Extension, Object, Structure
 from gaifman.tokens import SPELLINGS, tokenise
 from gaifman.vocabulary import Vocabulary
 
 RELATIONS = {"p": 1, "q": 1, "r": 2, "has part": 2, "/film/cast": 2, "t": 3, "f": 4}
 ATTRIBUTES = ("age", "net worth")
 OBJECTS = ("ann", "it's", "/m/01", "7", "naïve\n")
-WORDS = VOCABULARY = Vocabulary(RELATIONS, ATTRIBUTES, OBJECTS)
+VOCABULARY = Vocabulary(RELATIONS, ATTRIBUTES, OBJECTS)
 
 
 @dataclass
 class Generator:
-    """Random trees over the names above; `constants` and `numbers` can be switched off."""
+    """Random trees over the names above; some kinds can be switched off."""
 
     rng: random.Random
     constants: bool = True
     numbers: bool = True
+    second_order: bool = True
     relations: dict[str, int] = field(default_factory=lambda: dict(RELATIONS))
 
     def structure(self, size: int | None = None, density: float = 0.3) -> Structure:
@@ -57,10 +61,14 @@ class Generator:
         return Structure(
             frozenset(objects),
             {name: Extension(arity, self.tuples(objects, arity, density)) for name, arity in self.relations.items()},
-            {name: {o: float(self.rng.randint(-2, 3)) for o in objects if self.rng.random() < 0.7} for name in ATTRIBUTES},
+            {name: self.numbers_of(objects) for name in ATTRIBUTES},
         )
 
-    def tuples(self, objects: tuple[str, ...], arity: int, density: float) -> frozenset[tuple[str, ...]]:
+    def numbers_of(self, objects: tuple[str, ...]) -> dict[Object, float]:
+        """Numbers for some of the objects."""
+        return {name: float(self.rng.randint(-2, 3)) for name in objects if self.rng.random() < 0.7}
+
+    def tuples(self, objects: tuple[str, ...], arity: int, density: float) -> frozenset[tuple[Object, ...]]:
         """About `density` times as many random tuples as there are objects, squared."""
         count = round(density * len(objects) ** 2 * self.rng.random() * 2)
         return frozenset(tuple(self.rng.choices(objects, k=arity)) for _ in range(count))
@@ -109,19 +117,23 @@ class Generator:
                 return Implies(self.formula(variables, depth - 1), self.formula(variables, depth - 1))
             case 5:
                 return Iff(self.formula(variables, depth - 1), self.formula(variables, depth - 1))
-            case 6:
-                return self.second_order(variables, depth)
-        make = self.rng.choice([Exists, Forall])
+            case 6 if self.second_order:
+                return self.over_relations(variables, depth)
+        make = self.quantifier()
         bound = tuple(self.rng.sample(["x", "y", "z", "u"], self.rng.randint(1, 2)))
         return make(tuple(map(Variable, bound)), self.formula((*variables, *bound), depth - 1))
+
+    def quantifier(self) -> type[Exists] | type[Forall]:
+        """∃ or ∀."""
+        return Exists if self.rng.random() < 0.5 else Forall
 
     def parts(self, variables: tuple[str, ...], depth: int) -> tuple[Formula, ...]:
         """Two or three formulas."""
         return tuple(self.formula(variables, depth - 1) for _ in range(self.rng.randint(2, 3)))
 
-    def second_order(self, variables: tuple[str, ...], depth: int) -> Formula:
+    def over_relations(self, variables: tuple[str, ...], depth: int) -> Formula:
         """A quantifier over relations of two places."""
-        make, relation = self.rng.choice([Exists, Forall]), RelationVariable("rel")
+        make, relation = self.quantifier(), RelationVariable("rel")
         atom = Atom(relation, (self.term(variables), self.term(variables)))
         body = And((atom, self.formula(variables, depth - 1))) if depth > 2 else atom
         return make((relation,), body)
@@ -163,6 +175,21 @@ class Generator:
         return Aggregate(kind, None if bare else self.attribute(variables), self.formula(variables, depth))
 
 
+def over_seeds(count: int, blocks: int = 4) -> Callable[[Callable[[int], None]], Callable[[int], None]]:
+    """Run a test for so many seeds, in a few blocks that can run side by side."""
+
+    def wrap(test: Callable[[int], None]) -> Callable[[int], None]:
+        def run(block: int) -> None:
+            for seed in range(block, count, blocks):
+                test(seed)
+
+        run.__doc__ = test.__doc__
+        marked: Callable[[int], None] = pytest.mark.parametrize("block", range(blocks))(run)
+        return marked
+
+    return wrap
+
+
 def assignment(rng: random.Random, structure: Structure, node: Node) -> dict[Node, object]:
     """Random objects for the free variables that a query gives."""
     objects = sorted(map(str, structure.domain))
@@ -171,7 +198,7 @@ def assignment(rng: random.Random, structure: Structure, node: Node) -> dict[Nod
 
 def respell(rng: random.Random, text: str) -> str:
     """The same tokens with other spellings of the signs and other white space."""
-    written = []
+    written: list[str] = []
     for token in tokenise(text):
         spelling = rng.choice(SPELLINGS.get(token.kind, (token.text,)))
         if token.kind in ("∃", "∀") and written and written[-1][-1:].isalnum():
@@ -188,9 +215,14 @@ def texts(seed: int, count: int) -> list[str]:
 
 
 def _text(rng: random.Random, generator: Generator) -> str:
-    make = rng.choice([generator.formula, generator.query, generator.feature])
-    node: Node = make(depth=rng.randint(1, 5))
-    text = rng.choice([str, to_ascii, bracketed])(node)
+    depth = rng.randint(1, 5)
+    makers: list[Callable[[], Node]] = [
+        lambda: generator.formula(depth=depth),
+        lambda: generator.query(depth),
+        lambda: generator.feature(depth),
+    ]
+    writers: list[Callable[[Node], str]] = [str, to_ascii, bracketed]
+    text = rng.choice(writers)(rng.choice(makers)())
     return respell(rng, text) if rng.random() < 0.5 else text
 
 

@@ -147,7 +147,7 @@ class Atom(Node):
         return self.relation if isinstance(self.relation, str) else self.relation.name
 
     def show(self, style: Style) -> str:
-        name = relation_text(self.relation) if isinstance(self.relation, str) else self.relation.name
+        name = style.relation(self.relation) if isinstance(self.relation, str) else self.relation.name
         return f"{name}({style.list(self.terms)})"
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from gaifman.config import LIMITS, Limits
 from gaifman.formulas import Atom, Attribute, Exists, Formula, RelationVariable, Variable, free
 from gaifman.names import nearest
-from gaifman.questions import KINDS, Aggregate, Difference, Feature, Query
+from gaifman.questions import KINDS, Aggregate, Difference, Feature, Query, query_position
 from gaifman.syntax import LEVELS, NAMES, Bound, Grammar
 from gaifman.vocabulary import Vocabulary
 
@@ -33,7 +33,7 @@ def parse(
     formula = parser.formula()
     parser.finish()
     if vocabulary is not None:
-        vocabulary.check(formula, text, source=source)
+        vocabulary.check(formula, text, source=source, undeclared=free(formula))
     return formula
 
 
@@ -44,7 +44,7 @@ def parse_query(
     parser = _Parser(text, limits, source)
     query = parser.query()
     if vocabulary is not None:
-        vocabulary.check(query, text, source=source)
+        vocabulary.check(query, text, source=source, undeclared=parser.undeclared)
     return query
 
 
@@ -61,12 +61,16 @@ def parse_feature(
     feature = parser.feature()
     if vocabulary is not None:
         feature = vocabulary.resolve(feature)
-        vocabulary.check(feature, text, source=source, unknown_objects=unknown_objects)
+        undeclared = tuple(variable for variable in free(feature) if not query_position(variable))
+        vocabulary.check(feature, text, source=source, undeclared=undeclared, unknown_objects=unknown_objects)
     return feature
 
 
 @dataclass(slots=True)
 class _Parser(Grammar):
+    undeclared: tuple[Variable, ...] = ()
+    """Variables of a query that its head does not name."""
+
     def finish(self) -> None:
         self.accept(".")
         if self.token.kind != "end":
@@ -77,13 +81,14 @@ class _Parser(Grammar):
         body = self.formula()
         self.finish()
         if not head:
+            self.undeclared = free(body)
             return Query(free(body), body)
         inside = free(body)
         for variable in variables:
             if variable not in inside:
                 near = nearest(variable.name, [v.name for v in inside])
                 raise self.error(f"the variable {variable} of the head is not in the body", variable.span, near=near)
-        others = tuple(v for v in inside if v not in variables)
+        self.undeclared = others = tuple(v for v in inside if v not in variables)
         return Query(variables, Exists(others, body) if others else body, head)
 
     def head(self) -> tuple[str, tuple[Variable, ...]]:

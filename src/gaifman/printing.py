@@ -5,8 +5,8 @@ The trees of `formulas` each say how they are shown in a `Style`; what a style d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gaifman.names import is_path, is_word, quote
@@ -27,6 +27,14 @@ class Shown(Protocol):
         """The tree written out."""
 
 
+class Named(Shown, Protocol):
+    """A variable."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """Signs and brackets."""
@@ -37,6 +45,8 @@ class Style:
     """Between a quantifier's variables and its body."""
     every: bool = False
     """Whether every bracket is written."""
+    bound: frozenset[str] = frozenset()
+    """Names that a quantifier around has bound: a relation of such a name is quoted, or it would be read as bound."""
 
     def sign(self, canonical: str) -> str:
         """A sign as this style writes it."""
@@ -55,10 +65,18 @@ class Style:
         """The parts of a connective, which bind at least as strongly as `level` or are bracketed."""
         return f" {self.sign(sign)} ".join(self.operand(tree, level) for tree in trees)
 
-    def quantified(self, sign: str, variables: Iterable[Shown], body: Shown) -> str:
+    def relation(self, name: str) -> str:
+        """A relation's name as it stands before `(`."""
+        return quote(name) if name in self.bound else relation_text(name)
+
+    def within(self, variables: Iterable[Named]) -> Style:
+        """The style below a quantifier."""
+        return replace(self, bound=self.bound.union(variable.name for variable in variables))
+
+    def quantified(self, sign: str, variables: Sequence[Named], body: Shown) -> str:
         """A quantifier, its variables and its body, which reaches as far right as it can."""
         brackets = self.every and body.level < 5
-        text = body.show(self)
+        text = body.show(self.within(variables))
         return f"{self.sign(sign)}{self.list(variables)}{self.dot}{f'({text})' if brackets else text}"
 
 

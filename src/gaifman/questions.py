@@ -87,7 +87,7 @@ class Feature(Node):
 
     def show(self, style: Style) -> str:
         each = f"each {style.list(self.each)}. " if self.each else ""
-        return each + self.body.show(style)
+        return each + self.body.show(style.within(self.each))
 
 
 _QUERY_VARIABLE = re.compile(r"s([1-9]\d*)")

@@ -60,8 +60,8 @@ _PUNCTUATION = frozenset("(),.:")
 _SIGNS = sorted({*_CANONICAL, *MISTAKES, *_PLAIN} - KEYWORDS, key=len, reverse=True)
 _TOKEN = re.compile(
     rf"(?P<space>\s+)|(?P<word>{WORD})|(?P<path>{PATH})|(?P<variable>\?\w+)"
-    rf"|(?P<quoted>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")"
-    rf"|(?P<sign><-(?=\d)|{'|'.join(map(re.escape, _SIGNS))})|(?P<other>.)",
+    rf"|(?P<quoted>'(?:[^'\\\n]|\\[^\n])*'|\"(?:[^\"\\\n]|\\[^\n])*\")"
+    rf"|(?P<sign><(?=-\d)|{'|'.join(map(re.escape, _SIGNS))})|(?P<other>.)",
     re.DOTALL,
 )
 _SQL = re.compile(r"\s*(select)\b(?!\s*\()", re.IGNORECASE)
@@ -118,24 +118,24 @@ def tokenise(text: str, limits: Limits = LIMITS, source: str = "formula") -> lis
 
 def _token(match: re.Match[str], text: str, source: str) -> Token:
     kind, found = str(match.lastgroup), match[0]
-    place = Place.at(source, text, match.start(), len(found))
-    if found in MISTAKES:
-        raise FormulaError(f"{found} is not used here", place=place, hint=MISTAKES[found])
-    if kind == "other":
-        raise _stray(found, place)
+    if kind == "other" or found in MISTAKES or found == "_":
+        raise _stray(found, Place.at(source, text, match.start(), len(found)))
     if kind == "quoted":
         try:
             unquote(found)
         except ValueError as error:
+            place = Place.at(source, text, match.start(), len(found))
             raise FormulaError(str(error), place=place) from None
-    if kind == "word" and found == "_":
-        raise FormulaError("_ is no variable here", place=place, hint="give each variable a name of its own")
     if kind == "sign" or found in KEYWORDS:
         kind = _CANONICAL.get(found, found)
     return Token(kind, found, match.start())
 
 
 def _stray(found: str, place: Place) -> FormulaError:
+    if found in MISTAKES:
+        return FormulaError(f"{found} is not used here", place=place, hint=MISTAKES[found])
+    if found == "_":
+        return FormulaError("_ is no variable here", place=place, hint="give each variable a name of its own")
     if found in "'\"":
         return FormulaError(
             f"the quote {found} that opens here is never closed", place=place, hint=f"close it with {found}"

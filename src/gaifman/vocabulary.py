@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from gaifman.errors import FormulaError, Place
-from gaifman.formulas import Atom, Attribute, Constant, Node, RelationVariable, Span, free, walk
+from gaifman.formulas import Atom, Attribute, Constant, Node, RelationVariable, Span, Variable, walk
 from gaifman.names import nearest, quote
 from gaifman.printing import relation_text
-from gaifman.questions import Feature, Query, query_position
+from gaifman.questions import Feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,20 @@ class Vocabulary:
                 return replace(feature, body=Attribute(name, term, span=span))
         return feature
 
-    def check(self, node: Node, text: str = "", *, source: str = "formula", unknown_objects: bool = False) -> None:
-        """Raise for the first name that does not fit; `unknown_objects` lets constants pass that are no objects."""
+    def check(
+        self,
+        node: Node,
+        text: str = "",
+        *,
+        source: str = "formula",
+        undeclared: tuple[Variable, ...] = (),
+        unknown_objects: bool = False,
+    ) -> None:
+        """Raise for the first name that does not fit.
+
+        `undeclared` are the variables that no quantifier and no head names; `unknown_objects` lets constants pass that
+        are no objects.
+        """
         where = _Where(source, text)
         for part in walk(node):
             match part:
@@ -55,7 +67,8 @@ class Vocabulary:
                         part.span,
                         hint="give the relation variable another name",
                     )
-        self._check_variables(node, where)
+        for variable in undeclared:
+            self._check_variable(variable, where)
 
     def _check_relation(self, name: str, places: int, span: Span, where: _Where) -> None:
         if name in self.relations:
@@ -87,18 +100,14 @@ class Vocabulary:
             hint=hint,
         )
 
-    def _check_variables(self, node: Node, where: _Where) -> None:
-        """A bare name that is an object's is most likely meant as the object; bound and head variables are not."""
-        declared = node.free if isinstance(node, Query) and node.head else ()
-        for variable in free(node):
-            written = where.text[slice(*variable.span)]
-            asked = isinstance(node, Feature) and query_position(variable)
-            if variable.name in self.objects and written == variable.name and variable not in declared and not asked:
-                raise where.error(
-                    f"{variable.name} is a variable here, and also an object's name",
-                    variable.span,
-                    hint=f"write {quote(variable.name)} for the object, ?{variable.name} for the variable",
-                )
+    def _check_variable(self, variable: Variable, where: _Where) -> None:
+        """A bare name that is an object's is most likely meant as the object."""
+        if variable.name in self.objects and where.text[slice(*variable.span)] == variable.name:
+            raise where.error(
+                f"{variable.name} is a variable here, and also an object's name",
+                variable.span,
+                hint=f"write {quote(variable.name)} for the object, ?{variable.name} for the variable",
+            )
 
 
 @dataclass(frozen=True, slots=True)

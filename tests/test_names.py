@@ -1,0 +1,64 @@
+"""How names are written, and which are near a wrong one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaifman.names import fault, is_path, is_word, nearest, quote, unquote
+
+NAMES = st.text(min_size=1).filter(lambda name: not fault(name))
+
+
+@given(NAMES)
+def test_unquote_undoes_quote(name: str) -> None:
+    assert unquote(quote(name)) == name
+
+
+@given(NAMES)
+def test_a_quoted_name_prints_on_one_line_and_hides_nothing(name: str) -> None:
+    assert quote(name).isprintable()
+
+
+@pytest.mark.parametrize("name", ["x", "born_in", "Ünïcode", "r2", "_a"])
+def test_words(name: str) -> None:
+    assert is_word(name)
+    assert not is_path(name)
+
+
+@pytest.mark.parametrize("name", ["/m/01", "7", "2010-01-01", "/a/b./c", "3.14"])
+def test_paths(name: str) -> None:
+    assert is_path(name)
+    assert not is_word(name)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "for", "-1", "/", "/a.", "a.b", "x'"])
+def test_neither(name: str) -> None:
+    assert not is_word(name)
+    assert not is_path(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("", "empty"), ("a\0b", "NUL"), ("\ud800", "surrogate")],
+)
+def test_what_can_be_no_name_and_why(name: str, words: str) -> None:
+    assert words in fault(name)
+
+
+@pytest.mark.parametrize("quoted", [r"''", r"'\u0000'", r"'\ud800'", r"'\U00110000'"])
+def test_unquoting_what_can_be_no_name_is_an_error(quoted: str) -> None:
+    with pytest.raises(ValueError, match=r"name cannot|no character"):
+        unquote(quoted)
+
+
+def test_the_nearest_names_come_first_and_far_ones_not_at_all() -> None:
+    names = ["borders", "border_crossing", "capital", "Borders"]
+    assert nearest("boarders", names)[0] in ("borders", "Borders")
+    assert "capital" not in nearest("boarders", names)
+    assert nearest("zzzzzz", names) == ()
+
+
+def test_case_and_punctuation_are_near() -> None:
+    assert nearest("United States", ["united_states", "united_kingdom"])[0] == "united_states"

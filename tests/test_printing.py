@@ -1,0 +1,38 @@
+"""Signs and brackets."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaifman.parser import parse
+from gaifman.printing import ASCII, BRACKETED, UNICODE, relation_text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("borders", "borders"),
+        ("naïve", "naïve"),
+        ("_hypernym", "_hypernym"),
+        ("_", "'_'"),
+        ("not", "'not'"),
+        ("count", "'count'"),
+        ("has part", "'has part'"),
+        ("/a/b./c/d", "/a/b./c/d"),
+        ("/a/b.", "'/a/b.'"),
+        ("1st", "1st"),
+        ("a-b", "'a-b'"),
+        ("it's", r"'it\'s'"),
+        ("\u202ex", r"'\u202ex'"),
+    ],
+)
+def test_a_relation_stands_bare_where_it_can_and_quoted_where_it_must(name: str, text: str) -> None:
+    assert relation_text(name) == text
+    assert str(parse(f"{text}(x)")) == f"{text}(x)"
+
+
+def test_one_tree_in_three_styles() -> None:
+    formula = parse("forall x. p(x) -> exists y. r(x, y) & x != y")
+    assert formula.show(UNICODE) == "∀x p(x) → (∃y r(x, y) ∧ x ≠ y)"
+    assert formula.show(ASCII) == "forall x. p(x) -> (exists y. r(x, y) & x != y)"
+    assert formula.show(BRACKETED) == "∀x (p(x) → (∃y (r(x, y) ∧ x ≠ y)))"
