@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from gaifman.errors import InputError, Place, shorten
 from gaifman.facts import Note, dropped_notes, some, written
+from gaifman.interning import Interner
 from gaifman.kb import KnowledgeBase
-from gaifman.tables import Floats, Heap, Index, Ints, Rows, assemble, bad_name
+from gaifman.tables import Floats, Heap, Index, Ints, Longs, Rows, assemble, bad_name
 
 Where = Callable[[int, int], Place]
 """The place of a row's field: 0 is the relation or attribute, 1 and on are the objects, `NUMBER` is the number."""
@@ -35,6 +36,7 @@ class Draft:
 
     def __init__(self) -> None:
         self._names = Index()
+        self._interner = Interner()
         self._arity = np.zeros(0, np.int8)  # by number of name; 0 where it is no relation
         self._attribute = np.zeros(0, bool)  # by number of name
         self._first: dict[tuple[str, int], str] = {}
@@ -51,14 +53,24 @@ class Draft:
     def numbers(self, names: Sequence[str], where: Callable[[int], Place]) -> Ints:
         """Numbers of names, shape (names,); `where` is the place of one of them."""
         numbers = self._names.numbers(names)
+        self._check(lambda name: where(names.index(name)))
+        return numbers
+
+    def cut_numbers(self, data: bytes, starts: Longs, ends: Longs, where: Callable[[str], Place]) -> Ints:
+        """Numbers of the names `data[start:end]`, shape (starts,); `where` is the place of one of them."""
+        numbers = self._interner.numbers(data, starts, ends, self._names)
+        self._check(where)
+        return numbers
+
+    def _check(self, where: Callable[[str], Place]) -> None:
+        """Refuse new names that cannot be names, and count what looks like a mistake."""
         fresh = self._names.fresh()
         wrong = bad_name(fresh)
         if wrong:
-            raise InputError(wrong[1], place=where(names.index(wrong[0])))
+            raise InputError(wrong[1], place=where(wrong[0]))
         spaced = [name for name in fresh if name[0].isspace() or name[-1].isspace()]
         if spaced:
             self.note(len(spaced), "names that begin or end with a space", shorten(repr(spaced[0])))
-        return numbers
 
     def facts(self, relation: Ints, objects: Ints, confidence: Floats | None, where: Where) -> None:
         """Add facts: relation (facts,), objects (facts, arity), confidence (facts,) or None, over `numbers`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 
 from gaifman.draft import Draft
 from gaifman.errors import InputError
@@ -63,7 +63,7 @@ def _rows(blocks: Iterable[Block], delimiter: str) -> Iterator[Rows]:
 
 def _delimiter(block: Block, suffix: str) -> str:
     """By the first line that is not blank; a comma or semicolon separates only where no tab does, or in `.csv`."""
-    line = next(islice((line for line in block.data.split(b"\n") if line), 1), b"")
+    line = block.data.lstrip(b"\n").split(b"\n", 1)[0]
     order = (b",", b";", b"\t") if suffix == ".csv" else (b"\t", b",", b";")
     found = next((mark for mark in order if mark in line), order[0])
     return found.decode()

@@ -157,14 +157,11 @@ def interpret(rows: Rows, layout: Layout, draft: Draft) -> None:
     if not len(rows):
         return
     _check_widths(rows, layout)
-    names, numbers = rows.fields, None
+    numbers, skipped = None, np.zeros(0, np.int64)
     if layout.number is not None:
-        at = (rows.starts + layout.number).tolist()
-        numbers = decimals([names[position] for position in at], lambda row: rows.place(row, layout.number or 0))
-        names = names.copy()
-        for position, start in zip(at, rows.starts.tolist(), strict=True):
-            names[position] = names[start + layout.relation]  # a number is no name: keep it out of the index
-    ids = draft.numbers(names, lambda position: rows.place(*rows.find(position)))
+        column, skipped = layout.number, rows.starts + layout.number
+        numbers = decimals(rows.texts(skipped), lambda row: rows.place(row, column))
+    ids = rows.numbers(draft, skipped, skipped - (layout.number or 0) + layout.relation)
     for width in np.unique(rows.widths).tolist():
         chosen = np.flatnonzero(rows.widths == width)
         table = ids.reshape(-1, width) if len(chosen) == len(rows) else _gather(ids, rows.starts[chosen], width)

@@ -5,32 +5,40 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.draft import Draft
 from gaifman.errors import InputError, Place
 from gaifman.io.files import Block
-from gaifman.tables import Longs
+from gaifman.tables import Ints, Longs
 
 
-@dataclass(frozen=True)
 class Rows:
     """Some rows of a file or table."""
 
-    source: str
-    fields: list[str]
-    """All fields, row after row."""
-    widths: Longs
-    """Shape (rows,), int64: fields of each row."""
-    lines: Longs
-    """Shape (rows,), int64: number of the line in which each row begins."""
-    delimiter: str = "\t"
-    raw: Sequence[str] | None = None
-    """Text of each row where fields are quoted, for the columns of errors."""
+    def __init__(
+        self,
+        source: str,
+        fields: list[str],
+        widths: Longs,
+        lines: Longs,
+        delimiter: str = "\t",
+        raw: Sequence[str] = (),
+    ) -> None:
+        self.source = source
+        self.fields = fields
+        """All fields, row after row."""
+        self.widths = widths
+        """Shape (rows,), int64: fields of each row."""
+        self.lines = lines
+        """Shape (rows,), int64: number of the line in which each row begins."""
+        self.delimiter = delimiter
+        self.raw = raw
+        """Text of each row where fields are quoted, for the columns of errors."""
 
     def __len__(self) -> int:
         return len(self.widths)
@@ -45,25 +53,85 @@ class Rows:
         start = int(self.starts[number])
         return self.fields[start : start + int(self.widths[number])]
 
-    def find(self, position: int) -> tuple[int, int]:
-        """Row and field of a position in `fields`."""
-        row = int(np.searchsorted(self.starts, position, side="right")) - 1
-        return row, position - int(self.starts[row])
-
     def place(self, row: int, field: int) -> Place:
         """Where a field stands; one past the last field is the end of the row."""
         fields, line = self.row(row), int(self.lines[row])
-        if self.raw is not None:
+        if self.raw:
             return _quoted_place(self.source, line, self.raw[row], field, self.delimiter)
         column = sum(map(len, fields[:field])) + min(field, len(fields))
         width = len(fields[field]) if field < len(fields) else 1
         return Place(self.source, line, column + 1, self.delimiter.join(fields), max(width, 1))
 
+    def find(self, position: int) -> Place:
+        """The place of a position in `fields`."""
+        row = int(np.searchsorted(self.starts, position, side="right")) - 1
+        return self.place(row, position - int(self.starts[row]))
+
     def tail(self, first: int) -> Rows:
         """The rows from one on."""
         start = int(self.widths[:first].sum())
-        raw = None if self.raw is None else self.raw[first:]
-        return Rows(self.source, self.fields[start:], self.widths[first:], self.lines[first:], self.delimiter, raw)
+        return Rows(
+            self.source, self.fields[start:], self.widths[first:], self.lines[first:], self.delimiter, self.raw[first:]
+        )
+
+    def texts(self, positions: Longs) -> list[str]:
+        """The fields at some positions."""
+        return [self.fields[position] for position in positions.tolist()]
+
+    def numbers(self, draft: Draft, skipped: Longs, instead: Longs) -> Ints:
+        """Numbers in the draft of all fields; for those that are no names, the numbers of others instead."""
+        names = self.fields
+        if len(skipped):
+            names = names.copy()
+            for position, other in zip(skipped.tolist(), instead.tolist(), strict=True):
+                names[position] = names[other]
+        return draft.numbers(names, self.find)
+
+
+class Cut(Rows):
+    """Rows whose fields are still bytes of a block: most files are read without making a text of each."""
+
+    def __init__(self, block: Block, delimiter: str, spans: tuple[Longs, Longs], widths: Longs, lines: Longs) -> None:
+        self.source, self.delimiter, self.raw = block.source, delimiter, ()
+        self.widths, self.lines = widths, lines
+        self._block, self._spans = block, spans
+
+    def texts(self, positions: Longs) -> list[str]:
+        """The fields at some positions, decoded."""
+        begins, ends = (bound[positions].tolist() for bound in self._spans)
+        try:
+            return [self._block.data[a:b].decode() for a, b in zip(begins, ends, strict=True)]
+        except UnicodeDecodeError:
+            self._block.text()  # says where
+            raise
+
+    @cached_property
+    def fields(self) -> list[str]:  # type: ignore[override]
+        """All fields, row after row."""
+        return self.texts(np.arange(len(self._spans[0])))
+
+    def row(self, number: int) -> list[str]:
+        """The fields of one row."""
+        start = int(self.starts[number])
+        return self.texts(np.arange(start, start + int(self.widths[number])))
+
+    def tail(self, first: int) -> Cut:
+        """The rows from one on."""
+        start = int(self.widths[:first].sum())
+        spans = (self._spans[0][start:], self._spans[1][start:])
+        return Cut(self._block, self.delimiter, spans, self.widths[first:], self.lines[first:])
+
+    def numbers(self, draft: Draft, skipped: Longs, instead: Longs) -> Ints:
+        """Numbers in the draft of all fields; for those that are no names, the numbers of others instead."""
+        begins, ends = self._spans
+        if len(skipped):
+            begins, ends = begins.copy(), ends.copy()
+            begins[skipped], ends[skipped] = begins[instead], ends[instead]
+        try:
+            return draft.cut_numbers(self._block.data, begins, ends, lambda name: self.find(self.fields.index(name)))
+        except UnicodeDecodeError:
+            self._block.text()  # says where
+            raise
 
 
 def split(block: Block, delimiter: str) -> Rows:
@@ -73,26 +141,25 @@ def split(block: Block, delimiter: str) -> Rows:
     >>> rows.fields, rows.widths.tolist(), rows.lines.tolist()
     (['a', 'b', 'c'], [2, 1], [1, 3])
     """
-    text = block.text()
-    fields = text.replace("\n", delimiter).split(delimiter)
-    fields.pop()  # what follows the last newline
+    block.refuse_nul()
     letters = np.frombuffer(block.data, np.uint8)
     ends = np.flatnonzero(_either(letters, ord(delimiter), 10))  # of all fields
     last = np.flatnonzero(letters[ends] == 10)  # of those, the ends of rows
     widths = np.diff(last, prepend=-1)
+    begins = np.concatenate([[0], ends[:-1] + 1])
     lines = np.arange(block.line, block.line + len(last))
     blank = np.diff(ends[last], prepend=-1) == 1
     if blank.any():
-        fields = list(compress(fields, np.repeat(~blank, widths).tolist()))
-        widths, lines = widths[~blank], lines[~blank]
-    return Rows(block.source, fields, widths, lines, delimiter)
+        kept = np.repeat(~blank, widths)
+        begins, ends, widths, lines = begins[kept], ends[kept], widths[~blank], lines[~blank]
+    return Cut(block, delimiter, (begins, ends), widths, lines)
 
 
 def _either(letters: npt.NDArray[np.uint8], one: int, other: int) -> npt.NDArray[np.bool_]:
     """Where a letter is one of two; a tab and a newline are neighbours, so one comparison does for them."""
-    if one + 1 == other:
-        return np.less(letters - np.uint8(one), 2)
-    return np.logical_or(letters == one, letters == other)
+    found: npt.NDArray[np.bool_]
+    found = (letters - np.uint8(one)) < 2 if one + 1 == other else (letters == one) | (letters == other)
+    return found
 
 
 def csv_rows(blocks: Iterable[Block], delimiter: str) -> Iterator[Rows]:
