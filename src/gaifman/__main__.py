@@ -1,0 +1,5 @@
+"""`python -m gaifman` is the command `gaifman`."""
+
+from gaifman.cli import main
+
+main()

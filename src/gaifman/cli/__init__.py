@@ -1,0 +1,52 @@
+"""The command `gaifman`.
+
+Data on standard output, messages on standard error; exit code 0, 1 (bad input) or 2 (bad usage).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import click
+
+from gaifman import __version__
+from gaifman.cli.convert import convert
+from gaifman.cli.demo import demo
+from gaifman.cli.info import info
+from gaifman.cli.parse import parse
+from gaifman.errors import GaifmanError
+
+EXAMPLES = """
+\b
+Examples:
+  gaifman demo
+  gaifman info demo
+  gaifman parse "exists z. borders(x, z) & borders(z, y)" --kb demo
+  gaifman convert family.tsv family.duckdb
+"""
+
+
+@click.group(epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="gaifman")
+def cli() -> None:
+    """The missing facts of a knowledge base, with probabilities and reasons."""
+
+
+for command in (demo, info, parse, convert):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command; whatever a user can put right is one message and exit code 1, never a traceback."""
+    try:
+        cli(prog_name="gaifman")
+    except GaifmanError as error:
+        wants_json = "--json" in sys.argv
+        click.echo(json.dumps(error.as_dict()) if wants_json else f"error: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of our output has gone; Python would complain once more when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
