@@ -98,6 +98,19 @@ class Draft:
             self._relations(relations[chosen], arity, lambda row, field, at=chosen: where(at[row], field))  # type: ignore[misc]
         self._attributes(attributes, where)
 
+    def check_arities(self, relation: Ints, arity: Longs, where: Where) -> None:
+        """Refuse rows in which a relation has another arity than before, in their order; all of shape (rows,)."""
+        self._grow()
+        names, first, which = np.unique(relation, return_index=True, return_inverse=True)
+        known = self._arity[names]
+        wrong = np.where(known == 0, arity[first], known)[which] != arity
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            for number, at in zip(names[known == 0].tolist(), first[known == 0].tolist(), strict=True):
+                self._first["relation", number] = str(where(at, 0))
+                self._arity[number] = arity[at]
+            self._refuse_arity(wrong, relation, int(arity[row]), where)
+
     def _relations(self, relation: Ints, arity: int, where: Where) -> None:
         """Check that the relations can have this arity, and remember that they do."""
         self._grow()

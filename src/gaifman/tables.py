@@ -24,6 +24,8 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.names import fault
+
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -108,21 +110,10 @@ def bad_name(names: Iterable[str]) -> tuple[str, str] | None:
     ('b\x00b', 'a name cannot hold the character NUL')
     """
     for name in names:
-        if not name:
-            return name, "a name cannot be empty"
-        if "\0" in name:
-            return name, "a name cannot hold the character NUL"
-        if not name.isascii() and not _encodable(name):
-            return name, "a name must be Unicode text: this holds half of a surrogate pair"
+        plain = name and name.isascii() and "\0" not in name  # most are, and seen to be at once
+        if not plain and (problem := fault(name)):
+            return name, problem
     return None
-
-
-def _encodable(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

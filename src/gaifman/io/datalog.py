@@ -37,6 +37,12 @@ _NAMES = re.compile(rf"[%#][^\n]*+|({_NAME})")
 _BLANK = re.compile(_GAP)
 
 
+Pile = list[tuple[re.Match[str], list[str]]]
+"""Statements of one arity, each with its objects as written."""
+Piles = dict[tuple[int, bool], Pile]
+"""By arity, and whether they are values."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Text:
     """What is left to read, and where it stands."""
@@ -63,22 +69,24 @@ class _Text:
 
 def read_facts(blocks: Iterator[Block], limits: Limits, draft: Draft) -> None:
     """Put a `.facts` file into a draft."""
-    rest = _Text("", 1, "")
+    text, done = _Text("", 1, ""), 0
     for block in blocks:
-        text = _Text(block.source, block.line - rest.text.count("\n"), rest.text + block.text())
-        done = _read(text, draft)
-        rest = _Text(text.source, text.line + text.text.count("\n", 0, done), text.text[done:])
-        if len(rest.text) > limits.line:
-            raise explained(rest.source, rest.line, rest.text)
-    if _BLANK.fullmatch(rest.text) is None:
+        # What is kept begins with a line, so that columns are right; `done` is what was read of it.
+        kept = text.text.rfind("\n", 0, done) + 1
+        line = block.line - text.text.count("\n", kept)
+        text = _Text(block.source, line, text.text[kept:] + block.plain().text())
+        done = _read(text, done - kept, draft)
+        if len(text.text) - done > limits.line:
+            raise explained(text.source, text.line, text.text, done)
+    if _BLANK.fullmatch(text.text, done) is None:
         # A whole last statement was read already, so something is wrong with this one.
-        raise explained(rest.source, rest.line, rest.text)
+        raise explained(text.source, text.line, text.text, done)
 
 
-def _read(text: _Text, draft: Draft) -> int:
-    """Read the statements that are complete; where the rest begins, at the start of a line or statement."""
-    piles: dict[tuple[int, bool], list[tuple[re.Match[str], list[str]]]] = {}
-    at = 0
+def _read(text: _Text, at: int, draft: Draft) -> int:
+    """Read the statements that are complete; where they end, and perhaps a comment goes on."""
+    piles: Piles = {}
+    arities: dict[str, int] = {}
     while found := _STATEMENT.match(text.text, at):
         inside = found[_OBJECTS]
         objects = [inside] if inside.isalnum() else _names(inside)
@@ -89,10 +97,11 @@ def _read(text: _Text, draft: Draft) -> int:
                 place=text.field(found, 0),
                 hint="write: age(ann) = 80.",
             )
+        if not valued and arities.setdefault(found[_RELATION], len(objects)) != len(objects):
+            _add_all(text, piles, draft)  # the draft will refuse this one, and must know what came before it
         piles.setdefault((len(objects), valued), []).append((found, objects))
         at = found.end()
-    for (arity, valued), pile in piles.items():
-        _add(text, arity, valued, pile, draft)
+    _add_all(text, piles, draft)
     blank = _BLANK.match(text.text, at)
     assert blank is not None  # it matches nothing, too
     return max(at, text.text.rfind("\n", at, blank.end()) + 1)
@@ -105,7 +114,13 @@ def _names(inside: str) -> list[str]:
     return [name.strip() for name in inside.split(",")]
 
 
-def _add(text: _Text, arity: int, valued: bool, pile: list[tuple[re.Match[str], list[str]]], draft: Draft) -> None:
+def _add_all(text: _Text, piles: Piles, draft: Draft) -> None:
+    for (arity, valued), pile in piles.items():
+        _add(text, arity, valued, pile, draft)
+    piles.clear()
+
+
+def _add(text: _Text, arity: int, valued: bool, pile: Pile, draft: Draft) -> None:
     """Put statements of one arity into a draft."""
 
     def where(row: int, field: int) -> Place:
@@ -134,11 +149,11 @@ def _plain(name: str, where: Where, row: int, field: int) -> str:
         )
     try:
         return unquote(name)
-    except (ValueError, OverflowError):
-        raise InputError("there is no such Unicode character", place=where(row, field)) from None
+    except ValueError as error:
+        raise InputError(str(error), place=where(row, field)) from None
 
 
-def explained(source: str, line: int, text: str) -> InputError:
+def explained(source: str, line: int, text: str, start: int = 0) -> InputError:
     r"""What is wrong with the first statement of a text that is no fact.
 
     >>> print(explained("family.facts", 1, "parent(ann, bob)\nparent(bob, cleo)."))
@@ -146,18 +161,18 @@ def explained(source: str, line: int, text: str) -> InputError:
       parent(ann, bob)
                       ^
     """
-    scan = _Scan(text)
+    scan = _Scan(text, start)
     message, hint = scan.statement()
-    place = _Text(source, line, text).place(min(scan.at, len(text)))
+    place = _Text(source, line, text).place(min(scan.at, len(text.rstrip())))
     return InputError(message, place=place, hint=hint)
 
 
 class _Scan:
     """Walks along a statement until something is wrong; `at` is then where."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, at: int) -> None:
         self.text = text
-        self.at = 0
+        self.at = at
 
     def statement(self) -> tuple[str, str]:
         """What is wrong, and a hint."""
@@ -187,9 +202,10 @@ class _Scan:
         rule = self.rule()
         if rule:
             return rule
-        if self.take(rf"={_GAP}") and not self.take(rf"{_NUMBER}"):
-            return "a number was expected after =", "write: age(ann) = 80.5."
-        if self.text[after : self.at].isspace() or self.at >= len(self.text):
+        if self.take(rf"={_GAP}"):
+            if not self.take(_NUMBER):
+                return "a number was expected after =", "write: age(ann) = 80.5."
+        else:
             self.at = after
         return "a dot is missing at the end of the fact", ""
 

@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -33,14 +33,18 @@ class Block:
     line: int
     """Number of the first line."""
     data: bytes
-    """UTF-8 text that ends with a newline, without byte order mark and carriage returns; not checked yet."""
+    """UTF-8 text that ends with a newline, without byte order mark; not checked yet."""
+
+    def plain(self) -> Block:
+        """The same with newlines alone at the ends of lines; only a quoted CSV field may hold others."""
+        return replace(self, data=self.data.replace(b"\r\n", b"\n")) if b"\r" in self.data else self
 
     def place(self, offset: int, width: int = 1) -> Place:
         """The place of a byte."""
         start = self.data.rfind(b"\n", 0, offset) + 1
         end = self.data.find(b"\n", offset)
         before = self.data[start:offset].decode(errors="replace")
-        after = self.data[offset:end].decode(errors="replace")
+        after = self.data[offset:end].removesuffix(b"\r").decode(errors="replace")
         line = self.line + self.data.count(b"\n", 0, offset)
         return Place(self.source, line, len(before) + 1, before + after, width)
 
@@ -123,7 +127,7 @@ def blocks(path: Path, limits: Limits, progress: Progress | None = None, size: i
                 data = _unmarked(path, data)
             cut = data.rfind(b"\n") + 1
             if cut:
-                block = Block(str(path), line, _plain(rest + data[:cut]))
+                block = Block(str(path), line, rest + data[:cut])
                 _refuse_long(block, limits)
                 yield block
                 line += block.data.count(b"\n")
@@ -135,7 +139,7 @@ def blocks(path: Path, limits: Limits, progress: Progress | None = None, size: i
             if progress:
                 progress(f"reading {path.name}", _position(file), total)
     if rest:
-        yield Block(str(path), line, _plain(rest + b"\n"))
+        yield Block(str(path), line, rest + b"\n")
 
 
 def _position(file: BinaryIO) -> int:
@@ -149,10 +153,6 @@ def _unmarked(path: Path, data: bytes) -> bytes:
         place = Place(str(path), 1, 1, data[:40].decode("utf-16", errors="replace"))
         raise InputError("the file is UTF-16, not UTF-8", place=place, hint="save the file as UTF-8")
     return data.removeprefix(b"\xef\xbb\xbf")
-
-
-def _plain(data: bytes) -> bytes:
-    return data.replace(b"\r\n", b"\n") if b"\r" in data else data
 
 
 def _refuse_long(block: Block, limits: Limits) -> None:

@@ -11,6 +11,7 @@ Layout(format='triples', relation=1, objects=(0, 2), number=None, header=False)
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -119,9 +120,10 @@ def guess(rows: Sequence[Sequence[str]]) -> Layout | None:
     named = header(rows[0])
     if named:
         return named
-    widths = {len(row) for row in rows}
-    if len(widths) > 1 or max(widths) > 4:
+    width = _width(rows)
+    if width is None or width > 4:
         return PLAIN["nary"]
+    rows = [row for row in rows if len(row) == width]
     columns = [all(map(is_number, column)) for column in zip(*rows, strict=True)]
     match columns:
         case [_, _]:
@@ -130,11 +132,26 @@ def guess(rows: Sequence[Sequence[str]]) -> Layout | None:
             return PLAIN["attributes"]
         case [_, _, _]:
             return PLAIN["triples"]
-        case [_, _, _, True] if all(0 <= float(row[3]) <= 100 for row in rows):
+        case [_, _, _, True] if _like_confidence([float(row[3]) for row in rows]):
             return replace(PLAIN["triples"], number=3)
         case [_, _, _, _]:
             return PLAIN["nary"]
     return None
+
+
+def _width(rows: Sequence[Sequence[str]]) -> int | None:
+    """The width of all rows; None where each relation has its own. Of rows that fit neither, some are wrong."""
+    widths = Counter(map(len, rows))
+    own: dict[str, int] = {}
+    if len(widths) > 1 and all(own.setdefault(row[0], len(row)) == len(row) for row in rows):
+        return None
+    return max(widths, key=lambda width: (widths[width], width))
+
+
+def _like_confidence(numbers: Sequence[float]) -> bool:
+    """Whether numbers are meant as confidences, even if some of them cannot be: those are errors then."""
+    good = sum(0 < number <= 1 for number in numbers)
+    return 2 * good >= len(numbers) or not any(number < 0 or number > 100 for number in numbers)
 
 
 def is_number(text: str) -> bool:
@@ -162,6 +179,9 @@ def interpret(rows: Rows, layout: Layout, draft: Draft) -> None:
         column, skipped = layout.number, rows.starts + layout.number
         numbers = decimals(rows.texts(skipped), lambda row: rows.place(row, column))
     ids = rows.numbers(draft, skipped, skipped - (layout.number or 0) + layout.relation)
+    if layout.objects is None:
+        where = _Where(rows, np.arange(len(rows)), (layout.relation,), None)
+        draft.check_arities(ids[rows.starts + layout.relation], rows.widths - _least(layout) + 1, where)
     for width in np.unique(rows.widths).tolist():
         chosen = np.flatnonzero(rows.widths == width)
         table = ids.reshape(-1, width) if len(chosen) == len(rows) else _gather(ids, rows.starts[chosen], width)
@@ -203,7 +223,7 @@ def _check_widths(rows: Rows, layout: Layout) -> None:
         wrong = rows.widths != fixed
         wanted = f"{fixed} columns ({layout.says()})"
     else:
-        least = 2 + (layout.number is not None)
+        least = _least(layout)
         wrong = (rows.widths < least) | (rows.widths >= least + LARGEST_ARITY)
         wanted = f"{least} to {least + LARGEST_ARITY - 1} columns ({layout.says()})"
     if not wrong.any():
@@ -216,6 +236,11 @@ def _check_widths(rows: Rows, layout: Layout) -> None:
         place=rows.place(row, field),
         hint="" if found > 1 else "columns are separated by a tab, in .csv files by a comma",
     )
+
+
+def _least(layout: Layout) -> int:
+    """Columns of a fact with one object."""
+    return 2 + (layout.number is not None)
 
 
 def decimals(texts: Sequence[str], where: Callable[[int], Place]) -> Floats:

@@ -158,7 +158,7 @@ class _Stream:
             if block is None:
                 return b""
             self._kept = [*self._kept[-1:], block]
-            self._rest = block.data
+            self._rest = block.plain().data
         taken = self._rest if size < 0 else self._rest[:size]
         self._rest = self._rest[len(taken) :]
         return taken

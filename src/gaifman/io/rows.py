@@ -16,6 +16,9 @@ from gaifman.errors import InputError, Place
 from gaifman.io.files import Block
 from gaifman.tables import Ints, Longs
 
+BATCH = 20_000
+"""Rows of a file with quotes that are handed on at once."""
+
 
 class Rows:
     """Some rows of a file or table."""
@@ -141,6 +144,7 @@ def split(block: Block, delimiter: str) -> Rows:
     >>> rows.fields, rows.widths.tolist(), rows.lines.tolist()
     (['a', 'b', 'c'], [2, 1], [1, 3])
     """
+    block = block.plain()
     block.refuse_nul()
     letters = np.frombuffer(block.data, np.uint8)
     ends = np.flatnonzero(_either(letters, ord(delimiter), 10))  # of all fields
@@ -171,42 +175,54 @@ def csv_rows(blocks: Iterable[Block], delimiter: str) -> Iterator[Rows]:
         yield split(block, delimiter)
 
 
+class _Lines:
+    """Lines of blocks, one by one, for the standard reader; keeps those of the row that is being read."""
+
+    def __init__(self, blocks: Iterable[Block]) -> None:
+        self.source, self.line, self.text = "", 1, ""
+        self._lines = self._all(blocks)
+
+    def __iter__(self) -> Iterator[str]:
+        return self._lines
+
+    def _all(self, blocks: Iterable[Block]) -> Iterator[str]:
+        for number, block in enumerate(blocks):
+            if number == 0:
+                self.source, self.line = block.source, block.line
+            for line in block.text().split("\n")[:-1]:
+                self.text += line + "\n"
+                yield line + "\n"
+
+    def taken(self) -> tuple[int, str]:
+        """Line number and text of the row that was read."""
+        line, text = self.line, self.text
+        self.line, self.text = line + text.count("\n"), ""
+        return line, text
+
+
 def _quoted(blocks: Iterable[Block], delimiter: str) -> Iterator[Rows]:
     """By the standard reader, which may need the lines of the next block to end a row."""
-    texts: list[str] = []
-    position = [""]
-
-    def lines() -> Iterator[str]:
-        for block in blocks:
-            position[0] = block.source
-            if not position[1:]:
-                position.append(str(block.line))
-            for line in block.text().split("\n")[:-1]:
-                texts.append(line + "\n")
-                yield texts[-1]
-
-    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    lines = _Lines(blocks)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     batch: list[tuple[int, str, list[str]]] = []
-    done = 0
     while True:
         try:
             fields = next(reader, None)
         except csv.Error as error:
-            first = int(position[1]) + done
+            line, text = lines.taken()
             raise InputError(
-                f"the quoted text does not end well ({error})",
-                place=Place(position[0], first, 1, texts[0].rstrip("\n") if texts else ""),
+                f"the quotation marks are not in order: {error}",
+                place=Place(lines.source, line, 1, text.split("\n", 1)[0].rstrip("\r")),
                 hint='write "" for a quotation mark inside quotation marks',
             ) from None
-        if fields is None or len(batch) >= 20_000:
-            yield _batch(position[0], batch, delimiter)
+        if fields is None or len(batch) >= BATCH:
+            yield _batch(lines.source, batch, delimiter)
             batch = []
         if fields is None:
             return
+        line, text = lines.taken()
         if fields:
-            batch.append((int(position[1]) + done, "".join(texts), fields))
-        done = reader.line_num
-        texts.clear()
+            batch.append((line, text, fields))
 
 
 def _batch(source: str, batch: Sequence[tuple[int, str, list[str]]], delimiter: str) -> Rows:
@@ -232,4 +248,4 @@ def _quoted_place(source: str, line: int, text: str, field: int, delimiter: str)
         at = found.end()
     start, end = (found.start(1), found.end(1)) if found else (max(len(text) - 1, 0), len(text))
     place = Place.at(source, text, start, max(1, end - start))
-    return Place(source, line + place.line - 1, place.column, place.text, place.width)
+    return Place(source, line + place.line - 1, place.column, place.text.rstrip("\r"), place.width)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import StringIO
 from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
@@ -14,6 +13,8 @@ from gaifman.errors import shorten
 from gaifman.facts import Fact, some, written
 from gaifman.io.delimited import guessed
 from gaifman.kb import KnowledgeBase
+
+_SIGNS = re.compile(r'[",\r\n]')
 
 SAMPLE = 2_000
 """Lines on which the writer tries whether the reader would guess right."""
@@ -45,7 +46,7 @@ def losses(kb: KnowledgeBase, form: str, delimiter: str) -> list[str]:
 
 
 def _breaks(name: str) -> bool:
-    return "\t" in name or "\n" in name or name.endswith("\r") or name.startswith("\ufeff")
+    return "\t" in name or "\n" in name or name.endswith("\r")
 
 
 def _occurring(kb: KnowledgeBase) -> set[str]:
@@ -77,6 +78,8 @@ def table_lines(kb: KnowledgeBase, form: str, delimiter: str) -> Iterator[str]:
 
 
 def _misread(text: str, form: str, confidence: bool, delimiter: str) -> bool:
+    if text.startswith("\ufeff"):
+        return True  # would be taken for a byte order mark
     found = guessed(text, delimiter)
     number = 3 if confidence and form == "triples" else None
     return (
@@ -112,9 +115,12 @@ def _tabbed(cells: Iterable[str]) -> str:
 
 
 def _comma(cells: Iterable[str]) -> str:
-    line = StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
-    return line.getvalue()
+    """A line of CSV. The standard writer would leave a carriage return unquoted, and its reader refuse it."""
+    return ",".join(_enclosed(cell) if _SIGNS.search(cell) else cell for cell in cells) + "\n"
+
+
+def _enclosed(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"'
 
 
 @contextmanager

@@ -1,0 +1,174 @@
+"""`.facts` files: what the grammar says, places that are right over many lines, and messages for each mistake."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaifman.config import Limits
+from gaifman.draft import Draft
+from gaifman.errors import InputError
+from gaifman.facts import Fact, written
+from gaifman.io import read
+from gaifman.io.datalog import read_facts
+from gaifman.io.files import blocks
+from gaifman.kb import KnowledgeBase
+from kbs import HOSTILE, knowledge_bases
+
+
+def facts_of(tmp_path: Path, text: str) -> list[str]:
+    (tmp_path / "x.facts").write_text(text, newline="")
+    kb = read(tmp_path / "x.facts")
+    return [str(fact) for fact in kb.facts()] + [f"{a}({o}) = {v}" for a, o, v in kb.values()]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("p(a).", ["p(a)."]),
+        ("p(a,b).q(c).", ["p(a, b).", "q(c)."]),
+        ("p ( a\n , b )\n .", ["p(a, b)."]),
+        ("0.9::p(a).", ["0.9::p(a)."]),
+        (".5 :: p(a).", ["0.5::p(a)."]),
+        ("1e-3::p(a).", ["0.001::p(a)."]),
+        ("1::p(a).", ["p(a)."]),
+        ("v(a) = 3.", ["v(a) = 3.0"]),
+        ("v(a)=-3.5e2.", ["v(a) = -350.0"]),
+        ("% only a comment", []),
+        ("# one\np(a). % two p(b).\n%three", ["p(a)."]),
+        ("p(a % inside\n, b).", ["p(a, b)."]),
+        ("P(Ann, BOB).", ["P(Ann, BOB)."]),
+        ("'has part'('it\\'s', \"say \\\"hi\\\"\").", ["'has part'('it\\'s', 'say \"hi\"')."]),
+        ("p('% no comment', '#').", ["p('% no comment', '#')."]),
+        ("p('a,b', 'c).').", ["p('a,b', 'c).')."]),
+        ("p('\\n\\t\\u00e9\\U0001f701').", ["p('\\n\\té🜁')."]),
+        ("/film/actor(/m/06rf7, 12).", ["/film/actor(/m/06rf7, 12)."]),
+        ("3d(1a, 2.5).", ["3d(1a, 2.5)."]),
+        ("exists(not).", ["'exists'('not')."]),
+        ("été(漢字).", ["été(漢字)."]),
+        ("\ufeffp(a).\r\np(b).\r\n", ["p(a).", "p(b)."]),
+        ("", []),
+    ],
+)
+def test_what_can_be_written(tmp_path: Path, text: str, facts: list[str]) -> None:
+    assert facts_of(tmp_path, text) == facts
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "column"),
+    [
+        ("p(a)", "a dot is missing at the end of the fact", 1, 5),
+        ("p(a)\nq(b).", "a dot is missing at the end of the fact", 1, 5),
+        ("p(a).\n\n  p(b) % x\np(c).", "a dot is missing at the end of the fact", 3, 7),
+        ("p(a) :- q(a).", "this is a rule; a file of facts can hold only facts", 1, 6),
+        ("p :- q(a).", "this is a rule; a file of facts can hold only facts", 1, 3),
+        ("p(?x).", "a fact has no variables", 1, 3),
+        ("p(a, _).", "_ is a variable, and a fact has none", 1, 6),
+        ("p().", "an object was expected", 1, 3),
+        ("p(a,).", "an object was expected", 1, 5),
+        ("p(a b).", ") or , was expected", 1, 5),
+        ("p(a, -5).", "an object was expected", 1, 6),
+        ("p(f(a)).", "objects are names, not terms", 1, 4),
+        ("p.", "a fact needs at least one object", 1, 2),
+        ("p q(a).", "( was expected after the relation", 1, 3),
+        ("p('a).", "the quotation mark is not closed on this line", 1, 3),
+        ("p('a\nb').", "the quotation mark is not closed on this line", 1, 3),
+        ("p(a, ", "the text ends where an object was expected", 1, 5),
+        ("(a).", "a relation was expected", 1, 1),
+        ("p(a). $", "a relation was expected", 1, 7),
+        ("v(a) = x.", "a number was expected after =", 1, 8),
+        ("v(a) = nan.", "a number was expected after =", 1, 8),
+        ("v(a, b) = 3.", "only one object has a value, and values have no confidence", 1, 1),
+        ("0.5::v(a) = 3.", "only one object has a value, and values have no confidence", 1, 6),
+        ("v(a) = 1e999.", "a value must be a finite number", 1, 8),
+        ("1.5::p(a).", "a confidence is above 0 and at most 1", 1, 1),
+        ("p(a).\n 0 :: p(b).", "a confidence is above 0 and at most 1", 2, 2),
+        ("-1::p(b).", "a confidence is above 0 and at most 1", 1, 1),
+        ("p(a, '').", "a name cannot be empty", 1, 6),
+        ("p(a, '\\u0000').", "a name cannot hold the character NUL", 1, 6),
+        ("p(a, '\\ud800').", "a name cannot hold half of a surrogate pair", 1, 6),
+        ("p('\\UFFFFFFFF').", "there is no character \\UFFFFFFFF", 1, 3),
+        ("p(a).\np(a, b).", "p has 1 place, not 2", 2, 1),
+        ("p(a,b,c,d,e,f,g,h,i).", "a relation has 1 to 8 places, not 9", 1, 19),
+        ("p(a).\np(b) = 3.", "p cannot be both a type and an attribute", 2, 1),
+    ],
+)
+def test_each_mistake_has_its_message_and_place(
+    tmp_path: Path, text: str, message: str, line: int, column: int
+) -> None:
+    path = tmp_path / "x.facts"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert caught.value.message == message
+    assert caught.value.place
+    assert caught.value.place.source == str(path)
+    assert (caught.value.place.line, caught.value.place.column) == (line, column)
+
+
+def test_an_error_shows_the_line_and_points(tmp_path: Path) -> None:
+    path = tmp_path / "x.facts"
+    path.write_text("parent(ann, bob).\nparent(ann, Bob Hope).\n")
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value).splitlines()[1:] == [
+        "  parent(ann, Bob Hope).",
+        "                  ^",
+        "hint: a name with spaces or signs stands in quotes: 'Ann Lee'",
+    ]
+
+
+@given(knowledge_bases(), st.integers(1, 60), st.randoms(use_true_random=False))
+def test_blocks_may_end_anywhere(tmp_path_factory, kb: KnowledgeBase, size: int, draw: random.Random) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path_factory.mktemp("io") / "x.facts"
+    gaps = [" ", "\n", " % c).\n", "\n\n"]
+    lines = [
+        str(fact).replace("(", draw.choice(["(", "(\n", "( %.\n"]), 1)
+        for fact in kb.facts()
+        if "(" not in fact.relation
+    ]
+    lines += [f"{written(a)}({written(o)}) = {v!r}." for a, o, v in kb.values()]
+    path.write_text("".join(line + draw.choice(gaps) for line in lines), newline="")
+    draft = Draft()
+    read_facts(blocks(path, Limits(), size=size), Limits(), draft)
+    found = draft.finish()
+    assert set(found.facts()) == {fact for fact in kb.facts() if "(" not in fact.relation}
+    assert list(found.values()) == list(kb.values())
+
+
+@pytest.mark.parametrize("size", [3, 7, 20, 1000])
+def test_places_are_right_whatever_the_blocks(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "x.facts"
+    path.write_text("p(a,\n  b).\n% note\nq(c). q(\n d, e).\n")
+    with pytest.raises(InputError) as caught:
+        read_facts(blocks(path, Limits(), size=size), Limits(), Draft())
+    assert caught.value.place
+    assert (caught.value.place.line, caught.value.place.column) == (4, 7)
+
+
+def test_a_statement_has_the_limit_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.facts"
+    path.write_text("p(" + "a,\n" * 1000)
+    with pytest.raises(InputError) as caught:
+        read(path, limits=Limits(line=500))
+    assert caught.value.place
+
+
+def test_a_missing_bracket_is_found_in_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "x.facts"
+    path.write_text("p(" + "/a/b.c-d:e," * 50_000 + "\n" + "p(" + "'" + "\\" * 99_999)
+    start = time.perf_counter()
+    with pytest.raises(InputError):
+        read(path)
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_facts_print_as_they_are_read(tmp_path: Path, name: str) -> None:
+    fact = Fact(name, (name, "x"), 0.5)
+    assert facts_of(tmp_path, str(fact)) == [str(fact)]

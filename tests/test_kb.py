@@ -1,0 +1,370 @@
+"""The knowledge base: canonical, immutable, names in and out, and every one made from another as by definition."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaifman.errors import GaifmanError, KnowledgeError
+from gaifman.facts import Fact, FactLike, Note
+from gaifman.kb import KnowledgeBase, union
+from gaifman.parser import parse
+from gaifman.semantics import holds
+from kbs import HOSTILE, knowledge_bases, plain_names
+
+FAMILY: list[FactLike] = [
+    ("parent", "ann", "bob"),
+    ("parent", "bob", "cleo"),
+    Fact("parent", ("bob", "dan"), 0.5),
+    ("person", "ann"),
+    ("gave", "ann", "book", "cleo"),
+]
+
+
+@pytest.fixture
+def family() -> KnowledgeBase:
+    return KnowledgeBase.from_facts(FAMILY, {("age", "ann"): 80, ("age", "bob"): 55.5}, ["ghost"])
+
+
+def everything(kb: KnowledgeBase) -> tuple[object, ...]:
+    """All that a knowledge base holds, by its public interface."""
+    relations = [(relation.name, relation.arity) for relation in kb.relations.values()]
+    return list(kb.objects), relations, list(kb.attributes), list(kb.facts()), list(kb.values())
+
+
+# Names in, names out
+
+
+def test_objects_relations_and_attributes_are_named_and_counted(family: KnowledgeBase) -> None:
+    assert list(family.objects) == ["ann", "bob", "book", "cleo", "dan", "ghost"]
+    assert {r.name: (r.arity, r.count) for r in family.relations.values()} == {
+        "gave": (3, 1),
+        "parent": (2, 3),
+        "person": (1, 1),
+    }
+    assert {a.name: a.count for a in family.attributes.values()} == {"age": 2}
+    assert len(family) == 5
+    assert repr(family) == "<KnowledgeBase: 6 objects, 3 relations, 5 facts, 1 attribute with 2 values>"
+
+
+def test_facts_come_sorted_by_relation_and_object(family: KnowledgeBase) -> None:
+    assert [str(fact) for fact in family.facts()] == [
+        "gave(ann, book, cleo).",
+        "parent(ann, bob).",
+        "parent(bob, cleo).",
+        "0.5::parent(bob, dan).",
+        "person(ann).",
+    ]
+    assert [fact.objects for fact in family.facts("parent", "bob")] == [("ann", "bob"), ("bob", "cleo"), ("bob", "dan")]
+    assert [fact.relation for fact in family.facts(obj="cleo")] == ["gave", "parent"]
+    assert list(family.facts(obj="ghost")) == []
+
+
+def test_membership_types_and_values(family: KnowledgeBase) -> None:
+    assert ("parent", "ann", "bob") in family
+    assert Fact("parent", ("bob", "dan"), 0.1) in family
+    for absent in [("parent", "bob", "ann"), ("parent", "ann"), ("likes", "ann", "bob"), ("parent", "ann", "zoe")]:
+        assert absent not in family
+    assert family.types() == ("person",)
+    assert family.types("ann") == ("person",)
+    assert family.types("bob") == ()
+    assert family.value("age", "bob") == 55.5
+    assert family.value("age", "cleo") is None
+
+
+def test_ids_are_places_among_the_sorted_names(family: KnowledgeBase) -> None:
+    assert [family.id(name) for name in family.objects] == list(range(6))
+    assert family.name(3) == "cleo"
+    with pytest.raises(KnowledgeError, match="numbered from 0 to 5, not 6"):
+        family.name(6)
+    with pytest.raises(KnowledgeError, match="not -1"):
+        family.name(-1)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message", "near"),
+    [
+        (lambda kb: kb.id("anne"), "there is no object anne", ("ann",)),
+        (lambda kb: kb.types("bobb"), "there is no object bobb", ("bob",)),
+        (lambda kb: kb.facts("parents"), "there is no relation parents", ("parent",)),
+        (lambda kb: kb.facts(obj="cloe"), "there is no object cloe", ("cleo",)),
+        (lambda kb: kb.value("agee", "ann"), "there is no attribute agee", ("age",)),
+        (lambda kb: kb.value("age", "anne"), "there is no object anne", ("ann",)),
+        (lambda kb: kb.without([("parents", "ann", "bob")]), "there is no relation parents", ("parent",)),
+        (lambda kb: kb.without([("parent", "anne", "bob")]), "there is no object anne", ("ann",)),
+        (lambda kb: kb.induced(["anne"]), "there is no object anne", ("ann",)),
+        (
+            lambda kb: kb.without([("parent", "bob", "ann")]),
+            "the fact parent(bob, ann). is not known",
+            ("parent(ann, bob).", "parent(bob, cleo).", "0.5::parent(bob, dan)."),
+        ),
+        (lambda kb: kb.without([("parent", "bob")]), "parent has 2 places, not 1", ()),
+    ],
+)
+def test_unknown_names_are_errors_with_near_ones(family, ask, message, near) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(KnowledgeError) as caught:
+        ask(family)
+    assert caught.value.message == message
+    assert caught.value.near[: len(near)] == near
+
+
+# One canonical form
+
+
+@given(knowledge_bases(isolated=True), st.randoms(use_true_random=False))
+def test_the_order_of_facts_changes_nothing(kb: KnowledgeBase, order: random.Random) -> None:
+    facts, values, objects = list(kb.facts()), list(kb.values()), list(kb.objects)
+    for part in (facts, values, objects):
+        order.shuffle(part)
+    again = KnowledgeBase.from_facts(facts, {(a, o): v for a, o, v in values}, objects)
+    empty = {name for name, relation in kb.relations.items() if not relation.count}
+    if not empty:
+        assert again == kb
+        assert hash(again) == hash(kb)
+    assert list(again.facts()) == list(kb.facts())
+
+
+@given(knowledge_bases(isolated=True))
+def test_arrays_are_sorted_read_only_and_of_the_stated_shape(kb: KnowledgeBase) -> None:
+    for arity, table in kb.tables.items():
+        assert table.objects.shape == (len(table), arity) == (len(table.relation), table.arity)
+        kinds = [str(array.dtype) for array in (table.relation, table.objects, table.starts)]
+        assert kinds == ["int32", "int32", "int64"]
+        rows = [tuple(row) for row in np.column_stack([table.relation, table.objects]).tolist()]
+        assert rows == sorted(set(rows))
+        for number in range(len(kb.relations)):
+            assert all(table.relation[row] == number for row in table.rows(number))
+        assert table.starts[-1] == len(table)
+        for array in (table.relation, table.objects, table.starts):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+        assert table.confidence is None or not (table.confidence == 1).all()
+    assert kb.numbers.starts[-1] == len(kb.numbers)
+
+
+def test_facts_too_wide_to_pack_into_64_bits_sort_the_same_way() -> None:
+    names = [f"n{number}" for number in range(400)]
+    draw = random.Random(1)
+    facts = [("p", *(draw.choice(names) for _ in range(8))) for _ in range(300)]
+    kb = KnowledgeBase.from_facts([*facts, *facts[:5]], objects=names)
+    assert len(kb.tables[8]) == 300
+    assert [(fact.relation, *fact.objects) for fact in kb.facts()] == sorted(facts)
+    assert all(fact in kb for fact in facts)
+    assert kb.notes[0].count == 5
+    halves: list[FactLike] = [Fact("p", fact[1:], 0.5) for fact in facts]
+    weighted = KnowledgeBase.from_facts([*halves, *facts[:2]], objects=names)
+    assert sorted(fact.confidence for fact in weighted.facts())[-3:] == [0.5, 1.0, 1.0]
+
+
+def test_repeated_facts_stand_once_with_the_highest_confidence() -> None:
+    facts: list[FactLike] = [Fact("p", ("a",), 0.3), Fact("p", ("a",), 0.9), Fact("p", ("a",), 0.5), ("p", "b")]
+    kb = KnowledgeBase.from_facts(facts)
+    assert [fact.confidence for fact in kb.facts()] == [0.9, 1.0]
+    assert kb.notes == (Note(2, "repeated facts, kept once", "p(a)."),)
+    assert str(kb.notes[0]) == "2 repeated facts, kept once, such as p(a)."
+
+
+def test_minus_zero_is_zero() -> None:
+    one, other = (KnowledgeBase.from_facts([], {("v", "a"): zero}) for zero in (0.0, -0.0))
+    assert one == other
+
+
+def test_fingerprints_tell_everything_apart(family: KnowledgeBase) -> None:
+    others = [
+        family.with_facts([("parent", "ann", "dan")]),
+        family.with_facts([("parent", "bob", "dan")]),
+        family.with_facts([], {("age", "cleo"): 20}),
+        family.with_facts([], {("age", "ann"): 81}),
+        family.without([("person", "ann")]),
+        family.induced(["ann", "bob", "book", "cleo", "dan"]),
+        union([family], prefixes=["x"]),
+        KnowledgeBase.from_facts([]),
+        KnowledgeBase.from_facts([], objects=["a"]),
+        KnowledgeBase.from_facts([], objects=["a", "b"]),
+        KnowledgeBase.from_facts([("b", "a")]),
+        KnowledgeBase.from_facts([("a", "b")]),
+    ]
+    assert len({kb.fingerprint for kb in [family, *others]}) == len(others) + 1
+    assert len(family.fingerprint) == 32
+
+
+def test_the_fingerprint_is_the_same_in_every_version_and_machine(family: KnowledgeBase) -> None:
+    assert family.fingerprint == "8d3d20a5c59c4fd8b39bc1bd5dc66a68"
+
+
+def test_notes_do_not_count(family: KnowledgeBase) -> None:
+    assert KnowledgeBase(family.content, (Note(1, "said"),)) == family
+
+
+def test_it_does_not_change(family: KnowledgeBase) -> None:
+    with pytest.raises(AttributeError):
+        family.notes = ()  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        family.relations["x"] = None  # type: ignore[index]
+    with pytest.raises(TypeError):
+        family.tables[2] = None  # type: ignore[index]
+
+
+# What cannot be known
+
+
+@pytest.mark.parametrize(
+    ("facts", "values", "message"),
+    [
+        ([("p", "a"), ("p", "a", "b")], {}, "p(a, b).: the relation has 1 place elsewhere"),
+        ([("p",)], {}, "a relation has 1 to 8 places, not 0"),
+        ([("p", *"abcdefghi")], {}, "a relation has 1 to 8 places, not 9"),
+        ([()], {}, "a fact is a tuple"),
+        (["p(a)"], {}, "a fact is a tuple"),
+        ([("p", 1)], {}, "relations and objects are texts"),
+        ([("p", "")], {}, "a name cannot be empty"),
+        ([("", "a")], {}, "a name cannot be empty"),
+        ([("p", "a\0")], {}, "NUL"),
+        ([("p", "\ud800")], {}, "surrogate"),
+        ([Fact("p", ("a",), 0)], {}, "a confidence is above 0 and at most 1, not 0"),
+        ([Fact("p", ("a",), 1.5)], {}, "at most 1, not 1.5"),
+        ([Fact("p", ("a",), float("nan"))], {}, "not nan"),
+        ([], {("v", "a"): float("inf")}, "v(a) must be a finite number, not inf"),
+        ([], {("v", "a"): "3"}, "v(a) must be a finite number, not '3'"),
+        ([], {("v", 3): 3}, "belongs to an attribute and an object"),
+        ([("p", "a")], {("p", "b"): 1}, "p cannot be both a type and an attribute"),
+    ],
+)
+def test_what_cannot_be_a_fact_is_refused_with_words(facts, values, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(KnowledgeError) as caught:
+        KnowledgeBase.from_facts(facts, values)
+    assert message in caught.value.message
+
+
+def test_a_relation_of_two_places_may_share_its_name_with_an_attribute() -> None:
+    kb = KnowledgeBase.from_facts([("size", "a", "b")], {("size", "a"): 3})
+    assert kb.value("size", "a") == 3
+
+
+def test_arity_conflicts_with_what_was_known_before(family: KnowledgeBase) -> None:
+    with pytest.raises(KnowledgeError, match="the relation has 2 places elsewhere"):
+        family.with_facts([("parent", "ann")])
+    with pytest.raises(KnowledgeError, match="both a type and an attribute"):
+        family.with_facts([("age", "ann")])
+
+
+# Others made from it, as by definition
+
+
+@given(knowledge_bases(isolated=True), st.lists(st.tuples(st.just("new"), plain_names, plain_names), max_size=4))
+def test_more_facts(kb: KnowledgeBase, new: list[tuple[str, str, str]]) -> None:
+    if "new" in kb.relations:
+        return
+    more = kb.with_facts(new, {("new size", "ann"): 1.5})
+    assert {fact for fact in more.facts() if fact.relation != "new"} == set(kb.facts())
+    assert {(f.relation, *f.objects) for f in more.facts() if f.relation == "new"} == set(new)
+    assert more.value("new size", "ann") == 1.5
+    assert kb.with_facts([]) == kb
+
+
+@given(knowledge_bases(), st.randoms(use_true_random=False))
+def test_fewer_facts_keep_objects_and_relations(kb: KnowledgeBase, draw: random.Random) -> None:
+    facts = list(kb.facts())
+    hidden = draw.sample(facts, draw.randint(0, len(facts)))
+    less = kb.without(hidden)
+    assert list(less.facts()) == [fact for fact in facts if fact not in hidden]
+    assert (list(less.objects), list(less.relations), list(less.values())) == (
+        list(kb.objects),
+        list(kb.relations),
+        list(kb.values()),
+    )
+    assert less.with_facts(hidden) == kb
+
+
+@given(knowledge_bases(isolated=True), st.randoms(use_true_random=False))
+def test_the_induced_substructure(kb: KnowledgeBase, draw: random.Random) -> None:
+    members = set(draw.sample(list(kb.objects), draw.randint(0, len(kb.objects))))
+    part = kb.induced(members)
+    assert set(part.objects) == members
+    assert list(part.relations) == list(kb.relations)
+    assert list(part.facts()) == [fact for fact in kb.facts() if members.issuperset(fact.objects)]
+    assert list(part.values()) == [value for value in kb.values() if value[1] in members]
+    assert kb.induced(kb.objects) == kb
+
+
+@given(st.lists(knowledge_bases(names=plain_names, attributes=False, largest_arity=2, smallest_arity=2), max_size=3))
+def test_the_union_of_prefixed_ones(kbs: list[KnowledgeBase]) -> None:
+    prefixes = [f"{number}/" for number in range(len(kbs))]
+    whole = union(kbs, prefixes)
+    assert set(whole.facts()) == {
+        Fact(fact.relation, tuple(prefix + name for name in fact.objects), fact.confidence)
+        for kb, prefix in zip(kbs, prefixes, strict=True)
+        for fact in kb.facts()
+    }
+    assert len(whole.objects) == sum(len(kb.objects) for kb in kbs)
+    assert union(kbs[::-1], prefixes[::-1]) == whole
+
+
+def test_a_union_keeps_values_and_unary_and_wide_facts(family: KnowledgeBase) -> None:
+    other = KnowledgeBase.from_facts(
+        [("person", "zoe"), ("likes", "zoe", "zoe")], {("age", "zoe"): 7, ("size", "zoe"): 1}
+    )
+    whole = union([family, other])
+    assert set(whole.facts()) == set(family.facts()) | set(other.facts())
+    assert set(whole.values()) == set(family.values()) | set(other.values())
+
+
+def test_a_union_needs_disjoint_objects_and_equal_arities(family: KnowledgeBase) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        union([family, family])
+    assert caught.value.message == "6 objects in more than one knowledge base: ann, bob, book, …"
+    assert "prefixes=" in caught.value.hint
+    with pytest.raises(KnowledgeError, match="parent has 2 places in one knowledge base, 1 in another"):
+        union([family, KnowledgeBase.from_facts([("parent", "x")])])
+    with pytest.raises(KnowledgeError, match="both a type and an attribute"):
+        union([family, KnowledgeBase.from_facts([("age", "x")])])
+    with pytest.raises(KnowledgeError, match="1 knowledge bases but 2 prefixes"):
+        union([family], ["a", "b"])
+
+
+# As others see it
+
+
+def test_the_structure_is_what_formulas_are_true_in(family: KnowledgeBase) -> None:
+    structure = family.structure()
+    assert structure.domain == frozenset(family.objects)
+    assert structure.relations["parent"].tuples == {("ann", "bob"), ("bob", "cleo"), ("bob", "dan")}
+    assert structure.attributes == {"age": {"ann": 80.0, "bob": 55.5}}
+    assert holds(structure, parse("∃x, y, z parent(x, y) ∧ parent(y, z)"))
+
+
+def test_the_vocabulary(family: KnowledgeBase) -> None:
+    words = family.vocabulary
+    assert dict(words.relations) == {"gave": 3, "parent": 2, "person": 1}
+    assert "age" in words.attributes
+    assert "ghost" in words.objects
+    assert "zoe" not in words.objects
+
+
+@given(knowledge_bases(isolated=True))
+@settings(max_examples=50)
+def test_everything_public_works_on_anything(kb: KnowledgeBase) -> None:
+    structure = kb.structure()
+    assert sum(len(extension.tuples) for extension in structure.relations.values()) == len(kb)
+    assert everything(kb.induced(kb.objects)) == everything(kb)
+    assert bool(kb) == bool(len(kb.objects))
+    for fact in kb.facts():
+        assert fact in kb
+        assert all(fact in kb.facts(fact.relation, name) for name in fact.objects)
+    for attribute, name, value in kb.values():
+        assert kb.value(attribute, name) == value
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_come_out_as_they_went_in(name: str) -> None:
+    kb = KnowledgeBase.from_facts([(name, name, name)], {(name, name): 1.0})
+    assert (name, name, name) in kb
+    assert kb.name(kb.id(name)) == name
+
+
+def test_errors_are_gaifman_errors() -> None:
+    assert issubclass(KnowledgeError, GaifmanError)
