@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: install demo test lint fuzz bench clean
+.PHONY: install demo test lint fuzz bench docs clean
 
 install: .venv/core
 
@@ -42,6 +42,10 @@ fuzz: .venv/dev
 
 bench: .venv/bench
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+# The command-line reference, from the commands' own help.
+docs: .venv/dev
+	$(BIN)/python tests/reference.py > docs/cli.md
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

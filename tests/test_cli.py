@@ -1,0 +1,218 @@
+"""The command: what it prints, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import gaifman
+from gaifman.cli import cli
+from gaifman.cli.convert import WRITTEN
+from gaifman.cli.terminal import FORMATS
+from gaifman.io import FORMATS as READABLE
+from gaifman.io import WRITTEN as WRITABLE
+
+
+def run(*words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, as a person runs it."""
+    environment = {**os.environ, "COLUMNS": "100"}
+    command = [sys.executable, "-m", "gaifman", *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def output(*words: str) -> str:
+    """What the command prints, run in this process."""
+    result = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Path:
+    """A small file."""
+    path = tmp_path / "family.tsv"
+    path.write_text("ann\tparent\tbob\nbob\tparent\tcleo\nann\tparent\tbob\n")
+    return path
+
+
+def test_help_lists_the_commands_and_shows_examples_first() -> None:
+    text = output("--help")
+    for name in cli.commands:
+        assert f"\n  {name} " in text
+    assert "gaifman info demo" in text
+
+
+def test_the_version() -> None:
+    assert gaifman.__version__ in output("--version")
+
+
+def test_demo_shows_the_knowledge_base_a_formula_its_truth_and_its_count() -> None:
+    text = output("demo")
+    for piece in (
+        "1,155",
+        "borders(france, spain).",
+        "∃z (",
+        "true",
+        "count of borders('france', y)  8",
+        "near: borders",
+    ):
+        assert piece in text
+
+
+def test_demo_as_json() -> None:
+    body = json.loads(output("demo", "--json"))
+    assert body["formula"]["truth"] is True
+    assert body["formula"]["count"] == 8
+
+
+def test_info_counts_relations_attributes_and_notes(family: Path) -> None:
+    body = json.loads(output("info", str(family), "--json"))
+    assert (body["objects"], body["facts"], body["relations"]) == (3, 2, 1)
+    assert body["by_relation"] == {"parent": {"arity": 2, "facts": 2}}
+    assert body["fingerprint"] == gaifman.read(family).fingerprint
+    assert {"what": "repeated facts, kept once", "count": 1, "example": "parent(ann, bob)."} in body["notes"]
+
+
+def test_info_lists_the_largest_relations_and_says_how_many_more() -> None:
+    assert "more relations: --all lists them" in output("info", "demo")
+    assert "--all" not in output("info", "demo", "--all")
+
+
+def test_info_of_several_files(family: Path, tmp_path: Path) -> None:
+    ages = tmp_path / "ages.tsv"
+    ages.write_text("ann\tage\t80\nbob\tage\t50.5\n")
+    body = json.loads(output("info", str(family), str(ages), "--json"))
+    assert body["by_attribute"] == {"age": {"values": 2}}
+
+
+def test_parse_shows_the_reading() -> None:
+    text = output("parse", "h(x) :- borders(x, y), capital(y, z)", "--kb", "demo")
+    assert "h(x) :- ∃y, z (borders(x, y) ∧ capital(y, z))" in text
+    assert "borders/2, capital/2" in text
+
+
+@pytest.mark.parametrize("kind", ["query", "formula", "feature"])
+def test_parse_as_json(kind: str) -> None:
+    body = json.loads(output("parse", "borders(s1, 'france') & population(s1) > 5", "--as", kind, "--json"))
+    assert body["kind"] == kind
+    assert body["relations"] == ["borders/2"]
+    assert body["attributes"] == ["population"]
+    assert body["objects"] == ["'france'"]
+    assert body["free"] == ["s1"]
+
+
+@pytest.mark.parametrize("end", ["facts", "tsv", "csv", "parquet", "duckdb", "facts.gz"])
+def test_convert_keeps_the_fingerprint(family: Path, tmp_path: Path, end: str) -> None:
+    target = tmp_path / f"out.{end}"
+    body = json.loads(output("convert", str(family), str(target), "--json"))
+    assert body["fingerprint"] == gaifman.read(target).fingerprint == gaifman.read(family).fingerprint
+
+
+def test_convert_replaces_a_file_only_when_told(family: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.facts"
+    target.write_text("precious")
+    refused = run("convert", str(family), str(target))
+    assert refused.returncode == 1
+    assert "is there already" in refused.stderr
+    assert target.read_text() == "precious"
+    assert run("convert", str(family), str(target), "--force").returncode == 0
+    assert "parent(ann, bob)." in target.read_text()
+
+
+def test_convert_that_would_lose_something_writes_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "demo.tsv"
+    refused = run("convert", "demo", str(target))
+    assert refused.returncode == 1
+    assert "cannot hold" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert run("convert", "demo", str(target), "--lossy").returncode == 0
+
+
+BAD = [
+    (["info", "nope.tsv"], 1, "there is no file"),
+    (["parse", "p(x) && q(x)"], 1, "&& is not used here"),
+    (["parse", "bordrs(x, y)", "--kb", "demo"], 1, "near: borders"),
+    (["parse", "(" * 5000], 1, "nested deeper than 64"),
+    (["parse", "x" * 10_000], 1, "the limit is 8,192"),
+    (["convert", "demo", "out.unknown"], 1, "cannot be told from its name"),
+    (["bogus"], 2, "No such command"),
+    (["info"], 2, "Missing argument"),
+    (["info", "demo", "--format", "xml"], 2, "'xml' is not one of"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "message"), BAD, ids=lambda value: str(value)[:30])
+def test_bad_input_is_one_message_and_an_exit_code_never_a_traceback(
+    words: list[str], code: int, message: str, tmp_path: Path
+) -> None:
+    done = run(*words, folder=tmp_path)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_is_json_where_json_was_asked_for() -> None:
+    done = run("parse", "p(x) && q(x)", "--json")
+    assert done.returncode == 1
+    body = json.loads(done.stderr)
+    assert body["place"]["column"] == 6
+
+
+def test_a_reader_that_stops_early_is_no_error() -> None:
+    command = f"{sys.executable} -m gaifman info demo --all --json | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout == "{\n"
+    assert done.stderr == ""
+
+
+def test_names_are_shown_as_text_whatever_they_hold(tmp_path: Path) -> None:
+    path = tmp_path / "hostile.facts"
+    path.write_text(r"'[bold]\u001b[31m\u202e'(a, b)." + "\n")
+    text = output("info", str(path))
+    assert r"[bold]\x1b[31m\u202e" in text
+    assert "\x1b" not in text
+
+
+def test_a_file_named_demo_is_read(tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("a\tr\tb\n")
+    assert json.loads(run("info", "demo", "--json", folder=tmp_path).stdout)["facts"] == 1
+
+
+def test_the_formats_the_help_lists_are_those_that_can_be_read_and_written() -> None:
+    assert FORMATS == READABLE
+    assert WRITTEN == WRITABLE
+
+
+def test_a_long_read_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
+    """On a real terminal, with the patience set to nothing, the phase and a rate appear."""
+    path = tmp_path / "long.tsv"
+    path.write_text("".join(f"o{i}\tr\to{i * 7 % 5000}\n" for i in range(200_000)))
+    code = f"import gaifman.cli.terminal as t; t.PATIENCE = -1; t.open_kb([{str(path)!r}])"
+    seen = _on_a_terminal([sys.executable, "-c", code])
+    assert "long.tsv" in seen or "reading" in seen
+    assert "/s" in seen
+
+
+def _on_a_terminal(command: list[str]) -> str:
+    main, other = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(command, stderr=other, env=environment)
+    os.close(other)
+    seen = b""
+    try:
+        while chunk := os.read(main, 65536):
+            seen += chunk
+    except OSError:
+        pass  # Linux says so when the other side is closed
+    process.wait()
+    os.close(main)
+    return seen.decode(errors="replace")
