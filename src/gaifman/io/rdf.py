@@ -157,6 +157,7 @@ class _Stream:
             block = next(self._blocks, None)
             if block is None:
                 return b""
+            block.text()  # refuses what is no text with the same words and place as in every other format
             self._kept = [*self._kept[-1:], block]
             self._rest = block.plain().data
         taken = self._rest if size < 0 else self._rest[:size]

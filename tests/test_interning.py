@@ -1,0 +1,76 @@
+"""The array way to number names is the dictionary's way, even where hashes collide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaifman.interning import Interner
+from gaifman.tables import Index
+from kbs import names
+
+words = st.lists(
+    st.one_of(names, st.sampled_from(["a", "b" * 8, "b" * 9, "c" * 16, "d" * 40, "d" * 39 + "e"])), max_size=40
+)
+
+
+def cut(texts: list[str]) -> tuple[bytes, list[int], list[int]]:
+    """Texts as one block, with where each begins and ends."""
+    pieces = [text.encode() for text in texts]
+    ends = np.cumsum([len(piece) + 1 for piece in pieces]).astype(int) - 1 if pieces else np.zeros(0, int)
+    return b"".join(piece + b"\t" for piece in pieces), [e - len(p) for e, p in zip(ends, pieces, strict=True)], [*ends]
+
+
+def numbers(interner: Interner, index: Index, texts: list[str]) -> list[int]:
+    data, starts, ends = cut(texts)
+    found: list[int] = interner.numbers(data, np.array(starts, np.int64), np.array(ends, np.int64), index).tolist()
+    return found
+
+
+@given(st.lists(words, max_size=4))
+def test_it_numbers_names_as_a_dictionary_does(blocks: list[list[str]]) -> None:
+    interner, index, plain = Interner(), Index(), Index()
+    for texts in blocks:
+        assert numbers(interner, index, texts) == plain.numbers(texts).tolist()
+    assert index == plain
+
+
+@given(st.lists(words, max_size=4))
+def test_it_is_exact_where_all_hashes_collide(blocks: list[list[str]]) -> None:
+    interner, index, plain = Interner(), Index(), Index()
+    interner._factor = np.uint64(0)
+    for texts in blocks:
+        assert numbers(interner, index, texts) == [index[text] for text in texts]
+        plain.numbers(texts)
+    assert set(index) == set(plain)
+
+
+@given(words, words)
+def test_names_may_come_in_other_ways_too(ours: list[str], others: list[str]) -> None:
+    interner, index = Interner(), Index()
+    index.numbers(others)
+    assert numbers(interner, index, ours) == index.numbers(ours).tolist()
+
+
+def test_many_names_grow_the_table() -> None:
+    interner, index = Interner(), Index()
+    texts = [f"name {number}" for number in range(20_000)]
+    for _ in range(2):
+        assert numbers(interner, index, texts) == list(range(20_000))
+    assert numbers(interner, index, texts[::-1]) == list(range(20_000))[::-1]
+
+
+def test_an_empty_name_is_a_name_here() -> None:
+    interner, index = Interner(), Index()
+    assert numbers(interner, index, ["a", "", "a", "b"]) == [0, 1, 0, 2]
+
+
+def test_bytes_that_are_no_text_are_left_to_the_caller() -> None:
+    with pytest.raises(UnicodeDecodeError):
+        Interner().numbers(b"\xff\t", np.array([0]), np.array([1]), Index())
+
+
+def test_two_interners_hash_differently() -> None:
+    assert len({int(Interner()._factor) for _ in range(3)}) == 3
