@@ -1,0 +1,192 @@
+"""Around the kernels: a batch of tuples in blocks, blocks on threads, scratch for each thread, results put together.
+
+What stands here is about speed and memory alone. `gaifman.neighbourhoods` is what a reader wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.graph import Graph
+from gaifman.kernels.balls import Adjacency, Hiding, Rows, Search, balls, hidden_edges
+from gaifman.kernels.draws import EVERYTHING, Batch, Plan, Scratch, drawn
+from gaifman.tables import Ints, Longs
+
+PATIENCE = 4
+"""How many times k a row is before filling tries places at random instead of writing out the union of the pools."""
+BLOCK = 1 << 18
+"""Members that one block of tuples may have: enough to hide the cost of a call, few enough for the cache."""
+BALLS = 1 << 22
+"""Objects that the balls of one block may have, where a radius above 1 asks for balls."""
+
+Part = tuple[Ints, Longs]
+"""Members of some draws, one after another, and where those of each draw end."""
+
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A batch to draw."""
+
+    graph: Graph
+    tuples: Ints
+    """Shape (b, n): objects."""
+    radius: int
+    plan: Plan
+    edge_starts: Longs
+    """Shape (b + 1,): the edges that tuple `t` does not see are `edges[edge_starts[t] : edge_starts[t + 1]]`."""
+    edges: Longs
+    """Shape (all cuts,): places in `Graph.neighbours`, ascending for each tuple."""
+
+    def drawn(self, threads: int) -> tuple[Longs, Ints]:
+        """Starts (b · w + 1,) and members of all draws, the same for any number of threads."""
+        blocks = self._blocks()
+        waiting, done = iter(blocks), dict[int, list[Part]]()
+        if threads == 1 or len(blocks) <= 1:
+            self._work(waiting, done)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                for future in [pool.submit(self._work, waiting, done) for _ in range(threads)]:
+                    future.result()
+        parts = [part for begin in sorted(done) for part in done[begin]]
+        members = np.concatenate([part[0] for part in parts] or [np.zeros(0, np.int32)])
+        lengths = [np.diff(part[1], prepend=0) for part in parts]
+        starts = np.zeros(len(self.tuples) * len(self.plan.keys) + 1, np.int64)
+        np.cumsum(np.concatenate(lengths or [starts[1:]]), out=starts[1:])
+        return frozen(starts), frozen(members)
+
+    def _blocks(self) -> list[tuple[int, int]]:
+        """Ranges of tuples that make about `BLOCK` members each."""
+        count, width = self.tuples.shape
+        draws = len(self.plan.keys)
+        if self.radius > 1:
+            step = 64
+        elif self.plan.size != EVERYTHING:
+            step = max(1, BLOCK // (draws * (width + min(self.plan.size, BLOCK))))
+        else:
+            lengths = (self.graph.starts[self.tuples + 1] - self.graph.starts[self.tuples]).sum(axis=1) + width
+            number = np.cumsum(lengths * draws) // BLOCK
+            ends = [*(np.flatnonzero(np.diff(number)) + 1).tolist(), count]
+            return list(zip([0, *ends[:-1]], ends, strict=True)) if count else []
+        return [(begin, min(begin + step, count)) for begin in range(0, count, step)]
+
+    def _work(self, waiting: Iterator[tuple[int, int]], done: dict[int, list[Part]]) -> None:
+        """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
+        tools = _Tools(self.tuples.shape[1])
+        batches = self._rows if self.radius < 2 else self._balls()
+        for begin, end in waiting:
+            done[begin] = [self._part(batch, tools) for batch in batches(begin, end)]
+
+    def _rows(self, begin: int, end: int) -> Iterator[Batch]:
+        """Radius 1: the rows of the graph as they are; radius 0: rows of no length."""
+        tuples = self.tuples[begin:end]
+        starts = self.graph.starts[tuples]
+        lengths = self.graph.starts[tuples + 1] - starts if self.radius else np.zeros_like(starts)
+        cut_starts = self.edge_starts[begin : end + 1]
+        yield Batch(tuples, self.graph.neighbours, frozen(starts), frozen(lengths), cut_starts, self.edges)
+
+    def _balls(self) -> Callable[[int, int], Iterator[Batch]]:
+        """Radius 2 or more: all objects within it, walked to once for all draws of a tuple."""
+        objects, width = len(self.graph), self.tuples.shape[1]
+        search = Search(np.zeros(objects, np.int32), np.empty(objects, np.int32), np.zeros(1, np.int64))
+        room = min(max(width * objects, BALLS), 64 * width * objects)
+        source, cuts = np.empty(room, np.int32), np.empty(room if len(self.edges) else 0, np.int64)
+        adjacency = _adjacency(self.graph)
+
+        def batches(begin: int, end: int) -> Iterator[Batch]:
+            tuples, edge_starts = self.tuples[begin:end], self.edge_starts[begin : end + 1]
+            first = 0
+            while first < len(tuples):
+                shape = (len(tuples) - first, width)
+                starts, lengths = np.empty(shape, np.int64), np.empty(shape, np.int64)
+                rows = Rows(source, starts, lengths, np.empty(shape[0] + 1, np.int64), cuts)
+                last = balls(adjacency, search, tuples, self.radius, edge_starts, self.edges, rows, first)
+                count = last - first
+                yield Batch(
+                    tuples[first:last],
+                    frozen(source),
+                    frozen(starts[:count]),
+                    frozen(lengths[:count]),
+                    frozen(rows.cut_starts[: count + 1]),
+                    frozen(cuts),
+                )
+                first = last
+
+        return batches
+
+    def _part(self, batch: Batch, tools: _Tools) -> Part:
+        """The members of one batch."""
+        count, width = batch.tuples.shape
+        totals, longest = batch.row_lengths.sum(axis=1), batch.row_lengths.max(axis=1)
+        most, draws, union = totals, len(self.plan.keys), 0
+        if self.plan.size != EVERYTHING:
+            most = np.minimum(totals, self.plan.size)
+            barred = self.plan.size + width + np.diff(batch.cut_starts)
+            union = int(totals[longest < self.plan.patience * barred].max(initial=0))
+        scratch = tools.fitted(int(longest.max(initial=0)), union, int(most.max(initial=0)))
+        members, ends = np.empty(draws * int((most + width).sum()), np.int32), np.empty(count * draws, np.int64)
+        return members[: drawn(batch, self.plan, scratch, members, ends)], ends
+
+
+class _Tools:
+    """The scratch of one thread, grown when a longer row comes."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._longest = self._union = self._count = -1
+        self._scratch: Scratch
+
+    def fitted(self, longest: int, union: int, count: int) -> Scratch:
+        """Scratch for rows and unions up to this long and sets of up to `count` members."""
+        if longest > self._longest or union > self._union or count > self._count:
+            self._longest, self._union = max(longest, self._longest), max(union, self._union)
+            self._count = max(count, self._count, 4)
+            room = max(self._longest, self._union)
+            self._scratch = Scratch(
+                np.arange(room, dtype=np.int32),
+                np.empty(room, np.int32),
+                np.empty(room, np.int32),
+                np.empty(2 << (self._count - 1).bit_length(), np.int32),
+                np.empty(self._union, np.int32),
+                np.empty(self._width, np.int64),
+            )
+        return self._scratch
+
+
+def frozen(array: _Array) -> _Array:
+    """The array, contiguous and read-only: kernels are compiled once, for arrays of this kind."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
+
+
+def cuts(graph: Graph, starts: Longs, facts: Longs) -> tuple[Longs, Longs]:
+    """The edges that only hidden facts give: starts (b + 1,) and places in `neighbours`, ascending for each tuple.
+
+    The facts hidden from tuple `t` are `facts[starts[t] : starts[t + 1]]`.
+    """
+    edge_starts = np.zeros(len(starts), np.int64)
+    if len(facts) == 0:
+        return frozen(edge_starts), frozen(np.zeros(0, np.int64))
+    holder = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    facts = facts[np.lexsort([facts, holder])]
+    objects = np.full((len(facts), max(graph.kb.tables)), -1, np.int32)
+    for arity, offset in graph.fact_offsets.items():
+        table = graph.kb.tables[arity]
+        here = np.flatnonzero((facts >= offset) & (facts < offset + len(table)))
+        objects[here, :arity] = table.objects[facts[here] - offset]
+    edges = np.empty(objects.size * (objects.shape[1] - 1), np.int64)
+    hiding = Hiding(frozen(starts), frozen(facts), frozen(objects))
+    count = hidden_edges(_adjacency(graph), hiding, edge_starts, edges)
+    return frozen(edge_starts), frozen(edges[:count])
+
+
+def _adjacency(graph: Graph) -> Adjacency:
+    return Adjacency(graph.starts, graph.neighbours, graph.label_starts, graph.facts)

@@ -1,0 +1,239 @@
+"""The Gaifman graph of a knowledge base: two different objects are adjacent when they stand in one fact.
+
+>>> kb = KnowledgeBase.from_facts([("gave", "ann", "book", "cleo"), ("likes", "cleo", "dan"), ("old", "book")], {}, ["eve"])
+>>> graph = graph_of(kb)
+>>> graph
+<Graph: 5 objects, 4 edges, largest degree 3>
+>>> graph.neighbours_of("cleo"), graph.labels_of("cleo", "dan")
+(('ann', 'book', 'dan'), (('likes', 1, 2),))
+>>> graph.distance("ann", "dan"), graph.distance("ann", "eve"), graph.ball(["ann"], 1)
+(2, None, ('ann', 'book', 'cleo'))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.errors import KnowledgeError
+from gaifman.facts import Fact, some
+from gaifman.kb import KnowledgeBase
+from gaifman.tables import Facts, Ints, Longs
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """The Gaifman graph in compressed rows, with the labels and facts of each pair. It never changes.
+
+    Names in, names out where a person asks; the arrays are for the stages that compute. An *edge* here is directed: each
+    pair of adjacent objects has two, one in the row of either.
+    """
+
+    kb: KnowledgeBase
+    """What it is the graph of."""
+    starts: Longs
+    """Shape (objects + 1,), int64: the edges of object `d` are `starts[d]` to `starts[d + 1]`."""
+    neighbours: Ints
+    """Shape (edges,), int32: the object at the far end of each edge; ascending in each row, never the row's own."""
+    label_starts: Longs
+    """Shape (edges + 1,), int64: the labels of edge `e` are `label_starts[e]` to `label_starts[e + 1]`."""
+    labels: Ints
+    """Shape (all labels,), int32: a row of `label_table`; an edge has one for each fact and pair of its places."""
+    facts: Ints
+    """Shape (all labels,), int32: the fact that gives the label, numbered over all tables, smallest arity first."""
+    label_table: Ints
+    """Shape (kinds of label, 3), int32: relation, place of the row's object, place of the neighbour, from 0."""
+    fact_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Arity → number of the first fact of that arity: fact `i` of a table has number `fact_offsets[arity] + i`."""
+
+    def __repr__(self) -> str:
+        edges = some(len(self.neighbours) // 2, "edge")
+        return f"<Graph: {some(len(self), 'object')}, {edges}, largest degree {self.degrees.max(initial=0):,}>"
+
+    def __len__(self) -> int:
+        """The number of objects."""
+        return len(self.starts) - 1
+
+    # In numbers.
+
+    @property
+    def degrees(self) -> Longs:
+        """Shape (objects,), int64: how many objects are adjacent to each."""
+        return np.diff(self.starts)
+
+    def degree_distribution(self) -> tuple[Longs, Longs]:
+        """The degrees that occur, ascending, and how many objects have each.
+
+        >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "ann", "cleo")])
+        >>> [column.tolist() for column in graph_of(kb).degree_distribution()]
+        [[1, 2], [2, 1]]
+        """
+        return np.unique_counts(self.degrees)
+
+    def row(self, number: int) -> Ints:
+        """The neighbours of an object, by number, ascending."""
+        return self.neighbours[self.starts[number] : self.starts[number + 1]]
+
+    def distances(self, numbers: Iterable[int], radius: int | None = None) -> Ints:
+        """Shape (objects,), int32: steps from the nearest of some objects; −1 where no path (within the radius) leads."""
+        far = np.full(len(self), -1, np.int32)
+        frontier: npt.NDArray[np.integer] = np.fromiter(numbers, np.int64)
+        step = 0
+        while len(frontier):
+            far[frontier] = step
+            if step == radius:
+                break
+            reached = self.neighbours[ranges(self.starts[frontier], self.starts[frontier + 1])]
+            frontier = np.unique(reached[far[reached] < 0])
+            step += 1
+        return far
+
+    def fact(self, number: int) -> Fact:
+        """The fact of a number, by name."""
+        for arity, offset in self.fact_offsets.items():
+            table = self.kb.tables[arity]
+            if 0 <= number - offset < len(table):
+                row = number - offset
+                confidence = 1.0 if table.confidence is None else float(table.confidence[row])
+                names = tuple(self.kb.name(obj) for obj in table.objects[row].tolist())
+                return Fact(self.kb.content.relations[int(table.relation[row])], names, confidence)
+        raise KnowledgeError(f"facts are numbered from 0 to {len(self.kb) - 1}, not {number}")
+
+    # In names.
+
+    def neighbours_of(self, obj: str) -> tuple[str, ...]:
+        """The objects adjacent to one, sorted."""
+        return self._names(self.row(self.kb.id(obj)))
+
+    def labels_of(self, one: str, other: str) -> tuple[tuple[str, int, int], ...]:
+        """What links two objects: relation, place of the one, place of the other, counted from 1; () if nothing."""
+        row, number = self.kb.id(one), self.kb.id(other)
+        edge = int(self.starts[row] + np.searchsorted(self.row(row), number))
+        if edge == self.starts[row + 1] or self.neighbours[edge] != number:
+            return ()
+        found = np.unique(self.labels[self.label_starts[edge] : self.label_starts[edge + 1]])
+        return tuple((self.kb.content.relations[r], i + 1, j + 1) for r, i, j in self.label_table[found].tolist())
+
+    def distance(self, one: str, other: str) -> int | None:
+        """Steps on the shortest path between two objects; None where there is no path."""
+        far = int(self.distances([self.kb.id(one)])[self.kb.id(other)])
+        return None if far < 0 else far
+
+    def ball(self, objects: Iterable[str], radius: int) -> tuple[str, ...]:
+        """N_r of some objects: all within the radius of any of them, themselves included, sorted."""
+        if isinstance(objects, str):
+            raise KnowledgeError(f"several objects are meant: write [{objects!r}], not {objects!r}")
+        check_radius(radius)
+        return self._names(np.flatnonzero(self.distances([self.kb.id(name) for name in objects], radius) >= 0))
+
+    def _names(self, numbers: npt.NDArray[np.integer]) -> tuple[str, ...]:
+        return tuple(map(self.kb.objects.__getitem__, numbers.tolist()))
+
+
+def check_radius(radius: int) -> None:
+    """Say what is wrong with a radius, if anything is."""
+    if not isinstance(radius, int | np.integer) or isinstance(radius, bool) or radius < 0:
+        raise KnowledgeError(
+            f"the radius r is a whole number, 0 or more, not {radius!r}",
+            hint="r=1 takes the objects that share a fact with the tuple's; r=0 none but the tuple's own",
+        )
+
+
+def graph_of(kb: KnowledgeBase) -> Graph:
+    """The Gaifman graph of a knowledge base: O(l log l) for the l labels, which are 2 for each fact of two places."""
+    bases, table = _label_table(kb.content.arities)
+    offsets, count = {}, 0
+    for arity in sorted(kb.tables):
+        offsets[arity] = count
+        count += len(kb.tables[arity])
+    if count > np.iinfo(np.int32).max:
+        raise KnowledgeError(f"a graph of {count:,} facts: at most {np.iinfo(np.int32).max:,} can be numbered")
+    parts = [_pairs(kb.tables[arity], offset, bases) for arity, offset in offsets.items()]
+    key, label, fact = (np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(3))
+    del parts
+    order = np.argsort(key, kind="stable")  # stable: labels of a pair stay in the order of places and facts
+    key = key[order]
+    first = np.ones(len(key), bool)
+    np.not_equal(key[1:], key[:-1], out=first[1:])
+    label_starts = np.append(np.flatnonzero(first), len(key))
+    key = key[first]
+    arrays = (
+        np.searchsorted(key >> 32, np.arange(len(kb.objects) + 1)),
+        (key & 0xFFFFFFFF).astype(np.int32),
+        label_starts,
+        label.astype(np.int32, copy=False)[order],
+        fact.astype(np.int32, copy=False)[order],
+        table,
+    )
+    for array in arrays:
+        array.setflags(write=False)
+    return Graph(kb, *arrays, offsets)
+
+
+def _pairs(table: Facts, offset: int, bases: Longs) -> tuple[Longs, Ints, Ints]:
+    """For each fact and ordered pair of its places with different objects: both objects packed, label, fact number."""
+    keys, labels, facts = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    numbers = np.arange(offset, offset + len(table), dtype=np.int32)
+    base = bases[table.relation].astype(np.int32)
+    for kind, (i, j) in enumerate(permutations(range(table.arity), 2)):
+        differ = table.objects[:, i] != table.objects[:, j]
+        whole = bool(differ.all())
+        key = table.objects[:, i].astype(np.int64)
+        key <<= 32
+        key |= table.objects[:, j]
+        keys.append(key if whole else key[differ])
+        labels.append((base if whole else base[differ]) + np.int32(kind))
+        facts.append(numbers if whole else numbers[differ])
+    return np.concatenate(keys), np.concatenate(labels), np.concatenate(facts)
+
+
+def _label_table(arities: tuple[int, ...]) -> tuple[Longs, Ints]:
+    """Where the labels of each relation begin, and all labels: (relation, place, other place)."""
+    rows = [(relation, i, j) for relation, arity in enumerate(arities) for i, j in permutations(range(arity), 2)]
+    counts = np.array([arity * (arity - 1) for arity in arities], np.int64)
+    return np.cumsum(counts) - counts, np.array(rows, np.int32).reshape(-1, 3)
+
+
+def ranges(starts: Longs, stops: Longs) -> Longs:
+    """All numbers of some ranges, one range after another.
+
+    >>> ranges(np.array([3, 7]), np.array([5, 10])).tolist()
+    [3, 4, 7, 8, 9]
+    """
+    lengths = stops - starts
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+
+
+def fact_numbers(graph: Graph, relation: Ints | int, tuples: Ints) -> Longs:
+    """Shape (b,), int64: the number of the fact `relation(tuple)` for each of the tuples (b, n); −1 where not known.
+
+    `relation` is the number of one relation, or of one for each tuple. Found by bisection, all tuples at once.
+
+    >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "ann"), ("old", "ann")])
+    >>> fact_numbers(graph_of(kb), 0, np.array([[1, 0], [1, 1]])).tolist()
+    [2, -1]
+    """
+    count, arity = tuples.shape
+    table = graph.kb.tables.get(arity)
+    relations = np.broadcast_to(np.asarray(relation, np.int64), (count,))
+    if table is None:
+        return np.full(count, -1, np.int64)
+    low, high = table.starts[relations], table.starts[relations + 1]
+    stop = high
+    while (low < high).any():
+        middle = (low + high) >> 1
+        less = np.zeros(count, bool)
+        equal = low < high
+        rows = table.objects[np.minimum(middle, len(table) - 1)]
+        for i in range(arity):
+            less |= equal & (rows[:, i] < tuples[:, i])
+            equal &= rows[:, i] == tuples[:, i]
+        low, high = np.where(less, middle + 1, low), np.where(less, high, middle)
+    at = np.minimum(low, len(table) - 1)
+    known = (low < stop) & (table.objects[at] == tuples).all(axis=1)
+    return np.where(known, at + graph.fact_offsets[arity], -1)

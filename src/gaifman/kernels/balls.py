@@ -1,0 +1,179 @@
+"""What hidden facts take away from a graph, and all objects within a distance."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gaifman.kernels.compiling import compiled
+from gaifman.kernels.sets import Ints, Longs, place, sort
+
+
+class Adjacency(NamedTuple):
+    """A graph in compressed rows, with the facts behind each edge."""
+
+    starts: Longs
+    """Shape (objects + 1,)."""
+    neighbours: Ints
+    """Shape (edges,): ascending in each row."""
+    fact_starts: Longs
+    """Shape (edges + 1,)."""
+    facts: Ints
+    """Shape (any,): the facts that give edge e are `facts[fact_starts[e] : fact_starts[e + 1]]`."""
+
+
+class Hiding(NamedTuple):
+    """What each tuple does not see."""
+
+    starts: Longs
+    """Shape (b + 1,)."""
+    facts: Longs
+    """Shape (h,): fact numbers, ascending for each tuple."""
+    objects: Ints
+    """Shape (h, widest): the objects of each fact, then −1."""
+
+
+class Search(NamedTuple):
+    """What one thread walks with."""
+
+    marks: Ints
+    """Shape (objects,): the walk that last met the object."""
+    queue: Ints
+    """Shape (objects,)."""
+    walks: Longs
+    """Shape (1,): walks begun so far; never reset, so no mark need be wiped."""
+
+
+class Rows(NamedTuple):
+    """Balls written one after another, as `draws.Batch` wants them."""
+
+    source: Ints
+    """Shape (capacity,): objects."""
+    row_starts: Longs
+    """Shape (b, n)."""
+    row_lengths: Longs
+    """Shape (b, n)."""
+    cut_starts: Longs
+    """Shape (b + 1,)."""
+    cuts: Longs
+    """Shape (capacity, or 0 where nothing is hidden): places in `source`."""
+
+
+@compiled
+def hidden_edges(graph: Adjacency, hiding: Hiding, cut_starts: Longs, cuts: Longs) -> int:
+    """Write the edges that no visible fact gives, ascending for each tuple, each once; how many in all."""
+    at = 0
+    for t in range(len(hiding.starts) - 1):
+        begin = at
+        for h in range(hiding.starts[t], hiding.starts[t + 1]):
+            at = _edges_of_fact(graph, hiding, t, h, cuts, at)
+        sort(cuts, begin, at)
+        kept = begin
+        for c in range(begin, at):
+            if c == begin or cuts[c] != cuts[c - 1]:
+                cuts[kept] = cuts[c]
+                kept += 1
+        at = kept
+        cut_starts[t + 1] = at
+    return at
+
+
+@compiled
+def _edges_of_fact(  # noqa: PLR0913, PLR0917 - a kernel's state is its arguments
+    graph: Adjacency, hiding: Hiding, t: int, h: int, cuts: Longs, at: int
+) -> int:
+    """The edges of one hidden fact that no visible fact gives, from `cuts[at]` on."""
+    width = hiding.objects.shape[1]
+    for i in range(width):
+        one = hiding.objects[h, i]
+        for j in range(width):
+            other = hiding.objects[h, j]
+            if one < 0 or other < 0 or one == other:
+                continue
+            edge = place(graph.neighbours, graph.starts[one], graph.starts[one + 1], other)
+            if edge >= 0 and not _still_given(graph, hiding, t, edge):
+                cuts[at] = edge
+                at += 1
+    return at
+
+
+@compiled
+def _still_given(graph: Adjacency, hiding: Hiding, t: int, edge: int) -> bool:
+    """Whether a fact that tuple t sees gives the edge."""
+    begin, end = hiding.starts[t], hiding.starts[t + 1]
+    for f in range(graph.fact_starts[edge], graph.fact_starts[edge + 1]):  # noqa: SIM110 - no generators in a kernel
+        if place(hiding.facts, begin, end, graph.facts[f]) < 0:
+            return True
+    return False
+
+
+@compiled
+def _walk(  # noqa: PLR0913, PLR0917
+    graph: Adjacency, search: Search, origin: int, radius: int, cuts: Longs, begin: int, end: int
+) -> int:
+    """Queue all objects within the radius, the origin first, over edges not in `cuts[begin:end]`; how many."""
+    search.walks[0] += 1
+    walk, marks, queue = search.walks[0], search.marks, search.queue
+    marks[origin] = walk
+    queue[0] = origin
+    head, count = 0, 1
+    for _ in range(radius):
+        level = count
+        while head < level:
+            for edge in range(graph.starts[queue[head]], graph.starts[queue[head] + 1]):
+                other = graph.neighbours[edge]
+                if marks[other] != walk and (begin == end or place(cuts, begin, end, edge) < 0):
+                    marks[other] = walk
+                    queue[count] = other
+                    count += 1
+            head += 1
+        if head == count:
+            break
+    return count
+
+
+@compiled
+def _written(search: Search, origin: int, count: int, out: Ints, at: int) -> int:
+    """Write what the last walk met, without its origin, ascending; where it ends."""
+    if count > len(search.marks) >> 4:  # reading all marks is then cheaper than sorting
+        walk = search.walks[0]
+        for other in range(len(search.marks)):
+            if search.marks[other] == walk and other != origin:
+                out[at] = other
+                at += 1
+        return at
+    for q in range(1, count):
+        out[at + q - 1] = search.queue[q]
+    sort(out, at, at + count - 1)
+    return at + count - 1
+
+
+@compiled
+def balls(  # noqa: PLR0913, PLR0917
+    graph: Adjacency, search: Search, tuples: Ints, radius: int, edge_starts: Longs, edges: Longs, rows: Rows, first: int
+) -> int:
+    """Write the balls of tuples from `first` on until the next might not fit; the tuple to go on with.
+
+    A ball is that of the whole graph: what the tuple does not see of it, for want of `edges`, becomes cuts. So the
+    random order of an object's ball stays one order, whoever may see which part of it.
+    """
+    at, cut, width = 0, 0, tuples.shape[1]
+    rows.cut_starts[0] = 0
+    for t in range(first, len(tuples)):
+        if t > first and at + width * len(search.marks) > len(rows.source):
+            return t
+        begin, end = edge_starts[t], edge_starts[t + 1]
+        for i in range(width):
+            origin = tuples[t, i]
+            count = _walk(graph, search, origin, radius, edges, 0, 0)
+            start = at
+            at = _written(search, origin, count, rows.source, at)
+            rows.row_starts[t - first, i] = start
+            rows.row_lengths[t - first, i] = at - start
+            if begin < end:
+                _walk(graph, search, origin, radius, edges, begin, end)
+                for where in range(start, at):
+                    if search.marks[rows.source[where]] != search.walks[0]:
+                        rows.cuts[cut] = where
+                        cut += 1
+        rows.cut_starts[t - first + 1] = cut
+    return len(tuples)

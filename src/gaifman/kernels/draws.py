@@ -1,0 +1,273 @@
+"""Algorithm 1: for each tuple, a bounded random part of the objects around it.
+
+The kernel sees, for each position of a tuple, a *row*: the ascending objects within the radius, of which some places are
+*cut* because hidden facts made them. At radius 1 the rows are those of the graph itself; for others they have been
+gathered (`balls`). Nothing here costs more for a longer row, except where all of it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.kernels.compiling import compiled
+from gaifman.kernels.random import below, join
+from gaifman.kernels.sets import Ints, Longs, added, cleared, place, sort
+
+EVERYTHING = -1
+"""The size that bounds nothing."""
+
+
+class Batch(NamedTuple):
+    """Tuples and the rows of their objects."""
+
+    tuples: Ints
+    """Shape (b, n): objects."""
+    source: Ints
+    """Shape (any,): objects; holds every row, each ascending and without its own object."""
+    row_starts: Longs
+    """Shape (b, n): where in `source` the row of each position begins."""
+    row_lengths: Longs
+    """Shape (b, n): how long it is."""
+    cut_starts: Longs
+    """Shape (b + 1,): the cuts of tuple `t` are `cuts[cut_starts[t] : cut_starts[t + 1]]`."""
+    cuts: Longs
+    """Shape (any,): places in `source` that the tuple does not see, ascending for each tuple."""
+
+
+class Plan(NamedTuple):
+    """What to draw."""
+
+    keys: npt.NDArray[np.uint64]
+    """Shape (w,): a key for each draw."""
+    size: int
+    """k, or `EVERYTHING`."""
+    shared: bool
+    """Whether a row's random order is keyed by its object and position alone, not by the whole tuple."""
+    patience: int
+    """A row this many times k (and what cannot be drawn) is long: the filling then tries places at random."""
+
+
+class Scratch(NamedTuple):
+    """What one thread works on."""
+
+    order: Ints
+    """Shape (longest row,): 0, 1, 2, … before and after each use: a permutation begun, then undone."""
+    swapped: Ints
+    """Shape (longest row,)."""
+    found: Ints
+    """Shape (longest row,)."""
+    table: Ints
+    """Shape (a power of two ≥ 2k,): the set of what is drawn."""
+    union: Ints
+    """Shape (longest union that is written out,)."""
+    cursors: Longs
+    """Shape (n,)."""
+
+
+@compiled
+def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Ints, ends: Longs) -> int:
+    """Draw for all tuples: `members` one after another, `ends` (b · w,) where each stops; how many members in all."""
+    at = 0
+    draws = len(plan.keys)
+    for t in range(len(batch.tuples)):
+        union = -1  # not written out yet
+        for draw in range(draws):
+            at, union = _draw(batch, plan, scratch, t, draw, union, members, at)
+            ends[t * draws + draw] = at
+    return at
+
+
+@compiled
+def _draw(  # noqa: PLR0913, PLR0917 - a kernel's state is its arguments
+    batch: Batch, plan: Plan, scratch: Scratch, t: int, draw: int, union: int, members: Ints, at: int
+) -> tuple[int, int]:
+    """One neighbourhood, from `members[at]` on; where it ends, and how long the union is if it is written out."""
+    width = batch.tuples.shape[1]
+    total = 0
+    for i in range(width):
+        total += batch.row_lengths[t, i]
+        if not _repeated(batch, t, i):
+            members[at] = batch.tuples[t, i]
+            at += 1
+    if plan.size == EVERYTHING or total <= plan.size:
+        return _merged(batch, scratch, t, members, at), union
+    begin, quota = at, plan.size // width
+    last = cleared(scratch.table, min(plan.size, total))
+    whole = plan.keys[draw]
+    for i in range(width):
+        whole = join(whole, batch.tuples[t, i])
+    for i in range(width):
+        key = join(join(plan.keys[draw], batch.tuples[t, i]) if plan.shared else whole, i)
+        at = _draw_row(batch, scratch, t, i, quota, key, last, members, at)
+    if at - begin < plan.size:
+        key, wanted = join(whole, width), plan.size - (at - begin)
+        if _is_long(batch, plan, t, total):
+            at = _fill_by_trial(batch, scratch, t, wanted, key, last, members, at)
+        else:
+            if union < 0:
+                union = _merged(batch, scratch, t, scratch.union, 0)
+            at = _fill_from_union(scratch, union, wanted, key, last, members, at)
+    sort(members, begin, at)
+    return at, union
+
+
+@compiled
+def _draw_row(  # noqa: PLR0913, PLR0917
+    batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Ints, at: int
+) -> int:
+    """The first `quota` of a random order of row i that the tuple may see; those not yet drawn become members.
+
+    The order is Fisher and Yates's, carried only as far as needed, first all look-ups and then all decisions: the
+    look-ups wait for memory together, not one after another.
+    """
+    start, length = batch.row_starts[t, i], batch.row_lengths[t, i]
+    if length <= quota:
+        for place_ in range(start, start + length):
+            if _visible(batch, t, place_) and added(scratch.table, last, batch.source[place_]):
+                members[at] = batch.source[place_]
+                at += 1
+        return at
+    order, swapped, found = scratch.order, scratch.swapped, scratch.found
+    taken, step = 0, 0
+    while taken < quota and step < length:
+        stop = min(step + quota - taken, length)
+        for s in range(step, stop):
+            other = s + below(key, s, length - s)
+            order[s], order[other] = order[other], order[s]
+            swapped[s] = other
+            found[s] = batch.source[start + order[s]]
+        for s in range(step, stop):
+            if _visible(batch, t, start + order[s]):
+                taken += 1
+                if added(scratch.table, last, found[s]):
+                    members[at] = found[s]
+                    at += 1
+        step = stop
+    _undo(order, swapped, step)
+    return at
+
+
+@compiled
+def _undo(order: Ints, swapped: Ints, steps: int) -> None:
+    """Bring back 0, 1, 2, …: only the places that were swapped can differ."""
+    for s in range(steps):
+        order[s] = s
+        order[swapped[s]] = swapped[s]
+
+
+@compiled
+def _visible(batch: Batch, t: int, at: int) -> bool:
+    """Whether what stands at this place of the source belongs to a pool of tuple t: not of the tuple, and not cut."""
+    for i in range(batch.tuples.shape[1]):
+        if batch.tuples[t, i] == batch.source[at]:
+            return False
+    begin, end = batch.cut_starts[t], batch.cut_starts[t + 1]
+    return begin == end or place(batch.cuts, begin, end, at) < 0
+
+
+@compiled
+def _repeated(batch: Batch, t: int, i: int) -> bool:
+    """Whether position i of the tuple holds the object of an earlier one."""
+    for earlier in range(i):  # noqa: SIM110 - a kernel has no generators
+        if batch.tuples[t, earlier] == batch.tuples[t, i]:
+            return True
+    return False
+
+
+@compiled
+def _merged(batch: Batch, scratch: Scratch, t: int, out: Ints, at: int) -> int:
+    """Write the union of the pools, ascending, to `out[at:]`; where it ends."""
+    cursors, width = scratch.cursors, batch.tuples.shape[1]
+    for i in range(width):
+        cursors[i] = batch.row_starts[t, i]
+    while True:
+        least = np.int32(2147483647)  # no object: there are fewer
+        for i in range(width):
+            if cursors[i] < batch.row_starts[t, i] + batch.row_lengths[t, i]:
+                least = min(least, batch.source[cursors[i]])
+        if least == 2147483647:
+            return at
+        seen = False
+        for i in range(width):
+            ended = cursors[i] == batch.row_starts[t, i] + batch.row_lengths[t, i]
+            if not ended and batch.source[cursors[i]] == least:
+                seen |= _visible(batch, t, cursors[i])
+                cursors[i] += 1
+        if seen:
+            out[at] = least
+            at += 1
+
+
+@compiled
+def _is_long(batch: Batch, plan: Plan, t: int, total: int) -> bool:
+    """Whether trial fills fast: a row so long that what may be drawn of it is most of it. Hangs on the tuple alone."""
+    longest = 0
+    for i in range(batch.tuples.shape[1]):
+        longest = max(longest, batch.row_lengths[t, i])
+    barred = plan.size + batch.tuples.shape[1] + batch.cut_starts[t + 1] - batch.cut_starts[t]
+    return longest >= plan.patience * barred and total < 4294967296
+
+
+@compiled
+def _fill_from_union(  # noqa: PLR0913, PLR0917
+    scratch: Scratch, union: int, wanted: int, key: np.uint64, last: int, members: Ints, at: int
+) -> int:
+    """Up to `wanted` more, in a random order of the union that is written out."""
+    order, swapped = scratch.order, scratch.swapped
+    step = 0
+    while wanted > 0 and step < union:
+        other = step + below(key, step, union - step)
+        order[step], order[other] = order[other], order[step]
+        swapped[step] = other
+        member = scratch.union[order[step]]
+        step += 1
+        if added(scratch.table, last, member):
+            members[at] = member
+            at += 1
+            wanted -= 1
+    _undo(order, swapped, step)
+    return at
+
+
+@compiled
+def _fill_by_trial(  # noqa: PLR0913, PLR0917
+    batch: Batch, scratch: Scratch, t: int, wanted: int, key: np.uint64, last: int, members: Ints, at: int
+) -> int:
+    """`wanted` more, by places drawn at random in all rows together until they fit.
+
+    An object counts only through the first row whose pool holds it, so each of the union is equally likely.
+    """
+    width = batch.tuples.shape[1]
+    total = 0
+    for i in range(width):
+        total += 0 if _repeated(batch, t, i) else batch.row_lengths[t, i]
+    trial = 0
+    while wanted > 0:
+        offset = below(key, trial, total)
+        trial += 1
+        i = 0
+        while _repeated(batch, t, i) or offset >= batch.row_lengths[t, i]:
+            offset -= 0 if _repeated(batch, t, i) else batch.row_lengths[t, i]
+            i += 1
+        at_row = batch.row_starts[t, i] + offset
+        if not _visible(batch, t, at_row) or _in_earlier(batch, t, i, batch.source[at_row]):
+            continue
+        if added(scratch.table, last, batch.source[at_row]):
+            members[at] = batch.source[at_row]
+            at += 1
+            wanted -= 1
+    return at
+
+
+@compiled
+def _in_earlier(batch: Batch, t: int, i: int, member: int) -> bool:
+    """Whether the pool of a position before i holds the object."""
+    for earlier in range(i):
+        begin = batch.row_starts[t, earlier]
+        at = place(batch.source, begin, begin + batch.row_lengths[t, earlier], member)
+        if at >= 0 and _visible(batch, t, at):
+            return True
+    return False

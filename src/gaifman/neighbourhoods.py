@@ -1,0 +1,235 @@
+"""Bounded random neighbourhoods of tuples: Algorithm 1 of the paper, with what `docs/neighbourhoods.md` decides.
+
+>>> from gaifman.kb import KnowledgeBase
+>>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo"), ("likes", "cleo", "dan")])
+>>> (found,) = neighbourhoods(kb, ("ann", "bob"), radius=2, size=1, seed=3)
+>>> found.members, found.left_out
+((('ann', 0), ('bob', 0), ('cleo', 1)), {2: 1})
+>>> print(*found.facts)
+likes(ann, bob). likes(bob, cleo).
+
+Stages that compute ask for many at once, by number:
+
+>>> graph = graph_of(kb)
+>>> found = draw(graph, np.array([[0, 1], [3, 3]]), Sampling(size=None, draws=1))
+>>> found.of(0).tolist(), found.of(1).tolist()
+([0, 1, 2], [3, 2])
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.errors import KnowledgeError
+from gaifman.facts import Fact
+from gaifman.graph import Graph, check_radius, graph_of
+from gaifman.kb import KnowledgeBase
+from gaifman.tables import Ints, Longs
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How neighbourhoods are drawn; the words of the paper are r, k and w."""
+
+    radius: int = 1
+    """r: how far from an object of the tuple a member may be."""
+    size: int | None = 20
+    """k: how many members there may be besides the tuple's own objects; None for all."""
+    draws: int = 1
+    """w: how many neighbourhoods for each tuple."""
+    seed: int = 0
+    purpose: str = "draw"
+    """What the draws are for: the same seed gives other draws for another purpose."""
+    shared: bool = False
+    """Whether all tuples that have an object at one position share the random order of what is around it.
+
+    For each tuple the distribution is the same; over tuples the draws are then not independent, and work can be shared.
+    """
+
+    def __post_init__(self) -> None:
+        check_radius(self.radius)
+        if self.size is not None and not _whole(self.size, 1):
+            raise KnowledgeError(
+                f"the size k is a whole number, 1 or more, or None, not {self.size!r}",
+                hint="the tuple's own objects are members in any case; for them alone write r=0, for all objects k=None",
+            )
+        if not _whole(self.draws, 1):
+            raise KnowledgeError(f"the number of draws is a whole number, 1 or more, not {self.draws!r}")
+        if not _whole(self.seed, 0) or self.seed >= 1 << 64:
+            raise KnowledgeError(f"a seed is a whole number from 0 to 2**64 - 1, not {self.seed!r}")
+
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """Shape (w,), uint64: a key for each draw, of the seed, the purpose and the draw's number."""
+        from gaifman.kernels.random import join
+
+        purpose = int.from_bytes(hashlib.blake2b(self.purpose.encode(), digest_size=8).digest(), "little")
+        base = join(join(np.uint64(0), np.uint64(self.seed)), np.uint64(purpose))
+        return np.array([join(np.uint64(base), np.uint64(draw)) for draw in range(self.draws)], np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Facts that are not visible while the neighbourhoods of a tuple are drawn."""
+
+    starts: Longs
+    """Shape (b + 1,), int64: those of tuple `t` are `facts[starts[t] : starts[t + 1]]`."""
+    facts: Longs
+    """Shape (all hidden,), int64: fact numbers, as in `Graph.facts`."""
+
+    @classmethod
+    def one_each(cls, numbers: Longs) -> Hidden:
+        """At most one for each tuple: `numbers` (b,), where −1 hides nothing, as `fact_numbers` gives them."""
+        return cls(np.append(0, np.cumsum(numbers >= 0)), numbers[numbers >= 0])
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhoods:
+    """What was drawn: for each tuple and draw, the members by number."""
+
+    starts: Longs
+    """Shape (b · w + 1,), int64: the members of draw `j` of tuple `t` begin at `starts[t * w + j]`."""
+    members: Ints
+    """Shape (all members,), int32: first the tuple's different objects in their order, then the drawn ones, ascending."""
+    own: Ints
+    """Shape (b,), int32: how many different objects the tuple has."""
+    draws: int
+    """w."""
+
+    def __len__(self) -> int:
+        """The number of neighbourhoods."""
+        return len(self.starts) - 1
+
+    def of(self, t: int, draw: int = 0) -> Ints:
+        """The members of one draw of one tuple."""
+        at = t * self.draws + draw
+        return self.members[self.starts[at] : self.starts[at + 1]]
+
+
+def draw(
+    graph: Graph,
+    tuples: npt.ArrayLike,
+    sampling: Sampling | None = None,
+    hidden: Hidden | None = None,
+    threads: int | None = None,
+) -> Neighbourhoods:
+    """Draw neighbourhoods of tuples (b, n) of object numbers, by Algorithm 1.
+
+    The result depends on the graph, the tuple, what is hidden from it and the sampling: never on the other tuples, their
+    order, or the number of threads (by default one for each processor).
+    """
+    sampling = sampling or Sampling()
+    numbers = _checked(graph, tuples)
+    threads = len(os.sched_getaffinity(0)) if threads is None else threads
+    if not _whole(threads, 1):
+        raise KnowledgeError(f"the number of threads is a whole number, 1 or more, not {threads!r}")
+    from gaifman import drawing  # here, because numba takes a quarter of a second to import
+    from gaifman.kernels.draws import EVERYTHING, Plan
+
+    size = sampling.size
+    if size is None or size >= max(1, numbers.shape[1] * len(graph)):  # the share of each pool is then all of it
+        size = EVERYTHING
+    plan = Plan(drawing.frozen(sampling.keys()), int(size), bool(sampling.shared), drawing.PATIENCE)
+    edge_starts, edges = drawing.cuts(graph, *_hidden_checked(graph, hidden, len(numbers)))
+    job = drawing.Job(graph, drawing.frozen(numbers), int(sampling.radius), plan, edge_starts, edges)
+    return Neighbourhoods(*job.drawn(int(threads)), _own(numbers), sampling.draws)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """One neighbourhood of one tuple, for people."""
+
+    objects: tuple[str, ...]
+    """The tuple."""
+    members: tuple[tuple[str, int], ...]
+    """Each member with its distance from the nearest of the tuple's objects; the tuple's first, then by distance, name."""
+    facts: tuple[Fact, ...]
+    """All that is known of the members alone: the substructure that formulas are evaluated on."""
+    left_out: dict[int, int]
+    """Distance → how many objects at that distance could have been drawn and were not; only where some were not."""
+
+
+def neighbourhoods(
+    source: KnowledgeBase | Graph,
+    objects: Sequence[str],
+    *,
+    radius: int = 1,
+    size: int | None = 20,
+    draws: int = 1,
+    seed: int = 0,
+) -> tuple[Neighbourhood, ...]:
+    """Draw neighbourhoods of one tuple of names: `draws` of them.
+
+    Of a knowledge base the graph is built first; whoever asks often builds it once, with `graph_of`, and gives that.
+    """
+    if isinstance(objects, str):
+        raise KnowledgeError(f"a tuple of names is meant: write ({objects!r},), not {objects!r}")
+    graph = source if isinstance(source, Graph) else graph_of(source)
+    numbers = [graph.kb.id(name) for name in objects]
+    found = draw(graph, np.array([numbers], np.int32), Sampling(radius, size, draws, seed))
+    distances = graph.distances(numbers, radius)
+    return tuple(_named(graph, tuple(objects), found.of(0, number), distances) for number in range(draws))
+
+
+def _named(graph: Graph, objects: tuple[str, ...], members: Ints, distances: Ints) -> Neighbourhood:
+    left = distances.copy()
+    left[members] = 0
+    at, counts = np.unique_counts(left[left > 0])
+    ordered = sorted(members.tolist(), key=lambda member: int(distances[member]))  # stable: own objects stay in front
+    names = [graph.kb.objects[member] for member in ordered]
+    return Neighbourhood(
+        objects,
+        tuple((name, int(distances[member])) for name, member in zip(names, ordered, strict=True)),
+        tuple(graph.kb.induced(names).facts()),
+        dict(zip(at.tolist(), counts.tolist(), strict=True)),
+    )
+
+
+def _checked(graph: Graph, tuples: npt.ArrayLike) -> Ints:
+    """The tuples as int32 (b, n), or what is wrong with them."""
+    array = np.asarray(tuples)
+    if array.ndim != 2 or array.shape[1] == 0 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
+        raise KnowledgeError(
+            f"tuples are whole numbers of shape (tuples, places), not {array.dtype} of shape {array.shape}",
+            hint="one tuple of two objects is [[3, 5]]; a tuple has at least one place",
+        )
+    wrong = array[(array < 0) | (array >= len(graph))]
+    if len(wrong):
+        raise KnowledgeError(f"objects are numbered from 0 to {len(graph) - 1}, not {wrong[0]}")
+    return array.astype(np.int32)
+
+
+def _hidden_checked(graph: Graph, hidden: Hidden | None, count: int) -> tuple[Longs, Longs]:
+    """Starts and facts as int64, or what is wrong with them."""
+    if hidden is None:
+        return np.zeros(count + 1, np.int64), np.zeros(0, np.int64)
+    starts, facts = np.asarray(hidden.starts, np.int64), np.asarray(hidden.facts, np.int64)
+    ends = starts[:1].tolist() + starts[-1:].tolist()
+    if starts.shape != (count + 1,) or ends != [0, len(facts)] or (np.diff(starts) < 0).any():
+        raise KnowledgeError(
+            f"the starts of hidden facts must rise from 0 to {len(facts)}, one for each of {count} tuples and the end"
+        )
+    wrong = facts[(facts < 0) | (facts >= len(graph.kb))]
+    if len(wrong):
+        raise KnowledgeError(
+            f"facts are numbered from 0 to {len(graph.kb) - 1}, not {wrong[0]}",
+            hint="fact_numbers() finds them; Hidden.one_each() leaves out the unknown ones, -1",
+        )
+    return starts, facts
+
+
+def _own(tuples: Ints) -> Ints:
+    """Shape (b,), int32: how many different objects each tuple has."""
+    count = np.ones(len(tuples), np.int32)
+    for i in range(1, tuples.shape[1]):
+        count += (tuples[:, :i] != tuples[:, i : i + 1]).all(axis=1)
+    count.setflags(write=False)
+    return count
+
+
+def _whole(number: object, least: int) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= least
