@@ -174,7 +174,8 @@ FEATURE_MISTAKES = [
     ("each rel. p(s1)", "rel is no relation in this feature", "use it as one"),
     ("age(s1) - 5", "unexpected 5", ""),
     ("count", "the feature ends too early", ""),
-    ("age(s1, s2) - age(s2)", "unexpected -", ""),
+    ("age(s1, s2) - age(s2)", "age is a number here, so it takes one object, not 2", ""),
+    ("count r(s1, x) for p(x)", "r is a number here, so it takes one object, not 2", ""),
 ]
 
 

@@ -147,9 +147,11 @@ class _Parser(Grammar):
         return Aggregate(kind.kind, quantity, self.formula())
 
     def sees_attribute(self, after: str) -> bool:
-        """Whether `name(term)` stands here with `after` behind it."""
-        kinds = [token.kind for token in self.tokens[self.at : self.at + 5]]
-        return len(kinds) == 5 and kinds[0] in NAMES and (kinds[1], kinds[3], kinds[4]) == ("(", ")", after)
+        """Whether a name with terms in brackets stands here, and `after` behind it."""
+        if self.token.kind not in NAMES or self.following.kind != "(":
+            return False
+        closing = next((i for i in range(self.at, len(self.tokens)) if self.tokens[i].kind in (")", "end")), self.at)
+        return self.tokens[min(closing + 1, len(self.tokens) - 1)].kind == after
 
     def measured(self) -> Attribute:
         if self.token.kind not in NAMES or self.following.kind != "(":

@@ -242,7 +242,7 @@ class Grammar(Cursor):
     def attribute(self, atom: Atom, token: Token) -> Attribute:
         if len(atom.terms) != 1:
             raise self.error(
-                f"{token.shown} is compared with a number, so it takes one object, not {len(atom.terms)}",
+                f"{token.shown} is a number here, so it takes one object, not {len(atom.terms)}",
                 token,
             )
         return Attribute(token.name, atom.terms[0], span=token.span)
