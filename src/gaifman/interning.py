@@ -139,7 +139,10 @@ def _parts(data: bytes, starts: Longs, lengths: Longs) -> list[Part]:
     parts: list[Part] = []
     chosen: Longs | None = None
     while True:
-        parts.append((chosen, view[starts] & _MASKS[np.minimum(lengths, 8)]))
+        words = view[starts]
+        short = np.flatnonzero(lengths < 8)
+        words[short] &= _MASKS[lengths[short]]
+        parts.append((chosen, words))
         longer = np.flatnonzero(lengths > 8)
         if not len(longer):
             return parts

@@ -130,7 +130,7 @@ def blocks(path: Path, limits: Limits, progress: Progress | None = None, size: i
                 block = Block(str(path), line, rest + data[:cut])
                 _refuse_long(block, limits)
                 yield block
-                line += block.data.count(b"\n")
+                line += int(np.count_nonzero(np.frombuffer(block.data, np.uint8) == 10))  # faster than bytes.count
                 rest = data[cut:]
             else:
                 rest += data
