@@ -15,9 +15,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from common import arguments, data, interleaved, median_ratio, report
+import numpy as np
 
+from common import arguments, data, interleaved, median_ratio, report
+from gaifman.config import LIMITS
+from gaifman.draft import Draft
 from gaifman.io import read
+from gaifman.io.files import blocks
+from gaifman.io.rows import split
+from gaifman.tables import Index
+
+NONE = np.zeros(0, np.int64)
 
 CHILD = """
 import resource, sys, time
@@ -36,7 +44,8 @@ def main() -> None:
         if path is None:
             print("GAIFMAN_DATA names no FB15k: reading a generated file of its shape")
             path = like_fb15k(Path(folder) / "like_fb15k.txt.gz")
-        figures = speed(path, 7 if quick else 21)
+        runs = 7 if quick else 21
+        figures = speed(path, runs) | numbering(path, runs)
         figures |= memory(generated(Path(folder) / "generated.tsv"))
     report("reading", figures)
 
@@ -60,6 +69,24 @@ def speed(path: Path, runs: int) -> dict[str, float | int]:
         "fb15k_best_over_pandas_best": min(ours) / min(theirs),
         "facts_per_s": round(facts / statistics.median(ours)),
     }
+
+
+def numbering(path: Path, runs: int) -> dict[str, float | int]:
+    """Names to numbers by arrays, against a dictionary, on the blocks of the file: unpacked, cut, not yet decoded."""
+    cut = [(block, split(block, "\t")) for block in blocks(path, LIMITS)]
+
+    def by_arrays() -> None:
+        draft = Draft()
+        for _, rows in cut:
+            rows.numbers(draft, NONE, NONE)
+
+    def by_dictionary() -> None:
+        index = Index()
+        for block, _ in cut:
+            index.numbers(block.text().replace("\n", "\t").split("\t")[:-1])
+
+    seconds = interleaved(runs, arrays=by_arrays, dictionary=by_dictionary)
+    return {"interner_seconds_over_dictionary": median_ratio(seconds["arrays"], seconds["dictionary"])}
 
 
 def memory(path: Path) -> dict[str, float | int]:
@@ -86,8 +113,6 @@ def like_fb15k(path: Path) -> Path:
 
 def generated(path: Path) -> Path:
     """A file of ten million random triples over a million objects."""
-    import numpy as np
-
     draw = np.random.default_rng(7)
     with path.open("w") as file:
         for _ in range(100):

@@ -5,6 +5,7 @@ Not a test itself. `knowledge_bases()` draws one; `HOSTILE` are names that break
 
 from __future__ import annotations
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from gaifman.facts import Fact
@@ -17,6 +18,9 @@ HOSTILE = (
     "null", "NULL", "''", '""', "'", '"', "\\", "\\n", "%", "#", ".", ",", "(", "{}", "$1", "a" * 300,
 )  # fmt: skip
 """Names that break careless readers and writers."""
+
+settings.register_profile("files", deadline=None)  # a disk may be slow once in a while
+settings.load_profile("files")
 
 TAME = ("ann", "bob", "cleo", "dan", "eve")
 
@@ -45,7 +49,7 @@ def knowledge_bases(
     uncertain: bool = True,
     isolated: bool = False,
     names: st.SearchStrategy[str] = names,
-    facts: int = 12,
+    facts: int = 8,
 ) -> KnowledgeBase:
     """A small knowledge base; `isolated` allows objects without facts and relations that lost theirs."""
     arities = draw(st.dictionaries(names, st.integers(smallest_arity, largest_arity), min_size=1, max_size=4))

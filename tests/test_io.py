@@ -38,22 +38,26 @@ def listed(folder: Path) -> list[str]:
 
 
 @given(knowledge_bases())
+@settings(max_examples=40)
 def test_facts_files_hold_facts_confidences_and_values(tmp_path_factory, kb: KnowledgeBase) -> None:  # type: ignore[no-untyped-def]
     assert back(kb, tmp_path_factory.mktemp("io", numbered=True) / "kb.facts") == kb
 
 
 @given(kb=knowledge_bases(attributes=False, smallest_arity=2, largest_arity=2, names=TABBED))
+@settings(max_examples=40)
 def test_triples_hold_two_places_and_confidences(tmp_path_factory, kb: KnowledgeBase) -> None:  # type: ignore[no-untyped-def]
     kb = kb.with_facts([("p", "x", "y")]) if "p" not in kb.relations else kb
     assert back(kb, tmp_path_factory.mktemp("io") / "kb.tsv") == _without_empty(kb)
 
 
 @given(kb=knowledge_bases(attributes=False, names=TABBED))
+@settings(max_examples=40)
 def test_tables_hold_any_number_of_places(tmp_path_factory, kb: KnowledgeBase) -> None:  # type: ignore[no-untyped-def]
     assert back(kb, tmp_path_factory.mktemp("io") / "kb.tsv.gz") == kb
 
 
 @given(kb=knowledge_bases(attributes=False))
+@settings(max_examples=40)
 def test_csv_holds_any_name(tmp_path_factory, kb: KnowledgeBase) -> None:  # type: ignore[no-untyped-def]
     assert back(kb, tmp_path_factory.mktemp("io") / "kb.csv") == kb
 

@@ -116,6 +116,7 @@ def test_unknown_names_are_errors_with_near_ones(family, ask, message, near) -> 
 
 
 @given(knowledge_bases(isolated=True), st.randoms(use_true_random=False))
+@settings(max_examples=50)
 def test_the_order_of_facts_changes_nothing(kb: KnowledgeBase, order: random.Random) -> None:
     facts, values, objects = list(kb.facts()), list(kb.values()), list(kb.objects)
     for part in (facts, values, objects):
@@ -129,6 +130,7 @@ def test_the_order_of_facts_changes_nothing(kb: KnowledgeBase, order: random.Ran
 
 
 @given(knowledge_bases(isolated=True))
+@settings(max_examples=50)
 def test_arrays_are_sorted_read_only_and_of_the_stated_shape(kb: KnowledgeBase) -> None:
     for arity, table in kb.tables.items():
         assert table.objects.shape == (len(table), arity) == (len(table.relation), table.arity)
@@ -256,6 +258,7 @@ def test_arity_conflicts_with_what_was_known_before(family: KnowledgeBase) -> No
 
 
 @given(knowledge_bases(isolated=True), st.lists(st.tuples(st.just("new"), plain_names, plain_names), max_size=4))
+@settings(max_examples=50)
 def test_more_facts(kb: KnowledgeBase, new: list[tuple[str, str, str]]) -> None:
     if "new" in kb.relations:
         return
@@ -267,6 +270,7 @@ def test_more_facts(kb: KnowledgeBase, new: list[tuple[str, str, str]]) -> None:
 
 
 @given(knowledge_bases(), st.randoms(use_true_random=False))
+@settings(max_examples=50)
 def test_fewer_facts_keep_objects_and_relations(kb: KnowledgeBase, draw: random.Random) -> None:
     facts = list(kb.facts())
     hidden = draw.sample(facts, draw.randint(0, len(facts)))
@@ -281,6 +285,7 @@ def test_fewer_facts_keep_objects_and_relations(kb: KnowledgeBase, draw: random.
 
 
 @given(knowledge_bases(isolated=True), st.randoms(use_true_random=False))
+@settings(max_examples=50)
 def test_the_induced_substructure(kb: KnowledgeBase, draw: random.Random) -> None:
     members = set(draw.sample(list(kb.objects), draw.randint(0, len(kb.objects))))
     part = kb.induced(members)
@@ -292,6 +297,7 @@ def test_the_induced_substructure(kb: KnowledgeBase, draw: random.Random) -> Non
 
 
 @given(st.lists(knowledge_bases(names=plain_names, attributes=False, largest_arity=2, smallest_arity=2), max_size=3))
+@settings(max_examples=50)
 def test_the_union_of_prefixed_ones(kbs: list[KnowledgeBase]) -> None:
     prefixes = [f"{number}/" for number in range(len(kbs))]
     whole = union(kbs, prefixes)

@@ -150,7 +150,7 @@ def _position(file: BinaryIO) -> int:
 
 def _unmarked(path: Path, data: bytes) -> bytes:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        place = Place(str(path), 1, 1, data[:40].decode("utf-16", errors="replace"))
+        place = Place(str(path), 1, 1, data[:40].decode("utf-16", errors="ignore"))
         raise InputError("the file is UTF-16, not UTF-8", place=place, hint="save the file as UTF-8")
     return data.removeprefix(b"\xef\xbb\xbf")
 

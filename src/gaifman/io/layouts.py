@@ -142,10 +142,13 @@ def guess(rows: Sequence[Sequence[str]]) -> Layout | None:
 def _width(rows: Sequence[Sequence[str]]) -> int | None:
     """The width of all rows; None where each relation has its own. Of rows that fit neither, some are wrong."""
     widths = Counter(map(len, rows))
+    common = max(widths, key=lambda width: (widths[width], width))
     own: dict[str, int] = {}
-    if len(widths) > 1 and all(own.setdefault(row[0], len(row)) == len(row) for row in rows):
-        return None
-    return max(widths, key=lambda width: (widths[width], width))
+    if len(widths) == 1 or any(own.setdefault(row[0], len(row)) != len(row) for row in rows):
+        return common
+    # Triples with a wrong row among them: most have one width, and it is the second column that repeats itself.
+    firsts, seconds = len(own), len({row[1] for row in rows if len(row) > 1})
+    return common if 2 * widths[common] >= len(rows) and common > 2 and seconds < firsts else None
 
 
 def _like_confidence(numbers: Sequence[float]) -> bool:
