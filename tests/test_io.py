@@ -159,7 +159,7 @@ def test_a_relation_has_one_arity_in_all_files(tmp_path: Path) -> None:
         ("x.tsv", "a\tr\tb\n", "triples"),
         ("x.txt", "a\tr\tb\t0.5\n", "triples"),
         ("x", "a\tr\tb\tc\n", "nary"),
-        ("x", "r\ta\tb\nq\ta\n", "nary"),
+        ("x", "r\ta\tb\nq\tc\nr\td\te\n", "nary"),
         ("x", "r\ta\tb\tc\td\n", "nary"),
         ("x", "a\tt\n", "types"),
         ("x", "a\tsize\t3.5\nb\tsize\t-1e3\n", "attributes"),

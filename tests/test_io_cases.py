@@ -1,7 +1,7 @@
 r"""Whole readings, written out: files, options, and what becomes of them, in `tests/cases/reading`.
 
 A case begins with `=== what it shows`; then come its files (`--- name`), in which the escapes of Python are read and a
-backslash at the end of a line leaves out the newline; and after `---> read(…)` the facts, values and notes, or the error.
+backslash at the end of a line leaves out the newline; after `---> read(…)` the facts, values and notes, or an error.
 To write the expected parts anew:
 
     python tests/test_io_cases.py
