@@ -60,7 +60,8 @@ def test_demo_shows_the_knowledge_base_a_formula_its_truth_and_its_count() -> No
         "borders(france, spain).",
         "∃z (",
         "true",
-        "count of borders('france', y)  8",
+        "united_nations",
+        "the tuple     france, spain",
         "near: borders",
     ):
         assert piece in text

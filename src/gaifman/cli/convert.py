@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from gaifman.cli.terminal import json_option, open_kb, print_json, reading_options
+from gaifman.cli.terminal import check_target, json_option, open_kb, print_json, reading_options
 
 WRITTEN = ("facts", "triples", "nary", "parquet", "duckdb")
 
@@ -43,11 +41,9 @@ def convert(
       gaifman convert demo countries.parquet
       gaifman convert graph.ttl graph.facts.gz --iris local
     """
-    from gaifman.errors import OutputError
     from gaifman.io import write
 
-    if Path(target).exists() and not force:
-        raise OutputError(f"{target} is there already", hint="--force replaces it")
+    check_target(target, force=force)
     known = open_kb(source, form, table, iris)
     write(known, target, format=to, lossy=lossy)
     if as_json:

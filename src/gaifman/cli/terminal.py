@@ -66,6 +66,16 @@ def open_kb(
         return io.read(*sources, format=form, table=table, iris="local" if iris == "local" else "full", progress=report)
 
 
+def check_target(path: str, *, force: bool) -> None:
+    """Raise where a file would be replaced without being told to."""
+    from pathlib import Path
+
+    from gaifman.errors import OutputError
+
+    if Path(path).exists() and not force:
+        raise OutputError(f"{path} is there already", hint="--force replaces it")
+
+
 @contextmanager
 def progress() -> Iterator[Progress | None]:
     """A bar with phase, rate and time left, on a terminal, for work that takes longer than a moment."""

@@ -1,0 +1,131 @@
+"""`gaifman graph`: how the objects hang together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gaifman.cli.terminal import (
+    check_target,
+    json_option,
+    open_kb,
+    print_fields,
+    print_json,
+    print_table,
+    reading_options,
+)
+
+if TYPE_CHECKING:
+    from gaifman.graph import Graph
+
+BAR = 40
+"""Characters of the longest bar."""
+
+
+@click.command(short_help="Show the Gaifman graph: who has how many neighbours.")
+@click.argument("kb", nargs=-1, required=True)
+@click.option("--plot", metavar="FILE", help="Draw the degree distribution, both axes logarithmic: .svg, .png or .pdf.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--all", "everything", is_flag=True, help="List every degree, not ranges of degrees.")
+@reading_options
+@json_option
+def graph(
+    kb: tuple[str, ...],
+    plot: str | None,
+    force: bool,
+    everything: bool,
+    form: str | None,
+    table: str | None,
+    iris: str,
+    as_json: bool,
+) -> None:
+    """Show the Gaifman graph of the files KB: two objects are adjacent when they stand in one fact.
+
+    \b
+    Examples:
+      gaifman graph demo
+      gaifman graph train.tsv.gz --plot degrees.svg
+      gaifman graph demo --json
+    """
+    from gaifman.graph import graph_of
+
+    if plot:
+        check_target(plot, force=force)
+    found = graph_of(open_kb(kb, form, table, iris))
+    body = summary(found)
+    if plot:
+        from gaifman.plots import degree_plot
+
+        degree_plot(*found.degree_distribution(), plot, f"{body['objects']:,} objects, {body['edges']:,} edges")
+    if as_json:
+        print_json(body)
+        return
+    print_fields(fields(body))
+    rows = [(str(d), n) for d, n in body["degrees"]] if everything else ranges(body["degrees"])
+    print_distribution(rows, body["objects"])
+    if plot:
+        click.echo(f"wrote {plot}", err=True)
+
+
+def summary(found: Graph) -> dict[str, Any]:
+    """The graph in numbers, as fields for JSON."""
+    degrees = found.degrees
+    distribution = [(int(d), int(n)) for d, n in zip(*found.degree_distribution(), strict=True)]
+    top = int(degrees.argmax()) if len(degrees) else None
+    return {
+        "objects": len(found),
+        "edges": len(found.neighbours) // 2,
+        "isolated": sum(n for d, n in distribution if d == 0),
+        "mean_degree": float(degrees.mean()) if len(degrees) else 0.0,
+        "median_degree": median(distribution),
+        "largest_degree": max((d for d, _ in distribution), default=0),
+        "most_connected": None if top is None else found.kb.name(top),
+        "degrees": distribution,
+    }
+
+
+def fields(body: dict[str, Any]) -> list[tuple[str, object]]:
+    """The summary, for people."""
+    return [
+        ("objects", body["objects"]),
+        ("edges", body["edges"]),
+        ("without neighbours", body["isolated"]),
+        ("mean degree", f"{body['mean_degree']:.1f}"),
+        ("median degree", body["median_degree"]),
+        ("largest degree", f"{body['largest_degree']:,} ({body['most_connected']})"),
+    ]
+
+
+def median(distribution: list[tuple[int, int]]) -> int:
+    """The degree that half of the objects do not exceed.
+
+    >>> median([(0, 1), (3, 2), (9, 1)])
+    3
+    """
+    half, seen = sum(n for _, n in distribution) / 2, 0
+    for degree, count in distribution:
+        seen += count
+        if seen >= half:
+            return degree
+    return 0
+
+
+def ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:
+    """Degrees from one power of two to the next: 0, 1, 2–3, 4–7 …, and how many objects have one of them.
+
+    >>> ranges([(0, 1), (1, 5), (2, 2), (3, 1), (9, 1)])
+    [('0', 1), ('1', 5), ('2–3', 3), ('8–15', 1)]
+    """
+    counts: dict[int, int] = {}
+    for degree, count in distribution:
+        counts[degree.bit_length()] = counts.get(degree.bit_length(), 0) + count
+    names = {0: "0", 1: "1"}
+    return [(names.get(b, f"{1 << (b - 1):,}–{(1 << b) - 1:,}"), n) for b, n in counts.items()]
+
+
+def print_distribution(rows: list[tuple[str, int]], objects: int) -> None:
+    """The table of degrees, with bars."""
+    longest = max((count for _, count in rows), default=1)
+    shown = [(d, n, f"{n / objects:.1%}", "█" * round(BAR * n / longest) or "▏") for d, n in rows]
+    print_table("Degrees", ["degree", "objects", "share", ""], shown, right=[0, 1, 2])

@@ -1,0 +1,120 @@
+"""`gaifman neighbourhood`: what is drawn around some objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, reading_options
+from gaifman.errors import shorten
+
+if TYPE_CHECKING:
+    from gaifman.neighbourhoods import Neighbourhood
+
+SHOWN = 30
+"""Facts listed unless all are asked for."""
+
+
+class Size(click.ParamType[int | None]):
+    """A whole number, or `all`."""
+
+    name = "N|all"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """None for `all`."""
+        if value == "all" or value is None:
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{shorten(str(value))!r} is neither a whole number nor all.", param, ctx)
+
+
+@click.command(short_help="Draw neighbourhoods of objects and show what is in them.")
+@click.argument("kb")
+@click.argument("objects", nargs=-1, required=True, metavar="OBJECT...")
+@click.option("--radius", "-r", type=int, default=1, show_default=True, help="How many steps away members may be.")
+@click.option("--size", "-k", type=Size(), default=20, show_default=True, help="Members besides the OBJECTs at most.")
+@click.option("--draws", "-w", type=int, default=1, show_default=True, help="How many neighbourhoods to draw.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same.")
+@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--all", "everything", is_flag=True, help="List every fact.")
+@reading_options
+@json_option
+def neighbourhood(
+    kb: str,
+    objects: tuple[str, ...],
+    radius: int,
+    size: int | None,
+    draws: int,
+    seed: int,
+    others: tuple[str, ...],
+    everything: bool,
+    form: str | None,
+    table: str | None,
+    iris: str,
+    as_json: bool,
+) -> None:
+    """Draw neighbourhoods of the tuple OBJECT... in KB, by Algorithm 1 of the paper, and show what is inside.
+
+    \b
+    Examples:
+      gaifman neighbourhood demo france spain --size 5
+      gaifman neighbourhood demo france --radius 2 --size all
+      gaifman neighbourhood train.tsv ann bob --draws 3 --seed 7 --json
+    """
+    from gaifman.neighbourhoods import neighbourhoods
+
+    known = open_kb((kb, *others), form, table, iris)
+    drawn = neighbourhoods(known, objects, radius=radius, size=size, draws=draws, seed=seed)
+    if as_json:
+        print_json(
+            {"objects": objects, "radius": radius, "size": size, "seed": seed, "draws": [*map(as_fields, drawn)]}
+        )
+        return
+    for remark in remarks(objects, drawn[0], radius):
+        click.echo(remark + "\n")
+    for number, one in enumerate(drawn):
+        if draws > 1:
+            click.echo(f"{'' if number == 0 else chr(10)}Draw {number + 1} of {draws}")
+        show(one, None if everything else SHOWN)
+
+
+def as_fields(one: Neighbourhood) -> dict[str, Any]:
+    """A neighbourhood, for JSON."""
+    return {
+        "members": [{"name": name, "distance": distance} for name, distance in one.members],
+        "facts": [{"relation": f.relation, "objects": f.objects, "confidence": f.confidence} for f in one.facts],
+        "left_out": {str(distance): count for distance, count in one.left_out.items()},
+    }
+
+
+def remarks(objects: tuple[str, ...], one: Neighbourhood, radius: int) -> list[str]:
+    """What may surprise about a tuple."""
+    found = [
+        f"{name} stands {objects.count(name)} times in the tuple: it is one member, and each of its places draws a "
+        "share of its neighbours."
+        for name in dict.fromkeys(objects)
+        if objects.count(name) > 1
+    ]
+    if radius > 0 and len(one.members) == len(set(objects)) and not one.left_out:
+        found.append("No fact links the tuple to another object: its neighbourhood is the tuple itself.")
+    return found
+
+
+def show(one: Neighbourhood, shown: int | None, more: str = "--all") -> None:
+    """A neighbourhood, for people: members by distance, what was left out, the facts inside."""
+    distances = sorted({distance for _, distance in one.members} | set(one.left_out))
+    rows = []
+    for distance in distances:
+        names = ", ".join(name for name, far in one.members if far == distance)
+        left = one.left_out.get(distance, 0)
+        label = "the tuple" if distance == 0 else f"{distance} step{'s' if distance > 1 else ''} away"
+        rows.append((label, " ".join(filter(None, [names, f"({left:,} not drawn)" if left else ""]))))
+    print_fields([*rows, ("facts inside", len(one.facts))])
+    for fact in one.facts[:shown]:
+        click.echo(f"  {fact}")
+    rest = len(one.facts) - (shown or len(one.facts))
+    if rest > 0:
+        click.echo(f"  … and {rest:,} more: {more} lists them")

@@ -1,0 +1,72 @@
+"""Pictures in files, SVG or PNG by the end of the name; matplotlib draws them and is installed with `gaifman[plots]`.
+
+>>> degree_plot(np.array([1, 2, 10]), np.array([50, 20, 1]), "degrees.svg")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaifman.errors import OutputError
+from gaifman.io.files import replaced
+from gaifman.tables import Longs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ENDS = (".svg", ".png", ".pdf")
+INK, MARK = "#333333", "#1f6fb4"
+
+
+def degree_plot(degrees: Longs, counts: Longs, path: str | Path, title: str = "") -> None:
+    """How many objects have each degree, both axes logarithmic; objects without neighbours are told in words."""
+    path = Path(path)
+    check_name(path)
+    shown = degrees > 0
+    figure = _figure()
+    axes = figure.add_subplot()
+    axes.loglog(degrees[shown], counts[shown], "o", markersize=3.5, color=MARK, alpha=0.7, markeredgewidth=0)
+    axes.set_xlabel("degree: objects that share a fact with it")
+    axes.set_ylabel("objects with this degree")
+    axes.set_xlim(left=0.8)
+    axes.set_ylim(bottom=0.7)
+    axes.set_title(title, loc="left", color=INK, fontsize=11)
+    axes.grid(visible=True, which="major", color="#e0e0e0", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    alone = int(counts[~shown].sum())
+    if alone:
+        axes.text(
+            0.98, 0.96, f"{alone:,} without neighbours", transform=axes.transAxes, ha="right", va="top", color=INK
+        )
+    save(figure, path)
+
+
+def check_name(path: Path) -> None:
+    """Raise unless a picture can be written under this name."""
+    if path.suffix.lower() not in ENDS:
+        raise OutputError(
+            f"what kind of picture {path} is cannot be told from its name", hint=f"end the name with {', '.join(ENDS)}"
+        )
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the picture, whole or not at all; the same picture is the same file."""
+    import matplotlib as mpl
+
+    form = path.suffix.lower()[1:]
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[form]
+    with replaced(path) as temporary, mpl.rc_context({"svg.hashsalt": "gaifman", "svg.fonttype": "none"}):
+        figure.savefig(temporary, format=form, dpi=160, metadata=undated)
+
+
+def _figure() -> Figure:
+    """A figure without a window: nothing global is touched."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise OutputError(
+            "pictures need matplotlib, which is not installed", hint="pip install 'gaifman[plots]'"
+        ) from None
+    return Figure(figsize=(6, 4), layout="constrained")
