@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ BALLS = 1 << 22
 Part = tuple[Ints, Longs]
 """Members of some draws, one after another, and where those of each draw end."""
 
-_Array = TypeVar("_Array", bound=npt.NDArray[Any])
+_Kind = TypeVar("_Kind", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Job:
 
     def _work(self, waiting: Iterator[tuple[int, int]], done: dict[int, list[Part]]) -> None:
         """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
-        tools = _Tools(self.tuples.shape[1])
+        tools = _Tools()
         batches = self._rows if self.radius < 2 else self._balls()
         for begin, end in waiting:
             done[begin] = [self._part(batch, tools) for batch in batches(begin, end)]
@@ -107,7 +107,7 @@ class Job:
                 shape = (len(tuples) - first, width)
                 starts, lengths = np.empty(shape, np.int64), np.empty(shape, np.int64)
                 rows = Rows(source, starts, lengths, np.empty(shape[0] + 1, np.int64), cuts)
-                last = balls(adjacency, search, tuples, self.radius, edge_starts, self.edges, rows, first)
+                last = balls(adjacency, search, self.radius, tuples, first, edge_starts, self.edges, rows)
                 count = last - first
                 yield Batch(
                     tuples[first:last],
@@ -125,7 +125,7 @@ class Job:
         """The members of one batch."""
         count, width = batch.tuples.shape
         totals, longest = batch.row_lengths.sum(axis=1), batch.row_lengths.max(axis=1)
-        most, draws, union = totals, len(self.plan.keys), 0
+        most, draws, union = totals, len(self.plan.keys), int(totals.max(initial=0))
         if self.plan.size != EVERYTHING:
             most = np.minimum(totals, self.plan.size)
             barred = self.plan.size + width + np.diff(batch.cut_starts)
@@ -138,8 +138,7 @@ class Job:
 class _Tools:
     """The scratch of one thread, grown when a longer row comes."""
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    def __init__(self) -> None:
         self._longest = self._union = self._count = -1
         self._scratch: Scratch
 
@@ -155,12 +154,11 @@ class _Tools:
                 np.empty(room, np.int32),
                 np.empty(2 << (self._count - 1).bit_length(), np.int32),
                 np.empty(self._union, np.int32),
-                np.empty(self._width, np.int64),
             )
         return self._scratch
 
 
-def frozen(array: _Array) -> _Array:
+def frozen(array: npt.NDArray[_Kind]) -> npt.NDArray[_Kind]:
     """The array, contiguous and read-only: kernels are compiled once, for arrays of this kind."""
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)

@@ -1,6 +1,7 @@
 """The Gaifman graph of a knowledge base: two different objects are adjacent when they stand in one fact.
 
->>> kb = KnowledgeBase.from_facts([("gave", "ann", "book", "cleo"), ("likes", "cleo", "dan"), ("old", "book")], {}, ["eve"])
+>>> facts = [("gave", "ann", "book", "cleo"), ("likes", "cleo", "dan"), ("old", "book")]
+>>> kb = KnowledgeBase.from_facts(facts, objects=["eve"])
 >>> graph = graph_of(kb)
 >>> graph
 <Graph: 5 objects, 4 edges, largest degree 3>
@@ -29,8 +30,8 @@ from gaifman.tables import Facts, Ints, Longs
 class Graph:
     """The Gaifman graph in compressed rows, with the labels and facts of each pair. It never changes.
 
-    Names in, names out where a person asks; the arrays are for the stages that compute. An *edge* here is directed: each
-    pair of adjacent objects has two, one in the row of either.
+    Names in, names out where a person asks; the arrays are for the stages that compute. An *edge* here is directed:
+    each pair of adjacent objects has two, one in the row of either.
     """
 
     kb: KnowledgeBase
@@ -79,7 +80,7 @@ class Graph:
         return self.neighbours[self.starts[number] : self.starts[number + 1]]
 
     def distances(self, numbers: Iterable[int], radius: int | None = None) -> Ints:
-        """Shape (objects,), int32: steps from the nearest of some objects; −1 where no path (within the radius) leads."""
+        """Shape (objects,), int32: steps from the nearest of some objects; −1 where none (within the radius) lead."""
         far = np.full(len(self), -1, np.int32)
         frontier: npt.NDArray[np.integer] = np.fromiter(numbers, np.int64)
         step = 0
@@ -205,8 +206,9 @@ def ranges(starts: Longs, stops: Longs) -> Longs:
     [3, 4, 7, 8, 9]
     """
     lengths = stops - starts
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    ends: Longs = np.cumsum(lengths)
+    numbers: Longs = np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)
+    return numbers
 
 
 def fact_numbers(graph: Graph, relation: Ints | int, tuples: Ints) -> Longs:

@@ -2,7 +2,7 @@
 
 >>> from gaifman.kb import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo"), ("likes", "cleo", "dan")])
->>> (found,) = neighbourhoods(kb, ("ann", "bob"), radius=2, size=1, seed=3)
+>>> (found,) = neighbourhoods(kb, ("ann", "bob"), radius=2, size=1, seed=0)
 >>> found.members, found.left_out
 ((('ann', 0), ('bob', 0), ('cleo', 1)), {2: 1})
 >>> print(*found.facts)
@@ -32,6 +32,7 @@ from gaifman.graph import Graph, check_radius, graph_of
 from gaifman.kb import KnowledgeBase
 from gaifman.tables import Ints, Longs
 
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How neighbourhoods are drawn; the words of the paper are r, k and w."""
@@ -56,7 +57,7 @@ class Sampling:
         if self.size is not None and not _whole(self.size, 1):
             raise KnowledgeError(
                 f"the size k is a whole number, 1 or more, or None, not {self.size!r}",
-                hint="the tuple's own objects are members in any case; for them alone write r=0, for all objects k=None",
+                hint="the tuple's own objects are members anyway: for them alone write r=0; for all objects k=None",
             )
         if not _whole(self.draws, 1):
             raise KnowledgeError(f"the number of draws is a whole number, 1 or more, not {self.draws!r}")
@@ -68,8 +69,10 @@ class Sampling:
         from gaifman.kernels.random import join
 
         purpose = int.from_bytes(hashlib.blake2b(self.purpose.encode(), digest_size=8).digest(), "little")
-        base = join(join(np.uint64(0), np.uint64(self.seed)), np.uint64(purpose))
-        return np.array([join(np.uint64(base), np.uint64(draw)) for draw in range(self.draws)], np.uint64)
+        base = np.uint64(0)
+        for part in (self.seed, purpose):
+            base = np.uint64(join(base, np.uint64(part)))  # called from Python, a kernel returns a plain int
+        return np.array([join(base, np.uint64(draw)) for draw in range(self.draws)], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class Neighbourhoods:
     starts: Longs
     """Shape (b · w + 1,), int64: the members of draw `j` of tuple `t` begin at `starts[t * w + j]`."""
     members: Ints
-    """Shape (all members,), int32: first the tuple's different objects in their order, then the drawn ones, ascending."""
+    """Shape (all members,), int32: first the tuple's different objects in their order, then those drawn, ascending."""
     own: Ints
     """Shape (b,), int32: how many different objects the tuple has."""
     draws: int
@@ -119,7 +122,7 @@ def draw(
 ) -> Neighbourhoods:
     """Draw neighbourhoods of tuples (b, n) of object numbers, by Algorithm 1.
 
-    The result depends on the graph, the tuple, what is hidden from it and the sampling: never on the other tuples, their
+    The result depends on the graph, the tuple, what is hidden from it and the sampling: never on other tuples, their
     order, or the number of threads (by default one for each processor).
     """
     sampling = sampling or Sampling()
@@ -146,7 +149,7 @@ class Neighbourhood:
     objects: tuple[str, ...]
     """The tuple."""
     members: tuple[tuple[str, int], ...]
-    """Each member with its distance from the nearest of the tuple's objects; the tuple's first, then by distance, name."""
+    """Each member and its distance from the tuple's nearest object: the tuple's own first, then by distance, name."""
     facts: tuple[Fact, ...]
     """All that is known of the members alone: the substructure that formulas are evaluated on."""
     left_out: dict[int, int]
@@ -232,4 +235,4 @@ def _own(tuples: Ints) -> Ints:
 
 
 def _whole(number: object, least: int) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and number >= least
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) >= least

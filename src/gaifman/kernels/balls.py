@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gaifman.kernels.compiling import compiled
+from gaifman.kernels.compiling import compiled, zero
 from gaifman.kernels.sets import Ints, Longs, place, sort
 
 
@@ -61,7 +61,7 @@ class Rows(NamedTuple):
 @compiled
 def hidden_edges(graph: Adjacency, hiding: Hiding, cut_starts: Longs, cuts: Longs) -> int:
     """Write the edges that no visible fact gives, ascending for each tuple, each once; how many in all."""
-    at = 0
+    at = zero()
     for t in range(len(hiding.starts) - 1):
         begin = at
         for h in range(hiding.starts[t], hiding.starts[t + 1]):
@@ -78,9 +78,7 @@ def hidden_edges(graph: Adjacency, hiding: Hiding, cut_starts: Longs, cuts: Long
 
 
 @compiled
-def _edges_of_fact(  # noqa: PLR0913, PLR0917 - a kernel's state is its arguments
-    graph: Adjacency, hiding: Hiding, t: int, h: int, cuts: Longs, at: int
-) -> int:
+def _edges_of_fact(graph: Adjacency, hiding: Hiding, t: int, h: int, cuts: Longs, at: int) -> int:
     """The edges of one hidden fact that no visible fact gives, from `cuts[at]` on."""
     width = hiding.objects.shape[1]
     for i in range(width):
@@ -100,16 +98,14 @@ def _edges_of_fact(  # noqa: PLR0913, PLR0917 - a kernel's state is its argument
 def _still_given(graph: Adjacency, hiding: Hiding, t: int, edge: int) -> bool:
     """Whether a fact that tuple t sees gives the edge."""
     begin, end = hiding.starts[t], hiding.starts[t + 1]
-    for f in range(graph.fact_starts[edge], graph.fact_starts[edge + 1]):  # noqa: SIM110 - no generators in a kernel
+    for f in range(graph.fact_starts[edge], graph.fact_starts[edge + 1]):
         if place(hiding.facts, begin, end, graph.facts[f]) < 0:
             return True
     return False
 
 
 @compiled
-def _walk(  # noqa: PLR0913, PLR0917
-    graph: Adjacency, search: Search, origin: int, radius: int, cuts: Longs, begin: int, end: int
-) -> int:
+def _walk(graph: Adjacency, search: Search, origin: int, radius: int, cuts: Longs, begin: int, end: int) -> int:
     """Queue all objects within the radius, the origin first, over edges not in `cuts[begin:end]`; how many."""
     search.walks[0] += 1
     walk, marks, queue = search.walks[0], search.marks, search.queue
@@ -148,29 +144,29 @@ def _written(search: Search, origin: int, count: int, out: Ints, at: int) -> int
 
 
 @compiled
-def balls(  # noqa: PLR0913, PLR0917
-    graph: Adjacency, search: Search, tuples: Ints, radius: int, edge_starts: Longs, edges: Longs, rows: Rows, first: int
+def balls(
+    graph: Adjacency, search: Search, radius: int, tuples: Ints, first: int, cut_starts: Longs, cuts: Longs, rows: Rows
 ) -> int:
     """Write the balls of tuples from `first` on until the next might not fit; the tuple to go on with.
 
-    A ball is that of the whole graph: what the tuple does not see of it, for want of `edges`, becomes cuts. So the
-    random order of an object's ball stays one order, whoever may see which part of it.
+    A ball is that of the whole graph: what the tuple does not see of it, for want of the edges `cuts`, becomes cuts.
+    So the random order of an object's ball stays one order, whoever may see which part of it.
     """
-    at, cut, width = 0, 0, tuples.shape[1]
+    at, cut, width = zero(), 0, tuples.shape[1]
     rows.cut_starts[0] = 0
     for t in range(first, len(tuples)):
         if t > first and at + width * len(search.marks) > len(rows.source):
             return t
-        begin, end = edge_starts[t], edge_starts[t + 1]
+        begin, end = cut_starts[t], cut_starts[t + 1]
         for i in range(width):
             origin = tuples[t, i]
-            count = _walk(graph, search, origin, radius, edges, 0, 0)
+            count = _walk(graph, search, origin, radius, cuts, zero(), zero())
             start = at
             at = _written(search, origin, count, rows.source, at)
             rows.row_starts[t - first, i] = start
             rows.row_lengths[t - first, i] = at - start
             if begin < end:
-                _walk(graph, search, origin, radius, edges, begin, end)
+                _walk(graph, search, origin, radius, cuts, begin, end)
                 for where in range(start, at):
                     if search.marks[rows.source[where]] != search.walks[0]:
                         rows.cuts[cut] = where

@@ -1,7 +1,7 @@
 """Algorithm 1: for each tuple, a bounded random part of the objects around it.
 
-The kernel sees, for each position of a tuple, a *row*: the ascending objects within the radius, of which some places are
-*cut* because hidden facts made them. At radius 1 the rows are those of the graph itself; for others they have been
+The kernel sees, for each position of a tuple, a *row*: the ascending objects within the radius, some places of which
+are *cut* because hidden facts made them. At radius 1 the rows are those of the graph itself; for others they have been
 gathered (`balls`). Nothing here costs more for a longer row, except where all of it is asked for.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled
+from gaifman.kernels.compiling import compiled, zero
 from gaifman.kernels.random import below, join
 from gaifman.kernels.sets import Ints, Longs, added, cleared, place, sort
 
@@ -63,17 +63,15 @@ class Scratch(NamedTuple):
     """Shape (a power of two ≥ 2k,): the set of what is drawn."""
     union: Ints
     """Shape (longest union that is written out,)."""
-    cursors: Longs
-    """Shape (n,)."""
 
 
 @compiled
 def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Ints, ends: Longs) -> int:
     """Draw for all tuples: `members` one after another, `ends` (b · w,) where each stops; how many members in all."""
-    at = 0
+    at = zero()
     draws = len(plan.keys)
     for t in range(len(batch.tuples)):
-        union = -1  # not written out yet
+        union = zero() - 1  # not written out yet
         for draw in range(draws):
             at, union = _draw(batch, plan, scratch, t, draw, union, members, at)
             ends[t * draws + draw] = at
@@ -81,12 +79,12 @@ def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Ints, ends: Longs
 
 
 @compiled
-def _draw(  # noqa: PLR0913, PLR0917 - a kernel's state is its arguments
+def _draw(
     batch: Batch, plan: Plan, scratch: Scratch, t: int, draw: int, union: int, members: Ints, at: int
 ) -> tuple[int, int]:
     """One neighbourhood, from `members[at]` on; where it ends, and how long the union is if it is written out."""
     width = batch.tuples.shape[1]
-    total = 0
+    total = zero()
     for i in range(width):
         total += batch.row_lengths[t, i]
         if not _repeated(batch, t, i):
@@ -108,7 +106,7 @@ def _draw(  # noqa: PLR0913, PLR0917 - a kernel's state is its arguments
             at = _fill_by_trial(batch, scratch, t, wanted, key, last, members, at)
         else:
             if union < 0:
-                union = _merged(batch, scratch, t, scratch.union, 0)
+                union = _merged(batch, scratch, t, scratch.union, zero())
             at = _fill_from_union(scratch, union, wanted, key, last, members, at)
     sort(members, begin, at)
     return at, union
@@ -131,7 +129,7 @@ def _draw_row(  # noqa: PLR0913, PLR0917
                 at += 1
         return at
     order, swapped, found = scratch.order, scratch.swapped, scratch.found
-    taken, step = 0, 0
+    taken, step = 0, zero()
     while taken < quota and step < length:
         stop = min(step + quota - taken, length)
         for s in range(step, stop):
@@ -180,25 +178,28 @@ def _repeated(batch: Batch, t: int, i: int) -> bool:
 @compiled
 def _merged(batch: Batch, scratch: Scratch, t: int, out: Ints, at: int) -> int:
     """Write the union of the pools, ascending, to `out[at:]`; where it ends."""
-    cursors, width = scratch.cursors, batch.tuples.shape[1]
-    for i in range(width):
-        cursors[i] = batch.row_starts[t, i]
-    while True:
-        least = np.int32(2147483647)  # no object: there are fewer
-        for i in range(width):
-            if cursors[i] < batch.row_starts[t, i] + batch.row_lengths[t, i]:
-                least = min(least, batch.source[cursors[i]])
-        if least == 2147483647:
-            return at
-        seen = False
-        for i in range(width):
-            ended = cursors[i] == batch.row_starts[t, i] + batch.row_lengths[t, i]
-            if not ended and batch.source[cursors[i]] == least:
-                seen |= _visible(batch, t, cursors[i])
-                cursors[i] += 1
-        if seen:
-            out[at] = least
-            at += 1
+    begin = at
+    for i in range(batch.tuples.shape[1]):
+        if _repeated(batch, t, i) or batch.row_lengths[t, i] == 0:
+            continue
+        have = at - begin  # what other rows gave: set aside, then merged with this row
+        for h in range(have):
+            scratch.found[h] = out[begin + h]
+        at = begin
+        h, where = 0, batch.row_starts[t, i]
+        stop = where + batch.row_lengths[t, i]
+        while h < have or where < stop:
+            if where == stop or (h < have and scratch.found[h] <= batch.source[where]):
+                where += where < stop and scratch.found[h] == batch.source[where]
+                out[at] = scratch.found[h]
+                h += 1
+                at += 1
+            else:
+                if _visible(batch, t, where):
+                    out[at] = batch.source[where]
+                    at += 1
+                where += 1
+    return at
 
 
 @compiled
@@ -212,12 +213,12 @@ def _is_long(batch: Batch, plan: Plan, t: int, total: int) -> bool:
 
 
 @compiled
-def _fill_from_union(  # noqa: PLR0913, PLR0917
+def _fill_from_union(
     scratch: Scratch, union: int, wanted: int, key: np.uint64, last: int, members: Ints, at: int
 ) -> int:
     """Up to `wanted` more, in a random order of the union that is written out."""
     order, swapped = scratch.order, scratch.swapped
-    step = 0
+    step = zero()
     while wanted > 0 and step < union:
         other = step + below(key, step, union - step)
         order[step], order[other] = order[other], order[step]
@@ -233,7 +234,7 @@ def _fill_from_union(  # noqa: PLR0913, PLR0917
 
 
 @compiled
-def _fill_by_trial(  # noqa: PLR0913, PLR0917
+def _fill_by_trial(
     batch: Batch, scratch: Scratch, t: int, wanted: int, key: np.uint64, last: int, members: Ints, at: int
 ) -> int:
     """`wanted` more, by places drawn at random in all rows together until they fit.
@@ -241,14 +242,14 @@ def _fill_by_trial(  # noqa: PLR0913, PLR0917
     An object counts only through the first row whose pool holds it, so each of the union is equally likely.
     """
     width = batch.tuples.shape[1]
-    total = 0
+    total = zero()
     for i in range(width):
         total += 0 if _repeated(batch, t, i) else batch.row_lengths[t, i]
-    trial = 0
+    trial = zero()
     while wanted > 0:
         offset = below(key, trial, total)
         trial += 1
-        i = 0
+        i = zero()
         while _repeated(batch, t, i) or offset >= batch.row_lengths[t, i]:
             offset -= 0 if _repeated(batch, t, i) else batch.row_lengths[t, i]
             i += 1

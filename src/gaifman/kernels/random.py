@@ -28,7 +28,7 @@ def mix(z: np.uint64) -> np.uint64:
 
 
 @compiled
-def join(key: np.uint64, value: int) -> np.uint64:
+def join(key: np.uint64, value: int | np.uint64) -> np.uint64:
     """The key of `key` and then `value`: joining 1 and then 2 is not joining 2 and then 1."""
     return mix((key ^ mix(np.uint64(value) + GAMMA)) + GAMMA)
 

@@ -1,0 +1,164 @@
+"""The kernels' parts against plain twins: random numbers, small sets, sorted runs; and all of them uncompiled."""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaifman.kernels.random import GAMMA, below, join, mix, word
+from gaifman.kernels.sets import added, cleared, place, sort
+
+WORDS = st.integers(0, 2**64 - 1)
+MASK = 2**64 - 1
+Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+def plain_mix(z: int) -> int:
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
+    return z ^ (z >> 31)
+
+
+def surprising(counts: Numbers, expected: Numbers) -> bool:
+    """Whether counts differ from what is expected by more than six deviations of chi-square."""
+    chi, freedom = float(((counts - expected) ** 2 / expected).sum()), max(1, len(counts) - 1)
+    return bool(chi > freedom + 6 * (2 * freedom) ** 0.5 + 12)
+
+
+# Random numbers
+
+
+def test_words_are_those_of_splitmix64() -> None:
+    """The reference implementation's output for the seeds 0 and 1234567."""
+    assert [int(word(np.uint64(0), i)) for i in range(4)] == [
+        0xE220A8397B1DCDAF,
+        0x6E789E6AA1B965F4,
+        0x06C45D188009454F,
+        0xF88BB8A8724C81EC,
+    ]
+    assert [int(word(np.uint64(1234567), i)) for i in range(5)] == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+
+
+@settings(deadline=None)  # the first call may compile
+@given(WORDS, st.integers(0, 2**31))
+def test_mixing_and_joining_equal_their_twins_in_plain_integers(key: int, value: int) -> None:
+    assert int(mix(np.uint64(key))) == plain_mix(key)
+    joined = plain_mix((key ^ plain_mix((value + int(GAMMA)) & MASK)) + int(GAMMA) & MASK)
+    assert int(join(np.uint64(key), value)) == joined
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 7, 20, 1000])
+def test_bounded_numbers_are_uniform(bound: int) -> None:
+    draws = 2000 * bound if bound < 100 else 200 * bound
+    counts = np.bincount([below(np.uint64(5), i, bound) for i in range(draws)], minlength=bound)
+    assert len(counts) == bound
+    assert not surprising(counts, np.full(bound, draws / bound))
+
+
+def test_bounded_numbers_are_uniform_where_a_third_of_the_words_is_thrown_away() -> None:
+    bound = 3 << 30  # 2³² is no multiple: without rejection the first quarter would come up twice as often
+    numbers = np.array([below(np.uint64(9), i, bound) for i in range(60_000)])
+    counts = np.bincount(numbers // (1 << 28), minlength=12)
+    assert not surprising(counts, np.full(12, 5000.0))
+
+
+def test_keys_that_differ_in_one_part_have_unrelated_numbers() -> None:
+    firsts = [np.uint64(join(np.uint64(0), a)) for a in range(20)]
+    keys = [np.uint64(join(first, b)) for first in firsts for b in range(20)]
+    assert len(set(map(int, keys))) == 400
+    pairs = [(below(key, 0, 4), below(key, 1, 4)) for key in keys]
+    pairs += [(below(keys[i], 2, 4), below(keys[i + 1], 2, 4)) for i in range(399)]
+    counts = np.bincount([4 * a + b for a, b in pairs], minlength=16)
+    assert not surprising(counts, np.full(16, len(pairs) / 16))
+
+
+# Sets and runs
+
+
+@settings(deadline=None)  # the first call may compile
+@given(st.lists(st.integers(0, 2**31 - 2), max_size=60))
+def test_a_set_knows_what_is_new(members: list[int]) -> None:
+    table = np.full(256, 7, np.int32)
+    last = cleared(table, len(members))
+    known: set[int] = set()
+    for member in members:
+        assert added(table, last, member) == (member not in known)
+        known.add(member)
+
+
+@settings(deadline=None)  # the first call may compile
+@given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=200), st.integers(0, 5), st.integers(0, 5))
+def test_runs_are_sorted_and_their_ends_left_alone(numbers: list[int], front: int, back: int) -> None:
+    run = np.array([9] * front + numbers + [3] * back, np.int32)
+    sort(run, front, front + len(numbers))
+    assert run.tolist() == [9] * front + sorted(numbers) + [3] * back
+
+
+def test_a_long_run_is_sorted() -> None:
+    numbers = random.Random(0).choices(range(5000), k=10_000)
+    run = np.array(numbers, np.int32)
+    sort(run, 0, len(run))
+    assert run.tolist() == sorted(numbers)
+
+
+@settings(deadline=None)  # the first call may compile
+@given(st.lists(st.integers(0, 30), max_size=20, unique=True).map(sorted), st.integers(-1, 31))
+def test_places_are_found_by_bisection(numbers: list[int], wanted: int) -> None:
+    run = np.array([wanted, *numbers, wanted], np.int32)  # what stands outside the run is not found
+    at = bisect.bisect_left(numbers, wanted)
+    found = at < len(numbers) and numbers[at] == wanted
+    assert place(run, 1, 1 + len(numbers), wanted) == (1 + at if found else -1)
+
+
+# All of them as plain Python
+
+SCRIPT = """
+import json, warnings
+import numpy as np
+warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
+from gaifman.graph import graph_of
+from gaifman.kb import KnowledgeBase
+from gaifman.neighbourhoods import Hidden, Sampling, draw
+rng = np.random.default_rng(1)
+facts = [("r", f"o{a}", f"o{b}") for a, b in (rng.integers(0, 30, (60, 2)) ** 2 // 30)]
+facts += [("s", *(f"o{i}" for i in row)) for row in rng.integers(0, 30, (10, 3))]
+graph = graph_of(KnowledgeBase.from_facts(facts))
+tuples = rng.integers(0, len(graph), (12, 2))
+hidden = Hidden(np.arange(13) * 3, rng.integers(0, len(graph.kb), 36))
+out = []
+for radius in (0, 1, 2, 3):
+    for size in (1, 3, 8, None):
+        for shared in (False, True):
+            found = draw(graph, tuples, Sampling(radius, size, 2, 5, shared=shared), hidden, threads=1)
+            out.append([found.starts.tolist(), found.members.tolist()])
+print(json.dumps(out))
+"""
+
+
+def test_every_kernel_runs_uncompiled_and_gives_the_same_bits() -> None:
+    """So that a kernel can be debugged: NUMBA_DISABLE_JIT=1 makes it plain Python."""
+
+    def run(**more: str) -> object:
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=os.environ | more, capture_output=True, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    path = os.pathsep.join(sys.path)
+    assert run(PYTHONPATH=path) == run(PYTHONPATH=path, NUMBA_DISABLE_JIT="1")
