@@ -54,6 +54,14 @@ def test_graph_replaces_no_picture_and_writes_none_of_an_unknown_kind(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["here.svg"]
 
 
+def test_a_graph_with_isolated_objects_has_a_degree_of_none(tmp_path: Path) -> None:
+    path = tmp_path / "lonely.facts"
+    path.write_text("person(ann). likes(bob, cleo).")
+    text = output("graph", str(path))
+    assert "without neighbours  1\n" in text
+    assert "\n     0         1   33.3%" in text
+
+
 def test_neighbourhood_is_the_one_the_library_draws() -> None:
     words = ["neighbourhood", "demo", "france", "spain", "--size", "7", "--draws", "3", "--seed", "5", "--json"]
     body = json.loads(output(*words))

@@ -1,7 +1,4 @@
-"""Pictures in files, SVG or PNG by the end of the name; matplotlib draws them and is installed with `gaifman[plots]`.
-
->>> degree_plot(np.array([1, 2, 10]), np.array([50, 20, 1]), "degrees.svg")  # doctest: +SKIP
-"""
+"""Pictures in files, SVG, PNG or PDF by the end of the name; drawn by matplotlib, which comes with `gaifman[plots]`."""
 
 from __future__ import annotations
 

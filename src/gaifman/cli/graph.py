@@ -120,8 +120,7 @@ def ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:
     counts: dict[int, int] = {}
     for degree, count in distribution:
         counts[degree.bit_length()] = counts.get(degree.bit_length(), 0) + count
-    names = {0: "0", 1: "1"}
-    return [(names.get(b, f"{1 << (b - 1):,}–{(1 << b) - 1:,}"), n) for b, n in counts.items()]
+    return [(str(b) if b < 2 else f"{1 << (b - 1):,}–{(1 << b) - 1:,}", count) for b, count in counts.items()]
 
 
 def print_distribution(rows: list[tuple[str, int]], objects: int) -> None:

@@ -73,10 +73,10 @@ def exists(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a file")
     if not path.exists():
-        folder = path.parent
-        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        missing = f"there is no file {shorten(str(path), 120)}" if names else f"there is no folder {folder}"
-        raise InputError(missing, near=nearest(path.name, names))
+        if not path.parent.is_dir():
+            raise InputError(f"there is no folder {shorten(str(path.parent), 120)}")
+        near = nearest(path.name, [entry.name for entry in path.parent.iterdir()])
+        raise InputError(f"there is no file {shorten(str(path), 120)}", near=near)
 
 
 def head(path: Path, size: int = 64) -> bytes:
