@@ -147,7 +147,7 @@ class _Tools:
         if longest > self._longest or union > self._union or count > self._count:
             self._longest, self._union = max(longest, self._longest), max(union, self._union)
             self._count = max(count, self._count, 4)
-            room = max(self._longest, self._union)
+            room = max(self._longest, self._union, self._count)
             self._scratch = Scratch(
                 np.arange(room, dtype=np.int32),
                 np.empty(room, np.int32),

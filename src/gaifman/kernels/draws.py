@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gaifman.kernels.compiling import compiled, zero
 from gaifman.kernels.random import below, join
-from gaifman.kernels.sets import Ints, Longs, added, cleared, place, sort
+from gaifman.kernels.sets import Ints, Longs, added, cleared, place, sort_different
 
 EVERYTHING = -1
 """The size that bounds nothing."""
@@ -58,7 +58,7 @@ class Scratch(NamedTuple):
     swapped: Ints
     """Shape (longest row,)."""
     found: Ints
-    """Shape (longest row,)."""
+    """Shape (longest row, or k if that is more,)."""
     table: Ints
     """Shape (a power of two ≥ 2k,): the set of what is drawn."""
     union: Ints
@@ -108,7 +108,7 @@ def _draw(
             if union < 0:
                 union = _merged(batch, scratch, t, scratch.union, zero())
             at = _fill_from_union(scratch, union, wanted, key, last, members, at)
-    sort(members, begin, at)
+    sort_different(members, begin, at, scratch.found)
     return at, union
 
 
