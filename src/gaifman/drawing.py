@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gaifman.graph import Graph
 from gaifman.kernels.balls import Adjacency, Hiding, Rows, Search, balls, hidden_edges
-from gaifman.kernels.draws import EVERYTHING, Batch, Plan, Scratch, drawn
+from gaifman.kernels.draws import EVERYTHING, Batch, Plan, Scratch, drawn, look_up, measured
 from gaifman.tables import Ints, Longs
 
 PATIENCE = 4
@@ -87,8 +87,9 @@ class Job:
     def _rows(self, begin: int, end: int) -> Iterator[Batch]:
         """Radius 1: the rows of the graph as they are; radius 0: rows of no length."""
         tuples = self.tuples[begin:end]
-        starts = self.graph.starts[tuples]
-        lengths = self.graph.starts[tuples + 1] - starts if self.radius else np.zeros_like(starts)
+        starts, lengths = np.zeros(tuples.shape, np.int64), np.zeros(tuples.shape, np.int64)
+        if self.radius:
+            look_up(self.graph.starts, tuples, starts, lengths)
         cut_starts = self.edge_starts[begin : end + 1]
         yield Batch(tuples, self.graph.neighbours, frozen(starts), frozen(lengths), cut_starts, self.edges)
 
@@ -123,16 +124,11 @@ class Job:
 
     def _part(self, batch: Batch, tools: _Tools) -> Part:
         """The members of one batch."""
-        count, width = batch.tuples.shape
-        totals, longest = batch.row_lengths.sum(axis=1), batch.row_lengths.max(axis=1)
-        most, draws, union = totals, len(self.plan.keys), int(totals.max(initial=0))
-        if self.plan.size != EVERYTHING:
-            most = np.minimum(totals, self.plan.size)
-            barred = self.plan.size + width + np.diff(batch.cut_starts)
-            union = int(totals[longest < self.plan.patience * barred].max(initial=0))
-        scratch = tools.fitted(int(longest.max(initial=0)), union, int(most.max(initial=0)))
-        members, ends = np.empty(draws * int((most + width).sum()), np.int32), np.empty(count * draws, np.int64)
-        return members[: drawn(batch, self.plan, scratch, members, ends)], ends
+        longest, union, most, room = map(int, measured(batch, self.plan))  # uncompiled, they are not plain
+        members = np.empty(room, np.int32)
+        ends = np.empty(len(batch.tuples) * len(self.plan.keys), np.int64)
+        count = drawn(batch, self.plan, tools.fitted(longest, union, most), members, ends)
+        return members[:count], ends
 
 
 class _Tools:

@@ -20,6 +20,10 @@ EVERYTHING = -1
 """The size that bounds nothing."""
 
 
+SHORT = 128
+"""Rows up to this long are shuffled on a copy."""
+
+
 class Batch(NamedTuple):
     """Tuples and the rows of their objects."""
 
@@ -63,6 +67,32 @@ class Scratch(NamedTuple):
     """Shape (a power of two ≥ 2k,): the set of what is drawn."""
     union: Ints
     """Shape (longest union that is written out,)."""
+
+
+@compiled
+def look_up(starts: Longs, tuples: Ints, row_starts: Longs, row_lengths: Longs) -> None:
+    """Where the row of each object of the tuples begins in a graph's neighbours, and how long it is."""
+    for t in range(len(tuples)):
+        for i in range(tuples.shape[1]):
+            row_starts[t, i] = starts[tuples[t, i]]
+            row_lengths[t, i] = starts[tuples[t, i] + 1] - row_starts[t, i]
+
+
+@compiled
+def measured(batch: Batch, plan: Plan) -> tuple[int, int, int, int]:
+    """The longest row; the longest union that is written out; the most members of one draw; members in all at most."""
+    longest, union, most, room = 0, 0, 0, 0
+    for t in range(len(batch.tuples)):
+        total = zero()
+        for i in range(batch.tuples.shape[1]):
+            total += batch.row_lengths[t, i]
+            longest = max(longest, batch.row_lengths[t, i])
+        if plan.size == EVERYTHING or not _is_long(batch, plan, t, total):
+            union = max(union, total)
+        drawn_ = total if plan.size == EVERYTHING else min(plan.size, total)
+        most = max(most, drawn_)
+        room += drawn_ + batch.tuples.shape[1]
+    return longest, union, most, room * len(plan.keys)
 
 
 @compiled
@@ -128,6 +158,8 @@ def _draw_row(  # noqa: PLR0913, PLR0917
                 members[at] = batch.source[place_]
                 at += 1
         return at
+    if length <= SHORT and batch.cut_starts[t] == batch.cut_starts[t + 1]:
+        return _draw_short(batch, scratch, t, i, quota, key, last, members, at)
     order, swapped, found = scratch.order, scratch.swapped, scratch.found
     taken, step = 0, zero()
     while taken < quota and step < length:
@@ -145,6 +177,31 @@ def _draw_row(  # noqa: PLR0913, PLR0917
                     at += 1
         step = stop
     _undo(order, swapped, step)
+    return at
+
+
+@compiled
+def _draw_short(  # noqa: PLR0913, PLR0917
+    batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Ints, at: int
+) -> int:
+    """The same, bit for bit, on a copy of the row: the row itself is shuffled, and nothing need be undone."""
+    start, length, row = batch.row_starts[t, i], batch.row_lengths[t, i], scratch.found
+    for s in range(length):
+        row[s] = batch.source[start + s]
+    taken, step = 0, zero()
+    while taken < quota and step < length:
+        other = step + below(key, step, length - step)
+        member = row[other]
+        row[other] = row[step]
+        step += 1
+        own = False
+        for j in range(batch.tuples.shape[1]):
+            own |= batch.tuples[t, j] == member
+        if not own:
+            taken += 1
+            if added(scratch.table, last, member):
+                members[at] = member
+                at += 1
     return at
 
 
