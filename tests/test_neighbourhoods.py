@@ -103,9 +103,8 @@ def plain_draw(kb: KnowledgeBase, seen: KnowledgeBase, objects: list[int], sampl
     rows = adjacent(kb)
     whole = [sorted(kb.id(name) for name in set(reached(rows, {name}, sampling.radius)) - {name}) for name in names]
     allowed = [{kb.id(name) for name in pool} for pool in pools(seen, names, sampling.radius)]
-    union = sorted(set().union(*allowed))
     if sampling.size is None:
-        return set(union)
+        return set().union(*allowed)
     base = plain_key(sampling, number)
     key = base
     for obj in objects:
@@ -115,7 +114,8 @@ def plain_draw(kb: KnowledgeBase, seen: KnowledgeBase, objects: list[int], sampl
         own = plain_join(plain_join(base, objects[i]) if sampling.shared else key, i)
         order = [obj for obj in plain_order(own, row) if obj in pool]
         drawn.update(order[: sampling.size // len(objects)])
-    for obj in plain_order(plain_join(key, len(objects)), union):
+    longer = [pool for row, pool in zip(whole, allowed, strict=True) if len(row) > sampling.size // len(objects)]
+    for obj in plain_order(plain_join(key, len(objects)), sorted(set().union(*longer))):
         if len(drawn) < sampling.size:
             drawn.add(obj)
     return drawn

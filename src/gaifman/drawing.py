@@ -20,7 +20,7 @@ from gaifman.tables import Ints, Longs
 
 PATIENCE = 4
 """How many times k a row is before filling tries places at random instead of writing out the union of the pools."""
-BLOCK = 1 << 18
+BLOCK = 1 << 17
 """Members that one block of tuples may have: enough to hide the cost of a call, few enough for the cache."""
 BALLS = 1 << 22
 """Objects that the balls of one block may have, where a radius above 1 asks for balls."""

@@ -121,7 +121,7 @@ def _draw(
             members[at] = batch.tuples[t, i]
             at += 1
     if plan.size == EVERYTHING or total <= plan.size:
-        return _merged(batch, scratch, t, members, at), union
+        return _merged(batch, scratch, t, zero(), members, at), union
     begin, quota = at, plan.size // width
     last = cleared(scratch.table, min(plan.size, total))
     whole = plan.keys[draw]
@@ -133,10 +133,10 @@ def _draw(
     if at - begin < plan.size:
         key, wanted = join(whole, width), plan.size - (at - begin)
         if _is_long(batch, plan, t, total):
-            at = _fill_by_trial(batch, scratch, t, wanted, key, last, members, at)
+            at = _fill_by_trial(batch, scratch, t, quota, wanted, key, last, members, at)
         else:
             if union < 0:
-                union = _merged(batch, scratch, t, scratch.union, zero())
+                union = _merged(batch, scratch, t, quota, scratch.union, zero())
             at = _fill_from_union(scratch, union, wanted, key, last, members, at)
     sort_different(members, begin, at, scratch.found)
     return at, union
@@ -233,11 +233,20 @@ def _repeated(batch: Batch, t: int, i: int) -> bool:
 
 
 @compiled
-def _merged(batch: Batch, scratch: Scratch, t: int, out: Ints, at: int) -> int:
-    """Write the union of the pools, ascending, to `out[at:]`; where it ends."""
+def _passed_over(batch: Batch, t: int, i: int, quota: int) -> bool:
+    """Whether row i gives nothing that other rows, or the draws by quota, have not given."""
+    return batch.row_lengths[t, i] <= quota or _repeated(batch, t, i)
+
+
+@compiled
+def _merged(batch: Batch, scratch: Scratch, t: int, quota: int, out: Ints, at: int) -> int:
+    """Write the union of the pools, ascending, to `out[at:]`, without rows not longer than the quota; where it ends.
+
+    Such rows have been drawn whole: nothing of them can be left to fill up with. With quota 0 none is passed over.
+    """
     begin = at
     for i in range(batch.tuples.shape[1]):
-        if _repeated(batch, t, i) or batch.row_lengths[t, i] == 0:
+        if _passed_over(batch, t, i, quota):
             continue
         have = at - begin  # what other rows gave: set aside, then merged with this row
         for h in range(have):
@@ -291,8 +300,8 @@ def _fill_from_union(
 
 
 @compiled
-def _fill_by_trial(
-    batch: Batch, scratch: Scratch, t: int, wanted: int, key: np.uint64, last: int, members: Ints, at: int
+def _fill_by_trial(  # noqa: PLR0913, PLR0917
+    batch: Batch, scratch: Scratch, t: int, quota: int, wanted: int, key: np.uint64, last: int, members: Ints, at: int
 ) -> int:
     """`wanted` more, by places drawn at random in all rows together until they fit.
 
@@ -301,14 +310,14 @@ def _fill_by_trial(
     width = batch.tuples.shape[1]
     total = zero()
     for i in range(width):
-        total += 0 if _repeated(batch, t, i) else batch.row_lengths[t, i]
+        total += 0 if _passed_over(batch, t, i, quota) else batch.row_lengths[t, i]
     trial = zero()
     while wanted > 0:
         offset = below(key, trial, total)
         trial += 1
         i = zero()
-        while _repeated(batch, t, i) or offset >= batch.row_lengths[t, i]:
-            offset -= 0 if _repeated(batch, t, i) else batch.row_lengths[t, i]
+        while _passed_over(batch, t, i, quota) or offset >= batch.row_lengths[t, i]:
+            offset -= 0 if _passed_over(batch, t, i, quota) else batch.row_lengths[t, i]
             i += 1
         at_row = batch.row_starts[t, i] + offset
         if not _visible(batch, t, at_row) or _in_earlier(batch, t, i, batch.source[at_row]):
