@@ -40,10 +40,10 @@ class Job:
     """Shape (b, n): objects."""
     radius: int
     plan: Plan
-    edge_starts: Longs
-    """Shape (b + 1,): the edges that tuple `t` does not see are `edges[edge_starts[t] : edge_starts[t + 1]]`."""
-    edges: Longs
-    """Shape (all cuts,): places in `Graph.neighbours`, ascending for each tuple."""
+    hidden_starts: Longs
+    """Shape (b + 1,): the facts that tuple `t` does not see are `hidden[hidden_starts[t] : hidden_starts[t + 1]]`."""
+    hidden: Longs
+    """Shape (all hidden,): fact numbers, as in `Graph.facts`."""
 
     def drawn(self, threads: int) -> tuple[Longs, Ints]:
         """Starts (b · w + 1,) and members of all draws, the same for any number of threads."""
@@ -90,25 +90,32 @@ class Job:
         starts, lengths = np.zeros(tuples.shape, np.int64), np.zeros(tuples.shape, np.int64)
         if self.radius:
             look_up(self.graph.starts, tuples, starts, lengths)
-        cut_starts = self.edge_starts[begin : end + 1]
-        yield Batch(tuples, self.graph.neighbours, frozen(starts), frozen(lengths), cut_starts, self.edges)
+        yield Batch(tuples, self.graph.neighbours, frozen(starts), frozen(lengths), *self._cuts(begin, end))
+
+    def _cuts(self, begin: int, end: int) -> tuple[Longs, Longs]:
+        """What hidden facts take away from some of the tuples: see `cuts`."""
+        starts = self.hidden_starts[begin : end + 1]
+        starts, facts = starts - starts[0], self.hidden[starts[0] : starts[-1]]
+        if self.radius < 2 and len(facts):
+            starts, facts = _without_own(self.graph, self.tuples[begin:end], starts, facts)
+        return cuts(self.graph, starts, facts)
 
     def _balls(self) -> Callable[[int, int], Iterator[Batch]]:
         """Radius 2 or more: all objects within it, walked to once for all draws of a tuple."""
         objects, width = len(self.graph), self.tuples.shape[1]
         search = Search(np.zeros(objects, np.int32), np.empty(objects, np.int32), np.zeros(1, np.int64))
         room = min(max(width * objects, BALLS), 64 * width * objects)
-        source, cuts = np.empty(room, np.int32), np.empty(room if len(self.edges) else 0, np.int64)
+        source, places = np.empty(room, np.int32), np.empty(room if len(self.hidden) else 0, np.int64)
         adjacency = _adjacency(self.graph)
 
         def batches(begin: int, end: int) -> Iterator[Batch]:
-            tuples, edge_starts = self.tuples[begin:end], self.edge_starts[begin : end + 1]
-            first = 0
+            tuples, first = self.tuples[begin:end], 0
+            edge_starts, edges = self._cuts(begin, end)
             while first < len(tuples):
                 shape = (len(tuples) - first, width)
                 starts, lengths = np.empty(shape, np.int64), np.empty(shape, np.int64)
-                rows = Rows(source, starts, lengths, np.empty(shape[0] + 1, np.int64), cuts)
-                last = balls(adjacency, search, self.radius, tuples, first, edge_starts, self.edges, rows)
+                rows = Rows(source, starts, lengths, np.empty(shape[0] + 1, np.int64), places)
+                last = balls(adjacency, search, self.radius, tuples, first, edge_starts, edges, rows)
                 count = last - first
                 yield Batch(
                     tuples[first:last],
@@ -116,7 +123,7 @@ class Job:
                     frozen(starts[:count]),
                     frozen(lengths[:count]),
                     frozen(rows.cut_starts[: count + 1]),
-                    frozen(cuts),
+                    frozen(places),
                 )
                 first = last
 
@@ -169,17 +176,41 @@ def cuts(graph: Graph, starts: Longs, facts: Longs) -> tuple[Longs, Longs]:
     edge_starts = np.zeros(len(starts), np.int64)
     if len(facts) == 0:
         return frozen(edge_starts), frozen(np.zeros(0, np.int64))
-    holder = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    facts = facts[np.lexsort([facts, holder])]
+    if np.diff(starts).max() > 1:
+        facts = facts[np.lexsort([facts, _holders(starts)])]
+    objects = _objects(graph, facts)
+    edges = np.empty(objects.size * (objects.shape[1] - 1), np.int64)
+    hiding = Hiding(frozen(starts), frozen(facts), frozen(objects))
+    count = hidden_edges(_adjacency(graph), hiding, edge_starts, edges)
+    return frozen(edge_starts), frozen(edges[:count])
+
+
+def _without_own(graph: Graph, tuples: Ints, starts: Longs, facts: Longs) -> tuple[Longs, Longs]:
+    """The hidden facts that matter at radius 1: not those between the tuple's own objects, which are in no pool.
+
+    They are nearly all: the fact that is hidden is most often the tuple's own.
+    """
+    objects, own = _objects(graph, facts), tuples[_holders(starts)]
+    inside = objects < 0
+    for i in range(tuples.shape[1]):
+        inside |= objects == own[:, i : i + 1]
+    matter = ~inside.all(axis=1)
+    return np.append(0, np.cumsum(matter))[starts], facts[matter]
+
+
+def _holders(starts: Longs) -> Longs:
+    """The tuple of each hidden fact."""
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def _objects(graph: Graph, facts: Longs) -> Ints:
+    """Shape (facts, widest): the objects of each fact, then −1."""
     objects = np.full((len(facts), max(graph.kb.tables)), -1, np.int32)
     for arity, offset in graph.fact_offsets.items():
         table = graph.kb.tables[arity]
         here = np.flatnonzero((facts >= offset) & (facts < offset + len(table)))
         objects[here, :arity] = table.objects[facts[here] - offset]
-    edges = np.empty(objects.size * (objects.shape[1] - 1), np.int64)
-    hiding = Hiding(frozen(starts), frozen(facts), frozen(objects))
-    count = hidden_edges(_adjacency(graph), hiding, edge_starts, edges)
-    return frozen(edge_starts), frozen(edges[:count])
+    return objects
 
 
 def _adjacency(graph: Graph) -> Adjacency:

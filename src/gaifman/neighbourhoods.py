@@ -137,8 +137,8 @@ def draw(
     if size is None or size >= max(1, numbers.shape[1] * len(graph)):  # the share of each pool is then all of it
         size = EVERYTHING
     plan = Plan(drawing.frozen(sampling.keys()), int(size), bool(sampling.shared), drawing.PATIENCE)
-    edge_starts, edges = drawing.cuts(graph, *_hidden_checked(graph, hidden, len(numbers)))
-    job = drawing.Job(graph, drawing.frozen(numbers), int(sampling.radius), plan, edge_starts, edges)
+    unseen = _hidden_checked(graph, hidden, len(numbers))
+    job = drawing.Job(graph, drawing.frozen(numbers), int(sampling.radius), plan, *unseen)
     return Neighbourhoods(*job.drawn(int(threads)), _own(numbers), sampling.draws)
 
 

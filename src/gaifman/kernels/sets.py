@@ -60,6 +60,29 @@ def place(run: Ints | Longs, begin: int, end: int, wanted: int) -> int:
 
 
 @compiled
+def find_rows(table: Ints, begins: Longs, ends: Longs, wanted: Ints, found: Longs) -> None:
+    """For each row of `wanted` (b, n), its place in the ascending rows `table[begins[b]:ends[b]]`; −1 if none."""
+    for b in range(len(wanted)):
+        low, high = begins[b], ends[b]
+        while low < high:
+            middle = (low + high) >> 1
+            if _compared(table, middle, wanted, b) < 0:
+                low = middle + 1
+            else:
+                high = middle
+        found[b] = low if low < ends[b] and _compared(table, low, wanted, b) == 0 else -1
+
+
+@compiled
+def _compared(table: Ints, row: int, wanted: Ints, other: int) -> int:
+    """Below, equal to or above 0 as the one row stands before, equals or stands after the other."""
+    for i in range(table.shape[1]):
+        if table[row, i] != wanted[other, i]:
+            return -1 if table[row, i] < wanted[other, i] else 1
+    return 0
+
+
+@compiled
 def sort(run: Ints | Longs, begin: int, end: int) -> None:
     """Put `run[begin:end]` in ascending order, in place; ours, because numba's takes seconds to compile.
 
