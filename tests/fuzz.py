@@ -37,6 +37,8 @@ BEYOND_GRAMMAR = (
     "more than",
     "a name cannot",
     "there is no character",
+    "stands for no character",
+    "stands for no object here",
     "of the head",
     "the head takes variables only",
     "is twice in the head",

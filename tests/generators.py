@@ -190,7 +190,7 @@ def over_seeds(count: int, blocks: int = 4) -> Callable[[Callable[[int], None]],
     return wrap
 
 
-def assignment(rng: random.Random, structure: Structure, node: Node) -> dict[Node, object]:
+def assignment(rng: random.Random, structure: Structure, node: Node) -> dict[Variable, Object]:
     """Random objects for the free variables that a query gives."""
     objects = sorted(map(str, structure.domain))
     return {v: rng.choice(objects) for v in free(node) if not query_position(v)}
@@ -227,6 +227,7 @@ def _text(rng: random.Random, generator: Generator) -> str:
 
 
 STRAYS = [*SPELLINGS, *"()[]{}.,:;?'\"\\/_-+*@#\0\u202e\ud800é∄", "each ", "for ", "s1", ":-", "&&", "0", "\n", " "]
+STRAYS += ["½", "⒈", "ﷺ", "²", "₁", "ｎｏｔ", "x₂", "∃₁ ₁(x)", "\\q"]
 
 
 def _mutate(rng: random.Random, text: str) -> str:

@@ -175,6 +175,21 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
     assert done.stderr == ""
 
 
+def test_a_terminal_without_the_signs_of_logic_gets_escapes_and_no_traceback() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [sys.executable, "-m", "gaifman", "parse", "exists x. p(x)"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\u2203x p(x)" in done.stdout
+
+
+def test_the_bundled_knowledge_base_can_be_read_with_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "more.facts"
+    path.write_text("borders(atlantis, france).")
+    body = json.loads(output("info", "demo", str(path), "--json"))
+    assert body["by_relation"]["borders"]["facts"] == 631
+
+
 def test_names_are_shown_as_text_whatever_they_hold(tmp_path: Path) -> None:
     path = tmp_path / "hostile.facts"
     path.write_text(r"'[bold]\u001b[31m\u202e'(a, b)." + "\n")

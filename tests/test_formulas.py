@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gaifman.config import DEEPEST, Limits
 from gaifman.errors import FormulaError
 from gaifman.formulas import (
     And,
@@ -138,6 +139,23 @@ def test_a_conjunction_has_two_parts_at_least() -> None:
 def test_a_comparison_has_a_known_sign() -> None:
     with pytest.raises(FormulaError, match="a comparison is one of"):
         Comparison(Number(1), "~", Number(2))
+
+
+def test_lists_become_tuples_so_that_trees_can_be_hashed() -> None:
+    x = Variable("x")
+    atom = Atom("p", [x])  # type: ignore[arg-type]
+    assert free(Exists([x], And([atom, atom]))) == ()  # type: ignore[arg-type]
+    assert hash(atom) == hash(Atom("p", (x,)))
+
+
+def test_the_deepest_formula_prints_whatever_it_is_made_of() -> None:
+    text = "p(x)"
+    for _ in range(DEEPEST // 2 - 1):
+        text = f"({text} & p(x))"
+    formula = parse(text, limits=Limits(depth=DEEPEST, nodes=5000))
+    assert str(formula)
+    assert repr(formula)
+    assert bracketed(formula)
 
 
 def test_a_relation_named_as_a_bound_variable_is_printed_quoted() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.names import fault, is_path, is_word, nearest, quote, unquote
+from gaifman.names import fault, folded, is_path, is_word, nearest, quote, unquote
 
 NAMES = st.text(min_size=1).filter(lambda name: not fault(name))
 
@@ -51,6 +51,17 @@ def test_what_can_be_no_name_and_why(name: str, words: str) -> None:
 def test_unquoting_what_can_be_no_name_is_an_error(quoted: str) -> None:
     with pytest.raises(ValueError, match=r"name cannot|no character"):
         unquote(quoted)
+
+
+@pytest.mark.parametrize("quoted", [r"'a\qb'", r"'C:\Users'", r"'\u00'", r"'\x41'"])
+def test_an_escape_that_stands_for_nothing_is_an_error_and_loses_no_backslash(quoted: str) -> None:
+    with pytest.raises(ValueError, match="stands for no character"):
+        unquote(quoted)
+
+
+@pytest.mark.parametrize(("name", "plain"), [("s₁", "s1"), ("x₁₂", "x12"), ("₁", "₁"), ("x½", "x½"), ("x²", "x²")])
+def test_only_subscript_digits_are_folded_and_only_into_words(name: str, plain: str) -> None:
+    assert folded(name) == plain
 
 
 def test_the_nearest_names_come_first_and_far_ones_not_at_all() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import gaifman
 from gaifman.errors import FormulaError
 from gaifman.formulas import (
     And,
@@ -185,6 +186,35 @@ def test_a_mistake_in_a_feature(text: str, message: str, hint: str) -> None:
         parse_feature(text)
     assert message in caught.value.message
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("exists. p(x)", "a variable"), (":- p(x)", "a relation"), ("age(x) > -y", "a number"), ("p(", "a variable")],
+)
+def test_what_could_stand_there_is_said_in_words(text: str, expected: str) -> None:
+    with pytest.raises(FormulaError) as caught:
+        parse_query(text)
+    assert caught.value.expected[0] == expected
+
+
+@pytest.mark.parametrize("text", [None, 5, b"p(x)"])
+def test_what_is_no_text_is_an_error_of_ours(text: object) -> None:
+    with pytest.raises(FormulaError, match="a formula is text, not"):
+        parse(text)  # type: ignore[arg-type]
+
+
+def test_a_knowledge_base_can_stand_for_its_vocabulary() -> None:
+    kb = gaifman.demo()
+    assert parse("borders(x, 'france')", kb) == parse("borders(x, 'france')", kb.vocabulary)
+    with pytest.raises(FormulaError, match="there is no relation bordrs"):
+        parse("bordrs(x, y)", kb)
+
+
+@pytest.mark.parametrize("text", ["age(x)", "age(x) - age(s1)", "age(s1) - age(x)"])
+def test_a_number_alone_needs_an_object_to_be_of(text: str) -> None:
+    with pytest.raises(FormulaError, match="x stands for no object here"):
+        parse_feature(text, VOCABULARY)
 
 
 def test_what_could_stand_at_the_place_is_listed() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from gaifman.formulas import Constant, RelationVariable, Variable, free
+from gaifman.errors import LimitError
+from gaifman.formulas import Constant, Formula, RelationVariable, Variable, free, walk
 from gaifman.parser import parse, parse_feature
 from gaifman.rewriting import (
+    _normal_sizes,
     instances,
     negation_normal_form,
     put_relations,
@@ -14,6 +18,7 @@ from gaifman.rewriting import (
     relativise,
     substitute,
 )
+from generators import Generator
 
 X, Y = Variable("x"), Variable("y")
 
@@ -61,6 +66,21 @@ def test_what_is_not_free_stays() -> None:
 )
 def test_negation_normal_form(text: str, expected: str) -> None:
     assert str(negation_normal_form(parse(text))) == expected
+
+
+def test_a_normal_form_that_would_explode_is_refused_before_it_does() -> None:
+    chain = "p(x)"
+    for _ in range(30):
+        chain = f"({chain}) <-> q(x)"
+    with pytest.raises(LimitError, match=r"would have [\d,]+ parts; the limit is 100,000"):
+        negation_normal_form(parse(chain))
+
+
+def test_the_size_of_a_normal_form_is_known_beforehand() -> None:
+    for seed in range(200):
+        formula = Generator(random.Random(seed)).formula(depth=4)
+        parts = [p for p in walk(negation_normal_form(formula)) if isinstance(p, Formula)]
+        assert len(parts) <= _normal_sizes(formula)[0]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 from gaifman.errors import FormulaError
-from gaifman.formulas import And, Exists, Forall, Formula, Implies, Node, Not, Or, Variable, free
+from gaifman.formulas import (
+    And,
+    Exists,
+    Forall,
+    Formula,
+    Implies,
+    Not,
+    Or,
+    RelationVariable,
+    Truth,
+    Variable,
+    free,
+)
 from gaifman.parser import parse, parse_feature, parse_query
 from gaifman.questions import Feature
 from gaifman.rewriting import negation_normal_form, relativise, substitute
@@ -136,7 +148,7 @@ def test_substitution_means_assignment(seed: int) -> None:
     rng, structure, formula, _ = case(seed)
     objects = sorted(map(str, structure.domain))
     x, y, z = map(Variable, "xyz")
-    at: dict[Node, Object] = {y: rng.choice(objects), z: rng.choice(objects)}
+    at: dict[Variable, Object] = {y: rng.choice(objects), z: rng.choice(objects)}
     for term in (y, z):
         expected = holds(structure, formula, {**at, x: at[term]})
         assert holds(structure, substitute(formula, {x: term}), at) == expected
@@ -206,6 +218,23 @@ def test_a_feature_asks_for_no_more_objects_than_there_are() -> None:
 def test_a_schema_has_no_value_of_its_own() -> None:
     with pytest.raises(FormulaError, match="one feature for each relation"):
         value(FAMILY, parse_feature("each r. r(s1, s2)"), ("ann", "bob"))
+
+
+def test_variables_can_be_given_by_name() -> None:
+    assert count(FAMILY, parse("parent(x, y)"), {"x": "bob"}) == count(FAMILY, parse("parent('bob', y)")) == 1
+
+
+def test_a_name_is_no_tuple_of_objects() -> None:
+    with pytest.raises(FormulaError, match="a tuple of objects is meant"):
+        value(FAMILY, parse_feature("female(s1)"), "ann")
+
+
+def test_a_relation_variable_that_is_not_used_ranges_over_all_relations() -> None:
+    assert holds(FAMILY, Exists((RelationVariable("r"),), Truth(True)))
+
+
+def test_any_collection_induces_a_substructure() -> None:
+    assert FAMILY.induced(["ann", "bob"]) == FAMILY.induced({"bob", "ann"})
 
 
 def test_the_answer_to_a_true_sentence_is_the_empty_tuple() -> None:

@@ -108,6 +108,11 @@ def test_brackets_after_the_variables_of_a_quantifier() -> None:
     assert parse("∃x, y (r(x, y) ∧ p(x))") == parse("∃x, y r(x, y) ∧ p(x)")
 
 
+@pytest.mark.parametrize("text", ["p(x½)", "p(ﷺ)", "∃² ²(x)", "∃ｎｏｔ ｎｏｔ(x)", "∃₁ ₁(x)", "∃s₁ s₁(x)"])
+def test_odd_letters_print_and_parse_to_the_same_tree(text: str) -> None:
+    assert parse(str(parse(text))) == parse(text)
+
+
 # Limits
 
 HUGE = {

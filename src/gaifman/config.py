@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gaifman.errors import GaifmanError
 
-DEEPEST = 256
+DEEPEST = 128
 """No setting allows deeper formulas: the functions on trees are recursive, and Python's stack is finite."""
 
 
@@ -21,7 +21,7 @@ class Limits:
     characters: int = 8_192
     """Length of a formula's text."""
     depth: int = 64
-    """Nesting of a formula: `¬¬p(x)` has depth 3. At most 256."""
+    """Nesting of a formula: `¬¬p(x)` has depth 3. At most 128."""
     nodes: int = 1_000
     """Atoms, connectives, quantifiers and terms of a formula."""
     variables: int = 16

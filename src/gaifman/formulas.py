@@ -141,6 +141,9 @@ class Atom(Node):
     terms: tuple[Term, ...]
     span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "terms", tuple(self.terms))
+
     @property
     def relation_name(self) -> str:
         """The relation's or the relation variable's name."""
@@ -208,6 +211,7 @@ class _Junction(Node):
     sign: ClassVar[str]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
         if len(self.parts) < 2:
             raise FormulaError(f"{self.sign} takes two or more parts, not {len(self.parts)}")
 
@@ -263,6 +267,9 @@ class _Quantified(Node):
     variables: tuple[Variable | RelationVariable, ...]
     body: Formula
     sign: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variables", tuple(self.variables))
 
     @property
     def swallows(self) -> bool:

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterable
 
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _KEYWORDS = "exists forall not and or implies iff true false each count sum mean min max for"
 KEYWORDS = frozenset(_KEYWORDS.split())
 """Words of the formula language: a relation or object so named is quoted."""
@@ -26,13 +27,23 @@ PATH = r"(?:\d|/[\w/])(?:[\w/:.#@%$+-]*[\w/])?"
 
 _WORD = re.compile(WORD)
 _PATH = re.compile(PATH)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 
 
 def is_word(name: str) -> bool:
     """Whether a relation of this name can stand bare as a word."""
     return _WORD.fullmatch(name) is not None and name not in KEYWORDS and name != "_"
+
+
+def folded(name: str) -> str:
+    """A variable's name with plain digits for subscripts, as in the paper: s₁ is s1.
+
+    >>> folded("s₁₂"), folded("x²")
+    ('s12', 'x²')
+    """
+    plain = name.translate(_SUBSCRIPTS)
+    return plain if is_word(plain) else name
 
 
 def is_path(name: str) -> bool:
@@ -85,7 +96,9 @@ def _unescape(match: re.Match[str]) -> str:
         if code > sys.maxunicode:
             raise ValueError(f"there is no character {match[0]}")
         return chr(code)
-    return _ESCAPES.get(text, text)
+    if text not in _ESCAPES:
+        raise ValueError(f"\\{text} stands for no character; a backslash itself is written \\\\")
+    return _ESCAPES[text]
 
 
 def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:

@@ -16,41 +16,50 @@ expected: , or )
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from gaifman.config import LIMITS, Limits
 from gaifman.formulas import Atom, Attribute, Exists, Formula, RelationVariable, Variable, free
 from gaifman.names import nearest
-from gaifman.questions import KINDS, Aggregate, Difference, Feature, Query, query_position
+from gaifman.questions import KINDS, Aggregate, Body, Difference, Feature, Query, query_position
 from gaifman.syntax import LEVELS, NAMES, Bound, Grammar
 from gaifman.vocabulary import Vocabulary
 
 
-def parse(
-    text: str, vocabulary: Vocabulary | None = None, *, limits: Limits = LIMITS, source: str = "formula"
-) -> Formula:
+class Speaks(Protocol):
+    """What has a vocabulary: a knowledge base."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What formulas may speak of."""
+
+
+Words = Vocabulary | Speaks | None
+"""Where names are looked up: a vocabulary, a knowledge base, or nowhere."""
+
+
+def parse(text: str, vocabulary: Words = None, *, limits: Limits = LIMITS, source: str = "formula") -> Formula:
     """The formula that `text` writes; with a vocabulary, its names must be known."""
     parser = _Parser(text, limits, source)
     formula = parser.formula()
     parser.finish()
-    if vocabulary is not None:
-        vocabulary.check(formula, text, source=source, undeclared=free(formula))
+    if words := _vocabulary(vocabulary):
+        words.check(formula, text, source=source, undeclared=free(formula))
     return formula
 
 
-def parse_query(
-    text: str, vocabulary: Vocabulary | None = None, *, limits: Limits = LIMITS, source: str = "query"
-) -> Query:
+def parse_query(text: str, vocabulary: Words = None, *, limits: Limits = LIMITS, source: str = "query") -> Query:
     """The query that `text` writes, with or without a head."""
     parser = _Parser(text, limits, source)
     query = parser.query()
-    if vocabulary is not None:
-        vocabulary.check(query, text, source=source, undeclared=parser.undeclared)
+    if words := _vocabulary(vocabulary):
+        words.check(query, text, source=source, undeclared=parser.undeclared)
     return query
 
 
 def parse_feature(
     text: str,
-    vocabulary: Vocabulary | None = None,
+    vocabulary: Words = None,
     *,
     limits: Limits = LIMITS,
     source: str = "feature",
@@ -59,11 +68,16 @@ def parse_feature(
     """The feature that `text` writes; `unknown_objects` allows constants that the vocabulary does not have."""
     parser = _Parser(text, limits, source)
     feature = parser.feature()
-    if vocabulary is not None:
-        feature = vocabulary.resolve(feature)
+    if words := _vocabulary(vocabulary):
+        feature = words.resolve(feature)
         undeclared = tuple(variable for variable in free(feature) if not query_position(variable))
-        vocabulary.check(feature, text, source=source, undeclared=undeclared, unknown_objects=unknown_objects)
+        words.check(feature, text, source=source, undeclared=undeclared, unknown_objects=unknown_objects)
+    parser.check_measures(feature.body)
     return feature
+
+
+def _vocabulary(words: Words) -> Vocabulary | None:
+    return words if words is None or isinstance(words, Vocabulary) else words.vocabulary
 
 
 @dataclass(slots=True)
@@ -92,7 +106,7 @@ class _Parser(Grammar):
         return Query(variables, Exists(others, body) if others else body, head)
 
     def head(self) -> tuple[str, tuple[Variable, ...]]:
-        name = self.expect(*NAMES)
+        name = self.expect(*NAMES, what="a relation")
         terms = self.terms()
         self.expect(":-")
         variables: list[Variable] = []
@@ -113,7 +127,7 @@ class _Parser(Grammar):
             self.scopes.append(each)
         body: Formula | Aggregate | Attribute | Difference = self.aggregate_or_formula()
         if isinstance(body, Aggregate | Attribute) and self.accept("-"):
-            body = Difference(body, self.minuend())
+            body = Difference(body, self.subtrahend())
         self.finish()
         for name, bound in each.items():
             if not bound.places:
@@ -129,7 +143,7 @@ class _Parser(Grammar):
             return self.measured()
         return self.formula()
 
-    def minuend(self) -> Aggregate | Attribute:
+    def subtrahend(self) -> Aggregate | Attribute:
         return self.aggregate() if self.token.kind in KINDS else self.measured()
 
     def aggregate(self) -> Aggregate:
@@ -152,6 +166,15 @@ class _Parser(Grammar):
             return False
         closing = next((i for i in range(self.at, len(self.tokens)) if self.tokens[i].kind in (")", "end")), self.at)
         return self.tokens[min(closing + 1, len(self.tokens) - 1)].kind == after
+
+    def check_measures(self, body: Body) -> None:
+        """A number alone is one of s1, s2 … or of an object: another variable would have nothing to stand for."""
+        for side in (body.left, body.right) if isinstance(body, Difference) else (body,):
+            if isinstance(side, Attribute) and isinstance(side.term, Variable) and not query_position(side.term):
+                hint = (
+                    f"write {side.name}(s1), or an aggregate: sum {side.name}({side.term}) for borders(s1, {side.term})"
+                )
+                raise self.error(f"{side.term} stands for no object here", side.term.span, hint=hint)
 
     def measured(self) -> Attribute:
         if self.token.kind not in NAMES or self.following.kind != "(":

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from gaifman.errors import LimitError
 from gaifman.formulas import (
     And,
     Atom,
@@ -40,6 +41,8 @@ from gaifman.formulas import (
 from gaifman.questions import Feature
 
 N = TypeVar("N", bound=Node)
+LARGEST = 100_000
+"""Parts of a normal form at most."""
 _BINDING = ("variables", "each", "free")
 
 
@@ -150,9 +153,33 @@ def relativise(formula: Formula, relation: str) -> Formula:
 def negation_normal_form(formula: Formula) -> Formula:
     """The same meaning without → and ↔, with ¬ only before atoms, equalities and comparisons.
 
-    A negated comparison stays negated: `¬(a < b)` is true where a number is missing, `a ≥ b` is not.
+    A negated comparison stays negated: `¬(a < b)` is true where a number is missing, `a ≥ b` is not. Every ↔ doubles
+    what is below it, so the size is known first, and refused above `LARGEST`.
     """
+    size = _normal_sizes(formula)[0]
+    if size > LARGEST:
+        raise LimitError(f"without ↔ the formula would have {size:,} parts; the limit is {LARGEST:,}")
     return _normal(formula, positive=True)
+
+
+def _normal_sizes(formula: Formula) -> tuple[int, int]:
+    """Atoms and connectives of the normal form, and of that of the negation."""
+    match formula:
+        case Not(body):
+            return _normal_sizes(body)[::-1]
+        case Iff(left, right):
+            both = sum(_normal_sizes(left)) + sum(_normal_sizes(right)) + 3
+            return both, both
+        case Implies(left, right):
+            (left_true, left_false), (right_true, right_false) = _normal_sizes(left), _normal_sizes(right)
+            return left_false + right_true + 1, left_true + right_false + 1
+        case And(parts) | Or(parts):
+            sizes = [_normal_sizes(part) for part in parts]
+            return sum(size for size, _ in sizes) + 1, sum(size for _, size in sizes) + 1
+        case Exists(_, body) | Forall(_, body):
+            size, negated = _normal_sizes(body)
+            return size + 1, negated + 1
+    return 1, 2
 
 
 def _normal(formula: Formula, *, positive: bool) -> Formula:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Hashable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gaifman.errors import FormulaError
@@ -55,8 +55,8 @@ from gaifman.questions import Aggregate, Body, Difference, Feature, Query, query
 from gaifman.rewriting import relation_arities
 
 Object = Hashable
-Assignment = Mapping[Node, Object]
-"""Objects for variables, relation names for relation variables."""
+Assignment = Mapping[Variable, Object] | Mapping[str, Object]
+"""Objects for variables, which can be given by name."""
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
@@ -84,8 +84,9 @@ class Structure:
     relations: Mapping[str, Extension]
     attributes: Mapping[str, Mapping[Object, float]] = field(default_factory=dict)
 
-    def induced(self, members: Set[Object]) -> Structure:
-        """⟨members⟩: only these objects, and only the facts that speak of no others."""
+    def induced(self, objects: Iterable[Object]) -> Structure:
+        """⟨objects⟩: only these objects, and only the facts that speak of no others."""
+        members = frozenset(objects)
         return Structure(
             self.domain & members,
             {
@@ -98,12 +99,16 @@ class Structure:
 
 def holds(structure: Structure, formula: Formula, assignment: Assignment | None = None) -> bool:
     """D ⊨ φ under the assignment, which must cover the free variables."""
-    return _holds(structure, formula, dict(assignment or {}))
+    return _holds(structure, formula, _assigned(assignment))
 
 
 def count(structure: Structure, formula: Formula, assignment: Assignment | None = None) -> int:
     """The number of ways to put objects for the free variables not assigned so that the formula holds."""
-    return sum(1 for _ in _groundings(structure, formula, dict(assignment or {})))
+    return sum(1 for _ in _groundings(structure, formula, _assigned(assignment)))
+
+
+def _assigned(assignment: Assignment | None) -> dict[Node, Object]:
+    return {Variable(v) if isinstance(v, str) else v: obj for v, obj in (assignment or {}).items()}
 
 
 def answers(structure: Structure, query: Query) -> set[tuple[Object, ...]]:
@@ -112,8 +117,10 @@ def answers(structure: Structure, query: Query) -> set[tuple[Object, ...]]:
     return {d for d in candidates if holds(structure, query.formula, dict(zip(query.free, d, strict=True)))}
 
 
-def value(structure: Structure, feature: Feature, objects: tuple[Object, ...]) -> float:
+def value(structure: Structure, feature: Feature, objects: Sequence[Object]) -> float:
     """A feature's value for a tuple of objects; 0 where an attribute it needs is missing."""
+    if isinstance(objects, str):
+        raise FormulaError(f"a tuple of objects is meant: ({objects!r},), not {objects!r}")
     if feature.each:
         raise FormulaError(f"{feature} is one feature for each relation", hint="put relations in with instances()")
     assignment: dict[Node, Object] = {}
@@ -136,7 +143,7 @@ def _value(structure: Structure, body: Body, assignment: dict[Node, Object]) -> 
             return None if one is None or other is None else one - other
         case Aggregate(kind, quantity, formula):
             return _aggregate(structure, kind, quantity, formula, assignment)
-    return count(structure, body, assignment)
+    return sum(1 for _ in _groundings(structure, body, assignment))
 
 
 def _aggregate(
@@ -148,7 +155,7 @@ def _aggregate(
 ) -> float | None:
     """Over the satisfying groundings; those whose number is missing are left out."""
     if quantity is None:
-        return count(structure, formula, assignment)
+        return sum(1 for _ in _groundings(structure, formula, assignment))
     groundings = _groundings(structure, formula, assignment, also=free(quantity))
     numbers = [_number(structure, quantity, grounding) for grounding in groundings]
     known = [number for number in numbers if number is not None]
@@ -217,7 +224,8 @@ def _range(
 ) -> list[Object]:
     if isinstance(variable, Variable):
         return list(structure.domain)
-    return [name for name, r in structure.relations.items() if r.arity == arities[variable]]
+    arity = arities.get(variable)  # None where the body does not use it
+    return [name for name, r in structure.relations.items() if arity in (None, r.arity)]
 
 
 def _atom(structure: Structure, atom: Atom, assignment: dict[Node, Object]) -> bool:

@@ -7,7 +7,6 @@ independent grammar in the tests accepts exactly the same texts.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,7 +35,7 @@ from gaifman.formulas import (
     Truth,
     Variable,
 )
-from gaifman.names import KEYWORDS
+from gaifman.names import KEYWORDS, folded
 from gaifman.questions import query_position
 from gaifman.tokens import Cursor, Token
 
@@ -131,7 +130,7 @@ class Grammar(Cursor):
         """The variables after a quantifier or `each`, up to the dot if there is one."""
         scope: dict[str, Bound] = {}
         while True:
-            token = self.expect("word", "variable")
+            token = self.expect("word", "variable", what="a variable")
             name = self.variable_name(token)
             if name in scope:
                 raise self.error(f"{name} is bound twice by one quantifier", token)
@@ -172,7 +171,7 @@ class Grammar(Cursor):
             terms = self.terms()
             return Atom(token.name, terms, span=token.span)
         if minus := self.accept("-"):
-            return self.number(self.expect("path"), minus)
+            return self.number(self.expect("path", what="a number"), minus)
         return self.term("a relation", "a term", "(", "¬", "∃", "∀")
 
     def terms(self) -> tuple[Term, ...]:
@@ -200,7 +199,7 @@ class Grammar(Cursor):
 
     def variable_name(self, token: Token) -> str:
         """Folded, so that s₁ is s1."""
-        name = unicodedata.normalize("NFKC", token.name)
+        name = folded(token.name)
         self.variables.add(name)
         if len(self.variables) > self.limits.variables:
             place = Place.at(self.source, self.text, token.start, len(token.text))
@@ -213,7 +212,7 @@ class Grammar(Cursor):
     def used_as_relation(self, atom: Atom, token: Token) -> Atom:
         """The atom itself, or one with a relation variable where a quantifier binds the name."""
         name = atom.relation_name
-        bound = self.bound(unicodedata.normalize("NFKC", name)) if token.kind == "word" else None
+        bound = self.bound(folded(name)) if token.kind == "word" else None
         if bound is None:
             return atom
         if bound.places == 0:
@@ -221,7 +220,7 @@ class Grammar(Cursor):
         if bound.places not in (None, len(atom.terms)):
             raise self.error(f"{name} has another number of places here than above", token)
         bound.places = len(atom.terms)
-        variable = RelationVariable(unicodedata.normalize("NFKC", name), span=token.span)
+        variable = RelationVariable(folded(name), span=token.span)
         return Atom(variable, atom.terms, span=token.span)
 
     def comparison_sign(self, first: Token) -> str:
@@ -236,7 +235,7 @@ class Grammar(Cursor):
         raise self.error(
             f"{first.shown} alone is no formula",
             first,
-            hint=f"write a relation, {first.text}(x), or compare it: x = y",
+            hint="write a relation with its objects, borders(x, y), or compare: x = y",
         )
 
     def attribute(self, atom: Atom, token: Token) -> Attribute:

@@ -161,6 +161,8 @@ class Cursor:
     at: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise FormulaError(f"a {self.source} is text, not {type(self.text).__name__}")
         if sql := _SQL.match(self.text[:100]):
             place = Place.at(self.source, self.text[:100], sql.start(1), len(sql[1]))
             hint = "write for example: capital(x, y) & borders(x, 'france')"
@@ -185,9 +187,10 @@ class Cursor:
     def accept(self, *kinds: str) -> Token | None:
         return self.take() if self.token.kind in kinds else None
 
-    def expect(self, *kinds: str) -> Token:
+    def expect(self, *kinds: str, what: str = "") -> Token:
+        """The next token, of one of these kinds; `what` says it in words."""
         if self.token.kind not in kinds:
-            raise self.unexpected(*kinds)
+            raise self.unexpected(*([what] if what else kinds))
         return self.take()
 
     def error(self, message: str, token: Token | Span, hint: str = "", near: tuple[str, ...] = ()) -> FormulaError:

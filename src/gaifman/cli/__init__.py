@@ -5,6 +5,7 @@ Data on standard output, messages on standard error; exit code 0, 1 (bad input) 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -42,6 +43,9 @@ for command in (demo, info, parse, convert, graph, neighbourhood):
 
 def main() -> None:
     """Run the command; whatever a user can put right is one message and exit code 1, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack ∃: better \u2203 than a traceback
     try:
         cli(prog_name="gaifman")
     except GaifmanError as error:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,6 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Progress = Callable[[str, int, int | None], None]
 
 FORMATS = ("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
+BUNDLED = Path(__file__).parent.parent / "data" / "countries.facts"
 PATIENCE = 0.5
 """Seconds before a progress bar appears."""
 
@@ -55,21 +57,18 @@ def reading_options(command: Command) -> Command:
 def open_kb(
     sources: Sequence[str], form: str | None = None, table: str | None = None, iris: str = "full"
 ) -> KnowledgeBase:
-    """Read the files, or the bundled knowledge base where the only name is `demo` and no such file is there."""
-    from pathlib import Path
-
+    """Read the files; `demo` is the bundled one, where no such file is there."""
     from gaifman import datasets, io
 
-    if list(sources) == ["demo"] and not Path("demo").exists():
+    if list(sources) == ["demo"] and not Path("demo").exists() and form is None and table is None:
         return datasets.demo()
+    sources = [str(BUNDLED) if name == "demo" and not Path("demo").exists() else name for name in sources]
     with progress() as report:
         return io.read(*sources, format=form, table=table, iris="local" if iris == "local" else "full", progress=report)
 
 
 def check_target(path: str, *, force: bool) -> None:
     """Raise where a file would be replaced without being told to."""
-    from pathlib import Path
-
     from gaifman.errors import OutputError
 
     if Path(path).exists() and not force:
