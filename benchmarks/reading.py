@@ -21,7 +21,7 @@ from common import arguments, data, interleaved, median_ratio, report
 from gaifman.config import LIMITS
 from gaifman.draft import Draft
 from gaifman.io import read
-from gaifman.io.files import blocks
+from gaifman.io.files import Source, blocks
 from gaifman.io.rows import split
 from gaifman.tables import Index
 
@@ -73,7 +73,7 @@ def speed(path: Path, runs: int) -> dict[str, float | int]:
 
 def numbering(path: Path, runs: int) -> dict[str, float | int]:
     """Names to numbers by arrays, against a dictionary, on the blocks of the file: unpacked, cut, not yet decoded."""
-    cut = [(block, split(block, "\t")) for block in blocks(path, LIMITS)]
+    cut = [(block, split(block, "\t")) for block in blocks(Source.at(path), LIMITS)]
 
     def by_arrays() -> None:
         draft = Draft()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gaifman.errors import InputError, OutputError
 from gaifman.facts import Fact
 from gaifman.io import FORMATS, known, read, write
+from gaifman.io.files import Source
 from gaifman.kb import KnowledgeBase
 from kbs import HOSTILE, knowledge_bases, names, plain_names
 
@@ -192,7 +193,7 @@ def test_databases_are_known_by_content(tmp_path: Path) -> None:
     write(FAMILY, tmp_path / "a.parquet")
     for kind in ("duckdb", "parquet"):
         (tmp_path / f"a.{kind}").rename(tmp_path / f"{kind}.tsv")
-        assert known(tmp_path / f"{kind}.tsv") == kind
+        assert known(Source.at(tmp_path / f"{kind}.tsv")) == kind
         assert read(tmp_path / f"{kind}.tsv") == FAMILY
 
 

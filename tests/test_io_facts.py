@@ -16,7 +16,7 @@ from gaifman.errors import InputError
 from gaifman.facts import Fact, written
 from gaifman.io import read
 from gaifman.io.datalog import read_facts
-from gaifman.io.files import blocks
+from gaifman.io.files import Source, blocks
 from gaifman.kb import KnowledgeBase
 from kbs import HOSTILE, knowledge_bases
 
@@ -135,7 +135,7 @@ def test_blocks_may_end_anywhere(tmp_path_factory, kb: KnowledgeBase, size: int,
     lines += [f"{written(a)}({written(o)}) = {v!r}." for a, o, v in kb.values()]
     path.write_text("".join(line + draw.choice(gaps) for line in lines), newline="")
     draft = Draft()
-    read_facts(blocks(path, Limits(), size=size), Limits(), draft)
+    read_facts(blocks(Source.at(path), Limits(), size=size), Limits(), draft)
     found = draft.finish()
     assert set(found.facts()) == {fact for fact in kb.facts() if "(" not in fact.relation}
     assert list(found.values()) == list(kb.values())
@@ -146,7 +146,7 @@ def test_places_are_right_whatever_the_blocks(tmp_path: Path, size: int) -> None
     path = tmp_path / "x.facts"
     path.write_text("p(a,\n  b).\n% note\nq(c). q(\n d, e).\n")
     with pytest.raises(InputError) as caught:
-        read_facts(blocks(path, Limits(), size=size), Limits(), Draft())
+        read_facts(blocks(Source.at(path), Limits(), size=size), Limits(), Draft())
     assert caught.value.place
     assert (caught.value.place.line, caught.value.place.column) == (4, 7)
 

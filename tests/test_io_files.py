@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
+import os
+import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,9 @@ from hypothesis import strategies as st
 
 from gaifman.config import Limits
 from gaifman.errors import InputError, OutputError
-from gaifman.io.files import Block, blocks, exists, head, replaced
+from gaifman.io import read, write
+from gaifman.io.files import Block, Source, blocks, exists, head, replaced
+from gaifman.kb import KnowledgeBase
 from kbs import HOSTILE  # noqa: F401  # its settings: a disk may be slow
 
 
@@ -21,7 +27,7 @@ def test_blocks_are_the_file_in_whole_lines(tmp_path_factory, data: bytes, size:
         return
     path = tmp_path_factory.mktemp("io") / "x"
     path.write_bytes(gzip.compress(data) if packed else data)
-    found = list(blocks(path, Limits(), size=size))
+    found = list(blocks(Source.at(path), Limits(), size=size))
     whole = b"".join(block.data for block in found)
     assert whole == data + b"\n" * (bool(data) and not data.endswith(b"\n"))
     assert all(block.data.endswith(b"\n") for block in found)
@@ -59,16 +65,16 @@ def test_text_is_checked_for_nul_and_utf_8() -> None:
 def test_the_longest_line_is_found_in_any_block(tmp_path: Path, size: int) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"short\n" * 3 + b"x" * 21 + b"\nshort\n")
-    assert len(b"".join(block.data for block in blocks(path, Limits(line=21), size=size))) == 46
+    assert len(b"".join(block.data for block in blocks(Source.at(path), Limits(line=21), size=size))) == 46
     with pytest.raises(InputError, match="longer than 20 bytes") as caught:
-        list(blocks(path, Limits(line=20), size=size))
+        list(blocks(Source.at(path), Limits(line=20), size=size))
     assert caught.value.place
     assert (caught.value.place.line, caught.value.place.column) == (4, 1)
 
 
 def test_the_head_of_a_packed_file_is_unpacked(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(gzip.compress(b"hello, world"))
-    assert head(tmp_path / "x", 5) == b"hello"
+    assert head(Source.at(tmp_path / "x"), 5) == b"hello"
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
@@ -82,6 +88,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 def write_half(target: Path, failure: Exception) -> None:
     with replaced(target) as temporary:
         temporary.write_text("half")
+        temporary.with_name(temporary.name + ".wal").write_text("log")
         raise failure
 
 
@@ -104,3 +111,115 @@ def test_long_names_of_files_have_room_for_the_temporary_one(tmp_path: Path) -> 
     with replaced(target) as temporary:
         temporary.write_text("new")
     assert target.read_text() == "new"
+
+
+# Only regular files are replaced
+
+
+def test_a_link_stays_a_link_and_what_it_points_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    with replaced(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+    (tmp_path / "ahead").symlink_to("later")
+    with replaced(tmp_path / "ahead") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "later").read_text() == "new"
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OutputError, match="is no regular file"):
+        write_half(tmp_path / "pipe", KeyError())
+    assert (tmp_path / "pipe").is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    target = tmp_path / "secret"
+    target.touch(0o600)
+    with replaced(target) as temporary:
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
+        temporary.write_text("new")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+def test_a_failed_database_leaves_no_log(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        write_half(tmp_path / "x", KeyError())  # with a log beside it
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a" * 5000, "a\0b", "a/b/c", "loop"])
+def test_names_that_cannot_be_are_our_errors(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OutputError, match=r"cannot be written|there is no folder") as caught:
+        write_half(tmp_path / name, KeyError())
+    assert len(str(caught.value)) < 300
+    with pytest.raises(InputError, match=r"cannot be read|there is no f") as refused:
+        exists(tmp_path / name)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_folder_that_may_not_be_listed_is_our_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        exists(tmp_path / "x")
+
+
+# Pipes and standard input are read whole
+
+
+def through_a_pipe(path: Path, data: bytes) -> KnowledgeBase:
+    os.mkfifo(path)
+    feeder = threading.Thread(target=path.write_bytes, args=(data,))
+    feeder.start()
+    try:
+        return read(path)
+    finally:
+        feeder.join()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pipe_is_read_whole(tmp_path: Path, packed: bool) -> None:
+    data = b"".join(b"a%d\tparent\tb\n" % number for number in range(50_000))
+    kb = through_a_pipe(tmp_path / "pipe", gzip.compress(data) if packed else data)
+    assert len(kb) == 50_000
+    assert kb.notes[0].example == str(tmp_path / "pipe")
+
+
+def test_a_database_comes_through_a_pipe(tmp_path: Path) -> None:
+    write(KnowledgeBase.from_facts([("p", "a")]), tmp_path / "x.duckdb")
+    assert ("p", "a") in through_a_pipe(tmp_path / "pipe", (tmp_path / "x.duckdb").read_bytes())
+
+
+def test_an_error_in_a_pipe_names_the_pipe(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        through_a_pipe(tmp_path / "pipe", b"a\tp\tb\na\tp\n")
+    assert caught.value.place
+    assert (caught.value.place.source, caught.value.place.line) == (str(tmp_path / "pipe"), 2)
+
+
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ann\tparent\tbob\n")))
+    kb = read("-")
+    assert ("parent", "ann", "bob") in kb
+    assert kb.notes[0].example == "standard input"
+    with pytest.raises(InputError, match="only once"):
+        read("-", "-")
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="no standard input"):
+        read("-")
+
+
+@pytest.mark.parametrize("name", [None, 5, b"x"])
+def test_what_names_no_file_is_our_error(name: object) -> None:
+    with pytest.raises(InputError, match="named by a text or a path"):
+        read(name)  # type: ignore[arg-type]
+    with pytest.raises(OutputError, match="named by a text or a path"):
+        write(KnowledgeBase.from_facts([]), name)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import pytest
 
 from gaifman.errors import InputError
 from gaifman.io import read
+from gaifman.io.rdf import Iris
 from gaifman.kb import KnowledgeBase
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -68,9 +69,9 @@ def test_every_kind_of_number_is_a_value(tmp_path: Path, literal: str, value: fl
         ("true", "literals of type boolean left out"),
         ('"2020-01-01"^^xsd:date', "literals of type date left out"),
         ('"x"^^a:own', "literals of type http://a/own left out"),
-        ('"NaN"^^xsd:double', "literals that are no finite numbers left out"),
-        ('"INF"^^xsd:float', "literals that are no finite numbers left out"),
-        ('"many"^^xsd:integer', "literals that are no finite numbers left out"),
+        ('"NaN"^^xsd:double', "literals without a finite number left out"),
+        ('"INF"^^xsd:float', "literals without a finite number left out"),
+        ('"many"^^xsd:integer', "literals without a finite number left out"),
     ],
 )
 def test_other_literals_are_counted(tmp_path: Path, literal: str, what: str) -> None:
@@ -97,7 +98,7 @@ def test_blank_nodes_have_names_that_do_not_change(tmp_path: Path) -> None:
     text = "_:n a:knows a:bob . a:bob a:owns [ a:in a:town ], [ a:in a:wood ] ."
     kb = turtle(tmp_path, text)
     assert "_:n" in kb.objects
-    assert {name for name in kb.objects if name.startswith("_:anon")} == {"_:anon1", "_:anon2"}
+    assert {name for name in kb.objects if name.startswith("_:anon")} == {"_:anon/1", "_:anon/2"}
     assert turtle(tmp_path, text) == kb
 
 
@@ -105,7 +106,7 @@ def test_blank_nodes_of_several_files_are_different(tmp_path: Path) -> None:
     for name in ("x", "y"):
         (tmp_path / f"{name}.nt").write_text(f"_:n <http://a/in> <http://a/{name}> .\n")
     kb = read(tmp_path / "x.nt", tmp_path / "y.nt")
-    assert {"_:n", "_:n.2"} <= set(kb.objects)
+    assert {"_:n", "_:n#2"} <= set(kb.objects)
 
 
 def test_local_names(tmp_path: Path) -> None:
@@ -162,3 +163,43 @@ def test_more_triples_than_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("gaifman.io.rdf.BATCH", 7)
     assert read(tmp_path / "x.nt") == whole
     assert len(whole) == 50
+
+
+# Names never make one object of two
+
+
+def two_files(tmp_path: Path, one: str, two: str, iris: Iris = "full") -> KnowledgeBase:
+    (tmp_path / "x.ttl").write_text(one)
+    (tmp_path / "y.ttl").write_text(two)
+    return read(tmp_path / "x.ttl", tmp_path / "y.ttl", iris=iris)
+
+
+def test_local_names_that_collide_in_two_files_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="http://a/bob and http://b/bob have one short name") as caught:
+        two_files(tmp_path, "<http://a/ann> <http://a/p> <http://a/bob> .", "<http://b/bob> a <http://a/T> .", "local")
+    assert str(tmp_path / "y.ttl") in caught.value.message
+    same = "<http://a/ann> <http://a/p> <http://a/bob> ."
+    assert len(two_files(tmp_path, same, same, "local")) == 1
+
+
+def test_a_local_name_that_looks_like_a_blank_node_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the blank node _:x and http://a/_:x have one short name"):
+        turtle(tmp_path, "_:x a:p <http://a/_:x> .", iris="local")
+
+
+@pytest.mark.parametrize("end", [".nt", ".ttl"])
+def test_a_label_of_hexadecimal_digits_is_not_the_label_anon1(tmp_path: Path, end: str) -> None:
+    path = tmp_path / f"x{end}"
+    path.write_text("_:0123456789abcdef0123456789 <http://a/p> _:anon1 .\n")
+    assert len(read(path).objects) == 2
+
+
+def test_a_label_with_a_dot_is_not_that_of_another_file(tmp_path: Path) -> None:
+    kb = two_files(tmp_path, "_:a.2 <http://a/p> <http://a/x> .", "_:a <http://a/p> <http://a/y> .")
+    assert list(kb.objects) == ["_:a#2", "_:a.2", "http://a/x", "http://a/y"]
+
+
+def test_a_subject_of_left_out_literals_alone_is_an_object(tmp_path: Path) -> None:
+    kb = turtle(tmp_path, 'a:ann a:name "Ann" . a:bob a:likes a:cleo .')
+    assert "http://a/ann" in kb.objects
+    assert len(kb) == 1

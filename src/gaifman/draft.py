@@ -11,6 +11,7 @@ parent(ann, bob).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -45,10 +46,10 @@ class Draft:
         self._values: list[tuple[Ints, Ints, Floats]] = []
         self._notes: dict[str, Note] = {}
 
-    def note(self, count: int, what: str, example: str = "") -> None:
-        """Count something worth telling; the first example stays."""
-        known = self._notes.get(what, Note(0, what, example))
-        self._notes[what] = Note(known.count + count, what, known.example or example)
+    def note(self, count: int, what: str, example: str = "", one: str = "") -> None:
+        """Count something worth telling; the first example stays. `one` is what is said of a single one."""
+        known = self._notes.get(what, Note(0, what, example, one))
+        self._notes[what] = replace(known, count=known.count + count, example=known.example or example)
 
     def numbers(self, names: Sequence[str], where: Callable[[int], Place]) -> Ints:
         """Numbers of names, shape (names,); `where` is the place of one of them."""
@@ -70,7 +71,8 @@ class Draft:
             raise InputError(wrong[1], place=where(wrong[0]))
         spaced = [name for name in fresh if name[0].isspace() or name[-1].isspace()]
         if spaced:
-            self.note(len(spaced), "names that begin or end with a space", shorten(repr(spaced[0])))
+            example, one = shorten(repr(spaced[0])), "name that begins or ends with a space"
+            self.note(len(spaced), "names that begin or end with a space", example, one)
 
     def facts(self, relation: Ints, objects: Ints, confidence: Floats | None, where: Where) -> None:
         """Add facts: relation (facts,), objects (facts, arity), confidence (facts,) or None, over `numbers`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -67,9 +67,17 @@ class Note:
     count: int
     what: str
     example: str = ""
+    one: str = field(default="", compare=False)
+    """What is said of a single one, where that differs."""
 
     def __str__(self) -> str:
-        return f"{self.count:,} {self.what}" + (f", such as {self.example}" if self.example else "")
+        """The count with its words.
+
+        >>> print(Note(1, "repeated facts", "p(a).", "repeated fact"))
+        1 repeated fact, such as p(a).
+        """
+        what = self.one if self.count == 1 and self.one else self.what
+        return f"{self.count:,} {what}" + (f", such as {self.example}" if self.example else "")
 
 
 def written(name: str) -> str:
@@ -87,11 +95,12 @@ def dropped_notes(tables: Tables, dropped: Dropped) -> tuple[Note, ...]:
     if dropped.fact:
         relation, *objects = dropped.fact
         fact = Fact(tables.relations[relation], tuple(tables.objects[number] for number in objects))
-        notes.append(Note(dropped.facts, "repeated facts, kept once", str(fact)))
+        notes.append(Note(dropped.facts, "repeated facts, kept once", str(fact), "repeated fact, kept once"))
     if dropped.value:
         attribute, holder = dropped.value
         text = f"{written(tables.attributes[attribute])}({written(tables.objects[holder])})"
-        notes.append(Note(dropped.values, "further values of an attribute, the largest kept", text))
+        what = "of an attribute, the largest kept"
+        notes.append(Note(dropped.values, f"further values {what}", text, f"further value {what}"))
     return tuple(notes)
 
 

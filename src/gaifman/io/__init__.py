@@ -7,44 +7,26 @@ write(kb, "family.duckdb")                     whole or not at all
 
 from __future__ import annotations
 
-import re
+import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import get_args
 
 from gaifman.config import LIMITS, Limits
 from gaifman.draft import Draft
-from gaifman.errors import GaifmanError, InputError, OutputError, shorten
+from gaifman.errors import InputError, OutputError
+from gaifman.facts import Note
 from gaifman.io.databases import read_parquet, read_sqlite
 from gaifman.io.datalog import read_facts
 from gaifman.io.delimited import read_table
-from gaifman.io.files import Progress, blocks, head, replaced
-from gaifman.io.rdf import Iris, read_rdf
+from gaifman.io.files import STDIN, Progress, Source, blocks, located, replaced
+from gaifman.io.formats import FORMATS, SUFFIXES, TABLES, WRITTEN, check_format, known, suffix
+from gaifman.io.rdf import Iris, Namer, read_rdf
 from gaifman.io.store import read_duckdb, write_duckdb, write_parquet
 from gaifman.io.texts import fact_lines, losses, table_lines, text_file
 from gaifman.kb import KnowledgeBase
-from gaifman.names import nearest
 
-TABLES = ("triples", "nary", "types", "attributes")
-"""Formats that are tables of text, told apart by their columns."""
-
-FORMATS = (*TABLES, "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
-"""All formats that can be read."""
-
-WRITTEN = ("facts", "triples", "nary", "parquet", "duckdb")
-"""All formats that can be written."""
-
-SUFFIXES = {
-    ".facts": "facts",
-    ".pl": "facts",
-    ".dl": "facts",
-    ".parquet": "parquet",
-    ".nt": "ntriples",
-    ".ttl": "turtle",
-    ".duckdb": "duckdb",
-    ".ddb": "duckdb",
-    ".sqlite": "sqlite",
-    ".sqlite3": "sqlite",
-}
-"""Formats known by the end of a name; `.db` and the rest are known by their content."""
+__all__ = ["FORMATS", "SUFFIXES", "TABLES", "WRITTEN", "known", "read", "write"]
 
 
 def read(
@@ -55,7 +37,7 @@ def read(
     iris: Iris = "full",
     progress: Progress | None = None,
 ) -> KnowledgeBase:
-    """One knowledge base of all the files.
+    """One knowledge base of all the files; `-` is standard input.
 
     `format` is one of `FORMATS`, and guessed for each file where it is not given; `table` names the table of a
     database; `iris="local"` shortens the names of RDF to what follows the last `#` or `/`.
@@ -63,80 +45,65 @@ def read(
     if not sources:
         raise InputError("nothing to read: name at least one file")
     check_format(format, FORMATS, InputError)
-    draft = Draft()
-    for scope, path in enumerate(map(Path, sources)):
-        found = _read(path, format or known(path), draft, limits, table, iris, progress, scope)
-        draft.note(1, f"read as {found}", str(path))
-    return draft.finish()
+    if iris not in get_args(Iris):
+        raise InputError(f"iris is one of {', '.join(get_args(Iris))}, not {iris!r}")
+    if sum(str(source) == STDIN for source in sources) > 1:
+        raise InputError("standard input can be read only once")
+    reading = _Reading(limits, table, Namer(iris), progress)
+    for name in sources:
+        with located(name) as source:
+            found = reading.take(source, format or known(source))
+            reading.draft.note(1, f"read as {found}", source.name)
+    return reading.finish()
 
 
-def _read(
-    path: Path,
-    form: str,
-    draft: Draft,
-    limits: Limits,
-    table: str | None,
-    iris: Iris,
-    progress: Progress | None,
-    scope: int,
-) -> str:
-    """Put one file into a draft; the format it was read as."""
-    if table is not None and form not in ("duckdb", "sqlite"):
-        raise InputError(f"{path} is no database, so it has no table {table}")
-    match form:
-        case "parquet":
-            read_parquet(path, draft)
-        case "duckdb":
-            read_duckdb(path, table, draft)
-        case "sqlite":
-            read_sqlite(path, table, draft)
-        case "facts":
-            read_facts(blocks(path, limits, progress), limits, draft)
-        case "ntriples" | "turtle":
-            read_rdf(blocks(path, limits, progress), str(path), form, iris, scope, draft)
-        case _:
-            asked = form if form in TABLES else None
-            return read_table(blocks(path, limits, progress), path.name, suffix(path), asked, draft)
-    return form
+@dataclass
+class _Reading:
+    """One reading of several files."""
 
+    limits: Limits
+    table: str | None
+    names: Namer
+    progress: Progress | None
+    draft: Draft = field(default_factory=Draft)
+    files: int = 0
+    fingerprint: str | None = None
+    """Of our own file, as it was when it was written."""
 
-def suffix(path: Path) -> str:
-    """The end of the name, without `.gz`.
+    def take(self, source: Source, form: str) -> str:
+        """Put one file into the draft; the format it was read as."""
+        self.files += 1
+        if self.table is not None and form not in ("duckdb", "sqlite"):
+            raise InputError(f"{source.name} is no database, so it has no table {self.table}")
+        match form:
+            case "parquet":
+                read_parquet(source, self.draft, self.progress)
+            case "duckdb":
+                self.fingerprint = read_duckdb(source, self.table, self.draft, self.progress)
+            case "sqlite":
+                read_sqlite(source, self.table, self.draft, self.progress)
+            case _:
+                return self._take_text(source, form)
+        return form
 
-    >>> suffix(Path("train.TSV.gz")), suffix(Path("train"))
-    ('.tsv', '')
-    """
-    name = path.name.lower().removesuffix(".gz")
-    return Path(name).suffix
+    def _take_text(self, source: Source, form: str) -> str:
+        parts = blocks(source, self.limits, self.progress)
+        match form:
+            case "facts":
+                read_facts(parts, self.limits, self.draft)
+            case "ntriples" | "turtle":
+                read_rdf(parts, source.name, form, self.names, self.draft)
+            case _:
+                return read_table(parts, suffix(source.name), form if form in TABLES else None, self.draft)
+        return form
 
-
-_MAGIC = ((0, b"SQLite format 3\0", "sqlite"), (8, b"DUCK", "duckdb"), (0, b"PAR1", "parquet"))
-_FACT = re.compile(rb"\s*(?:[%]|[\d.]+\s*::|(?:[\w/:.-]+|'[^'\n]*'|\"[^\"\n]*\")\s*\([^\t\n]*\)\s*(?:=[^\n]*)?\.)")
-_TRIPLE = re.compile(rb"\s*(?:<[^<>\s]*>|_:\S+)\s+<[^<>\s]*>\s+[<_\"]")
-_PREFIX = re.compile(rb"\s*@?(?:prefix|base)\s+[\w.-]*:?\s*<", re.IGNORECASE)
-
-
-def known(path: Path) -> str:
-    """The format of a file by its content and name, as far as they tell: `table` is one of text."""
-    begin = head(path, 4096)
-    for offset, magic, form in _MAGIC:
-        if begin[offset:].startswith(magic):
-            return form
-    end = suffix(path)
-    if end in SUFFIXES:
-        return SUFFIXES[end]
-    if end not in (".tsv", ".csv"):
-        for pattern, form in ((_PREFIX, "turtle"), (_TRIPLE, "ntriples"), (_FACT, "facts")):
-            if pattern.match(begin.removeprefix(b"\xef\xbb\xbf")):
-                return form
-    return "table"
-
-
-def check_format(form: str | None, formats: tuple[str, ...], error: type[GaifmanError]) -> None:
-    """Raise unless the format is one of those, or not given."""
-    if form is not None and form not in formats:
-        near = nearest(form, formats)
-        raise error(f"there is no format {shorten(form)}", near=near, hint=f"formats: {', '.join(formats)}")
+    def finish(self) -> KnowledgeBase:
+        """The knowledge base; a note says so where a file of ours is no longer what it was."""
+        kb = self.draft.finish()
+        if self.files == 1 and self.fingerprint not in (None, kb.fingerprint):
+            note = Note(1, "fingerprint that no longer fits: the file was changed since", str(self.fingerprint))
+            return replace(kb, notes=(*kb.notes, note))
+        return kb
 
 
 def write(
@@ -149,13 +116,15 @@ def write(
 
     Where the format cannot hold something that is known, that is an error, unless `lossy`.
     """
-    path = Path(path)
+    if not isinstance(path, str | os.PathLike):
+        raise OutputError(f"a file is named by a text or a path, not by {path!r}")
+    path, end = Path(path), suffix(str(path))
     check_format(format, WRITTEN, OutputError)
-    form = format or _format_for(kb, path)
-    packed, delimiter = path.name.lower().endswith(".gz"), "," if suffix(path) == ".csv" else "\t"
+    form = format or _format_for(kb, path, end)
+    packed = path.name.lower().endswith(".gz")
     if packed and form in ("duckdb", "parquet"):
         raise OutputError(f"{path}: a {form} file is packed inside, not by gzip", hint="leave out .gz")
-    lost = [] if form == "duckdb" or lossy else losses(kb, form, delimiter)
+    lost = [] if form == "duckdb" or lossy else losses(kb, form, end)
     if lost:
         raise OutputError(
             f"{path} cannot hold {'; '.join(lost)}",
@@ -164,17 +133,16 @@ def write(
     with replaced(path) as temporary:
         match form:
             case "duckdb":
-                write_duckdb(kb, temporary)
+                write_duckdb(kb, temporary, str(path))
             case "parquet":
-                write_parquet(kb, temporary)
+                write_parquet(kb, temporary, str(path))
             case _:
-                lines = fact_lines(kb) if form == "facts" else table_lines(kb, form, delimiter)
+                lines = fact_lines(kb) if form == "facts" else table_lines(kb, form, end)
                 with text_file(temporary, packed) as file:
                     file.writelines(lines)
 
 
-def _format_for(kb: KnowledgeBase, path: Path) -> str:
-    end = suffix(path)
+def _format_for(kb: KnowledgeBase, path: Path, end: str) -> str:
     form = SUFFIXES.get(end, "")
     if end in (".tsv", ".csv", ".txt"):
         binary = all(relation.arity == 2 for relation in kb.relations.values() if relation.count)

@@ -4,106 +4,130 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from gaifman.draft import Draft
 from gaifman.errors import InputError
-from gaifman.io.files import GZIP, damage, exists, opened
+from gaifman.io.files import Progress, Source, unpacked
+from gaifman.io.formats import bare
 from gaifman.io.plans import Cell, Kind, read_tables
 from gaifman.names import nearest
 
 BATCH = 20_000
 """Rows fetched at once."""
 
-
-@contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
-    """The path of the file itself, or of an unpacked copy: databases cannot be read as a stream."""
-    exists(path)
-    with path.open("rb") as file:
-        packed = file.read(2) == GZIP
-    if not packed:
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "unpacked"
-        with opened(path) as file, damage(path), copy.open("wb") as whole:
-            shutil.copyfileobj(file, whole)
-        yield copy
+MAIN = "main"
+"""The schema in which tables are made where none is named."""
 
 
 @contextmanager
-def duckdb_errors(path: Path) -> Iterator[None]:
+def duckdb_errors(source: Source) -> Iterator[None]:
     """Say what DuckDB says in one line, about the file."""
     import duckdb
 
     try:
         yield
     except duckdb.Error as error:
-        first = str(error).split("\n", 1)[0]
-        raise InputError(f"{path} cannot be read: {first}") from None
+        first = str(error).split("\n", 1)[0].replace(str(source.path), source.name)
+        busy = any(words in first for words in ("different configuration", "Conflicting lock", "already attached"))
+        hint = "it is open elsewhere: close the other connection" if busy else ""
+        raise InputError(f"{source.name} cannot be read: {first}", hint=hint) from None
     except UnicodeDecodeError:
-        raise InputError(f"{path} cannot be read: it holds text that is not UTF-8") from None
+        raise InputError(f"{source.name} cannot be read: it holds text that is not UTF-8") from None
 
 
-def read_parquet(path: Path, draft: Draft) -> None:
+def read_parquet(source: Source, draft: Draft, progress: Progress | None = None) -> None:
     """Put a Parquet file into a draft."""
     import duckdb
 
-    with unpacked(path) as file, duckdb_errors(path), duckdb.connect() as connection:
+    with unpacked(source) as file, duckdb_errors(source), duckdb.connect() as connection:
         pattern = re.sub(r"([\[*?])", r"[\1]", str(file))  # DuckDB would take a name for a pattern
         connection.execute(f"CREATE VIEW facts AS FROM read_parquet({literal(pattern)})")
-        read_tables([_DuckTable(connection, str(path), "facts", path.name.split(".")[0])], draft)
+        table = _DuckTable(connection, source.name, f"{MAIN}.facts", bare(source.name))
+        read_tables([table], draft, progress)
 
 
-def read_duckdb_tables(path: Path, connection: Any, table: str | None, draft: Draft) -> None:
-    """Put tables of an open DuckDB database into a draft."""
-    found = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary ORDER BY table_name"
+def duckdb_names(connection: Any, kind: str = "table") -> list[tuple[str, str]]:
+    """Schema and name of all tables, or views, of an open DuckDB database."""
+    found: list[tuple[str, str]] = connection.execute(
+        f"SELECT schema_name, {kind}_name FROM duckdb_{kind}s() "
+        "WHERE NOT internal AND NOT temporary AND database_name = current_database() ORDER BY ALL"
     ).fetchall()
-    views = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
-    names = _chosen(path, [name for (name,) in found], table, [name for (name,) in views])
-    read_tables([_DuckTable(connection, f"{path}, table {name}", name, name) for name in names], draft)
+    return found
 
 
-def read_sqlite(path: Path, table: str | None, draft: Draft) -> None:
+def read_duckdb_tables(
+    source: Source, connection: Any, table: str | None, draft: Draft, progress: Progress | None
+) -> None:
+    """Put tables of an open DuckDB database into a draft."""
+    found = duckdb_names(connection)
+    chosen = _chosen(source, found, table, duckdb_names(connection, "view"))
+    several = {name for name, count in Counter(name for _, name in found).items() if count > 1}
+    tables = [
+        _DuckTable(
+            connection,
+            f"{source.name}, table {name}" if schema == MAIN else f"{source.name}, table {schema}.{name}",
+            f"{quoted(schema)}.{quoted(name)}",
+            f"{schema}.{name}" if name in several and schema != MAIN else name,
+        )
+        for schema, name in chosen
+    ]
+    read_tables(tables, draft, progress)
+
+
+def read_sqlite(source: Source, table: str | None, draft: Draft, progress: Progress | None = None) -> None:
     """Put tables of an SQLite database into a draft."""
     import sqlite3
-    from contextlib import closing
     from urllib.parse import quote
 
-    with unpacked(path) as file:
+    with unpacked(source) as file:
         try:
             with closing(sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)) as connection:
-                found = connection.execute(
-                    "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
-                    "ORDER BY name"
-                ).fetchall()
-                views = connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
-                names = _chosen(path, [name for (name,) in found], table, [name for (name,) in views])
-                tables = [_LiteTable(connection, f"{path}, table {name}", name) for name in names]
-                read_tables(tables, draft)
+                names, views = _lite_names(connection)
+                chosen = _chosen(source, names, table, views)
+                tables = [_LiteTable(connection, f"{source.name}, table {name}", name) for _, name in chosen]
+                read_tables(tables, draft, progress)
         except sqlite3.Error as error:
-            raise InputError(f"{path} cannot be read: {error}") from None
+            raise InputError(f"{source.name} cannot be read: {error}") from None
         except UnicodeDecodeError:
-            raise InputError(f"{path} cannot be read: it holds text that is not UTF-8") from None
+            raise InputError(f"{source.name} cannot be read: it holds text that is not UTF-8") from None
 
 
-def _chosen(path: Path, names: list[str], table: str | None, views: list[str]) -> list[str]:
-    """The tables to read: the one asked for, which may be a view, or all."""
+def _lite_names(connection: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Tables that hold rows of their own, and what else can be asked for: views, and the tables of search engines."""
+    found = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view') "
+        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    ).fetchall()
+    # Virtual tables and their shadows; an SQLite before 3.37 does not tell them, and they are read as others are.
+    listed = connection.execute("PRAGMA table_list").fetchall()
+    odd = {row[1] for row in listed if row[2] in ("virtual", "shadow")}
+    names = [(MAIN, name) for kind, name in found if kind == "table" and name not in odd]
+    return names, [(MAIN, name) for kind, name in found if kind == "view" or name in odd]
+
+
+def _chosen(
+    source: Source, names: list[tuple[str, str]], table: str | None, views: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """The tables to read: the one asked for, perhaps with its schema, which may be a view; or all."""
     if table is None:
         if not names:
-            raise InputError(f"{path} holds no table", hint="views are read when asked for: table=…")
+            raise InputError(f"{source.name} holds no table", hint="views are read when asked for: table=…")
         return names
-    if table not in (*names, *views):
-        raise InputError(f"{path} holds no table {table}", near=nearest(table, [*names, *views]))
-    return [table]
+    known = [*names, *views]
+    found = [(schema, name) for schema, name in known if table in (name, f"{schema}.{name}")]
+    first = [one for one in found if one[0] == MAIN] or found
+    if len(first) > 1:
+        several = ", ".join(f"{schema}.{name}" for schema, name in first)
+        raise InputError(f"{source.name} holds several tables {table}", hint=f"name one of {several}")
+    if not first:
+        plain = [name if schema == MAIN else f"{schema}.{name}" for schema, name in known]
+        raise InputError(f"{source.name} holds no table {table}", near=nearest(table, plain))
+    return first
 
 
 def quoted(name: str) -> str:
@@ -123,12 +147,12 @@ def _condition(present: str | None, absent: str | None) -> str:
 
 
 class _DuckTable:
-    """A table or view of an open DuckDB connection."""
+    """A table or view of an open DuckDB connection; `table` is how SQL names it."""
 
     def __init__(self, connection: Any, source: str, table: str, name: str) -> None:
         self.source, self.name = source, name
         self._connection, self._table = connection, table
-        described = connection.execute(f"DESCRIBE {quoted(table)}").fetchall()
+        described = connection.execute(f"DESCRIBE {table}").fetchall()
         self.columns: Mapping[str, Kind] = {row[0]: _duck_kind(row[1]) for row in described}
 
     def fetch(
@@ -141,7 +165,7 @@ class _DuckTable:
         ]
         # Rows are counted for error messages, so their order must be the table's.
         cursor = self._connection.cursor()
-        cursor.execute(f"SELECT {', '.join(parts)} FROM {quoted(self._table)}{_condition(present, absent)}")
+        cursor.execute(f"SELECT {', '.join(parts)} FROM {self._table}{_condition(present, absent)}")
         while batch := cursor.fetchmany(BATCH):
             yield batch
 
@@ -163,8 +187,9 @@ class _LiteTable:
     name: str
 
     def __post_init__(self) -> None:
-        described = self.connection.execute(f"PRAGMA table_info({quoted(self.name)})").fetchall()
-        self.columns: Mapping[str, Kind] = {row[1]: _lite_kind(row[2]) for row in described}
+        described = self.connection.execute(f"PRAGMA table_xinfo({quoted(self.name)})").fetchall()
+        # The last number is 1 for what a virtual table hides, and 2 or 3 for columns that are computed.
+        self.columns: Mapping[str, Kind] = {row[1]: _lite_kind(row[2]) for row in described if row[6] != 1}
 
     def fetch(
         self, columns: Sequence[str], present: str | None, absent: str | None
@@ -179,10 +204,10 @@ class _LiteTable:
 
 
 def _lite_kind(kind: str) -> Kind:
-    """SQLite's own rules of affinity."""
+    """By the words of SQLite's affinity; what it stores for a date or a truth value is taken as it stands."""
     kind = kind.upper()
     if "INT" in kind:
         return "integer"
-    if not kind or any(word in kind for word in ("CHAR", "CLOB", "TEXT")):
-        return "text"
-    return "float" if "BLOB" not in kind else "other"
+    if any(word in kind for word in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
+        return "float"
+    return "other" if "BLOB" in kind else "text"

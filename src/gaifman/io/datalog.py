@@ -12,8 +12,10 @@ A name is bare (a word of any case, or what begins with a digit or `/`) or in si
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -43,7 +45,7 @@ Piles = dict[tuple[int, bool], Pile]
 """By arity, and whether they are values."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Text:
     """What is left to read, and where it stands."""
 
@@ -51,9 +53,17 @@ class _Text:
     line: int
     text: str
 
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where lines end: each new relation is given its place, and to count lines for each anew is slow."""
+        return [end.start() for end in re.finditer("\n", self.text)]
+
     def place(self, offset: int, width: int = 1) -> Place:
-        place = Place.at(self.source, self.text, offset, width)
-        return Place(self.source, self.line + place.line - 1, place.column, place.text, place.width)
+        """The place of a character; the line is counted from that of the text."""
+        row = bisect_left(self._ends, offset)
+        start = self._ends[row - 1] + 1 if row else 0
+        end = self._ends[row] if row < len(self._ends) else len(self.text)
+        return Place(self.source, self.line + row, offset - start + 1, self.text[start:end], max(width, 1))
 
     def field(self, found: re.Match[str], field: int) -> Place:
         """The place of a statement's field, as a draft counts fields."""
@@ -177,6 +187,8 @@ class _Scan:
     def statement(self) -> tuple[str, str]:
         """What is wrong, and a hint."""
         self.take(rf"{_GAP}(?:{_NUMBER}{_GAP}::)?{_GAP}")
+        if self.sees(":-") or self.sees("?-"):
+            return "this is a directive; a file of facts can hold only facts", "leave it out, and ask rules as queries"
         if not self.take(_NAME):
             return self.no_name("a relation")
         if not self.take(rf"{_GAP}\({_GAP}"):

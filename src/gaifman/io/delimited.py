@@ -2,72 +2,82 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from gaifman.draft import Draft
 from gaifman.errors import InputError
-from gaifman.io.files import Block
-from gaifman.io.layouts import PLAIN, Layout, asked, guess, interpret
+from gaifman.io.files import BLOCK, Block
+from gaifman.io.interpret import interpret
+from gaifman.io.layouts import Layout, asked, guess
 from gaifman.io.rows import Rows, csv_rows, split
 
 SAMPLE = 1_000
 """Rows that are looked at to guess what the columns hold."""
 
+_BEGIN = 1 << 16
+"""Bytes that are looked at to tell the delimiter."""
 
-def read_table(blocks: Iterator[Block], name: str, suffix: str, form: str | None, draft: Draft) -> str:
+_QUOTED = re.compile(rb'(?:^|(?<=[\t,;\n]))"(?:[^"]|"")*+(?:"(?=[\t,;\r\n])|"?\Z)')
+
+
+def read_table(blocks: Iterator[Block], suffix: str, form: str | None, draft: Draft) -> str:
     """Put a text table into a draft; the form it was read as."""
     first = next(blocks, None)
     if first is None:
         return form or "triples"
-    delimiter = _delimiter(first, suffix)
-    rows = _rows(chain([first], blocks), delimiter)
+    rows = _rows(chain([first], blocks), delimiter(first.data, suffix))
     part = next((part for part in rows if len(part)), None)
     if part is None:
         return form or "triples"
-    layout = _layout(part, name, form)
+    layout = asked(form, part.row(0)) if form else _guessed(part)
     interpret(part.tail(1) if layout.header else part, layout, draft)
     for part in rows:
         interpret(part, layout, draft)
     return layout.format
 
 
-def guessed(text: str, delimiter: str) -> Layout | None:
-    """How a text that is the beginning of a file would be read."""
-    rows = next(_rows([Block("", 1, text.encode())], delimiter), None)
-    return guess(_sample(rows)) if rows else None
+def layout_of(data: bytes, suffix: str) -> tuple[str, Layout] | None:
+    """The delimiter and layout by which the beginning of a file would be read; None where it would be refused."""
+    cut = data.rfind(b"\n", 0, BLOCK) + 1  # as the reader cuts it
+    parts = [Block("", 1, part) for part in (data[:cut], data[cut:]) if part]
+    mark = delimiter(data, suffix)
+    try:
+        rows = next((part for part in _rows(parts, mark) if len(part)), None)
+        return (mark, _guessed(rows)) if rows else None
+    except InputError:
+        return None
 
 
-def _layout(rows: Rows, name: str, form: str | None) -> Layout:
-    if form:
-        return asked(form, rows.row(0))
-    layout = guess(_sample(rows))
-    if layout is None:
-        raise InputError(
-            "one column, where facts need at least two",
-            place=rows.place(0, 0),
-            hint=f"columns are separated by a tab, in .csv files by a comma; {name} may be no table at all",
-        )
-    return layout
+def _guessed(rows: Rows) -> Layout:
+    found = guess([rows.row(number) for number in range(min(len(rows), SAMPLE))])
+    if isinstance(found, Layout):
+        return found
+    raise InputError(found.message, place=rows.place(0, found.column), hint=found.hint)
 
 
-def _sample(rows: Rows) -> list[list[str]]:
-    return [rows.row(number) for number in range(min(len(rows), SAMPLE))]
+def _rows(blocks: Iterable[Block], mark: str) -> Iterator[Rows]:
+    if mark == "\t":
+        return (split(block, mark) for block in blocks)
+    return csv_rows(iter(blocks), mark)
 
 
-def _rows(blocks: Iterable[Block], delimiter: str) -> Iterator[Rows]:
-    if delimiter == "\t":
-        return (split(block, delimiter) for block in blocks)
-    return csv_rows(iter(blocks), delimiter)
+def delimiter(data: bytes, suffix: str) -> str:
+    r"""The mark that cuts the first rows into equally many columns, and into most; what is quoted does not count.
 
-
-def _delimiter(block: Block, suffix: str) -> str:
-    """By the first line that is not blank; a comma or semicolon separates only where no tab does, or in `.csv`."""
-    line = block.data.lstrip(b"\n").split(b"\n", 1)[0]
+    >>> delimiter(b"ann;age;80,5\nbob;age;70,2\n", ".csv"), delimiter(b"p\ta,b\nq\ta,b\tc\n", ".tsv")
+    (';', '\t')
+    """
+    text = _QUOTED.sub(b"", data[:_BEGIN])
+    lines = [line for line in text.split(b"\n")[:100] if line.strip(b"\r")]
+    if len(data) > _BEGIN:
+        lines = lines[:-1] or lines  # the last one may be cut
     order = (b",", b";", b"\t") if suffix == ".csv" else (b"\t", b",", b";")
-    found = next((mark for mark in order if mark in line), order[0])
-    return found.decode()
-
-
-PLAIN_FORMATS = tuple(PLAIN)
-"""Formats that are tables of text."""
+    counts = {mark: [line.count(mark) for line in lines] for mark in order}
+    if suffix != ".csv" and all(counts[b"\t"]):
+        return "\t"  # such tables quote nothing, so no tab stands in a name, and commas may
+    equal = Counter({mark: found[0] for mark, found in counts.items() if len(set(found)) == 1 and found[0]})
+    some = [mark for mark, found in counts.items() if found and found[0]]
+    return (max(equal, key=equal.__getitem__) if equal else (some or order)[0]).decode()

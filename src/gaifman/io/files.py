@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import stat
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -68,66 +72,141 @@ class Block:
             ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read, which can be opened more than once."""
+
+    name: str
+    """What messages call it."""
+    path: Path
+    """Where it lies: for a pipe, a copy of what came through."""
+
+    @classmethod
+    def at(cls, path: Path) -> Source:
+        """A regular file under its own name."""
+        return cls(str(path), path)
+
+
+STDIN = "-"
+"""As the name of a file: standard input."""
+
+
+@contextmanager
+def located(name: str | Path) -> Iterator[Source]:
+    """The file of a name; pipes and devices give their bytes only once, so they are copied to the disk first."""
+    if not isinstance(name, str | os.PathLike):
+        raise InputError(f"a file is named by a text or a path, not by {name!r}")
+    path = Path(name)
+    if str(name) == STDIN:
+        stream = getattr(sys.stdin, "buffer", None)
+        if stream is None:
+            raise InputError("there is no standard input to read")
+        with _copied(stream, "standard input") as source:
+            yield source
+        return
+    exists(path)
+    if path.is_file():
+        yield Source.at(path)
+        return
+    with damage(str(path)):
+        file = path.open("rb")
+    with file, _copied(file, str(path)) as source:
+        yield source
+
+
+@contextmanager
+def _copied(stream: BinaryIO, name: str) -> Iterator[Source]:
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        with damage(name), copy.open("wb") as file:
+            shutil.copyfileobj(stream, file)
+        yield Source(name, copy)
+
+
 def exists(path: Path) -> None:
     """Raise unless a file is there."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder, not a file")
-    if not path.exists():
+    near: tuple[str, ...] = ()
+    try:
+        if path.is_dir():
+            raise InputError(f"{_shown(path)} is a folder, not a file")
+        if path.exists():
+            return
         if not path.parent.is_dir():
-            raise InputError(f"there is no folder {shorten(str(path.parent), 120)}")
+            raise InputError(f"there is no folder {_shown(path.parent)}")
         near = nearest(path.name, [entry.name for entry in path.parent.iterdir()])
-        raise InputError(f"there is no file {shorten(str(path), 120)}", near=near)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{_shown(path)} cannot be read: {_reason(error)}") from None
+    raise InputError(f"there is no file {_shown(path)}", near=near)
 
 
-def head(path: Path, size: int = 64) -> bytes:
+def _shown(path: Path | str) -> str:
+    return shorten(str(path), 120)
+
+
+def _reason(error: Exception) -> str:
+    """What the system says, without the path."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def head(source: Source, size: int = 64) -> bytes:
     """The first bytes, unpacked."""
-    with opened(path) as file, damage(path):
+    with opened(source) as file:
         return file.read(size)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def opened(source: Source) -> Iterator[BinaryIO]:
     """The file's bytes, unpacked where they are gzip, whatever the name says."""
-    exists(path)
-    try:
-        with path.open("rb") as file:
-            if file.peek(2)[:2] != GZIP:
-                yield file
-                return
-            import gzip
+    with damage(source.name), source.path.open("rb") as file:
+        if file.peek(2)[:2] != GZIP:
+            yield file
+            return
+        import gzip
 
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield unpacked  # type: ignore[misc]  # a GzipFile reads as a binary file does
-    except PermissionError:
-        raise InputError(f"{path} may not be read by this user") from None
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            yield unpacked  # type: ignore[misc]  # a GzipFile reads as a binary file does
 
 
 @contextmanager
-def damage(path: Path) -> Iterator[None]:
-    """Turn what the unpacking of damaged files raises into one error."""
+def unpacked(source: Source) -> Iterator[Path]:
+    """The path of the file itself, or of an unpacked copy: databases cannot be read as a stream."""
+    with damage(source.name), source.path.open("rb") as start:
+        packed = start.read(2) == GZIP
+    if not packed:
+        yield source.path
+        return
+    with opened(source) as file, _copied(file, source.name) as copy:
+        yield copy.path
+
+
+@contextmanager
+def damage(name: str) -> Iterator[None]:
+    """Turn what the reading and unpacking of damaged files raises into one error."""
     import zlib
 
     try:
         yield
     except EOFError:
-        raise InputError(f"{path} is cut off: the gzip data has no end") from None
+        raise InputError(f"{name} is cut off: the gzip data has no end") from None
     except zlib.error as error:
-        raise InputError(f"{path} is damaged: {error}") from None
+        raise InputError(f"{name} is damaged: {error}") from None
+    except PermissionError:
+        raise InputError(f"{name} may not be read by this user") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+        raise InputError(f"{name} cannot be read: {_reason(error)}") from None
 
 
-def blocks(path: Path, limits: Limits, progress: Progress | None = None, size: int = BLOCK) -> Iterator[Block]:
+def blocks(source: Source, limits: Limits, progress: Progress | None = None, size: int = BLOCK) -> Iterator[Block]:
     """The file in blocks of whole lines."""
-    total = path.stat().st_size if path.is_file() else None
-    line, rest = 1, b""
-    with opened(path) as file, damage(path):
+    name, line, rest = source.name, 1, b""
+    with opened(source) as file:
+        total = source.path.stat().st_size
         while data := file.read(size):
             if line == 1 and not rest:
-                data = _unmarked(path, data)
+                data = _unmarked(name, data)
             cut = data.rfind(b"\n") + 1
             if cut:
-                block = Block(str(path), line, rest + data[:cut])
+                block = Block(name, line, rest + data[:cut])
                 _refuse_long(block, limits)
                 yield block
                 line += int(np.count_nonzero(np.frombuffer(block.data, np.uint8) == 10))  # faster than bytes.count
@@ -135,11 +214,11 @@ def blocks(path: Path, limits: Limits, progress: Progress | None = None, size: i
             else:
                 rest += data
             if len(rest) > limits.line:
-                _too_long(Block(str(path), line, rest[:400] + b"\n"), 0, limits)
+                _too_long(Block(name, line, rest[:400] + b"\n"), 0, limits)
             if progress:
-                progress(f"reading {path.name}", _position(file), total)
+                progress(f"reading {Path(name).name}", _position(file), total)
     if rest:
-        yield Block(str(path), line, rest + b"\n")
+        yield Block(name, line, rest + b"\n")
 
 
 def _position(file: BinaryIO) -> int:
@@ -148,9 +227,9 @@ def _position(file: BinaryIO) -> int:
     return (inner or file).tell()
 
 
-def _unmarked(path: Path, data: bytes) -> bytes:
+def _unmarked(name: str, data: bytes) -> bytes:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        place = Place(str(path), 1, 1, data[:40].decode("utf-16", errors="ignore"))
+        place = Place(name, 1, 1, data[:40].decode("utf-16", errors="ignore"))
         raise InputError("the file is UTF-16, not UTF-8", place=place, hint="save the file as UTF-8")
     return data.removeprefix(b"\xef\xbb\xbf")
 
@@ -177,24 +256,46 @@ def _too_long(block: Block, offset: int, limits: Limits) -> NoReturn:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, which takes its place when all went well and vanishes when not."""
-    if path.is_dir():
-        raise OutputError(f"{path} is a folder, not a file")
-    if not path.parent.is_dir():
-        raise OutputError(f"there is no folder {path.parent}")
-    temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(4)}.part"
+    """A temporary path beside the file, which takes its place when all went well and vanishes when not.
+
+    A link stays a link, and what it points to is written; a file that was there keeps its mode.
+    """
+    target, mode = _target(path)
+    temporary = target.parent / f".{target.name[:40]}.{secrets.token_hex(4)}.part"
     try:
         # Not tempfile: its files are private, and the result should be as readable as any file the user writes.
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else 0o600))
     except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
+        raise OutputError(f"{_shown(path)} cannot be written: {_reason(error)}") from None
     try:
         yield temporary
-        _keep(temporary, path)
+        if mode is not None:
+            temporary.chmod(mode)
+        _keep(temporary, target)
     except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise OutputError(f"{_shown(path)} cannot be written: {_reason(error)}") from None
     finally:
         temporary.unlink(missing_ok=True)
+        temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)  # DuckDB's, when it failed
+
+
+def _target(path: Path) -> tuple[Path, int | None]:
+    """The file that a path leads to, and its mode where it is there; only a regular file can be replaced."""
+    try:
+        mode = path.stat().st_mode if path.exists() else None  # before links are followed: /dev/stdout leads nowhere
+        if mode is not None and stat.S_ISDIR(mode):
+            raise OutputError(f"{_shown(path)} is a folder, not a file")
+        if mode is not None and not stat.S_ISREG(mode):
+            raise OutputError(
+                f"{_shown(path)} is no regular file, and cannot be replaced by one",
+                hint="write a file, then copy it there",
+            )
+        target = path.resolve()
+        if not target.parent.is_dir():
+            raise OutputError(f"there is no folder {_shown(path.parent)}")
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links is a RuntimeError
+        raise OutputError(f"{_shown(path)} cannot be written: {_reason(error)}") from None
+    return target, None if mode is None else stat.S_IMODE(mode)
 
 
 def _keep(temporary: Path, path: Path) -> None:

@@ -12,17 +12,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
-from gaifman.draft import NUMBER, Draft
-from gaifman.errors import InputError, Place, shorten
-from gaifman.facts import some
-from gaifman.io.rows import Rows
-from gaifman.tables import LARGEST_ARITY, Floats, Ints, Longs
+from gaifman.errors import shorten
+from gaifman.tables import LARGEST_ARITY
 
 DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 """A number as files write it."""
@@ -55,6 +50,8 @@ class Layout:
         names = {self.relation: {"types": "type", "attributes": "attribute"}.get(self.format, "relation")}
         if self.format == "triples" and self.objects:
             names |= dict(zip(self.objects, ("head", "tail"), strict=True))
+        elif self.format == "nary" and self.objects:
+            names |= {column: f"arg{place + 1}" for place, column in enumerate(self.objects)}
         elif self.objects:
             names[self.objects[0]] = "object"
         if self.number is not None:
@@ -70,21 +67,22 @@ PLAIN: Final = {
 }
 """The columns of each format where no header says otherwise."""
 
+_RELATION: Final = frozenset({"relation", "predicate", "property", "edge"})
+_HOLDER: Final = frozenset({"object", "subject", "entity", "head", "name"})
 _WORDS: Final = {
     "triples": (
-        {"head", "subject", "source", "from"},
-        {"relation", "predicate", "property", "edge"},
-        {"tail", "object", "target", "to"},
+        frozenset({"head", "subject", "source", "from"}),
+        _RELATION,
+        frozenset({"tail", "object", "target", "to"}),
     ),
-    "types": ({"object", "subject", "entity", "head", "name"}, {"type", "class"}),
-    "attributes": (
-        {"object", "subject", "entity", "head", "name"},
-        {"attribute", "property", "relation"},
-        {"value", "number"},
-    ),
+    "types": (_HOLDER, frozenset({"type", "class"})),
+    "attributes": (_HOLDER, frozenset({"attribute", "property", "relation"}), frozenset({"value", "number"})),
 }
-_CONFIDENCE: Final = {"confidence", "weight", "probability", "score"}
-_PLACE: Final = re.compile(r"(?:arg|argument|a|object|obj|entity)_?(\d)")
+_CONFIDENCE: Final = frozenset({"confidence", "weight", "probability", "score"})
+_ROLES: Final[frozenset[str]] = _CONFIDENCE.union(*(words for roles in _WORDS.values() for words in roles))
+_NUMBERED: Final = frozenset({"relation", "predicate"})
+"""Words for the relation beside numbered places; `a1 edge a2` may well be a fact."""
+_PLACE: Final = re.compile(r"(?:arg|argument|a|object|obj|entity)_?([1-9])")
 
 
 def header(row: Sequence[str]) -> Layout | None:
@@ -92,6 +90,8 @@ def header(row: Sequence[str]) -> Layout | None:
 
     >>> header(["relation", "arg1", "arg2"])
     Layout(format='nary', relation=0, objects=None, number=None, header=True)
+    >>> header(["arg2", "relation", "arg1"]).objects
+    (2, 0)
     """
     words = [word.strip().lower() for word in row]
     if len(set(words)) != len(words):
@@ -106,18 +106,61 @@ def header(row: Sequence[str]) -> Layout | None:
             return Layout(form, columns[1], (columns[0], columns[2]), number, True)
         if number is None:
             return Layout(form, columns[1], (columns[0],), columns[2] if columns[2:] else None, True)
-    places = [int(found[1]) for found in map(_PLACE.fullmatch, words) if found]
-    first = words[:1] in (["relation"], ["predicate"])
-    if first and number in (None, 1) and places == list(range(1, len(words) - (number is not None))):
-        return Layout("nary", 0, None, number, True)
-    return None
+    return _numbered(words, number)
 
 
-def guess(rows: Sequence[Sequence[str]]) -> Layout | None:
-    """The layout of a table by its first rows; None where it cannot be one."""
-    if not rows:
+def _numbered(words: Sequence[str], number: int | None) -> Layout | None:
+    """The layout of a header with a relation and numbered places, in whatever order."""
+    relation = next((column for column, word in enumerate(words) if word in _NUMBERED), None)
+    places = {int(found[1]): column for column, word in enumerate(words) if (found := _PLACE.fullmatch(word))}
+    whole = len(places) + 1 + (number is not None) == len(words)
+    if relation is None or not places or not whole or sorted(places) != list(range(1, len(places) + 1)):
         return None
-    named = header(rows[0])
+    if len(places) > LARGEST_ARITY:
+        return None
+    order = tuple(places[place] for place in sorted(places))
+    first = 1 + (number is not None)
+    if relation == 0 and number in (None, 1) and order == tuple(range(first, len(words))):
+        return Layout("nary", 0, None, number, True)  # a row may then be shorter: the places that are left are its own
+    return Layout("nary", relation, order, number, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why the columns of a table cannot be told."""
+
+    message: str
+    hint: str
+    column: int = 0
+    """Where in the first row."""
+
+
+def doubtful_header(row: Sequence[str]) -> Doubt | None:
+    """Why a first row that is no header looks like one: two of its words say what a column holds.
+
+    >>> doubtful_header(["subject", "predicate", "object", "date"]).message
+    'this looks like a header; the column date is unknown'
+    """
+    words = [word.strip().lower() for word in row]
+    said = [word in _ROLES or _PLACE.fullmatch(word) is not None for word in words]
+    placed = sum(said) > 1 and not _NUMBERED.isdisjoint(words)
+    if len(_ROLES.intersection(words)) < 2 and not placed:
+        return None
+    hint = "leave such columns out; where the row is one of data, say so by --format (in Python format=…)"
+    if not all(said):
+        column = said.index(False)
+        return Doubt(f"this looks like a header; the column {shorten(row[column])} is unknown", hint, column)
+    return Doubt("this looks like a header, but its words together name no facts", f"{_KNOWN}; {hint}")
+
+
+_KNOWN: Final = "known are head, relation, tail; relation, arg1, arg2 …; object, type; object, attribute, value"
+
+
+def guess(rows: Sequence[Sequence[str]]) -> Layout | Doubt:
+    """The layout of a table by its first rows, or why there is none."""
+    if not rows:
+        return Doubt("there are no rows", "")
+    named = header(rows[0]) or doubtful_header(rows[0])
     if named:
         return named
     width = _width(rows)
@@ -126,6 +169,12 @@ def guess(rows: Sequence[Sequence[str]]) -> Layout | None:
     rows = [row for row in rows if len(row) == width]
     columns = [all(map(is_number, column)) for column in zip(*rows, strict=True)]
     match columns:
+        case [_, True]:
+            return Doubt(
+                "two columns, and the second holds numbers: values need the name of their attribute",
+                "write object, attribute, value; where the numbers are types, say --format types",
+                1,
+            )
         case [_, _]:
             return PLAIN["types"]
         case [False, _, True]:
@@ -134,9 +183,20 @@ def guess(rows: Sequence[Sequence[str]]) -> Layout | None:
             return PLAIN["triples"]
         case [_, _, _, True] if _like_confidence([float(row[3]) for row in rows]):
             return replace(PLAIN["triples"], number=3)
+        case [_, _, _, _] if len({row[1] for row in rows}) < len({row[0] for row in rows}):
+            return Doubt(
+                "four columns, of which the second repeats itself and the fourth is no confidence: "
+                "which one holds the relation cannot be told",
+                "say --format nary where it is the first; where it is the second, leave the fourth column out, "
+                "or say --format triples where that is a confidence",
+                3,
+            )
         case [_, _, _, _]:
             return PLAIN["nary"]
-    return None
+    return Doubt(
+        "one column, where facts need at least two",
+        "columns are separated by a tab, in .csv files by a comma; the file may be no table at all",
+    )
 
 
 def _width(rows: Sequence[Sequence[str]]) -> int | None:
@@ -170,91 +230,3 @@ def asked(form: str, first: Sequence[str]) -> Layout:
         return named
     plain = PLAIN[form]
     return replace(plain, number=3) if form == "triples" and len(first) == 4 else plain
-
-
-def interpret(rows: Rows, layout: Layout, draft: Draft) -> None:
-    """Put rows into a draft, as their layout says."""
-    if not len(rows):
-        return
-    _check_widths(rows, layout)
-    numbers, skipped = None, np.zeros(0, np.int64)
-    if layout.number is not None:
-        column, skipped = layout.number, rows.starts + layout.number
-        numbers = decimals(rows.texts(skipped), lambda row: rows.place(row, column))
-    ids = rows.numbers(draft, skipped, skipped - (layout.number or 0) + layout.relation)
-    if layout.objects is None:
-        where = _Where(rows, np.arange(len(rows)), (layout.relation,), None)
-        draft.check_arities(ids[rows.starts + layout.relation], rows.widths - _least(layout) + 1, where)
-    for width in np.unique(rows.widths).tolist():
-        chosen = np.flatnonzero(rows.widths == width)
-        table = ids.reshape(-1, width) if len(chosen) == len(rows) else _gather(ids, rows.starts[chosen], width)
-        columns = layout.objects or tuple(
-            column for column in range(width) if column not in (layout.relation, layout.number)
-        )
-        part = None if numbers is None else numbers[chosen]
-        where = _Where(rows, chosen, (layout.relation, *columns), layout.number)
-        if layout.format == "attributes":
-            assert part is not None
-            draft.values(table[:, layout.relation], table[:, columns[0]], part, where)
-        else:
-            draft.facts(table[:, layout.relation], table[:, columns], part, where)
-
-
-def _gather(ids: Ints, starts: Longs, width: int) -> Ints:
-    """Rows of one width, shape (starts, width)."""
-    found: Ints = ids[starts[:, None] + np.arange(width)]
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Where:
-    """From a draft's row and field to the place in the file."""
-
-    rows: Rows
-    chosen: Longs
-    columns: tuple[int, ...]
-    number: int | None
-
-    def __call__(self, row: int, field: int) -> Place:
-        column = self.columns[field] if field != NUMBER else self.number
-        return self.rows.place(int(self.chosen[row]), column or 0)
-
-
-def _check_widths(rows: Rows, layout: Layout) -> None:
-    fixed = layout.width
-    if fixed is not None:
-        wrong = rows.widths != fixed
-        wanted = f"{fixed} columns ({layout.says()})"
-    else:
-        least = _least(layout)
-        wrong = (rows.widths < least) | (rows.widths >= least + LARGEST_ARITY)
-        wanted = f"{least} to {least + LARGEST_ARITY - 1} columns ({layout.says()})"
-    if not wrong.any():
-        return
-    row = int(np.argmax(wrong))
-    found = int(rows.widths[row])
-    field = fixed if fixed is not None and found > fixed else found - 1 if found < 2 else min(found - 1, 9)
-    raise InputError(
-        f"{some(found, 'column')}, where {wanted} were expected",
-        place=rows.place(row, field),
-        hint="" if found > 1 else "columns are separated by a tab, in .csv files by a comma",
-    )
-
-
-def _least(layout: Layout) -> int:
-    """Columns of a fact with one object."""
-    return 2 + (layout.number is not None)
-
-
-def decimals(texts: Sequence[str], where: Callable[[int], Place]) -> Floats:
-    """The texts as numbers, shape (texts,)."""
-    try:
-        numbers = np.fromiter(map(float, texts), np.float64, len(texts))
-        if np.isfinite(numbers).all() and not any("_" in text for text in texts):
-            return numbers
-    except ValueError:
-        pass
-    for row, text in enumerate(texts):
-        if not DECIMAL.fullmatch(text.strip()) or not np.isfinite(float(text)):
-            raise InputError(f"not a finite number: {shorten(repr(text))}", place=where(row))
-    return numbers

@@ -10,7 +10,9 @@ import numpy as np
 
 from gaifman.draft import Draft
 from gaifman.errors import InputError, shorten
-from gaifman.io.layouts import PLAIN, Layout, header, interpret
+from gaifman.io.files import Progress
+from gaifman.io.interpret import interpret
+from gaifman.io.layouts import PLAIN, Layout, doubtful_header, header
 from gaifman.io.rows import Rows
 from gaifman.tables import LARGEST_ARITY
 
@@ -48,7 +50,7 @@ class Plan:
 def plans(table: Table) -> list[Plan]:
     """The passes that read a table, or an error that says what its columns are."""
     words = {name.strip().lower(): name for name in table.columns}
-    named = _named(words)
+    named = _named(words, table.source)
     if named:
         return named
     confidence = next((words[word] for word in ("confidence",) if word in words), None)
@@ -68,48 +70,74 @@ def plans(table: Table) -> list[Plan]:
     )
 
 
-def _named(words: Mapping[str, str]) -> list[Plan]:
+def _named(words: Mapping[str, str], source: str) -> list[Plan]:
     """The passes over a table whose columns have names that say what they hold."""
+    value = words.get("value")
     layout = header(list(words))
-    if layout and layout.format != "nary":
+    if layout is None and value:  # as we write Parquet
+        layout = header([word for word in words if word != "value"])
+        layout = layout if layout and layout.format == "nary" else None
+    if layout is None:
+        _refuse_half_named(words, source)
+        return []
+    if layout.format != "nary":
         return [Plan(tuple(words.values()), layout)]
-    places = [word for word in words if word[:1] == "a" and word[1:].isdigit()]
-    order = ["relation", *(["confidence"] if "confidence" in words else []), *places]
-    if set(words) - {"value"} == set(order) and places:
-        layout = replace(PLAIN["nary"], number=1 if "confidence" in words else None)
-        value = words.get("value")
-        found = [Plan(tuple(words[word] for word in order), layout, absent=value)]
-        if value:
-            columns = (words["a1"], words["relation"], value)
-            found.append(Plan(columns, PLAIN["attributes"], present=value))
-        return found
-    return [Plan(tuple(words.values()), layout)] if layout else []
+    # In one order, whatever the table's: relation, confidence, places. Then the places that are null can be left out.
+    names = [name for name in words.values() if name != value]
+    numbers = [] if layout.number is None else [layout.number]
+    places = layout.objects or tuple(c for c in range(len(names)) if c not in (layout.relation, *numbers))
+    plain = replace(PLAIN["nary"], number=1 if numbers else None)
+    found = [Plan(tuple(names[column] for column in (layout.relation, *numbers, *places)), plain, absent=value)]
+    if value:
+        columns = (names[places[0]], names[layout.relation], value)
+        found.append(Plan(columns, PLAIN["attributes"], present=value))
+    return found
 
 
-def read_tables(tables: Iterable[Table], draft: Draft) -> None:
+def _refuse_half_named(words: Mapping[str, str], source: str) -> None:
+    """Raise where some columns say that they hold relations of facts, and others cannot be told."""
+    doubt = doubtful_header(list(words))
+    if doubt and not {"relation", "predicate"}.isdisjoint(words):
+        message = doubt.message.replace("this looks like a header", "the columns look like those of facts")
+        raise InputError(f"{source}: {message}", hint="leave such columns out, by a view: table=…")
+
+
+def read_tables(tables: Iterable[Table], draft: Draft, progress: Progress | None) -> None:
     """Put tables into a draft."""
     for table in tables:
+        if progress:
+            progress(f"reading {table.name}", 0, None)
         for plan in plans(table):
             first = 1
             for batch in table.fetch(plan.columns, plan.present, plan.absent):
-                interpret(_rows(table.source, plan, batch, first), plan.layout, draft)
+                rows = _rows(table.source, plan, batch, first)
+                if len(rows) < len(batch):
+                    draft.note(
+                        len(batch) - len(rows), "rows with NULL left out", table.source, "row with NULL left out"
+                    )
+                interpret(rows, plan.layout, draft)
                 first += len(batch)
 
 
 def _rows(source: str, plan: Plan, batch: Sequence[Sequence[Cell]], first: int) -> Rows:
-    ragged = plan.layout.objects is None
+    """A batch as rows: NULL ends the places of a relation that the row names; in a table of one relation it ends none.
+
+    A row of such a table in which a NULL stands for an object is no fact, and left out.
+    """
     number = plan.layout.number
     fields: list[str] = []
-    widths = []
-    for row in batch:
+    widths, lines = [], []
+    for line, row in enumerate(batch, start=first):
         cells = list(row)
         if plan.constant:
             cells.insert(*plan.constant)
         if number is not None and cells[number] is None:
             cells[number] = 1.0
-        while ragged and len(cells) > 1 and cells[-1] is None:
+        if plan.layout.objects is None and plan.constant and None in cells:
+            continue
+        while plan.layout.objects is None and len(cells) > 1 and cells[-1] is None:
             cells.pop()
         fields += ["" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in cells]
         widths.append(len(cells))
-    lines = np.arange(first, first + len(batch))
-    return Rows(source, fields, np.array(widths, np.int64), lines, "\t")
+        lines.append(line)
+    return Rows(source, fields, np.array(widths, np.int64), np.array(lines, np.int64), "\t")

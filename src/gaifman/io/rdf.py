@@ -11,7 +11,8 @@ import numpy as np
 from gaifman.draft import Draft
 from gaifman.errors import InputError, Place, shorten
 from gaifman.io.files import Block
-from gaifman.io.layouts import DECIMAL, PLAIN, interpret
+from gaifman.io.interpret import interpret
+from gaifman.io.layouts import DECIMAL, PLAIN
 from gaifman.io.rows import Rows
 
 if TYPE_CHECKING:
@@ -36,13 +37,13 @@ BATCH = 50_000
 _ANONYMOUS = re.compile(r"[0-9a-f]{24,32}")
 
 
-def read_rdf(blocks: Iterator[Block], source: str, form: str, iris: Iris, scope: int, draft: Draft) -> None:
-    """Put an RDF file into a draft; `scope` tells blank nodes of several files apart."""
+def read_rdf(blocks: Iterator[Block], source: str, form: str, names: Namer, draft: Draft) -> None:
+    """Put an RDF file into a draft."""
     import pyoxigraph
 
     kind = pyoxigraph.RdfFormat.N_TRIPLES if form == "ntriples" else pyoxigraph.RdfFormat.TURTLE
-    stream = _Stream(blocks)
-    names, sink = _Namer(source, iris, scope), _Sink(source, draft)
+    stream, sink = _Stream(blocks), _Sink(source, draft)
+    names.begin(source, anonymous=form == "turtle")
     try:
         # pyoxigraph asks only for read().
         for triple in pyoxigraph.parse(stream, format=kind):  # type: ignore[arg-type]
@@ -54,16 +55,16 @@ def read_rdf(blocks: Iterator[Block], source: str, form: str, iris: Iris, scope:
     sink.flush()
 
 
-def _take(triple: pyoxigraph.Quad, names: _Namer, sink: _Sink) -> None:
+def _take(triple: pyoxigraph.Quad, names: Namer, sink: _Sink) -> None:
     """Sort one triple into facts, types, values and what is left out."""
     import pyoxigraph
 
     subject, predicate, target = triple.subject, triple.predicate, triple.object
     sink.count += 1
-    if isinstance(target, pyoxigraph.Literal):
+    if isinstance(subject, pyoxigraph.Triple) or isinstance(target, pyoxigraph.Triple):
+        sink.leave("statement", "about triples left out", str(predicate))
+    elif isinstance(target, pyoxigraph.Literal):
         _take_literal(names(subject), names(predicate), target, sink)
-    elif isinstance(subject, pyoxigraph.Triple) or isinstance(target, pyoxigraph.Triple):
-        sink.leave("statements about triples left out", str(predicate))
     elif predicate.value == TYPE:
         sink.add("types", names(subject), names(target))
     else:
@@ -72,43 +73,55 @@ def _take(triple: pyoxigraph.Quad, names: _Namer, sink: _Sink) -> None:
 
 def _take_literal(subject: str, predicate: str, literal: pyoxigraph.Literal, sink: _Sink) -> None:
     datatype, text = literal.datatype.value, literal.value.strip()
-    if literal.language:
-        sink.leave(f"literals in language {literal.language} left out", str(literal))
-    elif datatype not in NUMERIC:
-        sink.leave(f"literals of type {datatype.removeprefix(XSD)} left out", str(literal))
-    elif DECIMAL.fullmatch(text) and np.isfinite(float(text)):
+    if datatype in NUMERIC and DECIMAL.fullmatch(text) and np.isfinite(float(text)):
         sink.add("attributes", subject, predicate, text)
+        return
+    sink.keep(subject)
+    if literal.language:
+        sink.leave("literal", f"in language {literal.language} left out", str(literal))
+    elif datatype not in NUMERIC:
+        sink.leave("literal", f"of type {datatype.removeprefix(XSD)} left out", str(literal))
     else:
-        sink.leave("literals that are no finite numbers left out", str(literal))
+        sink.leave("literal", "without a finite number left out", str(literal))
 
 
-class _Namer:
-    """Names of IRIs and blank nodes."""
+class Namer:
+    """Names of IRIs and blank nodes, in all files of one reading.
 
-    def __init__(self, source: str, iris: Iris, scope: int) -> None:
-        self._source = source
+    A blank node is another in each file, and has a form that none of their labels can have: in the second file `_:a`
+    becomes `_:a#2`; one without a label is `_:anon/1`.
+    """
+
+    def __init__(self, iris: Iris) -> None:
         self._local = iris == "local"
-        self._suffix = f".{scope + 1}" if scope else ""
+        self._files = 0
         self._whole: dict[str, str] = {}
-        self._anonymous: dict[str, str] = {}
+
+    def begin(self, source: str, anonymous: bool) -> None:
+        """Go on with the next file; `anonymous` where nodes without labels can stand in it."""
+        self._files += 1
+        self._source = source
+        self._end = f"#{self._files}" if self._files > 1 else ""
+        self._anonymous: dict[str, str] | None = {} if anonymous else None
 
     def __call__(self, node: object) -> str:
         """The name of a node."""
         value = str(getattr(node, "value", node))
-        if type(node).__name__ == "BlankNode":
-            if _ANONYMOUS.fullmatch(value):  # drawn at random by the parser: number them instead
-                value = self._anonymous.setdefault(value, f"anon{len(self._anonymous) + 1}")
-            return f"_:{value}{self._suffix}"
-        return self._shortened(value) if self._local else value
+        if type(node).__name__ != "BlankNode":
+            return self._only(re.split(r"[#/]", value)[-1] or value, value) if self._local else value
+        if self._anonymous is not None and _ANONYMOUS.fullmatch(value):  # drawn at random by the parser
+            value = self._anonymous.setdefault(value, f"anon/{len(self._anonymous) + 1}")
+        name = f"_:{value}{self._end}"
+        return self._only(name, f"the blank node {name}") if self._local else name
 
-    def _shortened(self, iri: str) -> str:
-        local = re.split(r"[#/]", iri)[-1] or iri
-        if self._whole.setdefault(local, iri) != iri:
+    def _only(self, short: str, whole: str) -> str:
+        """The short name, unless another has it."""
+        if self._whole.setdefault(short, whole) != whole:
             raise InputError(
-                f"{self._source}: {shorten(self._whole[local], 90)} and {shorten(iri, 90)} have one short name",
+                f"{self._source}: {shorten(self._whole[short], 90)} and {shorten(whole, 90)} have one short name",
                 hint='read it with iris="full"',
             )
-        return local
+        return short
 
 
 class _Sink:
@@ -120,6 +133,7 @@ class _Sink:
         self._draft = draft
         self._fields: dict[str, list[str]] = {"triples": [], "types": [], "attributes": []}
         self._lines: dict[str, list[int]] = {"triples": [], "types": [], "attributes": []}
+        self._alone: dict[str, int] = {}
 
     def add(self, form: str, *fields: str) -> None:
         """Take one row of a form."""
@@ -128,17 +142,27 @@ class _Sink:
         if len(self._lines[form]) >= BATCH:
             self.flush()
 
-    def leave(self, what: str, example: str) -> None:
+    def keep(self, subject: str) -> None:
+        """Take an object of which perhaps nothing else is said."""
+        self._alone.setdefault(subject, self.count)
+        if len(self._alone) >= BATCH:
+            self.flush()
+
+    def leave(self, noun: str, what: str, example: str) -> None:
         """Count what has no place in a knowledge base."""
-        self._draft.note(1, what, shorten(example, 60))
+        self._draft.note(1, f"{noun}s {what}", shorten(example, 60), f"{noun} {what}")
 
     def flush(self) -> None:
         """Hand on what is collected."""
+        source = f"{self._source} (counting triples as lines)"
+        names, none = list(self._alone), np.zeros(0, np.int32)
+        numbers = self._draft.numbers(names, lambda row: Place(source, self._alone[names[row]], 1, names[row]))
+        self._draft.declare(numbers, none, none, none, lambda row, _: Place(source, row + 1, 1, ""))
+        self._alone = {}
         for form, fields in self._fields.items():
             lines = np.array(self._lines[form], np.int64)
             if len(lines):
                 widths = np.full(len(lines), len(fields) // len(lines), np.int64)
-                source = f"{self._source} (counting triples as lines)"
                 interpret(Rows(source, fields, widths, lines, " "), PLAIN[form], self._draft)
             self._fields[form], self._lines[form] = [], []
 

@@ -209,12 +209,7 @@ def _quoted(blocks: Iterable[Block], delimiter: str) -> Iterator[Rows]:
         try:
             fields = next(reader, None)
         except csv.Error as error:
-            line, text = lines.taken()
-            raise InputError(
-                f"the quotation marks are not in order: {error}",
-                place=Place(lines.source, line, 1, text.split("\n", 1)[0].rstrip("\r")),
-                hint='write "" for a quotation mark inside quotation marks',
-            ) from None
+            raise _disorder(lines, error) from None
         if fields is None or len(batch) >= BATCH:
             yield _batch(lines.source, batch, delimiter)
             batch = []
@@ -223,6 +218,22 @@ def _quoted(blocks: Iterable[Block], delimiter: str) -> Iterator[Rows]:
         line, text = lines.taken()
         if fields:
             batch.append((line, text, fields))
+
+
+def _disorder(lines: _Lines, error: csv.Error) -> InputError:
+    line, text = lines.taken()
+    place = Place(lines.source, line, 1, text.split("\n", 1)[0].rstrip("\r"))
+    if "field limit" in str(error):
+        return InputError(
+            f"a field is longer than {csv.field_size_limit():,} characters",
+            place=place,
+            hint="is a quotation mark not closed? Longer names can be read from .tsv and .facts files",
+        )
+    return InputError(
+        f"the quotation marks are not in order: {error}",
+        place=place,
+        hint='write "" for a quotation mark inside quotation marks',
+    )
 
 
 def _batch(source: str, batch: Sequence[tuple[int, str, list[str]]], delimiter: str) -> Rows:

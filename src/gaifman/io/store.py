@@ -18,33 +18,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.draft import Draft
-from gaifman.errors import InputError, OutputError, Place
-from gaifman.io.databases import duckdb_errors, literal, quoted, read_duckdb_tables, unpacked
+from gaifman.draft import Draft, Where
+from gaifman.errors import InputError, OutputError, Place, shorten
+from gaifman.facts import written
+from gaifman.io.databases import MAIN, duckdb_errors, duckdb_names, literal, quoted, read_duckdb_tables
+from gaifman.io.files import Progress, Source, unpacked
 from gaifman.kb import KnowledgeBase
-from gaifman.tables import LARGEST_ARITY, Ints
+from gaifman.tables import LARGEST_ARITY, Floats, Ints
 
 VERSION = 1
 """Version of the layout; a reader refuses a later one."""
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[Any]:
-    """A DuckDB connection that makes a new file; its errors are ours."""
+def _writing(database: str, path: Path, name: str) -> Iterator[Any]:
+    """A DuckDB connection with which a file is made; its errors are ours, and speak of the file by name."""
     import duckdb
 
     try:
-        with duckdb.connect(str(path)) as connection:
+        with duckdb.connect(database) as connection:
             yield connection
     except duckdb.Error as error:
-        message = str(error).split("\n", 1)[0]
-        raise OutputError(f"the file cannot be written: {message}") from None
+        message = str(error).split("\n", 1)[0].replace(str(path), name)
+        raise OutputError(f"{name} cannot be written: {message}") from None
 
 
-def write_duckdb(kb: KnowledgeBase, path: Path) -> None:
-    """Write everything into a new DuckDB file."""
+def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
+    """Write everything into a new DuckDB file; `name` is what messages call it."""
     path.unlink(missing_ok=True)  # DuckDB takes an empty file for a damaged one
-    with _writing(path) as connection:
+    with _writing(str(path), path, name) as connection:
         _put_names(connection, kb)
         for arity, table in kb.tables.items():
             columns = {"relation": table.relation} | {f"a{i + 1}": table.objects[:, i] for i in range(arity)}
@@ -102,84 +104,103 @@ def _views(connection: Any, arities: list[int]) -> None:
     )
 
 
-def read_duckdb(path: Path, table: str | None, draft: Draft) -> None:
-    """Put a DuckDB file into a draft: one of ours, or tables that others made."""
+def read_duckdb(source: Source, table: str | None, draft: Draft, progress: Progress | None = None) -> str | None:
+    """Put a DuckDB file into a draft: one of ours, whose fingerprint is returned, or tables that others made."""
     import duckdb
 
     closed: Any = {"enable_external_access": "false"}  # a file from elsewhere gets no way to reach other files
     with (
-        unpacked(path) as file,
-        duckdb_errors(path),
+        unpacked(source) as file,
+        duckdb_errors(source),
         duckdb.connect(str(file), read_only=True, config=closed) as connection,
     ):
-        if table is None and _is_ours(connection):
-            _read_ours(path, connection, draft)
-        else:
-            read_duckdb_tables(path, connection, table, draft)
+        names = {name for schema, name in duckdb_names(connection) if schema == MAIN}
+        if table is None and {"gaifman", "objects", "relations"} <= names:
+            return _read_ours(_Columns(source.name, connection, draft), names, draft, progress)
+        read_duckdb_tables(source, connection, table, draft, progress)
+        return None
 
 
-def _is_ours(connection: Any) -> bool:
-    found = connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
-    return {"gaifman", "objects", "relations"} <= {name for (name,) in found}
-
-
-def _read_ours(path: Path, connection: Any, draft: Draft) -> None:
-    about = dict(connection.execute("SELECT key, value FROM gaifman").fetchall())
-    if about.get("version") != str(VERSION):
-        raise InputError(
-            f"{path} has version {about.get('version')} of the layout, and this gaifman reads {VERSION}",
-            hint="a newer gaifman may have written it",
-        )
-    source = _Source(path, connection, draft)
-    objects, relations, attributes = (source.names(table) for table in ("objects", "relations", "attributes"))
-    arities = source.column("relations", "arity")
+def _read_ours(columns: _Columns, names: set[str], draft: Draft, progress: Progress | None) -> str | None:
+    """Put one of our files into a draft; the fingerprint that it had when it was written."""
+    about = columns.about()
+    objects, relations, attributes = (columns.names(table) for table in ("objects", "relations", "attributes"))
+    arities = columns.integers("relations", "arity")
     if not ((arities >= 1) & (arities <= LARGEST_ARITY)).all():
-        raise source.wrong("relations", "an arity must be 1 to 8")
-    draft.declare(objects, relations, arities, attributes, lambda row, _: source.place("relations", row))
-    for table in source.tables():
-        arity = int(table[5:])
-        relation = source.numbers(table, "relation", relations)
-        members = [source.numbers(table, f"a{place + 1}", objects) for place in range(arity)]
-        confidence = source.column(table, "confidence").astype(np.float64)
-        draft.facts(relation, np.stack(members, axis=1), confidence, lambda row, _, t=table: source.place(t, row))  # type: ignore[misc]
-    draft.values(
-        source.numbers("attribute_values", "attribute", attributes),
-        source.numbers("attribute_values", "object", objects),
-        source.column("attribute_values", "value").astype(np.float64),
-        lambda row, _: source.place("attribute_values", row),
-    )
+        raise columns.wrong("relations", f"an arity must be 1 to {LARGEST_ARITY}")
+    with columns.shown("relations") as where:
+        draft.declare(objects, relations, arities.astype(np.int32), attributes, where)
+    for arity in range(1, LARGEST_ARITY + 1):
+        table = f"facts{arity}"
+        if table not in names:
+            continue
+        if progress:
+            progress(f"reading {table}", 0, None)
+        relation = columns.ids(table, "relation", relations)
+        members = [columns.ids(table, f"a{place + 1}", objects) for place in range(arity)]
+        confidence = columns.floats(table, "confidence")
+        with columns.shown(table) as where:
+            draft.facts(relation, np.stack(members, axis=1), confidence, where)
+    attribute = columns.ids("attribute_values", "attribute", attributes)
+    holder = columns.ids("attribute_values", "object", objects)
+    with columns.shown("attribute_values") as where:
+        draft.values(attribute, holder, columns.floats("attribute_values", "value"), where)
+    return about.get("fingerprint")
 
 
-class _Source:
+class _Columns:
     """Columns of one of our files, checked: another tool may have changed it."""
 
-    def __init__(self, path: Path, connection: Any, draft: Draft) -> None:
-        self._path, self._connection, self._draft = path, connection, draft
+    def __init__(self, source: str, connection: Any, draft: Draft) -> None:
+        self._source, self._connection, self._draft = source, connection, draft
 
-    def tables(self) -> list[str]:
-        found = self._connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
-        wanted = [f"facts{arity}" for arity in range(1, LARGEST_ARITY + 1)]
-        return [name for name in wanted if (name,) in found]
+    def about(self) -> dict[str, str]:
+        """What the file says about itself; a layout that is not ours is refused."""
+        about = dict(self._connection.execute("SELECT key, value FROM gaifman").fetchall())
+        if about.get("version") != str(VERSION):
+            raise InputError(
+                f"{self._source} has version {about.get('version')} of the layout, and this gaifman reads {VERSION}",
+                hint="a newer gaifman may have written it",
+            )
+        return about
 
-    def column(self, table: str, column: str) -> npt.NDArray[Any]:
-        """A column in the order of the table; numbers that are null are refused."""
+    def column(self, table: str, column: str, kinds: str, what: str) -> npt.NDArray[Any]:
+        """A column in the order of the table; nulls and other kinds of cells are refused."""
         fetched = self._connection.execute(f"SELECT {quoted(column)} FROM {quoted(table)}").fetchnumpy()[column]
         if np.ma.is_masked(fetched):
             raise self.wrong(table, f"{column} is null", int(np.argmax(np.ma.getmaskarray(fetched))))
-        return np.ma.getdata(fetched)
+        plain = np.ma.getdata(fetched)
+        if plain.dtype.kind not in kinds:
+            raise self.wrong(table, f"the column {column} must hold {what}")
+        return plain
+
+    def integers(self, table: str, column: str) -> npt.NDArray[Any]:
+        """A column of whole numbers."""
+        return self.column(table, column, "iu", "integers")
+
+    def floats(self, table: str, column: str) -> Floats:
+        """A column of numbers."""
+        return self.column(table, column, "iuf", "numbers").astype(np.float64)
 
     def names(self, table: str) -> Ints:
         """Numbers in the draft by id in the file, shape (names,)."""
-        ids, names = self.column(table, "id"), self.column(table, "name").tolist()
+        ids, names = self.integers(table, "id"), self.column(table, "name", "O", "text").tolist()
         if sorted(ids.tolist()) != list(range(len(ids))):
             raise self.wrong(table, "the ids must be 0, 1, 2 and so on")
+        if not all(isinstance(name, str) for name in names):
+            raise self.wrong(table, "the column name must hold text")
+        seen: set[str] = set()
+        for row, name in enumerate(names if len(set(names)) < len(names) else ()):
+            if name in seen:
+                raise self.wrong(table, f"the name {shorten(written(name))} stands twice", row)
+            seen.add(name)
         numbers = np.empty(len(ids), np.int32)
         numbers[ids] = self._draft.numbers(names, lambda position: self.place(table, position))
         return numbers
 
-    def numbers(self, table: str, column: str, numbers: Ints) -> Ints:
+    def ids(self, table: str, column: str, numbers: Ints) -> Ints:
         """A column of ids as numbers in the draft."""
-        ids = self.column(table, column)
+        ids = self.integers(table, column)
         outside = (ids < 0) | (ids >= len(numbers))
         if outside.any():
             row = int(np.argmax(outside))
@@ -187,19 +208,29 @@ class _Source:
         found: Ints = numbers[ids]
         return found
 
+    @contextmanager
+    def shown(self, table: str) -> Iterator[Where]:
+        """Places of a table's rows, whose text is fetched only where an error needs it: a draft asks for many."""
+        try:
+            yield lambda row, _: Place(f"{self._source}, table {table}", row + 1, 1, "")
+        except InputError as error:
+            if error.place:
+                error.place = self.place(table, error.place.line - 1)
+            raise
+
     def place(self, table: str, row: int) -> Place:
         """A row as a place, with its content."""
         found = self._connection.execute(f"SELECT * FROM {quoted(table)} LIMIT 1 OFFSET {int(row)}").fetchone()
-        return Place(f"{self._path}, table {table}", row + 1, 1, "\t".join(map(str, found or ())))
+        return Place(f"{self._source}, table {table}", row + 1, 1, "\t".join(map(str, found or ())))
 
     def wrong(self, table: str, message: str, row: int = 0) -> InputError:
         return InputError(message, place=self.place(table, row))
 
 
-def write_parquet(kb: KnowledgeBase, path: Path) -> None:
+def write_parquet(kb: KnowledgeBase, path: Path, name: str) -> None:
     """Write facts and values as one table of names: relation, a1 to aN, confidence, value."""
     widest = max([1, *kb.tables])
-    with _writing(Path(":memory:")) as connection:
+    with _writing(":memory:", path, name) as connection:
         columns = ", ".join(f"a{place + 1} VARCHAR" for place in range(widest))
         connection.execute(f"CREATE TABLE out (relation VARCHAR, {columns}, confidence DOUBLE, value DOUBLE)")
         _put_names(connection, kb)

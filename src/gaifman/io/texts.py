@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
+from gaifman.config import LIMITS
 from gaifman.errors import shorten
 from gaifman.facts import Fact, some, written
-from gaifman.io.delimited import guessed
+from gaifman.io.delimited import layout_of
+from gaifman.io.formats import told
+from gaifman.io.layouts import PLAIN
 from gaifman.kb import KnowledgeBase
 
-_SIGNS = re.compile(r'[",\r\n]')
+_SIGNS = re.compile(r'[",;\t\r\n]')
+"""What stands in quotes in a CSV file: also the marks that could be taken for its delimiter."""
+
+LONGEST_FIELD = 131_072
+"""Characters of a quoted field that the standard reader of CSV takes."""
 
 SAMPLE = 2_000
 """Lines on which the writer tries whether the reader would guess right."""
 
 
-def losses(kb: KnowledgeBase, form: str, delimiter: str) -> list[str]:
-    """What a text form cannot hold of a knowledge base."""
+def losses(kb: KnowledgeBase, form: str, end: str) -> list[str]:
+    """What a text form cannot hold of a knowledge base; `end` is that of the file's name."""
     lost = []
     used = _occurring(kb)
     if len(used) < len(kb.objects):
@@ -32,17 +40,40 @@ def losses(kb: KnowledgeBase, form: str, delimiter: str) -> list[str]:
     empty += [attribute.name for attribute in kb.attributes.values() if not attribute.count]
     if empty:
         lost.append(f"{some(len(empty), 'relation')} or attributes without facts, such as {shorten(empty[0])}")
-    if form in ("facts", "parquet"):
+    if form == "parquet":
+        return lost
+    lost += _too_long(kb, form, end)
+    if form == "facts":
         return lost
     if len(kb.numbers):
         lost.append(f"{some(len(kb.numbers), 'value')} of attributes")
     if form == "triples":
         others = sum(relation.count for relation in kb.relations.values() if relation.arity != 2)
         lost += [f"{some(others, 'fact')} of relations without two places"] if others else []
-    if delimiter == "\t":
+    if end != ".csv":
         bad = [name for name in chain(kb.objects, kb.relations) if _breaks(name)]
         lost += [f"{some(len(bad), 'name')} with a tab or newline, such as {shorten(bad[0])}"] if bad else []
     return lost
+
+
+def _too_long(kb: KnowledgeBase, form: str, end: str) -> list[str]:
+    """Facts whose line, or names whose field, no reader would take."""
+    longest = max(map(len, chain([""], kb.objects, kb.relations, kb.attributes)))
+    if 10 * 10 * longest < LONGEST_FIELD:  # nine names, each letter written as at most ten
+        return []
+    if form == "facts":
+        count = sum(map(_long, _fact_lines(kb)))
+    else:
+        count = sum(
+            _long(_row(end)(_cells(fact, "nary", True))) or (end == ".csv" and not _fits(fact, "nary", end))
+            for fact in kb.facts()
+        )
+    return [f"{some(count, 'fact')} with names so long that the line could not be read"] if count else []
+
+
+def _long(line: str) -> bool:
+    """Whether the reader refuses a line for its length."""
+    return 4 * len(line) > LIMITS.line and len(line.encode()) > LIMITS.line + 1
 
 
 def _breaks(name: str) -> bool:
@@ -57,36 +88,41 @@ def _occurring(kb: KnowledgeBase) -> set[str]:
 
 
 def fact_lines(kb: KnowledgeBase) -> Iterator[str]:
-    """The lines of a `.facts` file."""
+    """The lines of a `.facts` file that can be read again."""
+    return (line for line in _fact_lines(kb) if not _long(line))
+
+
+def _fact_lines(kb: KnowledgeBase) -> Iterator[str]:
     for fact in kb.facts():
         yield f"{fact}\n"
     for attribute, name, value in kb.values():
         yield f"{written(attribute)}({written(name)}) = {value!r}.\n"
 
 
-def table_lines(kb: KnowledgeBase, form: str, delimiter: str) -> Iterator[str]:
+def table_lines(kb: KnowledgeBase, form: str, end: str) -> Iterator[str]:
     """The lines of a table, with a header where the reader would take it for something else without one."""
-    line = _tabbed if delimiter == "\t" else _comma
+    line = _row(end)
     confidence = any(table.confidence is not None for table in kb.tables.values())
-    facts = (fact for fact in kb.facts() if _fits(fact, form, delimiter))
-    lines = (line(_cells(fact, form, confidence)) for fact in facts)
+    facts = (fact for fact in kb.facts() if _fits(fact, form, end))
+    lines = (text for text in (line(_cells(fact, form, confidence)) for fact in facts) if not _long(text))
     first = list(islice(lines, SAMPLE))
-    title = _title(kb, form, confidence)
-    if not first or _misread("".join(first), form, confidence, delimiter):
-        yield line(title)
+    if form == "nary" or not first or _misread("".join(first).encode(), confidence, end):
+        yield line(_title(kb, form, confidence))
     yield from chain(first, lines)
 
 
-def _misread(text: str, form: str, confidence: bool, delimiter: str) -> bool:
-    if text.startswith("\ufeff"):
-        return True  # would be taken for a byte order mark
-    found = guessed(text, delimiter)
-    number = 3 if confidence and form == "triples" else None
-    return (
-        found is None
-        or (found.format, found.header, found.number) != (form, False, number)
-        or (confidence and form == "nary")
-    )
+def _misread(data: bytes, confidence: bool, end: str) -> bool:
+    """Whether the reader would take triples without a header for something else."""
+    if data.startswith(b"\xef\xbb\xbf") or told(data[: 1 << 16], end) != "table":
+        return True  # the first three bytes would be taken for a byte order mark
+    found = layout_of(data, end)
+    wanted = replace(PLAIN["triples"], number=3 if confidence else None)
+    return found != ("," if end == ".csv" else "\t", wanted)
+
+
+def _row(end: str) -> Callable[[Iterable[str]], str]:
+    """How cells become a line, by the end of the file's name."""
+    return _comma if end == ".csv" else _tabbed
 
 
 def _title(kb: KnowledgeBase, form: str, confidence: bool) -> list[str]:
@@ -103,11 +139,12 @@ def _cells(fact: Fact, form: str, confidence: bool) -> list[str]:
     return [fact.relation, *number, *fact.objects]
 
 
-def _fits(fact: Fact, form: str, delimiter: str) -> bool:
+def _fits(fact: Fact, form: str, end: str) -> bool:
     """Whether a table can hold the fact: a lossy writer leaves others out."""
     if form == "triples" and len(fact.objects) != 2:
         return False
-    return delimiter != "\t" or not any(map(_breaks, (fact.relation, *fact.objects)))
+    names = (fact.relation, *fact.objects)
+    return max(map(len, names)) <= LONGEST_FIELD if end == ".csv" else not any(map(_breaks, names))
 
 
 def _tabbed(cells: Iterable[str]) -> str:

@@ -1,0 +1,96 @@
+"""Formats: their names, the ends of names that stand for them, and how they are told by content."""
+
+from __future__ import annotations
+
+import re
+
+from gaifman.errors import GaifmanError, shorten
+from gaifman.io.files import Source, head
+from gaifman.names import nearest
+
+TABLES = ("triples", "nary", "types", "attributes")
+"""Formats that are tables of text, told apart by their columns."""
+
+FORMATS = (*TABLES, "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
+"""All formats that can be read."""
+
+WRITTEN = ("facts", "triples", "nary", "parquet", "duckdb")
+"""All formats that can be written."""
+
+SUFFIXES = {
+    ".facts": "facts",
+    ".pl": "facts",
+    ".dl": "facts",
+    ".parquet": "parquet",
+    ".nt": "ntriples",
+    ".ttl": "turtle",
+    ".duckdb": "duckdb",
+    ".ddb": "duckdb",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+}
+"""Formats known by the end of a name; `.db` and the rest are known by their content."""
+
+_MAGIC = ((0, b"SQLite format 3\0", "sqlite"), (8, b"DUCK", "duckdb"), (0, b"PAR1", "parquet"))
+_FACT = re.compile(rb"\s*(?:[%]|[\d.]+\s*::|(?:[\w/:.-]+|'[^'\n]*'|\"[^\"\n]*\")\s*\([^\t\n]*\)\s*(?:=[^\n]*)?\.)")
+_TRIPLE = re.compile(rb"\s*(?:<[^<>\s]*>|_:\S+)\s+<[^<>\s]*>\s+[<_\"]")
+_PREFIX = re.compile(rb"\s*@?(?:prefix|base)\s+[\w.-]*:?\s*<", re.IGNORECASE)
+_COMMENTS = re.compile(rb"(?:[^\S\n]*(?:#[^\n]*)?\n)+")
+"""Blank lines and those that begin with `#`, at the beginning."""
+
+
+def suffix(name: str) -> str:
+    """The end of the name, without `.gz`.
+
+    >>> suffix("data/train.TSV.gz"), suffix("train"), suffix(".csv")
+    ('.tsv', '', '')
+    """
+    found = re.fullmatch(r".*[^/](\.[^./]*)", name.lower().removesuffix(".gz"), re.DOTALL)
+    return found[1] if found else ""
+
+
+def bare(name: str) -> str:
+    """The name of a file without its folder and its ends.
+
+    >>> bare("data/likes.parquet.gz")
+    'likes'
+    """
+    return name.rpartition("/")[2].split(".")[0]
+
+
+def known(source: Source) -> str:
+    """The format of a file by its content and name, as far as they tell: `table` is one of text."""
+    return told(head(source, 1 << 16), suffix(source.name))
+
+
+def told(begin: bytes, end: str) -> str:
+    r"""The format of a file that begins with these bytes, and whose name ends so.
+
+    A text that begins like a database is still a text: databases have a NUL among their first bytes.
+
+    >>> told(b"p(a, b).", ".txt"), told(b"%a\tp\tb", ".txt"), told(b"PAR1\tbinds\tx", ".tsv")
+    ('facts', 'table', 'table')
+    """
+    for offset, magic, form in _MAGIC:
+        if begin[offset:].startswith(magic) and b"\0" in begin:
+            return form
+    if end in SUFFIXES:
+        return SUFFIXES[end]
+    if end in (".tsv", ".csv"):
+        return "table"
+    text = begin.removeprefix(b"\xef\xbb\xbf")
+    comments = _COMMENTS.match(text)
+    text = text[comments.end() :] if comments else text
+    patterns = [(_PREFIX, "turtle"), (_TRIPLE, "ntriples"), (_FACT, "facts")]
+    first = text.split(b"\n", 1)[0].rstrip()
+    if b"\t" in first:  # a table, but for RDF with tabs between its terms
+        patterns = patterns[:2] if re.search(rb"\s\.$", first) else []
+    return next((form for pattern, form in patterns if pattern.match(text)), "table")
+
+
+def check_format(form: str | None, formats: tuple[str, ...], error: type[GaifmanError]) -> None:
+    """Raise unless the format is one of those, or not given."""
+    if form is None or form in formats:
+        return
+    near = nearest(form, formats) if isinstance(form, str) else ()
+    raise error(f"there is no format {shorten(str(form))}", near=near, hint=f"formats: {', '.join(formats)}")
