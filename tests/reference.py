@@ -12,9 +12,9 @@ Made from `--help` by `make docs`; a test holds the two together.
 
 Data goes to standard output, messages and progress to standard error. The exit code is 0, or 1 where the input is wrong
 (one message, nothing written), or 2 where the command is. With `--json` every command prints one JSON object, and an
-error of the input is one too, with the fields `error`, `message`, `place`, `expected`, `near` and `hint`. Wherever a file is named,
-`demo` stands for the bundled knowledge base, unless there is a file of that name. Shells complete commands and options
-after `eval "$(_GAIFMAN_COMPLETE=bash_source gaifman)"` (or `zsh_source`).
+error of the input is one too, with the fields `error`, `message`, `place`, `expected`, `near` and `hint`. Wherever a
+file is named, `demo` stands for the bundled knowledge base, unless there is a file of that name. Shells complete
+commands and options after `eval "$(_GAIFMAN_COMPLETE=bash_source gaifman)"` (or `zsh_source`).
 """
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from generators import over_seeds
 
 import gaifman
 from gaifman import drawing
@@ -12,6 +11,7 @@ from gaifman.drawing import cuts, frozen
 from gaifman.graph import fact_numbers, graph_of
 from gaifman.neighbourhoods import Hidden, Sampling, draw
 from gaifman.tables import Ints
+from generators import over_seeds
 
 KB = gaifman.demo()
 GRAPH = graph_of(KB)

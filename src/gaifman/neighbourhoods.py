@@ -102,6 +102,8 @@ class Neighbourhoods:
     """Shape (b,), int32: how many different objects the tuple has."""
     draws: int
     """w."""
+    places: Ints
+    """Shape (b, n), int32: where among the members each object of the tuple stands."""
 
     def __len__(self) -> int:
         """The number of neighbourhoods."""
@@ -139,7 +141,9 @@ def draw(
     plan = Plan(drawing.frozen(sampling.keys()), int(size), bool(sampling.shared), drawing.PATIENCE)
     unseen = _hidden_checked(graph, hidden, len(numbers))
     job = drawing.Job(graph, drawing.frozen(numbers), int(sampling.radius), plan, *unseen)
-    return Neighbourhoods(*job.drawn(int(threads)), _own(numbers), sampling.draws)
+    starts, members = job.drawn(int(threads))
+    count, places = _own(numbers)
+    return Neighbourhoods(starts, members, count, sampling.draws, places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +229,18 @@ def _hidden_checked(graph: Graph, hidden: Hidden | None, count: int) -> tuple[Lo
     return starts, facts
 
 
-def _own(tuples: Ints) -> Ints:
-    """Shape (b,), int32: how many different objects each tuple has."""
+def _own(tuples: Ints) -> tuple[Ints, Ints]:
+    """How many different objects each tuple has (b,), and where each object stands among them (b, n)."""
+    places = np.zeros(tuples.shape, np.int32)
     count = np.ones(len(tuples), np.int32)
     for i in range(1, tuples.shape[1]):
-        count += (tuples[:, :i] != tuples[:, i : i + 1]).all(axis=1)
-    count.setflags(write=False)
-    return count
+        same = tuples[:, :i] == tuples[:, i : i + 1]
+        fresh = ~same.any(axis=1)
+        places[:, i] = np.where(fresh, count, places[np.arange(len(tuples)), same.argmax(axis=1)])
+        count += fresh
+    for array in (count, places):
+        array.setflags(write=False)
+    return count, places
 
 
 def _whole(number: object, least: int) -> bool:

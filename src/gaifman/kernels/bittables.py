@@ -1,0 +1,237 @@
+"""Bit tables: which members, pairs, triples … of members satisfy a formula.
+
+A table over d variables has m^(d−1) rows of ⌈m / 64⌉ words; the last variable runs along the bits of a row, and bits
+beyond m are 0. A table over no variables is one word, all ones or all zeros. Variables are numbered, and a table's axes
+stand in ascending order, so that two tables meet without being turned.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.kernels.compiling import compiled
+from gaifman.kernels.sets import Ints, Longs
+
+Words = npt.NDArray[np.uint64]
+
+AND, OR, SAME = 0, 1, 2
+ONES, NONE = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0)
+_1, _2, _4, _56, _63, _64 = (np.uint64(n) for n in (1, 2, 4, 56, 63, 64))
+_FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
+
+
+class Sheet(NamedTuple):
+    """All tables of one program in one neighbourhood."""
+
+    words: Words
+    """Shape (any,): the tables."""
+    offsets: Longs
+    """Shape (registers,): where each table begins."""
+    axes: Ints
+    """Shape (registers, AXES): its variables, ascending."""
+    counts: Ints
+    """Shape (registers,): how many variables it has."""
+    at: Ints
+    """Shape (VARIABLES,): the member that stands for each variable, while a table is gone through."""
+    members: int
+    """m."""
+    width: int
+    """Words of a row."""
+
+
+@compiled
+def ones(word: np.uint64) -> int:
+    """How many bits of a word are set."""
+    word = word - ((word >> _1) & _FIVES)
+    word = (word & _THREES) + ((word >> _2) & _THREES)
+    word = (word + (word >> _4)) & _NIBBLES
+    return int((word * _BYTES) >> _56)
+
+
+@compiled
+def full(sheet: Sheet, w: int) -> np.uint64:
+    """Word `w` of a row in which every member is."""
+    left = sheet.members - 64 * w
+    return ONES if left >= 64 else (_1 << np.uint64(left)) - _1
+
+
+@compiled
+def rows(sheet: Sheet, register: int) -> int:
+    """How many rows a table has."""
+    count = 1
+    for _ in range(sheet.counts[register] - 1):
+        count *= sheet.members
+    return count
+
+
+@compiled
+def size(sheet: Sheet, register: int) -> int:
+    """How many words a table has."""
+    return rows(sheet, register) * sheet.width if sheet.counts[register] > 0 else 1
+
+
+@compiled
+def fill(sheet: Sheet, register: int, truth: bool) -> None:
+    """Make a table true or false throughout."""
+    start = sheet.offsets[register]
+    if sheet.counts[register] == 0:
+        sheet.words[start] = ONES if truth else NONE
+        return
+    for row in range(rows(sheet, register)):
+        for w in range(sheet.width):
+            sheet.words[start + row * sheet.width + w] = full(sheet, w) if truth else NONE
+
+
+@compiled
+def position(sheet: Sheet, register: int) -> int:
+    """The word at which the row of the members in `at` begins; the last axis is not asked for."""
+    row = 0
+    for axis in range(sheet.counts[register] - 1):
+        row = row * sheet.members + sheet.at[sheet.axes[register, axis]]
+    return int(sheet.offsets[register] + row * sheet.width)
+
+
+@compiled
+def mark(sheet: Sheet, register: int) -> None:
+    """Make the table true for the members in `at`."""
+    count = sheet.counts[register]
+    if count == 0:
+        sheet.words[sheet.offsets[register]] = ONES
+        return
+    last = np.uint64(sheet.at[sheet.axes[register, count - 1]])
+    sheet.words[position(sheet, register) + np.int64(last >> np.uint64(6))] |= _1 << (last & _63)
+
+
+@compiled
+def seen(sheet: Sheet, register: int, last: int, w: int) -> np.uint64:
+    """Word `w` of a table along the variable `last`, at the members in `at`; one without it is the same all along."""
+    count = sheet.counts[register]
+    if count == 0:
+        return np.uint64(sheet.words[sheet.offsets[register]])
+    own = sheet.axes[register, count - 1]
+    if own == last:
+        return np.uint64(sheet.words[position(sheet, register) + w])
+    bit = np.uint64(sheet.at[own])
+    word = sheet.words[position(sheet, register) + np.int64(bit >> np.uint64(6))]
+    return ONES if (word >> (bit & _63)) & _1 else NONE
+
+
+@compiled
+def step(sheet: Sheet, register: int) -> bool:
+    """Move `at` to the next row of a table, the first axes slowest; False after the last."""
+    for axis in range(sheet.counts[register] - 2, -1, -1):
+        variable = sheet.axes[register, axis]
+        sheet.at[variable] += 1
+        if sheet.at[variable] < sheet.members:
+            return True
+        sheet.at[variable] = 0
+    return False
+
+
+@compiled
+def begin(sheet: Sheet, register: int) -> None:
+    """Move `at` to the first row of a table."""
+    for axis in range(sheet.counts[register]):
+        sheet.at[sheet.axes[register, axis]] = 0
+
+
+@compiled
+def joined(one: np.uint64, other: np.uint64, how: int) -> np.uint64:
+    """Two words by ∧, ∨ or ↔."""
+    if how == AND:
+        return one & other
+    if how == OR:
+        return one | other
+    return ~(one ^ other)
+
+
+@compiled
+def combine(sheet: Sheet, target: int, one: int, other: int, how: int) -> None:
+    """A table over the variables of two, by ∧, ∨ or ↔."""
+    count = sheet.counts[target]
+    start = sheet.offsets[target]
+    if count == 0:
+        sheet.words[start] = joined(sheet.words[sheet.offsets[one]], sheet.words[sheet.offsets[other]], how)
+        return
+    last = sheet.axes[target, count - 1]
+    begin(sheet, target)
+    going = True
+    while going:
+        for w in range(sheet.width):
+            word = joined(seen(sheet, one, last, w), seen(sheet, other, last, w), how)
+            sheet.words[start + w] = word & full(sheet, w)
+        start += sheet.width
+        going = step(sheet, target)
+
+
+@compiled
+def negate(sheet: Sheet, target: int, source: int) -> None:
+    """A table that is true where another is not."""
+    start, other = sheet.offsets[target], sheet.offsets[source]
+    if sheet.counts[target] == 0:
+        sheet.words[start] = ~sheet.words[other]
+        return
+    for row in range(rows(sheet, target)):
+        for w in range(sheet.width):
+            at = row * sheet.width + w
+            sheet.words[start + at] = ~sheet.words[other + at] & full(sheet, w)
+
+
+@compiled
+def quantify(sheet: Sheet, target: int, source: int, variable: int, every: bool) -> None:
+    """A table without one variable: true where the other is for some member put for it, or for every one."""
+    fill(sheet, target, every)
+    count = sheet.counts[source]
+    begin(sheet, source)
+    start = sheet.offsets[source]
+    going = True
+    while going:
+        if sheet.axes[source, count - 1] == variable:
+            _quantify_bits(sheet, target, start, every)
+        else:
+            into = position(sheet, target)
+            for w in range(sheet.width):
+                word = sheet.words[start + w]
+                sheet.words[into + w] = sheet.words[into + w] & word if every else sheet.words[into + w] | word
+        start += sheet.width
+        going = step(sheet, source)
+
+
+@compiled
+def _quantify_bits(sheet: Sheet, target: int, start: int, every: bool) -> None:
+    """One row into one bit of the target."""
+    some, whole = False, True
+    for w in range(sheet.width):
+        some = some or sheet.words[start + w] != NONE
+        whole = whole and sheet.words[start + w] == full(sheet, w)
+    if every and not whole:
+        unmark(sheet, target)
+    elif not every and some:
+        mark(sheet, target)
+
+
+@compiled
+def unmark(sheet: Sheet, register: int) -> None:
+    """Make the table false for the members in `at`."""
+    count = sheet.counts[register]
+    if count == 0:
+        sheet.words[sheet.offsets[register]] = NONE
+        return
+    last = np.uint64(sheet.at[sheet.axes[register, count - 1]])
+    sheet.words[position(sheet, register) + np.int64(last >> np.uint64(6))] &= ~(_1 << (last & _63))
+
+
+@compiled
+def total(sheet: Sheet, register: int) -> int:
+    """How many groundings a table holds."""
+    start = sheet.offsets[register]
+    if sheet.counts[register] == 0:
+        return int(sheet.words[start] & _1)
+    count = 0
+    for at in range(start, start + size(sheet, register)):
+        count += ones(sheet.words[at])
+    return count

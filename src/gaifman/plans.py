@@ -1,0 +1,386 @@
+"""Features into programs for the machine of bit tables.
+
+>>> import gaifman
+>>> from gaifman.phi import parse_phi
+>>> kb = gaifman.demo()
+>>> plan = plan_of(parse_phi("∃x borders(s1, x) ∧ borders(x, s2)"), kb, 2)
+>>> print(plan.listing(0))
+r0(x1) = borders(s1, x1)
+r1(x1) = borders(x1, s2)
+r2(x1) = r0 ∧ r1
+r3() = ∃x1 r2
+result 0 = count r3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from gaifman.errors import FormulaError, LimitError
+from gaifman.formulas import (
+    OPERATORS,
+    And,
+    Atom,
+    Attribute,
+    Comparison,
+    Equal,
+    Exists,
+    Forall,
+    Formula,
+    Iff,
+    Implies,
+    Node,
+    Not,
+    Number,
+    Or,
+    Quantity,
+    RelationVariable,
+    Term,
+    Truth,
+    Variable,
+    free,
+    walk,
+)
+from gaifman.kb import KnowledgeBase
+from gaifman.kernels import machine as m
+from gaifman.phi import FeatureSet
+from gaifman.questions import KINDS, Aggregate, Difference, Feature, query_position
+from gaifman.rewriting import relation_arities
+from gaifman.tables import Floats, Ints, Longs
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Features, and the programs that evaluate them in a neighbourhood of a tuple of `width` objects."""
+
+    features: tuple[Feature, ...]
+    width: int
+    programs: m.Programs
+    relations: tuple[tuple[int, ...], ...]
+    """For each feature the relations without which its value is the default; () where it must always be evaluated."""
+    shapes: Ints
+    """Shape (features,), int32: features of one shape have one default, a function of the number of members."""
+    names: tuple[str, ...]
+    """Relations by number, for `listing`."""
+
+    def words(self, members: int) -> Longs:
+        """Shape (features,), int64: the words that the tables of each program take in so large a neighbourhood."""
+        width = (members + 63) >> 6
+        counts = self.programs.counts.astype(np.float64)
+        sizes = np.where(counts > 0, float(members) ** np.maximum(counts - 1, 0) * width, 1.0)
+        total = (
+            np.add.reduceat(np.append(sizes, 0.0), self.programs.register_starts[:-1]) if len(self.features) else sizes
+        )
+        return np.minimum(total, 2.0**62).astype(np.int64)
+
+    def listing(self, feature: int) -> str:
+        """A program for people."""
+        start, end = self.programs.starts[feature], self.programs.starts[feature + 1]
+        base = int(self.programs.register_starts[feature])
+        return "\n".join(self._line(self.programs.code[pc].tolist(), base) for pc in range(start, end))
+
+    def _line(self, code: list[int], base: int) -> str:
+        op, a, b, c, d = code[:5]
+        if op == m.ATOM:
+            name = self.names[b] if b >= 0 else f"R{-b}"
+            return f"{self._register(a, base)} = {name}({', '.join(self._term(c + i) for i in range(d))})"
+        if op in _SIGNS:
+            return f"{self._register(a, base)} = r{b} {_SIGNS[op]} r{c}"
+        if op in (m.EXISTS, m.FORALL):
+            return f"{self._register(a, base)} = {'∃' if op == m.EXISTS else '∀'}x{c + 1} r{b}"
+        words = {m.NOT: f"¬r{b}", m.TRUTH: "true" if b else "false", m.EQUAL: f"{self._term(b)} = {self._term(b + 1)}"}
+        if (op in words and op != m.EQUAL) or op == m.EQUAL:
+            return f"{self._register(a, base)} = {words[op]}"
+        if op == m.COMPARE:
+            return f"{self._register(a, base)} = quantity {c} {OPERATORS[b]} quantity {c + 1}"
+        if op == m.LOOP:
+            return f"{self._register(a, base)} = {'∀' if code[5] else '∃'}R{b + 1}:"
+        if op == m.AGAIN:
+            return f"again for r{b}"
+        kinds = {m.COUNT: f"count r{b}", m.NUMBER: f"quantity {b}", m.MINUS: f"result {b} - result {c}"}
+        return f"result {a} = {kinds.get(op) or f'{KINDS[c]} of quantity {d} for r{b}'}"
+
+    def _register(self, register: int, base: int) -> str:
+        axes = self.programs.axes[base + register, : self.programs.counts[base + register]]
+        return f"r{register}({', '.join(f'x{axis + 1}' for axis in axes)})"
+
+    def _term(self, term: int) -> str:
+        kind, which = self.programs.terms[term].tolist()
+        return f"x{which + 1}" if kind == m.VARIABLE else f"s{which + 1}" if kind == m.OWN else f"object {which}"
+
+
+_SIGNS = {m.BOTH: "∧", m.EITHER: "∨", m.IFF: "↔"}
+
+
+def plan_of(features: FeatureSet, kb: KnowledgeBase, width: int) -> Plan:
+    """The plan of a feature set for a knowledge base and a query of `width` variables."""
+    arities = {name: relation.arity for name, relation in kb.relations.items()}
+    expanded = features.expanded(arities, width)
+    writer = _Writer(kb)
+    for feature in expanded:
+        writer.vocabulary_check(feature)
+        writer.program(feature)
+    return writer.plan(expanded, width)
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Programs being written."""
+
+    kb: KnowledgeBase
+    code: list[list[int]] = field(default_factory=list)
+    starts: list[int] = field(default_factory=lambda: [0])
+    axes: list[Axes] = field(default_factory=list)
+    register_starts: list[int] = field(default_factory=lambda: [0])
+    terms: list[tuple[int, int]] = field(default_factory=list)
+    quantities: list[tuple[int, int, int]] = field(default_factory=list)
+    numbers: list[float] = field(default_factory=list)
+    strangers: dict[str, int] = field(default_factory=dict)
+    """Constants that are no objects, each with a negative number of its own."""
+    variables: int = 0
+    slots: int = 0
+
+    def vocabulary_check(self, feature: Feature) -> None:
+        self.kb.vocabulary.check(feature, unknown_objects=True)
+
+    def program(self, feature: Feature) -> None:
+        self.variables = self.slots = 0
+        self.value(feature.body, 0)
+        self.starts.append(len(self.code))
+        self.register_starts.append(len(self.axes))
+
+    def emit(self, *numbers: int) -> int:
+        self.code.append([*numbers, *[0] * (m.WIDTH - len(numbers))])
+        return len(self.code) - 1 - self.starts[-1]
+
+    def register(self, axes: Axes) -> int:
+        if len(axes) > m.AXES:
+            raise LimitError(f"a part of the formula has {len(axes)} variables at once; the limit is {m.AXES}")
+        self.axes.append(axes)
+        return len(self.axes) - 1 - self.register_starts[-1]
+
+    def axes_of(self, register: int) -> Axes:
+        return self.axes[self.register_starts[-1] + register]
+
+    def fresh(self) -> int:
+        self.variables += 1
+        if self.variables > m.VARIABLES:
+            raise LimitError(f"a formula has more than {m.VARIABLES} variables")
+        return self.variables - 1
+
+    # Values
+
+    def value(self, body: Node, result: int) -> None:
+        env = {
+            v: (m.OWN, query_position(v) - 1) if query_position(v) else (m.VARIABLE, self.fresh()) for v in free(body)
+        }
+        match body:
+            case Attribute():
+                self.emit(m.NUMBER, result, self.quantity(body, env))
+            case Difference(left, right):
+                self.value(left, 1)
+                self.value(right, 2)
+                self.emit(m.MINUS, result, 1, 2)
+            case Aggregate(kind, quantity, formula) if quantity is not None:
+                self.aggregate(kind, quantity, formula, result, env)
+            case Aggregate(_, _, formula):
+                self.emit(m.COUNT, result, self.formula(formula, env, {}))
+            case _:
+                self.emit(m.COUNT, result, self.formula(body, env, {}))  # type: ignore[arg-type]
+
+    def aggregate(self, kind: str, quantity: Attribute, formula: Formula, result: int, env: _Env) -> None:
+        source = self.formula(formula, env, {})
+        for variable in free(quantity):  # counted even where the formula does not speak of it
+            place = env[variable]
+            if place[0] == m.VARIABLE and place[1] not in self.axes_of(source):
+                source = self.join(m.BOTH, source, self.formula(Equal(variable, variable), env, {}))
+        self.emit(m.AGGREGATE, result, source, KINDS.index(kind), self.quantity(quantity, env))
+
+    def quantity(self, quantity: Quantity, env: _Env) -> int:
+        if isinstance(quantity, Number):
+            self.numbers.append(quantity.value)
+            self.quantities.append((-1, len(self.numbers) - 1, 0))
+        else:
+            number = self.kb.content.attributes.number(quantity.name)
+            if number is None:
+                raise FormulaError(f"there is no attribute {quantity.name}")
+            self.quantities.append((number, *self.term(quantity.term, env)))
+        return len(self.quantities) - 1
+
+    def term(self, term: Term, env: _Env) -> tuple[int, int]:
+        if isinstance(term, Variable):
+            return env[term]
+        number = self.kb.objects.number(term.name)
+        stranger = -1 - self.strangers.setdefault(term.name, len(self.strangers))
+        return m.CONSTANT, stranger if number is None else number
+
+    # Formulas
+
+    def formula(self, formula: Formula, env: _Env, slots: dict[RelationVariable, int]) -> int:
+        """Write what fills a register with the table of the formula."""
+        match formula:
+            case Truth(value):
+                target = self.register(())
+                self.emit(m.TRUTH, target, int(value))
+                return target
+            case Atom():
+                return self.atom(formula, env, slots)
+            case Equal(left, right):
+                return self.equal(left, right, env)
+            case Comparison(left, sign, right):
+                return self.comparison(left, sign, right, env)
+            case Not(body):
+                source = self.formula(body, env, slots)
+                return self.negated(source)
+            case And(parts) | Or(parts):
+                return self.junction(m.BOTH if isinstance(formula, And) else m.EITHER, parts, env, slots)
+            case Implies(left, right):
+                return self.join(
+                    m.EITHER, self.negated(self.formula(left, env, slots)), self.formula(right, env, slots)
+                )
+            case Iff(left, right):
+                return self.join(m.IFF, self.formula(left, env, slots), self.formula(right, env, slots))
+            case Exists(variables, body) | Forall(variables, body):
+                return self.quantified(isinstance(formula, Forall), variables, body, env, slots)
+
+    def negated(self, source: int) -> int:
+        target = self.register(self.axes_of(source))
+        self.emit(m.NOT, target, source)
+        return target
+
+    def join(self, op: int, one: int, other: int) -> int:
+        target = self.register(tuple(sorted({*self.axes_of(one), *self.axes_of(other)})))
+        self.emit(op, target, one, other)
+        return target
+
+    def junction(self, op: int, parts: Sequence[Formula], env: _Env, slots: dict[RelationVariable, int]) -> int:
+        source = self.formula(parts[0], env, slots)
+        for part in parts[1:]:
+            source = self.join(op, source, self.formula(part, env, slots))
+        return source
+
+    def atom(self, atom: Atom, env: _Env, slots: dict[RelationVariable, int]) -> int:
+        terms = [self.term(term, env) for term in atom.terms]
+        target = self.register(tuple(sorted({which for kind, which in terms if kind == m.VARIABLE})))
+        if isinstance(atom.relation, str):
+            relation = self.kb.content.relations.number(atom.relation)
+            assert relation is not None, "the vocabulary was checked"
+        else:
+            relation = -1 - slots[atom.relation]
+        self.emit(m.ATOM, target, relation, len(self.terms), len(terms))
+        self.terms.extend(terms)
+        return target
+
+    def equal(self, left: Term, right: Term, env: _Env) -> int:
+        terms = [self.term(left, env), self.term(right, env)]
+        target = self.register(tuple(sorted({which for kind, which in terms if kind == m.VARIABLE})))
+        self.emit(m.EQUAL, target, len(self.terms))
+        self.terms.extend(terms)
+        return target
+
+    def comparison(self, left: Quantity, sign: str, right: Quantity, env: _Env) -> int:
+        terms = [side.term for side in (left, right) if isinstance(side, Attribute)]
+        places = [self.term(term, env) for term in terms]
+        target = self.register(tuple(sorted({which for kind, which in places if kind == m.VARIABLE})))
+        first = self.quantity(left, env)
+        self.quantity(right, env)
+        self.emit(m.COMPARE, target, OPERATORS.index(sign), first)
+        return target
+
+    def quantified(
+        self,
+        every: bool,
+        variables: tuple[Variable | RelationVariable, ...],
+        body: Formula,
+        env: _Env,
+        slots: dict[RelationVariable, int],
+    ) -> int:
+        if not variables:
+            return self.formula(body, env, slots)
+        variable, rest = variables[0], variables[1:]
+        if isinstance(variable, RelationVariable):
+            return self.loop(every, variable, rest, body, env, slots)
+        axis = self.fresh()
+        source = self.quantified(every, rest, body, {**env, variable: (m.VARIABLE, axis)}, slots)
+        if axis not in self.axes_of(source):
+            return source  # there is always a member to put for it
+        target = self.register(tuple(other for other in self.axes_of(source) if other != axis))
+        self.emit(m.FORALL if every else m.EXISTS, target, source, axis)
+        return target
+
+    def loop(
+        self,
+        every: bool,
+        variable: RelationVariable,
+        rest: tuple[Variable | RelationVariable, ...],
+        body: Formula,
+        env: _Env,
+        slots: dict[RelationVariable, int],
+    ) -> int:
+        slot, self.slots = self.slots, self.slots + 1
+        if self.slots > m.SLOTS:
+            raise LimitError(f"a formula quantifies over more than {m.SLOTS} relations")
+        arity = relation_arities(body).get(variable, -1)
+        begin = self.emit(m.LOOP)
+        source = self.quantified(every, rest, body, env, {**slots, variable: slot})
+        target = self.register(self.axes_of(source))
+        again = self.emit(m.AGAIN, begin, source)
+        self.code[self.starts[-1] + begin][:6] = [m.LOOP, target, slot, arity, again, int(every)]
+        return target
+
+    # The whole
+
+    def plan(self, features: tuple[Feature, ...], width: int) -> Plan:
+        arities = np.array(self.kb.content.arities, np.int32)
+        axes = np.full((len(self.axes), m.AXES), -1, np.int32)
+        for register, own in enumerate(self.axes):
+            axes[register, : len(own)] = own
+        programs = m.Programs(
+            _frozen(np.array(self.code, np.int32).reshape(-1, m.WIDTH)),
+            _frozen(np.array(self.starts, np.int64)),
+            _frozen(np.array(self.register_starts, np.int64)),
+            _frozen(axes),
+            _frozen(np.array([len(own) for own in self.axes], np.int32)),
+            _frozen(np.array(self.terms, np.int32).reshape(-1, 2)),
+            _frozen(np.array(self.quantities, np.int32).reshape(-1, 3)),
+            _frozen(np.array(self.numbers, np.float64)),
+            _frozen(arities),
+            _frozen(np.bincount(arities, minlength=9).astype(np.int32)),
+        )
+        relations = tuple(self._relations(feature) for feature in features)
+        return Plan(features, width, programs, relations, self._shapes(features, relations), tuple(self.kb.relations))
+
+    def _relations(self, feature: Feature) -> tuple[int, ...]:
+        """The relations that must be present for a value other than the default; () where other things count too."""
+        parts = list(walk(feature.body))
+        if any(isinstance(part, Equal | Comparison | Attribute | RelationVariable) for part in parts):
+            return ()
+        names = {part.relation for part in parts if isinstance(part, Atom)}
+        numbers = (self.kb.content.relations.number(str(name)) for name in names)
+        return tuple(sorted(number for number in numbers if number is not None))
+
+    def _shapes(self, features: tuple[Feature, ...], relations: Sequence[tuple[int, ...]]) -> Ints:
+        """Number features by their program without the names of relations; −1 where no default is kept."""
+        seen: dict[object, int] = {}
+        shapes = []
+        for p in range(len(features)):
+            code = [tuple(row) for row in self.code[self.starts[p] : self.starts[p + 1]]]
+            blind = tuple((op, a, 0, 0, *rest) if op == m.ATOM else (op, a, b, c, *rest) for op, a, b, c, *rest in code)
+            axes = tuple(self.axes[self.register_starts[p] : self.register_starts[p + 1]])
+            shapes.append(seen.setdefault((blind, axes), len(seen)) if relations[p] else -1)
+        return _frozen(np.array(shapes, np.int32))
+
+
+_Array = TypeVar("_Array", Ints, Longs, Floats)
+_Env = Mapping[Variable, tuple[int, int]]
+
+
+def _frozen(array: _Array) -> _Array:
+    array.setflags(write=False)
+    return array
