@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
 from gaifman.errors import KnowledgeError
-from gaifman.facts import Fact, Note, check_kinds, dropped_notes, fact_of, pile, some, written
+from gaifman.facts import Fact, FactLike, Note, check_kinds, dropped_notes, fact_of, pile, some, written
 from gaifman.tables import Dropped, Heap, assemble
 
 
@@ -61,3 +65,52 @@ def test_notes_say_how_often_and_what() -> None:
 
 def test_one_place_and_two_places() -> None:
     assert [some(count, "place") for count in (0, 1, 2000)] == ["0 places", "1 place", "2,000 places"]
+
+
+# What a user may write by mistake
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        *(Fact("person", "ann"), Fact("person", None), Fact("person", 5), Fact(5, ("ann",))),  # type: ignore[arg-type]
+        *(Fact("p", ("a",), "0.9"), Fact("p", ("a",), None), Fact("p", ("a",), 1j)),  # type: ignore[arg-type]
+        *(Fact("p", ("a",), math.nan), Fact("p", ("a",), 10**400), Fact("p", ("a",), 0)),
+        *("ann", 5, None, (), ("p",), ("p", 5), ("p", ("a", "b")), ["p", "a"]),
+    ],
+)
+def test_what_is_no_fact_is_our_error(fact: FactLike) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        fact_of(fact)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_fact_may_be_given_as_a_list_of_objects_and_any_number() -> None:
+    odd = fact_of(Fact("p", ["a", "b"], np.float32(0.5)))  # type: ignore[arg-type]
+    assert odd == Fact("p", ("a", "b"), 0.5)
+    assert type(odd.confidence) is float
+    assert fact_of(Fact("p", ("a",), Fraction(1, 4))).confidence == 0.25  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({("v", "a"): 10**400}, {("v", "a"): 1j}, {("v", "a"): "5"}, {("v", "a"): None}, {("v", "a"): math.inf}),
+        *({"va": 1}, {("v",): 1}, {("v", "a", "b"): 1}, {("v", 5): 1}, {5: 1}, [("v", "a")], 5),
+    ],
+)
+def test_values_that_are_none_are_our_errors(values: dict[tuple[str, str], float]) -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        pile(Heap([], [], []), [], values)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("objects", ["ann", [1], [None], ["ann", 2], [""], ["a\0"]])
+def test_objects_that_are_none_are_our_errors(objects: list[str]) -> None:
+    with pytest.raises(KnowledgeError):
+        pile(Heap([], [], []), [], {}, objects)
+
+
+def test_a_note_speaks_of_one_or_of_many() -> None:
+    one, many = (Note(count, "repeated facts", "", "repeated fact") for count in (1, 2000))
+    assert (str(one), str(many)) == ("1 repeated fact", "2,000 repeated facts")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -131,7 +132,7 @@ def pile(
         members = names.numbers([name for fact in pile for name in fact.objects]).reshape(-1, arity)
         heap.add(relation, members, np.array([fact.confidence for fact in pile]))
     heap.values.append(_numbered_values(values, attributes, names))
-    names.numbers(list(objects))
+    names.numbers(_texts(objects))
     wrong = next(filter(None, (bad_name(index.fresh()) for index in (names, relations, attributes))), None)
     if wrong:
         raise KnowledgeError(f"{wrong[1]}: {quote(shorten(wrong[0]))}")
@@ -139,21 +140,42 @@ def pile(
     check_kinds(heap)
 
 
+def _texts(objects: Iterable[str]) -> list[str]:
+    """Names of objects; a text is not several of one letter."""
+    found = [objects] if isinstance(objects, str) else list(objects)
+    wrong = [name for name in found if not isinstance(name, str)]
+    if isinstance(objects, str) or wrong:
+        raise KnowledgeError(f"objects are several texts, not {shorten(repr(objects if not wrong else wrong[0]))}")
+    return found
+
+
 def _numbered_values(
     values: Mapping[tuple[str, str], float], attributes: Index, names: Index
 ) -> tuple[Ints, Ints, Floats]:
-    for (attribute, name), value in values.items():
-        if not isinstance(attribute, str) or not isinstance(name, str):
-            raise KnowledgeError(f"a value belongs to an attribute and an object, not to {(attribute, name)!r}")
-        if not isinstance(value, int | float | np.number) or not math.isfinite(value):
+    if not isinstance(values, Mapping):
+        raise KnowledgeError(f"values are a mapping of (attribute, object) to numbers, not {shorten(repr(values))}")
+    for key, value in values.items():
+        if not (isinstance(key, tuple) and len(key) == 2 and all(isinstance(name, str) for name in key)):
+            raise KnowledgeError(f"a value belongs to an attribute and an object, not to {shorten(repr(key))}")
+        attribute, name = key
+        if not math.isfinite(_float(value)):
             raise KnowledgeError(
-                f"{shorten(written(attribute))}({shorten(written(name))}) must be a finite number, not {value!r}"
+                f"{shorten(written(attribute))}({shorten(written(name))}) must be a finite number, "
+                f"not {shorten(repr(value))}"
             )
     return (
         attributes.numbers([attribute for attribute, _ in values]),
         names.numbers([name for _, name in values]),
-        np.array(list(values.values()), np.float64),
+        np.array([_float(value) for value in values.values()], np.float64),
     )
+
+
+def _float(value: object) -> float:
+    """The number as one that tables hold; what is none, or too large, is no number there."""
+    try:
+        return float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def fact_of(fact: FactLike) -> Fact:
@@ -162,17 +184,22 @@ def fact_of(fact: FactLike) -> Fact:
         if not isinstance(fact, tuple) or not fact:
             raise KnowledgeError(f"a fact is a tuple of a relation and its objects, not {fact!r}")
         fact = Fact(fact[0], cast(tuple[str, ...], fact[1:]))
+    objects: object = fact.objects
+    if not isinstance(objects, tuple | list):
+        raise KnowledgeError(f"the objects of a fact are several texts, not {shorten(repr(objects))}")
+    if isinstance(objects, list):
+        fact = fact._replace(objects=tuple(objects))
     if not all(isinstance(name, str) for name in (fact.relation, *fact.objects)):
         raise KnowledgeError(f"relations and objects are texts, not as in {(fact.relation, *fact.objects)!r}")
     if not 1 <= len(fact.objects) <= LARGEST_ARITY:
         raise KnowledgeError(
             f"{shorten(str(fact), 80)}: a relation has 1 to {LARGEST_ARITY} places, not {len(fact.objects)}"
         )
-    if not 0 < fact.confidence <= 1:
+    if not 0 < _float(fact.confidence) <= 1:
         raise KnowledgeError(
-            f"{shorten(str(fact), 80)}: a confidence is above 0 and at most 1, not {fact.confidence!r}"
+            f"{shorten(str(fact), 80)}: a confidence is above 0 and at most 1, not {shorten(repr(fact.confidence))}"
         )
-    return fact
+    return fact if type(fact.confidence) is float else fact._replace(confidence=float(fact.confidence))
 
 
 def check_kinds(heap: Heap) -> None:

@@ -35,7 +35,7 @@ from gaifman.facts import (
     some,
     written,
 )
-from gaifman.names import nearest
+from gaifman.names import fault, nearest
 from gaifman.semantics import Extension, Structure
 from gaifman.tables import (
     Facts,
@@ -74,7 +74,7 @@ class KnowledgeBase:
     ) -> KnowledgeBase:
         """A knowledge base of facts, `values` of (attribute, object), and `objects` that need occur in neither."""
         heap = Heap([], [], [])
-        pile(heap, facts, values or {}, objects)
+        pile(heap, facts, {} if values is None else values, objects)
         tables, dropped = assemble(heap)
         return cls(tables, dropped_notes(tables, dropped))
 
@@ -98,6 +98,10 @@ class KnowledgeBase:
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """What it is made of, so that it can be copied and sent to other processes; what is computed is left behind."""
+        return KnowledgeBase, (self.content, self.notes)
 
     def __contains__(self, fact: FactLike) -> bool:
         """Whether the fact is known, with whatever confidence."""
@@ -181,9 +185,10 @@ class KnowledgeBase:
 
     def name(self, number: int) -> str:
         """The name of an object."""
-        if not 0 <= number < len(self.objects):
-            raise KnowledgeError(f"objects are numbered from 0 to {len(self.objects) - 1}, not {number}")
-        return self.objects[number]
+        if not isinstance(number, int | np.integer) or not 0 <= number < len(self.objects):
+            known = f"are numbered from 0 to {len(self.objects) - 1}" if self.objects else "are none here"
+            raise KnowledgeError(f"objects {known}, not {shorten(repr(number))}")
+        return self.objects[int(number)]
 
     @property
     def tables(self) -> Mapping[int, Facts]:
@@ -226,8 +231,9 @@ class KnowledgeBase:
     ) -> KnowledgeBase:
         """The same with more facts and values; of a fact known twice the higher confidence counts."""
         heap = self._heap()
-        pile(heap, facts, values or {}, ())
-        return KnowledgeBase(assemble(heap)[0], self.notes)
+        pile(heap, facts, {} if values is None else values, ())
+        tables, dropped = assemble(heap)
+        return KnowledgeBase(tables, (*self.notes, *dropped_notes(tables, dropped)))
 
     def without(self, facts: Iterable[FactLike]) -> KnowledgeBase:
         """The same with some facts hidden; every object and relation stays known."""
@@ -317,9 +323,8 @@ def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -
     ['1/ann', '1/bob', '2/ann', '2/cleo']
     """
     kbs = list(kbs)
-    prefixes = [""] * len(kbs) if prefixes is None else list(prefixes)
-    if len(prefixes) != len(kbs):
-        raise KnowledgeError(f"there are {len(kbs)} knowledge bases but {len(prefixes)} prefixes")
+    prefixes = [""] * len(kbs) if prefixes is None else prefixes
+    _check_union(kbs, prefixes)
     whole, seen = Heap([], [], []), set[str]()
     relations, attributes = Index(), Index()
     for kb, prefix in zip(kbs, prefixes, strict=True):
@@ -329,7 +334,8 @@ def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -
         relation, attribute = relations.numbers(part.relations), attributes.numbers(part.attributes)
         shift = np.int32(len(whole.objects))
         whole.objects += part.objects
-        whole.arities += [part.arities[part.relations.index(name)] for name in relations.fresh()]
+        arities = dict(zip(part.relations, part.arities, strict=True))
+        whole.arities += [arities[name] for name in relations.fresh()]
         whole.relations, whole.attributes = [*relations], [*attributes]
         for rows, objects, confidence in (chunk for chunks in part.facts.values() for chunk in chunks):
             whole.add(relation[rows], objects + shift, confidence)
@@ -346,6 +352,18 @@ def _taken(table: Facts, rows: Longs) -> Facts:
 
 def _present(tables: Mapping[int, Facts]) -> Mapping[int, Facts]:
     return MappingProxyType({arity: table for arity, table in tables.items() if len(table)})
+
+
+def _check_union(kbs: Sequence[object], prefixes: Sequence[object]) -> None:
+    for kb in kbs:
+        if not isinstance(kb, KnowledgeBase):
+            raise KnowledgeError(f"a union is one of knowledge bases, not of {shorten(repr(kb))}")
+    if isinstance(prefixes, str) or len(prefixes) != len(kbs):
+        raise KnowledgeError(f"there are {len(kbs)} knowledge bases but {len(prefixes)} prefixes")
+    for prefix in prefixes:
+        problem = fault(prefix) if isinstance(prefix, str) else "a prefix is a text"
+        if prefix != "" and problem:
+            raise KnowledgeError(f"{problem}: {shorten(repr(prefix))}")
 
 
 def _check_disjoint(seen: set[str], objects: Collection[str]) -> None:

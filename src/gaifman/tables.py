@@ -19,11 +19,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.errors import KnowledgeError, shorten
 from gaifman.names import fault
 
 Ints = npt.NDArray[np.int32]
@@ -75,6 +76,8 @@ class Names(Sequence[str]):
 
     def number(self, name: str) -> int | None:
         """The number of the name, found by bisection: a second index would double the memory."""
+        if not isinstance(name, str):
+            raise KnowledgeError(f"a name is a text, not {shorten(repr(name))}")
         at = bisect_left(self._names, name)
         return at if at < len(self._names) and self._names[at] == name else None
 
@@ -186,6 +189,11 @@ class Tables:
     """Arity → facts; an arity without facts is not there."""
     values: Values
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As plain data: a read-only mapping cannot be copied or sent to another process."""
+        facts = {arity: (facts.relation, facts.objects, facts.confidence) for arity, facts in self.facts.items()}
+        return _restored, ((self.objects, self.relations, self.attributes), self.arities, facts, self.values)
+
 
 Rows = tuple[Ints, Ints, Floats | None]
 """Relation (facts,), objects (facts, arity) and confidence (facts,) or None, as numbers in a heap."""
@@ -238,7 +246,7 @@ def assemble(heap: Heap) -> tuple[Tables, Dropped]:
             facts[arity] = sorted_facts(
                 found.columns[0], np.stack(found.columns[1:], axis=1), found.weight, len(relations)
             )
-    values = heap.values or [(_none(), _none(), np.zeros(0))]
+    values = heap.values or [(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))]
     attribute, holder, value = (np.concatenate(column) for column in zip(*values, strict=True))
     known = distinct([attribute_rank[attribute], object_rank[holder]], [len(attributes), len(objects)], value)
     assert known.weight is not None
@@ -274,8 +282,11 @@ def sorted_values(attribute: Ints, holder: Ints, value: Floats, attributes: int)
     return Values(attribute, holder, value, starts)
 
 
-def _none() -> Ints:
-    return np.zeros(0, np.int32)
+def _restored(names: Sequence[Names], arities: tuple[int, ...], facts: dict[int, Rows], values: Values) -> Tables:
+    objects, relations, attributes = names
+    tables = {arity: sorted_facts(*columns, len(relations)) for arity, columns in facts.items()}
+    known = sorted_values(values.attribute, values.object, values.value, len(attributes))
+    return Tables(objects, relations, arities, attributes, MappingProxyType(tables), known)
 
 
 def _ranked(names: Sequence[str]) -> tuple[Names, Ints]:
