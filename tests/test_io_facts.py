@@ -18,6 +18,7 @@ from gaifman.io import read
 from gaifman.io.datalog import read_facts
 from gaifman.io.files import Source, blocks
 from gaifman.kb import KnowledgeBase
+from gaifman.names import unquote
 from kbs import HOSTILE, knowledge_bases
 
 
@@ -172,3 +173,40 @@ def test_a_missing_bracket_is_found_in_no_time(tmp_path: Path) -> None:
 def test_facts_print_as_they_are_read(tmp_path: Path, name: str) -> None:
     fact = Fact(name, (name, "x"), 0.5)
     assert facts_of(tmp_path, str(fact)) == [str(fact)]
+
+
+@pytest.mark.parametrize("text", [":- module(x).\np(a).", "p(a).\n  :- dynamic(p/1).", "?- p(X)."])
+def test_a_directive_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.pl").write_text(text)
+    with pytest.raises(InputError, match="this is a directive") as caught:
+        read(tmp_path / "x.pl")
+    assert caught.value.place
+    assert caught.value.place.text.strip().startswith((":-", "?-"))
+
+
+@pytest.mark.parametrize(("escape", "column"), [("\\U00110000", 6), ("\\ud800", 6), ("\\0", 6)])
+def test_an_escape_that_stands_for_nothing_is_an_error_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, escape: str, column: int
+) -> None:
+    def strict(quoted: str) -> str:
+        if "\\0" in quoted:
+            raise ValueError("there is no escape \\0")
+        return unquote(quoted)
+
+    monkeypatch.setattr("gaifman.io.datalog.unquote", strict)
+    (tmp_path / "x.facts").write_text(f"p(a).\nq(b, 'x{escape}').\n")
+    with pytest.raises(InputError) as caught:
+        read(tmp_path / "x.facts")
+    assert caught.value.place
+    assert (caught.value.place.line, caught.value.place.column) == (2, column)
+    assert caught.value.place.width == len(escape) + 3
+
+
+def test_many_relations_in_one_block_take_no_longer_than_few(tmp_path: Path) -> None:
+    def seconds(relations: int) -> float:
+        (tmp_path / "x.facts").write_text("".join(f"r{n % relations}(a, b{n}).\n" for n in range(40_000)))
+        began = time.perf_counter()
+        read(tmp_path / "x.facts")
+        return time.perf_counter() - began
+
+    assert seconds(40_000) < 10 * seconds(10) + 1
