@@ -103,10 +103,11 @@ def _parse_line(
 
 def _uncommented(line: str) -> str:
     """The line up to a `#` that stands in no quotes."""
-    quoted = ""
+    quoted, escaped = "", False
     for at, character in enumerate(line):
         if quoted:
-            quoted = "" if character == quoted and line[at - 1] != "\\" else quoted
+            quoted = "" if character == quoted and not escaped else quoted
+            escaped = character == "\\" and not escaped
         elif character in "'\"":
             quoted = character
         elif character == "#" and (at == 0 or line[at - 1].isspace()):

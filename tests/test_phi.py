@@ -1,0 +1,198 @@
+"""Feature sets: files that print as they are read, mistakes with their line, and what the named sets hold."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from gaifman.errors import FormulaError, InputError
+from gaifman.parser import parse_feature
+from gaifman.phi import NAMED, FeatureSet, named, parse_phi, read_phi
+from gaifman.vocabulary import Vocabulary
+from generators import VOCABULARY, Generator, over_seeds
+
+PAPER = [
+    "each r. r(s1, s2)",
+    "each r. r(s2, s1)",
+    "each r. ∃x r(s1, x)",
+    "each r. ∃x r(x, s1)",
+    "each r. ∃x r(s2, x)",
+    "each r. ∃x r(x, s2)",
+    "each r. ∃x r(s1, x) ∧ r(x, s2)",
+    "each r. ∃x r(s2, x) ∧ r(x, s1)",
+]
+
+
+def lines(phi: FeatureSet) -> list[str]:
+    return [str(feature) for feature in phi]
+
+
+# Files
+
+
+@over_seeds(80)
+def test_what_is_printed_is_read_back(seed: int) -> None:
+    generator = Generator(random.Random(seed))
+    phi = FeatureSet(tuple(generator.feature(depth=3) for _ in range(6)), "six features")
+    read = parse_phi(phi.text(), VOCABULARY)
+    assert read.features == phi.features
+    assert parse_phi(read.text()).text() == read.text()
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("# a whole line", []),
+        ("   ", []),
+        ("r(s1, x)  # out-degree", ["r(s1, x)"]),
+        ("r(s1, 'a # b')  # c", ["r(s1, 'a # b')"]),
+        (r"r(s1, 'it\'s # 1') # c", [r"r(s1, 'it\'s # 1')"]),
+        (r"r(s1, 'ends in a backslash \\') # c", [r"r(s1, 'ends in a backslash \\')"]),
+        ('r(s1, "two # signs") # c', ["r(s1, 'two # signs')"]),
+        ("each r. r(s1, s2).", ["each r. r(s1, s2)"]),
+    ],
+)
+def test_comments_end_a_line_outside_quotes(line: str, kept: list[str]) -> None:
+    assert lines(parse_phi(line)) == kept
+
+
+def test_a_mistake_has_the_line_and_the_column_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.phi"
+    path.write_text("# features\nr(s1, s2)\n\n  r(s1, & x)  # wrong\n")
+    with pytest.raises(FormulaError) as error:
+        read_phi(path)
+    place = error.value.place
+    assert place is not None
+    assert (place.source, place.line, place.column) == ("mine.phi", 4, 9)
+    assert "mine.phi, line 4, column 9" in str(error.value)
+
+
+def test_an_unknown_relation_has_its_place_and_its_near_names() -> None:
+    with pytest.raises(FormulaError, match="line 2, column 1") as error:
+        parse_phi("r(s1, s2)\nhas_part(s1, s2)", VOCABULARY)
+    assert error.value.near == ("has part",)
+
+
+def test_a_file_takes_its_name_and_constants_that_are_no_objects(tmp_path: Path) -> None:
+    path = tmp_path / "mine.phi"
+    path.write_bytes(b"\xef\xbb\xbfr(s1, 'nobody')\r\nr(s1, s2)\r\n")
+    phi = read_phi(path, VOCABULARY)
+    assert (phi.name, lines(phi), len(phi)) == ("mine", ["r(s1, 'nobody')", "r(s1, s2)"], 2)
+    with pytest.raises(FormulaError, match="nobody"):
+        parse_phi("r(s1, 'nobody')", VOCABULARY)
+
+
+def test_a_file_that_cannot_be_read_is_our_own_error(tmp_path: Path) -> None:
+    path = tmp_path / "mine.phi"
+    with pytest.raises(InputError, match="cannot be read"):
+        read_phi(path)
+    path.write_bytes(b"r(s1, '\xff')")
+    with pytest.raises(InputError, match="not UTF-8 text: byte 7 is 0xff"):
+        read_phi(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_phi(tmp_path)
+
+
+# Named sets
+
+
+def test_the_paper_set_for_two_variables_is_the_papers_list() -> None:
+    assert lines(named("paper", 2, {"borders": 2})) == PAPER
+    assert [str(f) for f in named("paper", 2, {"b": 2}).expanded({"b": 2}, 2)] == [
+        line.removeprefix("each r. ").replace("r(", "b(") for line in PAPER
+    ]
+
+
+def test_the_paper_set_for_one_variable_has_no_pairs() -> None:
+    assert lines(named("paper", 1, {"r": 2})) == ["each r. ∃x r(s1, x)", "each r. ∃x r(x, s1)"]
+
+
+def test_the_paper_set_for_three_variables_takes_every_ordered_pair() -> None:
+    found = lines(named("paper", 3, {"r": 2}))
+    assert len(found) == 6 + 6 + 6
+    for i, j in [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)]:
+        assert f"each r. r(s{i}, s{j})" in found
+        assert f"each r. ∃x r(s{i}, x) ∧ r(x, s{j})" in found
+
+
+def test_types_are_features_of_each_variable() -> None:
+    assert lines(named("paper", 2, {"old": 1})) == ["each r. r(s1)", "each r. r(s2)"]
+
+
+def test_relations_of_three_places_put_one_or_two_variables_anywhere() -> None:
+    found = lines(named("paper", 2, {"gave": 3}))
+    assert len(found) == len(set(found)) == 3 * 2 + 3 * 2
+    assert "each r. ∃y, z r(s1, y, z)" in found
+    assert "each r. ∃x r(x, s2, s1)" in found
+    assert lines(named("paper", 1, {"gave": 3})) == [
+        "each r. ∃y, z r(s1, y, z)",
+        "each r. ∃x, z r(x, s1, z)",
+        "each r. ∃x, y r(x, y, s1)",
+    ]
+
+
+def test_universal_schema_asks_only_what_links_the_pair() -> None:
+    assert lines(named("universal-schema", 2, {"r": 2, "old": 1, "gave": 3})) == PAPER[:2]
+    assert lines(named("universal-schema", 1, {"r": 2})) == []
+
+
+def test_the_default_set_holds_the_papers_and_more() -> None:
+    found = lines(named("default", 2, {"r": 2, "old": 1}, ["population", "area"]))
+    assert found[: len(PAPER)] == PAPER
+    for line in (
+        "each r. r(s1, x)",
+        "each r. r(s2, s2)",
+        "each r. ∃x r(s1, x) ∧ r(s2, x)",
+        "∃r r(s1, s2)",
+        "each r. r(s1)",
+        "population(s2)",
+        "area(s1) - area(s2)",
+    ):
+        assert line in found
+    assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_a_named_set_is_text_that_reads_as_itself(name: str, width: int) -> None:
+    relations = {"p": 1, "r": 2, "t": 3, "f": 4, "eight": 8}
+    phi = named(name, width, relations, ["age"])
+    vocabulary = Vocabulary(relations, ("age",), ())
+    assert parse_phi(phi.text(), vocabulary).features == phi.features
+    assert phi.text().startswith(f"# {name}, for {width} variables\n")
+    phi.expanded(relations, width)
+
+
+def test_an_unknown_set_is_told_the_near_name() -> None:
+    with pytest.raises(FormulaError, match="'papr'") as error:
+        named("papr", 2, {"r": 2})
+    assert error.value.near == ("paper",)
+    assert "universal-schema" in error.value.hint
+
+
+# Instances
+
+
+def test_names_are_the_formulas_and_do_not_depend_on_what_else_is_there() -> None:
+    phi = named("paper", 2, {"r": 2})
+    alone = [str(f) for f in phi.expanded({"borders": 2}, 2)]
+    among = [str(f) for f in phi.expanded({"area of": 2, "borders": 2, "old": 1}, 2)]
+    assert set(alone) <= set(among)
+    assert alone == [name for name in among if "borders" in name]
+    assert [str(parse_feature(name)) for name in among] == among
+
+
+def test_a_feature_written_twice_is_one_column() -> None:
+    phi = parse_phi("each r. r(s1, s2)\nlikes(s1, s2)\nlikes(s1,s2)\neach r, q. r(s1, x) & q(x, s2)")
+    found = phi.expanded({"likes": 2, "old": 1, "knows": 2}, 2)
+    assert [str(f) for f in found[:2]] == ["likes(s1, s2)", "knows(s1, s2)"]
+    assert len(found) == 2 + 4
+
+
+def test_a_variable_that_the_query_does_not_have_is_an_error() -> None:
+    phi = parse_phi("likes(s1, s3)")
+    assert len(phi.expanded({"likes": 2}, 3)) == 1
+    with pytest.raises(FormulaError, match="speaks of s3, and the query has 2 variables"):
+        phi.expanded({"likes": 2}, 2)
