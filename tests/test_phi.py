@@ -157,7 +157,7 @@ def test_the_default_set_holds_the_papers_and_more() -> None:
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_a_named_set_is_text_that_reads_as_itself(name: str, width: int) -> None:
-    relations = {"p": 1, "r": 2, "t": 3, "f": 4, "eight": 8}
+    relations = {"p": 1, "q": 2, "t": 3, "f": 4, "eight": 8}
     phi = named(name, width, relations, ["age"])
     vocabulary = Vocabulary(relations, ("age",), ())
     assert parse_phi(phi.text(), vocabulary).features == phi.features
