@@ -88,6 +88,18 @@ def test_a_null_does_not_change_the_places_of_a_relation(tmp_path: Path, make) -
     assert kb.relations["t"].arity == 3
 
 
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_value_that_is_null_is_none(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+    path = make(
+        tmp_path / "x.db",
+        "CREATE TABLE t (object TEXT, attribute TEXT, value DOUBLE)",
+        "INSERT INTO t VALUES ('ann', 'age', 80), ('bob', 'age', NULL)",
+    )
+    kb = read(path)
+    assert contents(kb) == ["age(ann) = 80.0"]
+    assert notes(kb)["rows with NULL left out"] == 1
+
+
 def test_a_place_after_rows_that_were_left_out_is_that_of_the_table(tmp_path: Path) -> None:
     path = make_duckdb(
         tmp_path / "x.db",
@@ -228,6 +240,17 @@ def test_a_file_that_is_open_elsewhere_is_an_error_with_a_hint(tmp_path: Path) -
     ):
         read(tmp_path / "x.duckdb")
     assert caught.value.hint == "it is open elsewhere: close the other connection"
+
+
+@pytest.mark.parametrize("name", ["x.duckdb", "x.parquet", "x.tsv", "x.facts.gz"])
+def test_a_secret_file_stays_secret(tmp_path: Path, name: str) -> None:
+    kb = KnowledgeBase.from_facts([("r", "a", "b")])
+    (tmp_path / name).touch(0o600)
+    (tmp_path / f"link-{name}").symlink_to(name)
+    write(kb, tmp_path / f"link-{name}")
+    assert (tmp_path / f"link-{name}").is_symlink()
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    assert read(tmp_path / name) == kb
 
 
 def test_a_database_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

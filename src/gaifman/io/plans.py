@@ -122,7 +122,8 @@ def read_tables(tables: Iterable[Table], draft: Draft, progress: Progress | None
 def _rows(source: str, plan: Plan, batch: Sequence[Sequence[Cell]], first: int) -> Rows:
     """A batch as rows: NULL ends the places of a relation that the row names; in a table of one relation it ends none.
 
-    A row of such a table in which a NULL stands for an object is no fact, and left out.
+    A row of such a table in which a NULL stands for an object is no fact, and left out; so is one without a value. A
+    fact without a confidence is certain.
     """
     number = plan.layout.number
     fields: list[str] = []
@@ -132,6 +133,8 @@ def _rows(source: str, plan: Plan, batch: Sequence[Sequence[Cell]], first: int) 
         if plan.constant:
             cells.insert(*plan.constant)
         if number is not None and cells[number] is None:
+            if plan.layout.format == "attributes":
+                continue
             cells[number] = 1.0
         if plan.layout.objects is None and plan.constant and None in cells:
             continue

@@ -45,8 +45,11 @@ def _writing(database: str, path: Path, name: str) -> Iterator[Any]:
 
 def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
     """Write everything into a new DuckDB file; `name` is what messages call it."""
+    mode = path.stat().st_mode if path.exists() else None
     path.unlink(missing_ok=True)  # DuckDB takes an empty file for a damaged one
     with _writing(str(path), path, name) as connection:
+        if mode is not None:
+            path.chmod(mode)  # before anything secret is in it
         _put_names(connection, kb)
         for arity, table in kb.tables.items():
             columns = {"relation": table.relation} | {f"a{i + 1}": table.objects[:, i] for i in range(arity)}
