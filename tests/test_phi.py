@@ -106,11 +106,11 @@ def test_the_paper_set_for_two_variables_is_the_papers_list() -> None:
 
 
 def test_the_paper_set_for_one_variable_has_no_pairs() -> None:
-    assert lines(named("paper", 1, {"r": 2})) == ["each r. ∃x r(s1, x)", "each r. ∃x r(x, s1)"]
+    assert lines(named("paper", 1, {"likes": 2})) == ["each r. ∃x r(s1, x)", "each r. ∃x r(x, s1)"]
 
 
 def test_the_paper_set_for_three_variables_takes_every_ordered_pair() -> None:
-    found = lines(named("paper", 3, {"r": 2}))
+    found = lines(named("paper", 3, {"likes": 2}))
     assert len(found) == 6 + 6 + 6
     for i, j in [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)]:
         assert f"each r. r(s{i}, s{j})" in found
@@ -134,12 +134,12 @@ def test_relations_of_three_places_put_one_or_two_variables_anywhere() -> None:
 
 
 def test_universal_schema_asks_only_what_links_the_pair() -> None:
-    assert lines(named("universal-schema", 2, {"r": 2, "old": 1, "gave": 3})) == PAPER[:2]
-    assert lines(named("universal-schema", 1, {"r": 2})) == []
+    assert lines(named("universal-schema", 2, {"likes": 2, "old": 1, "gave": 3})) == PAPER[:2]
+    assert lines(named("universal-schema", 1, {"likes": 2})) == []
 
 
 def test_the_default_set_holds_the_papers_and_more() -> None:
-    found = lines(named("default", 2, {"r": 2, "old": 1}, ["population", "area"]))
+    found = lines(named("default", 2, {"likes": 2, "old": 1}, ["population", "area"]))
     assert found[: len(PAPER)] == PAPER
     for line in (
         "each r. r(s1, x)",
@@ -165,9 +165,19 @@ def test_a_named_set_is_text_that_reads_as_itself(name: str, width: int) -> None
     phi.expanded(relations, width)
 
 
+def test_a_knowledge_base_may_have_a_relation_of_the_name_of_the_variable() -> None:
+    relations = {"r": 2, "r1": 1}
+    phi = named("default", 2, relations, ["r2"])
+    assert lines(phi)[0] == "each r3. r3(s1, s2)"
+    vocabulary = Vocabulary(relations, ("r2",), ())
+    assert parse_phi(phi.text(), vocabulary).features == phi.features
+    for feature in phi.expanded(relations, 2):
+        vocabulary.check(feature)
+
+
 def test_an_unknown_set_is_told_the_near_name() -> None:
     with pytest.raises(FormulaError, match="'papr'") as error:
-        named("papr", 2, {"r": 2})
+        named("papr", 2, {"likes": 2})
     assert error.value.near == ("paper",)
     assert "universal-schema" in error.value.hint
 
@@ -176,7 +186,7 @@ def test_an_unknown_set_is_told_the_near_name() -> None:
 
 
 def test_names_are_the_formulas_and_do_not_depend_on_what_else_is_there() -> None:
-    phi = named("paper", 2, {"r": 2})
+    phi = named("paper", 2, {"likes": 2})
     alone = [str(f) for f in phi.expanded({"borders": 2}, 2)]
     among = [str(f) for f in phi.expanded({"area of": 2, "borders": 2, "old": 1}, 2)]
     assert set(alone) <= set(among)

@@ -20,9 +20,10 @@ are made for the knowledge base it is used with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations, count, permutations
 from pathlib import Path
 
 from gaifman.config import LIMITS, Limits
@@ -137,8 +138,12 @@ def named(name: str, width: int, relations: Mapping[str, int], attributes: Itera
             f"there is no feature set {quote(name)}", near=nearest(name, NAMED), hint=f"sets: {', '.join(NAMED)}"
         )
     arities = sorted(set(relations.values()), key=lambda arity: (arity != 2, arity))
+    attributes = sorted(attributes)
     lines = dict.fromkeys(line for arity in arities for line in _lines(name, width, arity))
-    numbers = _numbers(width, sorted(attributes)) if name == "default" else ()
+    taken = {*relations, *attributes}
+    variable = next(other for i in count() if (other := f"r{i or ''}") not in taken)
+    lines = dict.fromkeys(re.sub(r"\br\b", variable, line) for line in lines)
+    numbers = _numbers(width, attributes) if name == "default" else ()
     return FeatureSet((*map(parse_feature, lines), *numbers), f"{name}, for {width} variables")
 
 
@@ -176,9 +181,9 @@ def _richer(width: int) -> Iterator[str]:
 
 def _places(width: int, arity: int) -> Iterator[str]:
     """A relation with other than two places: one or two of them are query variables, the others are quantified."""
-    for count in (1, 2):
-        for places in permutations(range(arity), count) if count <= arity else ():
-            for chosen in combinations(range(1, width + 1), count):
+    for size in (1, 2):
+        for places in permutations(range(arity), size) if size <= arity else ():
+            for chosen in combinations(range(1, width + 1), size):
                 terms = list(LETTERS[:arity])
                 for place, i in zip(places, chosen, strict=True):
                     terms[place] = f"s{i}"
