@@ -9,12 +9,15 @@ r"""The features of neighbourhoods, as a sparse matrix.
 >>> graph = graph_of(kb)
 >>> plan = plan_of(parse_phi("likes(s1, x)\n∃x likes(s1, x) ∧ likes(x, s2)\n∀x, y likes(x, y) → likes(y, x)"), kb, 2)
 >>> drawn = draw(graph, [[0, 2]], Sampling(size=None))  # ann and cleo
->>> features_of(graph, drawn, plan).dense()
+>>> Evaluator(graph, plan).features(drawn).dense()
 array([[2., 1., 0.]], dtype=float32)
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +25,25 @@ import numpy.typing as npt
 
 from gaifman.drawing import frozen
 from gaifman.errors import KnowledgeError, LimitError
+from gaifman.families import families_of, label_bases
 from gaifman.graph import Graph
-from gaifman.kernels.evaluation import Index, Neighbours, Output, evaluate, set_defaults
+from gaifman.kernels.evaluation import (
+    DONE,
+    FACTS,
+    LABELS,
+    Index,
+    Neighbours,
+    Output,
+    Tools,
+    World,
+    evaluate,
+    set_defaults,
+)
 from gaifman.kernels.local import PLACES, Incidence, Links, Local
 from gaifman.kernels.machine import RESULTS, SLOTS, VARIABLES, Room
 from gaifman.kernels.machine import Values as Numbers
-from gaifman.neighbourhoods import Hidden, Neighbourhoods
+from gaifman.kernels.paths import Lists, Sums
+from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling
 from gaifman.plans import Plan
 from gaifman.tables import Ints, Longs
 
@@ -35,6 +51,8 @@ Reals = npt.NDArray[np.float32]
 
 LARGEST = 1 << 26
 """Words that the tables of one program may take: half a gigabyte."""
+BLOCK = 4096
+"""Rows that a thread evaluates at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,49 +84,156 @@ class FeatureMatrix:
         return whole
 
 
-def features_of(graph: Graph, drawn: Neighbourhoods, plan: Plan, hidden: Hidden | None = None) -> FeatureMatrix:
-    """Evaluate the features of a plan in every drawn neighbourhood; facts `hidden` from a tuple are not seen."""
-    sizes = np.diff(drawn.starts).astype(np.int32)
-    most = int(sizes.max(initial=1))
-    words = plan.words(most)
-    if words.max(initial=0) > LARGEST:
-        worst = int(words.argmax())
-        raise LimitError(
-            f"in a neighbourhood of {most:,} members the tables of {plan.features[worst]} would take "
-            f"{words[worst] * 8 / 1e9:,.1f} GB; the limit is {LARGEST * 8 / 1e9:,.1f} GB",
-            hint="draw smaller neighbourhoods (k), or use fewer variables at once",
+class Evaluator:
+    """A plan made ready for one graph: evaluates its features in any drawn neighbourhoods.
+
+    `specialised=False` leaves every feature to the machine of bit tables, which is slower and gives the same.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan, *, specialised: bool = True) -> None:
+        self.graph, self.plan = graph, plan
+        families, taken = families_of(graph, plan)
+        self._families = families if specialised else families._replace(wanted=False)
+        self._taken = frozenset(taken.tolist()) if specialised else frozenset()
+        self._world = World(links_of(graph), incidence_of(graph), _values(graph))
+
+    def features(
+        self,
+        drawn: Neighbourhoods,
+        hidden: Hidden | None = None,
+        *,
+        dropping: Sampling | None = None,
+        threads: int | None = None,
+    ) -> FeatureMatrix:
+        """The matrix of all drawn neighbourhoods.
+
+        Facts `hidden` from a tuple are not seen. With `dropping`, a fact of confidence c drops out of a neighbourhood
+        with probability 1 − c, keyed by that sampling. The same for any number of threads.
+        """
+        if drawn.places.shape[1] != self.plan.width:
+            wrong = drawn.places.shape[1]
+            raise KnowledgeError(f"the features are for tuples of {self.plan.width} objects, these have {wrong}")
+        sizes = np.diff(drawn.starts).astype(np.int32)
+        most = int(sizes.max(initial=1))
+        words = self._words(most)
+        neighbours = _neighbours(drawn, hidden, dropping)
+        tools = self._tools(most, words)
+        index = self._index(sizes, tools)
+        begins = range(0, len(drawn), BLOCK)
+        count = min(len(begins), len(os.sched_getaffinity(0)) if threads is None else threads)
+
+        def work(first: int) -> list[Part]:
+            own = tools if first == 0 else self._tools(most, words)
+            return [self._block(index, neighbours, own, b, min(b + BLOCK, len(drawn))) for b in begins[first::count]]
+
+        parts = _abreast(work, count)
+        return _joined(parts, sizes, index)
+
+    def _words(self, most: int) -> int:
+        """Words for the largest tables, or an error where they would not fit."""
+        words = self.plan.words(most)
+        words[list(self._taken)] = 0
+        if words.max(initial=0) > LARGEST:
+            worst = int(words.argmax())
+            raise LimitError(
+                f"in a neighbourhood of {most:,} members the tables of {self.plan.features[worst]} would take "
+                f"{words[worst] * 8 / 1e9:,.1f} GB; the limit is {LARGEST * 8 / 1e9:,.1f} GB",
+                hint="draw smaller neighbourhoods (k), or use fewer variables at once",
+            )
+        return int(words.max(initial=1))
+
+    def _block(self, index: Index, neighbours: Neighbours, tools: Tools, begin: int, end: int) -> Part:
+        """Some rows: ids, values and where each row ends."""
+        room = 64 * (end - begin) + 2 * len(self.plan.features) + 1024
+        ends, state = np.zeros(end - begin, np.int64), np.array([0, 0, begin], np.int64)
+        output = Output(np.empty(room, np.int32), np.empty(room, np.float32), ends, state)
+        tools.sums.marks[:] = 0
+        while True:
+            status = evaluate(self.plan.programs, index, self._families, self._world, neighbours, tools, output)
+            if status == DONE:
+                return output.ids[: state[1]], output.values[: state[1]], ends
+            tools.sums.marks[:] = 0
+            if status == FACTS:
+                tools = tools._replace(local=_local(self.graph, 4 * len(tools.local.numbers)))
+            elif status == LABELS:
+                longer = np.empty(4 * len(tools.lists.labels), np.int32)
+                tools = tools._replace(lists=tools.lists._replace(labels=longer))
+            else:
+                ids, values = np.resize(output.ids, 2 * len(output.ids)), np.resize(output.values, 2 * len(output.ids))
+                output = Output(ids, values, ends, state)
+
+    def _tools(self, most: int, words: int) -> Tools:
+        features, width = max(1, len(self.plan.features)), self.plan.width
+        return Tools(
+            _local(self.graph, 1024),
+            _room(self.plan, words),
+            Lists(np.empty(4096, np.int32), np.empty((width, most + 1), np.int32)),
+            Sums(np.zeros(features, np.int32), np.zeros(features, np.float32)),
+            np.empty(features, np.int32),
         )
-    room = _room(plan, int(words.max(initial=1)))
-    index = _index(graph, plan, sizes, room)
-    return _evaluated(graph, plan, index, room, _neighbours(drawn, plan, hidden), sizes)
+
+    def _index(self, sizes: Ints, tools: Tools) -> Index:
+        """Which programs to run for which relations, and what the others are worth."""
+        plan = self.plan
+        left = [p for p in range(len(plan.features)) if p not in self._taken]
+        concerned = np.array(sorted((r, p) for p in left for r in plan.relations[p]), np.int64).reshape(-1, 2)
+        numeric = [p for p in left if not plan.relations[p] and plan.numeric(p)]
+        always = [p for p in left if not plan.relations[p] and not plan.numeric(p)]
+        shapes = plan.shapes.copy()
+        shapes[list(self._taken)] = -1
+        starts = np.searchsorted(concerned[:, 0], np.arange(len(self.graph.kb.content.relations) + 1))
+        return Index(
+            frozen(starts.astype(np.int64)),
+            frozen(concerned[:, 1].astype(np.int32)),
+            frozen(np.array(always, np.int32)),
+            frozen(np.array(numeric, np.int32)),
+            frozen(shapes),
+            self._defaults(sizes, shapes, tools),
+        )
+
+    def _defaults(self, sizes: Ints, shapes: Ints, tools: Tools) -> Reals:
+        count = int(shapes.max(initial=-1)) + 1
+        chosen = np.array([int(np.argmax(shapes == shape)) for shape in range(count)], np.int32)
+        most = int(sizes.max(initial=0))
+        defaults = np.zeros((count, most + 1), np.float32)
+        nobody, own = np.zeros(max(most, 1), np.int32), np.zeros(self.plan.width, np.int32)
+        empty = frozen(chosen), frozen(np.unique(sizes)), frozen(nobody), frozen(own)
+        set_defaults(self.plan.programs, *empty, self._world.values, tools, defaults)
+        return frozen(defaults)
 
 
-def _evaluated(
-    graph: Graph, plan: Plan, index: Index, room: Room, neighbours: Neighbours, sizes: Ints
-) -> FeatureMatrix:
-    links, facts, values = links_of(graph), incidence_of(graph), _values(graph)
-    local = _local(graph, 1024)
-    rows = len(sizes)
-    ends, state = np.zeros(rows, np.int64), np.zeros(2, np.int64)
-    marks = np.zeros(len(plan.features), np.int32)
-    output = Output(np.empty(64 * rows + 1024, np.int32), np.empty(64 * rows + 1024, np.float32), ends, state, marks)
-    while status := evaluate(plan.programs, index, links, facts, values, neighbours, local, room, output):
-        marks[:] = 0
-        if status == 1:
-            local = _local(graph, 4 * len(local.numbers))
-        else:
-            ids, kept = np.resize(output.ids, 2 * len(output.ids)), np.resize(output.values, 2 * len(output.values))
-            output = Output(ids, kept, ends, state, marks)
-    entries = int(state[1])
-    arrays = (np.append(0, ends), output.ids[:entries], output.values[:entries], sizes, index.shapes, index.defaults)
-    for array in arrays:
-        array.setflags(write=False)
-    return FeatureMatrix(*arrays)
+Part = tuple[Ints, Reals, Longs]
+"""Some rows: ids, values, and where each row ends."""
+
+
+def _abreast(work: Callable[[int], list[Part]], count: int) -> list[Part]:
+    """The parts of `count` workers, each of which does every count-th block, in the order of the blocks."""
+    if count <= 1:
+        return work(0) if count else []
+    with ThreadPoolExecutor(count) as pool:
+        done = list(pool.map(work, range(count)))
+    return [done[b % count][b // count] for b in range(sum(map(len, done)))]
+
+
+def _joined(parts: list[Part], sizes: Ints, index: Index) -> FeatureMatrix:
+    ids = np.concatenate([np.zeros(0, np.int32), *(part[0] for part in parts)])
+    values = np.concatenate([np.zeros(0, np.float32), *(part[1] for part in parts)])
+    lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(part[2], prepend=0) for part in parts)])
+    starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
+    return FeatureMatrix(frozen(starts), frozen(ids), frozen(values), frozen(sizes), index.shapes, index.defaults)
+
+
+def features_of(graph: Graph, drawn: Neighbourhoods, plan: Plan, hidden: Hidden | None = None) -> FeatureMatrix:
+    """The features of a plan in every drawn neighbourhood; whoever asks often keeps an `Evaluator`."""
+    return Evaluator(graph, plan).features(drawn, hidden)
 
 
 def links_of(graph: Graph) -> Links:
     """The graph as the kernels see it."""
-    return Links(graph.starts, graph.neighbours, graph.label_starts, graph.labels, graph.facts, graph.label_table)
+    arrays = (graph.starts, graph.neighbours, graph.label_starts, graph.labels, graph.facts, graph.label_table)
+    arities = np.array(graph.kb.content.arities, np.int64)
+    binary = (arities[graph.label_table[:, 0]] == 2).astype(np.uint8)
+    return Links(*arrays, label_bases(graph), frozen(binary))
 
 
 def incidence_of(graph: Graph) -> Incidence:
@@ -160,7 +285,7 @@ def _local(graph: Graph, room: int) -> Local:
 def _room(plan: Plan, words: int) -> Room:
     registers = int(np.diff(plan.programs.register_starts).max(initial=1))
     return Room(
-        np.zeros(words, np.uint64),
+        np.zeros(max(words, 1), np.uint64),
         np.zeros(registers, np.int64),
         np.zeros(VARIABLES, np.int32),
         np.zeros(SLOTS, np.int32),
@@ -169,37 +294,15 @@ def _room(plan: Plan, words: int) -> Room:
     )
 
 
-def _neighbours(drawn: Neighbourhoods, plan: Plan, hidden: Hidden | None) -> Neighbours:
-    own = drawn.places
-    if own.shape[1] != plan.width:
-        raise KnowledgeError(f"the features are for tuples of {plan.width} objects, these have {own.shape[1]}")
-    none = Hidden(np.zeros(len(own) + 1, np.int64), np.zeros(0, np.int64))
-    hidden = hidden or none
+def _neighbours(drawn: Neighbourhoods, hidden: Hidden | None, dropping: Sampling | None) -> Neighbours:
+    hidden = hidden or Hidden(np.zeros(len(drawn.places) + 1, np.int64), np.zeros(0, np.int64))
+    keys = np.zeros(0, np.uint64) if dropping is None else dropping.keys()
     return Neighbours(
         drawn.starts,
         drawn.members,
-        frozen(own),
+        frozen(drawn.places),
         drawn.draws,
         frozen(np.asarray(hidden.starts, np.int64)),
         frozen(np.asarray(hidden.facts, np.int64)),
-        frozen(np.zeros(0, np.uint64)),
+        frozen(keys),
     )
-
-
-def _index(graph: Graph, plan: Plan, sizes: Ints, room: Room) -> Index:
-    """Which programs to run for which relations, and what the others are worth."""
-    relations = len(graph.kb.content.relations)
-    pairs = [(r, p) for p, needed in enumerate(plan.relations) for r in needed]
-    concerned = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-    always = np.array([p for p, needed in enumerate(plan.relations) if not needed], np.int32)
-    shapes = int(plan.shapes.max(initial=-1)) + 1
-    chosen = np.array([int(np.argmax(plan.shapes == shape)) for shape in range(shapes)], np.int32)
-    different = np.unique(sizes)
-    most = int(sizes.max(initial=0))
-    defaults = np.zeros((shapes, most + 1), np.float32)
-    nobody, own = np.zeros(max(most, 1), np.int32), np.zeros(plan.width, np.int32)
-    empty = frozen(chosen), frozen(different), frozen(nobody), frozen(own)
-    set_defaults(plan.programs, *empty, _values(graph), _local(graph, 1), room, defaults)
-    starts = np.searchsorted(concerned[:, 0], np.arange(relations + 1)).astype(np.int64)
-    programs = concerned[:, 1].astype(np.int32)
-    return Index(frozen(starts), frozen(programs), frozen(always), plan.shapes, frozen(defaults))

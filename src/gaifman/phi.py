@@ -37,6 +37,7 @@ from gaifman.rewriting import instances
 NAMED = ("paper", "universal-schema", "default")
 """Feature sets that have a name."""
 
+_RELATION = re.compile(r"\br\b")
 LETTERS = "xyzuvwab"
 """Variables of the named sets: one for each place of a relation."""
 

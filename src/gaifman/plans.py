@@ -79,6 +79,11 @@ class Plan:
         )
         return np.minimum(total, 2.0**62).astype(np.int64)
 
+    def numeric(self, feature: int) -> bool:
+        """Whether a feature is a number of the tuple's objects, for which no fact is needed."""
+        parts = list(walk(self.features[feature].body))
+        return all(isinstance(part, Attribute | Difference | Variable) for part in parts)
+
     def listing(self, feature: int) -> str:
         """A program for people."""
         start, end = self.programs.starts[feature], self.programs.starts[feature + 1]

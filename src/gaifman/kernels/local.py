@@ -17,7 +17,7 @@ from gaifman.kernels.sets import Ints, Longs
 
 PLACES = 8
 """Places of a local fact in `Local.places`: as many as a relation can have."""
-_11, _UNIT = np.uint64(11), 1.0 / (1 << 53)
+_11, NO_KEY, _UNIT = np.uint64(11), np.uint64(0), 1.0 / (1 << 53)
 
 
 class Links(NamedTuple):
@@ -29,6 +29,10 @@ class Links(NamedTuple):
     labels: Ints
     facts: Ints
     label_table: Ints
+    bases: Ints
+    """Shape (relations,): the first label of each relation; of two places, the second is the other way round."""
+    binary: npt.NDArray[np.uint8]
+    """Shape (labels,): whether the label's relation has two places."""
 
 
 class Incidence(NamedTuple):
@@ -140,15 +144,22 @@ def _belongs(links: Links, facts: Incidence, fact: int, label: int, i: int, j: i
 
 
 @compiled
-def _add(facts: Incidence, fact: int, hidden: Longs, key: np.uint64, local: Local) -> bool:
-    """Add a fact, unless it is hidden or drops out; False where there is no room."""
+def visible(facts: Incidence, fact: int, hidden: Longs, key: np.uint64) -> bool:
+    """Whether a fact is neither hidden nor, being uncertain, dropped from this neighbourhood; no key drops nothing."""
     for other in hidden:
         if other == fact:
-            return True
-    if len(facts.confidence) > 0:
+            return False
+    if len(facts.confidence) > 0 and key != NO_KEY:
         uniform = (word(join(key, fact), 0) >> _11) * _UNIT
-        if uniform >= facts.confidence[fact]:
-            return True
+        return bool(uniform < facts.confidence[fact])
+    return True
+
+
+@compiled
+def _add(facts: Incidence, fact: int, hidden: Longs, key: np.uint64, local: Local) -> bool:
+    """Add a fact, unless it is not visible; False where there is no room."""
+    if not visible(facts, fact, hidden, key):
+        return True
     at, relation = local.counts[0], facts.relations[fact]
     if at == len(local.numbers):
         return False
