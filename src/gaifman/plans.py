@@ -99,9 +99,12 @@ class Plan:
             return f"{self._register(a, base)} = r{b} {_SIGNS[op]} r{c}"
         if op in (m.EXISTS, m.FORALL):
             return f"{self._register(a, base)} = {'∃' if op == m.EXISTS else '∀'}x{c + 1} r{b}"
-        words = {m.NOT: f"¬r{b}", m.TRUTH: "true" if b else "false", m.EQUAL: f"{self._term(b)} = {self._term(b + 1)}"}
-        if (op in words and op != m.EQUAL) or op == m.EQUAL:
-            return f"{self._register(a, base)} = {words[op]}"
+        if op == m.NOT:
+            return f"{self._register(a, base)} = ¬r{b}"
+        if op == m.TRUTH:
+            return f"{self._register(a, base)} = {'true' if b else 'false'}"
+        if op == m.EQUAL:
+            return f"{self._register(a, base)} = {self._term(b)} = {self._term(b + 1)}"
         if op == m.COMPARE:
             return f"{self._register(a, base)} = quantity {c} {OPERATORS[b]} quantity {c + 1}"
         if op == m.LOOP:

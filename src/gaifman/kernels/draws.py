@@ -143,7 +143,7 @@ def _draw(
 
 
 @compiled
-def _draw_row(  # noqa: PLR0913, PLR0917
+def _draw_row(
     batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Ints, at: int
 ) -> int:
     """The first `quota` of a random order of row i that the tuple may see; those not yet drawn become members.
@@ -181,7 +181,7 @@ def _draw_row(  # noqa: PLR0913, PLR0917
 
 
 @compiled
-def _draw_short(  # noqa: PLR0913, PLR0917
+def _draw_short(
     batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Ints, at: int
 ) -> int:
     """The same, bit for bit, on a copy of the row: the row itself is shuffled, and nothing need be undone."""
@@ -300,7 +300,7 @@ def _fill_from_union(
 
 
 @compiled
-def _fill_by_trial(  # noqa: PLR0913, PLR0917
+def _fill_by_trial(
     batch: Batch, scratch: Scratch, t: int, quota: int, wanted: int, key: np.uint64, last: int, members: Ints, at: int
 ) -> int:
     """`wanted` more, by places drawn at random in all rows together until they fit.
