@@ -15,8 +15,10 @@ import click
 from gaifman import __version__
 from gaifman.cli.convert import convert
 from gaifman.cli.demo import demo
+from gaifman.cli.features import features
 from gaifman.cli.graph import graph
 from gaifman.cli.info import info
+from gaifman.cli.mine import mine
 from gaifman.cli.neighbourhood import neighbourhood
 from gaifman.cli.parse import parse
 from gaifman.errors import GaifmanError
@@ -37,7 +39,7 @@ def cli() -> None:
     """The missing facts of a knowledge base, with probabilities and reasons."""
 
 
-for command in (demo, info, parse, convert, graph, neighbourhood):
+for command in (demo, info, parse, convert, graph, neighbourhood, features, mine):
     cli.add_command(command)
 
 

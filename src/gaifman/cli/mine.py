@@ -1,0 +1,88 @@
+"""`gaifman mine`: features that are frequent around a query's answers, as a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gaifman.cli.neighbourhood import Size
+from gaifman.cli.terminal import check_target, json_option, open_kb, print_json, print_table, reading_options
+
+SHOWN = 10
+"""Features listed on the terminal; the file has all."""
+
+
+@click.command(short_help="Find features that tell a query's answers from other tuples.")
+@click.argument("kb")
+@click.argument("query")
+@click.option("--output", "-o", required=True, metavar="FILE", help="Where to write the features: a .phi file.")
+@click.option("--limit", type=int, default=200, show_default=True, help="Features to keep at most.")
+@click.option("--support", type=float, default=0.02, show_default=True, help="Least share of the answers, 0 to 1.")
+@click.option("--radius", "-r", type=int, default=1, show_default=True, help="How many steps away members may be.")
+@click.option("--size", "-k", type=Size(), default=20, show_default=True, help="Members besides the tuple at most.")
+@click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods for each answer.")
+@click.option("--sample", type=int, default=2000, show_default=True, help="Answers to look at, at most.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed finds the same.")
+@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@reading_options
+@json_option
+def mine(
+    kb: str,
+    query: str,
+    output: str,
+    limit: int,
+    support: float,
+    radius: int,
+    size: int | None,
+    draws: int,
+    sample: int,
+    seed: int,
+    others: tuple[str, ...],
+    force: bool,
+    form: str | None,
+    table: str | None,
+    iris: str,
+    as_json: bool,
+) -> None:
+    """Find paths, constants and types that are frequent around the answers of QUERY and rare around other tuples.
+
+    \b
+    Examples:
+      gaifman mine demo "borders(x, y)" -o borders.phi
+      gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --limit 50 --support 0.1
+    """
+    from pathlib import Path
+
+    from gaifman.graph import graph_of
+    from gaifman.io.files import replaced
+    from gaifman.mining import Mining, answers_of
+    from gaifman.mining import mine as mined
+    from gaifman.parser import parse_query
+
+    check_target(output, force=force)
+    settings = Mining(limit, support, radius, size, draws, sample, seed)
+    known = open_kb((kb, *others), form, table, iris)
+    asked = parse_query(query, known)
+    graph = graph_of(known)
+    found = mined(graph, *answers_of(graph, asked), settings)
+    drawn = f"radius {radius}, size {'all' if size is None else size}, {draws} draw{'s' if draws > 1 else ''}"
+    title = f"mined for {asked}: {drawn}, support {support:g}, sample {sample}, seed {seed}"
+    with replaced(Path(output)) as temporary:
+        temporary.write_text(found.text(title), encoding="utf-8")
+    rows: list[dict[str, Any]] = [
+        {"feature": str(p.feature), "support": p.support, "corrupted": p.corrupted, "gain": p.gain}
+        for p in found.patterns
+    ]
+    if as_json:
+        counts = {"found": found.found, "answers": found.answers, "corruptions": found.corruptions}
+        print_json({"written": output, "query": str(asked), **counts, "features": rows})
+        return
+    shown = [
+        (row["feature"], f"{row['support']:.1%}", f"{row['corrupted']:.1%}", f"{row['gain']:.3f}")
+        for row in rows[:SHOWN]
+    ]
+    if shown:
+        print_table("The best features", ["feature", "answers", "others", "bits"], shown, right=[1, 2, 3])
+    click.echo(f"wrote {output}: {len(rows):,} of {found.found:,} frequent patterns", err=True)

@@ -1,0 +1,384 @@
+"""Frequent patterns around a query's answers, as features: the paper's structure learning.
+
+>>> import gaifman
+>>> from gaifman.graph import graph_of
+>>> from gaifman.parser import parse_query
+>>> kb = gaifman.demo()
+>>> graph = graph_of(kb)
+>>> mined = mine(graph, *answers_of(graph, parse_query("capital(x, y)", kb)), Mining(limit=3, sample=100))
+>>> print(mined.features().text())
+city_in(s2, s1)
+largest_city(s1, s2)
+city(s2)
+<BLANKLINE>
+
+Patterns are the paths of one to three facts from s1 to s2, facts with a constant, and types. They are looked for in
+neighbourhoods drawn around a sample of the answers, an answer's own fact hidden; then they are evaluated exactly there
+and around corruptions of the answers, and the best are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.errors import FormulaError, KnowledgeError
+from gaifman.features import Evaluator
+from gaifman.formulas import And, Atom, Constant, Exists, Formula, Term, Variable
+from gaifman.graph import Graph, fact_numbers, ranges
+from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling, draw
+from gaifman.phi import FeatureSet
+from gaifman.plans import plan_of
+from gaifman.questions import Feature, Query
+from gaifman.tables import Floats, Ints, Longs
+
+POOL = 5_000
+"""Patterns that are evaluated at most: the most frequent."""
+TRIES = 32
+"""Objects tried for a place of a corruption before it is given up."""
+PAIRS = 1 << 21
+"""Pairs of members looked up at once."""
+
+Step = tuple[int, bool]
+"""A relation of two places, and whether it is gone along from its first place to its second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mining:
+    """What is looked for, and where."""
+
+    limit: int = 200
+    """Features kept at most."""
+    support: float = 0.02
+    """The share of the answers' neighbourhoods a feature must hold in."""
+    radius: int = 1
+    size: int | None = 20
+    draws: int = 1
+    sample: int = 2_000
+    """Answers looked at, drawn by key from all of them."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.limit < 1 or self.sample < 1:
+            raise KnowledgeError(f"limit and sample are whole numbers, 1 or more, not {self.limit} and {self.sample}")
+        if not 0 < self.support <= 1:
+            raise KnowledgeError(f"the support is a share, above 0 and at most 1, not {self.support:g}")
+        self.sampling()
+
+    def sampling(self) -> Sampling:
+        """How neighbourhoods are drawn."""
+        return Sampling(self.radius, self.size, self.draws, self.seed, purpose="mine")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A feature with what is known of it."""
+
+    feature: Feature
+    support: float
+    """The share of the answers' neighbourhoods it holds in."""
+    corrupted: float
+    """The share of the corruptions' neighbourhoods it holds in."""
+    gain: float
+    """Bits it tells of whether a tuple is an answer, where half of the tuples are: 0 to 1."""
+
+    def __str__(self) -> str:
+        """As a line of a `.phi` file."""
+        shares = f"{self.support:.1%} of answers, {self.corrupted:.1%} of corruptions"
+        return f"{self.feature}  # {shares}, {self.gain:.3f} bits"
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """What was found, the best first."""
+
+    patterns: tuple[Pattern, ...]
+    found: int
+    """Frequent patterns, kept or not."""
+    answers: int
+    """Answers looked at."""
+    corruptions: int
+    """Corruptions looked at."""
+
+    def features(self, name: str = "") -> FeatureSet:
+        """The features alone."""
+        return FeatureSet(tuple(pattern.feature for pattern in self.patterns), name)
+
+    def text(self, title: str) -> str:
+        """A `.phi` file that says of each feature why it is there."""
+        looked = f"{self.answers:,} answers and {self.corruptions:,} corruptions of them"
+        head = [f"# {title}", f"# {len(self.patterns):,} of {self.found:,} frequent patterns around {looked}"]
+        return "\n".join([*head, *map(str, self.patterns), ""])
+
+
+def answers_of(graph: Graph, query: Query) -> tuple[Ints, Longs]:
+    """The known answers (b, 2) of a query of one atom over two variables, and for each the number of its fact (b,)."""
+    atom = query.formula
+    fits = isinstance(atom, Atom) and len(query.free) == 2 and len(atom.terms) == 2
+    if not isinstance(atom, Atom) or not fits or set(atom.terms) != set(query.free):
+        raise FormulaError(
+            f"patterns can be mined only for a query of one atom over two variables so far, not {query}",
+            hint="write: borders(x, y)",
+        )
+    number = graph.kb.content.relations.number(str(atom.relation))
+    table = graph.kb.tables.get(2)
+    if number is None:
+        raise KnowledgeError(f"there is no relation {atom.relation}")
+    rows = table.rows(number) if table else range(0)
+    if not table or not len(rows):
+        raise KnowledgeError(f"{atom.relation} has no facts: there is nothing to learn from")
+    own = np.arange(rows.start, rows.stop, dtype=np.int64) + graph.fact_offsets[2]
+    order = [atom.terms.index(variable) for variable in query.free]
+    return table.objects[rows.start : rows.stop][:, order], own
+
+
+def mine(graph: Graph, answers: Ints, own: Longs, mining: Mining | None = None) -> Mined:
+    """The patterns that are frequent around answers (b, 2) and tell them from corruptions.
+
+    `own` (b,) is the fact that is hidden from each answer and its corruptions, −1 for none. The result depends on what
+    is known and the settings, never on the order of the answers.
+    """
+    mining = mining or Mining()
+    chosen = _sampled(answers, mining)
+    taken, hidden = answers[chosen], Hidden.one_each(own[chosen])
+    source, corrupted = _corrupted(graph, answers, chosen, mining)
+    if not len(corrupted):
+        raise KnowledgeError("every other pair is an answer too: there is nothing to tell them from")
+    unseen = Hidden.one_each(own[source])
+    drawn = draw(graph, taken, mining.sampling(), hidden)
+    counts = _frequent(graph, drawn, hidden, mining)
+    phi = FeatureSet(tuple(_feature(graph, shape) for shape in counts))
+    plan = plan_of(phi, graph.kb, 2)
+    evaluator = Evaluator(graph, plan)
+    hits = [
+        np.bincount(found.ids[found.values != 0], minlength=len(plan.features)) / len(found)
+        for found in (
+            evaluator.features(drawn, hidden),
+            evaluator.features(draw(graph, corrupted, mining.sampling(), unseen), unseen),
+        )
+    ]
+    gains = gain(hits[0], len(drawn), hits[1], len(corrupted) * mining.draws)
+    patterns = [
+        Pattern(feature, float(p), float(q), float(g))
+        for feature, p, q, g in zip(plan.features, *hits, gains, strict=True)
+    ]
+    patterns.sort(key=lambda pattern: (-pattern.gain, -pattern.support, str(pattern.feature)))
+    return Mined(tuple(patterns[: mining.limit]), len(patterns), len(taken), len(corrupted))
+
+
+def gain(p: Floats, n: int, q: Floats, m: int) -> Floats:
+    """Information gain in bits where both classes weigh the same; half a hit and half a miss are added to each.
+
+    >>> gain(np.array([1.0, 0.5, 0.5]), 1000, np.array([0.0, 0.5, 0.0]), 1000).round(2).tolist()
+    [0.99, 0.0, 0.31]
+    """
+    a, b = (p * n + 0.5) / (n + 1), (q * m + 0.5) / (m + 1)
+    # Rounded, because the order must not hang on the last bits of a logarithm.
+    gained: Floats = np.round(_entropy((a + b) / 2) - (_entropy(a) + _entropy(b)) / 2, 9)
+    return gained
+
+
+def _entropy(share: Floats) -> Floats:
+    entropy: Floats = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
+    return entropy
+
+
+# Which tuples
+
+
+def _keys(mining: Mining, purpose: str, tuples: Ints) -> npt.NDArray[np.uint64]:
+    """A key for each tuple, of the seed, the purpose and the objects."""
+    digest = hashlib.blake2b(f"{mining.seed} {purpose}".encode(), digest_size=8).digest()
+    keys = np.full(len(tuples), int.from_bytes(digest, "little"), np.uint64)
+    for column in tuples.T.astype(np.uint64):
+        keys = (keys ^ (column + np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
+        keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        keys ^= keys >> np.uint64(31)
+    return keys
+
+
+def _sampled(answers: Ints, mining: Mining) -> Longs:
+    """Rows of at most `sample` answers, by the smallest keys, in the order of their objects."""
+    rows = np.arange(len(answers))
+    if len(answers) > mining.sample:
+        rows = np.argsort(_keys(mining, "sample", answers), kind="stable")[: mining.sample]
+    order: Longs = rows[np.lexsort(answers[rows].T[::-1])]
+    return order
+
+
+def _corrupted(graph: Graph, answers: Ints, chosen: Longs, mining: Mining) -> tuple[Longs, Ints]:
+    """For each chosen answer and place, the answer with another object there: its row, and the corruption.
+
+    One half of the objects is drawn from those that answers have there, the other half from all. A known answer is no
+    corruption; where every try gives one, there is none.
+    """
+    known = np.sort(_packed(answers))
+    sources, found = [], []
+    for place in range(2):
+        seen = np.unique(answers[:, place])
+        rows, tuples = chosen, answers[chosen]
+        for attempt in range(TRIES):
+            keys = _keys(mining, f"corrupt {place} {attempt}", tuples)
+            index = keys >> np.uint64(1)
+            typed, uniform = seen[index % np.uint64(len(seen))], (index % np.uint64(len(graph))).astype(np.int32)
+            changed = tuples.copy()
+            changed[:, place] = np.where(keys & np.uint64(1), typed, uniform)
+            packed = _packed(changed)
+            fresh = known[np.minimum(np.searchsorted(known, packed), len(known) - 1)] != packed
+            sources.append(rows[fresh])
+            found.append(changed[fresh])
+            rows, tuples = rows[~fresh], tuples[~fresh]
+    return np.concatenate(sources), np.concatenate(found)
+
+
+def _packed(tuples: Ints) -> Longs:
+    packed: Longs = (tuples[:, 0].astype(np.int64) << 32) | tuples[:, 1]
+    return packed
+
+
+# Which patterns
+
+
+class Path(NamedTuple):
+    """Facts from s1 to s2."""
+
+    steps: tuple[Step, ...]
+
+
+class Fixed(NamedTuple):
+    """A fact of a query variable with a constant; a type where there is no constant."""
+
+    position: int
+    relation: int
+    forward: bool
+    constant: int
+
+
+Shape = Path | Fixed
+
+
+def _frequent(graph: Graph, drawn: Neighbourhoods, hidden: Hidden, mining: Mining) -> list[Shape]:
+    """The shapes that enough neighbourhoods have, the most frequent first."""
+    counts = _types(graph, drawn)
+    for row, links in _inside(graph, drawn, hidden):
+        own = drawn.places[row // drawn.draws].tolist()
+        members = drawn.members[drawn.starts[row] : drawn.starts[row + 1]].tolist()
+        counts.update(_shapes(links, own[0], own[1], members))
+    least = max(1, int(np.ceil(mining.support * len(drawn) - 1e-9)))
+    kept = sorted((-count, len(shape), shape) for shape, count in counts.items() if count >= least)
+    return [shape for _, _, shape in kept[:POOL]]
+
+
+def _shapes(links: dict[int, dict[int, set[Step]]], s1: int, s2: int, members: list[int]) -> set[Shape]:
+    """The shapes of one neighbourhood: `links` has for each member those it is linked to, and by which steps."""
+    none: dict[int, set[Step]] = {}
+    first = links.get(s1, none)
+    last = {y: {(r, not forward) for r, forward in steps} for y, steps in links.get(s2, none).items()}
+    paths: set[tuple[Step, ...]] = {(a,) for a in first.get(s2, ())}
+    for x, starts in first.items():
+        if x == s2:
+            continue
+        if x in last:
+            paths.update((a, b) for a in starts for b in last[x])
+        for y, middle in links[x].items():
+            if y in last and y not in (s1, s2):
+                paths.update((a, b, c) for b in middle for c in last[y] for a in starts)
+    found: set[Shape] = {Path(steps) for steps in paths}
+    for position, own in enumerate((s1, s2)):
+        for x, steps in links.get(own, none).items():
+            found.update(Fixed(position, r, forward, members[x]) for r, forward in steps)
+    return found
+
+
+def _types(graph: Graph, drawn: Neighbourhoods) -> Counter[Shape]:
+    """How many neighbourhoods have each type at each place."""
+    counts: Counter[Shape] = Counter()
+    unary = [number for number, arity in enumerate(graph.kb.content.arities) if arity == 1]
+    first = drawn.starts[:-1].reshape(-1, drawn.draws)[:, 0] if len(drawn) else np.zeros(0, np.int64)
+    for position in range(2):
+        objects, times = np.unique_counts(drawn.members[first + drawn.places[:, position]])
+        for relation in unary:
+            holders = int(times[fact_numbers(graph, relation, objects[:, None]) >= 0].sum())
+            if holders:
+                counts[Fixed(position, relation, True, -1)] = holders * drawn.draws
+    return counts
+
+
+def _inside(
+    graph: Graph, drawn: Neighbourhoods, hidden: Hidden
+) -> Iterator[tuple[int, dict[int, dict[int, set[Step]]]]]:
+    """Each neighbourhood with the links between its members by visible facts of two places."""
+    sizes = np.diff(drawn.starts)
+    begin = 0
+    while begin < len(drawn):
+        total = np.cumsum(sizes[begin:] ** 2)
+        end = begin + max(1, int(np.searchsorted(total, 2 * PAIRS)))
+        found: list[dict[int, dict[int, set[Step]]]] = [{} for _ in range(begin, end)]
+        for row, i, j, relation, forward in zip(*_links(graph, drawn, hidden, begin, end), strict=True):
+            links = found[row - begin]
+            links.setdefault(i, {}).setdefault(j, set()).add((relation, forward))
+            links.setdefault(j, {}).setdefault(i, set()).add((relation, not forward))
+        yield from enumerate(found, start=begin)
+        begin = end
+
+
+def _links(graph: Graph, drawn: Neighbourhoods, hidden: Hidden, begin: int, end: int) -> tuple[list[int], ...]:
+    """For neighbourhoods `begin` to `end`, of each link: row, one member, another, relation, whether forward."""
+    sizes = np.diff(drawn.starts)[begin:end]
+    upper = [np.triu_indices(int(size), 1) for size in sizes]
+    rows = np.repeat(np.arange(begin, end), [len(i) for i, _ in upper])
+    i, j = (np.concatenate([pair[side] for pair in upper]) for side in range(2))
+    one, other = drawn.members[drawn.starts[rows] + i], drawn.members[drawn.starts[rows] + j]
+    degrees = graph.degrees
+    swap = degrees[one] > degrees[other]  # the shorter row is searched
+    one, other, i, j = (np.where(swap, b, a) for a, b in ((one, other), (other, one), (i, j), (j, i)))
+    edges = _edges(graph, one, other)
+    rows, i, j, edges = (array[edges >= 0] for array in (rows, i, j, edges))
+    starts, stops = graph.label_starts[edges], graph.label_starts[edges + 1]
+    at = ranges(starts, stops)
+    rows, i, j = (np.repeat(array, stops - starts) for array in (rows, i, j))
+    labels = graph.label_table[graph.labels[at]]
+    secret = np.repeat(np.arange(len(hidden.starts) - 1), np.diff(hidden.starts)) << 32 | hidden.facts
+    binary = np.array(graph.kb.content.arities)[labels[:, 0]] == 2
+    seen = binary & ~np.isin((rows // drawn.draws) << 32 | graph.facts[at], secret)
+    columns = (rows, i, j, labels[:, 0], labels[:, 1] == 0)
+    return tuple(column[seen].tolist() for column in columns)
+
+
+def _edges(graph: Graph, one: Ints, other: Ints) -> Longs:
+    """The edge from each of some objects to another, −1 where there is none: all bisections at once."""
+    low, high = graph.starts[one], graph.starts[one + 1]
+    end, last = high, len(graph.neighbours) - 1
+    if last < 0:
+        return np.full(len(one), -1)
+    for _ in range(int((high - low).max(initial=0)).bit_length()):
+        middle = (low + high) >> 1
+        less = graph.neighbours[np.minimum(middle, last)] < other
+        searched = low < high
+        low, high = np.where(searched & less, middle + 1, low), np.where(searched & ~less, middle, high)
+    hit = (low < end) & (graph.neighbours[np.minimum(low, last)] == other)
+    return np.where(hit, low, -1)
+
+
+def _feature(graph: Graph, shape: Shape) -> Feature:
+    """The formula of a shape."""
+    relations = graph.kb.content.relations
+    s1, s2, x, y = map(Variable, ("s1", "s2", "x", "y"))
+    if isinstance(shape, Fixed):
+        own: Variable = (s1, s2)[shape.position]
+        if shape.constant < 0:
+            return Feature(Atom(relations[shape.relation], (own,)))
+        return Feature(_step(relations[shape.relation], shape.forward, own, Constant(graph.kb.name(shape.constant))))
+    stops = (s1, *(x, y)[: len(shape.steps) - 1], s2)
+    atoms = tuple(_step(relations[r], ahead, stops[i], stops[i + 1]) for i, (r, ahead) in enumerate(shape.steps))
+    return Feature(atoms[0] if len(atoms) == 1 else Exists(stops[1:-1], And(atoms)))
+
+
+def _step(relation: str, forward: bool, one: Term, other: Term) -> Formula:
+    return Atom(relation, (one, other) if forward else (other, one))

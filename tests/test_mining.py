@@ -1,0 +1,215 @@
+"""Mining: what is frequent around answers and tells them from others, by key, with the answer's own fact hidden."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from gaifman.datasets import demo
+from gaifman.errors import FormulaError, KnowledgeError
+from gaifman.graph import Graph, graph_of
+from gaifman.kb import KnowledgeBase
+from gaifman.mining import Mined, Mining, answers_of, gain, mine
+from gaifman.neighbourhoods import Hidden, draw
+from gaifman.parser import parse_query
+from gaifman.phi import parse_phi
+from gaifman.semantics import value
+from generators import over_seeds
+
+
+def mined(source: KnowledgeBase | Graph, query: str, mining: Mining) -> Mined:
+    graph = source if isinstance(source, Graph) else graph_of(source)
+    return mine(graph, *answers_of(graph, parse_query(query, graph.kb)), mining)
+
+
+def names(found: Mined) -> list[str]:
+    return [str(pattern.feature) for pattern in found.patterns]
+
+
+def family(count: int = 30) -> KnowledgeBase:
+    """Children x{i} and parents y{i} in different towns: grandparents are two steps away, uncles three."""
+    facts: list[tuple[str, ...]] = []
+    for i in range(count):
+        facts += [("parent", f"a{i}", f"b{i}"), ("parent", f"b{i}", f"c{i}"), ("grandparent", f"a{i}", f"c{i}")]
+        facts += [("lives", f"a{i}", "rome"), ("person", f"a{i}"), ("knows", f"d{i}", f"c{i}")]
+        facts += [("wrote", f"a{i}", f"book{i}"), ("read", f"d{i}", f"book{i}")]
+    return KnowledgeBase.from_facts(facts)
+
+
+EVERYTHING = Mining(size=None, radius=2, limit=100)
+
+
+def test_a_path_of_two_that_makes_the_answers_is_found_first() -> None:
+    found = mined(family(), "grandparent(x, y)", EVERYTHING)
+    assert names(found)[0] == "∃x parent(s1, x) ∧ parent(x, s2)"
+    best = found.patterns[0]
+    assert (best.support, best.corrupted) == (1.0, 0.0)
+    assert best.gain > 0.9
+
+
+def test_paths_of_three_constants_and_types_are_found_with_their_directions() -> None:
+    found = names(mined(family(), "grandparent(x, y)", EVERYTHING))
+    assert "∃x, y wrote(s1, x) ∧ read(y, x) ∧ knows(y, s2)" in found
+    assert "lives(s1, 'rome')" in found
+    assert "person(s1)" in found
+    assert "∃x parent(x, s1) ∧ parent(s2, x)" not in found
+    assert "person(s2)" not in found
+
+
+def test_the_order_of_the_querys_variables_is_that_of_s1_and_s2() -> None:
+    turned = names(mined(family(), "q(y, x) :- grandparent(x, y)", EVERYTHING))
+    assert turned[0] == "∃x parent(x, s1) ∧ parent(s2, x)"
+
+
+def test_the_answers_own_fact_is_never_a_feature_of_itself() -> None:
+    kb = KnowledgeBase.from_facts([("likes", f"a{i}", f"b{i}") for i in range(20)])
+    found = mined(kb, "likes(x, y)", EVERYTHING)
+    assert names(found) == []
+    both = kb.with_facts([("liked by", f"b{i}", f"a{i}") for i in range(20)])
+    assert names(mined(both, "likes(x, y)", Mining(support=0.2))) == ["'liked by'(s2, s1)"]
+
+
+@pytest.mark.parametrize("query", ["borders(x, y)", "member_of(x, y)", "largest_city(x, y)"])
+def test_every_figure_is_what_the_definition_counts(query: str) -> None:
+    """Support by hand: the neighbourhoods of the sampled answers again, and the meaning of each formula in them."""
+    kb = demo()
+    graph = graph_of(kb)
+    mining = Mining(limit=12, sample=40, size=6, seed=3)
+    answers, own = answers_of(graph, parse_query(query, kb))
+    from gaifman.mining import _sampled
+
+    chosen = _sampled(answers, mining)
+    drawn = draw(graph, answers[chosen], mining.sampling(), Hidden.one_each(own[chosen]))
+    structures = []
+    for t, row in enumerate(chosen):
+        inside = [kb.name(int(member)) for member in drawn.of(t)]
+        small = kb.induced(inside).without([graph.fact(int(own[row]))])
+        structures.append((small.structure(), tuple(inside[place] for place in drawn.places[t])))
+    found = mined(graph, query, mining)
+    assert len(found.patterns) == 12
+    for pattern in found.patterns:
+        hits = sum(value(structure, pattern.feature, pair) for structure, pair in structures)
+        assert pattern.support == pytest.approx(hits / len(structures)), str(pattern)
+
+
+@over_seeds(12)
+def test_no_frequent_path_is_missed(seed: int) -> None:
+    """All paths of one and two facts, tried one by one by the definition."""
+    rng = random.Random(seed)
+    objects = [f"o{i}" for i in range(12)]
+    facts = {(name, *rng.sample(objects, 2)) for name in "pqr" for _ in range(14)}
+    kb = KnowledgeBase.from_facts(facts)
+    found = mined(kb, "r(x, y)", Mining(size=None, support=0.2, limit=10_000, seed=seed))
+    graph = graph_of(kb)
+    answers, own = answers_of(graph, parse_query("r(x, y)"))
+    drawn = draw(graph, answers, Mining(size=None, seed=seed).sampling(), Hidden.one_each(own))
+    texts = [f"{a}({d})" for a in "pqr" for d in ("s1, s2", "s2, s1")]
+    ways = itertools.product("pqr", ("s1, x", "x, s1"), "pqr", ("x, s2", "s2, x"))
+    texts += [f"∃x {a}({d}) ∧ {b}({e})" for a, d, b, e in ways]
+    for feature in parse_phi("\n".join(texts)):
+        hits = 0.0
+        for t in range(len(answers)):
+            inside = [kb.name(int(member)) for member in drawn.of(t)]
+            small = kb.induced(inside).without([graph.fact(int(own[t]))]).structure()
+            hits += value(small, feature, tuple(kb.name(int(o)) for o in answers[t]))
+        assert (hits / len(answers) >= 0.2) == (str(feature) in names(found)), str(feature)
+
+
+def test_the_same_seed_finds_the_same_in_any_order_and_another_seed_samples_others() -> None:
+    graph = graph_of(demo())
+    answers, own = answers_of(graph, parse_query("borders(x, y)"))
+    mining = Mining(limit=20, sample=50, seed=5)
+    shuffled = np.random.default_rng(0).permutation(len(answers))
+    first = mine(graph, answers, own, mining)
+    assert mine(graph, answers[shuffled], own[shuffled], mining) == first
+    assert mine(graph, answers, own, Mining(limit=20, sample=50, seed=6)) != first
+
+
+def test_ties_are_broken_by_the_formula() -> None:
+    found = mined(family(), "grandparent(x, y)", EVERYTHING)
+    keys = [(-p.gain, -p.support, str(p.feature)) for p in found.patterns]
+    assert keys == sorted(keys)
+
+
+def test_the_limit_the_support_and_the_sample_are_kept() -> None:
+    graph = graph_of(demo())
+    few = mined(graph, "borders(x, y)", Mining(limit=7, support=0.5, sample=60))
+    assert len(few.patterns) == 7
+    assert few.found > 7
+    assert few.answers == 60
+    assert all(pattern.support >= 0.5 for pattern in few.patterns)
+    more = mined(graph, "borders(x, y)", Mining(limit=7, support=0.05, sample=60))
+    assert more.found > few.found
+
+
+def test_corruptions_are_no_answers_and_differ_in_one_place() -> None:
+    from gaifman.mining import _corrupted
+
+    graph = graph_of(demo())
+    answers, _ = answers_of(graph, parse_query("borders(x, y)"))
+    rows, tuples = _corrupted(graph, answers, np.arange(len(answers)), Mining())
+    known = set(map(tuple, answers.tolist()))
+    assert known.isdisjoint(map(tuple, tuples.tolist()))
+    assert ((answers[rows] != tuples).sum(axis=1) == 1).all()
+    assert len(tuples) == 2 * len(answers)
+
+
+def test_more_draws_are_more_neighbourhoods_of_the_same_answers() -> None:
+    found = mined(family(), "grandparent(x, y)", Mining(size=2, draws=5, radius=1))
+    assert found.answers == 30
+    assert all(0 <= pattern.support <= 1 for pattern in found.patterns)
+    assert any(pattern.support not in (0.0, 1.0) for pattern in found.patterns)
+
+
+def test_the_text_is_a_phi_file_that_says_why() -> None:
+    found = mined(family(), "grandparent(x, y)", Mining(size=None, radius=2, limit=5))
+    text = found.text("mined for grandparent(x, y)")
+    assert text.startswith("# mined for grandparent(x, y)\n# 5 of ")
+    assert "  # 100.0% of answers, 0.0% of corruptions, 0." in text
+    assert parse_phi(text, family()).features == found.features().features
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "borders(x, x)",
+        "borders(x, 'france')",
+        "∃z borders(x, z) ∧ borders(z, y)",
+        "country(x)",
+        "hosted_games(x, y, z)",
+        "¬borders(x, y)",
+    ],
+)
+def test_other_queries_are_refused_with_what_to_write(query: str) -> None:
+    with pytest.raises(FormulaError, match="one atom over two variables so far") as error:
+        answers_of(graph_of(demo()), parse_query(query))
+    assert error.value.hint == "write: borders(x, y)"
+
+
+def test_a_relation_without_facts_or_with_every_pair_cannot_be_learnt() -> None:
+    kb = KnowledgeBase.from_facts([("likes", "a", "b"), ("hates", "a", "b")])
+    with pytest.raises(KnowledgeError, match="has no facts"):
+        mined(kb.without([("likes", "a", "b")]), "likes(x, y)", Mining())
+    full = KnowledgeBase.from_facts([("likes", one, other) for one in "ab" for other in "ab"])
+    with pytest.raises(KnowledgeError, match="every other pair is an answer too"):
+        mined(full, "likes(x, y)", Mining())
+    with pytest.raises(KnowledgeError, match="there is no relation"):
+        answers_of(graph_of(kb), parse_query("loves(x, y)"))
+
+
+def test_settings_that_mean_nothing_are_refused() -> None:
+    for wrong in ({"limit": 0}, {"sample": 0}, {"support": 0.0}, {"support": 2.0}, {"radius": -1}, {"size": 0}):
+        with pytest.raises(KnowledgeError):
+            Mining(**wrong)
+
+
+def test_the_gain_is_symmetric_between_0_and_1_and_careful_with_few_tuples() -> None:
+    p, q = np.array([1.0, 0.0, 0.3, 0.3]), np.array([0.0, 1.0, 0.3, 0.1])
+    many, few = gain(p, 10_000, q, 10_000), gain(p, 4, q, 4)
+    assert many[0] == many[1] > 0.99
+    assert many[2] == 0
+    assert (few < many + 1e-9).all()
+    assert (gain(q, 50, p, 50) == gain(p, 50, q, 50)).all()
