@@ -96,6 +96,8 @@ class Evaluator:
         self._families = families if specialised else families._replace(wanted=False)
         self._taken = frozenset(taken.tolist()) if specialised else frozenset()
         self._world = World(links_of(graph), incidence_of(graph), _values(graph))
+        self._index = self._without_defaults()
+        self._left = np.setdiff1d(np.arange(len(plan.features)), list(self._taken))
 
     def features(
         self,
@@ -118,7 +120,7 @@ class Evaluator:
         words = self._words(most)
         neighbours = _neighbours(drawn, hidden, dropping)
         tools = self._tools(most, words)
-        index = self._index(sizes, tools)
+        index = self._index._replace(defaults=self._defaults(sizes, self._index.shapes, tools))
         begins = range(0, len(drawn), BLOCK)
         count = min(len(begins), len(os.sched_getaffinity(0)) if threads is None else threads)
 
@@ -131,13 +133,13 @@ class Evaluator:
 
     def _words(self, most: int) -> int:
         """Words for the largest tables, or an error where they would not fit."""
-        words = self.plan.words(most)
-        words[list(self._taken)] = 0
+        words = self.plan.words(most)[self._left]
         if words.max(initial=0) > LARGEST:
-            worst = int(words.argmax())
+            worst = self._left[int(words.argmax())]
+            size = words.max() * 8 / 1e9
             raise LimitError(
                 f"in a neighbourhood of {most:,} members the tables of {self.plan.features[worst]} would take "
-                f"{words[worst] * 8 / 1e9:,.1f} GB; the limit is {LARGEST * 8 / 1e9:,.1f} GB",
+                f"{size:,.1f} GB; the limit is {LARGEST * 8 / 1e9:,.1f} GB",
                 hint="draw smaller neighbourhoods (k), or use fewer variables at once",
             )
         return int(words.max(initial=1))
@@ -172,23 +174,22 @@ class Evaluator:
             np.empty(features, np.int32),
         )
 
-    def _index(self, sizes: Ints, tools: Tools) -> Index:
-        """Which programs to run for which relations, and what the others are worth."""
+    def _without_defaults(self) -> Index:
+        """Which programs to run for which relations; what the others are worth depends on the sizes."""
         plan = self.plan
         left = [p for p in range(len(plan.features)) if p not in self._taken]
         concerned = np.array(sorted((r, p) for p in left for r in plan.relations[p]), np.int64).reshape(-1, 2)
-        numeric = [p for p in left if not plan.relations[p] and plan.numeric(p)]
-        always = [p for p in left if not plan.relations[p] and not plan.numeric(p)]
+        rest = [p for p in left if not plan.relations[p]]
         shapes = plan.shapes.copy()
         shapes[list(self._taken)] = -1
         starts = np.searchsorted(concerned[:, 0], np.arange(len(self.graph.kb.content.relations) + 1))
         return Index(
             frozen(starts.astype(np.int64)),
             frozen(concerned[:, 1].astype(np.int32)),
-            frozen(np.array(always, np.int32)),
-            frozen(np.array(numeric, np.int32)),
+            frozen(np.array([p for p in rest if not plan.numeric(p)], np.int32)),
+            frozen(np.array([p for p in rest if plan.numeric(p)], np.int32)),
             frozen(shapes),
-            self._defaults(sizes, shapes, tools),
+            frozen(np.zeros((0, 0), np.float32)),
         )
 
     def _defaults(self, sizes: Ints, shapes: Ints, tools: Tools) -> Reals:

@@ -157,6 +157,12 @@ def combine(sheet: Sheet, target: int, one: int, other: int, how: int) -> None:
     if count == 0:
         sheet.words[start] = joined(sheet.words[sheet.offsets[one]], sheet.words[sheet.offsets[other]], how)
         return
+    if sheet.counts[one] == count and sheet.counts[other] == count:  # the same axes, then: no need to look them up
+        a, b = sheet.offsets[one], sheet.offsets[other]
+        for at in range(size(sheet, target)):
+            word = joined(sheet.words[a + at], sheet.words[b + at], how)
+            sheet.words[start + at] = word & full(sheet, at % sheet.width) if how == SAME else word
+        return
     last = sheet.axes[target, count - 1]
     begin(sheet, target)
     going = True
@@ -186,43 +192,42 @@ def quantify(sheet: Sheet, target: int, source: int, variable: int, every: bool)
     """A table without one variable: true where the other is for some member put for it, or for every one."""
     fill(sheet, target, every)
     count = sheet.counts[source]
+    if sheet.axes[source, count - 1] == variable:
+        _quantify_last(sheet, target, source, every)
+        return
     begin(sheet, source)
     start = sheet.offsets[source]
     going = True
     while going:
-        if sheet.axes[source, count - 1] == variable:
-            _quantify_bits(sheet, target, start, every)
-        else:
-            into = position(sheet, target)
-            for w in range(sheet.width):
-                word = sheet.words[start + w]
-                sheet.words[into + w] = sheet.words[into + w] & word if every else sheet.words[into + w] | word
+        into = position(sheet, target)
+        for w in range(sheet.width):
+            word = sheet.words[start + w]
+            sheet.words[into + w] = sheet.words[into + w] & word if every else sheet.words[into + w] | word
         start += sheet.width
         going = step(sheet, source)
 
 
 @compiled
-def _quantify_bits(sheet: Sheet, target: int, start: int, every: bool) -> None:
-    """One row into one bit of the target."""
-    some, whole = False, True
-    for w in range(sheet.width):
-        some = some or sheet.words[start + w] != NONE
-        whole = whole and sheet.words[start + w] == full(sheet, w)
-    if every and not whole:
-        unmark(sheet, target)
-    elif not every and some:
-        mark(sheet, target)
-
-
-@compiled
-def unmark(sheet: Sheet, register: int) -> None:
-    """Make the table false for the members in `at`."""
-    count = sheet.counts[register]
-    if count == 0:
-        sheet.words[sheet.offsets[register]] = NONE
-        return
-    last = np.uint64(sheet.at[sheet.axes[register, count - 1]])
-    sheet.words[position(sheet, register) + np.int64(last >> np.uint64(6))] &= ~(_1 << (last & _63))
+def _quantify_last(sheet: Sheet, target: int, source: int, every: bool) -> None:
+    """Each row into one bit: rows follow one another as the target's bits do."""
+    into, at = sheet.offsets[target], sheet.offsets[source]
+    scalar = sheet.counts[target] == 0
+    row, bit = into, 0
+    for _ in range(rows(sheet, source)):
+        some, whole = False, True
+        for w in range(sheet.width):
+            some = some or sheet.words[at + w] != NONE
+            whole = whole and sheet.words[at + w] == full(sheet, w)
+        at += sheet.width
+        if scalar:
+            sheet.words[into] = ONES if (whole if every else some) else NONE
+        elif every and not whole:
+            sheet.words[row + (bit >> 6)] &= ~(_1 << np.uint64(bit & 63))
+        elif not every and some:
+            sheet.words[row + (bit >> 6)] |= _1 << np.uint64(bit & 63)
+        bit += 1
+        if bit == sheet.members:
+            row, bit = row + sheet.width, 0
 
 
 @compiled
