@@ -147,3 +147,13 @@ def test_random_feature_sets_keep_their_columns() -> None:
     columns = [shuffled.features.index(feature) for feature in ordered.features]
     one, other = Evaluator(graph, ordered).features(drawn), Evaluator(graph, shuffled).features(drawn)
     assert one.dense().tolist() == other.dense()[:, columns].tolist()
+
+
+def test_a_shape_that_only_families_have_needs_no_default() -> None:
+    """Once it took the first program for its own, whose tables had no room, and wrote beyond them."""
+    _, graph, _ = case(2)
+    drawn = draw(graph, [[0, 1]], Sampling(size=None))
+    plan = plan_of(parse_phi("r(s1, x)\n∀x r(s1, x)\nr(s1, 'ann')"), graph.kb, 2)
+    fast, slow = Evaluator(graph, plan), Evaluator(graph, plan, specialised=False)
+    assert fast.features(drawn).dense().tolist() == slow.features(drawn).dense().tolist()
+    assert fast.features(drawn).shapes.max() < plan.shapes.max()

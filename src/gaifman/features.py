@@ -182,6 +182,10 @@ class Evaluator:
         rest = [p for p in left if not plan.relations[p]]
         shapes = plan.shapes.copy()
         shapes[list(self._taken)] = -1
+        present = np.unique(
+            shapes[shapes >= 0]
+        )  # numbered anew: a shape that only families have has no default to find
+        shapes = np.where(shapes >= 0, np.searchsorted(present, shapes), -1).astype(np.int32)
         starts = np.searchsorted(concerned[:, 0], np.arange(len(self.graph.kb.content.relations) + 1))
         return Index(
             frozen(starts.astype(np.int64)),
