@@ -11,7 +11,8 @@ import pytest
 import features_long
 from features_long import Tally, features, hide, knowledge
 from gaifman.errors import KnowledgeError
-from gaifman.features import features_of
+from gaifman.facts import Fact
+from gaifman.features import Evaluator, features_of
 from gaifman.formulas import And, Equal, Exists, Forall, Formula, Iff, Implies, Not, Or, Variable
 from gaifman.graph import graph_of
 from gaifman.kb import KnowledgeBase
@@ -262,3 +263,40 @@ def test_hiding_the_same_fact_twice_or_one_that_is_elsewhere_is_harmless() -> No
     likes = [i for i in range(len(kb)) if graph.fact(i).relation == "likes"]
     hidden = Hidden(np.array([0, 3]), np.array([likes[0], likes[0], likes[2]]))
     assert features_of(graph, drawn, plan, hidden).dense().tolist() == [[3, 5]]
+
+
+def test_uncertain_facts_count_unless_they_are_to_drop_out() -> None:
+    facts = [Fact("likes", ("hub", f"o{i:03}"), 0.25) for i in range(200)]
+    kb = KnowledgeBase.from_facts([*facts, Fact("likes", ("hub", "sure"))])
+    graph = graph_of(kb)
+    sampling = Sampling(size=None, draws=40, seed=1)
+    drawn = draw(graph, [[kb.id("hub")]], sampling)
+    for specialised in (True, False):
+        evaluator = Evaluator(
+            graph, plan_of(parse_phi("likes(s1, x)\nlikes(s1, 'sure')"), kb, 1), specialised=specialised
+        )
+        assert evaluator.features(drawn).dense().tolist() == [[201, 1]] * 40
+        dropped = evaluator.features(drawn, dropping=sampling).dense()
+        assert (dropped[:, 1] == 1).all(), "what is certain stays"
+        assert len(set(dropped[:, 0].tolist())) > 5, "each draw drops others"
+        assert dropped[:, 0].mean() == pytest.approx(51, abs=5 * (200 * 0.25 * 0.75 / 40) ** 0.5)
+        assert (evaluator.features(drawn, dropping=sampling).dense() == dropped).all()
+
+
+@over_seeds(12)
+def test_kernels_threads_and_the_machine_agree_to_the_bit(seed: int) -> None:
+    rng = random.Random(seed)
+    kb = knowledge(rng)
+    graph = graph_of(kb)
+    plan = plan_of(named("default", 2, {n: r.arity for n, r in kb.relations.items()}, kb.attributes), kb, 2)
+    tuples = [[rng.randrange(len(graph)) for _ in range(2)] for _ in range(3000)]
+    hidden = hide(rng, graph, len(tuples))
+    drawn = draw(graph, tuples, Sampling(rng.randint(0, 2), 7, draws=3, seed=seed), hidden)
+    one = Evaluator(graph, plan).features(drawn, hidden, threads=1)
+    for other in (
+        Evaluator(graph, plan).features(drawn, hidden, threads=3),
+        Evaluator(graph, plan, specialised=False).features(drawn, hidden),
+    ):
+        assert other.starts.tobytes() == one.starts.tobytes()
+        assert other.ids.tobytes() == one.ids.tobytes()
+        assert other.values.tobytes() == one.values.tobytes()
