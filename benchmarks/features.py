@@ -2,8 +2,8 @@
 
     GAIFMAN_DATA=… python benchmarks/features.py [--quick]
 
-Training pairs with their own fact hidden, radius 1, the `paper` set, on all processors. `rich` is the paper set and some ten
-times as many features again: paths of two steps whose labels meet at an object. `general` are 100 formulas of two
+Training pairs with their own fact hidden, radius 1, the `paper` set, on all processors. `rich` is the paper
+set and many more features: paths of two steps whose labels meet at an object. `general` are 100 formulas of two
 quantifiers that only the machine of bit tables can evaluate. The definition is `gaifman.semantics`, on a few of the
 same neighbourhoods. Without the data all of it is done on a generated knowledge base, and the figures say `generated`.
 """
