@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gaifman.kernels.compiling import compiled
 from gaifman.kernels.random import join, word
-from gaifman.kernels.sets import Ints, Longs
+from gaifman.kernels.sets import Ints, Longs, place
 
 PLACES = 8
 """Places of a local fact in `Local.places`: as many as a relation can have."""
@@ -88,7 +88,7 @@ def gather(links: Links, facts: Incidence, members: Ints, hidden: Longs, key: np
                     return False
         else:
             for j in range(i + 1, count):
-                edge = _find(links, one, members[j])
+                edge = place(links.neighbours, begin, end, members[j])
                 if edge >= 0 and not _edge(links, facts, edge, i, hidden, key, local):
                     return False
     return True
@@ -101,20 +101,6 @@ def forget(members: Ints, local: Local) -> None:
         local.where[member] = -1
     for r in range(local.counts[1]):
         local.first[local.present[r]] = -1
-
-
-@compiled
-def _find(links: Links, one: int, other: int) -> int:
-    """The edge from one object to another, or −1: looked for in the row of the one."""
-    low, high = links.starts[one], links.starts[one + 1]
-    end = high
-    while low < high:
-        middle = (low + high) >> 1
-        if links.neighbours[middle] < other:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < end and links.neighbours[low] == other else -1
 
 
 @compiled
@@ -132,13 +118,13 @@ def _edge(links: Links, facts: Incidence, edge: int, i: int, hidden: Longs, key:
 def _belongs(links: Links, facts: Incidence, fact: int, label: int, i: int, j: int, local: Local) -> bool:
     """Whether all objects are members, `i` and `j` the first two of them, and the label the first that says so."""
     start = facts.starts[fact]
-    for place in range(facts.starts[fact + 1] - start):
-        at = local.where[facts.objects[start + place]]
+    for p in range(facts.starts[fact + 1] - start):
+        at = local.where[facts.objects[start + p]]
         if at < 0 or (at < j and at != i):
             return False
-        if at == i and place < links.label_table[label, 1]:
+        if at == i and p < links.label_table[label, 1]:
             return False
-        if at == j and place < links.label_table[label, 2]:
+        if at == j and p < links.label_table[label, 2]:
             return False
     return True
 
@@ -164,8 +150,8 @@ def _add(facts: Incidence, fact: int, hidden: Longs, key: np.uint64, local: Loca
     if at == len(local.numbers):
         return False
     start = facts.starts[fact]
-    for place in range(facts.starts[fact + 1] - start):
-        local.places[at, place] = local.where[facts.objects[start + place]]
+    for p in range(facts.starts[fact + 1] - start):
+        local.places[at, p] = local.where[facts.objects[start + p]]
     if local.first[relation] < 0:
         local.present[local.counts[1]] = relation
         local.counts[1] += 1

@@ -31,7 +31,7 @@ from gaifman.kernels.bittables import (
 )
 from gaifman.kernels.compiling import compiled
 from gaifman.kernels.local import Local
-from gaifman.kernels.sets import Ints, Longs
+from gaifman.kernels.sets import Ints, Longs, place
 
 AXES, VARIABLES, SLOTS, RESULTS, WIDTH = 6, 64, 8, 4, 8
 (TRUTH, ATOM, EQUAL, COMPARE, NOT, BOTH, EITHER, IFF, EXISTS, FORALL, LOOP, AGAIN, COUNT, AGGREGATE, NUMBER, MINUS) = (
@@ -239,16 +239,9 @@ def _quantity(programs: Programs, q: int, sheet: Sheet, scene: Scene, local: Loc
     member = sheet.at[which] if kind == VARIABLE else _member(kind, which, scene, local)
     if member < 0:
         return np.nan
-    wanted = scene.members[member]
-    low, end = values.starts[attribute], values.starts[attribute + 1]
-    high = end
-    while low < high:
-        middle = (low + high) >> 1
-        if values.objects[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return float(values.values[low]) if low < end and values.objects[low] == wanted else np.nan
+    first, end = values.starts[attribute], values.starts[attribute + 1]
+    at = place(values.objects, first, end, scene.members[member])
+    return float(values.values[at]) if at >= 0 else np.nan
 
 
 @compiled
