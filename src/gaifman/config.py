@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from gaifman.errors import GaifmanError
 
+PLACES = 8
+"""Places a relation can have."""
+
 DEEPEST = 128
 """No setting allows deeper formulas: the functions on trees are recursive, and Python's stack is finite."""
 

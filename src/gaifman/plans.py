@@ -74,9 +74,7 @@ class Plan:
         width = (members + 63) >> 6
         counts = self.programs.counts.astype(np.float64)
         sizes = np.where(counts > 0, float(members) ** np.maximum(counts - 1, 0) * width, 1.0)
-        total = (
-            np.add.reduceat(np.append(sizes, 0.0), self.programs.register_starts[:-1]) if len(self.features) else sizes
-        )
+        total = np.diff(np.append(0.0, np.cumsum(sizes))[self.programs.register_starts])
         return np.minimum(total, 2.0**62).astype(np.int64)
 
     def numeric(self, feature: int) -> bool:

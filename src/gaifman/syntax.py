@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gaifman.config import PLACES
 from gaifman.errors import LimitError, Place
 from gaifman.formulas import (
     OPERATORS,
@@ -40,8 +41,6 @@ from gaifman.questions import query_position
 from gaifman.tokens import Cursor, Token
 
 NAMES = ("word", "path", "quoted")
-PLACES = 8
-"""No relation has more places."""
 LEVELS = {"↔": 1, "→": 2, "∨": 3, "∧": 4}
 
 

@@ -24,6 +24,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.config import PLACES
 from gaifman.errors import KnowledgeError, shorten
 from gaifman.names import fault
 
@@ -31,7 +32,7 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-LARGEST_ARITY = 8
+LARGEST_ARITY = PLACES
 """Places a relation can have."""
 
 
