@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gaifman.graph import Graph
 from gaifman.kernels.balls import Adjacency, Hiding, Rows, Search, balls, hidden_edges
-from gaifman.kernels.draws import EVERYTHING, Batch, Plan, Scratch, drawn, look_up, measured
+from gaifman.kernels.draws import EVERYTHING, Batch, Members, Plan, Scratch, drawn, look_up, measured
 from gaifman.tables import Ints, Longs
 
 PATIENCE = 4
@@ -25,8 +25,8 @@ BLOCK = 1 << 17
 BALLS = 1 << 22
 """Objects that the balls of one block may have, where a radius above 1 asks for balls."""
 
-Part = tuple[Ints, Longs]
-"""Members of some draws, one after another, and where those of each draw end."""
+Part = tuple[Ints, Ints, Longs]
+"""Members of some draws, one after another, where each was found, and where those of each draw end."""
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 
@@ -45,8 +45,8 @@ class Job:
     hidden: Longs
     """Shape (all hidden,): fact numbers, as in `Graph.facts`."""
 
-    def drawn(self, threads: int) -> tuple[Longs, Ints]:
-        """Starts (b · w + 1,) and members of all draws, the same for any number of threads."""
+    def drawn(self, threads: int) -> tuple[Longs, Ints, Ints]:
+        """Starts (b · w + 1,), members and edges of all draws, the same for any number of threads."""
         blocks = self._blocks()
         waiting, done = iter(blocks), dict[int, list[Part]]()
         if threads == 1 or len(blocks) <= 1:
@@ -56,11 +56,12 @@ class Job:
                 for future in [pool.submit(self._work, waiting, done) for _ in range(threads)]:
                     future.result()
         parts = [part for begin in sorted(done) for part in done[begin]]
-        members = np.concatenate([part[0] for part in parts] or [np.zeros(0, np.int32)])
-        lengths = [np.diff(part[1], prepend=0) for part in parts]
+        members, spots = (np.concatenate([np.zeros(0, np.int32), *(part[i] for part in parts)]) for i in range(2))
+        lengths = [np.diff(part[2], prepend=0) for part in parts]
         starts = np.zeros(len(self.tuples) * len(self.plan.keys) + 1, np.int64)
         np.cumsum(np.concatenate(lengths or [starts[1:]]), out=starts[1:])
-        return frozen(starts), frozen(members)
+        known = self.radius < 2 and len(self.graph.neighbours) < 1 << 31  # balls are no rows of the graph
+        return frozen(starts), frozen(members), frozen(spots if known else spots[:0])
 
     def _blocks(self) -> list[tuple[int, int]]:
         """Ranges of tuples that make about `BLOCK` members each."""
@@ -132,10 +133,10 @@ class Job:
     def _part(self, batch: Batch, tools: _Tools) -> Part:
         """The members of one batch."""
         longest, union, most, room = map(int, measured(batch, self.plan))  # uncompiled, they are not plain
-        members = np.empty(room, np.int32)
+        members = Members(np.empty(room, np.int32), np.empty(room, np.int32))
         ends = np.empty(len(batch.tuples) * len(self.plan.keys), np.int64)
         count = drawn(batch, self.plan, tools.fitted(longest, union, most), members, ends)
-        return members[:count], ends
+        return members.objects[:count], members.spots[:count], ends
 
 
 class _Tools:
@@ -157,6 +158,8 @@ class _Tools:
                 np.empty(room, np.int32),
                 np.empty(2 << (self._count - 1).bit_length(), np.int32),
                 np.empty(self._union, np.int32),
+                np.empty(self._union, np.int32),
+                np.empty(room, np.int32),
             )
         return self._scratch
 

@@ -16,9 +16,9 @@ array([[2., 1., 0.]], dtype=float32)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,33 +26,27 @@ import numpy.typing as npt
 from gaifman.drawing import frozen
 from gaifman.errors import KnowledgeError, LimitError
 from gaifman.families import families_of, label_bases
-from gaifman.graph import Graph
-from gaifman.kernels.evaluation import (
-    DONE,
-    FACTS,
-    LABELS,
-    Index,
-    Neighbours,
-    Output,
-    Tools,
-    World,
-    evaluate,
-    set_defaults,
-)
-from gaifman.kernels.local import PLACES, Incidence, Links, Local
+from gaifman.graph import Graph, ranges
+from gaifman.kernels.evaluation import DONE, FACTS, LABELS, Index, Neighbours, Tools, World, read_rows, run_rows
+from gaifman.kernels.families import Families
+from gaifman.kernels.local import PLACES, Incidence, Links, Local, set_bonds, set_sieve
 from gaifman.kernels.machine import RESULTS, SLOTS, VARIABLES, Room
 from gaifman.kernels.machine import Values as Numbers
-from gaifman.kernels.paths import Lists, Sums
+from gaifman.kernels.paths import Lists
+from gaifman.kernels.rows import Met, Output, merge
 from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling
 from gaifman.plans import Plan
 from gaifman.tables import Ints, Longs
 
 Reals = npt.NDArray[np.float32]
+Bits = npt.NDArray[np.uint64]
 
 LARGEST = 1 << 26
 """Words that the tables of one program may take: half a gigabyte."""
 BLOCK = 4096
 """Rows that a thread evaluates at once."""
+SIEVE = 16
+"""Bits for each edge in the sieve that says where there is none: one look in sixteen or more says it wrongly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +86,15 @@ class Evaluator:
 
     def __init__(self, graph: Graph, plan: Plan, *, specialised: bool = True) -> None:
         self.graph, self.plan = graph, plan
-        families, taken = families_of(graph, plan)
-        self._families = families if specialised else families._replace(wanted=False)
-        self._taken = frozenset(taken.tolist()) if specialised else frozenset()
-        self._world = World(links_of(graph), incidence_of(graph), _values(graph))
-        self._index = self._without_defaults()
-        self._left = np.setdiff1d(np.arange(len(plan.features)), list(self._taken))
+        families, taken = families_of(graph, plan) if specialised else (None, np.zeros(0, np.int32))
+        self._world = world_of(graph)
+        self._families = None
+        if families is not None and len(taken):
+            along = np.ascontiguousarray(families.hop[:, self._world.links.bond_labels])
+            self._families = families._replace(bond_hop=along)
+        self._left = np.setdiff1d(np.arange(len(plan.features)), taken)
+        self._index = _index(graph, plan, self._left)
+        self._counts = _bits(len(plan.features), [*self._left.tolist(), *_counting(self._families)])
 
     def features(
         self,
@@ -116,20 +113,29 @@ class Evaluator:
             wrong = drawn.places.shape[1]
             raise KnowledgeError(f"the features are for tuples of {self.plan.width} objects, these have {wrong}")
         sizes = np.diff(drawn.starts).astype(np.int32)
-        most = int(sizes.max(initial=1))
-        words = self._words(most)
-        neighbours = _neighbours(drawn, hidden, dropping)
-        tools = self._tools(most, words)
-        index = self._index._replace(defaults=self._defaults(sizes, self._index.shapes, tools))
-        begins = range(0, len(drawn), BLOCK)
-        count = min(len(begins), len(os.sched_getaffinity(0)) if threads is None else threads)
+        index = self._index._replace(defaults=self._defaults(sizes))
+        neighbours = _neighbours(self.graph, drawn, hidden, dropping)
+        blocks = [(begin, min(begin + BLOCK, len(drawn))) for begin in range(0, len(drawn), BLOCK)]
+        waiting, done = iter(blocks), dict[int, Output]()
 
-        def work(first: int) -> list[Part]:
-            own = tools if first == 0 else self._tools(most, words)
-            return [self._block(index, neighbours, own, b, min(b + BLOCK, len(drawn))) for b in begins[first::count]]
+        def work() -> None:
+            """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
+            worker = self._worker(int(sizes.max(initial=1)))
+            for begin, end in waiting:
+                done[begin] = worker.block(index, neighbours, begin, end)
 
-        parts = _abreast(work, count)
-        return _joined(parts, sizes, index)
+        count = min(len(blocks), len(os.sched_getaffinity(0)) if threads is None else threads)
+        if count < 2:
+            work()
+        else:
+            with ThreadPoolExecutor(count) as pool:
+                for future in [pool.submit(work) for _ in range(count)]:
+                    future.result()
+        return _joined([done[begin] for begin, _ in blocks], sizes, index)
+
+    def _worker(self, most: int) -> _Worker:
+        """What one thread works with, for neighbourhoods of up to `most` members."""
+        return _Worker(self.graph, self.plan, self._world, self._families, self._counts, self._words(most), most)
 
     def _words(self, most: int) -> int:
         """Words for the largest tables, or an error where they would not fit."""
@@ -144,86 +150,140 @@ class Evaluator:
             )
         return int(words.max(initial=1))
 
-    def _block(self, index: Index, neighbours: Neighbours, tools: Tools, begin: int, end: int) -> Part:
-        """Some rows: ids, values and where each row ends."""
-        room = 64 * (end - begin) + 2 * len(self.plan.features) + 1024
-        ends, state = np.zeros(end - begin, np.int64), np.array([0, 0, begin], np.int64)
-        output = Output(np.empty(room, np.int32), np.empty(room, np.float32), ends, state)
-        tools.sums.marks[:] = 0
-        while True:
-            status = evaluate(self.plan.programs, index, self._families, self._world, neighbours, tools, output)
-            if status == DONE:
-                return output.ids[: state[1]], output.values[: state[1]], ends
-            tools.sums.marks[:] = 0
-            if status == FACTS:
-                tools = tools._replace(local=_local(self.graph, 4 * len(tools.local.numbers)))
-            elif status == LABELS:
-                longer = np.empty(4 * len(tools.lists.labels), np.int32)
-                tools = tools._replace(lists=tools.lists._replace(labels=longer))
-            else:
-                ids, values = np.resize(output.ids, 2 * len(output.ids)), np.resize(output.values, 2 * len(output.ids))
-                output = Output(ids, values, ends, state)
-
-    def _tools(self, most: int, words: int) -> Tools:
-        features, width = max(1, len(self.plan.features)), self.plan.width
-        return Tools(
-            _local(self.graph, 1024),
-            _room(self.plan, words),
-            Lists(np.empty(4096, np.int32), np.empty((width, most + 1), np.int32)),
-            Sums(np.zeros(features, np.int32), np.zeros(features, np.float32)),
-            np.empty(features, np.int32),
-        )
-
-    def _without_defaults(self) -> Index:
-        """Which programs to run for which relations; what the others are worth depends on the sizes."""
-        plan = self.plan
-        left = [p for p in range(len(plan.features)) if p not in self._taken]
-        concerned = np.array(sorted((r, p) for p in left for r in plan.relations[p]), np.int64).reshape(-1, 2)
-        rest = [p for p in left if not plan.relations[p]]
-        shapes = plan.shapes.copy()
-        shapes[list(self._taken)] = -1
-        present = np.unique(
-            shapes[shapes >= 0]
-        )  # numbered anew: a shape that only families have has no default to find
-        shapes = np.where(shapes >= 0, np.searchsorted(present, shapes), -1).astype(np.int32)
-        starts = np.searchsorted(concerned[:, 0], np.arange(len(self.graph.kb.content.relations) + 1))
-        return Index(
-            frozen(starts.astype(np.int64)),
-            frozen(concerned[:, 1].astype(np.int32)),
-            frozen(np.array([p for p in rest if not plan.numeric(p)], np.int32)),
-            frozen(np.array([p for p in rest if plan.numeric(p)], np.int32)),
-            frozen(shapes),
-            frozen(np.zeros((0, 0), np.float32)),
-        )
-
-    def _defaults(self, sizes: Ints, shapes: Ints, tools: Tools) -> Reals:
-        count = int(shapes.max(initial=-1)) + 1
-        chosen = np.array([int(np.argmax(shapes == shape)) for shape in range(count)], np.int32)
-        most = int(sizes.max(initial=0))
+    def _defaults(self, sizes: Ints) -> Reals:
+        """For each shape and size, the value in a neighbourhood without facts: by one program of the shape."""
+        shapes, different = self._index.shapes, np.unique(sizes)
+        count, most = int(shapes.max(initial=-1)) + 1, int(sizes.max(initial=0))
         defaults = np.zeros((count, most + 1), np.float32)
-        nobody, own = np.zeros(max(most, 1), np.int32), np.zeros(self.plan.width, np.int32)
-        empty = frozen(chosen), frozen(np.unique(sizes)), frozen(nobody), frozen(own)
-        set_defaults(self.plan.programs, *empty, self._world.values, tools, defaults)
+        if count and most:
+            chosen = np.array([int(np.argmax(shapes == shape)) for shape in range(count)], np.int32)
+            none, nowhere = np.full(len(shapes), -1, np.int32), np.zeros((0, most + 1), np.float32)
+            bare = self._index._replace(
+                always=frozen(chosen), shapes=frozen(none), defaults=frozen(nowhere), bare=True
+            )
+            nobody = np.zeros(int(different.sum()), np.int32)
+            places, nothing = np.zeros((len(different), self.plan.width), np.int32), np.zeros(0, np.int32)
+            starts = np.append(0, np.cumsum(different, dtype=np.int64))
+            empty = Neighbourhoods(frozen(starts), frozen(nobody), nothing, 1, places, frozen(nothing))
+            found = self._worker(most).run(bare, _neighbours(self.graph, empty, None, None), 0, len(different))
+            matrix = _joined([found], different.astype(np.int32), bare).dense()
+            defaults[:, different] = matrix[:, chosen].T
         return frozen(defaults)
 
 
-Part = tuple[Ints, Reals, Longs]
-"""Some rows: ids, values, and where each row ends."""
+class _Worker:
+    """What one thread works with, grown when it does not suffice."""
+
+    def __init__(
+        self, graph: Graph, plan: Plan, world: World, families: Families | None, counts: Bits, words: int, most: int
+    ) -> None:
+        self._graph, self._world, self._families, self._programs = graph, world, families, plan.programs
+        count = len(plan.features)
+        bits = (count + 63) >> 6
+        self._met = Met(
+            np.zeros(bits, np.uint64), np.zeros((bits + 63) >> 6, np.uint64), counts, np.zeros(count, np.float32)
+        )
+        self._tools = Tools(_local(graph, 1024), _room(plan, words), np.zeros(count, np.int32))
+        pairs = (plan.width, most)
+        self._lists = Lists(
+            np.empty(most, np.int64),
+            np.empty(most, np.int32),
+            np.empty(pairs, np.int32),
+            np.empty(pairs, np.int32),
+            np.empty(pairs, np.int32),
+            np.empty(4096, np.int32),
+            np.empty(most, np.int32),
+            np.empty(most, np.int32),
+        )
+
+    def block(self, index: Index, neighbours: Neighbours, begin: int, end: int) -> Output:
+        """Some rows, of families and programs together."""
+        if self._families is None:
+            return self.run(index, neighbours, begin, end)
+        read = self._read(self._families, neighbours, begin, end)
+        if not len(index.always) and not len(index.programs):
+            return read
+        other = self.run(index, neighbours, begin, end)
+        both = _output(int(read.state[1] + other.state[1]), begin, end)
+        merge(read, other, both)
+        both.state[1] = both.ends[-1]
+        return both
+
+    def _read(self, families: Families, neighbours: Neighbours, begin: int, end: int) -> Output:
+        output = _output(64 * (end - begin) + 2 * len(self._met.values), begin, end)
+        while (status := read_rows(families, self._world, neighbours, self._lists, self._met, output)) != DONE:
+            if status == LABELS:
+                longer = np.empty(4 * len(self._lists.labels), np.int32)
+                self._lists = self._lists._replace(labels=longer)
+            else:
+                output = _longer(output)
+        return output
+
+    def run(self, index: Index, neighbours: Neighbours, begin: int, end: int) -> Output:
+        """Some rows of programs."""
+        output = _output(64 * (end - begin) + 2 * len(self._met.values), begin, end)
+        while True:
+            self._tools.marks[:] = 0
+            status = run_rows(self._programs, index, self._world, neighbours, self._tools, self._met, output)
+            if status == DONE:
+                return output
+            if status == FACTS:
+                self._tools = self._tools._replace(local=_local(self._graph, 4 * len(self._tools.local.numbers)))
+            else:
+                output = _longer(output)
 
 
-def _abreast(work: Callable[[int], list[Part]], count: int) -> list[Part]:
-    """The parts of `count` workers, each of which does every count-th block, in the order of the blocks."""
-    if count <= 1:
-        return work(0) if count else []
-    with ThreadPoolExecutor(count) as pool:
-        done = list(pool.map(work, range(count)))
-    return [done[b % count][b // count] for b in range(sum(map(len, done)))]
+def _counting(families: Families | None) -> list[int]:
+    """The features of families whose values are other than 0 and 1."""
+    if families is None:
+        return []
+    wide = families.wide[families.wide[:, 1] != 0, 0]
+    tables = families.hops, families.fixed.many, families.path.many, families.walk.many, wide
+    found = np.concatenate([table.ravel() for table in tables])
+    return found[found >= 0].tolist()
 
 
-def _joined(parts: list[Part], sizes: Ints, index: Index) -> FeatureMatrix:
-    ids = np.concatenate([np.zeros(0, np.int32), *(part[0] for part in parts)])
-    values = np.concatenate([np.zeros(0, np.float32), *(part[1] for part in parts)])
-    lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(part[2], prepend=0) for part in parts)])
+def _bits(count: int, chosen: list[int]) -> Bits:
+    """A bit for each of `count` features: set where it is one of the chosen."""
+    flags = np.zeros(((count + 63) >> 6) << 6, np.uint8)
+    flags[chosen] = 1
+    return frozen(np.packbits(flags, bitorder="little").view(np.uint64))
+
+
+def _output(room: int, begin: int, end: int) -> Output:
+    """Room for entries of rows `begin` to `end`."""
+    ends, state = np.zeros(end - begin, np.int64), np.array([0, 0, begin], np.int64)
+    return Output(np.empty(room, np.int32), np.empty(room, np.float32), ends, state)
+
+
+def _longer(output: Output) -> Output:
+    room = 2 * len(output.ids)
+    return output._replace(ids=np.resize(output.ids, room), values=np.resize(output.values, room))
+
+
+def _index(graph: Graph, plan: Plan, left: Longs) -> Index:
+    """Which programs to run for which relations; what the others are worth depends on the sizes."""
+    concerned = np.array(sorted((r, p) for p in left.tolist() for r in plan.relations[p]), np.int64).reshape(-1, 2)
+    rest = [p for p in left.tolist() if not plan.relations[p]]
+    shapes = np.full(len(plan.features), -1, np.int32)
+    shapes[left] = plan.shapes[left]
+    present = np.unique(shapes[shapes >= 0])  # numbered anew: a shape that only families have has no default to find
+    shapes = np.where(shapes >= 0, np.searchsorted(present, shapes), -1).astype(np.int32)
+    starts = np.searchsorted(concerned[:, 0], np.arange(len(graph.kb.content.relations) + 1))
+    return Index(
+        frozen(starts.astype(np.int64)),
+        frozen(concerned[:, 1].astype(np.int32)),
+        frozen(np.array(rest, np.int32)),
+        frozen(shapes),
+        frozen(np.zeros((0, 0), np.float32)),
+        not len(concerned) and all(plan.numeric(p) for p in rest),
+    )
+
+
+def _joined(parts: list[Output], sizes: Ints, index: Index) -> FeatureMatrix:
+    ids = np.concatenate([np.zeros(0, np.int32), *(part.ids[: part.state[1]] for part in parts)])
+    values = np.concatenate([np.zeros(0, np.float32), *(part.values[: part.state[1]] for part in parts)])
+    lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.ends, prepend=0) for part in parts)])
     starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
     return FeatureMatrix(frozen(starts), frozen(ids), frozen(values), frozen(sizes), index.shapes, index.defaults)
 
@@ -233,12 +293,48 @@ def features_of(graph: Graph, drawn: Neighbourhoods, plan: Plan, hidden: Hidden 
     return Evaluator(graph, plan).features(drawn, hidden)
 
 
+_WORLDS: WeakKeyDictionary[Graph, World] = WeakKeyDictionary()
+
+
+def world_of(graph: Graph) -> World:
+    """What the kernels know of a graph: found once, however many plans are made ready for it."""
+    if graph not in _WORLDS:
+        _WORLDS[graph] = World(links_of(graph), incidence_of(graph), _values(graph))
+    return _WORLDS[graph]
+
+
 def links_of(graph: Graph) -> Links:
     """The graph as the kernels see it."""
     arrays = (graph.starts, graph.neighbours, graph.label_starts, graph.labels, graph.facts, graph.label_table)
     arities = np.array(graph.kb.content.arities, np.int64)
     binary = (arities[graph.label_table[:, 0]] == 2).astype(np.uint8)
-    return Links(*arrays, label_bases(graph), frozen(binary))
+    words = 8
+    while words * 64 < SIEVE * (len(graph.neighbours) // 2):
+        words *= 2
+    sieve = np.zeros(words, np.uint64)
+    set_sieve(graph.starts, graph.neighbours, sieve)
+    labels = label_bases(graph), frozen(binary), _turned(graph), bool(binary.all())
+    return Links(*arrays, *labels, frozen(sieve), *_bonds(graph))
+
+
+def _turned(graph: Graph) -> Ints:
+    """Each label seen from the other end: of the labels of a relation, the one with its two places exchanged."""
+    relation, one, other = graph.label_table.T.astype(np.int64)
+    key, back = (relation << 8) + (one << 4) + other, (relation << 8) + (other << 4) + one
+    order = np.argsort(key)
+    return frozen(order[np.searchsorted(key, back, sorter=order)].astype(np.int32))
+
+
+def _bonds(graph: Graph) -> tuple[Ints, Ints, Ints]:
+    """The different lists of labels that edges have: see `Links`."""
+    bonds, count, room = np.empty(len(graph.neighbours), np.int32), -1, 1 << 10
+    while count < 0:
+        room *= 4
+        table, firsts = np.full(room, -1, np.int32), np.empty(room // 2, np.int64)
+        count = set_bonds(graph.label_starts, graph.labels, table, bonds, firsts)
+    begins, ends = graph.label_starts[firsts[:count]], graph.label_starts[firsts[:count] + 1]
+    starts = np.append(0, np.cumsum(ends - begins)).astype(np.int32)
+    return frozen(bonds), frozen(starts), frozen(graph.labels[ranges(begins, ends)])
 
 
 def incidence_of(graph: Graph) -> Incidence:
@@ -299,15 +395,30 @@ def _room(plan: Plan, words: int) -> Room:
     )
 
 
-def _neighbours(drawn: Neighbourhoods, hidden: Hidden | None, dropping: Sampling | None) -> Neighbours:
+def _neighbours(
+    graph: Graph, drawn: Neighbourhoods, hidden: Hidden | None, dropping: Sampling | None
+) -> Neighbours:
     hidden = hidden or Hidden(np.zeros(len(drawn.places) + 1, np.int64), np.zeros(0, np.int64))
+    facts = np.asarray(hidden.facts, np.int64)
     keys = np.zeros(0, np.uint64) if dropping is None else dropping.keys()
     return Neighbours(
         drawn.starts,
         drawn.members,
+        drawn.edges,
         frozen(drawn.places),
         drawn.draws,
         frozen(np.asarray(hidden.starts, np.int64)),
-        frozen(np.asarray(hidden.facts, np.int64)),
+        frozen(facts),
+        _unseen(graph, facts),
         frozen(keys),
     )
+
+
+def _unseen(graph: Graph, facts: Longs) -> Ints:
+    """Shape (facts, 3): the relation and objects of each fact of two places; −1 for another."""
+    unseen = np.full((len(facts), 3), -1, np.int32)
+    if 2 in graph.fact_offsets:
+        table, rows = graph.kb.tables[2], facts - graph.fact_offsets[2]
+        here = np.flatnonzero((rows >= 0) & (rows < len(table)))
+        unseen[here, 0], unseen[here, 1:] = table.relation[rows[here]], table.objects[rows[here]]
+    return frozen(unseen)

@@ -104,6 +104,11 @@ class Neighbourhoods:
     """w."""
     places: Ints
     """Shape (b, n), int32: where among the members each object of the tuple stands."""
+    edges: Ints
+    """Shape as members, int32: an edge of the graph from one of the tuple's objects to the member, −1 for their own.
+
+    Shape (0,) where it is not known: at a radius above 1. Whoever reads the facts between the two need not search.
+    """
 
     def __len__(self) -> int:
         """The number of neighbourhoods."""
@@ -141,9 +146,9 @@ def draw(
     plan = Plan(drawing.frozen(sampling.keys()), int(size), bool(sampling.shared), drawing.PATIENCE)
     unseen = _hidden_checked(graph, hidden, len(numbers))
     job = drawing.Job(graph, drawing.frozen(numbers), int(sampling.radius), plan, *unseen)
-    starts, members = job.drawn(int(threads))
+    starts, members, edges = job.drawn(int(threads))
     count, places = _own(numbers)
-    return Neighbourhoods(starts, members, count, sampling.draws, places)
+    return Neighbourhoods(starts, members, count, sampling.draws, places, edges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from gaifman.kernels.compiling import compiled
-from gaifman.kernels.sets import Ints, Longs
-
-Words = npt.NDArray[np.uint64]
+from gaifman.kernels.sets import Ints, Longs, Words, ones
 
 AND, OR, SAME = 0, 1, 2
 ONES, NONE = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0)
-_1, _2, _4, _56, _63, _64 = (np.uint64(n) for n in (1, 2, 4, 56, 63, 64))
-_FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
-_NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
+_1, _63 = np.uint64(1), np.uint64(63)
 
 
 class Sheet(NamedTuple):
@@ -41,15 +36,6 @@ class Sheet(NamedTuple):
     """m."""
     width: int
     """Words of a row."""
-
-
-@compiled
-def ones(word: np.uint64) -> int:
-    """How many bits of a word are set."""
-    word = word - ((word >> _1) & _FIVES)
-    word = (word & _THREES) + ((word >> _2) & _THREES)
-    word = (word + (word >> _4)) & _NIBBLES
-    return int((word * _BYTES) >> _56)
 
 
 @compiled

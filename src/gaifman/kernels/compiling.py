@@ -21,6 +21,11 @@ def compiled(function: Kernel) -> Kernel:
     return cast(Kernel, njit(**_OPTIONS)(function))
 
 
+def inlined(function: Kernel) -> Kernel:
+    """The same for a function of an inner loop: its code stands where it is called, and no array is handed over."""
+    return cast(Kernel, njit(**_OPTIONS, forceinline=True)(function))
+
+
 @compiled
 def zero() -> int:
     """0. Given as a literal it would be a type of its own to numba, and every kernel it is handed to compiled twice."""

@@ -67,6 +67,19 @@ class Scratch(NamedTuple):
     """Shape (a power of two ≥ 2k,): the set of what is drawn."""
     union: Ints
     """Shape (longest union that is written out,)."""
+    spots: Ints
+    """Shape as union: where in the source each of it stands."""
+    copy: Ints
+    """Shape as found."""
+
+
+class Members(NamedTuple):
+    """What is drawn, one neighbourhood after another."""
+
+    objects: Ints
+    """Shape (room,)."""
+    spots: Ints
+    """Shape (room,): where in the source each was found; −1 for the tuple's own objects."""
 
 
 @compiled
@@ -96,7 +109,7 @@ def measured(batch: Batch, plan: Plan) -> tuple[int, int, int, int]:
 
 
 @compiled
-def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Ints, ends: Longs) -> int:
+def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Members, ends: Longs) -> int:
     """Draw for all tuples: `members` one after another, `ends` (b · w,) where each stops; how many members in all."""
     at = zero()
     draws = len(plan.keys)
@@ -110,7 +123,7 @@ def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Ints, ends: Longs
 
 @compiled
 def _draw(
-    batch: Batch, plan: Plan, scratch: Scratch, t: int, draw: int, union: int, members: Ints, at: int
+    batch: Batch, plan: Plan, scratch: Scratch, t: int, draw: int, union: int, members: Members, at: int
 ) -> tuple[int, int]:
     """One neighbourhood, from `members[at]` on; where it ends, and how long the union is if it is written out."""
     width = batch.tuples.shape[1]
@@ -118,10 +131,10 @@ def _draw(
     for i in range(width):
         total += batch.row_lengths[t, i]
         if not _repeated(batch, t, i):
-            members[at] = batch.tuples[t, i]
+            members.objects[at], members.spots[at] = batch.tuples[t, i], -1
             at += 1
     if plan.size == EVERYTHING or total <= plan.size:
-        return _merged(batch, scratch, t, zero(), members, at), union
+        return _merged(batch, scratch, t, zero(), members.objects, members.spots, at), union
     begin, quota = at, plan.size // width
     last = cleared(scratch.table, min(plan.size, total))
     whole = plan.keys[draw]
@@ -136,15 +149,15 @@ def _draw(
             at = _fill_by_trial(batch, scratch, t, quota, wanted, key, last, members, at)
         else:
             if union < 0:
-                union = _merged(batch, scratch, t, quota, scratch.union, zero())
+                union = _merged(batch, scratch, t, quota, scratch.union, scratch.spots, zero())
             at = _fill_from_union(scratch, union, wanted, key, last, members, at)
-    sort_different(members, begin, at, scratch.found)
+    sort_different(members.objects, members.spots, begin, at, scratch.found, scratch.copy)
     return at, union
 
 
 @compiled
 def _draw_row(
-    batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Ints, at: int
+    batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Members, at: int
 ) -> int:
     """The first `quota` of a random order of row i that the tuple may see; those not yet drawn become members.
 
@@ -155,7 +168,7 @@ def _draw_row(
     if length <= quota:
         for place_ in range(start, start + length):
             if _visible(batch, t, place_) and added(scratch.table, last, batch.source[place_]):
-                members[at] = batch.source[place_]
+                members.objects[at], members.spots[at] = batch.source[place_], place_
                 at += 1
         return at
     if length <= SHORT and batch.cut_starts[t] == batch.cut_starts[t + 1]:
@@ -173,7 +186,7 @@ def _draw_row(
             if _visible(batch, t, start + order[s]):
                 taken += 1
                 if added(scratch.table, last, found[s]):
-                    members[at] = found[s]
+                    members.objects[at], members.spots[at] = found[s], start + order[s]
                     at += 1
         step = stop
     _undo(order, swapped, step)
@@ -182,17 +195,18 @@ def _draw_row(
 
 @compiled
 def _draw_short(
-    batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Ints, at: int
+    batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Members, at: int
 ) -> int:
     """The same, bit for bit, on a copy of the row: the row itself is shuffled, and nothing need be undone."""
-    start, length, row = batch.row_starts[t, i], batch.row_lengths[t, i], scratch.found
+    start, length, row, spots = batch.row_starts[t, i], batch.row_lengths[t, i], scratch.found, scratch.copy
     for s in range(length):
         row[s] = batch.source[start + s]
+        spots[s] = start + s
     taken, step = 0, zero()
     while taken < quota and step < length:
         other = step + below(key, step, length - step)
-        member = row[other]
-        row[other] = row[step]
+        member, spot = row[other], spots[other]
+        row[other], spots[other] = row[step], spots[step]
         step += 1
         own = False
         for j in range(batch.tuples.shape[1]):
@@ -200,7 +214,7 @@ def _draw_short(
         if not own:
             taken += 1
             if added(scratch.table, last, member):
-                members[at] = member
+                members.objects[at], members.spots[at] = member, spot
                 at += 1
     return at
 
@@ -239,7 +253,7 @@ def _passed_over(batch: Batch, t: int, i: int, quota: int) -> bool:
 
 
 @compiled
-def _merged(batch: Batch, scratch: Scratch, t: int, quota: int, out: Ints, at: int) -> int:
+def _merged(batch: Batch, scratch: Scratch, t: int, quota: int, out: Ints, spots: Ints, at: int) -> int:
     """Write the union of the pools, ascending, to `out[at:]`, without rows not longer than the quota; where it ends.
 
     Such rows have been drawn whole: nothing of them can be left to fill up with. With quota 0 none is passed over.
@@ -250,19 +264,19 @@ def _merged(batch: Batch, scratch: Scratch, t: int, quota: int, out: Ints, at: i
             continue
         have = at - begin  # what other rows gave: set aside, then merged with this row
         for h in range(have):
-            scratch.found[h] = out[begin + h]
+            scratch.found[h], scratch.copy[h] = out[begin + h], spots[begin + h]
         at = begin
         h, where = 0, batch.row_starts[t, i]
         stop = where + batch.row_lengths[t, i]
         while h < have or where < stop:
             if where == stop or (h < have and scratch.found[h] <= batch.source[where]):
                 where += where < stop and scratch.found[h] == batch.source[where]
-                out[at] = scratch.found[h]
+                out[at], spots[at] = scratch.found[h], scratch.copy[h]
                 h += 1
                 at += 1
             else:
                 if _visible(batch, t, where):
-                    out[at] = batch.source[where]
+                    out[at], spots[at] = batch.source[where], where
                     at += 1
                 where += 1
     return at
@@ -280,7 +294,7 @@ def _is_long(batch: Batch, plan: Plan, t: int, total: int) -> bool:
 
 @compiled
 def _fill_from_union(
-    scratch: Scratch, union: int, wanted: int, key: np.uint64, last: int, members: Ints, at: int
+    scratch: Scratch, union: int, wanted: int, key: np.uint64, last: int, members: Members, at: int
 ) -> int:
     """Up to `wanted` more, in a random order of the union that is written out."""
     order, swapped = scratch.order, scratch.swapped
@@ -289,10 +303,10 @@ def _fill_from_union(
         other = step + below(key, step, union - step)
         order[step], order[other] = order[other], order[step]
         swapped[step] = other
-        member = scratch.union[order[step]]
+        member, spot = scratch.union[order[step]], scratch.spots[order[step]]
         step += 1
         if added(scratch.table, last, member):
-            members[at] = member
+            members.objects[at], members.spots[at] = member, spot
             at += 1
             wanted -= 1
     _undo(order, swapped, step)
@@ -301,7 +315,15 @@ def _fill_from_union(
 
 @compiled
 def _fill_by_trial(
-    batch: Batch, scratch: Scratch, t: int, quota: int, wanted: int, key: np.uint64, last: int, members: Ints, at: int
+    batch: Batch,
+    scratch: Scratch,
+    t: int,
+    quota: int,
+    wanted: int,
+    key: np.uint64,
+    last: int,
+    members: Members,
+    at: int,
 ) -> int:
     """`wanted` more, by places drawn at random in all rows together until they fit.
 
@@ -323,7 +345,7 @@ def _fill_by_trial(
         if not _visible(batch, t, at_row) or _in_earlier(batch, t, i, batch.source[at_row]):
             continue
         if added(scratch.table, last, batch.source[at_row]):
-            members[at] = batch.source[at_row]
+            members.objects[at], members.spots[at] = batch.source[at_row], at_row
             at += 1
             wanted -= 1
     return at

@@ -1,4 +1,4 @@
-"""Features of many neighbourhoods: families read off lists, programs run for the facts they concern, rows put out."""
+"""Features of many neighbourhoods: families read off lists, programs run for the facts they concern."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled
-from gaifman.kernels.local import Incidence, Links, Local, forget, gather
+from gaifman.kernels.compiling import compiled, inlined
+from gaifman.kernels.families import Families
+from gaifman.kernels.local import NO_KEY, Incidence, Links, Local, forget, gather
 from gaifman.kernels.machine import Programs, Room, Scene, Values, run
-from gaifman.kernels.paths import Families, Lists, Sums, listed, met_features
+from gaifman.kernels.paths import Lists, Place, read_off
 from gaifman.kernels.random import join
+from gaifman.kernels.rows import Met, Output, meet, poured
 from gaifman.kernels.sets import Ints, Longs
 
 DONE, FACTS, ENTRIES, LABELS = 0, 1, 2, 3
@@ -27,12 +29,12 @@ class Index(NamedTuple):
     """Programs that can differ from their default where the relation is present."""
     always: Ints
     """Programs without a default."""
-    numeric: Ints
-    """Programs that need no facts: numbers of the tuple's objects."""
     shapes: Ints
     """Shape (programs,): a row of `defaults`, or −1 for 0."""
     defaults: npt.NDArray[np.float32]
     """Shape (shapes, members + 1): the value where none of the relations is present."""
+    bare: bool
+    """Whether no fact is asked for: numbers of the tuple's objects, and defaults."""
 
 
 class World(NamedTuple):
@@ -48,183 +50,105 @@ class Neighbours(NamedTuple):
 
     starts: Longs
     members: Ints
+    edges: Ints
     own: Ints
     """Shape (b, n): the places of each tuple's objects among the members."""
     draws: int
     hidden_starts: Longs
     hidden: Longs
+    unseen: Ints
+    """Shape (hidden, 3): of each that has two places its relation and objects; elsewhere −1."""
     keys: npt.NDArray[np.uint64]
     """Shape (w,) or (0,): for the drop-out of uncertain facts; empty where none drops out."""
 
 
 class Tools(NamedTuple):
-    """What one thread works with."""
+    """What one thread runs programs with."""
 
     local: Local
     room: Room
-    lists: Lists
-    sums: Sums
-    met: Ints
-    """Shape (features,): the features met in a row."""
+    marks: Ints
+    """Shape (programs,): the row, from 1, in which a program was last run."""
 
 
-class Output(NamedTuple):
-    """Rows of a sparse matrix."""
-
-    ids: Ints
-    values: npt.NDArray[np.float32]
-    ends: Longs
-    """Shape (rows,): where each row ends."""
-    state: Longs
-    """Shape (3,): the next row, counted from `state[2]`; the next entry."""
-
-
-@compiled
-def evaluate(
-    programs: Programs,
-    index: Index,
-    families: Families,
-    world: World,
-    neighbours: Neighbours,
-    tools: Tools,
-    output: Output,
-) -> int:
-    """Evaluate rows from `output.state` on; DONE, or what there is no room for."""
-    while output.state[0] < len(output.ends):
-        row = output.state[0] + output.state[2]
-        members = neighbours.members[neighbours.starts[row] : neighbours.starts[row + 1]]
-        t = row // neighbours.draws
-        scene = Scene(members, neighbours.own[t])
-        hidden = neighbours.hidden[neighbours.hidden_starts[t] : neighbours.hidden_starts[t + 1]]
-        status = _row(programs, index, families, world, scene, hidden, _key(neighbours, scene, row), tools, output)
-        if status != DONE:
-            return status
-        output.state[0] += 1
-    return DONE
+@inlined
+def _place(neighbours: Neighbours, row: int) -> Place:
+    begin, end, t = neighbours.starts[row], neighbours.starts[row + 1], row // neighbours.draws
+    known = len(neighbours.edges) > 0
+    members, own = neighbours.members[begin:end], neighbours.own[t]
+    key = NO_KEY
+    if len(neighbours.keys) > 0:  # what drops out is keyed by the draw and the tuple
+        key = neighbours.keys[row % neighbours.draws]
+        for at in own:
+            key = join(key, members[at])
+        key |= np.uint64(1)
+    edges = neighbours.edges[begin:end] if known else neighbours.edges
+    first, last = neighbours.hidden_starts[t], neighbours.hidden_starts[t + 1]
+    return Place(members, edges, own, neighbours.hidden[first:last], neighbours.unseen[first:last], key)
 
 
 @compiled
-def _key(neighbours: Neighbours, scene: Scene, row: int) -> np.uint64:
-    """What drops out is keyed by the draw and the tuple; 0 where nothing does."""
-    if len(neighbours.keys) == 0:
-        return np.uint64(0)
-    key = neighbours.keys[row % neighbours.draws]
-    for at in scene.own:
-        key = join(key, scene.members[at])
-    return np.uint64(key | np.uint64(1))
-
-
-@compiled
-def _row(
-    programs: Programs,
-    index: Index,
-    families: Families,
-    world: World,
-    scene: Scene,
-    hidden: Longs,
-    key: np.uint64,
-    tools: Tools,
-    output: Output,
-) -> int:
-    """One row; what there is no room for."""
-    row, begin = output.state[0], output.state[1]
-    if begin + len(tools.met) > len(output.ids):
-        return ENTRIES
-    at = begin
-    if families.wanted:
-        if not listed(world.links, world.facts, scene.members, scene.own, hidden, key, tools.lists):
-            return LABELS
-        count = met_features(
-            families,
-            world.links,
-            world.facts,
-            scene.members,
-            scene.own,
-            hidden,
-            key,
-            tools.lists,
-            tools.sums,
-            row,
-            tools.met,
-        )
-        for i in range(count):
-            output.ids[at], output.values[at] = tools.met[i], tools.sums.values[tools.met[i]]
-            at += 1
-    for p in index.numeric:
-        at = _entry(programs, index, p, world.values, scene, tools, output, at)
-    if len(index.always) > 0 or len(index.programs) > 0:
-        whole = gather(world.links, world.facts, scene.members, hidden, key, tools.local)
-        if whole:
-            at = _programs(programs, index, world.values, scene, tools, output, row, at)
-        forget(scene.members, tools.local)
+def read_rows(families: Families, world: World, neighbours: Neighbours, lists: Lists, met: Met, output: Output) -> int:
+    """Read the features of families off rows, from `output.state` on; DONE, or what there is no room for."""
+    for row in range(output.state[0], len(output.ends)):
+        if output.state[1] + len(met.values) > len(output.ids):
+            return ENTRIES
+        spot = _place(neighbours, row + output.state[2])
+        whole = read_off(families, world.links, world.facts, spot, lists, met)
+        end = poured(met, output)
         if not whole:
-            return FACTS
-    _sort(output.ids, output.values, begin, at)
-    output.ends[row] = output.state[1] = at
+            return LABELS
+        output.ends[row] = output.state[1] = end
+        output.state[0] = row + 1
     return DONE
 
 
 @compiled
-def _programs(
-    programs: Programs, index: Index, values: Values, scene: Scene, tools: Tools, output: Output, row: int, at: int
+def run_rows(
+    programs: Programs, index: Index, world: World, neighbours: Neighbours, tools: Tools, met: Met, output: Output
 ) -> int:
-    """Run the programs that the facts inside concern."""
-    for p in index.always:
-        at = _entry(programs, index, p, values, scene, tools, output, at)
-    local = tools.local
-    for r in range(local.counts[1]):
-        relation = local.present[r]
-        for i in range(index.starts[relation], index.starts[relation + 1]):
-            p = index.programs[i]
-            if tools.sums.marks[p] != row + 1:
-                tools.sums.marks[p] = row + 1
-                at = _entry(programs, index, p, values, scene, tools, output, at)
-    return at
+    """Run programs in rows, from `output.state` on; DONE, or what there is no room for.
+
+    A program is run where a relation that it names is present: elsewhere its value is the default.
+    """
+    local, marks = tools.local, tools.marks
+    for row in range(output.state[0], len(output.ends)):
+        if output.state[1] + len(met.values) > len(output.ids):
+            return ENTRIES
+        spot = _place(neighbours, row + output.state[2])
+        scene = Scene(spot.members, spot.own)
+        local.counts[:] = 0
+        if not index.bare and not gather(world.links, world.facts, spot.members, spot.hidden, spot.key, local):
+            forget(spot.members, local)
+            return FACTS
+        first, count = -1, len(index.always)
+        at = 0
+        while True:
+            while at == count:  # to the next relation that is present
+                first += 1
+                if first == local.counts[1]:
+                    break
+                at, count = index.starts[local.present[first]], index.starts[local.present[first] + 1]
+            if at == count:
+                break
+            p = index.always[at] if first < 0 else index.programs[at]
+            at += 1
+            if marks[p] != row + 1:
+                marks[p] = row + 1
+                _meet(met, index, p, len(spot.members), run(programs, p, scene, local, world.values, tools.room))
+        if not index.bare:
+            forget(spot.members, local)
+        output.ends[row] = output.state[1] = poured(met, output)
+        output.state[0] = row + 1
+    return DONE
 
 
-@compiled
-def _entry(
-    programs: Programs, index: Index, p: int, values: Values, scene: Scene, tools: Tools, output: Output, at: int
-) -> int:
-    """Run a program and write its value where it is not the default; the next entry."""
-    value = np.float32(run(programs, p, scene, tools.local, values, tools.room))
-    if np.isnan(value):
-        value = np.float32(0.0)
+@inlined
+def _meet(met: Met, index: Index, p: int, size: int, value: float) -> None:
+    """Keep a value that is not the default; a number that is missing counts as 0."""
+    kept = np.float32(0.0 if np.isnan(value) else value)
     shape = index.shapes[p]
-    default = index.defaults[shape, len(scene.members)] if shape >= 0 else np.float32(0.0)
-    if value == default:
-        return at
-    output.ids[at] = p
-    output.values[at] = value
-    return at + 1
-
-
-@compiled
-def _sort(ids: Ints, values: npt.NDArray[np.float32], begin: int, end: int) -> None:
-    """Entries by feature: a few, so by insertion."""
-    for i in range(begin + 1, end):
-        number, value = ids[i], values[i]
-        j = i
-        while j > begin and ids[j - 1] > number:
-            ids[j], values[j] = ids[j - 1], values[j - 1]
-            j -= 1
-        ids[j], values[j] = number, value
-
-
-@compiled
-def set_defaults(
-    programs: Programs,
-    chosen: Ints,
-    sizes: Ints,
-    members: Ints,
-    own: Ints,
-    values: Values,
-    tools: Tools,
-    defaults: npt.NDArray[np.float32],
-) -> None:
-    """For each shape, by its chosen program, and each size: the value in a neighbourhood without facts."""
-    tools.local.counts[:] = 0
-    for shape in range(len(chosen)):
-        for size in sizes:
-            scene = Scene(members[:size], own)
-            defaults[shape, size] = run(programs, chosen[shape], scene, tools.local, values, tools.room)
+    default = index.defaults[shape, size] if shape >= 0 else np.float32(0.0)
+    if kept != default:
+        meet(met, p)
+        met.values[p] = kept

@@ -11,12 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled
+from gaifman.kernels.compiling import compiled, inlined
 from gaifman.kernels.random import join, word
-from gaifman.kernels.sets import Ints, Longs, place
+from gaifman.kernels.sets import Ints, Longs, Words
 
 PLACES = 8
 """Places of a local fact in `Local.places`: as many as a relation can have."""
+_A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_0, _1, _32, _38, _63 = (np.uint64(n) for n in (0, 1, 32, 38, 63))
 _11, NO_KEY, _UNIT = np.uint64(11), np.uint64(0), 1.0 / (1 << 53)
 
 
@@ -33,6 +35,116 @@ class Links(NamedTuple):
     """Shape (relations,): the first label of each relation; of two places, the second is the other way round."""
     binary: npt.NDArray[np.uint8]
     """Shape (labels,): whether the label's relation has two places."""
+    turned: Ints
+    """Shape (labels,): the label seen from the other end."""
+    pure: bool
+    """Whether every label's has."""
+    sieve: Words
+    """Shape (a power of two,): a bit is set for each edge; so a bit that is not set says that there is no such edge."""
+    bonds: Ints
+    """Shape (edges,): which list of labels each edge has. There are few different ones: they stay in the cache."""
+    bond_starts: Ints
+    """Shape (bonds + 1,)."""
+    bond_labels: Ints
+    """Shape (any,): the labels of bond `b` are `bond_labels[bond_starts[b] : bond_starts[b + 1]]`."""
+
+
+@inlined
+def _sifted(sieve: Words, one: int, other: int) -> tuple[np.uint64, np.uint64]:
+    """The word of the sieve, and the bit in it, for the edges between two objects."""
+    mixed = (np.uint64(min(one, other)) * _A + np.uint64(max(one, other))) * _B
+    return (mixed >> _38) & np.uint64(len(sieve) - 1), _1 << (mixed >> _32 & _63)
+
+
+@compiled
+def set_sieve(starts: Longs, neighbours: Ints, sieve: Words) -> None:
+    """Enter every edge."""
+    for one in range(len(starts) - 1):
+        for edge in range(starts[one], starts[one + 1]):
+            if one < neighbours[edge]:
+                at, bit = _sifted(sieve, one, neighbours[edge])
+                sieve[at] |= bit
+
+
+@compiled
+def set_bonds(label_starts: Longs, labels: Ints, table: Ints, bonds: Ints, firsts: Longs) -> int:
+    """Number the different lists of labels, each by its first edge; how many, −1 where the table is too small.
+
+    The table is all −1, of a power of two; `firsts` is half as long.
+    """
+    count, last = 0, len(table) - 1
+    for edge in range(len(bonds)):
+        begin, end = label_starts[edge], label_starts[edge + 1]
+        mixed = np.uint64(end - begin)
+        for q in range(begin, end):
+            mixed = (mixed ^ np.uint64(labels[q])) * _A
+            mixed ^= mixed >> _32
+        slot = np.int64(mixed) & last
+        while table[slot] >= 0 and not _same(label_starts, labels, firsts[table[slot]], edge):
+            slot = (slot + 1) & last
+        if table[slot] < 0:
+            if count == len(firsts):
+                return -1
+            table[slot], firsts[count] = count, edge
+            count += 1
+        bonds[edge] = table[slot]
+    return count
+
+
+@inlined
+def _same(label_starts: Longs, labels: Ints, one: int, other: int) -> bool:
+    """Whether two edges have the same list of labels."""
+    begin, count = label_starts[one], label_starts[one + 1] - label_starts[one]
+    if label_starts[other + 1] - label_starts[other] != count:
+        return False
+    for q in range(count):  # noqa: SIM110 - a kernel has no generators
+        if labels[begin + q] != labels[label_starts[other] + q]:
+            return False
+    return True
+
+
+@inlined
+def edge_of(links: Links, one: int, other: int) -> int:
+    """The edge from one object to another, −1 where there is none: most often one look says so."""
+    if not may_touch(links, one, other):
+        return -1
+    return edge_to(links, links.starts[one], links.starts[one + 1], other)
+
+
+@inlined
+def may_touch(links: Links, one: int, other: int) -> bool:
+    """False where two objects have no edge; seldom True where they have none."""
+    at, bit = _sifted(links.sieve, one, other)
+    return bool(links.sieve[at] & bit != _0)
+
+
+@inlined
+def edge_to(links: Links, begin: int, end: int, other: int) -> int:
+    """Where in the row from `begin` to `end` an object stands, −1 where it does not.
+
+    Guessed as if the numbers were evenly spread, then closed in on: few looks where they nearly are, and never many
+    more than bisection needs.
+    """
+    run, low, high = links.neighbours, begin, end - 1
+    while high - low > 8:
+        first, last = run[low], run[high]
+        if other <= first or other >= last:
+            low, high = (low, low) if other <= first else (high, high)
+            break
+        guess = low + 1 + np.int64((other - first) * np.float64(high - low - 2) / (last - first))
+        reach = (high - low) >> 3
+        if run[guess] < other:
+            low = guess
+            if guess + reach < high and run[guess + reach] >= other:
+                high = guess + reach
+        else:
+            high = guess
+            if guess - reach > low and run[guess - reach] < other:
+                low = guess - reach
+    for edge in range(low, high + 1):
+        if run[edge] == other:
+            return edge
+    return -1
 
 
 class Incidence(NamedTuple):
@@ -82,13 +194,13 @@ def gather(links: Links, facts: Incidence, members: Ints, hidden: Longs, key: np
             if not _add(facts, facts.own[p], hidden, key, local):
                 return False
         begin, end = links.starts[one], links.starts[one + 1]
-        if end - begin <= 8 * (count - i):
+        if end - begin <= 2 * (count - i):
             for edge in range(begin, end):
                 if local.where[links.neighbours[edge]] > i and not _edge(links, facts, edge, i, hidden, key, local):
                     return False
         else:
             for j in range(i + 1, count):
-                edge = place(links.neighbours, begin, end, members[j])
+                edge = edge_of(links, one, members[j])
                 if edge >= 0 and not _edge(links, facts, edge, i, hidden, key, local):
                     return False
     return True

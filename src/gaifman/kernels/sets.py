@@ -9,16 +9,35 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled
+from gaifman.kernels.compiling import compiled, inlined
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 
 EMPTY = np.int32(-1)
 _RANKED = 400
 """Runs of different numbers up to this long are sorted by counting."""
 _SHORT = 24
 """Runs up to this long are sorted by insertion."""
+_1, _2, _4, _56 = (np.uint64(n) for n in (1, 2, 4, 56))
+_FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
+
+
+@inlined
+def ones(word: np.uint64) -> int:
+    """How many bits of a word are set: the processor has an instruction for it, which the compiler knows it by."""
+    word = word - ((word >> _1) & _FIVES)
+    word = (word & _THREES) + ((word >> _2) & _THREES)
+    word = (word + (word >> _4)) & _NIBBLES
+    return int((word * _BYTES) >> _56)
+
+
+@inlined
+def lowest(word: np.uint64) -> int:
+    """The place of the lowest bit that is set; there is one."""
+    return ones((word & (~word + _1)) - _1)
 
 
 @compiled
@@ -103,19 +122,21 @@ def sort(run: Ints | Longs, begin: int, end: int) -> None:
 
 
 @compiled
-def sort_different(run: Ints, begin: int, end: int, copy: Ints) -> None:
-    """The same for numbers of which no two are equal; `copy` has room for them.
+def sort_different(run: Ints, along: Ints, begin: int, end: int, copy: Ints, copied: Ints) -> None:
+    """Sort numbers of which no two are equal, and what stands along them; `copy` and `copied` have room for them.
 
     The place of each is how many are less: without a branch to guess wrong, and eight at a time on most processors.
     """
     count = end - begin
+    for i in range(count):
+        copy[i], copied[i] = run[begin + i], along[begin + i]
     if count > _RANKED:
         sort(run, begin, end)
+        for i in range(count):
+            along[place(run, begin, end, copy[i])] = copied[i]
         return
-    for i in range(count):
-        copy[i] = run[begin + i]
     for i in range(count):
         less = begin
         for j in range(count):
             less += copy[j] < copy[i]
-        run[less] = copy[i]
+        run[less], along[less] = copy[i], copied[i]

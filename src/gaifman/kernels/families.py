@@ -1,0 +1,106 @@
+"""Which features the specialised kernels are asked for: by the labels of facts, by pairs and triples of labels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.kernels.compiling import inlined
+from gaifman.kernels.random import mix
+from gaifman.kernels.sets import Ints, Longs, Words
+
+Bytes = npt.NDArray[np.uint8]
+
+NONE = -1
+
+
+class Hashed(NamedTuple):
+    """Features by a number made of several."""
+
+    keys: Longs
+    """Shape (a power of two,): −1 where free."""
+    some: Ints
+    """Shape as keys: the feature that asks whether there is any; −1 for none."""
+    many: Ints
+    """Shape as keys: the feature that asks how many there are."""
+
+
+class Families(NamedTuple):
+    """Features by what they ask for; −1 where no feature asks. A label is a row of the graph's label table."""
+
+    hop: Ints
+    """Shape (n, labels): ∃x r(s_i, x), and the like with the places of the label."""
+    bond_hop: Ints
+    """Shape (n, labels of all bonds): the same along the lists of labels that edges have."""
+    hops: Ints
+    """Shape (n, labels): the number of x."""
+    pair: Ints
+    """Shape (n, n, labels): r(s_i, s_j)."""
+    linked: Ints
+    """Shape (n, n): ∃r r(s_i, s_j)."""
+    kind: Ints
+    """Shape (n, relations): r(s_i)."""
+    fixes: Bytes
+    """Shape (n, labels): whether there is a feature r(s_i, c) with a constant c."""
+    fixed: Hashed
+    """r(s_i, c)."""
+    begins: Words
+    """Shape (n, n, labels): what may follow the label on a path of two steps from s_i to s_j; see `follows`."""
+    joins: Bytes
+    """Shape (n, n): how far features go from s_i to s_j: bit 0 for two steps, bit 1 for three."""
+    path: Hashed
+    """∃x r(s_i, x) ∧ q(x, s_j)."""
+    sets_out: Words
+    """Shape (n, n, labels): the same for paths of three steps."""
+    arrives: Bytes
+    """Shape (n, n, labels): whether one ends with the label, seen from s_j."""
+    walk: Hashed
+    """∃x, y r(s_i, x) ∧ q(x, y) ∧ p(y, s_j)."""
+    wide_starts: Longs
+    """Shape (relations + 1,): rows of `wide`."""
+    wide: Ints
+    """Shape (features, 10): of an atom of three places or more the feature, whether it counts, and which of the tuple's
+    objects stands at each place; −1 for a variable of its own."""
+    asks: Bytes
+    """Shape (4,): whether there are features at all that need a step, count steps, have a constant, or are wide: by the
+    names below."""
+
+
+STEP, COUNTS, FIXED, WIDE = range(4)
+TWO, THREE = 1, 2
+
+
+@inlined
+def follows(label: int) -> np.uint64:
+    """A bit for a label; different labels may have the same. The bits of all that may follow make a word."""
+    return np.uint64(1) << np.uint64(label & 63)
+
+
+@inlined
+def fixed_key(i: int, label: int, labels: int, obj: int, objects: int) -> int:
+    """One number for a fact of an object of the tuple with a constant."""
+    return int((np.int64(i) * labels + label) * objects + obj)
+
+
+@inlined
+def path_key(pair: int, first: int, second: int, labels: int) -> int:
+    """One number for a path: which two objects, and the labels seen from either end."""
+    return int((np.int64(pair) * labels + first) * labels + second)
+
+
+@inlined
+def walk_key(pair: int, first: int, middle: int, last: int, labels: int) -> int:
+    """One number for a path of three steps: the labels of its ends seen from there, the middle one from the first."""
+    return int(path_key(pair, first, middle, labels) * labels + last)
+
+
+@inlined
+def slot_of(keys: Longs, key: int) -> int:
+    """Where a number stands in a hashed table, or the free slot where it would."""
+    last = len(keys) - 1
+    slot = np.int64(mix(np.uint64(key))) & last
+    while keys[slot] != NONE and keys[slot] != key:
+        slot = (slot + 1) & last
+    return int(slot)

@@ -1,0 +1,96 @@
+"""Rows of a sparse matrix: the features met in a neighbourhood, put out in ascending order without being sorted.
+
+A bit stands for each feature and a bit for each word of those, so that only what was met is ever visited.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.kernels.compiling import compiled, inlined
+from gaifman.kernels.sets import Ints, Longs, Words, lowest
+
+Reals = npt.NDArray[np.float32]
+
+_0, _1, _63 = np.uint64(0), np.uint64(1), np.uint64(63)
+
+
+class Met(NamedTuple):
+    """The features met in one row and their values; nothing between two rows."""
+
+    bits: Words
+    """Shape (⌈features / 64⌉,)."""
+    tops: Words
+    """Shape (⌈words of bits / 64⌉,)."""
+    counts: Words
+    """Shape as bits: the features whose values are kept below; the others are 1 where they are met."""
+    values: Reals
+    """Shape (features,)."""
+
+
+class Output(NamedTuple):
+    """Rows of a sparse matrix."""
+
+    ids: Ints
+    values: Reals
+    ends: Longs
+    """Shape (rows,): where each row ends."""
+    state: Longs
+    """Shape (3,): the next row, counted from `state[2]`; the next entry."""
+
+
+@inlined
+def meet(met: Met, feature: int) -> None:
+    """A feature is not its default."""
+    met.bits[feature >> 6] |= _1 << (np.uint64(feature) & _63)
+    met.tops[feature >> 12] |= _1 << (np.uint64(feature >> 6) & _63)
+
+
+@inlined
+def once_more(met: Met, feature: int) -> None:
+    """A feature that counts is true once more."""
+    meet(met, feature)
+    met.values[feature] += np.float32(1.0)
+
+
+@inlined
+def poured(met: Met, output: Output) -> int:
+    """Put out what was met, ascending, and forget it; where the next entry is."""
+    at = output.state[1]
+    for top in range(len(met.tops)):
+        words = met.tops[top]
+        met.tops[top] = _0
+        while words != _0:
+            w = (top << 6) + lowest(words)
+            words &= words - _1
+            bits, counts = met.bits[w], met.counts[w]
+            met.bits[w] = _0
+            while bits != _0:
+                bit = lowest(bits)
+                bits &= bits - _1
+                output.ids[at], output.values[at] = (w << 6) + bit, np.float32(1.0)
+                if counts >> np.uint64(bit) & _1:
+                    output.values[at] = met.values[(w << 6) + bit]
+                    met.values[(w << 6) + bit] = 0.0
+                at += 1
+    return at
+
+
+@compiled
+def merge(one: Output, other: Output, output: Output) -> None:
+    """Rows of two matrices with no column in common, into rows of both."""
+    a = b = at = 0
+    for row in range(len(output.ends)):
+        stop, stop2 = one.ends[row], other.ends[row]
+        while a < stop or b < stop2:
+            if b == stop2 or (a < stop and one.ids[a] < other.ids[b]):
+                output.ids[at], output.values[at] = one.ids[a], one.values[a]
+                a += 1
+            else:
+                output.ids[at], output.values[at] = other.ids[b], other.values[b]
+                b += 1
+            at += 1
+        output.ends[row] = at
