@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.graph import Graph
-from gaifman.kernels.balls import Adjacency, Hiding, Rows, Search, balls, hidden_edges
+from gaifman.kernels.balls import Adjacency, Hiding, Rows, Search, balls, hidden_edges, outside, read_facts
 from gaifman.kernels.draws import EVERYTHING, Batch, Members, Plan, Scratch, drawn, look_up, measured
 from gaifman.tables import Ints, Longs
 
@@ -29,6 +29,7 @@ Part = tuple[Ints, Ints, Longs]
 """Members of some draws, one after another, where each was found, and where those of each draw end."""
 
 _Kind = TypeVar("_Kind", bound=np.generic)
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +46,38 @@ class Job:
     hidden: Longs
     """Shape (all hidden,): fact numbers, as in `Graph.facts`."""
 
-    def drawn(self, threads: int) -> tuple[Longs, Ints, Ints]:
-        """Starts (b · w + 1,), members and edges of all draws, the same for any number of threads."""
+    def drawn(self, threads: int) -> Part:
+        """All draws, the same for any number of threads."""
+        return joined(self.abreast(threads, lambda: lambda _, __, part: part))
+
+    def edges(self, spots: Ints) -> Ints:
+        """The edges that places are, none where they are not: balls are no rows of the graph."""
+        known = self.radius < 2 and len(self.graph.neighbours) < 1 << 31
+        return frozen(spots if known else spots[:0])
+
+    def abreast(self, threads: int, worker: Callable[[], Callable[[int, int, Part], _Result]]) -> list[_Result]:
+        """Draw in blocks and do something with each, on the thread that has drawn it; the results in order.
+
+        `worker` is called once on each thread, and what it gives for each block of tuples, from the first to the last.
+        """
         blocks = self._blocks()
-        waiting, done = iter(blocks), dict[int, list[Part]]()
+        waiting, done = iter(blocks), dict[int, _Result]()
+
+        def work() -> None:
+            """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
+            tools, finish = _Tools(), worker()
+            batches = self._rows if self.radius < 2 else self._balls()
+            for begin, end in waiting:
+                parts = [self._part(batch, tools) for batch in batches(begin, end)]
+                done[begin] = finish(begin, end, parts[0] if len(parts) == 1 else joined(parts))
+
         if threads == 1 or len(blocks) <= 1:
-            self._work(waiting, done)
+            work()
         else:
             with ThreadPoolExecutor(threads) as pool:
-                for future in [pool.submit(self._work, waiting, done) for _ in range(threads)]:
+                for future in [pool.submit(work) for _ in range(threads)]:
                     future.result()
-        parts = [part for begin in sorted(done) for part in done[begin]]
-        members, spots = (np.concatenate([np.zeros(0, np.int32), *(part[i] for part in parts)]) for i in range(2))
-        lengths = [np.diff(part[2], prepend=0) for part in parts]
-        starts = np.zeros(len(self.tuples) * len(self.plan.keys) + 1, np.int64)
-        np.cumsum(np.concatenate(lengths or [starts[1:]]), out=starts[1:])
-        known = self.radius < 2 and len(self.graph.neighbours) < 1 << 31  # balls are no rows of the graph
-        return frozen(starts), frozen(members), frozen(spots if known else spots[:0])
+        return [done[begin] for begin, _ in blocks]
 
     def _blocks(self) -> list[tuple[int, int]]:
         """Ranges of tuples that make about `BLOCK` members each."""
@@ -78,13 +94,6 @@ class Job:
             return list(zip([0, *ends[:-1]], ends, strict=True)) if count else []
         return [(begin, min(begin + step, count)) for begin in range(0, count, step)]
 
-    def _work(self, waiting: Iterator[tuple[int, int]], done: dict[int, list[Part]]) -> None:
-        """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
-        tools = _Tools()
-        batches = self._rows if self.radius < 2 else self._balls()
-        for begin, end in waiting:
-            done[begin] = [self._part(batch, tools) for batch in batches(begin, end)]
-
     def _rows(self, begin: int, end: int) -> Iterator[Batch]:
         """Radius 1: the rows of the graph as they are; radius 0: rows of no length."""
         tuples = self.tuples[begin:end]
@@ -98,7 +107,12 @@ class Job:
         starts = self.hidden_starts[begin : end + 1]
         starts, facts = starts - starts[0], self.hidden[starts[0] : starts[-1]]
         if self.radius < 2 and len(facts):
-            starts, facts = _without_own(self.graph, self.tuples[begin:end], starts, facts)
+            # At radius 1 those between the tuple's own objects take nothing away, and they are nearly all: the fact
+            # that is hidden is most often the tuple's own.
+            kept_starts, kept = np.zeros(len(starts), np.int64), np.empty(len(facts), np.int64)
+            rows = fact_rows(self.graph, facts)
+            count = outside(self.tuples[begin:end], frozen(starts), rows, kept_starts, kept)
+            starts, facts = kept_starts, facts[kept[:count]]
         return cuts(self.graph, starts, facts)
 
     def _balls(self) -> Callable[[int, int], Iterator[Batch]]:
@@ -181,24 +195,10 @@ def cuts(graph: Graph, starts: Longs, facts: Longs) -> tuple[Longs, Longs]:
         return frozen(edge_starts), frozen(np.zeros(0, np.int64))
     if np.diff(starts).max() > 1:
         facts = facts[np.lexsort([facts, _holders(starts)])]
-    objects = _objects(graph, facts)
-    edges = np.empty(objects.size * (objects.shape[1] - 1), np.int64)
-    hiding = Hiding(frozen(starts), frozen(facts), frozen(objects))
-    count = hidden_edges(_adjacency(graph), hiding, edge_starts, edges)
+    rows = fact_rows(graph, frozen(facts))
+    edges = np.empty(len(rows) * (rows.shape[1] - 1) * (rows.shape[1] - 2), np.int64)
+    count = hidden_edges(_adjacency(graph), Hiding(frozen(starts), frozen(facts), rows), edge_starts, edges)
     return frozen(edge_starts), frozen(edges[:count])
-
-
-def _without_own(graph: Graph, tuples: Ints, starts: Longs, facts: Longs) -> tuple[Longs, Longs]:
-    """The hidden facts that matter at radius 1: not those between the tuple's own objects, which are in no pool.
-
-    They are nearly all: the fact that is hidden is most often the tuple's own.
-    """
-    objects, own = _objects(graph, facts), tuples[_holders(starts)]
-    inside = objects < 0
-    for i in range(tuples.shape[1]):
-        inside |= objects == own[:, i : i + 1]
-    matter = ~inside.all(axis=1)
-    return np.append(0, np.cumsum(matter))[starts], facts[matter]
 
 
 def _holders(starts: Longs) -> Longs:
@@ -206,14 +206,20 @@ def _holders(starts: Longs) -> Longs:
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
-def _objects(graph: Graph, facts: Longs) -> Ints:
-    """Shape (facts, widest): the objects of each fact, then −1."""
-    objects = np.full((len(facts), max(graph.kb.tables)), -1, np.int32)
+def fact_rows(graph: Graph, facts: Longs) -> Ints:
+    """Shape (facts, 1 + widest), int32: the relation and objects of each fact, then −1."""
+    rows = np.full((len(facts), 1 + max(graph.kb.tables, default=2)), -1, np.int32)
     for arity, offset in graph.fact_offsets.items():
         table = graph.kb.tables[arity]
-        here = np.flatnonzero((facts >= offset) & (facts < offset + len(table)))
-        objects[here, :arity] = table.objects[facts[here] - offset]
-    return objects
+        read_facts(frozen(facts), offset, table.relation, table.objects, rows)
+    return frozen(rows)
+
+
+def joined(parts: list[Part]) -> Part:
+    """Parts one after another, as one."""
+    members, spots = (np.concatenate([np.zeros(0, np.int32), *(part[i] for part in parts)]) for i in range(2))
+    lengths = [np.diff(part[2], prepend=0) for part in parts]
+    return members, spots, np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))
 
 
 def _adjacency(graph: Graph) -> Adjacency:

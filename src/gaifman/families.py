@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from gaifman.drawing import frozen
 from gaifman.formulas import And, Atom, Constant, Exists, Node, RelationVariable, Term, Variable, free
-from gaifman.graph import Graph
+from gaifman.graph import Graph, label_bases
 from gaifman.kernels.families import (
     COUNTS,
     FIXED,
@@ -179,7 +178,7 @@ class _Writer:
         if kind == "linked":
             return _enter(written.linked, (i, rest[0]), feature)
         if kind == "kind":
-            return _enter(written.kind, (i, self._kb.content.relations.number(rest[0])), feature)
+            return _enter(written.kind, (i, self._relation(rest[0])), feature)
         written.asks[STEP] = 1
         if kind == "fixed":
             return self._put_fixed(i, self._label(rest[0]), rest[1], feature)
@@ -200,9 +199,12 @@ class _Writer:
         return self._written._replace(wide_starts=starts, wide=np.ascontiguousarray(wide[:, 1:]))
 
     def _label(self, of: Label) -> int:
-        number = self._kb.content.relations.number(of[0])
+        return int(self._bases[self._relation(of[0])]) + of[1]
+
+    def _relation(self, name: str) -> int:
+        number = self._kb.content.relations.number(name)
         assert number is not None, "the plan has checked the names"
-        return int(self._bases[number]) + of[1]
+        return number
 
     def _put_fixed(self, i: int, label: int, constant: str, feature: int) -> bool:
         number = self._kb.objects.number(constant)
@@ -237,8 +239,7 @@ class _Writer:
         return 2 * base + 1 - label
 
     def _put_wide(self, counts: int, rest: list[Any], feature: int) -> bool:
-        relation = self._kb.content.relations.number(rest[0])
-        assert relation is not None, "the plan has checked the names"
+        relation = self._relation(rest[0])
         own = (*rest[1:], *[-1] * (9 - len(rest)))
         self._written.asks[STEP] = self._written.asks[WIDE] = 1
         self._wide.append((relation, feature, counts, *own))
@@ -263,9 +264,3 @@ def _enter_hashed(table: Hashed, key: int, some: bool, feature: int) -> bool:
     slot = slot_of(table.keys, key)
     table.keys[slot] = key
     return _enter(table.some if some else table.many, (slot,), feature)
-
-
-def label_bases(graph: Graph) -> Ints:
-    """Shape (relations,), int32: the first label of each relation."""
-    counts = np.array([arity * (arity - 1) for arity in graph.kb.content.arities], np.int64)
-    return frozen((np.cumsum(counts) - counts).astype(np.int32))

@@ -16,27 +16,36 @@ array([[2., 1., 0.]], dtype=float32)
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.drawing import frozen
+from gaifman.drawing import Part, fact_rows, frozen
 from gaifman.errors import KnowledgeError, LimitError
-from gaifman.families import families_of, label_bases
-from gaifman.graph import Graph, ranges
+from gaifman.families import families_of
+from gaifman.graph import Graph
 from gaifman.kernels.evaluation import DONE, FACTS, LABELS, Index, Neighbours, Tools, World, read_rows, run_rows
 from gaifman.kernels.families import Families
-from gaifman.kernels.local import PLACES, Incidence, Links, Local, set_bonds, set_sieve
+from gaifman.kernels.local import PLACES, Local
 from gaifman.kernels.machine import RESULTS, SLOTS, VARIABLES, Room
-from gaifman.kernels.machine import Values as Numbers
 from gaifman.kernels.paths import Lists
 from gaifman.kernels.rows import Met, Output, merge
-from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling
+from gaifman.neighbourhoods import (
+    Hidden,
+    Neighbourhoods,
+    Sampling,
+    checked_hidden,
+    checked_tuples,
+    draw,
+    job_of,
+    neighbourhoods_of,
+)
 from gaifman.plans import Plan
 from gaifman.tables import Ints, Longs
+from gaifman.worlds import world_of
 
 Reals = npt.NDArray[np.float32]
 Bits = npt.NDArray[np.uint64]
@@ -45,8 +54,6 @@ LARGEST = 1 << 26
 """Words that the tables of one program may take: half a gigabyte."""
 BLOCK = 4096
 """Rows that a thread evaluates at once."""
-SIEVE = 16
-"""Bits for each edge in the sieve that says where there is none: one look in sixteen or more says it wrongly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +120,15 @@ class Evaluator:
             wrong = drawn.places.shape[1]
             raise KnowledgeError(f"the features are for tuples of {self.plan.width} objects, these have {wrong}")
         sizes = np.diff(drawn.starts).astype(np.int32)
-        index = self._index._replace(defaults=self._defaults(sizes))
+        most = int(sizes.max(initial=1))
+        index = self._index._replace(defaults=self._defaults(np.unique(sizes), most))
         neighbours = _neighbours(self.graph, drawn, hidden, dropping)
         blocks = [(begin, min(begin + BLOCK, len(drawn))) for begin in range(0, len(drawn), BLOCK)]
         waiting, done = iter(blocks), dict[int, Output]()
 
         def work() -> None:
             """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
-            worker = self._worker(int(sizes.max(initial=1)))
+            worker = self._worker(most)
             for begin, end in waiting:
                 done[begin] = worker.block(index, neighbours, begin, end)
 
@@ -132,6 +140,43 @@ class Evaluator:
                 for future in [pool.submit(work) for _ in range(count)]:
                     future.result()
         return _joined([done[begin] for begin, _ in blocks], sizes, index)
+
+    def sampled(
+        self,
+        tuples: npt.ArrayLike,
+        sampling: Sampling,
+        hidden: Hidden | None = None,
+        *,
+        dropping: bool = False,
+        threads: int | None = None,
+    ) -> FeatureMatrix:
+        """Draw neighbourhoods of tuples and evaluate them block by block: the same matrix in less time and memory.
+
+        With `dropping`, uncertain facts drop out, keyed by the sampling.
+        """
+        numbers = checked_tuples(self.graph, tuples)
+        if sampling.size is None or numbers.shape[1] != self.plan.width:  # sizes are not known before the draw
+            drawn = draw(self.graph, numbers, sampling, hidden, threads)
+            return self.features(drawn, hidden, dropping=sampling if dropping else None, threads=threads)
+        job = job_of(self.graph, numbers, sampling, hidden)
+        most = min(sampling.size, len(self.graph)) + self.plan.width
+        index = self._index._replace(defaults=self._defaults(np.arange(1, most + 1), most))
+
+        def worker() -> Callable[[int, int, Part], tuple[Output, Ints]]:
+            own = self._worker(most)
+
+            def finish(begin: int, end: int, part: Part) -> tuple[Output, Ints]:
+                first, last = job.hidden_starts[begin], job.hidden_starts[end]
+                unseen = Hidden(job.hidden_starts[begin : end + 1] - first, job.hidden[first:last])
+                drawn = neighbourhoods_of(job, numbers[begin:end], part)
+                block = _neighbours(self.graph, drawn, unseen, sampling if dropping else None)
+                return own.block(index, block, 0, len(drawn)), np.diff(drawn.starts).astype(np.int32)
+
+            return finish
+
+        done = job.abreast(len(os.sched_getaffinity(0)) if threads is None else threads, worker)
+        sizes = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in done)])
+        return _joined([part[0] for part in done], sizes, index)
 
     def _worker(self, most: int) -> _Worker:
         """What one thread works with, for neighbourhoods of up to `most` members."""
@@ -150,24 +195,23 @@ class Evaluator:
             )
         return int(words.max(initial=1))
 
-    def _defaults(self, sizes: Ints) -> Reals:
+    def _defaults(self, sizes: npt.NDArray[np.integer], most: int) -> Reals:
         """For each shape and size, the value in a neighbourhood without facts: by one program of the shape."""
-        shapes, different = self._index.shapes, np.unique(sizes)
-        count, most = int(shapes.max(initial=-1)) + 1, int(sizes.max(initial=0))
+        shapes = self._index.shapes
+        count = int(shapes.max(initial=-1)) + 1
         defaults = np.zeros((count, most + 1), np.float32)
-        if count and most:
+        if count and len(sizes):
             chosen = np.array([int(np.argmax(shapes == shape)) for shape in range(count)], np.int32)
             none, nowhere = np.full(len(shapes), -1, np.int32), np.zeros((0, most + 1), np.float32)
             bare = self._index._replace(
                 always=frozen(chosen), shapes=frozen(none), defaults=frozen(nowhere), bare=True
             )
-            nobody = np.zeros(int(different.sum()), np.int32)
-            places, nothing = np.zeros((len(different), self.plan.width), np.int32), np.zeros(0, np.int32)
-            starts = np.append(0, np.cumsum(different, dtype=np.int64))
+            nobody, nothing = np.zeros(int(sizes.sum()), np.int32), np.zeros(0, np.int32)
+            places = np.zeros((len(sizes), self.plan.width), np.int32)
+            starts = np.append(0, np.cumsum(sizes, dtype=np.int64))
             empty = Neighbourhoods(frozen(starts), frozen(nobody), nothing, 1, places, frozen(nothing))
-            found = self._worker(most).run(bare, _neighbours(self.graph, empty, None, None), 0, len(different))
-            matrix = _joined([found], different.astype(np.int32), bare).dense()
-            defaults[:, different] = matrix[:, chosen].T
+            found = self._worker(most).run(bare, _neighbours(self.graph, empty, None, None), 0, len(sizes))
+            defaults[:, sizes] = _joined([found], sizes.astype(np.int32), bare).dense()[:, chosen].T
         return frozen(defaults)
 
 
@@ -239,8 +283,7 @@ def _counting(families: Families | None) -> list[int]:
         return []
     wide = families.wide[families.wide[:, 1] != 0, 0]
     tables = families.hops, families.fixed.many, families.path.many, families.walk.many, wide
-    found = np.concatenate([table.ravel() for table in tables])
-    return found[found >= 0].tolist()
+    return [feature for table in tables for feature in table.ravel().tolist() if feature >= 0]
 
 
 def _bits(count: int, chosen: list[int]) -> Bits:
@@ -293,83 +336,6 @@ def features_of(graph: Graph, drawn: Neighbourhoods, plan: Plan, hidden: Hidden 
     return Evaluator(graph, plan).features(drawn, hidden)
 
 
-_WORLDS: WeakKeyDictionary[Graph, World] = WeakKeyDictionary()
-
-
-def world_of(graph: Graph) -> World:
-    """What the kernels know of a graph: found once, however many plans are made ready for it."""
-    if graph not in _WORLDS:
-        _WORLDS[graph] = World(links_of(graph), incidence_of(graph), _values(graph))
-    return _WORLDS[graph]
-
-
-def links_of(graph: Graph) -> Links:
-    """The graph as the kernels see it."""
-    arrays = (graph.starts, graph.neighbours, graph.label_starts, graph.labels, graph.facts, graph.label_table)
-    arities = np.array(graph.kb.content.arities, np.int64)
-    binary = (arities[graph.label_table[:, 0]] == 2).astype(np.uint8)
-    words = 8
-    while words * 64 < SIEVE * (len(graph.neighbours) // 2):
-        words *= 2
-    sieve = np.zeros(words, np.uint64)
-    set_sieve(graph.starts, graph.neighbours, sieve)
-    labels = label_bases(graph), frozen(binary), _turned(graph), bool(binary.all())
-    return Links(*arrays, *labels, frozen(sieve), *_bonds(graph))
-
-
-def _turned(graph: Graph) -> Ints:
-    """Each label seen from the other end: of the labels of a relation, the one with its two places exchanged."""
-    relation, one, other = graph.label_table.T.astype(np.int64)
-    key, back = (relation << 8) + (one << 4) + other, (relation << 8) + (other << 4) + one
-    order = np.argsort(key)
-    return frozen(order[np.searchsorted(key, back, sorter=order)].astype(np.int32))
-
-
-def _bonds(graph: Graph) -> tuple[Ints, Ints, Ints]:
-    """The different lists of labels that edges have: see `Links`."""
-    bonds, count, room = np.empty(len(graph.neighbours), np.int32), -1, 1 << 10
-    while count < 0:
-        room *= 4
-        table, firsts = np.full(room, -1, np.int32), np.empty(room // 2, np.int64)
-        count = set_bonds(graph.label_starts, graph.labels, table, bonds, firsts)
-    begins, ends = graph.label_starts[firsts[:count]], graph.label_starts[firsts[:count] + 1]
-    starts = np.append(0, np.cumsum(ends - begins)).astype(np.int32)
-    return frozen(bonds), frozen(starts), frozen(graph.labels[ranges(begins, ends)])
-
-
-def incidence_of(graph: Graph) -> Incidence:
-    """All facts by number, as the kernels see them."""
-    tables = [graph.kb.tables[arity] for arity in graph.fact_offsets]
-    none = np.zeros(0, np.int32)
-    relations = np.concatenate([none, *(table.relation for table in tables)])
-    arities = np.concatenate([none, *(np.full(len(t), t.objects.shape[1], np.int32) for t in tables)])
-    objects = np.concatenate([none, *(table.objects.ravel() for table in tables)])
-    starts = np.append(0, np.cumsum(arities, dtype=np.int64))
-    alone = [
-        np.flatnonzero((t.objects == t.objects[:, :1]).all(axis=1)) + graph.fact_offsets[a]
-        for a, t in zip(graph.fact_offsets, tables, strict=True)
-    ]
-    own = np.concatenate([np.zeros(0, np.int64), *alone])
-    holders = objects[starts[own]]
-    order = np.lexsort([own, holders])
-    own_starts = np.searchsorted(holders[order], np.arange(len(graph) + 1))
-    certain = all(table.confidence is None for table in tables)
-    confidence = [np.ones(len(t)) if t.confidence is None else t.confidence for t in tables]
-    return Incidence(
-        frozen(relations),
-        frozen(starts),
-        frozen(objects),
-        frozen(own_starts.astype(np.int64)),
-        frozen(own[order].astype(np.int32)),
-        frozen(np.concatenate([np.zeros(0), *([] if certain else confidence)])),
-    )
-
-
-def _values(graph: Graph) -> Numbers:
-    numbers = graph.kb.numbers
-    return Numbers(numbers.starts, numbers.object, numbers.value)
-
-
 def _local(graph: Graph, room: int) -> Local:
     relations = max(1, len(graph.kb.content.relations))
     return Local(
@@ -398,27 +364,15 @@ def _room(plan: Plan, words: int) -> Room:
 def _neighbours(
     graph: Graph, drawn: Neighbourhoods, hidden: Hidden | None, dropping: Sampling | None
 ) -> Neighbours:
-    hidden = hidden or Hidden(np.zeros(len(drawn.places) + 1, np.int64), np.zeros(0, np.int64))
-    facts = np.asarray(hidden.facts, np.int64)
-    keys = np.zeros(0, np.uint64) if dropping is None else dropping.keys()
+    starts, facts = checked_hidden(graph, hidden, len(drawn.places))
     return Neighbours(
         drawn.starts,
         drawn.members,
         drawn.edges,
         frozen(drawn.places),
         drawn.draws,
-        frozen(np.asarray(hidden.starts, np.int64)),
+        frozen(starts),
         frozen(facts),
-        _unseen(graph, facts),
-        frozen(keys),
+        fact_rows(graph, facts),
+        frozen(np.zeros(0, np.uint64) if dropping is None else dropping.keys()),
     )
-
-
-def _unseen(graph: Graph, facts: Longs) -> Ints:
-    """Shape (facts, 3): the relation and objects of each fact of two places; −1 for another."""
-    unseen = np.full((len(facts), 3), -1, np.int32)
-    if 2 in graph.fact_offsets:
-        table, rows = graph.kb.tables[2], facts - graph.fact_offsets[2]
-        here = np.flatnonzero((rows >= 0) & (rows < len(table)))
-        unseen[here, 0], unseen[here, 1:] = table.relation[rows[here]], table.objects[rows[here]]
-    return frozen(unseen)

@@ -233,3 +233,11 @@ def fact_numbers(graph: Graph, relation: Ints | int, tuples: Ints) -> Longs:
     find_rows(table.objects, table.starts[relations], table.starts[relations + 1], wanted, found)
     found[found >= 0] += graph.fact_offsets[arity]
     return found
+
+
+def label_bases(graph: Graph) -> Ints:
+    """Shape (relations,), int32: the first label of each relation."""
+    counts = np.array([arity * (arity - 1) for arity in graph.kb.content.arities], np.int64)
+    bases: Ints = (np.cumsum(counts) - counts).astype(np.int32)
+    bases.setflags(write=False)
+    return bases

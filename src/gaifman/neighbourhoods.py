@@ -22,6 +22,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,9 @@ from gaifman.facts import Fact
 from gaifman.graph import Graph, check_radius, graph_of
 from gaifman.kb import KnowledgeBase
 from gaifman.tables import Ints, Longs
+
+if TYPE_CHECKING:
+    from gaifman.drawing import Job, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +136,35 @@ def draw(
     The result depends on the graph, the tuple, what is hidden from it and the sampling: never on other tuples, their
     order, or the number of threads (by default one for each processor).
     """
-    sampling = sampling or Sampling()
-    numbers = _checked(graph, tuples)
     threads = len(os.sched_getaffinity(0)) if threads is None else threads
     if not _whole(threads, 1):
         raise KnowledgeError(f"the number of threads is a whole number, 1 or more, not {threads!r}")
+    numbers = checked_tuples(graph, tuples)
+    job = job_of(graph, numbers, sampling or Sampling(), hidden)
+    return neighbourhoods_of(job, numbers, job.drawn(int(threads)))
+
+
+def job_of(graph: Graph, tuples: Ints, sampling: Sampling, hidden: Hidden | None) -> Job:
+    """What there is to draw, for those who do it in blocks."""
     from gaifman import drawing  # here, because numba takes a quarter of a second to import
     from gaifman.kernels.draws import EVERYTHING, Plan
 
     size = sampling.size
-    if size is None or size >= max(1, numbers.shape[1] * len(graph)):  # the share of each pool is then all of it
+    if size is None or size >= max(1, tuples.shape[1] * len(graph)):  # the share of each pool is then all of it
         size = EVERYTHING
     plan = Plan(drawing.frozen(sampling.keys()), int(size), bool(sampling.shared), drawing.PATIENCE)
-    unseen = _hidden_checked(graph, hidden, len(numbers))
-    job = drawing.Job(graph, drawing.frozen(numbers), int(sampling.radius), plan, *unseen)
-    starts, members, edges = job.drawn(int(threads))
-    count, places = _own(numbers)
-    return Neighbourhoods(starts, members, count, sampling.draws, places, edges)
+    unseen = checked_hidden(graph, hidden, len(tuples))
+    return drawing.Job(graph, drawing.frozen(tuples), int(sampling.radius), plan, *unseen)
+
+
+def neighbourhoods_of(job: Job, tuples: Ints, part: Part) -> Neighbourhoods:
+    """What a job has drawn for its tuples, or some of them."""
+    from gaifman.drawing import frozen
+
+    members, spots, ends = part
+    count, places = _own(tuples)
+    starts = frozen(np.append(0, ends))
+    return Neighbourhoods(starts, frozen(members), count, len(job.plan.keys), places, job.edges(spots))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +217,7 @@ def _named(graph: Graph, objects: tuple[str, ...], members: Ints, distances: Int
     )
 
 
-def _checked(graph: Graph, tuples: npt.ArrayLike) -> Ints:
+def checked_tuples(graph: Graph, tuples: npt.ArrayLike) -> Ints:
     """The tuples as int32 (b, n), or what is wrong with them."""
     array = np.asarray(tuples)
     if array.ndim != 2 or array.shape[1] == 0 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
@@ -215,7 +231,7 @@ def _checked(graph: Graph, tuples: npt.ArrayLike) -> Ints:
     return array.astype(np.int32)
 
 
-def _hidden_checked(graph: Graph, hidden: Hidden | None, count: int) -> tuple[Longs, Longs]:
+def checked_hidden(graph: Graph, hidden: Hidden | None, count: int) -> tuple[Longs, Longs]:
     """Starts and facts as int64, or what is wrong with them."""
     if hidden is None:
         return np.zeros(count + 1, np.int64), np.zeros(0, np.int64)

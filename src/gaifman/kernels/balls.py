@@ -28,8 +28,8 @@ class Hiding(NamedTuple):
     """Shape (b + 1,)."""
     facts: Longs
     """Shape (h,): fact numbers, ascending for each tuple."""
-    objects: Ints
-    """Shape (h, widest): the objects of each fact, then −1."""
+    rows: Ints
+    """Shape (h, 1 + widest): the relation and objects of each fact, then −1."""
 
 
 class Search(NamedTuple):
@@ -59,6 +59,35 @@ class Rows(NamedTuple):
 
 
 @compiled
+def read_facts(facts: Longs, offset: int, relations: Ints, objects: Ints, rows: Ints) -> None:
+    """The relation and objects of those facts that stand in one table, whose first has the number `offset`."""
+    for f in range(len(facts)):
+        row = facts[f] - offset
+        if row >= 0 and row < len(relations):
+            rows[f, 0] = relations[row]
+            for i in range(objects.shape[1]):
+                rows[f, 1 + i] = objects[row, i]
+
+
+@compiled
+def outside(tuples: Ints, starts: Longs, rows: Ints, kept_starts: Longs, kept: Longs) -> int:
+    """The facts that have an object which is not their tuple's; how many, with starts for each tuple."""
+    count = 0
+    for t in range(len(tuples)):
+        for f in range(starts[t], starts[t + 1]):
+            within = True
+            for i in range(1, rows.shape[1]):
+                own = rows[f, i] < 0
+                for j in range(tuples.shape[1]):
+                    own = own or rows[f, i] == tuples[t, j]
+                within = within and own
+            kept[count] = f
+            count += not within
+        kept_starts[t + 1] = count
+    return count
+
+
+@compiled
 def hidden_edges(graph: Adjacency, hiding: Hiding, cut_starts: Longs, cuts: Longs) -> int:
     """Write the edges that no visible fact gives, ascending for each tuple, each once; how many in all."""
     at = zero()
@@ -80,11 +109,11 @@ def hidden_edges(graph: Adjacency, hiding: Hiding, cut_starts: Longs, cuts: Long
 @compiled
 def _edges_of_fact(graph: Adjacency, hiding: Hiding, t: int, h: int, cuts: Longs, at: int) -> int:
     """The edges of one hidden fact that no visible fact gives, from `cuts[at]` on."""
-    width = hiding.objects.shape[1]
-    for i in range(width):
-        one = hiding.objects[h, i]
-        for j in range(width):
-            other = hiding.objects[h, j]
+    width = hiding.rows.shape[1]
+    for i in range(1, width):
+        one = hiding.rows[h, i]
+        for j in range(1, width):
+            other = hiding.rows[h, j]
             if one < 0 or other < 0 or one == other:
                 continue
             edge = place(graph.neighbours, graph.starts[one], graph.starts[one + 1], other)

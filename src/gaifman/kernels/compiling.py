@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from llvmlite import ir
+from numba import config, njit, types
+from numba.extending import intrinsic
 from numpy import int64
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
@@ -30,3 +32,26 @@ def inlined(function: Kernel) -> Kernel:
 def zero() -> int:
     """0. Given as a literal it would be a type of its own to numba, and every kernel it is handed to compiled twice."""
     return int(int64(0))
+
+
+def _foreseen(typing: Any, array: Any, index: Any) -> Any:
+    """What `foresee` is made of: one instruction."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(whole.data, [args[1]])
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        builder.call(prefetch, [place, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+def _nothing(array: Any, index: Any) -> None:
+    """Uncompiled there is nothing to foresee."""
+
+
+foresee: Callable[[Any, Any], None] = _nothing if config.DISABLE_JIT else intrinsic(_foreseen)
+"""Begin to bring what stands at a place of an array near the processor: it will be asked for soon."""

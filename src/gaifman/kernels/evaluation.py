@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, inlined
+from gaifman.kernels.compiling import compiled, foresee, inlined
 from gaifman.kernels.families import Families
-from gaifman.kernels.local import NO_KEY, Incidence, Links, Local, forget, gather
+from gaifman.kernels.local import NO_KEY, Incidence, Links, Local, foresee_touch, forget, gather
 from gaifman.kernels.machine import Programs, Room, Scene, Values, run
 from gaifman.kernels.paths import Lists, Place, read_off
 from gaifman.kernels.random import join
@@ -87,6 +87,25 @@ def _place(neighbours: Neighbours, row: int) -> Place:
     return Place(members, edges, own, neighbours.hidden[first:last], neighbours.unseen[first:last], key)
 
 
+@inlined
+def _foresee(links: Links, neighbours: Neighbours, row: int) -> None:
+    """What a row to come will ask of the large tables, asked for now: most of the time went in waiting for it."""
+    if len(neighbours.edges) == 0:
+        return
+    begin, end = neighbours.starts[row], neighbours.starts[row + 1]
+    own = neighbours.own[row // neighbours.draws]
+    for at in range(begin, end):
+        foresee(links.bonds, neighbours.edges[at])
+    for i in range(len(own)):
+        one = neighbours.members[begin + own[i]]
+        first, last = links.starts[one], links.starts[one + 1]
+        foresee(links.neighbours, first)
+        foresee(links.neighbours, (first + last) >> 1)
+        foresee(links.neighbours, last - 1)
+        for at in range(begin, end):
+            foresee_touch(links, one, neighbours.members[at])
+
+
 @compiled
 def read_rows(families: Families, world: World, neighbours: Neighbours, lists: Lists, met: Met, output: Output) -> int:
     """Read the features of families off rows, from `output.state` on; DONE, or what there is no room for."""
@@ -94,6 +113,8 @@ def read_rows(families: Families, world: World, neighbours: Neighbours, lists: L
         if output.state[1] + len(met.values) > len(output.ids):
             return ENTRIES
         spot = _place(neighbours, row + output.state[2])
+        if row + 1 < len(output.ends):
+            _foresee(world.links, neighbours, row + 1 + output.state[2])
         whole = read_off(families, world.links, world.facts, spot, lists, met)
         end = poured(met, output)
         if not whole:

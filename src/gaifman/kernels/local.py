@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, inlined
+from gaifman.kernels.compiling import compiled, foresee, inlined
 from gaifman.kernels.random import join, word
 from gaifman.kernels.sets import Ints, Longs, Words
 
 PLACES = 8
 """Places of a local fact in `Local.places`: as many as a relation can have."""
 _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
-_0, _1, _32, _38, _63 = (np.uint64(n) for n in (0, 1, 32, 38, 63))
+_1, _26, _32, _38, _63 = (np.uint64(n) for n in (1, 26, 32, 38, 63))
 _11, NO_KEY, _UNIT = np.uint64(11), np.uint64(0), 1.0 / (1 << 53)
 
 
@@ -40,7 +40,7 @@ class Links(NamedTuple):
     pure: bool
     """Whether every label's has."""
     sieve: Words
-    """Shape (a power of two,): a bit is set for each edge; so a bit that is not set says that there is no such edge."""
+    """Shape (a power of two,): two bits are set for each edge; one that is not set says that there is no such edge."""
     bonds: Ints
     """Shape (edges,): which list of labels each edge has. There are few different ones: they stay in the cache."""
     bond_starts: Ints
@@ -51,9 +51,10 @@ class Links(NamedTuple):
 
 @inlined
 def _sifted(sieve: Words, one: int, other: int) -> tuple[np.uint64, np.uint64]:
-    """The word of the sieve, and the bit in it, for the edges between two objects."""
+    """The word of the sieve, and two bits in it, for the edges between two objects."""
     mixed = (np.uint64(min(one, other)) * _A + np.uint64(max(one, other))) * _B
-    return (mixed >> _38) & np.uint64(len(sieve) - 1), _1 << (mixed >> _32 & _63)
+    bits = (_1 << (mixed >> _32 & _63)) | (_1 << (mixed >> _26 & _63))
+    return (mixed >> _38) & np.uint64(len(sieve) - 1), bits
 
 
 @compiled
@@ -62,8 +63,8 @@ def set_sieve(starts: Longs, neighbours: Ints, sieve: Words) -> None:
     for one in range(len(starts) - 1):
         for edge in range(starts[one], starts[one + 1]):
             if one < neighbours[edge]:
-                at, bit = _sifted(sieve, one, neighbours[edge])
-                sieve[at] |= bit
+                at, bits = _sifted(sieve, one, neighbours[edge])
+                sieve[at] |= bits
 
 
 @compiled
@@ -114,8 +115,15 @@ def edge_of(links: Links, one: int, other: int) -> int:
 @inlined
 def may_touch(links: Links, one: int, other: int) -> bool:
     """False where two objects have no edge; seldom True where they have none."""
-    at, bit = _sifted(links.sieve, one, other)
-    return bool(links.sieve[at] & bit != _0)
+    at, bits = _sifted(links.sieve, one, other)
+    return bool(links.sieve[at] & bits == bits)
+
+
+@inlined
+def foresee_touch(links: Links, one: int, other: int) -> None:
+    """It will be asked soon whether two objects touch."""
+    at, _ = _sifted(links.sieve, one, other)
+    foresee(links.sieve, at)
 
 
 @inlined
@@ -131,7 +139,7 @@ def edge_to(links: Links, begin: int, end: int, other: int) -> int:
         if other <= first or other >= last:
             low, high = (low, low) if other <= first else (high, high)
             break
-        guess = low + 1 + np.int64((other - first) * np.float64(high - low - 2) / (last - first))
+        guess = low + 1 + int((other - first) * float(high - low - 2) / (last - first))
         reach = (high - low) >> 3
         if run[guess] < other:
             low = guess

@@ -15,7 +15,6 @@ from gaifman.kernels.bittables import (
     OR,
     SAME,
     Sheet,
-    Words,
     _1,
     _63,
     begin,
@@ -31,7 +30,7 @@ from gaifman.kernels.bittables import (
 )
 from gaifman.kernels.compiling import compiled
 from gaifman.kernels.local import Local
-from gaifman.kernels.sets import Ints, Longs, place
+from gaifman.kernels.sets import Ints, Longs, Words, place
 
 AXES, VARIABLES, SLOTS, RESULTS, WIDTH = 6, 64, 8, 4, 8
 (TRUTH, ATOM, EQUAL, COMPARE, NOT, BOTH, EITHER, IFF, EXISTS, FORALL, LOOP, AGAIN, COUNT, AGGREGATE, NUMBER, MINUS) = (

@@ -191,7 +191,7 @@ def _listed(
             return -1
     at = _turned(families, links, spot, i, lists, at, met)
     one = members[own[i]]
-    if at >= 0 and facts.own_starts[one] < facts.own_starts[one + 1]:
+    if at >= 0 and len(facts.own) > 0 and facts.own_starts[one] < facts.own_starts[one + 1]:
         return _alone(families, links, facts, spot, i, lists, at, met)
     return at
 

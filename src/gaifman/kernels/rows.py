@@ -76,7 +76,7 @@ def poured(met: Met, output: Output) -> int:
                     output.values[at] = met.values[(w << 6) + bit]
                     met.values[(w << 6) + bit] = 0.0
                 at += 1
-    return at
+    return int(at)
 
 
 @compiled
