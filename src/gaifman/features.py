@@ -272,7 +272,7 @@ class _Worker:
             if status == DONE:
                 return output
             if status == FACTS:
-                self._tools = self._tools._replace(local=_local(self._graph, 4 * len(self._tools.local.numbers)))
+                self._tools = self._tools._replace(local=_local(self._graph, 4 * len(self._tools.local.following)))
             else:
                 output = _longer(output)
 
@@ -313,12 +313,15 @@ def _index(graph: Graph, plan: Plan, left: Longs) -> Index:
     present = np.unique(shapes[shapes >= 0])  # numbered anew: a shape that only families have has no default to find
     shapes = np.where(shapes >= 0, np.searchsorted(present, shapes), -1).astype(np.int32)
     starts = np.searchsorted(concerned[:, 0], np.arange(len(graph.kb.content.relations) + 1))
+    wanted = np.full(len(graph.kb.content.relations), len(rest) > 0, np.uint8)
+    wanted[concerned[:, 0]] = 1
     return Index(
         frozen(starts.astype(np.int64)),
         frozen(concerned[:, 1].astype(np.int32)),
         frozen(np.array(rest, np.int32)),
         frozen(shapes),
         frozen(np.zeros((0, 0), np.float32)),
+        frozen(wanted),
         not len(concerned) and all(plan.numeric(p) for p in rest),
     )
 
@@ -344,7 +347,6 @@ def _local(graph: Graph, room: int) -> Local:
         np.zeros(relations, np.int32),
         np.zeros(room, np.int32),
         np.zeros((room, PLACES), np.int32),
-        np.zeros(room, np.int32),
         np.zeros(2, np.int64),
     )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.kernels.compiling import compiled
+from gaifman.kernels.compiling import inlined
 from gaifman.kernels.sets import Ints, Longs, Words, ones
 
 AND, OR, SAME = 0, 1, 2
@@ -38,14 +38,14 @@ class Sheet(NamedTuple):
     """Words of a row."""
 
 
-@compiled
+@inlined
 def full(sheet: Sheet, w: int) -> np.uint64:
     """Word `w` of a row in which every member is."""
     left = sheet.members - 64 * w
     return ONES if left >= 64 else (_1 << np.uint64(left)) - _1
 
 
-@compiled
+@inlined
 def rows(sheet: Sheet, register: int) -> int:
     """How many rows a table has."""
     count = 1
@@ -54,25 +54,29 @@ def rows(sheet: Sheet, register: int) -> int:
     return count
 
 
-@compiled
+@inlined
 def size(sheet: Sheet, register: int) -> int:
     """How many words a table has."""
     return rows(sheet, register) * sheet.width if sheet.counts[register] > 0 else 1
 
 
-@compiled
+@inlined
 def fill(sheet: Sheet, register: int, truth: bool) -> None:
     """Make a table true or false throughout."""
     start = sheet.offsets[register]
     if sheet.counts[register] == 0:
         sheet.words[start] = ONES if truth else NONE
         return
+    if not truth:
+        for at in range(start, start + size(sheet, register)):
+            sheet.words[at] = NONE
+        return
     for row in range(rows(sheet, register)):
         for w in range(sheet.width):
-            sheet.words[start + row * sheet.width + w] = full(sheet, w) if truth else NONE
+            sheet.words[start + row * sheet.width + w] = full(sheet, w)
 
 
-@compiled
+@inlined
 def position(sheet: Sheet, register: int) -> int:
     """The word at which the row of the members in `at` begins; the last axis is not asked for."""
     row = 0
@@ -81,7 +85,7 @@ def position(sheet: Sheet, register: int) -> int:
     return int(sheet.offsets[register] + row * sheet.width)
 
 
-@compiled
+@inlined
 def mark(sheet: Sheet, register: int) -> None:
     """Make the table true for the members in `at`."""
     count = sheet.counts[register]
@@ -92,7 +96,7 @@ def mark(sheet: Sheet, register: int) -> None:
     sheet.words[position(sheet, register) + np.int64(last >> np.uint64(6))] |= _1 << (last & _63)
 
 
-@compiled
+@inlined
 def seen(sheet: Sheet, register: int, last: int, w: int) -> np.uint64:
     """Word `w` of a table along the variable `last`, at the members in `at`; one without it is the same all along."""
     count = sheet.counts[register]
@@ -106,7 +110,7 @@ def seen(sheet: Sheet, register: int, last: int, w: int) -> np.uint64:
     return ONES if (word >> (bit & _63)) & _1 else NONE
 
 
-@compiled
+@inlined
 def step(sheet: Sheet, register: int) -> bool:
     """Move `at` to the next row of a table, the first axes slowest; False after the last."""
     for axis in range(sheet.counts[register] - 2, -1, -1):
@@ -118,14 +122,14 @@ def step(sheet: Sheet, register: int) -> bool:
     return False
 
 
-@compiled
+@inlined
 def begin(sheet: Sheet, register: int) -> None:
     """Move `at` to the first row of a table."""
     for axis in range(sheet.counts[register]):
         sheet.at[sheet.axes[register, axis]] = 0
 
 
-@compiled
+@inlined
 def joined(one: np.uint64, other: np.uint64, how: int) -> np.uint64:
     """Two words by ∧, ∨ or ↔."""
     if how == AND:
@@ -135,7 +139,7 @@ def joined(one: np.uint64, other: np.uint64, how: int) -> np.uint64:
     return ~(one ^ other)
 
 
-@compiled
+@inlined
 def combine(sheet: Sheet, target: int, one: int, other: int, how: int) -> None:
     """A table over the variables of two, by ∧, ∨ or ↔."""
     count = sheet.counts[target]
@@ -145,9 +149,16 @@ def combine(sheet: Sheet, target: int, one: int, other: int, how: int) -> None:
         return
     if sheet.counts[one] == count and sheet.counts[other] == count:  # the same axes, then: no need to look them up
         a, b = sheet.offsets[one], sheet.offsets[other]
-        for at in range(size(sheet, target)):
-            word = joined(sheet.words[a + at], sheet.words[b + at], how)
-            sheet.words[start + at] = word & full(sheet, at % sheet.width) if how == SAME else word
+        count = size(sheet, target)
+        if how == AND:
+            for at in range(count):
+                sheet.words[start + at] = sheet.words[a + at] & sheet.words[b + at]
+        elif how == OR:
+            for at in range(count):
+                sheet.words[start + at] = sheet.words[a + at] | sheet.words[b + at]
+        else:
+            for at in range(count):
+                sheet.words[start + at] = ~(sheet.words[a + at] ^ sheet.words[b + at]) & full(sheet, at % sheet.width)
         return
     last = sheet.axes[target, count - 1]
     begin(sheet, target)
@@ -160,12 +171,17 @@ def combine(sheet: Sheet, target: int, one: int, other: int, how: int) -> None:
         going = step(sheet, target)
 
 
-@compiled
+@inlined
 def negate(sheet: Sheet, target: int, source: int) -> None:
     """A table that is true where another is not."""
     start, other = sheet.offsets[target], sheet.offsets[source]
     if sheet.counts[target] == 0:
         sheet.words[start] = ~sheet.words[other]
+        return
+    if sheet.width == 1:
+        whole = full(sheet, 0)
+        for at in range(size(sheet, target)):
+            sheet.words[start + at] = ~sheet.words[other + at] & whole
         return
     for row in range(rows(sheet, target)):
         for w in range(sheet.width):
@@ -173,7 +189,7 @@ def negate(sheet: Sheet, target: int, source: int) -> None:
             sheet.words[start + at] = ~sheet.words[other + at] & full(sheet, w)
 
 
-@compiled
+@inlined
 def quantify(sheet: Sheet, target: int, source: int, variable: int, every: bool) -> None:
     """A table without one variable: true where the other is for some member put for it, or for every one."""
     fill(sheet, target, every)
@@ -193,11 +209,18 @@ def quantify(sheet: Sheet, target: int, source: int, variable: int, every: bool)
         going = step(sheet, source)
 
 
-@compiled
+@inlined
 def _quantify_last(sheet: Sheet, target: int, source: int, every: bool) -> None:
     """Each row into one bit: rows follow one another as the target's bits do."""
     into, at = sheet.offsets[target], sheet.offsets[source]
     scalar = sheet.counts[target] == 0
+    if sheet.width == 1 and sheet.counts[target] < 2:
+        whole_row, word = full(sheet, 0), NONE
+        for row in range(rows(sheet, source)):
+            true = sheet.words[at + row] == whole_row if every else sheet.words[at + row] != NONE
+            word |= np.uint64(true) << np.uint64(row)
+        sheet.words[into] = (ONES if word else NONE) if scalar else word
+        return
     row, bit = into, 0
     for _ in range(rows(sheet, source)):
         some, whole = False, True
@@ -216,7 +239,7 @@ def _quantify_last(sheet: Sheet, target: int, source: int, every: bool) -> None:
             row, bit = row + sheet.width, 0
 
 
-@compiled
+@inlined
 def total(sheet: Sheet, register: int) -> int:
     """How many groundings a table holds."""
     start = sheet.offsets[register]

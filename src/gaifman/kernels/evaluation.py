@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from gaifman.kernels.compiling import compiled, foresee, inlined
 from gaifman.kernels.families import Families
-from gaifman.kernels.local import NO_KEY, Incidence, Links, Local, foresee_touch, forget, gather
+from gaifman.kernels.local import NO_KEY, Incidence, Links, Local, foresee_touch, forget, gather, gather_bonds
 from gaifman.kernels.machine import Programs, Room, Scene, Values, run
 from gaifman.kernels.paths import Lists, Place, read_off
 from gaifman.kernels.random import join
 from gaifman.kernels.rows import Met, Output, meet, poured
-from gaifman.kernels.sets import Ints, Longs
+from gaifman.kernels.sets import Bytes, Ints, Longs
 
 DONE, FACTS, ENTRIES, LABELS = 0, 1, 2, 3
 """How evaluation ends: done, or for want of room for facts, entries or labels."""
@@ -33,6 +33,8 @@ class Index(NamedTuple):
     """Shape (programs,): a row of `defaults`, or −1 for 0."""
     defaults: npt.NDArray[np.float32]
     """Shape (shapes, members + 1): the value where none of the relations is present."""
+    wanted: Bytes
+    """Shape (relations,): the relations whose facts are asked for."""
     bare: bool
     """Whether no fact is asked for: numbers of the tuple's objects, and defaults."""
 
@@ -139,7 +141,7 @@ def run_rows(
         spot = _place(neighbours, row + output.state[2])
         scene = Scene(spot.members, spot.own)
         local.counts[:] = 0
-        if not index.bare and not gather(world.links, world.facts, spot.members, spot.hidden, spot.key, local):
+        if not index.bare and not _gathered(world, spot, index.wanted, local):
             forget(spot.members, local)
             return FACTS
         first, count = -1, len(index.always)
@@ -162,6 +164,14 @@ def run_rows(
         output.ends[row] = output.state[1] = poured(met, output)
         output.state[0] = row + 1
     return DONE
+
+
+@inlined
+def _gathered(world: World, spot: Place, wanted: Bytes, local: Local) -> bool:
+    links, facts = world.links, world.facts
+    if links.pure and (len(facts.confidence) == 0 or spot.key == NO_KEY):
+        return gather_bonds(links, facts, spot.members, spot.hidden, spot.unseen, wanted, local)
+    return gather(links, facts, spot.members, spot.hidden, spot.key, local)
 
 
 @inlined

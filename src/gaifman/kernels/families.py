@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from gaifman.kernels.compiling import inlined
 from gaifman.kernels.random import mix
-from gaifman.kernels.sets import Ints, Longs, Words
-
-Bytes = npt.NDArray[np.uint8]
+from gaifman.kernels.sets import Bytes, Ints, Longs, Words
 
 NONE = -1
 

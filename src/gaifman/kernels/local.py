@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gaifman.kernels.compiling import compiled, foresee, inlined
 from gaifman.kernels.random import join, word
-from gaifman.kernels.sets import Ints, Longs, Words
+from gaifman.kernels.sets import Bytes, Ints, Longs, Words
 
 PLACES = 8
 """Places of a local fact in `Local.places`: as many as a relation can have."""
@@ -183,8 +183,6 @@ class Local(NamedTuple):
     """Shape (room,): the next local fact of the same relation, or −1."""
     places: Ints
     """Shape (room, 8): the members at the places of a local fact."""
-    numbers: Ints
-    """Shape (room,): the fact's number."""
     counts: Longs
     """Shape (2,): local facts, and relations that have some."""
 
@@ -193,7 +191,6 @@ class Local(NamedTuple):
 def gather(links: Links, facts: Incidence, members: Ints, hidden: Longs, key: np.uint64, local: Local) -> bool:
     """Gather the facts inside; False where there is no room for all of them. `forget` comes after, in any case."""
     count = len(members)
-    local.counts[:] = 0
     for i in range(count):
         local.where[members[i]] = i
     for i in range(count):
@@ -212,6 +209,75 @@ def gather(links: Links, facts: Incidence, members: Ints, hidden: Longs, key: np
                 if edge >= 0 and not _edge(links, facts, edge, i, hidden, key, local):
                     return False
     return True
+
+
+@compiled
+def gather_bonds(
+    links: Links, facts: Incidence, members: Ints, hidden: Longs, unseen: Ints, wanted: Bytes, local: Local
+) -> bool:
+    """The same where no fact has more than two places and none drops out: off the edges' lists of labels.
+
+    Only facts of relations that are wanted, and no look at any fact itself.
+    """
+    count = len(members)
+    for i in range(count):
+        local.where[members[i]] = i
+    for i in range(count):
+        one = members[i]
+        if len(facts.own) > 0:
+            for p in range(facts.own_starts[one], facts.own_starts[one + 1]):
+                if not _add(facts, facts.own[p], hidden, NO_KEY, local):
+                    return False
+        begin, end = links.starts[one], links.starts[one + 1]
+        if end - begin <= 2 * (count - i):
+            for edge in range(begin, end):
+                j = local.where[links.neighbours[edge]]
+                if j > i and not _add_bond(links, members, edge, i, j, unseen, wanted, local):
+                    return False
+        else:
+            for j in range(i + 1, count):
+                if may_touch(links, one, members[j]):
+                    edge = edge_to(links, begin, end, members[j])
+                    if edge >= 0 and not _add_bond(links, members, edge, i, j, unseen, wanted, local):
+                        return False
+    return True
+
+
+@inlined
+def _add_bond(
+    links: Links, members: Ints, edge: int, i: int, j: int, unseen: Ints, wanted: Bytes, local: Local
+) -> bool:
+    """Add the facts between members i and j that are visible and wanted; False where there is no room."""
+    bond = links.bonds[edge]
+    first, last = links.bond_starts[bond], links.bond_starts[bond + 1]
+    if local.counts[0] + last - first > len(local.following):
+        return False
+    for q in range(first, last):
+        label = links.bond_labels[q]
+        relation = links.label_table[label, 0]
+        if not wanted[relation]:
+            continue
+        one, other = (i, j) if links.label_table[label, 1] == 0 else (j, i)
+        seen = True
+        for h in range(len(unseen)):
+            same = unseen[h, 0] == relation and unseen[h, 1] == members[one] and unseen[h, 2] == members[other]
+            seen = seen and not same
+        if seen:
+            at = local.counts[0]
+            local.places[at, 0], local.places[at, 1] = one, other
+            _chain(local, at, relation)
+    return True
+
+
+@inlined
+def _chain(local: Local, at: int, relation: int) -> None:
+    """A fact whose places are written becomes the first of its relation."""
+    if local.first[relation] < 0:
+        local.present[local.counts[1]] = relation
+        local.counts[1] += 1
+    local.following[at] = local.first[relation]
+    local.first[relation] = at
+    local.counts[0] += 1
 
 
 @compiled
@@ -267,16 +333,10 @@ def _add(facts: Incidence, fact: int, hidden: Longs, key: np.uint64, local: Loca
     if not visible(facts, fact, hidden, key):
         return True
     at, relation = local.counts[0], facts.relations[fact]
-    if at == len(local.numbers):
+    if at == len(local.following):
         return False
     start = facts.starts[fact]
     for p in range(facts.starts[fact + 1] - start):
         local.places[at, p] = local.where[facts.objects[start + p]]
-    if local.first[relation] < 0:
-        local.present[local.counts[1]] = relation
-        local.counts[1] += 1
-    local.following[at] = local.first[relation]
-    local.first[relation] = at
-    local.numbers[at] = fact
-    local.counts[0] += 1
+    _chain(local, at, relation)
     return True

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from gaifman.kernels.bittables import (
     AND,
+    ONES,
     OR,
     SAME,
     Sheet,
@@ -28,7 +29,7 @@ from gaifman.kernels.bittables import (
     step,
     total,
 )
-from gaifman.kernels.compiling import compiled
+from gaifman.kernels.compiling import compiled, inlined
 from gaifman.kernels.local import Local
 from gaifman.kernels.sets import Ints, Longs, Words, place
 
@@ -99,7 +100,7 @@ class Scene(NamedTuple):
     """Shape (n,): the places of the tuple's objects among the members."""
 
 
-@compiled
+@inlined
 def run(programs: Programs, p: int, scene: Scene, local: Local, values: Values, room: Room) -> float:
     """The value of program `p` in a neighbourhood; NaN where a number it needs is missing."""
     first, end = programs.register_starts[p], programs.register_starts[p + 1]
@@ -122,6 +123,8 @@ def run(programs: Programs, p: int, scene: Scene, local: Local, values: Values, 
             combine(sheet, code[1], code[2], code[3], AND if op == BOTH else OR if op == EITHER else SAME)
         elif op == EXISTS or op == FORALL:
             quantify(sheet, code[1], code[2], code[3], op == FORALL)
+        elif op == COUNT:
+            room.results[code[1]] = total(sheet, code[2])
         elif op == NOT:
             negate(sheet, code[1], code[2])
         elif op == TRUTH:
@@ -146,7 +149,7 @@ def run(programs: Programs, p: int, scene: Scene, local: Local, values: Values, 
     return float(room.results[0])
 
 
-@compiled
+@inlined
 def _turn(programs: Programs, loop: Ints, local: Local, room: Room) -> bool:
     """Put the next relation of fitting arity for a relation variable: those present, then one that is empty here."""
     slot, arity = loop[2], loop[3]
@@ -166,7 +169,7 @@ def _turn(programs: Programs, loop: Ints, local: Local, room: Room) -> bool:
     return present < (len(programs.arities) if arity < 0 else programs.of_arity[arity])
 
 
-@compiled
+@inlined
 def _member(kind: int, which: int, scene: Scene, local: Local) -> int:
     """The member that an object of the tuple or a constant is, −1 where it is none."""
     if kind == OWN:
@@ -174,7 +177,7 @@ def _member(kind: int, which: int, scene: Scene, local: Local) -> int:
     return int(local.where[which]) if which >= 0 else -1
 
 
-@compiled
+@inlined
 def _atom(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: Local, room: Room) -> None:
     """The table of an atom: code is (ATOM, target, relation or −1 − slot, first term, terms)."""
     target, relation, first, count = code[1], code[2], code[3], code[4]
@@ -182,6 +185,9 @@ def _atom(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: Loc
     if relation < 0:
         relation = room.slots[-1 - relation]
     fact = local.first[relation] if relation >= 0 else -1
+    if count == 2 and fact >= 0:
+        _pairs(sheet, programs, target, first, fact, scene, local)
+        return
     while fact >= 0:
         for i in range(count):
             if programs.terms[first + i, 0] == VARIABLE:
@@ -198,6 +204,41 @@ def _atom(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: Loc
         if fits:
             mark(sheet, target)
         fact = local.following[fact]
+
+
+@inlined
+def _pairs(
+    sheet: Sheet, programs: Programs, target: int, first: int, fact: int, scene: Scene, local: Local
+) -> None:
+    """The table of an atom of two places, from its first fact on."""
+    kind, which, kind2, which2 = (
+        programs.terms[first, 0],
+        programs.terms[first, 1],
+        programs.terms[first + 1, 0],
+        programs.terms[first + 1, 1],
+    )
+    start, words = sheet.offsets[target], sheet.words
+    one = -1 if kind == VARIABLE else _member(kind, which, scene, local)
+    other = -1 if kind2 == VARIABLE else _member(kind2, which2, scene, local)
+    while fact >= 0:
+        left, right = local.places[fact, 0], local.places[fact, 1]
+        fact = local.following[fact]
+        if kind == VARIABLE and kind2 == VARIABLE:
+            if which == which2:
+                if left == right:
+                    words[start + (left >> 6)] |= _1 << np.uint64(left & 63)
+            elif which < which2:
+                words[start + left * sheet.width + (right >> 6)] |= _1 << np.uint64(right & 63)
+            else:
+                words[start + right * sheet.width + (left >> 6)] |= _1 << np.uint64(left & 63)
+        elif kind == VARIABLE:
+            if right == other:
+                words[start + (left >> 6)] |= _1 << np.uint64(left & 63)
+        elif kind2 == VARIABLE:
+            if left == one:
+                words[start + (right >> 6)] |= _1 << np.uint64(right & 63)
+        elif left == one and right == other:
+            words[start] = ONES
 
 
 @compiled
@@ -280,9 +321,7 @@ def _finish(
 ) -> None:
     """A table, or a number, into a result: code is (instruction, result, …)."""
     op, result = code[0], code[1]
-    if op == COUNT:
-        room.results[result] = total(sheet, code[2])
-    elif op == NUMBER:
+    if op == NUMBER:
         room.results[result] = _quantity(programs, code[2], sheet, scene, local, values)
     elif op == AGGREGATE:
         room.results[result] = _aggregate(sheet, programs, code, scene, local, values)

@@ -14,6 +14,7 @@ from gaifman.kernels.compiling import compiled, inlined
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
 
 EMPTY = np.int32(-1)
 _RANKED = 400
