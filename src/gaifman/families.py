@@ -160,7 +160,7 @@ class _Writer:
             np.zeros((width, width), np.uint8),
             _hashed(kinds.count("path") + kinds.count("paths")),
             np.zeros((width, width, labels), np.uint64),
-            np.zeros((width, width, labels), np.uint8),
+            np.zeros((width, width, labels), np.uint64),
             _hashed(kinds.count("walk") + kinds.count("walks")),
             np.zeros(1, np.int64),
             np.zeros((0, 10), np.int32),

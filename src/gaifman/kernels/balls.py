@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gaifman.kernels.compiling import compiled, zero
+from gaifman.kernels.compiling import compiled, inner, zero
 from gaifman.kernels.sets import Ints, Longs, place, sort
 
 
@@ -106,7 +106,7 @@ def hidden_edges(graph: Adjacency, hiding: Hiding, cut_starts: Longs, cuts: Long
     return at
 
 
-@compiled
+@inner
 def _edges_of_fact(graph: Adjacency, hiding: Hiding, t: int, h: int, cuts: Longs, at: int) -> int:
     """The edges of one hidden fact that no visible fact gives, from `cuts[at]` on."""
     width = hiding.rows.shape[1]
@@ -123,7 +123,7 @@ def _edges_of_fact(graph: Adjacency, hiding: Hiding, t: int, h: int, cuts: Longs
     return at
 
 
-@compiled
+@inner
 def _still_given(graph: Adjacency, hiding: Hiding, t: int, edge: int) -> bool:
     """Whether a fact that tuple t sees gives the edge."""
     begin, end = hiding.starts[t], hiding.starts[t + 1]
@@ -133,7 +133,7 @@ def _still_given(graph: Adjacency, hiding: Hiding, t: int, edge: int) -> bool:
     return False
 
 
-@compiled
+@inner
 def _walk(graph: Adjacency, search: Search, origin: int, radius: int, cuts: Longs, begin: int, end: int) -> int:
     """Queue all objects within the radius, the origin first, over edges not in `cuts[begin:end]`; how many."""
     search.walks[0] += 1
@@ -156,7 +156,7 @@ def _walk(graph: Adjacency, search: Search, origin: int, radius: int, cuts: Long
     return count
 
 
-@compiled
+@inner
 def _written(search: Search, origin: int, count: int, out: Ints, at: int) -> int:
     """Write what the last walk met, without its origin, ascending; where it ends."""
     if count > len(search.marks) >> 4:  # reading all marks is then cheaper than sorting

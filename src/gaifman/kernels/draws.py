@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, zero
+from gaifman.kernels.compiling import compiled, inner, zero
 from gaifman.kernels.random import below, join
 from gaifman.kernels.sets import Ints, Longs, added, cleared, place, sort_different
 
@@ -121,7 +121,7 @@ def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Members, ends: Lo
     return at
 
 
-@compiled
+@inner
 def _draw(
     batch: Batch, plan: Plan, scratch: Scratch, t: int, draw: int, union: int, members: Members, at: int
 ) -> tuple[int, int]:
@@ -155,7 +155,7 @@ def _draw(
     return at, union
 
 
-@compiled
+@inner
 def _draw_row(
     batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Members, at: int
 ) -> int:
@@ -193,7 +193,7 @@ def _draw_row(
     return at
 
 
-@compiled
+@inner
 def _draw_short(
     batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Members, at: int
 ) -> int:
@@ -219,7 +219,7 @@ def _draw_short(
     return at
 
 
-@compiled
+@inner
 def _undo(order: Ints, swapped: Ints, steps: int) -> None:
     """Bring back 0, 1, 2, …: only the places that were swapped can differ."""
     for s in range(steps):
@@ -227,7 +227,7 @@ def _undo(order: Ints, swapped: Ints, steps: int) -> None:
         order[swapped[s]] = swapped[s]
 
 
-@compiled
+@inner
 def _visible(batch: Batch, t: int, at: int) -> bool:
     """Whether what stands at this place of the source belongs to a pool of tuple t: not of the tuple, and not cut."""
     for i in range(batch.tuples.shape[1]):
@@ -237,7 +237,7 @@ def _visible(batch: Batch, t: int, at: int) -> bool:
     return begin == end or place(batch.cuts, begin, end, at) < 0
 
 
-@compiled
+@inner
 def _repeated(batch: Batch, t: int, i: int) -> bool:
     """Whether position i of the tuple holds the object of an earlier one."""
     for earlier in range(i):  # noqa: SIM110 - a kernel has no generators
@@ -246,13 +246,13 @@ def _repeated(batch: Batch, t: int, i: int) -> bool:
     return False
 
 
-@compiled
+@inner
 def _passed_over(batch: Batch, t: int, i: int, quota: int) -> bool:
     """Whether row i gives nothing that other rows, or the draws by quota, have not given."""
     return batch.row_lengths[t, i] <= quota or _repeated(batch, t, i)
 
 
-@compiled
+@inner
 def _merged(batch: Batch, scratch: Scratch, t: int, quota: int, out: Ints, spots: Ints, at: int) -> int:
     """Write the union of the pools, ascending, to `out[at:]`, without rows not longer than the quota; where it ends.
 
@@ -282,7 +282,7 @@ def _merged(batch: Batch, scratch: Scratch, t: int, quota: int, out: Ints, spots
     return at
 
 
-@compiled
+@inner
 def _is_long(batch: Batch, plan: Plan, t: int, total: int) -> bool:
     """Whether trial fills fast: a row so long that what may be drawn of it is most of it. Hangs on the tuple alone."""
     longest = 0
@@ -292,7 +292,7 @@ def _is_long(batch: Batch, plan: Plan, t: int, total: int) -> bool:
     return longest >= plan.patience * barred and total < 4294967296
 
 
-@compiled
+@inner
 def _fill_from_union(
     scratch: Scratch, union: int, wanted: int, key: np.uint64, last: int, members: Members, at: int
 ) -> int:
@@ -313,7 +313,7 @@ def _fill_from_union(
     return at
 
 
-@compiled
+@inner
 def _fill_by_trial(
     batch: Batch,
     scratch: Scratch,
@@ -351,7 +351,7 @@ def _fill_by_trial(
     return at
 
 
-@compiled
+@inner
 def _in_earlier(batch: Batch, t: int, i: int, member: int) -> bool:
     """Whether the pool of a position before i holds the object."""
     for earlier in range(i):

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, foresee, inlined
+from gaifman.kernels.compiling import compiled, foresee, inlined, zero
 from gaifman.kernels.families import Families
 from gaifman.kernels.local import NO_KEY, Incidence, Links, Local, foresee_touch, forget, gather, gather_bonds
 from gaifman.kernels.machine import Programs, Room, Scene, Values, run
-from gaifman.kernels.paths import Lists, Place, read_off
+from gaifman.kernels.paths import Lists, Place, joined, listed
 from gaifman.kernels.random import join
 from gaifman.kernels.rows import Met, Output, meet, poured
 from gaifman.kernels.sets import Bytes, Ints, Longs
@@ -117,9 +117,16 @@ def read_rows(families: Families, world: World, neighbours: Neighbours, lists: L
         spot = _place(neighbours, row + output.state[2])
         if row + 1 < len(output.ends):
             _foresee(world.links, neighbours, row + 1 + output.state[2])
-        whole = read_off(families, world.links, world.facts, spot, lists, met)
+        at = zero()
+        for i in range(len(spot.own)):
+            if at >= 0:
+                at = listed(families, world.links, world.facts, spot, i, lists, at, met)
+        for i in range(len(spot.own)):
+            for j in range(len(spot.own)):
+                if at >= 0 and not joined(families, world.links, world.facts, spot, i, j, lists, at, met):
+                    at = -1
         end = poured(met, output)
-        if not whole:
+        if at < 0:
             return LABELS
         output.ends[row] = output.state[1] = end
         output.state[0] = row + 1

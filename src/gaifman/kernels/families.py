@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.kernels.compiling import inlined
+from gaifman.kernels.compiling import compiled
 from gaifman.kernels.random import mix
 from gaifman.kernels.sets import Bytes, Ints, Longs, Words
 
@@ -51,8 +51,8 @@ class Families(NamedTuple):
     """∃x r(s_i, x) ∧ q(x, s_j)."""
     sets_out: Words
     """Shape (n, n, labels): the same for paths of three steps."""
-    arrives: Bytes
-    """Shape (n, n, labels): whether one ends with the label, seen from s_j."""
+    arrives: Words
+    """Shape (n, n, labels): other than 0 where one ends with the label, seen from s_j."""
     walk: Hashed
     """∃x, y r(s_i, x) ∧ q(x, y) ∧ p(y, s_j)."""
     wide_starts: Longs
@@ -69,31 +69,31 @@ STEP, COUNTS, FIXED, WIDE = range(4)
 TWO, THREE = 1, 2
 
 
-@inlined
+@compiled
 def follows(label: int) -> np.uint64:
     """A bit for a label; different labels may have the same. The bits of all that may follow make a word."""
     return np.uint64(1) << np.uint64(label & 63)
 
 
-@inlined
+@compiled
 def fixed_key(i: int, label: int, labels: int, obj: int, objects: int) -> int:
     """One number for a fact of an object of the tuple with a constant."""
     return int((np.int64(i) * labels + label) * objects + obj)
 
 
-@inlined
+@compiled
 def path_key(pair: int, first: int, second: int, labels: int) -> int:
     """One number for a path: which two objects, and the labels seen from either end."""
     return int((np.int64(pair) * labels + first) * labels + second)
 
 
-@inlined
+@compiled
 def walk_key(pair: int, first: int, middle: int, last: int, labels: int) -> int:
     """One number for a path of three steps: the labels of its ends seen from there, the middle one from the first."""
     return int(path_key(pair, first, middle, labels) * labels + last)
 
 
-@inlined
+@compiled
 def slot_of(keys: Longs, key: int) -> int:
     """Where a number stands in a hashed table, or the free slot where it would."""
     last = len(keys) - 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, foresee, inlined
+from gaifman.kernels.compiling import compiled, foresee, inlined, inner
 from gaifman.kernels.random import join, word
 from gaifman.kernels.sets import Bytes, Ints, Longs, Words
 
@@ -187,7 +187,7 @@ class Local(NamedTuple):
     """Shape (2,): local facts, and relations that have some."""
 
 
-@compiled
+@inner
 def gather(links: Links, facts: Incidence, members: Ints, hidden: Longs, key: np.uint64, local: Local) -> bool:
     """Gather the facts inside; False where there is no room for all of them. `forget` comes after, in any case."""
     count = len(members)
@@ -211,7 +211,7 @@ def gather(links: Links, facts: Incidence, members: Ints, hidden: Longs, key: np
     return True
 
 
-@compiled
+@inner
 def gather_bonds(
     links: Links, facts: Incidence, members: Ints, hidden: Longs, unseen: Ints, wanted: Bytes, local: Local
 ) -> bool:
@@ -231,7 +231,7 @@ def gather_bonds(
         begin, end = links.starts[one], links.starts[one + 1]
         if end - begin <= 2 * (count - i):
             for edge in range(begin, end):
-                j = local.where[links.neighbours[edge]]
+                j = int(local.where[links.neighbours[edge]])
                 if j > i and not _add_bond(links, members, edge, i, j, unseen, wanted, local):
                     return False
         else:
@@ -280,7 +280,7 @@ def _chain(local: Local, at: int, relation: int) -> None:
     local.counts[0] += 1
 
 
-@compiled
+@inner
 def forget(members: Ints, local: Local) -> None:
     """Make the scratch ready for the next neighbourhood."""
     for member in members:
@@ -289,7 +289,7 @@ def forget(members: Ints, local: Local) -> None:
         local.first[local.present[r]] = -1
 
 
-@compiled
+@inner
 def _edge(links: Links, facts: Incidence, edge: int, i: int, hidden: Longs, key: np.uint64, local: Local) -> bool:
     """Add the facts of an edge from member `i` that are its own to add: each fact belongs to one edge."""
     j = local.where[links.neighbours[edge]]
@@ -300,7 +300,7 @@ def _edge(links: Links, facts: Incidence, edge: int, i: int, hidden: Longs, key:
     return True
 
 
-@compiled
+@inner
 def _belongs(links: Links, facts: Incidence, fact: int, label: int, i: int, j: int, local: Local) -> bool:
     """Whether all objects are members, `i` and `j` the first two of them, and the label the first that says so."""
     start = facts.starts[fact]
@@ -315,7 +315,7 @@ def _belongs(links: Links, facts: Incidence, fact: int, label: int, i: int, j: i
     return True
 
 
-@compiled
+@inner
 def visible(facts: Incidence, fact: int, hidden: Longs, key: np.uint64) -> bool:
     """Whether a fact is neither hidden nor, being uncertain, dropped from this neighbourhood; no key drops nothing."""
     for other in hidden:
@@ -327,7 +327,7 @@ def visible(facts: Incidence, fact: int, hidden: Longs, key: np.uint64) -> bool:
     return True
 
 
-@compiled
+@inner
 def _add(facts: Incidence, fact: int, hidden: Longs, key: np.uint64, local: Local) -> bool:
     """Add a fact, unless it is not visible; False where there is no room."""
     if not visible(facts, fact, hidden, key):

@@ -29,7 +29,7 @@ from gaifman.kernels.bittables import (
     step,
     total,
 )
-from gaifman.kernels.compiling import compiled, inlined
+from gaifman.kernels.compiling import inlined, inner
 from gaifman.kernels.local import Local
 from gaifman.kernels.sets import Ints, Longs, Words, place
 
@@ -241,7 +241,7 @@ def _pairs(
             words[start] = ONES
 
 
-@compiled
+@inner
 def _equal(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: Local) -> None:
     """The table of `left = right`: code is (EQUAL, target, first of two terms)."""
     target, first = code[1], code[2]
@@ -264,13 +264,13 @@ def _equal(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: Lo
         mark(sheet, target)
 
 
-@compiled
+@inner
 def _object(kind: int, which: int, scene: Scene) -> int:
     """The number of an object; unknown constants have negative ones of their own."""
     return int(scene.members[scene.own[which]]) if kind == OWN else which
 
 
-@compiled
+@inner
 def _quantity(programs: Programs, q: int, sheet: Sheet, scene: Scene, local: Local, values: Values) -> float:
     """A number, or the value of an attribute for the member in `at`; NaN where there is none."""
     attribute, kind, which = programs.quantities[q, 0], programs.quantities[q, 1], programs.quantities[q, 2]
@@ -284,7 +284,7 @@ def _quantity(programs: Programs, q: int, sheet: Sheet, scene: Scene, local: Loc
     return float(values.values[at]) if at >= 0 else np.nan
 
 
-@compiled
+@inner
 def _compare(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: Local, values: Values) -> None:
     """The table of a comparison: code is (COMPARE, target, sign, first of two quantities)."""
     target, sign, q = code[1], code[2], code[3]
@@ -296,14 +296,14 @@ def _compare(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: 
         for member in range(sheet.members if count > 0 else 1):
             if count > 0:
                 sheet.at[sheet.axes[target, count - 1]] = member
-            one = _quantity(programs, q, sheet, scene, local, values)
+            one = _quantity(programs, int(q), sheet, scene, local, values)
             other = _quantity(programs, q + 1, sheet, scene, local, values)
             if _compares(one, other, sign):
                 mark(sheet, target)
         going = step(sheet, target)
 
 
-@compiled
+@inner
 def _compares(one: float, other: float, sign: int) -> bool:
     """= ≠ < ≤ > ≥, in the order of `gaifman.formulas.OPERATORS`; false where a number is missing."""
     if np.isnan(one) or np.isnan(other):
@@ -315,21 +315,21 @@ def _compares(one: float, other: float, sign: int) -> bool:
     return one > other or (sign == 5 and one == other)
 
 
-@compiled
+@inner
 def _finish(
     sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: Local, values: Values, room: Room
 ) -> None:
     """A table, or a number, into a result: code is (instruction, result, …)."""
     op, result = code[0], code[1]
     if op == NUMBER:
-        room.results[result] = _quantity(programs, code[2], sheet, scene, local, values)
+        room.results[result] = _quantity(programs, int(code[2]), sheet, scene, local, values)
     elif op == AGGREGATE:
         room.results[result] = _aggregate(sheet, programs, code, scene, local, values)
     else:
         room.results[result] = room.results[code[2]] - room.results[code[3]]
 
 
-@compiled
+@inner
 def _aggregate(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: Local, values: Values) -> float:
     """Over the groundings in a table: code is (AGGREGATE, result, table, kind as in `KINDS`, quantity)."""
     source, kind, q = code[2], code[3], code[4]
@@ -345,7 +345,7 @@ def _aggregate(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local
             if (word >> (bit & _63)) & _1:
                 if count > 0:
                     sheet.at[sheet.axes[source, count - 1]] = member
-                number = _quantity(programs, q, sheet, scene, local, values)
+                number = _quantity(programs, int(q), sheet, scene, local, values)
                 if not np.isnan(number):
                     known, added = known + 1, added + number
                     least, greatest = min(least, number), max(greatest, number)

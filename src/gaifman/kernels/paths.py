@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.kernels.compiling import compiled, inlined, zero
+from gaifman.kernels.compiling import inlined, inner
 from gaifman.kernels.families import (
     COUNTS,
     FIXED,
@@ -29,11 +29,12 @@ from gaifman.kernels.families import (
 )
 from gaifman.kernels.local import NO_KEY, Incidence, Links, edge_of, edge_to, may_touch, visible
 from gaifman.kernels.rows import Met, meet, once_more
-from gaifman.kernels.sets import Ints, Longs, place
+from gaifman.kernels.sets import Ints, Longs, Words, place
 
 NOBODY, ANYBODY = -1, -2
 """No rival; several."""
 LISTED = -2
+_0 = np.uint64(0)
 
 
 class Lists(NamedTuple):
@@ -71,26 +72,6 @@ class Place(NamedTuple):
     """Shape (hidden, 3): of each that has two places its relation and objects; elsewhere −1."""
     key: np.uint64
     """For the drop-out of uncertain facts."""
-
-
-@inlined
-def read_off(families: Families, links: Links, facts: Incidence, spot: Place, lists: Lists, met: Met) -> bool:
-    """Meet the features of a neighbourhood; False where there is no room for the labels."""
-    at = zero()
-    for i in range(len(spot.own)):
-        at = _listed(families, links, facts, spot, i, lists, at, met)
-        if at < 0:
-            return False
-    for i in range(len(spot.own)):
-        _between(families, links, spot.own, i, lists, met)
-        for j in range(i, len(spot.own)):
-            if families.joins[i, j] & TWO and not _two_steps(
-                families, links, len(spot.members), i, j, lists, at, met
-            ):
-                return False
-            if families.joins[i, j] & THREE and not _three_steps(families, links, facts, spot, i, j, lists, at, met):
-                return False
-    return True
 
 
 @inlined
@@ -157,7 +138,7 @@ def _rival(links: Links, unseen: Ints, one: int) -> tuple[int, int]:
 
 
 @inlined
-def _listed(
+def listed(
     families: Families, links: Links, facts: Incidence, spot: Place, i: int, lists: Lists, at: int, met: Met
 ) -> int:
     """Note what is between object i of the tuple and each member, and meet what one step is asked for.
@@ -224,7 +205,7 @@ def _without(
     return at
 
 
-@compiled
+@inner
 def _carefully(
     families: Families,
     links: Links,
@@ -302,7 +283,7 @@ def _meet_hashed(table: Hashed, key: int, met: Met) -> None:
             once_more(met, table.many[slot])
 
 
-@compiled
+@inner
 def _alone(
     families: Families, links: Links, facts: Incidence, spot: Place, i: int, lists: Lists, at: int, met: Met
 ) -> int:
@@ -322,8 +303,9 @@ def _alone(
         if places == 2:
             if at + 2 > len(lists.labels):
                 return -1
-            for label in range(links.bases[relation], links.bases[relation] + 2):
-                lists.labels[at] = label
+            for place_ in range(2):
+                lists.labels[at] = links.bases[relation] + place_
+                label = lists.labels[at]
                 at += 1
                 _step(families, i, label, one, len(links.starts) - 1, met)
     lists.ends[i, own] = at
@@ -331,16 +313,15 @@ def _alone(
 
 
 @inlined
-def _between(families: Families, links: Links, own: Ints, i: int, lists: Lists, met: Met) -> None:
+def _between(families: Families, links: Links, own: Ints, i: int, j: int, lists: Lists, met: Met) -> None:
     """Facts between two objects of the tuple: always listed."""
-    for j in range(len(own)):
-        if lists.bonds[i, own[j]] == LISTED:
-            for q in range(lists.begins[i, own[j]], lists.ends[i, own[j]]):
-                label = lists.labels[q]
-                if families.pair[i, j, label] >= 0:
-                    meet(met, families.pair[i, j, label])
-                if families.linked[i, j] >= 0 and links.label_table[label, 1] == 0:
-                    meet(met, families.linked[i, j])
+    if lists.bonds[i, own[j]] == LISTED:
+        for q in range(lists.begins[i, own[j]], lists.ends[i, own[j]]):
+            label = lists.labels[q]
+            if families.pair[i, j, label] >= 0:
+                meet(met, families.pair[i, j, label])
+            if families.linked[i, j] >= 0 and links.label_table[label, 1] == 0:
+                meet(met, families.linked[i, j])
 
 
 @inlined
@@ -368,7 +349,7 @@ def _two_steps(families: Families, links: Links, size: int, i: int, j: int, list
         lists.near[both] = x
         both += lists.bonds[i, x] != NONE and lists.bonds[j, x] != NONE
     for k in range(both):
-        x = lists.near[k]
+        x = int(lists.near[k])
         middle = _put_down(links, lists, i, x, at)
         end = _put_down(links, lists, j, x, middle) if middle >= 0 else middle
         if end < 0:
@@ -384,27 +365,23 @@ def _two_steps(families: Families, links: Links, size: int, i: int, j: int, list
 
 
 @inlined
-def _some_of(families: Families, links: Links, i: int, j: int, start: bool, lists: Lists, at: int, size: int) -> int:
-    """The members that a path of three steps may go to first, or come from last; how many, −1 for no room."""
+def _ends(wanted: Words, links: Links, lists: Lists, whose: int, found: Ints, at: int, size: int) -> int:
+    """The members to which an object of the tuple has a label that is wanted; how many, −1 for no room."""
     count = 0
     for x in range(size):
-        any_, whose = False, i if start else j
+        some = False
         if lists.bonds[whose, x] != NONE:
             end = _put_down(links, lists, whose, x, at)
             if end < 0:
                 return -1
             for q in range(at, end):
-                label = lists.labels[q]
-                any_ = any_ or (families.sets_out[i, j, label] if start else families.arrives[i, j, label]) != 0
-        if start:
-            lists.near[count] = x
-        else:
-            lists.far[count] = x
-        count += any_
+                some = some or wanted[lists.labels[q]] != _0
+        found[count] = x
+        count += some
     return count
 
 
-@compiled
+@inner
 def _three_steps(
     families: Families,
     links: Links,
@@ -418,24 +395,24 @@ def _three_steps(
 ) -> bool:
     """Paths from object i over two members to object j; False where there is no room for labels."""
     members = spot.members
-    near = _some_of(families, links, i, j, True, lists, at, len(members))
-    far = _some_of(families, links, i, j, False, lists, at, len(members))
+    near = _ends(families.sets_out[i, j], links, lists, i, lists.near, at, len(members))
+    far = _ends(families.arrives[i, j], links, lists, j, lists.far, at, len(members))
     if near < 0 or far < 0:
         return False
     for a in range(near):
-        x = lists.near[a]
+        x = int(lists.near[a])
         after = _put_down(links, lists, i, x, at)
         if after < 0:
             return False
         for b in range(far):
-            y = lists.far[b]
+            y = int(lists.far[b])
             end = after
             if x == y:
                 end = _loops(links, facts, spot, members[x], lists, after)
             else:
                 edge = edge_of(links, members[x], members[y])
                 if edge >= 0:
-                    end = _labels_of(links, facts, spot, edge, lists, after)
+                    end = _labels_of(links, facts, spot, edge, members[x], members[y], lists, after)
             if end > after:
                 last = _put_down(links, lists, j, y, end)
                 if last < 0:
@@ -446,20 +423,32 @@ def _three_steps(
     return True
 
 
-@compiled
-def _labels_of(links: Links, facts: Incidence, spot: Place, edge: int, lists: Lists, at: int) -> int:
-    """List the labels of an edge between two members; where they end, −1 where there is no room."""
-    first, last = links.label_starts[edge], links.label_starts[edge + 1]
+@inlined
+def _labels_of(
+    links: Links, facts: Incidence, spot: Place, edge: int, one: int, other: int, lists: Lists, at: int
+) -> int:
+    """List the labels of an edge from one member to another; where they end, −1 where there is no room."""
+    bond = links.bonds[edge]
+    first, last = links.bond_starts[bond], links.bond_starts[bond + 1]
     if at + last - first > len(lists.labels):
         return -1
-    for q in range(first, last):
+    sure = links.pure and (len(facts.confidence) == 0 or spot.key == NO_KEY)
+    for h in range(len(spot.hidden)):
+        here = spot.unseen[h, 1] == one or spot.unseen[h, 1] == other
+        sure = sure and not (here and (spot.unseen[h, 2] == one or spot.unseen[h, 2] == other))
+    if sure:
+        for q in range(first, last):
+            lists.labels[at] = links.bond_labels[q]
+            at += 1
+        return at
+    for q in range(links.label_starts[edge], links.label_starts[edge + 1]):
         if links.binary[links.labels[q]] and visible(facts, links.facts[q], spot.hidden, spot.key):
             lists.labels[at] = links.labels[q]
             at += 1
     return at
 
 
-@compiled
+@inner
 def _loops(links: Links, facts: Incidence, spot: Place, one: int, lists: Lists, at: int) -> int:
     """The same for facts r(a, a)."""
     for p in range(facts.own_starts[one], facts.own_starts[one + 1]):
@@ -486,9 +475,23 @@ def _triples(
             if wanted & follows(lists.labels[s]):
                 for u in range(end, stop):
                     last = lists.labels[u]
-                    if families.arrives[i, j, last]:
+                    if families.arrives[i, j, last] != _0:
                         key = walk_key(i * width + j, first, lists.labels[s], last, labels)
                         _meet_hashed(families.walk, key, met)
+
+
+@inlined
+def joined(
+    families: Families, links: Links, facts: Incidence, spot: Place, i: int, j: int, lists: Lists, at: int, met: Met
+) -> bool:
+    """Meet what objects i and j of the tuple are asked for together; False where there is no room for labels."""
+    _between(families, links, spot.own, i, j, lists, met)
+    joins, room = families.joins[i, j], True
+    if joins & TWO:
+        room = _two_steps(families, links, len(spot.members), i, j, lists, at, met)
+    if room and joins & THREE:
+        room = _three_steps(families, links, facts, spot, i, j, lists, at, met)
+    return room
 
 
 # Facts of three places and more
@@ -503,7 +506,7 @@ def _first(own: Ints, i: int) -> bool:
     return True
 
 
-@compiled
+@inner
 def _wide(
     families: Families, links: Links, facts: Incidence, spot: Place, i: int, fact: int, label: int, met: Met
 ) -> None:
@@ -527,7 +530,7 @@ def _wide(
     _wide_fact(families, facts, spot, fact, met)
 
 
-@compiled
+@inner
 def _wide_fact(families: Families, facts: Incidence, spot: Place, fact: int, met: Met) -> None:
     """Meet the features of a fact all of whose objects are members."""
     begin, end, relation = facts.starts[fact], facts.starts[fact + 1], facts.relations[fact]

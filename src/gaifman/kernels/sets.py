@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, inlined
+from gaifman.kernels.compiling import compiled, inlined, inner
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -93,7 +93,7 @@ def find_rows(table: Ints, begins: Longs, ends: Longs, wanted: Ints, found: Long
         found[b] = low if low < ends[b] and _compared(table, low, wanted, b) == 0 else -1
 
 
-@compiled
+@inner
 def _compared(table: Ints, row: int, wanted: Ints, other: int) -> int:
     """Below, equal to or above 0 as the one row stands before, equals or stands after the other."""
     for i in range(table.shape[1]):
@@ -122,7 +122,7 @@ def sort(run: Ints | Longs, begin: int, end: int) -> None:
             return
 
 
-@compiled
+@inner
 def sort_different(run: Ints, along: Ints, begin: int, end: int, copy: Ints, copied: Ints) -> None:
     """Sort numbers of which no two are equal, and what stands along them; `copy` and `copied` have room for them.
 
