@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, inner, zero
+from gaifman.kernels.compiling import compiled, inlined, inner, zero
 from gaifman.kernels.random import below, join
 from gaifman.kernels.sets import Ints, Longs, added, cleared, place, sort_different
 
@@ -121,7 +121,7 @@ def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Members, ends: Lo
     return at
 
 
-@inner
+@inlined
 def _draw(
     batch: Batch, plan: Plan, scratch: Scratch, t: int, draw: int, union: int, members: Members, at: int
 ) -> tuple[int, int]:
@@ -155,7 +155,7 @@ def _draw(
     return at, union
 
 
-@inner
+@inlined
 def _draw_row(
     batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Members, at: int
 ) -> int:
@@ -193,7 +193,7 @@ def _draw_row(
     return at
 
 
-@inner
+@inlined
 def _draw_short(
     batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Members, at: int
 ) -> int:
@@ -227,7 +227,7 @@ def _undo(order: Ints, swapped: Ints, steps: int) -> None:
         order[swapped[s]] = swapped[s]
 
 
-@inner
+@inlined
 def _visible(batch: Batch, t: int, at: int) -> bool:
     """Whether what stands at this place of the source belongs to a pool of tuple t: not of the tuple, and not cut."""
     for i in range(batch.tuples.shape[1]):
@@ -237,7 +237,7 @@ def _visible(batch: Batch, t: int, at: int) -> bool:
     return begin == end or place(batch.cuts, begin, end, at) < 0
 
 
-@inner
+@inlined
 def _repeated(batch: Batch, t: int, i: int) -> bool:
     """Whether position i of the tuple holds the object of an earlier one."""
     for earlier in range(i):  # noqa: SIM110 - a kernel has no generators
@@ -282,7 +282,7 @@ def _merged(batch: Batch, scratch: Scratch, t: int, quota: int, out: Ints, spots
     return at
 
 
-@inner
+@inlined
 def _is_long(batch: Batch, plan: Plan, t: int, total: int) -> bool:
     """Whether trial fills fast: a row so long that what may be drawn of it is most of it. Hangs on the tuple alone."""
     longest = 0

@@ -122,7 +122,7 @@ def sort(run: Ints | Longs, begin: int, end: int) -> None:
             return
 
 
-@inner
+@inlined
 def sort_different(run: Ints, along: Ints, begin: int, end: int, copy: Ints, copied: Ints) -> None:
     """Sort numbers of which no two are equal, and what stands along them; `copy` and `copied` have room for them.
 
