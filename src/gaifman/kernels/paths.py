@@ -34,7 +34,7 @@ from gaifman.kernels.sets import Ints, Longs, Words, place
 NOBODY, ANYBODY = -1, -2
 """No rival; several."""
 LISTED = -2
-_0 = np.uint64(0)
+_0, _1 = np.uint64(0), np.uint64(1)
 
 
 class Lists(NamedTuple):
@@ -92,37 +92,37 @@ def _edges(links: Links, spot: Place, i: int, count: int, lists: Lists) -> int:
     others may have an edge; which have.
     """
     own, one = spot.own, spot.members[spot.own[i]]
-    begin, end, found, others = links.starts[one], links.starts[one + 1], 0, 0
+    begin, end, found, others = links.starts[one], links.starts[one + 1], _0, _0
     in_front = different(own)
     for k in range(in_front):
         earlier = False
         for h in range(i + 1):
             earlier = earlier or own[h] == k
         lists.far[others] = k
-        others += not earlier
+        others += np.uint64(not earlier)
     if len(spot.edges) > 0:
         for k in range(in_front, count):
             edge = spot.edges[k]
             inside = edge >= begin and edge < end
             lists.edges[found], lists.places[found] = edge, k
             lists.far[others] = k
-            found += inside
-            others += not inside
+            found += np.uint64(inside)
+            others += np.uint64(not inside)
     else:
         for k in range(in_front, count):
             lists.far[others] = k
-            others += 1
-    doubtful = 0
-    for k in range(others):
-        j = lists.far[k]
-        lists.near[doubtful] = j
-        doubtful += may_touch(links, one, spot.members[j])
-    for k in range(doubtful):
-        j = lists.near[k]
-        edge = edge_to(links, begin, end, spot.members[j])
-        lists.edges[found], lists.places[found] = edge, j
-        found += edge >= 0
-    return found
+            others += _1
+    doubtful = _0
+    for k in range(np.int64(others)):
+        other = np.uint64(lists.far[k])
+        lists.near[doubtful] = other
+        doubtful += np.uint64(may_touch(links, one, spot.members[other]))
+    for k in range(np.int64(doubtful)):
+        other = np.uint64(lists.near[k])
+        edge = edge_to(links, begin, end, spot.members[other])
+        lists.edges[found], lists.places[found] = edge, other
+        found += np.uint64(edge >= 0)
+    return int(found)
 
 
 @inlined

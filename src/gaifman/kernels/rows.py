@@ -15,7 +15,7 @@ from gaifman.kernels.sets import Ints, Longs, Words, lowest
 
 Reals = npt.NDArray[np.float32]
 
-_0, _1, _63 = np.uint64(0), np.uint64(1), np.uint64(63)
+_0, _1, _6, _12, _63 = (np.uint64(n) for n in (0, 1, 6, 12, 63))
 
 
 class Met(NamedTuple):
@@ -44,9 +44,10 @@ class Output(NamedTuple):
 
 @inlined
 def meet(met: Met, feature: int) -> None:
-    """A feature is not its default."""
-    met.bits[feature >> 6] |= _1 << (np.uint64(feature) & _63)
-    met.tops[feature >> 12] |= _1 << (np.uint64(feature >> 6) & _63)
+    """A feature is not its default. (An index that has no sign need not be asked whether it counts from the end.)"""
+    bit = np.uint64(feature)
+    met.bits[bit >> _6] |= _1 << (bit & _63)
+    met.tops[bit >> _12] |= _1 << ((bit >> _6) & _63)
 
 
 @inlined
@@ -59,23 +60,24 @@ def once_more(met: Met, feature: int) -> None:
 @inlined
 def poured(met: Met, output: Output) -> int:
     """Put out what was met, ascending, and forget it; where the next entry is."""
-    at = output.state[1]
+    at = np.uint64(output.state[1])
     for top in range(len(met.tops)):
         words = met.tops[top]
         met.tops[top] = _0
         while words != _0:
-            w = (top << 6) + lowest(words)
+            w = (np.uint64(top) << _6) + np.uint64(lowest(words))
             words &= words - _1
             bits, counts = met.bits[w], met.counts[w]
             met.bits[w] = _0
             while bits != _0:
-                bit = lowest(bits)
+                bit = np.uint64(lowest(bits))
                 bits &= bits - _1
-                output.ids[at], output.values[at] = (w << 6) + bit, np.float32(1.0)
-                if counts >> np.uint64(bit) & _1:
-                    output.values[at] = met.values[(w << 6) + bit]
-                    met.values[(w << 6) + bit] = 0.0
-                at += 1
+                feature = (w << _6) + bit
+                output.ids[at], output.values[at] = feature, np.float32(1.0)
+                if counts >> bit & _1:
+                    output.values[at] = met.values[feature]
+                    met.values[feature] = 0.0
+                at += _1
     return int(at)
 
 
