@@ -203,9 +203,7 @@ class Evaluator:
         if count and len(sizes):
             chosen = np.array([int(np.argmax(shapes == shape)) for shape in range(count)], np.int32)
             none, nowhere = np.full(len(shapes), -1, np.int32), np.zeros((0, most + 1), np.float32)
-            bare = self._index._replace(
-                always=frozen(chosen), shapes=frozen(none), defaults=frozen(nowhere), bare=True
-            )
+            bare = self._index._replace(always=frozen(chosen), shapes=frozen(none), defaults=frozen(nowhere), bare=True)
             nobody, nothing = np.zeros(int(sizes.sum()), np.int32), np.zeros(0, np.int32)
             places = np.zeros((len(sizes), self.plan.width), np.int32)
             starts = np.append(0, np.cumsum(sizes, dtype=np.int64))
@@ -363,9 +361,7 @@ def _room(plan: Plan, words: int) -> Room:
     )
 
 
-def _neighbours(
-    graph: Graph, drawn: Neighbourhoods, hidden: Hidden | None, dropping: Sampling | None
-) -> Neighbours:
+def _neighbours(graph: Graph, drawn: Neighbourhoods, hidden: Hidden | None, dropping: Sampling | None) -> Neighbours:
     starts, facts = checked_hidden(graph, hidden, len(drawn.places))
     return Neighbours(
         drawn.starts,

@@ -152,9 +152,7 @@ def mine(graph: Graph, answers: Ints, own: Longs, mining: Mining | None = None) 
         raise KnowledgeError("every other pair is an answer too: there is nothing to tell them from")
     unseen = Hidden.one_each(own[source])
     drawn = draw(graph, taken, mining.sampling(), hidden)
-    counts = _frequent(graph, drawn, hidden, mining)
-    phi = FeatureSet(tuple(_feature(graph, shape) for shape in counts))
-    plan = plan_of(phi, graph.kb, 2)
+    plan = plan_of(frequent(graph, drawn, hidden, mining.support), graph.kb, 2)
     evaluator = Evaluator(graph, plan)
     hits = [
         np.bincount(found.ids[found.values != 0], minlength=len(plan.features)) / len(found)
@@ -263,16 +261,16 @@ class Fixed(NamedTuple):
 Shape = Path | Fixed
 
 
-def _frequent(graph: Graph, drawn: Neighbourhoods, hidden: Hidden, mining: Mining) -> list[Shape]:
-    """The shapes that enough neighbourhoods have, the most frequent first."""
+def frequent(graph: Graph, drawn: Neighbourhoods, hidden: Hidden, support: float, limit: int = POOL) -> FeatureSet:
+    """The patterns that hold in at least a share of neighbourhoods of pairs, the most frequent first."""
     counts = _types(graph, drawn)
     for row, links in _inside(graph, drawn, hidden):
         own = drawn.places[row // drawn.draws].tolist()
         members = drawn.members[drawn.starts[row] : drawn.starts[row + 1]].tolist()
         counts.update(_shapes(links, own[0], own[1], members))
-    least = max(1, int(np.ceil(mining.support * len(drawn) - 1e-9)))
+    least = max(1, int(np.ceil(support * len(drawn) - 1e-9)))
     kept = sorted((-count, len(shape), shape) for shape, count in counts.items() if count >= least)
-    return [shape for _, _, shape in kept[:POOL]]
+    return FeatureSet(tuple(_feature(graph, shape) for _, _, shape in kept[:limit]))
 
 
 def _shapes(links: dict[int, dict[int, set[Step]]], s1: int, s2: int, members: list[int]) -> set[Shape]:

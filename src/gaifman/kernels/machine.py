@@ -207,9 +207,7 @@ def _atom(sheet: Sheet, programs: Programs, code: Ints, scene: Scene, local: Loc
 
 
 @inlined
-def _pairs(
-    sheet: Sheet, programs: Programs, target: int, first: int, fact: int, scene: Scene, local: Local
-) -> None:
+def _pairs(sheet: Sheet, programs: Programs, target: int, first: int, fact: int, scene: Scene, local: Local) -> None:
     """The table of an atom of two places, from its first fact on."""
     kind, which, kind2, which2 = (
         programs.terms[first, 0],
