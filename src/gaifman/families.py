@@ -25,6 +25,7 @@ from gaifman.graph import Graph, label_bases
 from gaifman.kernels.families import (
     COUNTS,
     FIXED,
+    NONE,
     STEP,
     THREE,
     TWO,
@@ -37,6 +38,7 @@ from gaifman.kernels.families import (
     slot_of,
     walk_key,
 )
+from gaifman.kernels.local import Links
 from gaifman.plans import Plan
 from gaifman.questions import Aggregate, Feature, query_position
 from gaifman.tables import Ints
@@ -130,12 +132,19 @@ def _own(term: Node) -> int:
     return query_position(term) - 1 if isinstance(term, Variable) else -1
 
 
+TWINS = 256
+"""Features at most that ask for the same as another: each is looked at in every row. The machine has the rest."""
+
+
 def families_of(graph: Graph, plan: Plan) -> tuple[Families, Ints]:
-    """The families of a plan, and the features in them; what asks for the same as another stays with the machine."""
+    """The families of a plan, and the features in them."""
     asked = {p: found for p, feature in enumerate(plan.features) if (found := pattern(feature)) is not None}
     writer = _Writer(graph, plan.width, list(asked.values()))
-    taken = [p for p, found in asked.items() if writer.put(found, p)]
-    return writer.families(), np.array(taken, np.int32)
+    firsts = {p: writer.put(found, p) for p, found in asked.items()}
+    twins = [(first, p) for p, first in firsts.items() if first not in (p, NONE)][:TWINS]
+    taken = [p for p, first in firsts.items() if first == p] + [p for _, p in twins]
+    families = writer.families()._replace(twins=np.array(twins, np.int32).reshape(-1, 2))
+    return families, np.array(sorted(taken), np.int32)
 
 
 class _Writer:
@@ -161,14 +170,18 @@ class _Writer:
             _hashed(kinds.count("path") + kinds.count("paths")),
             np.zeros((width, width, labels), np.uint64),
             np.zeros((width, width, labels), np.uint64),
+            np.zeros((width, width, labels), np.uint64),
+            np.zeros((width, width, 0), np.uint64),
+            np.zeros((width, width, 0), np.uint64),
             _hashed(kinds.count("walk") + kinds.count("walks")),
             np.zeros(1, np.int64),
             np.zeros((0, 10), np.int32),
+            np.zeros((0, 2), np.int32),
             np.zeros(4, np.uint8),
         )
 
-    def put(self, found: Pattern, feature: int) -> bool:
-        """Enter a feature; False where another asks for the same."""
+    def put(self, found: Pattern, feature: int) -> int:
+        """Enter a feature; itself, or another that asks for the same and came before; NONE where it cannot be."""
         written = self._written
         kind, i, *rest = found
         if kind == "wide":
@@ -206,15 +219,15 @@ class _Writer:
         assert number is not None, "the plan has checked the names"
         return number
 
-    def _put_fixed(self, i: int, label: int, constant: str, feature: int) -> bool:
+    def _put_fixed(self, i: int, label: int, constant: str, feature: int) -> int:
         number = self._kb.objects.number(constant)
         if number is None:
-            return False
+            return NONE
         self._written.asks[FIXED] = self._written.fixes[i, label] = 1
         key = fixed_key(i, label, self._labels, number, self._objects)
         return _enter_hashed(self._written.fixed, key, True, feature)
 
-    def _put_path(self, i: int, first: int, j: int, last: int, some: bool, feature: int) -> bool:
+    def _put_path(self, i: int, first: int, j: int, last: int, some: bool, feature: int) -> int:
         if (i, first) > (j, last):  # the same path from its other end
             i, first, j, last = j, last, i, first
         self._written.joins[i, j] |= TWO
@@ -222,14 +235,15 @@ class _Writer:
         key = path_key(i * self._width + j, first, last, self._labels)
         return _enter_hashed(self._written.path, key, some, feature)
 
-    def _put_walk(self, i: int, first: int, middle: int, j: int, last: int, some: bool, feature: int) -> bool:
+    def _put_walk(self, i: int, first: int, middle: int, j: int, last: int, some: bool, feature: int) -> int:
         if self._width**2 * self._labels**3 >= 1 << 62:
-            return False  # no number for it
+            return NONE  # no number for it
         if (i, first) > (j, last):
             i, first, middle, j, last = j, last, self._turned(middle), i, first
         self._written.joins[i, j] |= THREE
         self._written.sets_out[i, j, first] |= np.uint64(follows(middle))
-        self._written.arrives[i, j, last] = 1
+        self._written.arrives[i, j, last] = follows(last)
+        self._written.leads[i, j, first] |= np.uint64(follows(last))
         key = walk_key(i * self._width + j, first, middle, last, self._labels)
         return _enter_hashed(self._written.walk, key, some, feature)
 
@@ -238,12 +252,12 @@ class _Writer:
         base = int(self._bases[np.searchsorted(self._bases, label, side="right") - 1])
         return 2 * base + 1 - label
 
-    def _put_wide(self, counts: int, rest: list[Any], feature: int) -> bool:
+    def _put_wide(self, counts: int, rest: list[Any], feature: int) -> int:
         relation = self._relation(rest[0])
         own = (*rest[1:], *[-1] * (9 - len(rest)))
         self._written.asks[STEP] = self._written.asks[WIDE] = 1
         self._wide.append((relation, feature, counts, *own))
-        return True
+        return feature
 
 
 def _hashed(count: int) -> Hashed:
@@ -253,14 +267,27 @@ def _hashed(count: int) -> Hashed:
     return Hashed(np.full(size, -1, np.int64), np.full(size, -1, np.int32), np.full(size, -1, np.int32))
 
 
-def _enter(table: Ints, at: tuple[int, ...], feature: int) -> bool:
-    if table[at] >= 0:
-        return False
-    table[at] = feature
-    return True
+def _enter(table: Ints, at: tuple[int, ...], feature: int) -> int:
+    """Enter a feature where none stands; the one that stands there then."""
+    if table[at] < 0:
+        table[at] = feature
+    return int(table[at])
 
 
-def _enter_hashed(table: Hashed, key: int, some: bool, feature: int) -> bool:
+def _enter_hashed(table: Hashed, key: int, some: bool, feature: int) -> int:
     slot = slot_of(table.keys, key)
     table.keys[slot] = key
     return _enter(table.some if some else table.many, (slot,), feature)
+
+
+def along_bonds(families: Families, links: Links) -> Families:
+    """Families with what is asked of labels found beforehand for the lists of labels that edges have."""
+    hop = np.ascontiguousarray(families.hop[:, links.bond_labels])
+    if not (families.joins & THREE).any():
+        return families._replace(bond_hop=hop)
+    starts = links.bond_starts[:-1]
+    leads, arrives = (
+        np.bitwise_or.reduceat(table[:, :, links.bond_labels], starts, axis=2) if len(starts) else table[:, :, :0]
+        for table in (families.leads, families.arrives)
+    )
+    return families._replace(bond_hop=hop, bond_leads=leads, bond_arrives=arrives)

@@ -25,14 +25,15 @@ import numpy.typing as npt
 
 from gaifman.drawing import Part, fact_rows, frozen
 from gaifman.errors import KnowledgeError, LimitError
-from gaifman.families import families_of
+from gaifman.families import along_bonds, families_of
 from gaifman.graph import Graph
 from gaifman.kernels.evaluation import DONE, FACTS, LABELS, Index, Neighbours, Tools, World, read_rows, run_rows
 from gaifman.kernels.families import Families
+from gaifman.kernels.lists import Lists
 from gaifman.kernels.local import PLACES, Local
 from gaifman.kernels.machine import RESULTS, SLOTS, VARIABLES, Room
-from gaifman.kernels.paths import Lists
 from gaifman.kernels.rows import Met, Output, merge
+from gaifman.kernels.walks import Memo
 from gaifman.neighbourhoods import (
     Hidden,
     Neighbourhoods,
@@ -97,8 +98,7 @@ class Evaluator:
         self._world = world_of(graph)
         self._families = None
         if families is not None and len(taken):
-            along = np.ascontiguousarray(families.hop[:, self._world.links.bond_labels])
-            self._families = families._replace(bond_hop=along)
+            self._families = along_bonds(families, self._world.links)
         self._left = np.setdiff1d(np.arange(len(plan.features)), taken)
         self._index = _index(graph, plan, self._left)
         self._counts = _bits(len(plan.features), [*self._left.tolist(), *_counting(self._families)])
@@ -225,6 +225,7 @@ class _Worker:
         self._met = Met(
             np.zeros(bits, np.uint64), np.zeros((bits + 63) >> 6, np.uint64), counts, np.zeros(count, np.float32)
         )
+        self._memo = _memo()
         self._tools = Tools(_local(graph, 1024), _room(plan, words), np.zeros(count, np.int32))
         pairs = (plan.width, most)
         self._lists = Lists(
@@ -236,6 +237,7 @@ class _Worker:
             np.empty(4096, np.int32),
             np.empty(most, np.int32),
             np.empty(most, np.int32),
+            np.empty((2, most), np.uint64),
         )
 
     def block(self, index: Index, neighbours: Neighbours, begin: int, end: int) -> Output:
@@ -253,10 +255,12 @@ class _Worker:
 
     def _read(self, families: Families, neighbours: Neighbours, begin: int, end: int) -> Output:
         output = _output(64 * (end - begin) + 2 * len(self._met.values), begin, end)
-        while (status := read_rows(families, self._world, neighbours, self._lists, self._met, output)) != DONE:
+        kept = self._lists, self._memo, self._met
+        while (status := read_rows(families, self._world, neighbours, *kept, output)) != DONE:
             if status == LABELS:
                 longer = np.empty(4 * len(self._lists.labels), np.int32)
                 self._lists = self._lists._replace(labels=longer)
+                kept = self._lists, self._memo, self._met
             else:
                 output = _longer(output)
         return output
@@ -281,7 +285,8 @@ def _counting(families: Families | None) -> list[int]:
         return []
     wide = families.wide[families.wide[:, 1] != 0, 0]
     tables = families.hops, families.fixed.many, families.path.many, families.walk.many, wide
-    return [feature for table in tables for feature in table.ravel().tolist() if feature >= 0]
+    counting = {feature for table in tables for feature in table.ravel().tolist() if feature >= 0}
+    return [*counting, *(other for one, other in families.twins.tolist() if one in counting)]
 
 
 def _bits(count: int, chosen: list[int]) -> Bits:
@@ -289,6 +294,18 @@ def _bits(count: int, chosen: list[int]) -> Bits:
     flags = np.zeros(((count + 63) >> 6) << 6, np.uint8)
     flags[chosen] = 1
     return frozen(np.packbits(flags, bitorder="little").view(np.uint64))
+
+
+def _memo() -> Memo:
+    """Room to remember what paths over three bonds are asked for."""
+    size = 1 << 15
+    return Memo(
+        np.full(size, -1, np.int64),
+        np.zeros(size, np.int32),
+        np.zeros(size, np.int32),
+        np.zeros(1 << 18, np.int32),
+        np.zeros(2, np.int64),
+    )
 
 
 def _output(room: int, begin: int, end: int) -> Output:

@@ -9,12 +9,14 @@ import numpy.typing as npt
 
 from gaifman.kernels.compiling import compiled, foresee, inlined, zero
 from gaifman.kernels.families import Families
+from gaifman.kernels.lists import Lists, Place
 from gaifman.kernels.local import NO_KEY, Incidence, Links, Local, foresee_touch, forget, gather, gather_bonds
 from gaifman.kernels.machine import Programs, Room, Scene, Values, run
-from gaifman.kernels.paths import Lists, Place, joined, listed
+from gaifman.kernels.paths import joined, listed
 from gaifman.kernels.random import join
-from gaifman.kernels.rows import Met, Output, meet, poured
+from gaifman.kernels.rows import Met, Output, meet, meet_twins, poured
 from gaifman.kernels.sets import Bytes, Ints, Longs
+from gaifman.kernels.walks import Memo
 
 DONE, FACTS, ENTRIES, LABELS = 0, 1, 2, 3
 """How evaluation ends: done, or for want of room for facts, entries or labels."""
@@ -109,7 +111,9 @@ def _foresee(links: Links, neighbours: Neighbours, row: int) -> None:
 
 
 @compiled
-def read_rows(families: Families, world: World, neighbours: Neighbours, lists: Lists, met: Met, output: Output) -> int:
+def read_rows(
+    families: Families, world: World, neighbours: Neighbours, lists: Lists, memo: Memo, met: Met, output: Output
+) -> int:
     """Read the features of families off rows, from `output.state` on; DONE, or what there is no room for."""
     for row in range(output.state[0], len(output.ends)):
         if output.state[1] + len(met.values) > len(output.ids):
@@ -123,8 +127,9 @@ def read_rows(families: Families, world: World, neighbours: Neighbours, lists: L
                 at = listed(families, world.links, world.facts, spot, i, lists, at, met)
         for i in range(len(spot.own)):
             for j in range(len(spot.own)):
-                if at >= 0 and not joined(families, world.links, world.facts, spot, i, j, lists, at, met):
+                if at >= 0 and not joined(families, world.links, world.facts, spot, i, j, lists, memo, at, met):
                     at = -1
+        meet_twins(met, families.twins)
         end = poured(met, output)
         if at < 0:
             return LABELS

@@ -53,6 +53,12 @@ class Families(NamedTuple):
     """Shape (n, n, labels): the same for paths of three steps."""
     arrives: Words
     """Shape (n, n, labels): other than 0 where one ends with the label, seen from s_j."""
+    leads: Words
+    """Shape (n, n, labels): the bits of what may end a path of three steps that begins with the label."""
+    bond_leads: Words
+    """Shape (n, n, bonds): the same for all labels of a bond together."""
+    bond_arrives: Words
+    """Shape (n, n, bonds): the bits of those labels of a bond that may end such a path."""
     walk: Hashed
     """∃x, y r(s_i, x) ∧ q(x, y) ∧ p(y, s_j)."""
     wide_starts: Longs
@@ -60,6 +66,8 @@ class Families(NamedTuple):
     wide: Ints
     """Shape (features, 10): of an atom of three places or more the feature, whether it counts, and which of the tuple's
     objects stands at each place; −1 for a variable of its own."""
+    twins: Ints
+    """Shape (any, 2): a feature, and another that asks for the same."""
     asks: Bytes
     """Shape (4,): whether there are features at all that need a step, count steps, have a constant, or are wide: by the
     names below."""

@@ -6,8 +6,6 @@ the families is read off these lists: only facts that are there are visited, how
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from gaifman.kernels.compiling import inlined, inner
@@ -20,67 +18,20 @@ from gaifman.kernels.families import (
     TWO,
     WIDE,
     Families,
-    Hashed,
     fixed_key,
     follows,
     path_key,
-    slot_of,
-    walk_key,
 )
-from gaifman.kernels.local import NO_KEY, Incidence, Links, edge_of, edge_to, may_touch, visible
+from gaifman.kernels.lists import LISTED, Lists, Place, different, first_of, meet_hashed, put_down
+from gaifman.kernels.local import NO_KEY, Incidence, Links, edge_to, may_touch, visible
 from gaifman.kernels.rows import Met, meet, once_more
-from gaifman.kernels.sets import Ints, Longs, Words, place
+from gaifman.kernels.sets import Ints
+from gaifman.kernels.walks import Memo, three_steps
+from gaifman.kernels.wide import meet_along, meet_fact
 
 NOBODY, ANYBODY = -1, -2
 """No rival; several."""
-LISTED = -2
 _0, _1 = np.uint64(0), np.uint64(1)
-
-
-class Lists(NamedTuple):
-    """What one thread lists."""
-
-    edges: Longs
-    """Shape (members,): edges of the graph from one object of the tuple to members."""
-    places: Ints
-    """Shape (members,): which member each leads to."""
-    bonds: Ints
-    """Shape (n, members): the list of labels between an object of the tuple and a member; NONE, or LISTED below."""
-    begins: Ints
-    """Shape (n, members): where the labels begin that are listed below, because not all of the bond's are visible."""
-    ends: Ints
-    """Shape (n, members): where they end."""
-    labels: Ints
-    """Shape (room,)."""
-    near: Ints
-    """Shape (members,): members that a path of three steps may go to first."""
-    far: Ints
-    """Shape (members,): members that it may come from last."""
-
-
-class Place(NamedTuple):
-    """One neighbourhood."""
-
-    members: Ints
-    edges: Ints
-    """Shape as members, or (0,): an edge by which each was found."""
-    own: Ints
-    """Shape (n,): the places of the tuple's objects among the members."""
-    hidden: Longs
-    """Facts that are not visible."""
-    unseen: Ints
-    """Shape (hidden, 3): of each that has two places its relation and objects; elsewhere −1."""
-    key: np.uint64
-    """For the drop-out of uncertain facts."""
-
-
-@inlined
-def different(own: Ints) -> int:
-    """How many different objects the tuple has: they stand in front."""
-    most = 0
-    for at in own:
-        most = max(most, at + 1)
-    return most
 
 
 @inlined
@@ -231,7 +182,7 @@ def _carefully(
                 at += 1
                 _step(families, i, label, spot.members[j], len(links.starts) - 1, met)
             elif families.asks[WIDE]:
-                _wide(families, links, facts, spot, i, fact, label, met)
+                meet_along(families, links, facts, spot, i, fact, label, met)
     lists.ends[i, j] = at
     return at
 
@@ -269,18 +220,7 @@ def _more(families: Families, i: int, label: int, other: int, objects: int, met:
     if families.hops[i, label] >= 0:
         once_more(met, families.hops[i, label])
     if families.fixes[i, label]:
-        _meet_hashed(families.fixed, fixed_key(i, label, families.hop.shape[1], other, objects), met)
-
-
-@inlined
-def _meet_hashed(table: Hashed, key: int, met: Met) -> None:
-    """What stands for a number is true, once more."""
-    slot = slot_of(table.keys, key)
-    if table.keys[slot] != NONE:
-        if table.some[slot] >= 0:
-            meet(met, table.some[slot])
-        if table.many[slot] >= 0:
-            once_more(met, table.many[slot])
+        meet_hashed(families.fixed, fixed_key(i, label, families.hop.shape[1], other, objects), met)
 
 
 @inner
@@ -298,8 +238,8 @@ def _alone(
             continue
         if places == 1 and families.kind[i, relation] >= 0:
             meet(met, families.kind[i, relation])
-        if places > 2 and families.asks[WIDE] and _first(spot.own, i):
-            _wide_fact(families, facts, spot, fact, met)
+        if places > 2 and families.asks[WIDE] and first_of(spot.own, i):
+            meet_fact(families, facts, spot, fact, met)
         if places == 2:
             if at + 2 > len(lists.labels):
                 return -1
@@ -325,22 +265,6 @@ def _between(families: Families, links: Links, own: Ints, i: int, j: int, lists:
 
 
 @inlined
-def _put_down(links: Links, lists: Lists, i: int, x: int, at: int) -> int:
-    """The labels between object i of the tuple and member x, from `at` on; where they end, −1 for no room."""
-    bond = lists.bonds[i, x]
-    if bond == LISTED:
-        first, last = lists.begins[i, x], lists.ends[i, x]
-    else:
-        first, last = links.bond_starts[bond], links.bond_starts[bond + 1]
-    if at + last - first > len(lists.labels):
-        return -1
-    for q in range(first, last):
-        lists.labels[at] = lists.labels[q] if bond == LISTED else links.bond_labels[q]
-        at += 1
-    return at
-
-
-@inlined
 def _two_steps(families: Families, links: Links, size: int, i: int, j: int, lists: Lists, at: int, met: Met) -> bool:
     """Paths from object i over a member to object j; False where there is no room for labels."""
     width, labels = families.hop.shape
@@ -350,8 +274,8 @@ def _two_steps(families: Families, links: Links, size: int, i: int, j: int, list
         both += lists.bonds[i, x] != NONE and lists.bonds[j, x] != NONE
     for k in range(both):
         x = int(lists.near[k])
-        middle = _put_down(links, lists, i, x, at)
-        end = _put_down(links, lists, j, x, middle) if middle >= 0 else middle
+        middle = put_down(links, lists, i, x, at)
+        end = put_down(links, lists, j, x, middle) if middle >= 0 else middle
         if end < 0:
             return False
         for q in range(at, middle):
@@ -360,29 +284,12 @@ def _two_steps(families: Families, links: Links, size: int, i: int, j: int, list
             for s in range(middle, end):
                 second = lists.labels[s]
                 if wanted & follows(second):
-                    _meet_hashed(families.path, path_key(i * width + j, first, second, labels), met)
+                    meet_hashed(families.path, path_key(i * width + j, first, second, labels), met)
     return True
 
 
 @inlined
-def _ends(wanted: Words, links: Links, lists: Lists, whose: int, found: Ints, at: int, size: int) -> int:
-    """The members to which an object of the tuple has a label that is wanted; how many, −1 for no room."""
-    count = 0
-    for x in range(size):
-        some = False
-        if lists.bonds[whose, x] != NONE:
-            end = _put_down(links, lists, whose, x, at)
-            if end < 0:
-                return -1
-            for q in range(at, end):
-                some = some or wanted[lists.labels[q]] != _0
-        found[count] = x
-        count += some
-    return count
-
-
-@inner
-def _three_steps(
+def joined(
     families: Families,
     links: Links,
     facts: Incidence,
@@ -390,99 +297,9 @@ def _three_steps(
     i: int,
     j: int,
     lists: Lists,
+    memo: Memo,
     at: int,
     met: Met,
-) -> bool:
-    """Paths from object i over two members to object j; False where there is no room for labels."""
-    members = spot.members
-    near = _ends(families.sets_out[i, j], links, lists, i, lists.near, at, len(members))
-    far = _ends(families.arrives[i, j], links, lists, j, lists.far, at, len(members))
-    if near < 0 or far < 0:
-        return False
-    for a in range(near):
-        x = int(lists.near[a])
-        after = _put_down(links, lists, i, x, at)
-        if after < 0:
-            return False
-        for b in range(far):
-            y = int(lists.far[b])
-            end = after
-            if x == y:
-                end = _loops(links, facts, spot, members[x], lists, after)
-            else:
-                edge = edge_of(links, members[x], members[y])
-                if edge >= 0:
-                    end = _labels_of(links, facts, spot, edge, members[x], members[y], lists, after)
-            if end > after:
-                last = _put_down(links, lists, j, y, end)
-                if last < 0:
-                    return False
-                _triples(families, i, j, lists, at, after, end, last, met)
-            elif end < 0:
-                return False
-    return True
-
-
-@inlined
-def _labels_of(
-    links: Links, facts: Incidence, spot: Place, edge: int, one: int, other: int, lists: Lists, at: int
-) -> int:
-    """List the labels of an edge from one member to another; where they end, −1 where there is no room."""
-    bond = links.bonds[edge]
-    first, last = links.bond_starts[bond], links.bond_starts[bond + 1]
-    if at + last - first > len(lists.labels):
-        return -1
-    sure = links.pure and (len(facts.confidence) == 0 or spot.key == NO_KEY)
-    for h in range(len(spot.hidden)):
-        here = spot.unseen[h, 1] == one or spot.unseen[h, 1] == other
-        sure = sure and not (here and (spot.unseen[h, 2] == one or spot.unseen[h, 2] == other))
-    if sure:
-        for q in range(first, last):
-            lists.labels[at] = links.bond_labels[q]
-            at += 1
-        return at
-    for q in range(links.label_starts[edge], links.label_starts[edge + 1]):
-        if links.binary[links.labels[q]] and visible(facts, links.facts[q], spot.hidden, spot.key):
-            lists.labels[at] = links.labels[q]
-            at += 1
-    return at
-
-
-@inner
-def _loops(links: Links, facts: Incidence, spot: Place, one: int, lists: Lists, at: int) -> int:
-    """The same for facts r(a, a)."""
-    for p in range(facts.own_starts[one], facts.own_starts[one + 1]):
-        fact = facts.own[p]
-        if facts.starts[fact + 1] - facts.starts[fact] == 2 and visible(facts, fact, spot.hidden, spot.key):
-            if at + 2 > len(lists.labels):
-                return -1
-            base = links.bases[facts.relations[fact]]
-            lists.labels[at], lists.labels[at + 1] = base, base + 1
-            at += 2
-    return at
-
-
-@inlined
-def _triples(
-    families: Families, i: int, j: int, lists: Lists, begin: int, middle: int, end: int, stop: int, met: Met
-) -> None:
-    """Meet paths of three steps: the first from begin to middle, the next to end, the last, seen from j, to stop."""
-    width, labels = families.hop.shape
-    for q in range(begin, middle):
-        first = lists.labels[q]
-        wanted = families.sets_out[i, j, first]
-        for s in range(middle, end):
-            if wanted & follows(lists.labels[s]):
-                for u in range(end, stop):
-                    last = lists.labels[u]
-                    if families.arrives[i, j, last] != _0:
-                        key = walk_key(i * width + j, first, lists.labels[s], last, labels)
-                        _meet_hashed(families.walk, key, met)
-
-
-@inlined
-def joined(
-    families: Families, links: Links, facts: Incidence, spot: Place, i: int, j: int, lists: Lists, at: int, met: Met
 ) -> bool:
     """Meet what objects i and j of the tuple are asked for together; False where there is no room for labels."""
     _between(families, links, spot.own, i, j, lists, met)
@@ -490,64 +307,5 @@ def joined(
     if joins & TWO:
         room = _two_steps(families, links, len(spot.members), i, j, lists, at, met)
     if room and joins & THREE:
-        room = _three_steps(families, links, facts, spot, i, j, lists, at, met)
+        room = three_steps(families, links, facts, spot, i, j, lists, memo, at, met)
     return room
-
-
-# Facts of three places and more
-
-
-@inlined
-def _first(own: Ints, i: int) -> bool:
-    """Whether no earlier object of the tuple is the same as the i-th."""
-    for earlier in range(i):  # noqa: SIM110 - a kernel has no generators
-        if own[earlier] == own[i]:
-            return False
-    return True
-
-
-@inner
-def _wide(
-    families: Families, links: Links, facts: Incidence, spot: Place, i: int, fact: int, label: int, met: Met
-) -> None:
-    """A fact seen along an edge: once, by the first of the tuple's objects in it and the first label that says so."""
-    begin, end = facts.starts[fact], facts.starts[fact + 1]
-    one = spot.members[spot.own[i]]
-    p = begin
-    while facts.objects[p] != one:
-        p += 1
-    if p != begin + links.label_table[label, 1] or not _first(spot.own, i):
-        return
-    p = begin
-    while facts.objects[p] == one:
-        p += 1
-    if p != begin + links.label_table[label, 2]:
-        return
-    for p in range(begin, end):
-        for earlier in range(i):
-            if spot.members[spot.own[earlier]] == facts.objects[p]:
-                return
-    _wide_fact(families, facts, spot, fact, met)
-
-
-@inner
-def _wide_fact(families: Families, facts: Incidence, spot: Place, fact: int, met: Met) -> None:
-    """Meet the features of a fact all of whose objects are members."""
-    begin, end, relation = facts.starts[fact], facts.starts[fact + 1], facts.relations[fact]
-    members, count = spot.members, different(spot.own)
-    for p in range(begin, end):
-        inside = place(members, count, len(members), facts.objects[p]) >= 0
-        for own in range(count):
-            inside = inside or members[own] == facts.objects[p]
-        if not inside:
-            return
-    for f in range(families.wide_starts[relation], families.wide_starts[relation + 1]):
-        fits = True
-        for p in range(end - begin):
-            wanted = families.wide[f, 2 + p]
-            fits = fits and (wanted < 0 or members[spot.own[wanted]] == facts.objects[begin + p])
-        if fits:
-            if families.wide[f, 1]:
-                once_more(met, families.wide[f, 0])
-            else:
-                meet(met, families.wide[f, 0])

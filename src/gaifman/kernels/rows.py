@@ -58,6 +58,16 @@ def once_more(met: Met, feature: int) -> None:
 
 
 @inlined
+def meet_twins(met: Met, twins: Ints) -> None:
+    """What asks for the same as another has its value."""
+    for t in range(len(twins)):
+        one, other = np.uint64(twins[t, 0]), np.uint64(twins[t, 1])
+        if met.bits[one >> _6] >> (one & _63) & _1:
+            meet(met, twins[t, 1])
+            met.values[other] = met.values[one]
+
+
+@inlined
 def poured(met: Met, output: Output) -> int:
     """Put out what was met, ascending, and forget it; where the next entry is."""
     at = np.uint64(output.state[1])
