@@ -13,6 +13,8 @@ from gaifman.kernels.local import NO_KEY, Incidence, Links, edge_of, visible
 from gaifman.kernels.rows import Met, meet, once_more
 from gaifman.kernels.sets import Ints, Longs, Words
 
+LOOP, LAST, FIRST = -2, -3, -4
+"""In place of the edge in the middle: facts of one member alone; what is listed of the last step, or of the first."""
 _0 = np.uint64(0)
 
 
@@ -78,8 +80,15 @@ def three_steps(
             y = int(lists.far[b])
             if lists.bits[0, a] & lists.bits[1, b] == _0:
                 continue
-            edge = -1 if x == y else edge_of(links, members[x], members[y])
-            if edge < 0 and (x != y or len(facts.own) == 0):
+            if x == y:
+                edge = LOOP if len(facts.own) > 0 else NONE
+            elif x == spot.own[j]:  # already listed, whatever is between the two
+                edge = LAST if bonds[j, y] != NONE else NONE
+            elif y == spot.own[i]:
+                edge = FIRST
+            else:
+                edge = edge_of(links, members[x], members[y])
+            if edge == NONE:
                 continue
             done = memorable and edge >= 0 and bonds[i, x] >= 0 and bonds[j, y] >= 0
             if done and not _secret(spot, members[x], members[y]):
@@ -120,8 +129,14 @@ def _walk(
     after = put_down(links, lists, i, x, at)
     if after < 0:
         return False
-    if edge < 0:
+    if edge == LOOP:
         end = _loops(links, facts, spot, spot.members[x], lists, after)
+    elif edge == LAST:
+        end = put_down(links, lists, j, y, after)
+    elif edge == FIRST:
+        end = put_down(links, lists, i, x, after)
+        for q in range(after, end):
+            lists.labels[q] = links.turned[lists.labels[q]]
     else:
         end = _labels_of(links, facts, spot, edge, lists, after)
     last = put_down(links, lists, j, y, end) if end >= 0 else end
@@ -129,10 +144,14 @@ def _walk(
         return False
     width, labels = families.hop.shape
     for q in range(at, after):
+        first = lists.labels[q]
+        wanted, ending = families.sets_out[i, j, first], families.leads[i, j, first]
         for s in range(after, end):
-            for u in range(end, last):
-                key = walk_key(i * width + j, lists.labels[q], lists.labels[s], lists.labels[u], labels)
-                meet_hashed(families.walk, key, met)
+            if wanted & follows(lists.labels[s]):
+                for u in range(end, last):
+                    if ending & follows(lists.labels[u]):
+                        key = walk_key(i * width + j, first, lists.labels[s], lists.labels[u], labels)
+                        meet_hashed(families.walk, key, met)
     return True
 
 
@@ -191,10 +210,12 @@ def _found_out(
     width, labels = families.hop.shape
     at = begin = memo.counts[0]
     for q in range(starts[first], starts[first + 1]):
-        wanted = families.sets_out[i, j, bond_labels[q]]
+        wanted, ending = families.sets_out[i, j, bond_labels[q]], families.leads[i, j, bond_labels[q]]
         for s in range(starts[middle], starts[middle + 1]):
             if wanted & follows(bond_labels[s]):
                 for u in range(starts[last], starts[last + 1]):
+                    if not ending & follows(bond_labels[u]):
+                        continue
                     path = walk_key(i * width + j, bond_labels[q], bond_labels[s], bond_labels[u], labels)
                     found = slot_of(families.walk.keys, path)
                     if families.walk.keys[found] != NONE:
