@@ -63,10 +63,14 @@ class Mining:
     sample: int = 2_000
     """Answers looked at, drawn by key from all of them."""
     seed: int = 0
+    steps: int = 3
+    """Facts of a path at most, 1 to 3."""
 
     def __post_init__(self) -> None:
         if self.limit < 1 or self.sample < 1:
             raise KnowledgeError(f"limit and sample are whole numbers, 1 or more, not {self.limit} and {self.sample}")
+        if self.steps not in (1, 2, 3):
+            raise KnowledgeError(f"a path has one to three steps, not {self.steps}")
         if not 0 < self.support <= 1:
             raise KnowledgeError(f"the support is a share, above 0 and at most 1, not {self.support:g}")
         self.sampling()
@@ -152,7 +156,7 @@ def mine(graph: Graph, answers: Ints, own: Longs, mining: Mining | None = None) 
         raise KnowledgeError("every other pair is an answer too: there is nothing to tell them from")
     unseen = Hidden.one_each(own[source])
     drawn = draw(graph, taken, mining.sampling(), hidden)
-    plan = plan_of(frequent(graph, drawn, hidden, mining.support), graph.kb, 2)
+    plan = plan_of(frequent(graph, drawn, hidden, mining.support, steps=mining.steps), graph.kb, 2)
     evaluator = Evaluator(graph, plan)
     hits = [
         np.bincount(found.ids[found.values != 0], minlength=len(plan.features)) / len(found)
@@ -261,36 +265,38 @@ class Fixed(NamedTuple):
 Shape = Path | Fixed
 
 
-def frequent(graph: Graph, drawn: Neighbourhoods, hidden: Hidden, support: float, limit: int = POOL) -> FeatureSet:
+def frequent(
+    graph: Graph, drawn: Neighbourhoods, hidden: Hidden, support: float, limit: int = POOL, steps: int = 3
+) -> FeatureSet:
     """The patterns that hold in at least a share of neighbourhoods of pairs, the most frequent first."""
     counts = _types(graph, drawn)
     for row, links in _inside(graph, drawn, hidden):
         own = drawn.places[row // drawn.draws].tolist()
         members = drawn.members[drawn.starts[row] : drawn.starts[row + 1]].tolist()
-        counts.update(_shapes(links, own[0], own[1], members))
+        counts.update(_shapes(links, own[0], own[1], members, steps))
     least = max(1, int(np.ceil(support * len(drawn) - 1e-9)))
     kept = sorted((-count, len(shape), shape) for shape, count in counts.items() if count >= least)
     return FeatureSet(tuple(_feature(graph, shape) for _, _, shape in kept[:limit]))
 
 
-def _shapes(links: dict[int, dict[int, set[Step]]], s1: int, s2: int, members: list[int]) -> set[Shape]:
+def _shapes(links: dict[int, dict[int, set[Step]]], s1: int, s2: int, members: list[int], steps: int) -> set[Shape]:
     """The shapes of one neighbourhood: `links` has for each member those it is linked to, and by which steps."""
     none: dict[int, set[Step]] = {}
     first = links.get(s1, none)
     last = {y: {(r, not forward) for r, forward in steps} for y, steps in links.get(s2, none).items()}
     paths: set[tuple[Step, ...]] = {(a,) for a in first.get(s2, ())}
     for x, starts in first.items():
-        if x == s2:
+        if x == s2 or steps == 1:
             continue
         if x in last:
             paths.update((a, b) for a in starts for b in last[x])
-        for y, middle in links[x].items():
+        for y, middle in links[x].items() if steps == 3 else ():
             if y in last and y not in (s1, s2):
                 paths.update((a, b, c) for b in middle for c in last[y] for a in starts)
-    found: set[Shape] = {Path(steps) for steps in paths}
+    found: set[Shape] = {Path(path) for path in paths}
     for position, own in enumerate((s1, s2)):
-        for x, steps in links.get(own, none).items():
-            found.update(Fixed(position, r, forward, members[x]) for r, forward in steps)
+        for x, facts in links.get(own, none).items():
+            found.update(Fixed(position, r, forward, members[x]) for r, forward in facts)
     return found
 
 

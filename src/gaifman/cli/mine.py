@@ -23,6 +23,7 @@ SHOWN = 10
 @click.option("--size", "-k", type=Size(), default=20, show_default=True, help="Members besides the tuple at most.")
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods for each answer.")
 @click.option("--sample", type=int, default=2000, show_default=True, help="Answers to look at, at most.")
+@click.option("--steps", type=int, default=3, show_default=True, help="Facts of a path at most, 1 to 3.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed finds the same.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
@@ -38,6 +39,7 @@ def mine(
     size: int | None,
     draws: int,
     sample: int,
+    steps: int,
     seed: int,
     others: tuple[str, ...],
     force: bool,
@@ -51,7 +53,7 @@ def mine(
     \b
     Examples:
       gaifman mine demo "borders(x, y)" -o borders.phi
-      gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --limit 50 --support 0.1
+      gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --limit 50 --support 0.1 --steps 2
     """
     from pathlib import Path
 
@@ -62,13 +64,13 @@ def mine(
     from gaifman.parser import parse_query
 
     check_target(output, force=force)
-    settings = Mining(limit, support, radius, size, draws, sample, seed)
+    settings = Mining(limit, support, radius, size, draws, sample, seed, steps)
     known = open_kb((kb, *others), form, table, iris)
     asked = parse_query(query, known)
     graph = graph_of(known)
     found = mined(graph, *answers_of(graph, asked), settings)
     drawn = f"radius {radius}, size {'all' if size is None else size}, {draws} draw{'s' if draws > 1 else ''}"
-    title = f"mined for {asked}: {drawn}, support {support:g}, sample {sample}, seed {seed}"
+    title = f"mined for {asked}: {drawn}, support {support:g}, sample {sample}, steps {steps}, seed {seed}"
     with replaced(Path(output)) as temporary:
         temporary.write_text(found.text(title), encoding="utf-8")
     rows: list[dict[str, Any]] = [

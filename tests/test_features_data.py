@@ -1,0 +1,81 @@
+"""Features on real data: specialised kernels and the machine agree on FB15k, and everything around a synset fits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gaifman
+from gaifman.errors import LimitError
+from gaifman.features import Evaluator
+from gaifman.graph import Graph, fact_numbers, graph_of
+from gaifman.mining import frequent
+from gaifman.neighbourhoods import Hidden, Sampling, draw
+from gaifman.phi import FeatureSet, named, parse_phi
+from gaifman.plans import plan_of
+from gaifman.tables import Ints
+
+DATA = Path(os.environ.get("GAIFMAN_DATA", "nowhere"))
+
+pytestmark = [
+    pytest.mark.data,
+    pytest.mark.skipif(not DATA.is_dir(), reason="GAIFMAN_DATA names no folder"),
+]
+
+
+def pairs(graph: Graph, count: int, seed: int) -> tuple[Ints, Hidden]:
+    """Random training pairs, the fact of each to hide; every third is corrupted, and the fact hidden all the same."""
+    table, rng = graph.kb.tables[2], np.random.default_rng(seed)
+    rows = rng.integers(0, len(table), count)
+    own = fact_numbers(graph, table.relation[rows], table.objects[rows])
+    tuples = table.objects[rows].copy()
+    tuples[::3, 1] = rng.integers(0, len(graph), len(tuples[::3]))
+    return tuples, Hidden.one_each(own)
+
+
+@pytest.mark.parametrize("size", [5, 20, 60])
+def test_every_specialised_kernel_equals_the_machine_on_fb15k(size: int) -> None:
+    """Pairs, hops, two and three steps, constants and counts, mined and named; the machine runs what concerns a row."""
+    graph = graph_of(gaifman.read(DATA / "FB15k" / "train.txt.gz"))
+    tuples, hidden = pairs(graph, 120, size)
+    sampling = Sampling(size=size, seed=size)
+    drawn = draw(graph, tuples, sampling, hidden)
+    mined = frequent(graph, drawn, hidden, 2 / len(drawn), 3_000)
+    relations = graph.kb.vocabulary.relations
+    counts = parse_phi("each r. r(s1, x)\neach r. r(x, s2)\neach r. r(s1, x) ∧ r(x, s2)\n∃r r(s1, s2)")
+    plan = plan_of(FeatureSet((*named("paper", 2, relations), *mined, *counts)), graph.kb, 2)
+    fast, slow = Evaluator(graph, plan), Evaluator(graph, plan, specialised=False)
+    one, other = fast.features(drawn, hidden), slow.features(drawn, hidden)
+    assert one.starts.tolist() == other.starts.tolist()
+    assert one.ids.tolist() == other.ids.tolist()
+    assert one.values.tolist() == other.values.tolist()
+    assert len(one.ids) > 20 * len(drawn)
+    together = fast.sampled(tuples, sampling, hidden)
+    assert together.ids.tolist() == one.ids.tolist()
+    assert together.values.tolist() == one.values.tolist()
+
+
+def test_everything_around_a_synset_is_evaluated_and_too_large_tables_are_refused() -> None:
+    graph = graph_of(gaifman.read(DATA / "WN18" / "train.txt.gz"))
+    widest = int(graph.degrees.argmax())
+    tuples = np.array([[widest, int(graph.row(widest)[0])]], np.int32)
+    drawn = draw(graph, tuples, Sampling(radius=3, size=None))
+    assert len(drawn.members) > 1024
+    texts = ["∀x, y _hyponym(x, y) → _hypernym(y, x)", "_hyponym(s1, x)", "∃x, y _hyponym(s1, x) ∧ _hyponym(x, y)"]
+    found = [
+        Evaluator(graph, plan_of(parse_phi("\n".join(texts)), graph.kb, 2), specialised=fast).features(drawn)
+        for fast in (True, False)
+    ]
+    assert found[0].dense().tolist() == found[1].dense().tolist()
+    assert found[0].dense()[0, 1] == len([x for x in graph.row(widest) if _has(graph, widest, int(x))])
+    three = plan_of(parse_phi("∀x, y, z, u _hyponym(x, y) ∧ _hyponym(y, z) ∧ _hyponym(z, u) → x = u"), graph.kb, 2)
+    with pytest.raises(LimitError, match=r"would take [\d,.]+ GB; the limit is"):
+        Evaluator(graph, three).features(drawn)
+
+
+def _has(graph: Graph, one: int, other: int) -> bool:
+    names = graph.labels_of(graph.kb.name(one), graph.kb.name(other))
+    return ("_hyponym", 1, 2) in names
