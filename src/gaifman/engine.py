@@ -1,0 +1,182 @@
+"""A knowledge base in an embedded DuckDB, and statements run on it under limits.
+
+>>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
+>>> with Engine(kb) as engine:
+...     engine.run("SELECT a1, a2 FROM facts2 ORDER BY ALL").tolist()
+[[0, 1], [1, 2]]
+
+The tables have the names and columns of the file that `gaifman convert` saves, so a statement runs on both. They are
+made once; an engine can be used by many threads at a time. A statement that is stopped, by its time or by Ctrl-C, stops
+at once, and what it wrote to disk is removed with the engine.
+"""
+
+# ruff: noqa: S608 - table and column names are ours
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.errors import KnowledgeError, StoppedError
+from gaifman.io.store import put_table
+from gaifman.kb import KnowledgeBase
+from gaifman.tables import Ints
+
+T = TypeVar("T")
+AT_ONCE = 16
+"""Statements that run at a time; others wait."""
+SMALLEST = 64
+"""Megabytes without which DuckDB cannot even begin."""
+_STOPPING = 0.02
+"""Seconds between two calls to stop: one that comes before the statement has begun is forgotten."""
+
+
+class Engine:
+    """DuckDB with the facts, numbers and names of one knowledge base."""
+
+    def __init__(self, kb: KnowledgeBase, *, memory: int | None = None, threads: int | None = None) -> None:
+        """At most `memory` megabytes (by default most of the machine's) are used, then the disk."""
+        import duckdb
+
+        _check(memory, threads)
+        self.kb = kb
+        self.memory = memory
+        self._folder = tempfile.TemporaryDirectory(prefix="gaifman-", ignore_cleanup_errors=True)
+        settings: dict[str, Any] = {
+            "temp_directory": self._folder.name,
+            "threads": threads or len(os.sched_getaffinity(0)),
+        }
+        if memory is not None:
+            settings["memory_limit"] = f"{memory}MB"
+        self._connection = duckdb.connect(":memory:", config=settings)
+        self._workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gaifman-query")
+        try:
+            with _errors(self):
+                _fill(self._connection, kb)
+                self._connection.execute("SET enable_external_access = false")  # statements reach nothing else
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def folder(self) -> str:
+        """Where statements write what does not fit into memory."""
+        return self._folder.name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the tables and the disk."""
+        self._workers.shutdown()
+        self._connection.close()
+        self._folder.cleanup()
+
+    def run(self, sql: str, seconds: float | None = None) -> Ints:
+        """The rows (b, columns) of a statement that gives numbers of objects; stopped after so many seconds."""
+        return self.work(lambda cursor: _stacked(cursor.execute(sql).fetchnumpy()), seconds)
+
+    def work(self, job: Callable[[Any], T], seconds: float | None = None, cursor: Any = None) -> T:
+        """What a job makes with a connection of its own, on a thread of its own, so that it can be stopped."""
+        own = self._connection.cursor() if cursor is None else cursor
+        future = self._workers.submit(job, own)
+        try:
+            wait([future], seconds)
+            late = not future.done()
+        finally:
+            _stop(own, future)
+        if late:
+            raise StoppedError(
+                f"the query was stopped after {seconds:g} seconds",
+                hint="ask for less, give some variables, or allow more time",
+            )
+        with _errors(self):
+            return future.result()
+
+    def batches(self, sql: str, rows: int, seconds: float | None = None) -> Iterator[Ints]:
+        """The rows of a statement in its order, so many at a time: the result is kept by DuckDB, on disk if need be.
+
+        The seconds are those of the whole evaluation; reading what was found takes as long as the reader takes.
+        """
+        cursor = self._connection.cursor()
+        try:
+            self.work(lambda c: c.execute(f"CREATE TEMP TABLE found AS {sql}"), seconds, cursor)
+            (count,) = self.work(lambda c: c.execute("SELECT count(*) FROM found").fetchone(), None, cursor)
+            for first in range(0, count, rows):
+                page = f"SELECT * FROM found WHERE rowid BETWEEN {first} AND {first + rows - 1} ORDER BY rowid"
+                yield _stacked(self.work(lambda c, page=page: c.execute(page).fetchnumpy(), None, cursor))
+        finally:
+            cursor.close()
+
+
+def engine_of(kb: KnowledgeBase | Engine) -> Engine:
+    """The engine of a knowledge base: made when it is first asked for, then kept with it as long as it lives."""
+    if isinstance(kb, Engine):
+        return kb
+    kept = vars(kb)
+    if _KEPT not in kept:
+        kept[_KEPT] = Engine(kb)
+    engine: Engine = kept[_KEPT]
+    return engine
+
+
+_KEPT = "_engine"
+"""Where a knowledge base keeps its engine: beside its cached properties, which are left behind too when it is copied."""
+
+
+def _stacked(columns: dict[str, npt.NDArray[Any]]) -> Ints:
+    return np.stack([column.astype(np.int32, copy=False) for column in columns.values()], axis=1)
+
+
+def _stop(cursor: Any, future: Future[Any]) -> None:
+    """Return when the work has ended, having told it to as often as it takes."""
+    future.cancel()
+    while not future.done():
+        cursor.interrupt()
+        wait([future], _STOPPING)
+
+
+def _fill(connection: Any, kb: KnowledgeBase) -> None:
+    """Make the tables of a saved file, without the names: statements do not use them."""
+    put_table(connection, "objects", {"id": np.arange(len(kb.objects), dtype=np.int32)})
+    arities = np.array(kb.content.arities, np.int32)
+    put_table(connection, "relations", {"id": np.arange(len(arities), dtype=np.int32), "arity": arities})
+    for arity, table in kb.tables.items():
+        columns = {"relation": table.relation} | {f"a{i + 1}": table.objects[:, i] for i in range(arity)}
+        put_table(connection, f"facts{arity}", columns)
+    numbers = kb.numbers
+    columns = {"attribute": numbers.attribute, "object": numbers.object}
+    put_table(connection, "attribute_values", {**columns, "value": numbers.value})
+
+
+def _check(memory: int | None, threads: int | None) -> None:
+    if memory is not None and (not isinstance(memory, int) or memory < SMALLEST):
+        raise KnowledgeError(f"the memory is a whole number of megabytes, {SMALLEST} or more, not {memory!r}")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise KnowledgeError(f"the number of threads is a whole number, 1 or more, not {threads!r}")
+
+
+@contextmanager
+def _errors(engine: Engine) -> Iterator[None]:
+    """DuckDB's refusals as ours."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException:
+        allowed = f"{engine.memory:,} MB" if engine.memory else "what there is"
+        raise StoppedError(
+            f"the query needs more memory than {allowed}", hint="ask for less, give some variables, or allow more memory"
+        ) from None
+    except duckdb.IOException as error:
+        message = str(error).split("\n", 1)[0].replace(engine.folder, "the temporary folder")
+        raise StoppedError(f"the query cannot use the disk: {message}") from None

@@ -1,0 +1,398 @@
+"""Queries into SQL over the tables of a saved knowledge base.
+
+>>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.parser import parse_query
+>>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
+>>> print(translate(parse_query("parent(x, z) & parent(z, y)", kb), kb).ordered())
+SELECT f1.a1 AS "x", f1.a2 AS "z", f2.a2 AS "y"
+FROM facts2 f1
+JOIN facts2 f2 ON f2.relation = 0 /* parent */ AND f2.a1 = f1.a2
+WHERE f1.relation = 0 /* parent */
+ORDER BY ALL
+>>> ranging = translate(parse_query("~parent(x, y)", kb), kb)
+>>> ranging.ranging, ranging.size
+(('x', 'y'), 9)
+
+Atoms and comparisons become joined tables, ∨ that ties its variables a UNION, ¬ an anti-join, and the rest conditions
+with EXISTS. A variable that nothing ties ranges over `objects`, and the statement says so. No name of the knowledge
+base is put into the text but in comments; no value is NULL, so that NOT means ¬.
+"""
+
+# ruff: noqa: S608 - the text is made of numbers and of names of our own
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gaifman.formulas import (
+    And,
+    Atom,
+    Comparison,
+    Constant,
+    Equal,
+    Exists,
+    Formula,
+    Iff,
+    Not,
+    Number,
+    Or,
+    RelationVariable,
+    Term,
+    Truth,
+    Variable,
+    walk,
+)
+from gaifman.kb import KnowledgeBase
+from gaifman.questions import Query
+from gaifman.safety import AnyVariable, Domain, Variables, by_name, conjuncts, restricted, tidy, unbound
+from gaifman.semijoins import tried
+
+Env = dict[AnyVariable, str]
+"""The SQL expression that each variable stands for."""
+
+GAP = "\n"
+_SIGNS = {"=": "=", "≠": "<>", "<": "<", "≤": "<=", ">": ">", "≥": ">="}
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A query in SQL, and what it ranges over."""
+
+    text: str
+    """Gives each answer once, as numbers of objects, one column for each variable."""
+    columns: int
+    """Variables of the query; a sentence has none, and its statement one row where it is true."""
+    ranging: tuple[str, ...]
+    """Variables that nothing ties to facts: they range over the whole domain."""
+    size: int
+    """Combinations of objects that these imply."""
+
+    def ordered(self, rows: int | None = None, skip: int = 0) -> str:
+        """The answers by number of the first object, then of the second and so on: all, or some of them."""
+        text = f"{self.text}\nORDER BY ALL" if self.columns else self.text
+        text += "" if rows is None else f"\nLIMIT {rows:d}"
+        return text + (f"\nOFFSET {skip:d}" if skip else "")
+
+    def counted(self) -> str:
+        """How many answers there are."""
+        return f"SELECT count(*) FROM (\n{self.text}\n) answers"
+
+    def some(self) -> str:
+        """One row if there is an answer."""
+        return f"SELECT 1 FROM (\n{self.text}\n) answers LIMIT 1"
+
+
+def translate(query: Query, kb: KnowledgeBase, given: Mapping[Variable, int] | None = None) -> Statement:
+    """The query over the tables of the knowledge base; some variables can be given as numbers of objects."""
+    env: Env = {variable: str(number) for variable, number in (given or {}).items()}
+    formula = plain(query.formula, kb)
+    translator = Translator(kb, formula)
+    frame = translator.frame([formula], query.free, env)
+    if query.free:
+        chosen = [f"{frame.env[v]} AS {name}" for v, name in zip(query.free, columns_of(query.free), strict=True)]
+        text = frame.text(chosen, GAP, distinct=frame.repeats(query.free))
+    else:
+        text = 'SELECT true AS "true"\nWHERE EXISTS (\n{}\n)'.format(frame.text(["1"], GAP))
+    return Statement(text, len(query.free), tuple(dict.fromkeys(translator.ranging)), frame.size)
+
+
+def plain(formula: Formula, kb: KnowledgeBase) -> Formula:
+    """The formula tidied for a knowledge base."""
+    return tidy(formula, Domain(kb.vocabulary.relations, kb.objects, kb.tables.keys()))
+
+
+def columns_of(variables: Iterable[Variable]) -> list[str]:
+    """Quoted names of columns: those of the variables, numbered where they differ only by case.
+
+    >>> columns_of([Variable("x"), Variable("X"), Variable("born in")])
+    ['"x"', '"X_2"', '"born in"']
+    """
+    names: list[str] = []
+    seen: set[str] = set()
+    for place, variable in enumerate(variables, start=1):
+        name = variable.name
+        while name.casefold() in seen:
+            name = f"{name}_{place}"
+        seen.add(name.casefold())
+        names.append('"{}"'.format(name.replace('"', '""')))
+    return names
+
+
+@dataclass(slots=True)
+class Frame:
+    """One SELECT in the making."""
+
+    env: Env
+    correlated: bool
+    """Whether it uses columns of a SELECT around it."""
+    own: set[AnyVariable] = field(default_factory=set)
+    """Variables for which its tables have a column."""
+    joins: list[str] = field(default_factory=list)
+    where: list[str] = field(default_factory=list)
+    size: int = 1
+    """Combinations of objects that its untied variables imply, and those of the conditions within."""
+    within: int = 1
+    facts: list[tuple[int, str]] = field(default_factory=list)
+    """Arity and alias of the table of each atom."""
+
+    def add(self, table: str, conditions: Sequence[str], kind: str = "") -> None:
+        """Join a table."""
+        joined = " AND ".join(conditions)
+        if not self.joins and not kind:
+            self.joins.append(f"FROM {table}")
+            self.where[:0] = conditions
+        elif not kind:
+            self.joins.append(f"JOIN {table} ON {joined}" if joined else f"CROSS JOIN {table}")
+        else:
+            self.joins.append(f"{kind} JOIN {table} ON {joined or 'true'}")
+
+    def repeats(self, kept: Iterable[AnyVariable]) -> bool:
+        """Whether a choice of some variables may come in several rows."""
+        columns = {self.env[variable] for variable in kept}
+        return any(self.env[variable] not in columns for variable in self.own)
+
+    def text(self, chosen: Sequence[str], gap: str = " ", *, distinct: bool = False) -> str:
+        """The whole SELECT."""
+        lines = [f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(chosen)}", *self.joins]
+        if self.where:
+            lines.append(f"WHERE {' AND '.join(self.where)}")
+        return gap.join(lines)
+
+
+class Translator:
+    """Makes the frames of one statement; aliases are numbered through."""
+
+    def __init__(self, kb: KnowledgeBase, formula: Formula) -> None:
+        self._kb = kb
+        self._made = 0
+        atoms = (part for part in walk(formula) if isinstance(part, Atom))
+        self._arities = {atom.relation: len(atom.terms) for atom in atoms if not isinstance(atom.relation, str)}
+        self.ranging: list[str] = []
+
+    def frame(
+        self,
+        parts: Sequence[Formula],
+        out: Sequence[AnyVariable],
+        env: Env,
+        *,
+        correlated: bool = False,
+        whole: bool = False,
+    ) -> Frame:
+        """A SELECT of tidy parts that all hold, in which `out` and every variable that is used have a column.
+
+        `whole` joins every atom, also those that need only be tried.
+        """
+        frame = Frame(dict(env), correlated)
+        pieces = [piece for part in parts for piece in conjuncts(part)]
+        if Truth(False) in pieces:
+            frame.where.append("false")
+            frame.env |= {variable: "NULL" for variable in out if variable not in frame.env}
+            return frame
+        tests: list[Formula] = []
+        if not whole:
+            pieces, tests = tried(pieces, frozenset(out), frozenset(env))
+        waiting = self._tie(frame, pieces)
+        self._range(frame, waiting, [*out, *(v for piece in waiting for v in by_name(unbound(piece)))])
+        for test in (*waiting, *tests):
+            self._test(frame, test)
+        frame.size *= frame.within
+        return frame
+
+    def _tie(self, frame: Frame, pieces: list[Formula]) -> list[Formula]:
+        """Join what ties variables by itself; the rest."""
+        waiting = self._settle(frame, [piece for piece in pieces if not isinstance(piece, Atom | Comparison)])
+        tables = [piece for piece in pieces if isinstance(piece, Atom | Comparison)]
+        while tables:
+            near = next((t for t in tables if not unbound(t).isdisjoint(frame.own)), tables[0])
+            tables.remove(near)
+            self._table(frame, near)
+        constant = frozenset(v for v, text in frame.env.items() if text.isdigit())
+        for piece in [p for p in waiting if isinstance(p, Or)]:
+            if unbound(piece) - constant and unbound(piece) <= restricted(piece, constant) | constant:
+                waiting.remove(piece)
+                self._union(frame, piece, unbound(piece) - constant, {v: frame.env[v] for v in constant}, alone=True)
+        return self._settle(frame, waiting)
+
+    def _settle(self, frame: Frame, pieces: list[Formula]) -> list[Formula]:
+        """Equalities that give a variable a value; the rest."""
+        left = list(pieces)
+        found = True
+        while found:
+            found = False
+            for piece in [p for p in left if isinstance(p, Equal)]:
+                sides = [self._term(piece.left, frame.env), self._term(piece.right, frame.env)]
+                if sides[0] is None and sides[1] is None:
+                    continue
+                left.remove(piece)
+                found = True
+                if sides[0] is not None and sides[1] is not None:
+                    frame.where.append(f"{sides[0]} = {sides[1]}")
+                for term, other in ((piece.left, sides[1]), (piece.right, sides[0])):
+                    if isinstance(term, Variable) and term not in frame.env and other is not None:
+                        frame.env[term] = other
+        return left
+
+    def _range(self, frame: Frame, waiting: list[Formula], wanted: Sequence[AnyVariable]) -> None:
+        """Columns for the variables that have none yet: from ∨ where that helps, else the whole domain."""
+        for variable in dict.fromkeys(wanted):
+            while variable not in frame.env:
+                if not self._lateral(frame, waiting):
+                    self._domain(frame, variable)
+                waiting[:] = self._settle(frame, waiting)
+
+    def _lateral(self, frame: Frame, waiting: list[Formula]) -> bool:
+        """Join an ∨ that ties all its variables where others have a value; whether there was one."""
+        for piece in waiting:
+            missing = unbound(piece).difference(frame.env)
+            if isinstance(piece, Or) and missing and missing <= restricted(piece, frozenset(frame.env)):
+                waiting.remove(piece)
+                self._union(frame, piece, missing, frame.env, alone=False)
+                return True
+        return False
+
+    def _domain(self, frame: Frame, variable: AnyVariable) -> None:
+        """Let a variable range over all objects, or all relations with so many places."""
+        if isinstance(variable, RelationVariable):
+            alias = self._alias("r")
+            arity = self._arities[variable]
+            frame.add(f"relations {alias}", [f"{alias}.arity = {arity}"])
+            frame.size *= sum(arity == places for places in self._kb.content.arities)
+        else:
+            alias = self._alias("o")
+            frame.add(f"objects {alias}", [])
+            frame.size *= len(self._kb.objects)
+        frame.env[variable] = f"{alias}.id"
+        frame.own.add(variable)
+        self.ranging.append(variable.name)
+
+    def _table(self, frame: Frame, piece: Atom | Comparison) -> None:
+        """Join the table of an atom or the numbers of a comparison."""
+        if isinstance(piece, Comparison):
+            for table, conditions, found in self._numbers(piece, frame.env):
+                frame.add(table, conditions)
+                frame.own.update(found)
+                frame.env |= found
+            return
+        table, conditions, found = self._facts(piece, frame.env)
+        frame.facts.append((len(piece.terms), table.split()[1]))
+        frame.add(table, conditions)
+        frame.own.update(found)
+        frame.env |= found
+
+    def _facts(self, atom: Atom, env: Env) -> Source:
+        alias = self._alias("f")
+        conditions: list[str] = []
+        found: Env = {}
+        if isinstance(atom.relation, str):
+            number = self._kb.content.relations.number(atom.relation)
+            conditions.append(f"{alias}.relation = {number}{_comment(atom.relation)}")
+        else:
+            self._match(atom.relation, f"{alias}.relation", env, conditions, found)
+        for place, term in enumerate(atom.terms, start=1):
+            self._match(term, f"{alias}.a{place}", env, conditions, found)
+        return f"facts{len(atom.terms)} {alias}", conditions, found
+
+    def _numbers(self, comparison: Comparison, env: Env) -> list[Source]:
+        """The numbers of one or two attributes, the last with the comparison among its conditions."""
+        sources: list[Source] = []
+        sides: list[str] = []
+        known = dict(env)
+        for quantity in (comparison.left, comparison.right):
+            if isinstance(quantity, Number):
+                sides.append(_number(quantity.value))
+                continue
+            alias = self._alias("n")
+            number = self._kb.content.attributes.number(quantity.name)
+            conditions = [f"{alias}.attribute = {number}{_comment(quantity.name)}"]
+            found: Env = {}
+            self._match(quantity.term, f"{alias}.object", known, conditions, found)
+            known |= found
+            sides.append(f"{alias}.value")
+            sources.append((f"attribute_values {alias}", conditions, found))
+        sources[-1][1].append(f"{sides[0]} {_SIGNS[comparison.operator]} {sides[1]}")
+        return sources
+
+    def _match(self, term: Term | RelationVariable, column: str, env: Env, conditions: list[str], found: Env) -> None:
+        """A column that a term stands for: a condition where its value is known, a value for it where not."""
+        known = found.get(term) if isinstance(term, Variable | RelationVariable) else None
+        known = known or self._term(term, env)
+        if known is not None:
+            conditions.append(f"{column} = {known}")
+        else:
+            assert not isinstance(term, Constant)
+            found[term] = column
+
+    def _term(self, term: Term | RelationVariable, env: Env) -> str | None:
+        return str(self._kb.id(term.name)) if isinstance(term, Constant) else env.get(term)
+
+    def _union(self, frame: Frame, piece: Or, columns: Variables, env: Env, *, alone: bool) -> None:
+        """Join the rows of all parts of an ∨."""
+        alias, out = self._alias("u"), by_name(columns)
+        names = [f"c{place}" for place in range(1, len(out) + 1)]
+        texts = []
+        for part in piece.parts:
+            inner = self.frame([part], out, env, correlated=not alone)
+            frame.within = max(frame.within, inner.size)
+            texts.append(inner.text([f"{inner.env[v]} AS {name}" for v, name in zip(out, names, strict=True)]))
+        table = f"({' UNION '.join(texts)}) {alias}"
+        found = {v: f"{alias}.{name}" for v, name in zip(out, names, strict=True)}
+        conditions = [f"{column} = {frame.env[v]}" for v, column in found.items() if v in frame.env]
+        frame.add(table if alone or not frame.joins else f"LATERAL {table}", conditions)
+        new = {v: column for v, column in found.items() if v not in frame.env}
+        frame.own.update(new)
+        frame.env |= new
+
+    def _test(self, frame: Frame, piece: Formula) -> None:
+        """A condition on rows: a semi- or anti-join with one table where that says it, else in WHERE."""
+        body, kind = (piece.body, "ANTI") if isinstance(piece, Not) else (piece, "SEMI")
+        inside = conjuncts(body) if isinstance(body, Exists) else [body]
+        single = inside[0] if len(inside) == 1 else None
+        if frame.joins and not frame.correlated and isinstance(single, Atom | Comparison):
+            sources = [self._facts(single, frame.env)] if isinstance(single, Atom) else self._numbers(single, frame.env)
+            if len(sources) == 1:
+                frame.add(*sources[0][:2], kind)
+                return
+        frame.where.append(self._condition(frame, piece))
+
+    def _condition(self, frame: Frame, piece: Formula) -> str:
+        """A formula whose variables all have a value, as a condition."""
+        match piece:
+            case Truth(value):
+                return "true" if value else "false"
+            case Equal(left, right):
+                return f"{self._term(left, frame.env)} = {self._term(right, frame.env)}"
+            case Not(Equal(left, right)):
+                return f"{self._term(left, frame.env)} <> {self._term(right, frame.env)}"
+            case Not(body):
+                return f"NOT {self._condition(frame, body)}"
+            case And(parts) | Or(parts):
+                word = " AND " if isinstance(piece, And) else " OR "
+                return f"({word.join(self._condition(frame, part) for part in parts)})"
+            case Iff(left, right):
+                return f"(({self._condition(frame, left)}) = ({self._condition(frame, right)}))"
+        inner = self.frame([piece], (), frame.env, correlated=True)
+        frame.within = max(frame.within, inner.size)
+        return f"EXISTS ({inner.text(['1'])})"
+
+    def _alias(self, letter: str) -> str:
+        self._made += 1
+        return f"{letter}{self._made}"
+
+
+Source = tuple[str, list[str], Env]
+"""A table with its alias, conditions on its rows, and the variables it has columns for."""
+
+
+def _comment(name: str) -> str:
+    """A name beside its number, for whoever reads the statement."""
+    return f" /* {name} */" if name.isprintable() and "*" not in name and len(name) <= 40 else ""
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return f"'{'-' if value < 0 else ''}infinity'::DOUBLE"
+    text = repr(value)
+    return text if "e" in text else f"{text}e0"  # with an exponent it is a DOUBLE, not a decimal number
+
