@@ -18,10 +18,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from gaifman.errors import KnowledgeError, StoppedError
 from gaifman.io.store import put_table
@@ -83,7 +83,12 @@ class Engine:
 
     def run(self, sql: str, seconds: float | None = None) -> Ints:
         """The rows (b, columns) of a statement that gives numbers of objects; stopped after so many seconds."""
-        return self.work(lambda cursor: _stacked(cursor.execute(sql).fetchnumpy()), seconds)
+        return self.work(partial(_rows, sql), seconds)
+
+    def number(self, sql: str, seconds: float | None = None) -> int:
+        """The one number that a statement gives; 0 where it gives no row."""
+        row = self.work(lambda cursor: cursor.execute(sql).fetchone(), seconds)
+        return int(row[0]) if row else 0
 
     def work(self, job: Callable[[Any], T], seconds: float | None = None, cursor: Any = None) -> T:
         """What a job makes with a connection of its own, on a thread of its own, so that it can be stopped."""
@@ -113,7 +118,7 @@ class Engine:
             (count,) = self.work(lambda c: c.execute("SELECT count(*) FROM found").fetchone(), None, cursor)
             for first in range(0, count, rows):
                 page = f"SELECT * FROM found WHERE rowid BETWEEN {first} AND {first + rows - 1} ORDER BY rowid"
-                yield _stacked(self.work(lambda c, page=page: c.execute(page).fetchnumpy(), None, cursor))
+                yield self.work(partial(_rows, page), None, cursor)
         finally:
             cursor.close()
 
@@ -130,11 +135,12 @@ def engine_of(kb: KnowledgeBase | Engine) -> Engine:
 
 
 _KEPT = "_engine"
-"""Where a knowledge base keeps its engine: beside its cached properties, which are left behind too when it is copied."""
+"""Where a knowledge base keeps its engine: beside its cached properties, left behind as they are when it is copied."""
 
 
-def _stacked(columns: dict[str, npt.NDArray[Any]]) -> Ints:
-    return np.stack([column.astype(np.int32, copy=False) for column in columns.values()], axis=1)
+def _rows(sql: str, cursor: Any) -> Ints:
+    columns = cursor.execute(sql).fetchnumpy().values()
+    return np.stack([column.astype(np.int32, copy=False) for column in columns], axis=1)
 
 
 def _stop(cursor: Any, future: Future[Any]) -> None:
@@ -175,7 +181,8 @@ def _errors(engine: Engine) -> Iterator[None]:
     except duckdb.OutOfMemoryException:
         allowed = f"{engine.memory:,} MB" if engine.memory else "what there is"
         raise StoppedError(
-            f"the query needs more memory than {allowed}", hint="ask for less, give some variables, or allow more memory"
+            f"the query needs more memory than {allowed}",
+            hint="ask for less, give some variables, or allow more memory",
         ) from None
     except duckdb.IOException as error:
         message = str(error).split("\n", 1)[0].replace(engine.folder, "the temporary folder")

@@ -4,10 +4,10 @@
 >>> from gaifman.formulas import Variable
 >>> from gaifman.safety import conjuncts
 >>> pieces = conjuncts(parse("person(x) & parent(x, y) & parent(y, z)"))
->>> joined, tests = tried(pieces, frozenset({Variable("x")}), frozenset())
->>> print(*joined), print(*tests)
+>>> parts = split(pieces, frozenset({Variable("x")}), frozenset())
+>>> print(*parts.joined), print(*parts.ears)
 person(x)
-∃y, z parent(x, y) ∧ parent(y, z)
+∃y parent(x, y) ∧ (∃z parent(y, z))
 (None, None)
 
 Joined, these would make a row for each y and z, only to be thrown away again; tried, they make one row for each x.
@@ -16,36 +16,44 @@ Joined, these would make a row for each y and z, only to be thrown away again; t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gaifman.formulas import And, Atom, Exists, Formula, Truth
 from gaifman.safety import Variables, by_name, restricted, unbound
 
 
-def tried(pieces: list[Formula], out: Variables, visible: Variables) -> tuple[list[Formula], list[Formula]]:
-    """Split what is joined from what need only be there: no answer hangs on how often.
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The parts of a query."""
 
-    In `p(x) ∧ ∃y, z (r(x, y) ∧ s(y, z))` it is enough that there are a y and a z. First whole components go that share
-    no variable with the rest but those that it ties, then single tables of which one other has all that they share.
+    joined: list[Formula]
+    ears: list[Formula]
+    """∃ over what hangs on one joined table, and can be found without looking at it."""
+    tests: list[Formula]
+    """∃ over the rest that need only be there."""
+
+
+def split(pieces: list[Formula], out: Variables, visible: Variables) -> Split:
+    """Split what is joined from what need only be there; `out` is asked for, `visible` has values already.
+
+    First go tables of whose variables one other table has all that they share with anything, as long as there are such:
+    of a query without cycles no more is left than what is asked for. Then go whole components of the rest that share
+    nothing with others but what these tie.
     """
-    joined, tests = _components(pieces, out, visible)
-    hung: dict[Formula, list[Formula]] = {}
-    while found := _ear(joined, out | visible):
+    joined, hung = list(pieces), dict[Formula, list[Formula]]()
+    while found := _ear(joined, out, visible):
         ear, private, host = found
         joined.remove(ear)
         hung.setdefault(host, []).append(Exists(by_name(private), _all([ear, *hung.pop(ear, ())])))
-    return joined, [*tests, *(test for found_tests in hung.values() for test in found_tests)]
-
-
-def _components(pieces: list[Formula], out: Variables, visible: Variables) -> tuple[list[Formula], list[Formula]]:
-    """Pieces that hang together by variables that are not asked for: those that stay, and the rest as ∃."""
-    joined, tests = list(pieces), []
-    for group in _groups(pieces, out | visible):
+    tests: list[Formula] = []
+    for group in _groups(joined, out | visible):
         rest = [piece for piece in joined if piece not in group]
         inside = frozenset().union(*map(unbound, group)) - visible
         if rest and inside - out and inside & out <= restricted(_all(rest), visible):
             joined = rest
-            tests.append(Exists(by_name(inside - out), _all(group)))
-    return joined, tests
+            below = [test for piece in group for test in hung.pop(piece, ())]
+            tests.append(Exists(by_name(inside - out), _all([*group, *below])))
+    return Split(joined, [ear for ears in hung.values() for ear in ears], tests)
 
 
 def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
@@ -59,17 +67,16 @@ def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
     return [members for _, members in groups]
 
 
-def _ear(pieces: list[Formula], out: Variables) -> tuple[Formula, Variables, Formula] | None:
-    """A table with variables that nothing else uses, and another that has all that it shares."""
+def _ear(pieces: list[Formula], out: Variables, visible: Variables) -> tuple[Formula, Variables, Formula] | None:
+    """A table with variables that nothing else uses, and another that has all the others that it has."""
     tables = [piece for piece in pieces if isinstance(piece, Atom)]
     for ear in tables:
-        elsewhere = frozenset().union(*(unbound(piece) for piece in pieces if piece is not ear))
-        private = unbound(ear) - elsewhere - out
-        if private:
-            shared = unbound(ear) & elsewhere
-            host = next((t for t in tables if t is not ear and shared <= unbound(t)), None)
-            if host and not (unbound(ear) & out) - unbound(host):
-                return ear, private, host
+        elsewhere = out.union(*(unbound(piece) for piece in pieces if piece is not ear))
+        private = unbound(ear) - elsewhere - visible
+        shared = unbound(ear) - private - visible
+        host = next((t for t in tables if t is not ear and shared <= unbound(t)), None) if private else None
+        if host:
+            return ear, private, host
     return None
 
 

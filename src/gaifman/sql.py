@@ -23,8 +23,8 @@ base is put into the text but in comments; no value is NULL, so that NOT means �
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from gaifman.formulas import (
     And,
@@ -44,13 +44,11 @@ from gaifman.formulas import (
     Variable,
     walk,
 )
+from gaifman.frames import Env, Frame, columns_of
 from gaifman.kb import KnowledgeBase
 from gaifman.questions import Query
 from gaifman.safety import AnyVariable, Domain, Variables, by_name, conjuncts, restricted, tidy, unbound
-from gaifman.semijoins import tried
-
-Env = dict[AnyVariable, str]
-"""The SQL expression that each variable stands for."""
+from gaifman.semijoins import Split, split
 
 GAP = "\n"
 _SIGNS = {"=": "=", "≠": "<>", "<": "<", "≤": "<=", ">": ">", "≥": ">="}
@@ -103,64 +101,6 @@ def plain(formula: Formula, kb: KnowledgeBase) -> Formula:
     return tidy(formula, Domain(kb.vocabulary.relations, kb.objects, kb.tables.keys()))
 
 
-def columns_of(variables: Iterable[Variable]) -> list[str]:
-    """Quoted names of columns: those of the variables, numbered where they differ only by case.
-
-    >>> columns_of([Variable("x"), Variable("X"), Variable("born in")])
-    ['"x"', '"X_2"', '"born in"']
-    """
-    names: list[str] = []
-    seen: set[str] = set()
-    for place, variable in enumerate(variables, start=1):
-        name = variable.name
-        while name.casefold() in seen:
-            name = f"{name}_{place}"
-        seen.add(name.casefold())
-        names.append('"{}"'.format(name.replace('"', '""')))
-    return names
-
-
-@dataclass(slots=True)
-class Frame:
-    """One SELECT in the making."""
-
-    env: Env
-    correlated: bool
-    """Whether it uses columns of a SELECT around it."""
-    own: set[AnyVariable] = field(default_factory=set)
-    """Variables for which its tables have a column."""
-    joins: list[str] = field(default_factory=list)
-    where: list[str] = field(default_factory=list)
-    size: int = 1
-    """Combinations of objects that its untied variables imply, and those of the conditions within."""
-    within: int = 1
-    facts: list[tuple[int, str]] = field(default_factory=list)
-    """Arity and alias of the table of each atom."""
-
-    def add(self, table: str, conditions: Sequence[str], kind: str = "") -> None:
-        """Join a table."""
-        joined = " AND ".join(conditions)
-        if not self.joins and not kind:
-            self.joins.append(f"FROM {table}")
-            self.where[:0] = conditions
-        elif not kind:
-            self.joins.append(f"JOIN {table} ON {joined}" if joined else f"CROSS JOIN {table}")
-        else:
-            self.joins.append(f"{kind} JOIN {table} ON {joined or 'true'}")
-
-    def repeats(self, kept: Iterable[AnyVariable]) -> bool:
-        """Whether a choice of some variables may come in several rows."""
-        columns = {self.env[variable] for variable in kept}
-        return any(self.env[variable] not in columns for variable in self.own)
-
-    def text(self, chosen: Sequence[str], gap: str = " ", *, distinct: bool = False) -> str:
-        """The whole SELECT."""
-        lines = [f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(chosen)}", *self.joins]
-        if self.where:
-            lines.append(f"WHERE {' AND '.join(self.where)}")
-        return gap.join(lines)
-
-
 class Translator:
     """Makes the frames of one statement; aliases are numbered through."""
 
@@ -173,29 +113,29 @@ class Translator:
 
     def frame(
         self,
-        parts: Sequence[Formula],
+        formulas: Sequence[Formula],
         out: Sequence[AnyVariable],
         env: Env,
         *,
         correlated: bool = False,
         whole: bool = False,
     ) -> Frame:
-        """A SELECT of tidy parts that all hold, in which `out` and every variable that is used have a column.
+        """A SELECT of tidy formulas that all hold, in which `out` and every variable that is used have a column.
 
         `whole` joins every atom, also those that need only be tried.
         """
         frame = Frame(dict(env), correlated)
-        pieces = [piece for part in parts for piece in conjuncts(part)]
+        pieces = list(dict.fromkeys(piece for formula in formulas for piece in conjuncts(formula)))
         if Truth(False) in pieces:
             frame.where.append("false")
             frame.env |= {variable: "NULL" for variable in out if variable not in frame.env}
             return frame
-        tests: list[Formula] = []
-        if not whole:
-            pieces, tests = tried(pieces, frozenset(out), frozenset(env))
-        waiting = self._tie(frame, pieces)
+        parts = Split(pieces, [], []) if whole else split(pieces, frozenset(out), frozenset(env))
+        waiting = self._tie(frame, parts.joined)
         self._range(frame, waiting, [*out, *(v for piece in waiting for v in by_name(unbound(piece)))])
-        for test in (*waiting, *tests):
+        for ear in parts.ears:
+            self._ear(frame, ear)
+        for test in (*waiting, *parts.tests):
             self._test(frame, test)
         frame.size *= frame.within
         return frame
@@ -208,11 +148,12 @@ class Translator:
             near = next((t for t in tables if not unbound(t).isdisjoint(frame.own)), tables[0])
             tables.remove(near)
             self._table(frame, near)
-        constant = frozenset(v for v, text in frame.env.items() if text.isdigit())
+        constants = frame.constants()
+        known = frozenset(constants)
         for piece in [p for p in waiting if isinstance(p, Or)]:
-            if unbound(piece) - constant and unbound(piece) <= restricted(piece, constant) | constant:
+            if unbound(piece) - known and unbound(piece) <= restricted(piece, known) | known:
                 waiting.remove(piece)
-                self._union(frame, piece, unbound(piece) - constant, {v: frame.env[v] for v in constant}, alone=True)
+                self._union(frame, piece, unbound(piece) - known, constants, alone=True)
         return self._settle(frame, waiting)
 
     def _settle(self, frame: Frame, pieces: list[Formula]) -> list[Formula]:
@@ -344,6 +285,20 @@ class Translator:
         frame.own.update(new)
         frame.env |= new
 
+    def _ear(self, frame: Frame, piece: Formula) -> None:
+        """A semi-join with what is found by itself."""
+        constants = frame.constants()
+        shared = by_name(unbound(piece).difference(constants))
+        if frame.correlated or not frame.joins or not shared or len(conjuncts(piece)) == 1:
+            self._test(frame, piece)
+            return
+        alias = self._alias("s")
+        names = [f"c{place}" for place in range(1, len(shared) + 1)]
+        inner = self.frame([piece], shared, constants)
+        text = inner.text([f"{inner.env[v]} AS {name}" for v, name in zip(shared, names, strict=True)])
+        conditions = [f"{alias}.{name} = {frame.env[v]}" for v, name in zip(shared, names, strict=True)]
+        frame.add(f"({text}) {alias}", conditions, "SEMI")
+
     def _test(self, frame: Frame, piece: Formula) -> None:
         """A condition on rows: a semi- or anti-join with one table where that says it, else in WHERE."""
         body, kind = (piece.body, "ANTI") if isinstance(piece, Not) else (piece, "SEMI")
@@ -395,4 +350,3 @@ def _number(value: float) -> str:
         return f"'{'-' if value < 0 else ''}infinity'::DOUBLE"
     text = repr(value)
     return text if "e" in text else f"{text}e0"  # with an exponent it is a DOUBLE, not a decimal number
-
