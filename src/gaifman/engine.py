@@ -14,7 +14,9 @@ at once, and what it wrote to disk is removed with the engine.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -47,9 +49,11 @@ class Engine:
         _check(memory, threads)
         self.kb = kb
         self.memory = memory
-        self._folder = tempfile.TemporaryDirectory(prefix="gaifman-", ignore_cleanup_errors=True)
+        self.folder = tempfile.mkdtemp(prefix="gaifman-")
+        """Where statements write what does not fit into memory."""
+        self._emptied = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         settings: dict[str, Any] = {
-            "temp_directory": self._folder.name,
+            "temp_directory": self.folder,
             "threads": threads or len(os.sched_getaffinity(0)),
         }
         if memory is not None:
@@ -64,11 +68,6 @@ class Engine:
             self.close()
             raise
 
-    @property
-    def folder(self) -> str:
-        """Where statements write what does not fit into memory."""
-        return self._folder.name
-
     def __enter__(self) -> Self:
         return self
 
@@ -79,7 +78,11 @@ class Engine:
         """Free the tables and the disk."""
         self._workers.shutdown()
         self._connection.close()
-        self._folder.cleanup()
+        self._emptied()
+
+    def cursor(self) -> Any:
+        """A connection of its own, with temporary tables of its own; whoever takes it closes it."""
+        return self._connection.cursor()
 
     def run(self, sql: str, seconds: float | None = None) -> Ints:
         """The rows (b, columns) of a statement that gives numbers of objects; stopped after so many seconds."""
@@ -112,7 +115,7 @@ class Engine:
 
         The seconds are those of the whole evaluation; reading what was found takes as long as the reader takes.
         """
-        cursor = self._connection.cursor()
+        cursor = self.cursor()
         try:
             self.work(lambda c: c.execute(f"CREATE TEMP TABLE found AS {sql}"), seconds, cursor)
             (count,) = self.work(lambda c: c.execute("SELECT count(*) FROM found").fetchone(), None, cursor)

@@ -6,7 +6,7 @@
 >>> list(found)
 [('portugal', 'andorra'), ('portugal', 'france'), ('portugal', 'morocco')]
 >>> count(kb, "population(x) > 100000000"), exists(kb, "borders('france', 'brazil')")
-(14, True)
+(16, False)
 
 A query becomes one SQL statement, which DuckDB runs on all cores: joins, order, spilling to disk and stopping are its.
 """
@@ -143,8 +143,8 @@ def exists(
 ) -> bool:
     """Whether a query has an answer: of a sentence, whether it is true."""
     engine = engine_of(kb)
-    prepared = prepare(engine, question, {**(given or {}), **objects}, budget)
-    return engine.number(prepared.statement.some(), budget.seconds) > 0
+    prepared = prepare(engine, question, {**(given or {}), **objects}, budget, sentence=True)
+    return engine.number(prepared.statement.text, budget.seconds) > 0
 
 
 def stream(
@@ -169,12 +169,22 @@ def stream(
     return (part[:, :width] for part in parts)
 
 
-def prepare(kb: Known, question: str | Query, given: Given | None = None, budget: Budget = BUDGET) -> Prepared:
-    """Read, check and translate a query; refused where it implies more combinations than the budget allows."""
+def prepare(
+    kb: Known,
+    question: str | Query,
+    given: Given | None = None,
+    budget: Budget = BUDGET,
+    *,
+    sentence: bool = False,
+) -> Prepared:
+    """Read, check and translate a query; refused where it implies more combinations than the budget allows.
+
+    As a `sentence` it asks only whether there is an answer.
+    """
     known = kb.kb if isinstance(kb, Engine) else kb
     query = parse_query(question, known) if isinstance(question, str) else _checked(question, known)
     numbers = _numbers(known, query, given or {})
-    statement = translate(query, known, numbers)
+    statement = translate(query, known, numbers, sentence=sentence)
     prepared = Prepared(query, numbers, statement)
     if statement.size > budget.combinations:
         raise LimitError(

@@ -77,23 +77,26 @@ class Statement:
         """How many answers there are."""
         return f"SELECT count(*) FROM (\n{self.text}\n) answers"
 
-    def some(self) -> str:
-        """One row if there is an answer."""
-        return f"SELECT 1 FROM (\n{self.text}\n) answers LIMIT 1"
 
+def translate(
+    query: Query, kb: KnowledgeBase, given: Mapping[Variable, int] | None = None, *, sentence: bool = False
+) -> Statement:
+    """The query over the tables of the knowledge base; some variables can be given as numbers of objects.
 
-def translate(query: Query, kb: KnowledgeBase, given: Mapping[Variable, int] | None = None) -> Statement:
-    """The query over the tables of the knowledge base; some variables can be given as numbers of objects."""
+    As a `sentence` it asks only whether there is an answer.
+    """
     env: Env = {variable: str(number) for variable, number in (given or {}).items()}
-    formula = plain(query.formula, kb)
+    out = () if sentence else query.free
+    asked = tuple(v for v in query.free if v not in out and v not in env)
+    formula = plain(Exists(asked, query.formula) if asked else query.formula, kb)
     translator = Translator(kb, formula)
-    frame = translator.frame([formula], query.free, env)
-    if query.free:
-        chosen = [f"{frame.env[v]} AS {name}" for v, name in zip(query.free, columns_of(query.free), strict=True)]
-        text = frame.text(chosen, GAP, distinct=frame.repeats(query.free))
+    frame = translator.frame([formula], out, env)
+    if out:
+        chosen = [f"{frame.env[v]} AS {name}" for v, name in zip(out, columns_of(out), strict=True)]
+        text = frame.text(chosen, GAP, distinct=frame.repeats(out))
     else:
         text = 'SELECT true AS "true"\nWHERE EXISTS (\n{}\n)'.format(frame.text(["1"], GAP))
-    return Statement(text, len(query.free), tuple(dict.fromkeys(translator.ranging)), frame.size)
+    return Statement(text, len(out), tuple(dict.fromkeys(translator.ranging)), frame.size)
 
 
 def plain(formula: Formula, kb: KnowledgeBase) -> Formula:
@@ -118,19 +121,19 @@ class Translator:
         env: Env,
         *,
         correlated: bool = False,
-        whole: bool = False,
+        begun: Frame | None = None,
     ) -> Frame:
         """A SELECT of tidy formulas that all hold, in which `out` and every variable that is used have a column.
 
-        `whole` joins every atom, also those that need only be tried.
+        One that is `begun` is gone on with, and joins every atom, also those that need only be tried.
         """
-        frame = Frame(dict(env), correlated)
+        frame = begun or Frame(dict(env), correlated)
         pieces = list(dict.fromkeys(piece for formula in formulas for piece in conjuncts(formula)))
         if Truth(False) in pieces:
             frame.where.append("false")
             frame.env |= {variable: "NULL" for variable in out if variable not in frame.env}
             return frame
-        parts = Split(pieces, [], []) if whole else split(pieces, frozenset(out), frozenset(env))
+        parts = Split(pieces, [], []) if begun else split(pieces, frozenset(out), frozenset(env))
         waiting = self._tie(frame, parts.joined)
         self._range(frame, waiting, [*out, *(v for piece in waiting for v in by_name(unbound(piece)))])
         for ear in parts.ears:

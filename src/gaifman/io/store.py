@@ -78,11 +78,11 @@ def _texts(names: Any) -> npt.NDArray[Any]:
     return np.array([*names], object)
 
 
-def put_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any]]) -> None:
+def put_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any]], *, temporary: bool = False) -> None:
     """Make a table of arrays."""
     kinds = {"i": "INTEGER", "f": "DOUBLE", "O": "VARCHAR"}
     spelled = ", ".join(f"{quoted(name)} {kinds[array.dtype.kind]} NOT NULL" for name, array in columns.items())
-    connection.execute(f"CREATE TABLE {quoted(table)} ({spelled})")
+    connection.execute(f"CREATE {'TEMP ' if temporary else ''}TABLE {quoted(table)} ({spelled})")
     if len(next(iter(columns.values()))):
         connection.register("gaifman_columns", {name: np.ascontiguousarray(a) for name, a in columns.items()})
         connection.execute(f"INSERT INTO {quoted(table)} SELECT * FROM gaifman_columns")
