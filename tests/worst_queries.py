@@ -1,7 +1,7 @@
 """Queries that no engine can finish, or only just: products, chains, cycles, nested negation, untied variables.
 
-Not a test itself: `WORST` are fifty of them over the relations of `crowded()`; `python tests/worst_queries.py` asks each
-for its answers and shows how long after its limit it was stopped, and what the processor did then.
+Not a test itself: `WORST` are fifty of them over the relations of `crowded()`; `python tests/worst_queries.py` asks
+each for its answers and shows how long after its limit it was stopped, and what the processor did then.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def alternating(depth: int) -> str:
     """∀ ∃ ∀ ∃ …, each about the variable before."""
     text = f"r(x{depth - 1}, x{depth})"
     for i in range(depth, 0, -1):
-        text = (
-            f"(forall x{i}. r(x{i - 1}, x{i}) -> {text})" if i % 2 else f"(exists x{i}. s(x{i - 1}, x{i}) & ~{text})"
-        )
+        text = f"(forall x{i}. r(x{i - 1}, x{i}) -> {text})" if i % 2 else f"(exists x{i}. s(x{i - 1}, x{i}) & ~{text})"
     return text
 
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -35,6 +36,8 @@ AT_ONCE = 16
 """Statements that run at a time; others wait."""
 SMALLEST = 64
 """Megabytes without which DuckDB cannot even begin."""
+GRACE = 0.4
+"""Seconds that a statement has to stop before its caller goes on without it."""
 _STOPPING = 0.02
 """Seconds between two calls to stop: one that comes before the statement has begun is forgotten."""
 
@@ -59,7 +62,7 @@ class Engine:
         if memory is not None:
             settings["memory_limit"] = f"{memory}MB"
         self._connection = duckdb.connect(":memory:", config=settings)
-        self._workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gaifman-query")
+        self._slots = threading.Semaphore(AT_ONCE)
         try:
             with _errors(self):
                 _fill(self._connection, kb)
@@ -76,7 +79,6 @@ class Engine:
 
     def close(self) -> None:
         """Free the tables and the disk."""
-        self._workers.shutdown()
         self._connection.close()
         self._emptied()
 
@@ -95,35 +97,39 @@ class Engine:
 
     def work(self, job: Callable[[Any], T], seconds: float | None = None, cursor: Any = None) -> T:
         """What a job makes with a connection of its own, on a thread of its own, so that it can be stopped."""
-        own = self._connection.cursor() if cursor is None else cursor
-        future = self._workers.submit(job, own)
+        ends = None if seconds is None else time.monotonic() + seconds
+        if not self._slots.acquire(timeout=-1 if seconds is None else seconds):
+            raise StoppedError(f"{AT_ONCE} other queries took all of the {seconds:g} seconds", hint="try again later")
+        running = _Job(job, self.cursor() if cursor is None else cursor, self._slots)
+        running.start()
         try:
-            wait([future], seconds)
-            late = not future.done()
-        finally:
-            _stop(own, future)
+            late = not running.done.wait(None if ends is None else max(0.0, ends - time.monotonic()))
+        except BaseException:
+            running.stop()
+            raise
         if late:
+            running.stop()
             raise StoppedError(
                 f"the query was stopped after {seconds:g} seconds",
                 hint="ask for less, give some variables, or allow more time",
             )
         with _errors(self):
-            return future.result()
+            if running.error is not None:
+                raise running.error
+            result: T = running.result
+            return result
 
     def batches(self, sql: str, rows: int, seconds: float | None = None) -> Iterator[Ints]:
         """The rows of a statement in its order, so many at a time: the result is kept by DuckDB, on disk if need be.
 
         The seconds are those of the whole evaluation; reading what was found takes as long as the reader takes.
         """
-        cursor = self.cursor()
-        try:
-            self.work(lambda c: c.execute(f"CREATE TEMP TABLE found AS {sql}"), seconds, cursor)
-            (count,) = self.work(lambda c: c.execute("SELECT count(*) FROM found").fetchone(), None, cursor)
-            for first in range(0, count, rows):
-                page = f"SELECT * FROM found WHERE rowid BETWEEN {first} AND {first + rows - 1} ORDER BY rowid"
-                yield self.work(partial(_rows, page), None, cursor)
-        finally:
-            cursor.close()
+        cursor = self.cursor()  # the table goes with it, when the reader has gone
+        self.work(lambda c: c.execute(f"CREATE TEMP TABLE found AS {sql}"), seconds, cursor)
+        (count,) = self.work(lambda c: c.execute("SELECT count(*) FROM found").fetchone(), None, cursor)
+        for first in range(0, count, rows):
+            page = f"SELECT * FROM found WHERE rowid BETWEEN {first} AND {first + rows - 1} ORDER BY rowid"
+            yield self.work(partial(_rows, page), None, cursor)
 
 
 def engine_of(kb: KnowledgeBase | Engine) -> Engine:
@@ -146,12 +152,38 @@ def _rows(sql: str, cursor: Any) -> Ints:
     return np.stack([column.astype(np.int32, copy=False) for column in columns], axis=1)
 
 
-def _stop(cursor: Any, future: Future[Any]) -> None:
-    """Return when the work has ended, having told it to as often as it takes."""
-    future.cancel()
-    while not future.done():
-        cursor.interrupt()
-        wait([future], _STOPPING)
+class _Job(threading.Thread):
+    """One statement on its way; a daemon, so that the process can end whatever the engine does."""
+
+    def __init__(self, job: Callable[[Any], Any], cursor: Any, slots: threading.Semaphore) -> None:
+        super().__init__(name="gaifman-query", daemon=True)
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._job, self._cursor, self._slots = job, cursor, slots
+
+    def run(self) -> None:
+        """Do it; whatever happens, say that it is done."""
+        try:
+            self.result = self._job(self._cursor)
+        except BaseException as error:  # raised where the result is asked for
+            self.error = error
+        finally:
+            self._slots.release()
+            self.done.set()
+
+    def stop(self) -> None:
+        """Tell the engine to stop until it has; after a moment others go on telling it, and the caller goes on."""
+        given_up = time.monotonic() + GRACE
+        while not self.done.is_set() and time.monotonic() < given_up:
+            self._cursor.interrupt()
+            self.done.wait(_STOPPING)
+        if not self.done.is_set():
+            threading.Thread(target=self._insist, name="gaifman-stop", daemon=True).start()
+
+    def _insist(self) -> None:
+        while not self.done.wait(_STOPPING):
+            self._cursor.interrupt()
 
 
 def _fill(connection: Any, kb: KnowledgeBase) -> None:

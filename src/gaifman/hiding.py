@@ -225,7 +225,8 @@ def _search(sets: list[frozenset[int]], key: dict[int, int], known: set[int], st
             return
         if len(taken) + _disjoint(unmet) >= len(best[0]) or left[0] <= 0:
             return
-        for number in sorted(min(unmet, key=lambda one: len(one)), key=key.__getitem__):
+        first: frozenset[int] = min(unmet, key=len)
+        for number in sorted(first, key=key.__getitem__):
             left[0] -= 1
             descend([one for one in unmet if number not in one], taken | {number})
 

@@ -44,7 +44,8 @@ class Prepared:
     """A query read, checked and translated."""
 
     query: Query
-    given: Mapping[Variable, int]
+    named: Mapping[str, str]
+    """Variable → object, for those that were given one."""
     statement: Statement
 
     @property
@@ -118,9 +119,12 @@ def answers(
     Variables can be given objects by name, as keywords (`x="ann"`) or in `given`.
     """
     engine = engine_of(kb)
-    prepared = prepare(engine, question, {**(given or {}), **objects}, budget)
-    if not isinstance(skip, int) or isinstance(skip, bool) or skip < 0:
-        raise FormulaError(f"the answers to skip are a whole number, 0 or more, not {skip!r}")
+    return answered(engine, prepare(engine, question, {**(given or {}), **objects}, budget), budget, skip=skip)
+
+
+def answered(engine: Engine, prepared: Prepared, budget: Budget = BUDGET, *, skip: int = 0) -> Answers:
+    """The answers of a prepared query."""
+    _check_whole("answers to skip", skip, 0)
     limit = None if budget.rows is None else budget.rows + 1
     rows = engine.run(prepared.statement.ordered(limit, skip), budget.seconds)[:, : len(prepared.query.free)]
     truncated = limit is not None and len(rows) == limit
@@ -129,12 +133,20 @@ def answers(
     return Answers(engine.kb, prepared, kept, skip, truncated)
 
 
+query = answers
+"""The name under which `gaifman.query` has it."""
+
+
 def count(
     kb: Known, question: str | Query, given: Given | None = None, *, budget: Budget = BUDGET, **objects: str
 ) -> int:
     """How many answers a query has."""
     engine = engine_of(kb)
-    prepared = prepare(engine, question, {**(given or {}), **objects}, budget)
+    return counted(engine, prepare(engine, question, {**(given or {}), **objects}, budget), budget)
+
+
+def counted(engine: Engine, prepared: Prepared, budget: Budget = BUDGET) -> int:
+    """How many answers a prepared query has."""
     return engine.number(prepared.statement.counted(), budget.seconds)
 
 
@@ -161,12 +173,23 @@ def stream(
     Mistakes in the query are found at once, not with the first part.
     """
     engine = engine_of(kb)
-    prepared = prepare(engine, question, {**(given or {}), **objects}, budget)
-    if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
-        raise FormulaError(f"the answers of a batch are a whole number, 1 or more, not {batch!r}")
+    return streamed(engine, prepare(engine, question, {**(given or {}), **objects}, budget), budget, batch=batch)
+
+
+def streamed(
+    engine: Engine, prepared: Prepared, budget: Budget = BUDGET, *, skip: int = 0, batch: int = BATCH
+) -> Iterator[Ints]:
+    """The answers of a prepared query, part by part."""
+    _check_whole("answers to skip", skip, 0)
+    _check_whole("answers of a batch", batch, 1)
     width = len(prepared.query.free)
-    parts = engine.batches(prepared.statement.ordered(budget.rows), batch, budget.seconds)
+    parts = engine.batches(prepared.statement.ordered(budget.rows, skip), batch, budget.seconds)
     return (part[:, :width] for part in parts)
+
+
+def _check_whole(what: str, value: int, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise FormulaError(f"the {what} are a whole number, {least} or more, not {value!r}")
 
 
 def prepare(
@@ -185,7 +208,7 @@ def prepare(
     query = parse_query(question, known) if isinstance(question, str) else _checked(question, known)
     numbers = _numbers(known, query, given or {})
     statement = translate(query, known, numbers, sentence=sentence)
-    prepared = Prepared(query, numbers, statement)
+    prepared = Prepared(query, {v.name: known.name(number) for v, number in numbers.items()}, statement)
     if statement.size > budget.combinations:
         raise LimitError(
             f"{prepared.note}, and the limit is {budget.combinations:,}",

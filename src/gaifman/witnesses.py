@@ -71,8 +71,23 @@ def why(
             hint=f"write a tuple: ({', '.join(v.name for v in query.free)},)",
         )
     row = np.array([[known.id(name) for name in answer]], np.int32).reshape(1, len(query.free))
-    found = witnesses(engine, query, row, budget=budget)
-    return [tuple(fact_of(known, number) for number in facts if number >= 0) for facts in found.facts[:most].tolist()]
+    return explanations(engine, query, row, most=most, budget=budget)[0]
+
+
+def explanations(
+    kb: Known, question: str | Query, answers: npt.ArrayLike, *, most: int = 10, budget: Budget = BUDGET
+) -> list[list[tuple[Fact, ...]]]:
+    """For each of some answers (b, variables) by number, the facts of its first witnesses."""
+    engine = engine_of(kb)
+    found = witnesses(engine, question, answers, budget=budget)
+    starts = np.searchsorted(found.answer, np.arange(len(np.asarray(answers)) + 1)).tolist()
+    return [
+        [
+            tuple(fact_of(engine.kb, number) for number in facts if number >= 0)
+            for facts in found.facts[begin : min(end, begin + most)].tolist()
+        ]
+        for begin, end in itertools.pairwise(starts)
+    ]
 
 
 def witnesses(
@@ -147,18 +162,15 @@ def _joined(
         raise KnowledgeError(f"answers to {query} are rows of {len(query.free)} numbers, not {rows.shape}")
     statements = [_statement(engine.kb, query, way, most) for way in ways]
     cursor = engine.cursor()
-    try:
-        engine.work(lambda c: _put(c, rows.astype(np.int32, copy=False)), budget.seconds, cursor)
-        parts = []
-        for statement, arities in statements:
-            columns = engine.work(partial(_fetched, statement), budget.seconds, cursor)
-            if len(columns[0]) > most:
-                raise StoppedError(
-                    f"the answers have more than {most:,} witnesses", hint="ask for those of fewer answers at a time"
-                )
-            parts.append((columns[0], _numbered(engine.kb, columns[1:], arities)))
-    finally:
-        cursor.close()
+    engine.work(lambda c: _put(c, rows.astype(np.int32, copy=False)), budget.seconds, cursor)
+    parts = []
+    for statement, arities in statements:
+        columns = engine.work(partial(_fetched, statement), budget.seconds, cursor)
+        if len(columns[0]) > most:
+            raise StoppedError(
+                f"the answers have more than {most:,} witnesses", hint="ask for those of fewer answers at a time"
+            )
+        parts.append((columns[0], _numbered(engine.kb, columns[1:], arities)))
     return _collected(parts)
 
 
