@@ -1,7 +1,7 @@
 """The Query2box queries as texts of ours, with the number of answers that each must have.
 
-Not a test itself. Queries are chains of relations from named objects, combined by ∧ or ∨, and perhaps one relation more;
-relations are numbered, odd numbers are those of even ones backwards. See the README beside the data.
+Not a test itself. Queries are chains of relations from named objects, combined by ∧ or ∨, and perhaps one relation
+more; relations are numbered, odd numbers are those of even ones backwards. See the README beside the data.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -62,7 +63,10 @@ class Engine:
         if memory is not None:
             settings["memory_limit"] = f"{memory}MB"
         self._connection = duckdb.connect(":memory:", config=settings)
-        self._slots = threading.Semaphore(AT_ONCE)
+        self._workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gaifman-query")
+        self._idle: list[Any] = []
+        self.kept: dict[Hashable, Any] = {}
+        """What others keep with the engine: statements that were translated before."""
         try:
             with _errors(self):
                 _fill(self._connection, kb)
@@ -79,6 +83,8 @@ class Engine:
 
     def close(self) -> None:
         """Free the tables and the disk."""
+        self._workers.shutdown(wait=False)
+        self._idle.clear()
         self._connection.close()
         self._emptied()
 
@@ -97,27 +103,23 @@ class Engine:
 
     def work(self, job: Callable[[Any], T], seconds: float | None = None, cursor: Any = None) -> T:
         """What a job makes with a connection of its own, on a thread of its own, so that it can be stopped."""
-        ends = None if seconds is None else time.monotonic() + seconds
-        if not self._slots.acquire(timeout=-1 if seconds is None else seconds):
-            raise StoppedError(f"{AT_ONCE} other queries took all of the {seconds:g} seconds", hint="try again later")
-        running = _Job(job, self.cursor() if cursor is None else cursor, self._slots)
-        running.start()
+        own = cursor or (self._idle.pop() if self._idle else self.cursor())
+        future = self._workers.submit(job, own)
         try:
-            late = not running.done.wait(None if ends is None else max(0.0, ends - time.monotonic()))
-        except BaseException:
-            running.stop()
-            raise
+            wait([future], seconds)
+        finally:
+            late = not future.done()
+            _stop(own, future)
         if late:
-            running.stop()
             raise StoppedError(
                 f"the query was stopped after {seconds:g} seconds",
                 hint="ask for less, give some variables, or allow more time",
             )
         with _errors(self):
-            if running.error is not None:
-                raise running.error
-            result: T = running.result
-            return result
+            result = future.result()
+        if cursor is None:
+            self._idle.append(own)  # a new one costs a tenth of a millisecond
+        return result
 
     def batches(self, sql: str, rows: int, seconds: float | None = None) -> Iterator[Ints]:
         """The rows of a statement in its order, so many at a time: the result is kept by DuckDB, on disk if need be.
@@ -152,38 +154,22 @@ def _rows(sql: str, cursor: Any) -> Ints:
     return np.stack([column.astype(np.int32, copy=False) for column in columns], axis=1)
 
 
-class _Job(threading.Thread):
-    """One statement on its way; a daemon, so that the process can end whatever the engine does."""
+def _stop(cursor: Any, future: Future[Any]) -> None:
+    """Tell the engine to stop until it has; after a moment another thread goes on with that, and the caller goes on."""
+    given_up = time.monotonic() + GRACE
+    future.cancel()
+    while not future.done():
+        cursor.interrupt()
+        wait([future], _STOPPING)
+        if time.monotonic() > given_up:
+            threading.Thread(target=_insist, args=(cursor, future), name="gaifman-stop").start()
+            return
 
-    def __init__(self, job: Callable[[Any], Any], cursor: Any, slots: threading.Semaphore) -> None:
-        super().__init__(name="gaifman-query", daemon=True)
-        self.done = threading.Event()
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self._job, self._cursor, self._slots = job, cursor, slots
 
-    def run(self) -> None:
-        """Do it; whatever happens, say that it is done."""
-        try:
-            self.result = self._job(self._cursor)
-        except BaseException as error:  # raised where the result is asked for
-            self.error = error
-        finally:
-            self._slots.release()
-            self.done.set()
-
-    def stop(self) -> None:
-        """Tell the engine to stop until it has; after a moment others go on telling it, and the caller goes on."""
-        given_up = time.monotonic() + GRACE
-        while not self.done.is_set() and time.monotonic() < given_up:
-            self._cursor.interrupt()
-            self.done.wait(_STOPPING)
-        if not self.done.is_set():
-            threading.Thread(target=self._insist, name="gaifman-stop", daemon=True).start()
-
-    def _insist(self) -> None:
-        while not self.done.wait(_STOPPING):
-            self._cursor.interrupt()
+def _insist(cursor: Any, future: Future[Any]) -> None:
+    while not future.done():
+        cursor.interrupt()
+        wait([future], _STOPPING)
 
 
 def _fill(connection: Any, kb: KnowledgeBase) -> None:

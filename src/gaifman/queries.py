@@ -30,6 +30,8 @@ from gaifman.tables import Ints
 
 BATCH = 100_000
 """Answers in one part of a stream."""
+KEPT = 1_000
+"""Translated queries that an engine keeps."""
 SHOWN = 20
 """Answers that are printed."""
 
@@ -204,17 +206,37 @@ def prepare(
 
     As a `sentence` it asks only whether there is an answer.
     """
-    known = kb.kb if isinstance(kb, Engine) else kb
-    query = parse_query(question, known) if isinstance(question, str) else _checked(question, known)
-    numbers = _numbers(known, query, given or {})
-    statement = translate(query, known, numbers, sentence=sentence)
-    prepared = Prepared(query, {v.name: known.name(number) for v, number in numbers.items()}, statement)
+    if isinstance(kb, Engine) and isinstance(question, str):
+        prepared = _kept(kb, question, given or {}, sentence)
+    else:
+        prepared = _prepared(kb.kb if isinstance(kb, Engine) else kb, question, given or {}, sentence)
+    statement = prepared.statement
     if statement.size > budget.combinations:
         raise LimitError(
             f"{prepared.note}, and the limit is {budget.combinations:,}",
             hint=f"tie {statement.ranging[0]} to facts, as in person({statement.ranging[0]}) & …, or give it an object",
         )
     return prepared
+
+
+def _kept(engine: Engine, text: str, given: Given, sentence: bool) -> Prepared:
+    """A query that is asked again is not read and translated again."""
+    key = (text, *given.items(), sentence)
+    if key not in engine.kept:
+        prepared = _prepared(engine.kb, text, given, sentence)
+        if len(engine.kept) >= KEPT:
+            engine.kept.clear()
+        engine.kept[key] = prepared
+        return prepared
+    found: Prepared = engine.kept[key]
+    return found
+
+
+def _prepared(kb: KnowledgeBase, question: str | Query, given: Given, sentence: bool) -> Prepared:
+    query = parse_query(question, kb) if isinstance(question, str) else _checked(question, kb)
+    numbers = _numbers(kb, query, given)
+    statement = translate(query, kb, numbers, sentence=sentence)
+    return Prepared(query, {v.name: kb.name(number) for v, number in numbers.items()}, statement)
 
 
 def _checked(query: Query, kb: KnowledgeBase) -> Query:

@@ -114,9 +114,28 @@ def by_name(variables: Iterable[AnyVariable]) -> tuple[AnyVariable, ...]:
 
 def tidy(formula: Formula, domain: Domain) -> Formula:
     """The same meaning in few kinds of formula, true to names that are no objects and to an empty domain."""
-    taken = {part.name for part in walk(formula) if isinstance(part, Variable | RelationVariable)}
-    fresh = (name for name in (f"v{i}" for i in itertools.count(1)) if name not in taken)
-    return _tidy(_apart(formula, set(unbound(formula)), fresh), domain, positive=True)
+    names = [*unbound(formula), *_bound(formula)]
+    if len(set(names)) < len(names):
+        taken = {part.name for part in walk(formula) if isinstance(part, Variable | RelationVariable)}
+        fresh = (name for name in (f"v{i}" for i in itertools.count(1)) if name not in taken)
+        formula = _apart(formula, set(unbound(formula)), fresh)
+    return _tidy(formula, domain, positive=True)
+
+
+def _bound(formula: Formula) -> Iterator[AnyVariable]:
+    """The variables of all quantifiers."""
+    match formula:
+        case Exists(variables, body) | Forall(variables, body):
+            yield from variables
+            yield from _bound(body)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _bound(part)
+        case Not(body):
+            yield from _bound(body)
+        case Iff(left, right) | Implies(left, right):
+            yield from _bound(left)
+            yield from _bound(right)
 
 
 def _apart(formula: Formula, seen: set[AnyVariable], fresh: Iterator[str]) -> Formula:
@@ -205,13 +224,13 @@ def _junction(parts: Iterable[Formula], conjunction: bool) -> Formula:
     """∧ or ∨ of tidy parts: flat, without repetition, without truth values."""
     idle, deciding = (TRUE, FALSE) if conjunction else (FALSE, TRUE)
     kind = And if conjunction else Or
-    kept: dict[Formula, None] = {}
+    kept: list[Formula] = []
     for part in parts:
-        kept |= dict.fromkeys(part.parts if isinstance(part, kind) else (part,))
-    kept.pop(idle, None)
-    if deciding in kept:
-        return deciding
-    return idle if not kept else next(iter(kept)) if len(kept) == 1 else kind(tuple(kept))
+        if part == deciding:
+            return deciding
+        if part != idle:
+            kept += [p for p in (part.parts if isinstance(part, kind) else (part,)) if p not in kept]
+    return idle if not kept else kept[0] if len(kept) == 1 else kind(tuple(kept))
 
 
 def _iff(left: Formula, right: Formula) -> Formula:
@@ -223,8 +242,7 @@ def _iff(left: Formula, right: Formula) -> Formula:
 
 def _exists(variables: tuple[AnyVariable, ...], body: Formula, domain: Domain) -> Formula:
     """∃ before a tidy body: pushed into ∨, joined with an ∃ below, without idle variables."""
-    arities = relation_arities(body)
-    if any(domain.empty(v, arities.get(v) if isinstance(v, RelationVariable) else None) for v in variables):
+    if any(domain.empty(v, _arity(v, body)) for v in variables):
         return FALSE
     if isinstance(body, Or):
         return _junction((_exists(variables, part, domain) for part in body.parts), conjunction=False)
@@ -233,6 +251,10 @@ def _exists(variables: tuple[AnyVariable, ...], body: Formula, domain: Domain) -
     if not kept:
         return body
     return Exists((*kept, *body.variables), body.body) if isinstance(body, Exists) else Exists(kept, body)
+
+
+def _arity(variable: AnyVariable, body: Formula) -> int | None:
+    return relation_arities(body).get(variable) if isinstance(variable, RelationVariable) else None
 
 
 def _decided(formula: Formula, domain: Domain) -> Formula:

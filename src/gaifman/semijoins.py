@@ -40,6 +40,8 @@ def split(pieces: list[Formula], out: Variables, visible: Variables) -> Split:
     of a query without cycles no more is left than what is asked for. Then go whole components of the rest that share
     nothing with others but what these tie.
     """
+    if len(pieces) < 2 or not frozenset().union(*map(unbound, pieces)) - out - visible:
+        return Split(pieces, [], [])
     joined, hung = list(pieces), dict[Formula, list[Formula]]()
     while found := _ear(joined, out, visible):
         ear, private, host = found

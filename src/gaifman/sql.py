@@ -110,8 +110,7 @@ class Translator:
     def __init__(self, kb: KnowledgeBase, formula: Formula) -> None:
         self._kb = kb
         self._made = 0
-        atoms = (part for part in walk(formula) if isinstance(part, Atom))
-        self._arities = {atom.relation: len(atom.terms) for atom in atoms if not isinstance(atom.relation, str)}
+        self._formula = formula
         self.ranging: list[str] = []
 
     def frame(
@@ -128,7 +127,9 @@ class Translator:
         One that is `begun` is gone on with, and joins every atom, also those that need only be tried.
         """
         frame = begun or Frame(dict(env), correlated)
-        pieces = list(dict.fromkeys(piece for formula in formulas for piece in conjuncts(formula)))
+        pieces: list[Formula] = []
+        for formula in formulas:
+            pieces += [piece for piece in conjuncts(formula) if piece not in pieces]
         if Truth(False) in pieces:
             frame.where.append("false")
             frame.env |= {variable: "NULL" for variable in out if variable not in frame.env}
@@ -200,7 +201,7 @@ class Translator:
         """Let a variable range over all objects, or all relations with so many places."""
         if isinstance(variable, RelationVariable):
             alias = self._alias("r")
-            arity = self._arities[variable]
+            arity = next(len(a.terms) for a in walk(self._formula) if isinstance(a, Atom) and a.relation == variable)
             frame.add(f"relations {alias}", [f"{alias}.arity = {arity}"])
             frame.size *= sum(arity == places for places in self._kb.content.arities)
         else:
