@@ -28,7 +28,7 @@ from gaifman.neighbourhoods import Hidden
 from gaifman.queries import Known, prepare
 from gaifman.questions import Query
 from gaifman.tables import Ints, Longs
-from gaifman.witnesses import MOST, Witnesses, facts_decide, ground_instances, witnesses
+from gaifman.witnesses import MOST, Witnesses, facts_decide, ground_instances, rows_of, witnesses
 
 STEPS = 20_000
 """Choices that are tried for one tuple until a small set, perhaps not the smallest, is taken."""
@@ -56,7 +56,7 @@ def hide(
     """
     engine = engine_of(kb)
     query = prepare(engine, question, budget=budget).query
-    rows = np.asarray(answers, np.int32).reshape(-1, len(query.free))
+    rows = rows_of(query, answers)
     if not facts_decide(query, engine.kb):
         own = ground_instances(engine, query, rows, most=most, budget=budget)
         return _hidden(len(rows), own.answer, own.facts[:, 0])

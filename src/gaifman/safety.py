@@ -237,7 +237,7 @@ def _iff(left: Formula, right: Formula) -> Formula:
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Truth):
             return _signed(other, one.value)
-    return TRUE if left == right else Iff(left, right)
+    return TRUE if left == right else FALSE if left == _signed(right, False) else Iff(left, right)
 
 
 def _exists(variables: tuple[AnyVariable, ...], body: Formula, domain: Domain) -> Formula:

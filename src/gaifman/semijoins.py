@@ -72,7 +72,7 @@ def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
 def _ear(pieces: list[Formula], out: Variables, visible: Variables) -> tuple[Formula, Variables, Formula] | None:
     """A table with variables that nothing else uses, and another that has all the others that it has."""
     tables = [piece for piece in pieces if isinstance(piece, Atom)]
-    for ear in tables:
+    for ear in reversed(tables):  # the last hangs on the first: a star is flat, a chain nested
         elsewhere = out.union(*(unbound(piece) for piece in pieces if piece is not ear))
         private = unbound(ear) - elsewhere - visible
         shared = unbound(ear) - private - visible

@@ -157,12 +157,10 @@ def _joined(
     engine: Engine, query: Query, ways: list[list[Formula]], answers: npt.ArrayLike, most: int, budget: Budget
 ) -> Witnesses:
     """The facts of every way, for every answer, in one statement each."""
-    rows = np.asarray(answers)
-    if rows.ndim != 2 or rows.shape[1] != len(query.free) or (rows.size and rows.dtype.kind not in "iu"):
-        raise KnowledgeError(f"answers to {query} are rows of {len(query.free)} numbers, not {rows.shape}")
+    rows = rows_of(query, answers)
     statements = [_statement(engine.kb, query, way, most) for way in ways]
     cursor = engine.cursor()
-    engine.work(lambda c: _put(c, rows.astype(np.int32, copy=False)), budget.seconds, cursor)
+    engine.work(lambda c: _put(c, rows), budget.seconds, cursor)
     parts = []
     for statement, arities in statements:
         columns = engine.work(partial(_fetched, statement), budget.seconds, cursor)
@@ -172,6 +170,16 @@ def _joined(
             )
         parts.append((columns[0], _numbered(engine.kb, columns[1:], arities)))
     return _collected(parts)
+
+
+def rows_of(query: Query, answers: npt.ArrayLike) -> Ints:
+    """Answers to a query as an array (b, variables) of numbers."""
+    rows = np.asarray(answers)
+    if rows.shape == (0,):
+        rows = rows.reshape(0, len(query.free))
+    if rows.ndim != 2 or rows.shape[1] != len(query.free) or (rows.size and rows.dtype.kind not in "iu"):
+        raise KnowledgeError(f"answers to {query} are rows of {len(query.free)} numbers, not {rows.shape}")
+    return rows.astype(np.int32, copy=False)
 
 
 def _put(cursor: Any, rows: Ints) -> None:
