@@ -5,12 +5,13 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from gaifman.formulas import Variable
+from gaifman.formulas import Atom, Variable
+from gaifman.frames import columns_of
 from gaifman.kb import KnowledgeBase
 from gaifman.parser import parse_query
 from gaifman.queries import answers, count
 from gaifman.questions import Query
-from gaifman.sql import columns_of, translate
+from gaifman.sql import translate
 from kbs import HOSTILE
 
 KB = KnowledgeBase.from_facts(
@@ -105,10 +106,8 @@ def test_hostile_names_do_not_leave_their_place() -> None:
     names = [*HOSTILE, "*/ DROP TABLE facts2; --", "/*", "x */ y"]
     kb = KnowledgeBase.from_facts([(name, name, "other") for name in names])
     for name in names:
-        query = Query((Variable("y"),), parse_query("r(x, y)").formula)
-        atom = type(query.formula)(name, (Variable(name.replace("\0", "")), Variable("y")))  # type: ignore[call-arg]
-        found = answers(kb, Query((Variable(name), Variable("y")), atom))  # type: ignore[arg-type]
-        assert list(found) == [(name, "other")]
+        variables = (Variable(name), Variable("y"))
+        assert list(answers(kb, Query(variables, Atom(name, variables)))) == [(name, "other")]
     assert count(kb, "exists r. r(x, y)") == len(names)
 
 

@@ -11,6 +11,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable
 
 from gaifman.config import Budget
 from gaifman.engine import Engine
@@ -112,6 +113,9 @@ WORST = (
 )
 
 
+ASKED: tuple[Callable[..., object], ...] = (answers, count, exists)
+
+
 def main() -> int:
     """Ask them all; 1 if one went on for more than half a second."""
     arguments = argparse.ArgumentParser(description=__doc__)
@@ -122,8 +126,8 @@ def main() -> int:
     late, rows = 0, []
     with Engine(crowded(), memory=options.memory) as engine:
         for text in WORST:
-            for ask in (answers, count, exists):
-                over, busy, how = measured(engine, ask, text, budget)  # type: ignore[arg-type]
+            for ask in ASKED:
+                over, busy, how = measured(engine, ask, text, budget)
                 rows.append({"query": text, "asked": ask.__name__, "over": over, "busy": busy, "ended": how})
                 late += over > 0.5 or busy > 0.1
                 print(f"{over:7.3f} {busy:6.3f} {how:>8} {ask.__name__:>8} {text[:90]}", file=sys.stderr, flush=True)
@@ -132,7 +136,7 @@ def main() -> int:
     return 1 if late else 0
 
 
-def measured(engine: Engine, ask: type, text: str, budget: Budget) -> tuple[float, float, str]:
+def measured(engine: Engine, ask: Callable[..., object], text: str, budget: Budget) -> tuple[float, float, str]:
     """Seconds beyond the limit (below 0: it ended), the share of a processor used in the half second after, and how."""
     begin = time.monotonic()
     how = "ended"

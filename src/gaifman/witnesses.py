@@ -183,7 +183,7 @@ def rows_of(query: Query, answers: npt.ArrayLike) -> Ints:
 
 
 def _put(cursor: Any, rows: Ints) -> None:
-    columns = {f"c{place}": np.ascontiguousarray(rows[:, place]) for place in range(rows.shape[1])}
+    columns = {f"c{place}": rows[:, place].copy() for place in range(rows.shape[1])}  # DuckDB knows no backward arrays
     put_table(cursor, ASKED, {"n": np.arange(len(rows), dtype=np.int32), **columns}, temporary=True)
 
 
