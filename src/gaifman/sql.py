@@ -308,7 +308,9 @@ class Translator:
         body, kind = (piece.body, "ANTI") if isinstance(piece, Not) else (piece, "SEMI")
         inside = conjuncts(body) if isinstance(body, Exists) else [body]
         single = inside[0] if len(inside) == 1 else None
-        if frame.joins and not frame.correlated and isinstance(single, Atom | Comparison):
+        # Not without a column on either side of an equality: such a semi-join loses rows in DuckDB 2.0.
+        linked = not unbound(body).isdisjoint(frame.env.keys() - frame.constants().keys())
+        if linked and frame.joins and not frame.correlated and isinstance(single, Atom | Comparison):
             sources = [self._facts(single, frame.env)] if isinstance(single, Atom) else self._numbers(single, frame.env)
             if len(sources) == 1:
                 frame.add(*sources[0][:2], kind)
