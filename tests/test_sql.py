@@ -31,6 +31,7 @@ def text(query: str, **given: int) -> str:
         "r(x, y) & s(y, z)",
         "exists z. r(x, z) & s(z, y)",
         "r(x, y) & s(y, z) & t(x, z)",
+        "exists z. r(x, y) & s(y, z) & t(z, x)",
         "r(x, x)",
         "r('a', y)",
     ],

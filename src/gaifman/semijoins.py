@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gaifman.formulas import And, Atom, Exists, Formula, Truth
+from gaifman.formulas import And, Atom, Comparison, Equal, Exists, Formula, Truth
 from gaifman.safety import Variables, by_name, restricted, unbound
 
 
@@ -38,7 +38,8 @@ def split(pieces: list[Formula], out: Variables, visible: Variables) -> Split:
 
     First go tables of whose variables one other table has all that they share with anything, as long as there are such:
     of a query without cycles no more is left than what is asked for. Then go whole components of the rest that share
-    nothing with others but what these tie.
+    nothing with others but what these tie: those with a ¬, ∨ or ↔, and those that share nothing at all. Cycles of
+    atoms through what is asked for stay joined.
     """
     if len(pieces) < 2 or not frozenset().union(*map(unbound, pieces)) - out - visible:
         return Split(pieces, [], [])
@@ -51,7 +52,8 @@ def split(pieces: list[Formula], out: Variables, visible: Variables) -> Split:
     for group in _groups(joined, out | visible):
         rest = [piece for piece in joined if piece not in group]
         inside = frozenset().union(*map(unbound, group)) - visible
-        if rest and inside - out and inside & out <= restricted(_all(rest), visible):
+        plain = inside & out and all(isinstance(piece, Atom | Comparison | Equal) for piece in group)
+        if rest and not plain and inside - out and inside & out <= restricted(_all(rest), visible):
             joined = rest
             below = [test for piece in group for test in hung.pop(piece, ())]
             tests.append(Exists(by_name(inside - out), _all([*group, *below])))
