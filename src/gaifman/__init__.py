@@ -16,17 +16,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gaifman.config import Limits
+    from gaifman.config import Budget, Limits
     from gaifman.datasets import demo
-    from gaifman.errors import FormulaError, GaifmanError, InputError, KnowledgeError, LimitError, OutputError
+    from gaifman.engine import Engine
+    from gaifman.errors import (
+        FormulaError,
+        GaifmanError,
+        InputError,
+        KnowledgeError,
+        LimitError,
+        OutputError,
+        StoppedError,
+    )
     from gaifman.facts import Fact
     from gaifman.io import read, write
     from gaifman.kb import KnowledgeBase, union
     from gaifman.parser import parse, parse_feature, parse_query
+    from gaifman.queries import count, exists, query, stream
+    from gaifman.witnesses import why
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Budget": "config",
+    "Engine": "engine",
     "Fact": "facts",
     "FormulaError": "errors",
     "GaifmanError": "errors",
@@ -36,16 +49,24 @@ _HOMES = {
     "LimitError": "errors",
     "Limits": "config",
     "OutputError": "errors",
+    "StoppedError": "errors",
+    "count": "queries",
     "demo": "datasets",
+    "exists": "queries",
     "parse": "parser",
     "parse_feature": "parser",
     "parse_query": "parser",
+    "query": "queries",
     "read": "io",
+    "stream": "queries",
     "union": "kb",
+    "why": "witnesses",
     "write": "io",
 }
 
 __all__ = [
+    "Budget",
+    "Engine",
     "Fact",
     "FormulaError",
     "GaifmanError",
@@ -55,13 +76,19 @@ __all__ = [
     "LimitError",
     "Limits",
     "OutputError",
+    "StoppedError",
     "__version__",
+    "count",
     "demo",
+    "exists",
     "parse",
     "parse_feature",
     "parse_query",
+    "query",
     "read",
+    "stream",
     "union",
+    "why",
     "write",
 ]
 

@@ -40,5 +40,31 @@ class Limits:
             raise GaifmanError(f"the limit depth can be at most {DEEPEST}, not {self.depth}")
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a query may take.
+
+    >>> Budget(seconds=0.5).seconds
+    0.5
+    """
+
+    seconds: float | None = None
+    """Time until it is stopped; None for as long as it takes."""
+    rows: int | None = None
+    """Answers that are given at most; None for all."""
+    combinations: int = 1_000_000_000
+    """Combinations of objects that variables not tied to facts may imply."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            right = isinstance(value, int | (float if name == "seconds" else int)) and value > 0
+            if value is not None and (not right or isinstance(value, bool)):
+                raise GaifmanError(f"the limit {name} of a query is a number above 0, not {value!r}")
+
+
+BUDGET = Budget()
+"""What a query may take where nothing is said: time and rows without end, a billion combinations."""
+
 LIMITS = Limits()
 """The limits used where none are given."""

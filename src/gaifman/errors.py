@@ -5,7 +5,8 @@
     │  └─ LimitError      a formula is larger than the limits allow
     ├─ InputError         a file or table cannot be read as facts
     ├─ OutputError        a file cannot be written, or cannot hold what it should
-    └─ KnowledgeError     a knowledge base has no such object, relation or attribute, or cannot be built
+    ├─ KnowledgeError     a knowledge base has no such object, relation or attribute, or cannot be built
+    └─ StoppedError       a query took more time, memory or disk than it may, and was stopped
 
 Each carries what (`message`), where (`place`), what could stand there (`expected`), what to write instead (`hint`)
 and the near names (`near`): as fields, for JSON (`as_dict`), and as text with a caret (`str`).
@@ -137,6 +138,10 @@ class OutputError(GaifmanError):
 
 class KnowledgeError(GaifmanError):
     """A knowledge base has no such object, relation or attribute, or cannot be built."""
+
+
+class StoppedError(GaifmanError):
+    """A query took more time, memory or disk than it may, and was stopped."""
 
 
 def _cells(text: str) -> int:

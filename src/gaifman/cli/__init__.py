@@ -21,6 +21,7 @@ from gaifman.cli.info import info
 from gaifman.cli.mine import mine
 from gaifman.cli.neighbourhood import neighbourhood
 from gaifman.cli.parse import parse
+from gaifman.cli.query import query
 from gaifman.errors import GaifmanError
 
 EXAMPLES = """
@@ -29,6 +30,7 @@ Examples:
   gaifman demo
   gaifman info demo
   gaifman parse "exists z. borders(x, z) & borders(z, y)" --kb demo
+  gaifman query demo "borders('france', y)"
   gaifman convert family.tsv family.duckdb
 """
 
@@ -39,7 +41,7 @@ def cli() -> None:
     """The missing facts of a knowledge base, with probabilities and reasons."""
 
 
-for command in (demo, info, parse, convert, graph, neighbourhood, features, mine):
+for command in (demo, info, parse, convert, graph, neighbourhood, features, mine, query):
     cli.add_command(command)
 
 

@@ -54,35 +54,35 @@ def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
         for arity, table in kb.tables.items():
             columns = {"relation": table.relation} | {f"a{i + 1}": table.objects[:, i] for i in range(arity)}
             confidence = np.ones(len(table)) if table.confidence is None else table.confidence
-            _put(connection, f"facts{arity}", columns | {"confidence": confidence})
+            put_table(connection, f"facts{arity}", columns | {"confidence": confidence})
         numbers = kb.numbers
-        _put(
+        put_table(
             connection,
             "attribute_values",
             {"attribute": numbers.attribute, "object": numbers.object, "value": numbers.value},
         )
         _views(connection, list(kb.tables))
         about = {"version": str(VERSION), "fingerprint": kb.fingerprint, "format": "gaifman knowledge base"}
-        _put(connection, "gaifman", {"key": _texts(about), "value": _texts(about.values())})
+        put_table(connection, "gaifman", {"key": _texts(about), "value": _texts(about.values())})
 
 
 def _put_names(connection: Any, kb: KnowledgeBase) -> None:
     for table, names in (("objects", kb.objects), ("attributes", kb.content.attributes)):
-        _put(connection, table, {"id": np.arange(len(names), dtype=np.int32), "name": _texts(names)})
+        put_table(connection, table, {"id": np.arange(len(names), dtype=np.int32), "name": _texts(names)})
     names = kb.content.relations
     columns: dict[str, npt.NDArray[Any]] = {"id": np.arange(len(names), dtype=np.int32), "name": _texts(names)}
-    _put(connection, "relations", columns | {"arity": np.array(kb.content.arities, np.int32)})
+    put_table(connection, "relations", columns | {"arity": np.array(kb.content.arities, np.int32)})
 
 
 def _texts(names: Any) -> npt.NDArray[Any]:
     return np.array([*names], object)
 
 
-def _put(connection: Any, table: str, columns: dict[str, npt.NDArray[Any]]) -> None:
+def put_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any]], *, temporary: bool = False) -> None:
     """Make a table of arrays."""
     kinds = {"i": "INTEGER", "f": "DOUBLE", "O": "VARCHAR"}
     spelled = ", ".join(f"{quoted(name)} {kinds[array.dtype.kind]} NOT NULL" for name, array in columns.items())
-    connection.execute(f"CREATE TABLE {quoted(table)} ({spelled})")
+    connection.execute(f"CREATE {'TEMP ' if temporary else ''}TABLE {quoted(table)} ({spelled})")
     if len(next(iter(columns.values()))):
         connection.register("gaifman_columns", {name: np.ascontiguousarray(a) for name, a in columns.items()})
         connection.execute(f"INSERT INTO {quoted(table)} SELECT * FROM gaifman_columns")

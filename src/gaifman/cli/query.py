@@ -1,0 +1,196 @@
+"""`gaifman query`: exact answers over the whole knowledge base."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gaifman.cli.neighbourhood import Size
+from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, print_table, reading_options
+
+if TYPE_CHECKING:
+    from gaifman.config import Budget
+    from gaifman.engine import Engine
+    from gaifman.queries import Answers, Prepared
+
+SHOWN = 100
+"""Answers in a table; the others are there with --tsv or --json."""
+
+
+@click.command(short_help="Answer a query exactly, over the whole knowledge base.")
+@click.argument("kb")
+@click.argument("query")
+@click.option("--set", "given", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name.")
+@click.option("--rows", type=Size(), default=1000, show_default=True, help="Answers to give at most, or `all`.")
+@click.option("--skip", type=int, default=0, show_default=True, help="Answers to leave out before the first.")
+@click.option("--count", "only_count", is_flag=True, help="Say how many answers there are, and nothing else.")
+@click.option("--why", is_flag=True, help="Show the facts that make each answer true.")
+@click.option("--sql", "only_sql", is_flag=True, help="Show the SQL, which runs on a saved .duckdb file.")
+@click.option("--tsv", is_flag=True, help="Print names between tabs, one answer a line, as they are found.")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="Stop the query after so long.")
+@click.option("--memory", type=int, metavar="MB", help="Megabytes to use before the disk.")
+@click.option(
+    "--combinations",
+    type=int,
+    default=1_000_000_000,
+    show_default=True,
+    help="Combinations of objects that variables tied to no facts may imply.",
+)
+@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@reading_options
+@json_option
+def query(
+    kb: str,
+    query: str,
+    given: tuple[str, ...],
+    rows: int | None,
+    skip: int,
+    only_count: bool,
+    why: bool,
+    only_sql: bool,
+    tsv: bool,
+    seconds: float,
+    memory: int | None,
+    combinations: int,
+    others: tuple[str, ...],
+    form: str | None,
+    table: str | None,
+    iris: str,
+    as_json: bool,
+) -> None:
+    """Evaluate QUERY, any first-order formula, and show its answers in a stable order, with how it was read.
+
+    \b
+    Examples:
+      gaifman query family.tsv "grandparent(x, y) :- parent(x, z), parent(z, y)" --set x=ann
+      gaifman query demo "population(x) > 100000000 & ~(exists y. borders(x, y))"
+      gaifman query demo "borders('france', y)" --why
+      gaifman query demo "borders(x, y)" --rows all --tsv
+      gaifman query demo "borders(x, y)" --sql
+    """
+    from gaifman.config import Budget
+    from gaifman.engine import Engine
+    from gaifman.queries import prepare
+
+    budget = Budget(seconds, rows, combinations)
+    known = open_kb((kb, *others), form, table, iris)
+    prepared = prepare(known, query, settings(given), budget)
+    if only_sql:
+        print_sql(prepared, rows, skip, as_json=as_json)
+        return
+    if prepared.note:
+        click.echo(f"note: {prepared.note}", err=True)
+    with Engine(known, memory=memory) as engine:
+        if only_count:
+            print_count(engine, prepared, budget, as_json=as_json)
+        elif tsv and not as_json:
+            print_tsv(engine, prepared, skip, budget)
+        else:
+            print_answers(engine, prepared, skip, budget, why=why, as_json=as_json)
+
+
+def settings(given: tuple[str, ...]) -> dict[str, str]:
+    """Variables with their objects.
+
+    >>> settings(("x=ann", "?y=a=b"))
+    {'x': 'ann', 'y': 'a=b'}
+    """
+    from gaifman.errors import FormulaError, shorten
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, sign, obj = text.partition("=")
+        name = name.strip().removeprefix("?")
+        if not sign or not name or not obj:
+            raise FormulaError(f"--set {shorten(text)} gives no variable an object", hint="write: --set x=ann")
+        if name in found:
+            raise FormulaError(f"--set gives {name} two objects: {shorten(found[name])} and {shorten(obj)}")
+        found[name] = obj
+    return found
+
+
+def reading(prepared: Prepared) -> dict[str, Any]:
+    """What was asked, as fields for JSON."""
+    from gaifman.formulas import bracketed
+
+    return {
+        "query": str(prepared.query),
+        "reading": bracketed(prepared.query),
+        "variables": [variable.name for variable in prepared.query.free],
+        "given": prepared.named,
+        "ranging": list(prepared.statement.ranging),
+        "combinations": prepared.statement.size,
+    }
+
+
+def print_sql(prepared: Prepared, rows: int | None, skip: int, *, as_json: bool) -> None:
+    """The statement that would be run."""
+    sql = prepared.statement.ordered(rows, skip)
+    if as_json:
+        print_json({**reading(prepared), "sql": sql})
+        return
+    click.echo(f"-- {reading(prepared)['reading']}\n-- The numbers are those of the table objects(id, name).\n{sql};")
+
+
+def print_count(engine: Engine, prepared: Prepared, budget: Budget, *, as_json: bool) -> None:
+    """How many answers there are."""
+    from gaifman.queries import counted
+
+    number = counted(engine, prepared, budget)
+    if as_json:
+        print_json({**reading(prepared), "count": number})
+        return
+    print_fields([("read as", reading(prepared)["reading"]), ("answers", number)])
+
+
+def print_tsv(engine: Engine, prepared: Prepared, skip: int, budget: Budget) -> None:
+    """The answers as lines, without ever holding all of them."""
+    from gaifman.errors import visible
+    from gaifman.queries import streamed
+
+    name = engine.kb.objects.__getitem__
+    for part in streamed(engine, prepared, budget, skip=skip):
+        click.echo("\n".join("\t".join(visible(name(number)) for number in row) for row in part.tolist()))
+
+
+def print_answers(engine: Engine, prepared: Prepared, skip: int, budget: Budget, *, why: bool, as_json: bool) -> None:
+    """The answers as a table or JSON, with the facts behind them if they are asked for."""
+    from gaifman.queries import answered
+
+    found = answered(engine, prepared, budget, skip=skip)
+    facts = explained(engine, found, budget) if why else []
+    if as_json:
+        body: dict[str, Any] = {**reading(prepared), "answers": [list(names) for names in found]}
+        body |= {"facts": facts} if why else {}
+        print_json({**body, "skipped": skip, "truncated": found.truncated})
+        return
+    more = " and more" if found.truncated else ""
+    sentence = not found.variables
+    total = ("true" if len(found) else "false") if sentence else f"{len(found):,}{more}"
+    print_fields([("read as", found.reading), ("answer" if sentence else "answers", total)])
+    rows = list(found)[:SHOWN]
+    if sentence or not rows:
+        return
+    columns = [*found.variables, *(["facts"] if why else [])]
+    print_table("Answers", columns, [(*names, *(_first(facts[i]) if why else ())) for i, names in enumerate(rows)])
+    if len(found) > SHOWN:
+        click.echo(f"… and {len(found) - SHOWN:,} more: --tsv and --json list them")
+    if found.truncated:
+        click.echo(f"there are more: --skip {skip + len(found)} goes on, --rows all gives all", err=True)
+
+
+def explained(engine: Engine, found: Answers, budget: Budget) -> list[list[list[str]]]:
+    """For each answer its witnesses, the first few, as texts of facts."""
+    from gaifman.witnesses import explanations
+
+    return [
+        [[str(fact) for fact in facts] for facts in ways]
+        for ways in explanations(engine, found.prepared.query, found.tuples, most=3, budget=budget)
+    ]
+
+
+def _first(ways: list[list[str]]) -> tuple[str]:
+    if not ways or not ways[0]:
+        return ("no single fact",)
+    return (" ".join(ways[0]) + (" …" if len(ways) > 1 else ""),)

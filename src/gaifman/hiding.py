@@ -1,0 +1,245 @@
+"""Which facts to hide from a training tuple, so that its own truth cannot be read off.
+
+>>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.witnesses import fact_of
+>>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "ann", "bea"), ("parent", "bob", "cleo")])
+>>> hidden = hide(kb, "exists z. parent(x, z)", [[0]])
+>>> [str(fact_of(kb, number)) for number in hidden.facts.tolist()]
+['parent(ann, bea).', 'parent(ann, bob).']
+>>> len(hide(kb, "exists z. parent(x, z) & parent(z, y)", [[0, 3]]).facts)
+1
+
+For a query of ∃, ∧, ∨ and atoms: a smallest set of facts without which the tuple is no answer, which has a fact of each
+witness. Of several smallest sets a random one, keyed by seed and tuple. For a query with ¬, ↔ or ∀ of atoms: the facts
+that its atoms are when the tuple stands for its variables.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.config import BUDGET, Budget
+from gaifman.engine import engine_of
+from gaifman.neighbourhoods import Hidden
+from gaifman.queries import Known, prepare
+from gaifman.questions import Query
+from gaifman.tables import Ints, Longs
+from gaifman.witnesses import MOST, Witnesses, facts_decide, ground_instances, rows_of, witnesses
+
+STEPS = 20_000
+"""Choices that are tried for one tuple until a small set, perhaps not the smallest, is taken."""
+DEEPEST = 200
+"""Choices that hang together at most for the smallest set to be searched for: the search is recursive."""
+PURPOSE = 0x68696465
+"""What the random numbers are for: they are others than those of other purposes with the same seed."""
+
+Words = npt.NDArray[np.uint64]
+
+
+def hide(
+    kb: Known,
+    question: str | Query,
+    answers: npt.ArrayLike,
+    *,
+    seed: int = 0,
+    most: int = MOST,
+    budget: Budget = BUDGET,
+) -> Hidden:
+    """The facts to hide from each of some answers (b, variables) by number; none from a tuple that is no answer.
+
+    Nor from one that is true without facts. It depends on what is known, the query, the tuple and the seed: never on
+    the other tuples or their order.
+    """
+    engine = engine_of(kb)
+    query = prepare(engine, question, budget=budget).query
+    rows = rows_of(query, answers)
+    if not facts_decide(query, engine.kb):
+        own = ground_instances(engine, query, rows, most=most, budget=budget)
+        return _hidden(len(rows), own.answer, own.facts[:, 0])
+    found = witnesses(engine, query, rows, most=most, budget=budget)
+    return _hidden(len(rows), *_chosen(found, rows, seed))
+
+
+def _hidden(count: int, answer: Longs, facts: Longs) -> Hidden:
+    """Pairs of answer and fact as rows, each fact once and ascending."""
+    pairs = np.unique(np.stack([answer, facts], axis=1), axis=0)
+    starts = np.searchsorted(pairs[:, 0], np.arange(count + 1)).astype(np.int64)
+    return Hidden(starts, pairs[:, 1].copy())
+
+
+def _chosen(found: Witnesses, rows: Ints, seed: int) -> tuple[Longs, Longs]:
+    """Pairs of answer and fact: a smallest set that meets every witness of each answer."""
+    factless = np.zeros(len(rows), bool)
+    factless[found.answer[(found.facts < 0).all(axis=1)]] = True
+    kept = ~factless[found.answer]
+    answer, facts = found.answer[kept], found.facts[kept]
+    if not len(answer):
+        return answer, np.zeros(0, np.int64)
+    keys = _keys(_tuple_keys(rows, seed)[answer], facts)
+    keys[facts < 0] = np.iinfo(np.uint64).max
+    meeting = np.zeros(len(rows), bool)
+    meeting[_meeting(answer, facts)] = True
+    simple = ~meeting[answer]
+    first = facts[np.arange(len(facts)), np.argmin(keys, axis=1)]  # witnesses that share no fact: any fact of each
+    answers, chosen = [answer[simple]], [first[simple]]
+    for begin, end in _runs(answer, np.flatnonzero(meeting)):
+        key = dict(zip(facts[begin:end].ravel().tolist(), keys[begin:end].ravel().tolist(), strict=True))
+        sets = [frozenset(n for n in row if n >= 0) for row in facts[begin:end].tolist()]
+        taken = np.array(sorted(smallest(sets, key)), np.int64)
+        answers.append(np.full(len(taken), answer[begin], np.int64))
+        chosen.append(taken)
+    return np.concatenate(answers), np.concatenate(chosen)
+
+
+def _meeting(answer: Longs, facts: Longs) -> Longs:
+    """The answers of which two witnesses share a fact."""
+    owners = np.repeat(answer, facts.shape[1])[facts.ravel() >= 0]
+    flat = facts.ravel()[facts.ravel() >= 0]
+    order = np.lexsort((flat, owners))
+    owners, flat = owners[order], flat[order]
+    same = (owners[1:] == owners[:-1]) & (flat[1:] == flat[:-1])
+    return np.unique(owners[1:][same])
+
+
+def _runs(answer: Longs, wanted: Longs) -> Iterator[tuple[int, int]]:
+    """Where the witnesses of each wanted answer begin and end."""
+    yield from zip(
+        np.searchsorted(answer, wanted).tolist(), np.searchsorted(answer, wanted, side="right").tolist(), strict=True
+    )
+
+
+# Random keys: SplitMix64's mixing, for whole arrays.
+
+
+def _mix(z: Words) -> Words:
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Words = z ^ (z >> np.uint64(31))
+    return mixed
+
+
+def _keys(key: Words, facts: Longs) -> Words:
+    """A random number for each fact of each row, which hangs on the row's key and the fact's number alone."""
+    gamma = np.uint64(0x9E3779B97F4A7C15)
+    return _mix((key[:, None] ^ _mix(facts.astype(np.uint64) + gamma)) + gamma)
+
+
+def _tuple_keys(rows: Ints, seed: int) -> Words:
+    """A key for each tuple."""
+    start = np.array([[seed & 0xFFFFFFFFFFFFFFFF]], np.uint64)
+    key = np.broadcast_to(_keys(_mix(start[0]), np.array([[PURPOSE]]))[0], len(rows)).copy()
+    for column in rows.T:
+        key = _keys(key, column[:, None].astype(np.int64))[:, 0]
+    return key
+
+
+# Smallest sets
+
+
+def smallest(sets: Iterable[frozenset[int]], key: dict[int, int], steps: int = STEPS) -> set[int]:
+    """A smallest set of numbers that meets all of the sets; among equals one that hangs on the keys.
+
+    >>> sorted(smallest([frozenset({1, 2}), frozenset({2, 3}), frozenset({3, 4})], {1: 5, 2: 3, 3: 8, 4: 1}))
+    [2, 4]
+
+    Exact unless more than `steps` choices would have to be tried, or more than 200 taken that hang together; then every
+    number of the result is still needed.
+    """
+    chosen: set[int] = set()
+    for component in _components(_minimal(sets)):
+        greedy = _needed(_greedy(component, key), component, key)
+        chosen |= _search(component, key, greedy, steps)
+    return chosen
+
+
+def _minimal(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
+    """The sets of which no other is a part: who meets those meets all."""
+    holders: dict[int, list[frozenset[int]]] = {}
+    kept: list[frozenset[int]] = []
+    for candidate in sorted(set(sets), key=lambda s: (len(s), sorted(s))):
+        if not any(other <= candidate for number in candidate for other in holders.get(number, ())):
+            kept.append(candidate)
+            holders.setdefault(min(candidate), []).append(candidate)
+    return kept
+
+
+def _components(sets: list[frozenset[int]]) -> list[list[frozenset[int]]]:
+    """Sets that hang together by numbers they share."""
+    group = {number: number for one in sets for number in one}
+
+    def root(number: int) -> int:
+        while group[number] != number:
+            group[number] = number = group[group[number]]
+        return number
+
+    for one in sets:
+        first = root(min(one))
+        for number in one:
+            group[root(number)] = first
+    found: dict[int, list[frozenset[int]]] = {}
+    for one in sets:
+        found.setdefault(root(min(one)), []).append(one)
+    return list(found.values())
+
+
+def _greedy(sets: list[frozenset[int]], key: dict[int, int]) -> set[int]:
+    """A small set: again and again the number that meets most of what is left."""
+    left: dict[int, set[int]] = {}
+    for i, one in enumerate(sets):
+        for number in one:
+            left.setdefault(number, set()).add(i)
+    heap = [(-len(members), key[number], number) for number, members in left.items()]
+    heapq.heapify(heap)
+    unmet, chosen = set(range(len(sets))), set[int]()
+    while unmet:
+        size, order, number = heapq.heappop(heap)
+        members = left[number] & unmet
+        if len(members) == -size:
+            chosen.add(number)
+            unmet -= members
+        elif members:
+            heapq.heappush(heap, (-len(members), order, number))
+    return chosen
+
+
+def _needed(chosen: set[int], sets: list[frozenset[int]], key: dict[int, int]) -> set[int]:
+    """Without the numbers that are met by others anyway."""
+    kept = set(chosen)
+    for number in sorted(chosen, key=key.__getitem__):
+        if all(len(one & kept) > 1 for one in sets if number in one):
+            kept.discard(number)
+    return kept
+
+
+def _search(sets: list[frozenset[int]], key: dict[int, int], known: set[int], steps: int) -> set[int]:
+    """Branch and bound from a known solution: some number of the smallest unmet set must be taken, tried by key."""
+    best, left = [known], [steps if len(known) <= DEEPEST else 0]
+
+    def descend(unmet: list[frozenset[int]], taken: set[int]) -> None:
+        if not unmet:
+            best[0] = set(taken)
+            return
+        if len(taken) + _disjoint(unmet) >= len(best[0]) or left[0] <= 0:
+            return
+        first: frozenset[int] = min(unmet, key=len)
+        for number in sorted(first, key=key.__getitem__):
+            left[0] -= 1
+            descend([one for one in unmet if number not in one], taken | {number})
+
+    descend(sets, set())
+    return best[0]
+
+
+def _disjoint(sets: list[frozenset[int]]) -> int:
+    """A number of sets of which no two share anything: as many choices are needed at least."""
+    used: set[int] = set()
+    count = 0
+    for one in sets:
+        if used.isdisjoint(one):
+            used |= one
+            count += 1
+    return count

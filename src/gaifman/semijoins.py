@@ -1,0 +1,88 @@
+"""What a query need not join: parts of which it is enough that they are there.
+
+>>> from gaifman.parser import parse
+>>> from gaifman.formulas import Variable
+>>> from gaifman.safety import conjuncts
+>>> pieces = conjuncts(parse("person(x) & parent(x, y) & parent(y, z)"))
+>>> parts = split(pieces, frozenset({Variable("x")}), frozenset())
+>>> print(*parts.joined), print(*parts.ears)
+person(x)
+∃y parent(x, y) ∧ (∃z parent(y, z))
+(None, None)
+
+Joined, these would make a row for each y and z, only to be thrown away again; tried, they make one row for each x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gaifman.formulas import And, Atom, Comparison, Equal, Exists, Formula, Truth
+from gaifman.safety import Variables, by_name, restricted, unbound
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The parts of a query."""
+
+    joined: list[Formula]
+    ears: list[Formula]
+    """∃ over what hangs on one joined table, and can be found without looking at it."""
+    tests: list[Formula]
+    """∃ over the rest that need only be there."""
+
+
+def split(pieces: list[Formula], out: Variables, visible: Variables) -> Split:
+    """Split what is joined from what need only be there; `out` is asked for, `visible` has values already.
+
+    First go tables of whose variables one other table has all that they share with anything, as long as there are such:
+    of a query without cycles no more is left than what is asked for. Then go whole components of the rest that share
+    nothing with others but what these tie: those with a ¬, ∨ or ↔, and those that share nothing at all. Cycles of
+    atoms through what is asked for stay joined.
+    """
+    if len(pieces) < 2 or not frozenset().union(*map(unbound, pieces)) - out - visible:
+        return Split(pieces, [], [])
+    joined, hung = list(pieces), dict[Formula, list[Formula]]()
+    while found := _ear(joined, out, visible):
+        ear, private, host = found
+        joined.remove(ear)
+        hung.setdefault(host, []).append(Exists(by_name(private), _all([ear, *hung.pop(ear, ())])))
+    tests: list[Formula] = []
+    for group in _groups(joined, out | visible):
+        rest = [piece for piece in joined if piece not in group]
+        inside = frozenset().union(*map(unbound, group)) - visible
+        plain = inside & out and all(isinstance(piece, Atom | Comparison | Equal) for piece in group)
+        if rest and not plain and inside - out and inside & out <= restricted(_all(rest), visible):
+            joined = rest
+            below = [test for piece in group for test in hung.pop(piece, ())]
+            tests.append(Exists(by_name(inside - out), _all([*group, *below])))
+    return Split(joined, [ear for ears in hung.values() for ear in ears], tests)
+
+
+def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
+    groups: list[tuple[Variables, list[Formula]]] = []
+    for piece in pieces:
+        variables, members = unbound(piece) - apart, [piece]
+        for other in [group for group in groups if group[0] & variables]:
+            groups.remove(other)
+            variables, members = variables | other[0], [*other[1], *members]
+        groups.append((variables, members))
+    return [members for _, members in groups]
+
+
+def _ear(pieces: list[Formula], out: Variables, visible: Variables) -> tuple[Formula, Variables, Formula] | None:
+    """A table with variables that nothing else uses, and another that has all the others that it has."""
+    tables = [piece for piece in pieces if isinstance(piece, Atom)]
+    for ear in reversed(tables):  # the last hangs on the first: a star is flat, a chain nested
+        elsewhere = out.union(*(unbound(piece) for piece in pieces if piece is not ear))
+        private = unbound(ear) - elsewhere - visible
+        shared = unbound(ear) - private - visible
+        host = next((t for t in tables if t is not ear and shared <= unbound(t)), None) if private else None
+        if host:
+            return ear, private, host
+    return None
+
+
+def _all(pieces: Sequence[Formula]) -> Formula:
+    return pieces[0] if len(pieces) == 1 else And(tuple(pieces)) if pieces else Truth(True)

@@ -1,0 +1,253 @@
+"""The facts that make an answer true.
+
+>>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "ann", "bea"), ("parent", "bob", "cleo")])
+>>> for facts in why(kb, "exists z. parent(x, z) & parent(z, y)", ("ann", "cleo")):
+...     print(*facts)
+parent(ann, bob). parent(bob, cleo).
+
+A *witness* is a set of facts, one for each atom of one way to make the query true. What is not an atom (=, ≠, numbers,
+and whatever stands behind ¬, ↔ or ∀) must hold, and has no facts. Of a query of ∃, ∧, ∨ and atoms an answer is true
+exactly as long as one of its witnesses is known: see `hiding`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.config import BUDGET, Budget
+from gaifman.engine import Engine, engine_of
+from gaifman.errors import KnowledgeError, LimitError, StoppedError
+from gaifman.facts import Fact
+from gaifman.formulas import And, Atom, Comparison, Equal, Exists, Formula, Iff, Not, Or, Truth, walk
+from gaifman.frames import Frame
+from gaifman.io.store import put_table
+from gaifman.kb import KnowledgeBase
+from gaifman.queries import Known, prepare
+from gaifman.questions import Query
+from gaifman.safety import unbound
+from gaifman.sql import Translator, plain
+from gaifman.tables import Ints, Longs
+
+WAYS = 256
+"""Ways to choose among the parts of ∨ at most."""
+MOST = 20_000_000
+"""Witnesses that are looked at in one go at most."""
+ASKED = "asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """Witnesses of some answers, by answer; each set of facts once for an answer."""
+
+    answer: Longs
+    """Shape (witnesses,), int64, ascending: which of the answers it is a witness of."""
+    facts: Longs
+    """Shape (witnesses, most atoms), int64: numbers of its facts as in `Graph.facts`, ascending; then −1, for none."""
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+
+def why(
+    kb: Known, question: str | Query, answer: Sequence[str], *, most: int = 10, budget: Budget = BUDGET
+) -> list[tuple[Fact, ...]]:
+    """The first witnesses of an answer given by name, as facts; none where it is no answer.
+
+    Where the query is true without facts, as `x = 'ann'` is of ann, there is one witness without facts.
+    """
+    engine = engine_of(kb)
+    known = engine.kb
+    query = prepare(engine, question, budget=budget).query
+    if isinstance(answer, str) or len(answer) != len(query.free):
+        raise KnowledgeError(
+            f"an answer has {len(query.free)} objects here, not {answer!r}",
+            hint=f"write a tuple: ({', '.join(v.name for v in query.free)},)",
+        )
+    row = np.array([[known.id(name) for name in answer]], np.int32).reshape(1, len(query.free))
+    return explanations(engine, query, row, most=most, budget=budget)[0]
+
+
+def explanations(
+    kb: Known, question: str | Query, answers: npt.ArrayLike, *, most: int = 10, budget: Budget = BUDGET
+) -> list[list[tuple[Fact, ...]]]:
+    """For each of some answers (b, variables) by number, the facts of its first witnesses."""
+    engine = engine_of(kb)
+    found = witnesses(engine, question, answers, budget=budget)
+    starts = np.searchsorted(found.answer, np.arange(len(np.asarray(answers)) + 1)).tolist()
+    return [
+        [
+            tuple(fact_of(engine.kb, number) for number in facts if number >= 0)
+            for facts in found.facts[begin : min(end, begin + most)].tolist()
+        ]
+        for begin, end in itertools.pairwise(starts)
+    ]
+
+
+def witnesses(
+    kb: Known, question: str | Query, answers: npt.ArrayLike, *, most: int = MOST, budget: Budget = BUDGET
+) -> Witnesses:
+    """All witnesses of some answers (b, variables) by number; refused where there are more than `most`."""
+    engine = engine_of(kb)
+    query = prepare(engine, question, budget=budget).query
+    return _joined(engine, query, list(alternatives(plain(query.formula, engine.kb))), answers, most, budget)
+
+
+def ground_instances(
+    kb: Known, question: str | Query, answers: npt.ArrayLike, *, most: int = MOST, budget: Budget = BUDGET
+) -> Witnesses:
+    """The facts that atoms of the query are when the answers stand for its variables, each as a witness of one fact."""
+    engine = engine_of(kb)
+    query = prepare(engine, question, budget=budget).query
+    atoms = (part for part in walk(plain(query.formula, engine.kb)) if isinstance(part, Atom))
+    ways: list[list[Formula]] = [[atom] for atom in dict.fromkeys(atoms) if unbound(atom) <= frozenset(query.free)]
+    return _joined(engine, query, ways, answers, most, budget)
+
+
+def facts_decide(question: Query, kb: KnowledgeBase) -> bool:
+    """Whether an answer can become false only by losing facts, and true only by gaining them: no ¬, ↔ or ∀ of atoms."""
+    parts = walk(plain(question.formula, kb))
+    return not any(
+        isinstance(part, Iff) or (isinstance(part, Not) and not isinstance(part.body, Equal | Comparison))
+        for part in parts
+    )
+
+
+def alternatives(formula: Formula) -> Iterator[list[Formula]]:
+    """The ways to make a tidy formula true: the parts that must all hold, for each choice of a part of every ∨."""
+    if _ways(formula) > WAYS:
+        raise LimitError(f"there are {_ways(formula):,} ways to choose among the parts of ∨, and the limit is {WAYS}")
+    yield from _alternatives(formula)
+
+
+def _alternatives(formula: Formula) -> Iterator[list[Formula]]:
+    match formula:
+        case Truth(value):
+            yield from [[]] if value else []
+        case Or(parts):
+            for part in parts:
+                yield from _alternatives(part)
+        case And(parts):
+            for choice in itertools.product(*(list(_alternatives(part)) for part in parts)):
+                yield [piece for pieces in choice for piece in pieces]
+        case Exists(_, body):
+            yield from _alternatives(body)
+        case _:
+            yield [formula]
+
+
+def _ways(formula: Formula) -> int:
+    match formula:
+        case Or(parts):
+            return sum(map(_ways, parts))
+        case And(parts):
+            return int(np.prod([_ways(part) for part in parts], dtype=object))
+        case Exists(_, body):
+            return _ways(body)
+    return 1
+
+
+def _joined(
+    engine: Engine, query: Query, ways: list[list[Formula]], answers: npt.ArrayLike, most: int, budget: Budget
+) -> Witnesses:
+    """The facts of every way, for every answer, in one statement each."""
+    rows = rows_of(query, answers)
+    statements = [_statement(engine.kb, query, way, most) for way in ways]
+    cursor = engine.cursor()
+    engine.work(lambda c: _put(c, rows), budget.seconds, cursor)
+    parts = []
+    for statement, arities in statements:
+        columns = engine.work(partial(_fetched, statement), budget.seconds, cursor)
+        if len(columns[0]) > most:
+            raise StoppedError(
+                f"the answers have more than {most:,} witnesses", hint="ask for those of fewer answers at a time"
+            )
+        parts.append((columns[0], _numbered(engine.kb, columns[1:], arities)))
+    return _collected(parts)
+
+
+def rows_of(query: Query, answers: npt.ArrayLike) -> Ints:
+    """Answers to a query as an array (b, variables) of numbers."""
+    rows = np.asarray(answers)
+    if rows.shape == (0,):
+        rows = rows.reshape(0, len(query.free))
+    if rows.ndim != 2 or rows.shape[1] != len(query.free) or (rows.size and rows.dtype.kind not in "iu"):
+        raise KnowledgeError(f"answers to {query} are rows of {len(query.free)} numbers, not {rows.shape}")
+    return rows.astype(np.int32, copy=False)
+
+
+def _put(cursor: Any, rows: Ints) -> None:
+    columns = {f"c{place}": rows[:, place].copy() for place in range(rows.shape[1])}  # DuckDB knows no backward arrays
+    put_table(cursor, ASKED, {"n": np.arange(len(rows), dtype=np.int32), **columns}, temporary=True)
+
+
+def _fetched(text: str, cursor: Any) -> list[npt.NDArray[Any]]:
+    return list(cursor.execute(text).fetchnumpy().values())
+
+
+def _statement(kb: KnowledgeBase, query: Query, way: list[Formula], most: int) -> tuple[str, list[int]]:
+    """SQL for the rows of all facts of one way, and the arities of the facts."""
+    frame = Frame({v: f"a0.c{place}" for place, v in enumerate(query.free)})
+    frame.add(f"{ASKED} a0", [])
+    translator = Translator(kb, And((Truth(True), Truth(True), *way)))
+    frame = translator.frame(way, (), frame.env, begun=frame)
+    chosen = ["a0.n", *(f"{alias}.rowid AS w{place}" for place, (_, alias) in enumerate(frame.facts))]
+    return f"{frame.text(chosen)} LIMIT {most + 1:d}", [arity for arity, _ in frame.facts]
+
+
+def _numbered(kb: KnowledgeBase, columns: list[npt.NDArray[Any]], arities: list[int]) -> list[Longs]:
+    """Rows of tables as numbers of facts, over all tables, smallest arity first."""
+    first = offsets(kb)
+    return [column.astype(np.int64) + first[arity] for column, arity in zip(columns, arities, strict=True)]
+
+
+def offsets(kb: KnowledgeBase) -> dict[int, int]:
+    """Arity → number of its first fact, as in `Graph.fact_offsets`."""
+    arities = sorted(kb.tables)
+    counts = [len(kb.tables[arity]) for arity in arities]
+    return dict(zip(arities, itertools.accumulate([0, *counts]), strict=False))
+
+
+def fact_of(kb: KnowledgeBase, number: int) -> Fact:
+    """The fact of a number, by name."""
+    arity, first = [(arity, first) for arity, first in offsets(kb).items() if first <= number][-1]
+    table, row = kb.tables[arity], number - first
+    confidence = 1.0 if table.confidence is None else float(table.confidence[row])
+    names = tuple(kb.name(obj) for obj in table.objects[row].tolist())
+    return Fact(kb.content.relations[int(table.relation[row])], names, confidence)
+
+
+def _collected(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Witnesses:
+    """The rows of all ways together, sorted, each set of facts once."""
+    width = max([1, *(len(columns) for _, columns in parts)])
+    tables = [np.zeros((0, width + 1), np.int64)]
+    for answer, columns in parts:
+        table = np.full((len(answer), width + 1), -1, np.int64)
+        table[:, 0] = answer
+        if columns:
+            table[:, 1 : len(columns) + 1] = _sets(np.stack(columns, axis=1))
+        tables.append(table)
+    rows = np.concatenate(tables)
+    rows = rows[np.lexsort(rows.T[::-1])]
+    first = np.ones(len(rows), bool)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    rows = rows[first]
+    return Witnesses(rows[:, 0].copy(), rows[:, 1:].copy())
+
+
+def _sets(facts: Longs) -> Longs:
+    """Each row ascending, a fact once, −1 at the end for those that stood twice."""
+    ascending = np.sort(facts, axis=1)
+    twice = np.zeros(ascending.shape, bool)
+    twice[:, 1:] = ascending[:, 1:] == ascending[:, :-1]
+    largest = np.iinfo(np.int64).max
+    ascending[twice] = largest
+    ascending.sort(axis=1)
+    ascending[ascending == largest] = -1
+    return ascending

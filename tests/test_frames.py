@@ -1,0 +1,32 @@
+"""One SELECT in the making."""
+
+from __future__ import annotations
+
+from gaifman.formulas import Variable
+from gaifman.frames import Frame
+
+X, Y, Z = map(Variable, "xyz")
+
+
+def test_the_first_table_has_its_conditions_in_where() -> None:
+    frame = Frame({})
+    frame.add("facts2 f1", ["f1.relation = 1"])
+    frame.add("facts2 f2", ["f2.a1 = f1.a1"])
+    frame.add("objects o3", [])
+    frame.add("facts1 f4", [], "SEMI")
+    assert frame.text(["1"], "\n") == (
+        "SELECT 1\nFROM facts2 f1\nJOIN facts2 f2 ON f2.a1 = f1.a1\nCROSS JOIN objects o3\n"
+        "SEMI JOIN facts1 f4 ON true\nWHERE f1.relation = 1"
+    )
+
+
+def test_rows_repeat_where_a_column_is_left_out() -> None:
+    frame = Frame({X: "f1.a1", Y: "f1.a2", Z: "f1.a1"}, own={X, Y})
+    assert frame.repeats([X])
+    assert not frame.repeats([X, Y])
+    assert not frame.repeats([Z, Y])
+    assert not Frame({}).repeats([])
+
+
+def test_constants_are_seen_by_every_select_within() -> None:
+    assert Frame({X: "17", Y: "f1.a2"}).constants() == {X: "17"}

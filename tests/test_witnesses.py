@@ -1,0 +1,146 @@
+"""Witnesses: what makes an answer true, and that nothing else does."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import queries_long
+from gaifman.config import Budget
+from gaifman.engine import Engine
+from gaifman.errors import KnowledgeError, LimitError, StoppedError
+from gaifman.formulas import And, Atom, Exists, Formula, Or, Truth, Variable, free
+from gaifman.graph import graph_of
+from gaifman.kb import KnowledgeBase
+from gaifman.parser import parse_query
+from gaifman.queries import answers
+from gaifman.questions import Query
+from gaifman.safety import Domain, tidy
+from gaifman.semantics import holds
+from gaifman.witnesses import alternatives, explanations, fact_of, facts_decide, offsets, why, witnesses
+from generators import RELATIONS, Generator, over_seeds
+
+FAMILY = KnowledgeBase.from_facts(
+    [
+        ("parent", "ann", "bob"),
+        ("parent", "ann", "bea"),
+        ("parent", "bob", "cleo"),
+        ("parent", "bea", "cleo"),
+        ("person", "ann"),
+        ("gave", "ann", "ring", "bob"),
+    ],
+    {("age", "ann"): 80.0},
+)
+
+
+def positive(rng: random.Random) -> Query:
+    """A random query of ∃, ∧, ∨ and atoms."""
+    generator = Generator(rng, numbers=True, second_order=False)
+
+    def build(depth: int, names: tuple[str, ...]) -> Formula:
+        if depth <= 1:
+            return generator.atom(names)
+        kind = rng.randint(0, 3)
+        parts = tuple(build(depth - 1, names) for _ in range(2))
+        bound = Variable(rng.choice("zu"))
+        return (And(parts), And(parts), Or(parts), Exists((bound,), build(depth - 1, (*names, bound.name))))[kind]
+
+    formula = build(rng.randint(1, 4), ("x", "y"))
+    return Query(free(formula), formula)
+
+
+@over_seeds(120)
+def test_an_answer_holds_exactly_as_long_as_a_witness_is_known(seed: int) -> None:
+    rng = random.Random(seed)
+    kb, query = queries_long.knowledge(rng), positive(rng)
+    with Engine(kb, threads=1) as engine:
+        found = answers(engine, query, budget=Budget(combinations=10**9))
+        ways = explanations(engine, query, found.tuples, most=10**6)
+    for names, sets in zip(list(found)[:6], ways, strict=False):
+        env = dict(zip(query.free, names, strict=True))
+        known = {fact for facts in sets for fact in facts}
+        for facts in sets[:5]:
+            alone = kb.without([fact for fact in kb.facts() if fact not in facts])
+            assert holds(alone.structure(), query.formula, env), f"{facts} do not make {query} true of {names}"
+        for _ in range(3):
+            hidden = [fact for fact in kb.facts() if fact in known and rng.random() < 0.5]
+            left = any(not set(facts) & set(hidden) for facts in sets)
+            assert holds(kb.without(hidden).structure(), query.formula, env) == left
+
+
+def test_numbers_of_facts_are_those_of_the_graph() -> None:
+    graph = graph_of(FAMILY)
+    assert offsets(FAMILY) == dict(graph.fact_offsets)
+    assert [fact_of(FAMILY, n) for n in range(len(FAMILY))] == [graph.fact(n) for n in range(len(FAMILY))]
+
+
+def test_witnesses_of_many_answers_at_once() -> None:
+    text = "exists z. parent(x, z) & parent(z, y)"
+    found = witnesses(
+        FAMILY, text, [[FAMILY.id("ann"), FAMILY.id("cleo")], [0, 0], [FAMILY.id("ann"), FAMILY.id("cleo")]]
+    )
+    assert found.answer.tolist() == [0, 0, 2, 2]
+    assert found.facts.dtype == np.int64
+    assert found.facts[0].tolist() == sorted(found.facts[0].tolist())
+
+
+def test_why_names_the_facts() -> None:
+    shown = [
+        " ".join(map(str, facts)) for facts in why(FAMILY, "exists z. parent(x, z) & parent(z, y)", ("ann", "cleo"))
+    ]
+    assert shown == ["parent(ann, bea). parent(bea, cleo).", "parent(ann, bob). parent(bob, cleo)."]
+    assert why(FAMILY, "parent(x, y)", ("cleo", "ann")) == []
+    assert why(FAMILY, "x = 'ann'", ("ann",)) == [()]
+    assert [len(facts) for facts in why(FAMILY, "person(x) & age(x) > 3 & ~parent(x, x)", ("ann",))] == [1]
+    assert len(why(FAMILY, "exists z. parent(x, z)", ("ann",), most=1)) == 1
+    assert why(FAMILY, "parent('ann', 'bob')", ()) == [tuple(FAMILY.facts("parent", "bob"))[:1]]
+
+
+def test_an_answer_has_as_many_objects_as_the_query_has_variables() -> None:
+    for answer in (("ann",), "ann", ("ann", "bob", "cleo")):
+        with pytest.raises(KnowledgeError, match="an answer has 2 objects here"):
+            why(FAMILY, "parent(x, y)", answer)
+    with pytest.raises(KnowledgeError, match="rows of 2 numbers"):
+        witnesses(FAMILY, "parent(x, y)", [[1, 2, 3]])
+    with pytest.raises(KnowledgeError, match="rows of 2 numbers"):
+        witnesses(FAMILY, "parent(x, y)", [[1.5, 2]])
+
+
+def test_too_many_witnesses_are_refused() -> None:
+    with pytest.raises(StoppedError, match="more than 1 witnesses"):
+        witnesses(FAMILY, "exists z. parent(x, z)", [[0]], most=1)
+    eight = " & ".join(f"(p(x) | q(x) | r(x, x{i}))" for i in range(6))
+    with pytest.raises(LimitError, match="729 ways"):
+        list(alternatives(tidy(parse_query(eight).formula, Domain(RELATIONS))))
+
+
+def test_the_ways_to_make_a_formula_true() -> None:
+    plain = tidy(parse_query("(p(x) | q(x)) & (r(x, y) | exists z. r(y, z))").formula, Domain(RELATIONS))
+    shown = [" ".join(map(str, way)) for way in alternatives(plain)]
+    assert shown == [" ".join(pair) for pair in itertools.product(["p(x)", "q(x)"], ["r(x, y)", "r(y, z)"])]
+    assert list(alternatives(Truth(True))) == [[]]
+    assert list(alternatives(Truth(False))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("exists z. parent(x, z) | parent(z, x)", True),
+        ("parent(x, y) & x != y & ~(age(x) > 3)", True),
+        ("~~parent(x, y)", True),
+        ("person(x) & ~parent(x, x)", False),
+        ("forall y. parent(x, y)", False),
+        ("person(x) <-> parent(x, x)", False),
+    ],
+)
+def test_whether_facts_decide(text: str, expected: bool) -> None:
+    assert facts_decide(parse_query(text, FAMILY), FAMILY) == expected
+
+
+def test_atoms_are_found_with_facts_of_one_relation_only() -> None:
+    (facts,) = why(FAMILY, "gave(x, y, z)", ("ann", "ring", "bob"))
+    assert [str(fact) for fact in facts] == ["gave(ann, ring, bob)."]
+    assert isinstance(parse_query("gave(x, y, z)", FAMILY).formula, Atom)
