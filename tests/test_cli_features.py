@@ -194,8 +194,10 @@ def test_what_was_mined_can_be_looked_at(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["borders(x, x)"], "one atom over two variables so far"),
-        (["exists z. borders(x, z) & borders(z, y)"], "one atom over two variables so far"),
+        (["borders(x, x)"], "a query over two variables, not 1"),
+        (["borders(x, y) & borders(y, z)"], "a query over two variables, not 3"),
+        (["borders(x, y) & ~borders(x, y)"], "has no answers"),
+        (["borders(x, y)", "--steps", "4"], "a path has one to three steps, not 4"),
         (["bordes(x, y)"], "near: borders"),
         (["borders(x, y"], "ends too early"),
         (["borders(x, y)", "--support", "3"], "the support is a share"),

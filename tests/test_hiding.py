@@ -84,7 +84,7 @@ def test_one_atom_hides_its_own_fact_as_mining_does() -> None:
     pairs, own = answers_of(graph, parse_query("parent(x, y)", FAMILY))
     hidden = hide(FAMILY, "parent(x, y)", pairs)
     assert hidden.starts.tolist() == list(range(len(pairs) + 1))
-    assert hidden.facts.tolist() == own.tolist()
+    assert hidden.facts.tolist() == own.facts.tolist()
     assert len(draw(graph, pairs, Sampling(), hidden)) == len(pairs)
 
 

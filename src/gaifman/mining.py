@@ -32,9 +32,11 @@ from gaifman.errors import FormulaError, KnowledgeError
 from gaifman.features import Evaluator
 from gaifman.formulas import And, Atom, Constant, Exists, Formula, Term, Variable
 from gaifman.graph import Graph, fact_numbers, ranges
+from gaifman.hiding import hide
 from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling, draw
 from gaifman.phi import FeatureSet
 from gaifman.plans import plan_of
+from gaifman.queries import answers
 from gaifman.questions import Feature, Query
 from gaifman.tables import Floats, Ints, Longs
 
@@ -121,40 +123,32 @@ class Mined:
         return "\n".join([*head, *map(str, self.patterns), ""])
 
 
-def answers_of(graph: Graph, query: Query) -> tuple[Ints, Longs]:
-    """The known answers (b, 2) of a query of one atom over two variables, and for each the number of its fact (b,)."""
-    atom = query.formula
-    fits = isinstance(atom, Atom) and len(query.free) == 2 and len(atom.terms) == 2
-    if not isinstance(atom, Atom) or not fits or set(atom.terms) != set(query.free):
+def answers_of(graph: Graph, query: Query, seed: int = 0) -> tuple[Ints, Hidden]:
+    """The known answers (b, 2) of a query over two variables, and the facts to hide from each."""
+    if len(query.free) != 2:
         raise FormulaError(
-            f"patterns can be mined only for a query of one atom over two variables so far, not {query}",
+            f"patterns are mined for a query over two variables, not {len(query.free)}: {query}",
             hint="write: borders(x, y)",
         )
-    number = graph.kb.content.relations.number(str(atom.relation))
-    table = graph.kb.tables.get(2)
-    if number is None:
-        raise KnowledgeError(f"there is no relation {atom.relation}")
-    rows = table.rows(number) if table else range(0)
-    if not table or not len(rows):
-        raise KnowledgeError(f"{atom.relation} has no facts: there is nothing to learn from")
-    own = np.arange(rows.start, rows.stop, dtype=np.int64) + graph.fact_offsets[2]
-    order = [atom.terms.index(variable) for variable in query.free]
-    return table.objects[rows.start : rows.stop][:, order], own
+    found = answers(graph.kb, query).tuples
+    if not len(found):
+        raise KnowledgeError(f"{query} has no answers: there is nothing to learn from")
+    return found, hide(graph.kb, query, found, seed=seed)
 
 
-def mine(graph: Graph, answers: Ints, own: Longs, mining: Mining | None = None) -> Mined:
+def mine(graph: Graph, answers: Ints, secret: Hidden, mining: Mining | None = None) -> Mined:
     """The patterns that are frequent around answers (b, 2) and tell them from corruptions.
 
-    `own` (b,) is the fact that is hidden from each answer and its corruptions, −1 for none. The result depends on what
-    is known and the settings, never on the order of the answers.
+    `secret` are the facts that are hidden from each answer and its corruptions. The result depends on what is known and
+    the settings, never on the order of the answers.
     """
     mining = mining or Mining()
     chosen = _sampled(answers, mining)
-    taken, hidden = answers[chosen], Hidden.one_each(own[chosen])
+    taken, hidden = answers[chosen], secret.of(chosen)
     source, corrupted = _corrupted(graph, answers, chosen, mining)
     if not len(corrupted):
         raise KnowledgeError("every other pair is an answer too: there is nothing to tell them from")
-    unseen = Hidden.one_each(own[source])
+    unseen = secret.of(source)
     drawn = draw(graph, taken, mining.sampling(), hidden)
     plan = plan_of(frequent(graph, drawn, hidden, mining.support, steps=mining.steps), graph.kb, 2)
     evaluator = Evaluator(graph, plan)

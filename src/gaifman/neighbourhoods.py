@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from gaifman.errors import KnowledgeError
 from gaifman.facts import Fact
-from gaifman.graph import Graph, check_radius, graph_of
+from gaifman.graph import Graph, check_radius, graph_of, ranges
 from gaifman.kb import KnowledgeBase
 from gaifman.tables import Ints, Longs
 
@@ -92,6 +92,11 @@ class Hidden:
     def one_each(cls, numbers: Longs) -> Hidden:
         """At most one for each tuple: `numbers` (b,), where −1 hides nothing, as `fact_numbers` gives them."""
         return cls(np.append(0, np.cumsum(numbers >= 0)), numbers[numbers >= 0])
+
+    def of(self, tuples: Longs) -> Hidden:
+        """What is hidden from some of the tuples, by their places, in that order."""
+        first, last = self.starts[tuples], self.starts[tuples + 1]
+        return Hidden(np.append(0, np.cumsum(last - first)), self.facts[ranges(first, last)])
 
 
 @dataclass(frozen=True, slots=True)
