@@ -13,7 +13,7 @@ from numba import njit
 from gaifman.features import _local
 from gaifman.kernels import bittables as b
 from gaifman.kernels.compiling import foresee
-from gaifman.kernels.families import fixed_key, follows, path_key, slot_of, walk_key
+from gaifman.kernels.families import fixed_key, follows, many_of, packed, path_key, slot_of, some_of, walk_key
 from gaifman.kernels.local import edge_of, forget, gather, gather_bonds, may_touch, set_bonds
 from gaifman.kernels.rows import Met, Output, meet, meet_twins, merge, once_more, poured
 from gaifman.kernels.sets import lowest, ones, sort_different
@@ -244,9 +244,11 @@ def test_no_two_paths_have_one_number() -> None:
     assert len(set(walks)) == 108
     fixes = [fixed_key(i, label, 4, obj, 6) for i in range(2) for label in range(4) for obj in range(6)]
     assert len(set(fixes)) == 48
-    keys = np.full(256, -1, np.int64)
+    table = np.full((256, 2), -1, np.int64)
     for number in numbers:
-        keys[slot_of(keys, number)] = number
-    assert sorted(keys[keys >= 0].tolist()) == sorted(numbers)
-    assert all(keys[slot_of(keys, number)] == number for number in numbers)
+        table[slot_of(table, number), 0] = number
+    assert sorted(table[table[:, 0] >= 0, 0].tolist()) == sorted(numbers)
+    assert all(table[slot_of(table, number), 0] == number for number in numbers)
+    for some, many in ((-1, -1), (0, -1), (-1, 7), (2_000_000_000, 5)):
+        assert (some_of(packed(some, many)), many_of(packed(some, many))) == (some, many)
     assert [follows(label) for label in (0, 1, 63, 64)] == [1, 2, 1 << 63, 1]

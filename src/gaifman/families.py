@@ -34,8 +34,11 @@ from gaifman.kernels.families import (
     Hashed,
     fixed_key,
     follows,
+    many_of,
+    packed,
     path_key,
     slot_of,
+    some_of,
     walk_key,
 )
 from gaifman.kernels.local import Links
@@ -132,6 +135,8 @@ def _own(term: Node) -> int:
     return query_position(term) - 1 if isinstance(term, Variable) else -1
 
 
+MOST_KNOWN = 1 << 16
+"""Words at most that say which constants have features; beyond it some share a word."""
 TWINS = 256
 """Features at most that ask for the same as another: each is looked at in every row. The machine has the rest."""
 
@@ -163,7 +168,7 @@ class _Writer:
             np.full((width, width, labels), -1, np.int32),
             np.full((width, width), -1, np.int32),
             np.full((width, max(1, len(self._kb.content.relations))), -1, np.int32),
-            np.zeros((width, labels), np.uint8),
+            np.zeros((width, _power(min(self._objects, MOST_KNOWN)) if "fixed" in kinds else 1), np.uint64),
             _hashed(kinds.count("fixed")),
             np.zeros((width, width, labels), np.uint64),
             np.zeros((width, width), np.uint8),
@@ -223,7 +228,9 @@ class _Writer:
         number = self._kb.objects.number(constant)
         if number is None:
             return NONE
-        self._written.asks[FIXED] = self._written.fixes[i, label] = 1
+        known = self._written.known
+        self._written.asks[FIXED] = 1
+        known[i, number & (known.shape[1] - 1)] |= np.uint64(follows(label))
         key = fixed_key(i, label, self._labels, number, self._objects)
         return _enter_hashed(self._written.fixed, key, True, feature)
 
@@ -260,11 +267,16 @@ class _Writer:
         return feature
 
 
+def _power(least: int) -> int:
+    """The least power of two that is not below a number."""
+    return 1 << max(0, least - 1).bit_length()
+
+
 def _hashed(count: int) -> Hashed:
-    size = 8
-    while size < 3 * count:
-        size *= 2
-    return Hashed(np.full(size, -1, np.int64), np.full(size, -1, np.int32), np.full(size, -1, np.int32))
+    size = _power(max(8, 3 * count))
+    table = np.zeros((size, 2), np.int64)
+    table[:, 0] = NONE
+    return table
 
 
 def _enter(table: Ints, at: tuple[int, ...], feature: int) -> int:
@@ -275,9 +287,14 @@ def _enter(table: Ints, at: tuple[int, ...], feature: int) -> int:
 
 
 def _enter_hashed(table: Hashed, key: int, some: bool, feature: int) -> int:
-    slot = slot_of(table.keys, key)
-    table.keys[slot] = key
-    return _enter(table.some if some else table.many, (slot,), feature)
+    slot = slot_of(table, key)
+    table[slot, 0] = key
+    found = [some_of(int(table[slot, 1])), many_of(int(table[slot, 1]))]
+    which = 0 if some else 1
+    if found[which] < 0:
+        found[which] = feature
+        table[slot, 1] = packed(*found)
+    return found[which]
 
 
 def along_bonds(families: Families, links: Links) -> Families:

@@ -284,7 +284,8 @@ def _counting(families: Families | None) -> list[int]:
     if families is None:
         return []
     wide = families.wide[families.wide[:, 1] != 0, 0]
-    tables = families.hops, families.fixed.many, families.path.many, families.walk.many, wide
+    hashed = (table[table[:, 0] >= 0, 1] & 0xFFFFFFFF for table in (families.path, families.walk))
+    tables = families.hops, wide, *(table - 1 for table in hashed)
     counting = {feature for table in tables for feature in table.ravel().tolist() if feature >= 0}
     return [*counting, *(other for one, other in families.twins.tolist() if one in counting)]
 
@@ -300,9 +301,7 @@ def _memo() -> Memo:
     """Room to remember what paths over three bonds are asked for."""
     size = 1 << 15
     return Memo(
-        np.full(size, -1, np.int64),
-        np.zeros(size, np.int32),
-        np.zeros(size, np.int32),
+        np.full((size, 2), -1, np.int64),
         np.zeros(1 << 18, np.int32),
         np.zeros(2, np.int64),
     )

@@ -13,15 +13,9 @@ from gaifman.kernels.sets import Bytes, Ints, Longs, Words
 NONE = -1
 
 
-class Hashed(NamedTuple):
-    """Features by a number made of several."""
-
-    keys: Longs
-    """Shape (a power of two,): −1 where free."""
-    some: Ints
-    """Shape as keys: the feature that asks whether there is any; −1 for none."""
-    many: Ints
-    """Shape as keys: the feature that asks how many there are."""
+Hashed = Longs
+"""Features by a number made of several: shape (a power of two, 2), a number, −1 where free, and its features, side by
+side so that one look finds both: the one that asks whether there is any, and the one that asks how many; `some_of`."""
 
 
 class Families(NamedTuple):
@@ -39,8 +33,8 @@ class Families(NamedTuple):
     """Shape (n, n): ∃r r(s_i, s_j)."""
     kind: Ints
     """Shape (n, relations): r(s_i)."""
-    fixes: Bytes
-    """Shape (n, labels): whether there is a feature r(s_i, c) with a constant c."""
+    known: Words
+    """Shape (n, a power of two): by the last digits of a constant c, the bits of labels in features r(s_i, c)."""
     fixed: Hashed
     """r(s_i, c)."""
     begins: Words
@@ -102,10 +96,28 @@ def walk_key(pair: int, first: int, middle: int, last: int, labels: int) -> int:
 
 
 @compiled
-def slot_of(keys: Longs, key: int) -> int:
+def slot_of(table: Hashed, key: int) -> int:
     """Where a number stands in a hashed table, or the free slot where it would."""
-    last = len(keys) - 1
+    last = len(table) - 1
     slot = np.int64(mix(np.uint64(key))) & last
-    while keys[slot] != NONE and keys[slot] != key:
+    while table[slot, 0] != NONE and table[slot, 0] != key:
         slot = (slot + 1) & last
     return int(slot)
+
+
+@compiled
+def packed(some: int, many: int) -> int:
+    """Two features as one number, each −1 where there is none."""
+    return int(np.int64(some + 1) << 32 | np.int64(many + 1))
+
+
+@compiled
+def some_of(features: int) -> int:
+    """The feature that asks whether there is any; −1 for none."""
+    return int((features >> 32) - 1)
+
+
+@compiled
+def many_of(features: int) -> int:
+    """The feature that asks how many there are; −1 for none."""
+    return int((features & 0xFFFFFFFF) - 1)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gaifman.kernels.compiling import inlined
-from gaifman.kernels.families import NONE, Hashed, slot_of
+from gaifman.kernels.families import NONE, Hashed, many_of, slot_of, some_of
 from gaifman.kernels.local import Links
 from gaifman.kernels.rows import Met, meet, once_more
 from gaifman.kernels.sets import Ints, Longs, Words
@@ -92,9 +92,10 @@ def put_down(links: Links, lists: Lists, i: int, x: int, at: int) -> int:
 @inlined
 def meet_hashed(table: Hashed, key: int, met: Met) -> None:
     """What stands for a number is true, once more."""
-    slot = slot_of(table.keys, key)
-    if table.keys[slot] != NONE:
-        if table.some[slot] >= 0:
-            meet(met, table.some[slot])
-        if table.many[slot] >= 0:
-            once_more(met, table.many[slot])
+    slot = slot_of(table, key)
+    if table[slot, 0] != NONE:
+        some, many = some_of(table[slot, 1]), many_of(table[slot, 1])
+        if some >= 0:
+            meet(met, some)
+        if many >= 0:
+            once_more(met, many)

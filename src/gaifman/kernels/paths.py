@@ -219,7 +219,7 @@ def _more(families: Families, i: int, label: int, other: int, objects: int, met:
     """Meet what counts steps or names where they lead."""
     if families.hops[i, label] >= 0:
         once_more(met, families.hops[i, label])
-    if families.fixes[i, label]:
+    if families.known[i, other & (families.known.shape[1] - 1)] & follows(label):
         meet_hashed(families.fixed, fixed_key(i, label, families.hop.shape[1], other, objects), met)
 
 

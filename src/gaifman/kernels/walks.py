@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gaifman.kernels.compiling import inlined, inner
-from gaifman.kernels.families import NONE, Families, follows, slot_of, walk_key
+from gaifman.kernels.families import NONE, Families, Hashed, follows, many_of, packed, slot_of, some_of, walk_key
 from gaifman.kernels.lists import LISTED, Lists, Place, meet_hashed, put_down
 from gaifman.kernels.local import NO_KEY, Incidence, Links, edge_of, visible
 from gaifman.kernels.rows import Met, meet, once_more
@@ -21,12 +21,8 @@ _0 = np.uint64(0)
 class Memo(NamedTuple):
     """What paths over three bonds are asked for, once found: the same bonds come again and again."""
 
-    keys: Longs
-    """Shape (a power of two,): three bonds as one number; −1 where free."""
-    starts: Ints
-    """Shape as keys: where the features begin."""
-    ends: Ints
-    """Shape as keys."""
+    table: Hashed
+    """Shape (a power of two, 2): three bonds as one number, and where their features begin and end below, packed."""
     features: Ints
     """Shape (room,): twice the feature, and 1 more for one that counts."""
     counts: Longs
@@ -170,12 +166,12 @@ def _remember(
     """Meet the paths over three bonds, found out or remembered; False where there is no room for them."""
     bonds, width = np.int64(len(links.bond_starts)), families.hop.shape[0]
     key = ((np.int64(first) * bonds + middle) * bonds + last) * (width * width) + i * width + j
-    slot = slot_of(memo.keys, key)
-    if memo.keys[slot] != key:
+    slot = slot_of(memo.table, key)
+    if memo.table[slot, 0] != key:
         slot = _found_out(families, links, i, j, first, middle, last, key, slot, memo)
     if slot < 0:
         return False
-    for f in range(memo.starts[slot], memo.ends[slot]):
+    for f in range(some_of(memo.table[slot, 1]), many_of(memo.table[slot, 1])):
         feature = memo.features[f]
         if feature & 1:
             once_more(met, feature >> 1)
@@ -203,10 +199,10 @@ def _found_out(
     most *= starts[last + 1] - starts[last]
     if most > len(memo.features):
         return -1
-    if memo.counts[0] + most > len(memo.features) or 2 * memo.counts[1] > len(memo.keys):
-        memo.keys[:] = NONE
+    if memo.counts[0] + most > len(memo.features) or 2 * memo.counts[1] > len(memo.table):
+        memo.table[:, 0] = NONE
         memo.counts[:] = 0
-        slot = slot_of(memo.keys, key)
+        slot = slot_of(memo.table, key)
     width, labels = families.hop.shape
     at = begin = memo.counts[0]
     for q in range(starts[first], starts[first + 1]):
@@ -217,15 +213,16 @@ def _found_out(
                     if not ending & follows(bond_labels[u]):
                         continue
                     path = walk_key(i * width + j, bond_labels[q], bond_labels[s], bond_labels[u], labels)
-                    found = slot_of(families.walk.keys, path)
-                    if families.walk.keys[found] != NONE:
-                        if families.walk.some[found] >= 0:
-                            memo.features[at] = 2 * families.walk.some[found]
+                    found = slot_of(families.walk, path)
+                    if families.walk[found, 0] != NONE:
+                        some, many = some_of(families.walk[found, 1]), many_of(families.walk[found, 1])
+                        if some >= 0:
+                            memo.features[at] = 2 * some
                             at += 1
-                        if families.walk.many[found] >= 0:
-                            memo.features[at] = 2 * families.walk.many[found] + 1
+                        if many >= 0:
+                            memo.features[at] = 2 * many + 1
                             at += 1
-    memo.keys[slot], memo.starts[slot], memo.ends[slot] = key, begin, at
+    memo.table[slot, 0], memo.table[slot, 1] = key, packed(begin, at)
     memo.counts[0] = at
     memo.counts[1] += 1
     return slot
