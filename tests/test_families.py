@@ -165,6 +165,18 @@ def test_every_family_equals_the_machine_where_labels_are_read_off_bonds(seed: i
     assert_the_same(rng, graph, drawn, EVERY)
 
 
+def test_a_hidden_type_is_hidden_where_there_is_nothing_but_types() -> None:
+    """Once what is hidden was taken for a fact of two places, and its second object read beyond the row's end."""
+    kb = KnowledgeBase.from_facts([("p", "ann"), ("p", "bob"), ("q", "ann")])
+    graph = graph_of(kb)
+    plan = plan_of(parse_phi("p(s1)\nq(s1)\np(s2)\np(x)"), kb, 2)
+    drawn = draw(graph, [[0, 1]], Sampling())
+    hidden = Hidden(np.array([0, 2]), np.array([0, 2], np.int64))
+    for specialised in (True, False):
+        found = Evaluator(graph, plan, specialised=specialised).features(drawn, hidden)
+        assert found.dense().tolist() == [[0, 0, 1, 1]]
+
+
 @over_seeds(40)
 def test_every_family_equals_the_definition(seed: int) -> None:
     rng, graph, drawn = case(seed)

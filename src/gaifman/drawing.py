@@ -207,8 +207,8 @@ def _holders(starts: Longs) -> Longs:
 
 
 def fact_rows(graph: Graph, facts: Longs) -> Ints:
-    """Shape (facts, 1 + widest), int32: the relation and objects of each fact, then −1."""
-    rows = np.full((len(facts), 1 + max(graph.kb.tables, default=2)), -1, np.int32)
+    """Shape (facts, 1 + widest, at least 3), int32: the relation and objects of each fact, then −1."""
+    rows = np.full((len(facts), 1 + max([2, *graph.kb.tables])), -1, np.int32)
     for arity, offset in graph.fact_offsets.items():
         table = graph.kb.tables[arity]
         read_facts(frozen(facts), offset, table.relation, table.objects, rows)
