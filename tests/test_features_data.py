@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import gaifman
+from data import DATA, NEEDED
 from gaifman.errors import LimitError
 from gaifman.features import Evaluator
 from gaifman.graph import Graph, fact_numbers, graph_of
@@ -18,12 +16,7 @@ from gaifman.phi import FeatureSet, named, parse_phi
 from gaifman.plans import plan_of
 from gaifman.tables import Ints
 
-DATA = Path(os.environ.get("GAIFMAN_DATA", "nowhere"))
-
-pytestmark = [
-    pytest.mark.data,
-    pytest.mark.skipif(not DATA.is_dir(), reason="GAIFMAN_DATA names no folder"),
-]
+pytestmark = NEEDED
 
 
 def pairs(graph: Graph, count: int, seed: int) -> tuple[Ints, Hidden]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from data import DATA, NEEDED
 from gaifman.io import read, write
 
-DATA = Path(os.environ.get("GAIFMAN_DATA", "nowhere"))
-
-pytestmark = [
-    pytest.mark.data,
-    pytest.mark.skipif(not DATA.is_dir(), reason="GAIFMAN_DATA names no folder"),
-]
+pytestmark = NEEDED
 
 COUNTS = {
     # folder: format, objects, relations, facts and values of train, lines repeated in it

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import q2b
+from data import DATA, NEEDED
 from gaifman.engine import Engine
 from gaifman.queries import count
 
-DATA = Path(os.environ.get("GAIFMAN_DATA", "nowhere"))
 EACH = 1_000
 
-pytestmark = [
-    pytest.mark.data,
-    pytest.mark.skipif(not DATA.is_dir(), reason="GAIFMAN_DATA names no folder"),
-]
+pytestmark = NEEDED
 
 
 @pytest.fixture(scope="module")

@@ -60,24 +60,18 @@ class Job:
 
         `worker` is called once on each thread, and what it gives for each block of tuples, from the first to the last.
         """
-        blocks = self._blocks()
-        waiting, done = iter(blocks), dict[int, _Result]()
 
-        def work() -> None:
-            """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
+        def drawer() -> Callable[[int, int], _Result]:
             tools, finish = _Tools(), worker()
             batches = self._rows if self.radius < 2 else self._balls()
-            for begin, end in waiting:
-                parts = [self._part(batch, tools) for batch in batches(begin, end)]
-                done[begin] = finish(begin, end, parts[0] if len(parts) == 1 else joined(parts))
 
-        if threads == 1 or len(blocks) <= 1:
-            work()
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                for future in [pool.submit(work) for _ in range(threads)]:
-                    future.result()
-        return [done[begin] for begin, _ in blocks]
+            def drawn(begin: int, end: int) -> _Result:
+                parts = [self._part(batch, tools) for batch in batches(begin, end)]
+                return finish(begin, end, parts[0] if len(parts) == 1 else joined(parts))
+
+            return drawn
+
+        return in_blocks(self._blocks(), threads, drawer)
 
     def _blocks(self) -> list[tuple[int, int]]:
         """Ranges of tuples that make about `BLOCK` members each."""
@@ -176,6 +170,28 @@ class _Tools:
                 np.empty(room, np.int32),
             )
         return self._scratch
+
+
+def in_blocks(
+    blocks: list[tuple[int, int]], threads: int, worker: Callable[[], Callable[[int, int], _Result]]
+) -> list[_Result]:
+    """The results of blocks, from the first to the last, whoever did them: `worker` is called once on each thread."""
+    waiting, done = iter(blocks), dict[int, _Result]()
+
+    def work() -> None:
+        """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
+        one = worker()
+        for begin, end in waiting:
+            done[begin] = one(begin, end)
+
+    count = min(threads, len(blocks))
+    if count < 2:
+        work()
+    else:
+        with ThreadPoolExecutor(count) as pool:
+            for future in [pool.submit(work) for _ in range(count)]:
+                future.result()
+    return [done[begin] for begin, _ in blocks]
 
 
 def frozen(array: npt.NDArray[_Kind]) -> npt.NDArray[_Kind]:

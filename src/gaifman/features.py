@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.drawing import Part, fact_rows, frozen
+from gaifman.drawing import Part, fact_rows, frozen, in_blocks
 from gaifman.errors import KnowledgeError, LimitError
 from gaifman.families import along_bonds, families_of
 from gaifman.graph import Graph
@@ -124,22 +124,9 @@ class Evaluator:
         index = self._index._replace(defaults=self._defaults(np.unique(sizes), most))
         neighbours = _neighbours(self.graph, drawn, hidden, dropping)
         blocks = [(begin, min(begin + BLOCK, len(drawn))) for begin in range(0, len(drawn), BLOCK)]
-        waiting, done = iter(blocks), dict[int, Output]()
-
-        def work() -> None:
-            """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
-            worker = self._worker(most)
-            for begin, end in waiting:
-                done[begin] = worker.block(index, neighbours, begin, end)
-
-        count = min(len(blocks), len(os.sched_getaffinity(0)) if threads is None else threads)
-        if count < 2:
-            work()
-        else:
-            with ThreadPoolExecutor(count) as pool:
-                for future in [pool.submit(work) for _ in range(count)]:
-                    future.result()
-        return _joined([done[begin] for begin, _ in blocks], sizes, index)
+        threads = len(os.sched_getaffinity(0)) if threads is None else threads
+        done = in_blocks(blocks, threads, lambda: partial(self._worker(most).block, index, neighbours))
+        return _joined(done, sizes, index)
 
     def sampled(
         self,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.neighbourhood import Size
+from gaifman.cli.neighbourhood import drawing_options
 from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, reading_options
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ NO_FACT = "no single fact"
 @click.argument("variables", metavar="VARIABLES")
 @click.argument("objects", nargs=-1, required=True, metavar="OBJECT...")
 @click.option("--phi", default="paper", show_default=True, help="A .phi file, or paper, universal-schema or default.")
-@click.option("--radius", "-r", type=int, default=1, show_default=True, help="How many steps away members may be.")
-@click.option("--size", "-k", type=Size(), default=20, show_default=True, help="Members besides the OBJECTs at most.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same.")
+@drawing_options
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--all", "everything", is_flag=True, help="List every feature that is not 0.")
 @reading_options

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gaifman.cli.neighbourhood import Size
+from gaifman.cli.neighbourhood import drawing_options
 from gaifman.cli.terminal import check_target, json_option, open_kb, print_json, print_table, reading_options
 
 SHOWN = 10
@@ -19,12 +19,10 @@ SHOWN = 10
 @click.option("--output", "-o", required=True, metavar="FILE", help="Where to write the features: a .phi file.")
 @click.option("--limit", type=int, default=200, show_default=True, help="Features to keep at most.")
 @click.option("--support", type=float, default=0.02, show_default=True, help="Least share of the answers, 0 to 1.")
-@click.option("--radius", "-r", type=int, default=1, show_default=True, help="How many steps away members may be.")
-@click.option("--size", "-k", type=Size(), default=20, show_default=True, help="Members besides the tuple at most.")
+@drawing_options
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods for each answer.")
 @click.option("--sample", type=int, default=2000, show_default=True, help="Answers to look at, at most.")
 @click.option("--steps", type=int, default=3, show_default=True, help="Facts of a path at most, 1 to 3.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed finds the same.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @reading_options

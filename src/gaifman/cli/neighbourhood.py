@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, reading_options
+from gaifman.cli.terminal import Command, json_option, open_kb, print_fields, print_json, reading_options
 from gaifman.errors import shorten
 
 if TYPE_CHECKING:
@@ -31,13 +31,26 @@ class Size(click.ParamType[int | None]):
             self.fail(f"{shorten(str(value))!r} is neither a whole number nor all.", param, ctx)
 
 
+def drawing_options(command: Command) -> Command:
+    """How neighbourhoods are drawn, for every command that draws some."""
+    for option in (
+        click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same."),
+        click.option(
+            "--size", "-k", type=Size(), default=20, show_default=True, help="Members besides the tuple at most."
+        ),
+        click.option(
+            "--radius", "-r", type=int, default=1, show_default=True, help="How many steps away members may be."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command(short_help="Draw neighbourhoods of objects and show what is in them.")
 @click.argument("kb")
 @click.argument("objects", nargs=-1, required=True, metavar="OBJECT...")
-@click.option("--radius", "-r", type=int, default=1, show_default=True, help="How many steps away members may be.")
-@click.option("--size", "-k", type=Size(), default=20, show_default=True, help="Members besides the OBJECTs at most.")
+@drawing_options
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="How many neighbourhoods to draw.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--all", "everything", is_flag=True, help="List every fact.")
 @reading_options
