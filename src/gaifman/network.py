@@ -1,21 +1,45 @@
 """Base models M: sparse rows in, probabilities out.
 
+>>> rows = Rows(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, np.float32), 2)
+>>> network = Network(hidden=(8,), epochs=1, rate=0.5)
+>>> network.begin(rows.width, seed=0)
+>>> for _ in range(200):
+...     loss = network.learn(Batch(rows, np.array([1, 0], np.float32)))
+>>> network.probabilities(rows).round(1).tolist()
+[1.0, 0.0]
+
 Whoever writes one of their own subclasses `BaseModel` and runs `gaifman.testing.check_base_model` on it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.drawing import frozen
+from gaifman.errors import KnowledgeError
+from gaifman.kernels.layers import RELU, SIGMOID, spread
+from gaifman.kernels.learning import ADAGRAD, GRADIENTS, Entries, Net, Shape, Space, Steps, infer, learn
+from gaifman.kernels.random import join
+from gaifman.names import nearest
 from gaifman.tables import Floats, Ints, Longs
 
 Reals = npt.NDArray[np.float32]
+ACTIVATIONS = {"sigmoid": SIGMOID, "relu": RELU}
+START = 1e-3
+"""What Adagrad's sums of squares begin with: the first steps stay small."""
+MANY = 64
+"""Inputs that are there at once, about: what the first weights are scaled for."""
+PURPOSE = 0x6E6574
+"""What the random numbers are for."""
+
 State = dict[str, npt.NDArray[Any]]
 """What a base model has learnt: arrays by name."""
 
@@ -88,3 +112,223 @@ class BaseModel(ABC):
     @abstractmethod
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what `state` gave."""
+
+
+class Network(BaseModel):
+    """The paper's network: hidden layers over sparse inputs, dropout of inputs, cross-entropy, steps of Adagrad."""
+
+    kind = "mlp"
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (100, 100),
+        activation: str = "sigmoid",
+        rate: float = 0.05,
+        epochs: int = 3,
+        dropout: float = 0.2,
+        batch: int = 128,
+    ) -> None:
+        self.hidden, self.activation, self.rate = tuple(hidden), activation, rate
+        self.epochs, self.dropout, self.batch = epochs, dropout, batch
+        self.passes = epochs
+        _check_network(self)
+        sizes = np.array([*self.hidden, 1], np.int64)
+        self._shape = Shape(frozen(sizes), ACTIVATIONS[activation])
+        self._width, self._done, self._key = 0, 0, np.uint64(0)
+        self._space: Space | None = None
+        self.begin(0, 0)
+
+    def begin(self, width: int, seed: int) -> None:
+        """Small random weights, keyed by the seed."""
+        self._width, self._done, self._space = width, 0, None
+        self._key = np.uint64(join(np.uint64(seed), np.uint64(PURPOSE)))
+        self._net, self._squares = self._fresh(), self._fresh()
+        sizes = [min(width, MANY), *self.hidden, 1]
+        bounds = [float(np.sqrt(6 / (inner + units))) for inner, units in pairwise(sizes)]  # Glorot and Bengio's
+        spread(np.uint64(join(self._key, 0)), bounds[0], self._net.first)
+        for number, (inner, units, at) in enumerate(self._matrices(), start=1):
+            spread(np.uint64(join(self._key, number)), bounds[number], self._net.dense[at : at + inner * units])
+        for squares in self._squares:
+            squares[:] = START
+
+    def learn(self, batch: Batch) -> float:
+        """A step for each mini-batch."""
+        loss = self._learn(batch, ADAGRAD, self._squares)
+        self._done += len(batch.targets)
+        return loss / max(len(batch.targets), 1)
+
+    def gradients(self, batch: Batch) -> State:
+        """The gradient of the mean cross-entropy, dropout included, as `state` names the weights; nothing is learnt."""
+        found = self._fresh()
+        whole = Network(self.hidden, self.activation, self.rate, self.epochs, self.dropout, max(len(batch.rows), 1))
+        whole._width, whole._key, whole._done, whole._net = self._width, self._key, self._done, self._net
+        whole._learn(batch, GRADIENTS, found)
+        return self._named(found)
+
+    def _learn(self, batch: Batch, kind: int, squares: Net) -> float:
+        entries = self._entries(batch.rows)
+        threshold = round(self.dropout * 65536)
+        gain = 65536 / (65536 - threshold)
+        steps = Steps(self.batch, float(self.rate), kind, threshold, gain, self._key, self._done)
+        room = self._room(entries.starts)
+        targets = frozen(np.asarray(batch.targets, np.float32))
+        return float(learn(self._net, squares, self._shape, entries, targets, steps, room))
+
+    def probabilities(self, rows: Rows) -> Floats:
+        """By the logistic function in float64: two rows of different log-odds have different probabilities."""
+        logits, _ = self._inferred(rows, 0)
+        return logistic(logits.astype(np.float64))
+
+    def embed(self, rows: Rows) -> Reals:
+        """The units of the last hidden layer; without one, the log-odds."""
+        size = self.hidden[-1] if self.hidden else 1
+        logits, hidden = self._inferred(rows, size if self.hidden else 0)
+        return hidden.reshape(len(rows), size) if self.hidden else logits[:, None]
+
+    def _inferred(self, rows: Rows, size: int) -> tuple[Reals, Reals]:
+        logits, hidden = np.zeros(len(rows), np.float32), np.zeros(len(rows) * size, np.float32)
+        active = np.empty(self.batch * int(self._shape.sizes.sum()), np.float32)
+        infer(self._net, self._shape, self._entries(rows), self.batch, active, logits, hidden)
+        return logits, hidden
+
+    def settings(self) -> Mapping[str, Any]:
+        names = ("activation", "rate", "epochs", "dropout", "batch")
+        return {"hidden": list(self.hidden), **{name: getattr(self, name) for name in names}}
+
+    def state(self, *, whole: bool = False) -> State:
+        """Weights by layer; the whole state has Adagrad's sums and how many examples were seen."""
+        found = self._named(self._net)
+        if whole:
+            found |= {f"squares {name}": array for name, array in self._named(self._squares).items()}
+            found["progress"] = np.array([self._key, np.uint64(self._done)], np.uint64)
+        return found
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        missing = [name for name in self._named(self._net) if name not in state]
+        if missing:
+            raise KnowledgeError(f"there are no weights {missing[0]!r} to restore a network from")
+        self._width, self._space, self._done = len(state["weights 1"]), None, 0
+        self._net = self._flat(state, "")
+        self._squares = self._flat(state, "squares ") if "squares weights 1" in state else self._fresh()
+        if "progress" in state:
+            self._key, self._done = np.uint64(state["progress"][0]), int(state["progress"][1])
+
+    # Flat arrays for the kernels, matrices for people.
+
+    def _matrices(self) -> Iterator[tuple[int, int, int]]:
+        """Of each matrix between layers: units before, units, where it begins."""
+        at = 0
+        for inner, units in pairwise([*self.hidden, 1]):
+            yield inner, units, at
+            at += inner * units
+
+    def _fresh(self) -> Net:
+        sizes = self._shape.sizes
+        dense = sum(inner * units for inner, units, _ in self._matrices())
+        counts = (self._width * int(sizes[0]), dense, int(sizes.sum()))
+        return Net(*(np.zeros(count, np.float32) for count in counts))
+
+    def _named(self, net: Net) -> State:
+        """Copies, as matrices: whoever holds them does not see the network learn on."""
+        sizes = [*self.hidden, 1]
+        found: State = {"weights 1": net.first.reshape(self._width, sizes[0]).copy()}
+        for number, (inner, units, at) in enumerate(self._matrices(), start=2):
+            found[f"weights {number}"] = net.dense[at : at + inner * units].reshape(inner, units).copy()
+        ends = np.cumsum(sizes)
+        for number, (units, end) in enumerate(zip(sizes, ends, strict=True), start=1):
+            found[f"biases {number}"] = net.biases[end - units : end].copy()
+        return found
+
+    def _flat(self, state: Mapping[str, npt.NDArray[Any]], prefix: str) -> Net:
+        layers = range(1, len(self.hidden) + 2)
+        weights = [np.asarray(state[f"{prefix}weights {number}"], np.float32).ravel() for number in layers]
+        biases = [np.asarray(state[f"{prefix}biases {number}"], np.float32).ravel() for number in layers]
+        none = np.zeros(0, np.float32)
+        return Net(weights[0].copy(), np.concatenate([none, *weights[1:]]), np.concatenate(biases))
+
+    def _entries(self, rows: Rows) -> Entries:
+        if rows.width != self._width:
+            raise KnowledgeError(f"the network is for rows of {self._width:,} columns, these have {rows.width:,}")
+        return Entries(frozen(rows.starts), frozen(rows.columns), frozen(rows.values))
+
+    def _room(self, starts: Longs) -> Space:
+        """Scratch for mini-batches of these rows: kept, and grown when larger ones come."""
+        marks = np.append(starts[:: self.batch], starts[-1:])
+        entries = max(int(np.diff(marks).max(initial=0)), 1)
+        if self._space is None or len(self._space.places) < entries:
+            self._space = self._scratch(2 * entries)
+        return self._space
+
+    def _scratch(self, entries: int) -> Space:
+        units = self.batch * int(self._shape.sizes.sum())
+        dense = [inner * units for inner, units, _ in self._matrices()]
+        reals = partial(np.zeros, dtype=np.float32)
+        gradient = Net(reals(int(self._shape.sizes[0])), reals(sum(dense)), reals(int(self._shape.sizes.sum())))
+        ints = partial(np.zeros, dtype=np.int32)
+        slots = np.full(self._width, -1, np.int32)
+        return Space(
+            reals(units),
+            reals(units),
+            reals(max(dense, default=0)),
+            gradient,
+            slots,
+            ints(entries),
+            ints(entries + 1),
+            ints(entries),
+            reals(2 * entries),
+        )
+
+
+class Logistic(Network):
+    """Logistic regression: the network without hidden layers."""
+
+    kind = "logistic"
+
+    def __init__(self, rate: float = 0.05, epochs: int = 3, dropout: float = 0.0, batch: int = 128) -> None:
+        super().__init__((), "sigmoid", rate, epochs, dropout, batch)
+
+    def settings(self) -> Mapping[str, Any]:
+        return {name: getattr(self, name) for name in ("rate", "epochs", "dropout", "batch")}
+
+
+def logistic(logits: Floats) -> Floats:
+    """The probabilities of log-odds, without overflow.
+
+    >>> logistic(np.array([-1000.0, 0.0, 1000.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    small = np.exp(-np.abs(logits))
+    return np.where(logits >= 0, 1, small) / (1 + small)
+
+
+def base_model(kind: str, **settings: Any) -> BaseModel:
+    """A base model by its name: `mlp` or `logistic`.
+
+    >>> base_model("mlp", hidden=[50], activation="relu").settings()["hidden"]
+    [50]
+    """
+    kinds: dict[str, type[Network]] = {"mlp": Network, "logistic": Logistic}
+    if kind not in kinds:
+        raise KnowledgeError(f"there is no base model {kind!r}", near=nearest(kind, kinds), hint=f"one of {', '.join(kinds)}")
+    try:
+        return kinds[kind](**settings)
+    except TypeError as error:
+        raise KnowledgeError(f"{kind} has no such setting: {error}") from None
+
+
+def _check_network(network: Network) -> None:
+    """Say what is wrong with settings, if anything is."""
+    wrong = [size for size in network.hidden if not isinstance(size, int) or isinstance(size, bool) or size < 1]
+    if wrong:
+        raise KnowledgeError(f"the width of a hidden layer is a whole number, 1 or more, not {wrong[0]!r}")
+    if network.activation not in ACTIVATIONS:
+        near = nearest(str(network.activation), ACTIVATIONS)
+        raise KnowledgeError(f"there is no activation {network.activation!r}", near=near, hint="sigmoid or relu")
+    for name, least in (("epochs", 1), ("batch", 1)):
+        value = getattr(network, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise KnowledgeError(f"{name} is a whole number, {least} or more, not {value!r}")
+    if not 0 < network.rate < np.inf:
+        raise KnowledgeError(f"the learning rate is a number above 0, not {network.rate!r}")
+    if not 0 <= network.dropout < 1:
+        raise KnowledgeError(f"dropout is a share from 0 to below 1, not {network.dropout!r}")

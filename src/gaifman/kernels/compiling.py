@@ -35,6 +35,11 @@ def inlined(function: Kernel) -> Kernel:
     return cast(Kernel, njit(**_OPTIONS, **_INNER, forceinline=True)(function))
 
 
+def arithmetic(function: Kernel) -> Kernel:
+    """The same for loops over reals: a product may be added without being rounded first, which is one instruction."""
+    return cast(Kernel, njit(**_OPTIONS, **_INNER, fastmath={"contract"})(function))
+
+
 @compiled
 def zero() -> int:
     """0. Given as a literal it would be a type of its own to numba, and every kernel it is handed to compiled twice."""
