@@ -1,0 +1,135 @@
+r"""Features into inputs: the columns a base model sees, and how their values are scaled.
+
+>>> import gaifman
+>>> from gaifman.features import Evaluator
+>>> from gaifman.graph import graph_of
+>>> from gaifman.neighbourhoods import Sampling
+>>> from gaifman.phi import parse_phi
+>>> from gaifman.plans import plan_of
+>>> kb = gaifman.KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "ann", "cleo"), ("likes", "bob", "ann")])
+>>> plan = plan_of(parse_phi("likes(s1, x)\nlikes(s1, 'dan')\nlikes(s1, s2)"), kb, 2)
+>>> matrix = Evaluator(graph_of(kb), plan).sampled([[0, 1], [1, 0], [2, 0]], Sampling(size=None))
+>>> found = Surveyor(plan.features)
+>>> found.see(matrix)
+>>> inputs = found.inputs(rare=1)
+>>> inputs.columns.tolist(), inputs.rows(matrix).columns.tolist()
+([0, -1, 1], [0, 1, 0, 1])
+
+A feature that is never seen in training has no column. A truth value is 1 or 0. A count is the logarithm of one more
+than it, divided so that its mean square is 1 where it is not 0; a number is centred too. What is subtracted first is
+the feature's default, its value in a neighbourhood of the same size without facts: so an absent feature is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.drawing import frozen
+from gaifman.features import FeatureMatrix
+from gaifman.formulas import Attribute, free
+from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, Matrix, Scales, Sums, measure, pick
+from gaifman.network import Reals, Rows
+from gaifman.questions import Aggregate, Difference, Feature, query_position
+from gaifman.tables import Ints, Longs
+
+KINDS = {TRUTH: "truth", COUNT: "count", NUMBER: "number"}
+
+
+def kind_of(feature: Feature) -> int:
+    """Whether a feature is true or false, a count, or a number.
+
+    >>> from gaifman.parser import parse_feature
+    >>> texts = ("r(s1, s2)", "r(s1, x)", "count r(s1, x)", "mean age(x) for r(s1, x)", "age(s1) - age(s2)")
+    >>> [KINDS[kind_of(parse_feature(text))] for text in texts]
+    ['truth', 'count', 'count', 'number', 'number']
+    """
+    body = feature.body
+    if isinstance(body, Aggregate):
+        return COUNT if body.kind == "count" else NUMBER
+    if isinstance(body, Attribute | Difference):
+        return NUMBER
+    return TRUTH if all(query_position(variable) for variable in free(body)) else COUNT
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """How features become columns."""
+
+    columns: Ints
+    """Shape (features,), int32: the column of each feature, ascending; −1 for those that have none."""
+    kinds: Ints
+    """Shape (features,), int32: what kind of feature it is."""
+    centres: Reals
+    """Shape (columns,), float32: subtracted from the value."""
+    scales: Reals
+    """Shape (columns,), float32: what it is divided by, then."""
+
+    @property
+    def width(self) -> int:
+        """Columns there are."""
+        return len(self.scales)
+
+    def rows(self, matrix: FeatureMatrix, order: Longs | None = None) -> Rows:
+        """The inputs of neighbourhoods, all or some in an order."""
+        order = np.arange(len(matrix)) if order is None else order
+        starts = np.zeros(len(order) + 1, np.int64)
+        room = len(matrix.ids) if len(order) <= len(matrix) else int(np.diff(matrix.starts)[order].sum())
+        columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
+        scales = Scales(*map(frozen, (self.columns, self.kinds, self.centres, self.scales)))
+        count = pick(_arrays(matrix), frozen(order), scales, starts, columns, values)
+        return Rows(frozen(starts), frozen(columns[:count]), frozen(values[:count]), self.width)
+
+    def features(self) -> Longs:
+        """The feature of each column."""
+        return np.flatnonzero(self.columns >= 0)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """For a file; the kinds are those of the features."""
+        return {"features": self.features().astype(np.int32), "centres": self.centres, "scales": self.scales}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], features: Sequence[Feature]) -> Inputs:
+        """As `arrays` gave them, for the same features."""
+        columns = np.full(len(features), -1, np.int32)
+        columns[arrays["features"]] = np.arange(len(arrays["features"]), dtype=np.int32)
+        return cls(columns, kinds_of(features), arrays["centres"], arrays["scales"])
+
+
+def kinds_of(features: Sequence[Feature]) -> Ints:
+    """The kind of each feature."""
+    return np.array([kind_of(feature) for feature in features], np.int32)
+
+
+class Surveyor:
+    """Looks at neighbourhoods before training: which features occur, and how large they are."""
+
+    def __init__(self, features: Sequence[Feature], kinds: Ints | None = None) -> None:
+        self.kinds = kinds_of(features) if kinds is None else kinds
+        count = len(features)
+        self._sums = Sums(np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
+
+    def see(self, matrix: FeatureMatrix) -> None:
+        """Look at some more."""
+        measure(_arrays(matrix), frozen(self.kinds), self._sums)
+
+    def inputs(self, rare: int) -> Inputs:
+        """The features that were other than their default at least `rare` times."""
+        chosen = np.flatnonzero(self._sums.counts >= max(rare, 1))
+        columns = np.full(len(self.kinds), -1, np.int32)
+        columns[chosen] = np.arange(len(chosen), dtype=np.int32)
+        count, kinds = self._sums.counts[chosen], self.kinds[chosen]
+        mean, square = self._sums.sums[chosen] / count, self._sums.squares[chosen] / count
+        centres = np.where(kinds == NUMBER, mean, 0.0)
+        spread = np.sqrt(np.maximum(square - centres**2, 0.0))
+        scales = np.where((kinds == TRUTH) | (spread < 1e-6), 1.0, spread)
+        return Inputs(columns, self.kinds, centres.astype(np.float32), scales.astype(np.float32))
+
+
+def _arrays(matrix: FeatureMatrix) -> Matrix:
+    fields = (matrix.starts, matrix.ids, matrix.values, matrix.sizes, matrix.shapes, matrix.defaults)
+    return Matrix(*map(frozen, fields))

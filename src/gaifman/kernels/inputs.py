@@ -1,0 +1,90 @@
+"""Features into the inputs of a network: which, in which row, how scaled."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gaifman.kernels.compiling import compiled
+
+TRUTH, COUNT, NUMBER = 0, 1, 2
+"""Kinds of features: 0 or 1, how many, and any number."""
+
+
+class Matrix(NamedTuple):
+    """A `FeatureMatrix`, as arrays."""
+
+    starts: Any
+    ids: Any
+    values: Any
+    sizes: Any
+    shapes: Any
+    defaults: Any
+
+
+class Scales(NamedTuple):
+    """For each feature: its column, or −1; its kind; and for each column its centre and scale."""
+
+    columns: Any
+    kinds: Any
+    centres: Any
+    scales: Any
+
+
+class Sums(NamedTuple):
+    """For each feature, over the rows in which it is not the default: how many, the sum, the sum of squares."""
+
+    counts: Any
+    sums: Any
+    squares: Any
+
+
+@compiled
+def bent(kind: int, value: float) -> float:
+    """The value as it is, or as the logarithm of one more than it, with its sign: counts and numbers may be large."""
+    if kind == TRUTH:
+        return float(value)
+    return math.log1p(value) if value >= 0 else -math.log1p(-value)
+
+
+@compiled
+def _away(matrix: Matrix, row: int, entry: int, kind: int) -> float:
+    """How far an entry is from the default of its row."""
+    shape = matrix.shapes[matrix.ids[entry]]
+    default = 0.0 if shape < 0 else float(matrix.defaults[shape, matrix.sizes[row]])
+    return bent(kind, float(matrix.values[entry])) - bent(kind, default)
+
+
+@compiled
+def measure(matrix: Matrix, kinds: Any, sums: Sums) -> None:
+    """Add what is in some rows to the sums."""
+    for row in range(len(matrix.starts) - 1):
+        for entry in range(matrix.starts[row], matrix.starts[row + 1]):
+            feature = matrix.ids[entry]
+            away = _away(matrix, row, entry, kinds[feature])
+            if away != 0.0:
+                sums.counts[feature] += 1
+                sums.sums[feature] += away
+                sums.squares[feature] += away * away
+
+
+@compiled
+def pick(matrix: Matrix, order: Any, scales: Scales, starts: Any, columns: Any, values: Any) -> int:
+    """Write the inputs of some rows, in this order; how many entries there are."""
+    at = 0
+    for i in range(len(order)):
+        row = order[i]
+        for entry in range(matrix.starts[row], matrix.starts[row + 1]):
+            feature = matrix.ids[entry]
+            column = scales.columns[feature]
+            if column >= 0:
+                away = _away(matrix, row, entry, scales.kinds[feature])
+                value = (away - scales.centres[column]) / scales.scales[column]
+                if away != 0.0 and value != 0.0:
+                    columns[at] = column
+                    values[at] = np.float32(value)
+                    at += 1
+        starts[i + 1] = at
+    return at
