@@ -14,8 +14,9 @@ PACKAGE = ROOT / "src" / "gaifman"
 
 _ORDER = (
     "errors config names printing formulas questions rewriting vocabulary tokens syntax parser semantics "
-    "tables interning facts kb draft io datasets kernels graph drawing neighbourhoods "
-    "phi plans families worlds features safety frames semijoins sql engine queries witnesses hiding mining plots cli"
+    "tables interning facts kb draft io datasets kernels keys graph drawing neighbourhoods "
+    "phi plans families worlds features safety frames semijoins sql engine queries witnesses hiding mining "
+    "constraints corruptions examples network plots cli"
 )
 ORDER = _ORDER.split()
 """The way of the data: each module imports only from those before it."""

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from gaifman.config import BUDGET, Budget
 from gaifman.engine import engine_of
+from gaifman.keys import joined, mix, of_rows
 from gaifman.neighbourhoods import Hidden
 from gaifman.queries import Known, prepare
 from gaifman.questions import Query
@@ -36,8 +37,6 @@ DEEPEST = 200
 """Choices that hang together at most for the smallest set to be searched for: the search is recursive."""
 PURPOSE = 0x68696465
 """What the random numbers are for: they are others than those of other purposes with the same seed."""
-
-Words = npt.NDArray[np.uint64]
 
 
 def hide(
@@ -79,7 +78,8 @@ def _chosen(found: Witnesses, rows: Ints, seed: int) -> tuple[Longs, Longs]:
     answer, facts = found.answer[kept], found.facts[kept]
     if not len(answer):
         return answer, np.zeros(0, np.int64)
-    keys = _keys(_tuple_keys(rows, seed)[answer], facts)
+    own = of_rows(joined(mix(np.array([seed & 0xFFFFFFFFFFFFFFFF], np.uint64)), np.array([PURPOSE])), rows)
+    keys = joined(own[answer][:, None], facts)
     keys[facts < 0] = np.iinfo(np.uint64).max
     meeting = np.zeros(len(rows), bool)
     meeting[_meeting(answer, facts)] = True
@@ -110,31 +110,6 @@ def _runs(answer: Longs, wanted: Longs) -> Iterator[tuple[int, int]]:
     yield from zip(
         np.searchsorted(answer, wanted).tolist(), np.searchsorted(answer, wanted, side="right").tolist(), strict=True
     )
-
-
-# Random keys: SplitMix64's mixing, for whole arrays.
-
-
-def _mix(z: Words) -> Words:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Words = z ^ (z >> np.uint64(31))
-    return mixed
-
-
-def _keys(key: Words, facts: Longs) -> Words:
-    """A random number for each fact of each row, which hangs on the row's key and the fact's number alone."""
-    gamma = np.uint64(0x9E3779B97F4A7C15)
-    return _mix((key[:, None] ^ _mix(facts.astype(np.uint64) + gamma)) + gamma)
-
-
-def _tuple_keys(rows: Ints, seed: int) -> Words:
-    """A key for each tuple."""
-    start = np.array([[seed & 0xFFFFFFFFFFFFFFFF]], np.uint64)
-    key = np.broadcast_to(_keys(_mix(start[0]), np.array([[PURPOSE]]))[0], len(rows)).copy()
-    for column in rows.T:
-        key = _keys(key, column[:, None].astype(np.int64))[:, 0]
-    return key
 
 
 # Smallest sets

@@ -9,7 +9,7 @@
 >>> print(mined.features().text())
 city_in(s2, s1)
 largest_city(s1, s2)
-city(s2)
+country(s1)
 <BLANKLINE>
 
 Patterns are the paths of one to three facts from s1 to s2, facts with a constant, and types. They are looked for in
@@ -19,20 +19,19 @@ and around corruptions of the answers, and the best are kept.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from gaifman.errors import FormulaError, KnowledgeError
 from gaifman.features import Evaluator
 from gaifman.formulas import And, Atom, Constant, Exists, Formula, Term, Variable
 from gaifman.graph import Graph, fact_numbers, ranges
 from gaifman.hiding import hide
+from gaifman.keys import of_rows, start
 from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling, draw
 from gaifman.phi import FeatureSet
 from gaifman.plans import plan_of
@@ -188,22 +187,11 @@ def _entropy(share: Floats) -> Floats:
 # Which tuples
 
 
-def _keys(mining: Mining, purpose: str, tuples: Ints) -> npt.NDArray[np.uint64]:
-    """A key for each tuple, of the seed, the purpose and the objects."""
-    digest = hashlib.blake2b(f"{mining.seed} {purpose}".encode(), digest_size=8).digest()
-    keys = np.full(len(tuples), int.from_bytes(digest, "little"), np.uint64)
-    for column in tuples.T.astype(np.uint64):
-        keys = (keys ^ (column + np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
-        keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        keys ^= keys >> np.uint64(31)
-    return keys
-
-
 def _sampled(answers: Ints, mining: Mining) -> Longs:
     """Rows of at most `sample` answers, by the smallest keys, in the order of their objects."""
     rows = np.arange(len(answers))
     if len(answers) > mining.sample:
-        rows = np.argsort(_keys(mining, "sample", answers), kind="stable")[: mining.sample]
+        rows = np.argsort(of_rows(start(mining.seed, "mine sample"), answers), kind="stable")[: mining.sample]
     order: Longs = rows[np.lexsort(answers[rows].T[::-1])]
     return order
 
@@ -220,7 +208,7 @@ def _corrupted(graph: Graph, answers: Ints, chosen: Longs, mining: Mining) -> tu
         seen = np.unique(answers[:, place])
         rows, tuples = chosen, answers[chosen]
         for attempt in range(TRIES):
-            keys = _keys(mining, f"corrupt {place} {attempt}", tuples)
+            keys = of_rows(start(mining.seed, "mine corrupt", place, attempt), tuples)
             index = keys >> np.uint64(1)
             typed, uniform = seen[index % np.uint64(len(seen))], (index % np.uint64(len(graph))).astype(np.int32)
             changed = tuples.copy()

@@ -18,7 +18,6 @@ Stages that compute ask for many at once, by number:
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from gaifman.errors import KnowledgeError
 from gaifman.facts import Fact
 from gaifman.graph import Graph, check_radius, graph_of, ranges
 from gaifman.kb import KnowledgeBase
+from gaifman.keys import Words, joined, start
 from gaifman.tables import Ints, Longs
 
 if TYPE_CHECKING:
@@ -68,15 +68,9 @@ class Sampling:
         if not _whole(self.seed, 0) or self.seed >= 1 << 64:
             raise KnowledgeError(f"a seed is a whole number from 0 to 2**64 - 1, not {self.seed!r}")
 
-    def keys(self) -> npt.NDArray[np.uint64]:
+    def keys(self) -> Words:
         """Shape (w,), uint64: a key for each draw, of the seed, the purpose and the draw's number."""
-        from gaifman.kernels.random import join
-
-        purpose = int.from_bytes(hashlib.blake2b(self.purpose.encode(), digest_size=8).digest(), "little")
-        base = np.uint64(0)
-        for part in (self.seed, purpose):
-            base = np.uint64(join(base, np.uint64(part)))  # called from Python, a kernel returns a plain int
-        return np.array([join(base, np.uint64(draw)) for draw in range(self.draws)], np.uint64)
+        return joined(start(self.seed, self.purpose), np.arange(self.draws))
 
 
 @dataclass(frozen=True, slots=True)

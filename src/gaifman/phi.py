@@ -86,7 +86,7 @@ def parse_phi(
     """The features of a text, one a line; an error has the line of the text."""
     features = []
     for number, line in enumerate(text.split("\n"), start=1):
-        bare = _uncommented(line)
+        bare = uncommented(line)
         if bare.strip():
             features.append(_parse_line(bare, number, vocabulary, limits, source, unknown_objects))
     return FeatureSet(tuple(features))
@@ -103,7 +103,7 @@ def _parse_line(
         raise
 
 
-def _uncommented(line: str) -> str:
+def uncommented(line: str) -> str:
     """The line up to a `#` that stands in no quotes."""
     quoted, escaped = "", False
     for at, character in enumerate(line):

@@ -1,0 +1,214 @@
+"""Corruptions: answers with one object changed, to learn what is false.
+
+>>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.keys import start
+>>> kb = KnowledgeBase.from_facts([("born_in", "ann", "rome"), ("born_in", "bob", "oslo")], objects=["cleo"])
+>>> answers = kb.tables[2].objects
+>>> found = Corruptor(kb, answers, pool="typed").corrupted(np.arange(2), 2, start(0, "corrupt"))
+>>> for row, source in zip(found.tuples, found.sources):
+...     print(*(kb.name(obj) for obj in row), "of", *(kb.name(obj) for obj in answers[source]))
+bob rome of ann rome
+ann oslo of ann rome
+ann oslo of bob oslo
+bob rome of bob oslo
+
+A known answer is never one. Which object is put where hangs on the key, the answer and the corruption's number alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.constraints import Own
+from gaifman.errors import KnowledgeError
+from gaifman.kb import KnowledgeBase
+from gaifman.names import nearest
+from gaifman.tables import Ints, Longs
+
+if TYPE_CHECKING:
+    from gaifman.kernels.corruption import Known, Pools, Runs
+
+Bools = npt.NDArray[np.bool_]
+POOLS = ("uniform", "typed", "mixed")
+"""Where other objects are drawn from: all objects; those that answers have there; a coin decides each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corruptions:
+    """Tuples that are no known answers, each with the answer that it was made of."""
+
+    tuples: Ints
+    """Shape (c, n), int32: objects."""
+    sources: Longs
+    """Shape (c,), int64, ascending: places among the answers that were asked for."""
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+class Corruptor:
+    """Makes corruptions of a query's answers. It never changes: threads can share it."""
+
+    def __init__(
+        self,
+        kb: KnowledgeBase,
+        answers: Ints,
+        *,
+        pool: str = "mixed",
+        own: Own | None = None,
+        known: Ints | None = None,
+    ) -> None:
+        """For all answers (a, n) of a query; `known` (k, n) are further tuples that are true, `own` its constraints."""
+        from gaifman.drawing import frozen  # here: numba takes a quarter of a second to import
+
+        check_pool(pool)
+        own = own or Own((), (None,) * answers.shape[1])
+        rows = frozen(answers if known is None else np.concatenate([answers, known]))
+        self._answers = frozen(answers)
+        self._pools = _pools(kb, answers, POOLS.index(pool), own)
+        self._runs = _runs(rows, len(answers), self._pools)
+        self._known = _known(rows, len(answers), own if self._pools.bound.any() else None)
+
+    def corrupted(self, rows: Longs, count: int, key: np.uint64) -> Corruptions:
+        """So many corruptions of each of some rows of the answers; fewer where there is no other that could be false.
+
+        Corruption j of an answer changes the object at position j + a number of the answer's key, modulo n.
+        """
+        from gaifman.drawing import frozen
+        from gaifman.kernels.corruption import corrupt
+
+        room = len(rows) * count
+        tuples, sources = np.empty((room, self._answers.shape[1]), np.int32), np.empty(room, np.int64)
+        found = corrupt(self._answers, frozen(rows), key, count, self._known, self._runs, self._pools, tuples, sources)
+        return Corruptions(frozen(tuples[:found]), frozen(sources[:found]))
+
+
+def check_pool(pool: str) -> None:
+    """Say what is wrong with the name of a pool, if anything is."""
+    if pool not in POOLS:
+        near = nearest(pool, POOLS) if isinstance(pool, str) else ()
+        raise KnowledgeError(f"a pool is one of {', '.join(POOLS)}, not {pool!r}", near=near)
+
+
+def _pools(kb: KnowledgeBase, answers: Ints, kind: int, own: Own) -> Pools:
+    """The pools of each position."""
+    from gaifman.drawing import frozen
+    from gaifman.kernels.corruption import UNIFORM, Pools
+
+    width = answers.shape[1]
+    bound = _bound(own, width)
+    starts, sizes = np.zeros((width, 2), np.int64), np.zeros((width, 2), np.int64)
+    parts, at = [np.zeros(0, np.int32)], 0
+    for position in range(width):
+        # Nobody asks for the typed pool of a uniform recipe, and all objects are no list.
+        seen = np.unique(answers[:, position]) if bound[position] or kind != UNIFORM else parts[0]
+        typed = seen if own.types[position] is None else _holders(kb, own.types[position])
+        if bound[position]:  # what determines something is seen there
+            typed = np.intersect1d(typed, seen, assume_unique=True)
+        for number, pool in enumerate((seen if bound[position] else None, typed)):
+            starts[position, number] = -1 if pool is None else at
+            sizes[position, number] = len(kb.objects) if pool is None else len(pool)
+            if pool is not None:
+                parts.append(pool)
+                at += len(pool)
+    members = np.concatenate(parts).astype(np.int32, copy=False)
+    # Of a pair that one object determines, all that is seen and not known there is determined otherwise: no look-up.
+    looked_up = bound if width > 2 else np.zeros(width, np.uint8)
+    return Pools(kind, frozen(starts), frozen(sizes), frozen(members), frozen(looked_up))
+
+
+def _runs(rows: Ints, count: int, pools: Pools) -> Runs:
+    """For each position and pool the places of what is known there, by what stands elsewhere in the rows (k, n)."""
+    from gaifman.drawing import frozen
+    from gaifman.kernels.corruption import TYPED, UNIFORM, Runs
+
+    width = rows.shape[1]
+    groups, offsets = np.zeros((width, count), np.int32), np.zeros((width, 2), np.int64)
+    starts, ranks = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
+    for position in np.flatnonzero(pools.bound == 0).tolist():
+        order, other, fresh = _grouped(rows, position)
+        group = np.empty(len(rows), np.int32)
+        group[order] = np.cumsum(other) - 1
+        groups[position] = group[:count]
+        for pool in (UNIFORM, TYPED):
+            if pools.kind != 1 - pool:  # what nobody asks for is not made
+                places, inside = _places(pools, position, pool, rows[order, position])
+                kept = fresh & inside
+                before = np.append(0, np.cumsum(kept))
+                offsets[position, pool] = sum(map(len, starts))
+                starts.append(np.append(before[:-1][other], before[-1]) + sum(map(len, ranks)))
+                ranks.append(places[kept])
+    return Runs(frozen(groups), frozen(offsets), frozen(np.concatenate(starts)), frozen(np.concatenate(ranks)))
+
+
+def _grouped(rows: Ints, position: int) -> tuple[Longs, Bools, Bools]:
+    """An order in which rows that differ at a position alone stand together, ascending there.
+
+    And in that order, which row differs from the one before elsewhere, and which differs at all.
+    """
+    rest = [rows[:, i] for i in range(rows.shape[1]) if i != position]
+    order = np.lexsort([rows[:, position], *rest])
+    other = np.zeros(len(rows), bool)
+    for column in rest:
+        other[1:] |= np.diff(column[order]) != 0
+    other[:1] = True
+    fresh = other.copy()
+    fresh[1:] |= np.diff(rows[order, position]) != 0
+    return order, other, fresh
+
+
+def _places(pools: Pools, position: int, pool: int, objects: Ints) -> tuple[Ints, Bools]:
+    """Where in a pool each of some objects stands, and whether it does."""
+    begin, size = int(pools.starts[position, pool]), int(pools.sizes[position, pool])
+    if begin < 0:
+        return objects, np.ones(len(objects), bool)
+    members = pools.members[begin : begin + size]
+    places = np.searchsorted(members, objects).astype(np.int32)
+    inside = places < size
+    inside[inside] = members[places[inside]] == objects[inside]
+    return places, inside
+
+
+def _known(rows: Ints, count: int, own: Own | None) -> Known:
+    """Tables to look rows up in, where constraints ask for it; of the rows (k, n) the first are the answers."""
+    from gaifman.drawing import frozen
+    from gaifman.kernels.corruption import Known, fill
+
+    masks = [(1 << rows.shape[1]) - 1]
+    for determining, determined in own.functional if own else ():
+        mask = sum(1 << position for position in determining)
+        masks += [mask, mask | 1 << determined]
+    slots = 1 << (2 * len(rows)).bit_length() if own else 1
+    known = Known(rows, frozen(np.array(masks, np.int64)), np.empty((len(masks), slots), np.int32))
+    for number in range(len(masks) if own else 0):
+        # What determines must be an answer; of the others it is only known that they are true.
+        fill(known, number, count if number % 2 else len(rows))
+    return known._replace(tables=frozen(known.tables))
+
+
+def _bound(own: Own, width: int) -> npt.NDArray[np.uint8]:
+    """1 at the positions that determine others, and are determined by none.
+
+    There another object may be true as well, unless it is known to determine something else. An object at a position
+    that is determined is false, whatever it is.
+    """
+    bound = np.zeros(width, np.uint8)
+    for determining, _ in own.functional:
+        bound[list(determining)] = 1
+    for _, determined in own.functional:
+        bound[determined] = 0
+    return bound
+
+
+def _holders(kb: KnowledgeBase, name: str | None) -> Ints:
+    """The objects of a type, ascending."""
+    number = kb.content.relations.number(name or "")
+    if number is None or kb.content.arities[number] != 1:
+        near = nearest(name or "", kb.types())
+        raise KnowledgeError(f"there is no type {name}", near=near, hint="a type is a relation with one place")
+    table = kb.tables.get(1)
+    return np.zeros(0, np.int32) if table is None else table.objects[table.rows(number), 0]

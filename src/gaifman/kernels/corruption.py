@@ -1,0 +1,232 @@
+"""Answers with one object changed, which are no known answers: what is learnt as false.
+
+Everything hangs on the key, the answer's objects and the number of the corruption: whoever computes it, in whatever
+order and block, gets the same. The plain twin is `tests/plain_corruptions.py`.
+
+What is true with other objects at one position is a *run* of numbers, so that one random number finds an object that is
+not in it: nothing is tried in vain where nearly everything is true. Only what functional constraints allow at a
+position of a tuple of three or more has to be tried.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gaifman.kernels.compiling import compiled, inlined, inner, zero
+from gaifman.kernels.random import below, join, mix, word
+from gaifman.kernels.sets import Bytes, Ints, Longs
+
+TRIES = 32
+"""Objects that are drawn for a bound position before all that remain are listed."""
+NOTHING = np.int32(-1)
+UNIFORM, TYPED, MIXED = 0, 1, 2
+_ONE = np.uint64(1)
+
+
+class Pools(NamedTuple):
+    """Which objects may stand where."""
+
+    kind: int
+    """`UNIFORM`, `TYPED` or `MIXED`."""
+    starts: Longs
+    """Shape (n, 2): where the uniform and the typed pool of each position begin in `members`; −1 for all objects."""
+    sizes: Longs
+    """Shape (n, 2)."""
+    members: Ints
+    """Shape (any,): objects, ascending in each pool."""
+    bound: Bytes
+    """Shape (n,): 1 where an object must be looked up, because it must be known to determine something else."""
+
+
+class Runs(NamedTuple):
+    """For each answer and position, which objects of a pool make it a known answer again."""
+
+    groups: Ints
+    """Shape (n, a): answers that differ at the position alone are a group."""
+    offsets: Longs
+    """Shape (n, 2): where in `starts` the groups of a position and a pool begin."""
+    starts: Longs
+    """Shape (any,): the run of group g is `ranks[starts[offset + g] : starts[offset + g + 1]]`."""
+    ranks: Ints
+    """Shape (any,): places in the pool, ascending in each run."""
+
+
+class Known(NamedTuple):
+    """Rows to look tuples up among, whole or at some positions only."""
+
+    rows: Ints
+    """Shape (k, n): known answers."""
+    masks: Longs
+    """Shape (1 + 2f,): the positions that each table looks at, as bits.
+
+    The first looks at all. Then for each functional constraint two: at what determines, and at that and what is
+    determined.
+    """
+    tables: Ints
+    """Shape (1 + 2f, a power of two > k): open-addressed, rows by what they have at the mask's positions."""
+
+
+@inlined
+def _slot(rows: Ints, row: int, mask: int, last: int) -> int:
+    """Where the search for a row begins: by its objects at the mask's positions."""
+    hashed = np.uint64(mask)
+    for i in range(rows.shape[1]):
+        if (mask >> i) & 1:
+            hashed = mix(hashed ^ np.uint64(rows[row, i]))
+    return int(np.int64(hashed & np.uint64(last)))
+
+
+@inlined
+def _alike(rows: Ints, row: int, others: Ints, other: int, mask: int) -> bool:
+    """Whether two rows have the same objects at the mask's positions."""
+    for i in range(rows.shape[1]):  # noqa: SIM110 - a kernel has no generators
+        if (mask >> i) & 1 and rows[row, i] != others[other, i]:
+            return False
+    return True
+
+
+@compiled
+def fill(known: Known, number: int, count: int) -> None:
+    """Put the first rows into a table, which is wiped before: one row for all that are alike."""
+    mask, last = known.masks[number], known.tables.shape[1] - 1
+    for slot in range(last + 1):
+        known.tables[number, slot] = NOTHING
+    for row in range(count):
+        slot = _slot(known.rows, row, mask, last)
+        while known.tables[number, slot] != NOTHING:
+            if _alike(known.rows, known.tables[number, slot], known.rows, row, mask):
+                break
+            slot = (slot + 1) & last
+        if known.tables[number, slot] == NOTHING:
+            known.tables[number, slot] = row
+
+
+@inlined
+def _found(known: Known, number: int, tuples: Ints, t: int) -> bool:
+    """Whether a known row has the tuple's objects at the positions that a table looks at."""
+    mask, last = known.masks[number], known.tables.shape[1] - 1
+    slot = _slot(tuples, t, mask, last)
+    while known.tables[number, slot] != NOTHING:
+        if _alike(known.rows, known.tables[number, slot], tuples, t, mask):
+            return True
+        slot = (slot + 1) & last
+    return False
+
+
+@inlined
+def _false(known: Known, tuples: Ints, t: int, position: int) -> bool:
+    """Whether a tuple, changed at a bound position, is false: not known, and something else is determined."""
+    if _found(known, 0, tuples, t):
+        return False
+    for number in range(1, len(known.masks), 2):
+        concerned = (known.masks[number] >> position) & 1
+        if concerned and _found(known, number, tuples, t) and not _found(known, number + 1, tuples, t):
+            return True
+    return False
+
+
+@inlined
+def _member(pools: Pools, begin: int, i: int) -> int:
+    return i if begin < 0 else pools.members[begin + i]
+
+
+@inlined
+def _missing(ranks: Ints, begin: int, end: int, number: int) -> int:
+    """The number-th of 0, 1, 2 … that is not in an ascending run: by bisection for how many of the run are before."""
+    low, high = begin, end
+    while low < high:
+        middle = (low + high) >> 1
+        if ranks[middle] - (middle - begin) <= number:
+            low = middle + 1
+        else:
+            high = middle
+    return number + low - begin
+
+
+@inner
+def _looked_up(key: np.uint64, known: Known, pools: Pools, position: int, pool: int, out: Ints, at: int) -> bool:
+    """Put a random object of a pool at a bound position; whether there is one that makes the tuple false.
+
+    What a few tries give is uniform over those, and so is one of the list of all.
+    """
+    begin, size, free = pools.starts[position, pool], pools.sizes[position, pool], zero()
+    for attempt in range(TRIES if size > 0 else 0):
+        out[at, position] = _member(pools, begin, int(below(key, attempt, size)))
+        if _false(known, out, at, position):
+            return True
+    for i in range(size):
+        out[at, position] = _member(pools, begin, i)
+        if _false(known, out, at, position):
+            free += 1
+    if free == 0:
+        return False
+    chosen = below(key, TRIES, free)
+    for i in range(size):
+        out[at, position] = _member(pools, begin, i)
+        if _false(known, out, at, position):
+            if chosen == 0:
+                return True
+            chosen -= 1
+    return False
+
+
+@inlined
+def _changed(
+    key: np.uint64, known: Known, runs: Runs, pools: Pools, row: int, position: int, pool: int, out: Ints, at: int
+) -> bool:
+    """Put a random object of a pool at a position of an answer; whether there is one that makes it false."""
+    if pools.bound[position]:
+        return _looked_up(key, known, pools, position, pool, out, at)
+    group = runs.offsets[position, pool] + runs.groups[position, row]
+    begin, end = runs.starts[group], runs.starts[group + 1]
+    free = pools.sizes[position, pool] - (end - begin)
+    if free == 0:
+        return False
+    rank = _missing(runs.ranks, begin, end, int(below(key, 0, free)))
+    out[at, position] = _member(pools, pools.starts[position, pool], rank)
+    return True
+
+
+@inlined
+def _corrupt(key: np.uint64, first: int, known: Known, runs: Runs, pools: Pools, row: int, out: Ints, at: int) -> bool:
+    """Change one object of an answer: at the first position, or at the next where nothing there makes it false."""
+    width = out.shape[1]
+    pool = int(np.int64(word(key, 0) & _ONE)) if pools.kind == MIXED else pools.kind
+    again = pools.kind == MIXED and pool == TYPED
+    for step in range(width):
+        position = (first + step) % width
+        own = out[at, position]
+        if _changed(join(key, 2 * position + pool), known, runs, pools, row, position, pool, out, at):
+            return True
+        # A typed pool is a part of the uniform one: where it is used up, there may be others, and not the other way.
+        if again and _changed(join(key, 2 * position), known, runs, pools, row, position, UNIFORM, out, at):
+            return True
+        out[at, position] = own
+    return False
+
+
+@compiled
+def corrupt(
+    answers: Ints, rows: Longs, key: np.uint64, count: int, known: Known, runs: Runs, pools: Pools, out: Ints,
+    sources: Longs,
+) -> int:  # fmt: skip
+    """So many corruptions of some rows (b,) of the answers (a, n), one after another; how many there are.
+
+    `out` (b · count, n) are the corruptions, `sources` (b · count,) the places in `rows` of what they were made of.
+    Fewer where no object at any position makes a false tuple.
+    """
+    at, width = zero(), answers.shape[1]
+    for place in range(len(rows)):
+        own = np.uint64(key)
+        for i in range(width):
+            own = join(own, answers[rows[place], i])
+        turn = np.int64(own % np.uint64(width))
+        for j in range(count):
+            for i in range(width):
+                out[at, i] = answers[rows[place], i]
+            if _corrupt(join(own, j), (turn + j) % width, known, runs, pools, rows[place], out, at):
+                sources[at] = place
+                at += 1
+    return at

@@ -1,0 +1,62 @@
+"""Random keys for whole arrays: the same numbers as `gaifman.kernels.random` gives one by one.
+
+>>> key = start(0, "shuffle", 3)                # of a seed, a purpose and an epoch, say
+>>> rows = np.array([[4, 7], [7, 4]])
+>>> np.argsort(of_rows(key, rows)).tolist()     # a random order that hangs on the rows, not on where they stand
+[1, 0]
+
+A key is mixed from what it stands for, in that order (SplitMix64). Nothing here has a state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint64]
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+def mix(z: Words) -> Words:
+    """A bijection of 64 bits in which every bit of the result hangs on every bit of `z`."""
+    z = (z ^ (z >> _30)) * _A
+    z = (z ^ (z >> _27)) * _B
+    mixed: Words = z ^ (z >> _31)
+    return mixed
+
+
+def joined(key: Words | np.uint64, values: npt.NDArray[np.integer]) -> Words:
+    """The keys of `key` and then each of some whole numbers; shapes are broadcast.
+
+    >>> joined(np.uint64(0), np.array([1, 2])).tolist() == [int(start(1)), int(start(2))]
+    True
+    """
+    # numpy warns where single numbers overflow, as they must here, and not where arrays do.
+    wide = np.atleast_1d(values).astype(np.uint64)
+    return mix((np.atleast_1d(key) ^ mix(wide + _GAMMA)) + _GAMMA)
+
+
+def of_rows(key: Words | np.uint64, rows: npt.NDArray[np.integer]) -> Words:
+    """Shape (b,): the key of `key` and then the numbers of each of the rows (b, n)."""
+    keys = np.broadcast_to(np.atleast_1d(key), len(rows))
+    for column in rows.T:
+        keys = joined(keys, column)
+    return keys
+
+
+def start(seed: int, *parts: int | str) -> np.uint64:
+    """The key of a seed and then of what it is for: texts and whole numbers, in their order."""
+    key = np.uint64(0)
+    for part in (seed, *parts):
+        number = _number(part) if isinstance(part, str) else part
+        key = joined(key, np.array([number & 0xFFFFFFFFFFFFFFFF], np.uint64))[0]
+    return key
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
