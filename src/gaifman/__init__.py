@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gaifman.completion import Completion, load
     from gaifman.config import Budget, Limits
     from gaifman.datasets import demo
     from gaifman.engine import Engine
@@ -31,28 +32,37 @@ if TYPE_CHECKING:
     from gaifman.facts import Fact
     from gaifman.io import read, write
     from gaifman.kb import KnowledgeBase, union
+    from gaifman.learning import Learning
+    from gaifman.model import GaifmanModel, fit
     from gaifman.parser import parse, parse_feature, parse_query
     from gaifman.queries import count, exists, query, stream
+    from gaifman.school import complete
     from gaifman.witnesses import why
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Budget": "config",
+    "Completion": "completion",
     "Engine": "engine",
     "Fact": "facts",
     "FormulaError": "errors",
     "GaifmanError": "errors",
+    "GaifmanModel": "model",
     "InputError": "errors",
     "KnowledgeBase": "kb",
     "KnowledgeError": "errors",
+    "Learning": "learning",
     "LimitError": "errors",
     "Limits": "config",
     "OutputError": "errors",
     "StoppedError": "errors",
+    "complete": "school",
     "count": "queries",
     "demo": "datasets",
     "exists": "queries",
+    "fit": "model",
+    "load": "completion",
     "parse": "parser",
     "parse_feature": "parser",
     "parse_query": "parser",
@@ -66,21 +76,27 @@ _HOMES = {
 
 __all__ = [
     "Budget",
+    "Completion",
     "Engine",
     "Fact",
     "FormulaError",
     "GaifmanError",
+    "GaifmanModel",
     "InputError",
     "KnowledgeBase",
     "KnowledgeError",
+    "Learning",
     "LimitError",
     "Limits",
     "OutputError",
     "StoppedError",
     "__version__",
+    "complete",
     "count",
     "demo",
     "exists",
+    "fit",
+    "load",
     "parse",
     "parse_feature",
     "parse_query",

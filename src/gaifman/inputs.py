@@ -131,5 +131,12 @@ class Surveyor:
 
 
 def _arrays(matrix: FeatureMatrix) -> Matrix:
-    fields = (matrix.starts, matrix.ids, matrix.values, matrix.sizes, matrix.shapes, matrix.defaults)
-    return Matrix(*map(frozen, fields))
+    fields: tuple[npt.NDArray[Any], ...] = (
+        matrix.starts,
+        matrix.ids,
+        matrix.values,
+        matrix.sizes,
+        matrix.shapes,
+        matrix.defaults,
+    )
+    return Matrix(*(frozen(array) for array in fields))

@@ -190,7 +190,9 @@ class Judge:
         """Shape (tuples, size): the mean over draws of the base model's representation."""
         matrix = self.evaluator.sampled(tuples, sampling, hidden)
         found = scorer.base.embed(scorer.inputs.rows(matrix))
-        return found.reshape(len(tuples), sampling.draws, -1).mean(axis=1, dtype=np.float64).astype(np.float32)
+        shape = (len(tuples), sampling.draws, found.shape[1])
+        mean: Reals = found.reshape(shape).mean(axis=1, dtype=np.float64).astype(np.float32)
+        return mean
 
 
 def calibrated(calibration: Calibration, sums: Floats, squares: Floats, counts: Floats) -> Estimates:

@@ -88,7 +88,7 @@ class Learning:
 
     def recipe(self) -> Recipe:
         """How examples are made."""
-        return Recipe(self.positives, self.negatives, self.pool, self.hide, self.holdout, seed=self.seed)  # type: ignore[arg-type]
+        return Recipe(self.positives, self.negatives, self.pool, self.hide, self.holdout, seed=self.seed)
 
     def sampling(self, draws: int, purpose: str) -> Sampling:
         """How neighbourhoods are drawn."""
@@ -246,7 +246,9 @@ class Trainer:
         losses, weights = [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
             for tuples, hidden, wanted in _both(source.examples.held_out()):
-                matrix = source.evaluator.sampled(tuples, self.learning.sampling(1, "stop"), hidden, threads=self.threads)
+                matrix = source.evaluator.sampled(
+                    tuples, self.learning.sampling(1, "stop"), hidden, threads=self.threads
+                )
                 p = np.clip(self.base.probabilities(inputs.rows(matrix)), 1e-12, 1 - 1e-12)
                 losses.append(-(wanted * np.log(p) + (1 - wanted) * np.log(1 - p)))
                 weights.append(np.full(len(p), self.learning.positives if wanted.any() else self.learning.negatives))

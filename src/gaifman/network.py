@@ -298,7 +298,8 @@ def logistic(logits: Floats) -> Floats:
     [0.0, 0.5, 1.0]
     """
     small = np.exp(-np.abs(logits))
-    return np.where(logits >= 0, 1, small) / (1 + small)
+    p: Floats = np.where(logits >= 0, 1, small) / (1 + small)
+    return p
 
 
 def base_model(kind: str, **settings: Any) -> BaseModel:
@@ -309,7 +310,9 @@ def base_model(kind: str, **settings: Any) -> BaseModel:
     """
     kinds: dict[str, type[Network]] = {"mlp": Network, "logistic": Logistic}
     if kind not in kinds:
-        raise KnowledgeError(f"there is no base model {kind!r}", near=nearest(kind, kinds), hint=f"one of {', '.join(kinds)}")
+        raise KnowledgeError(
+            f"there is no base model {kind!r}", near=nearest(kind, kinds), hint=f"one of {', '.join(kinds)}"
+        )
     try:
         return kinds[kind](**settings)
     except TypeError as error:

@@ -132,6 +132,24 @@ def read_phi(path: str | Path, vocabulary: Words = None, *, limits: Limits = LIM
     return FeatureSet(found.features, path.stem)
 
 
+def chosen(
+    phi: str | FeatureSet, width: int, relations: Mapping[str, int], attributes: Iterable[str] = (), words: Words = None
+) -> FeatureSet:
+    """A feature set that was given, a named one, or that of a `.phi` file."""
+    if isinstance(phi, FeatureSet):
+        return phi
+    path = Path(phi)
+    if phi in NAMED and not path.exists():
+        return named(phi, width, relations, attributes)
+    if not path.exists():
+        raise InputError(
+            f"there is no feature set or file {shorten(phi)}",
+            near=nearest(phi, NAMED),
+            hint=f"a .phi file, or one of {', '.join(NAMED)}",
+        )
+    return read_phi(path, words)
+
+
 def named(name: str, width: int, relations: Mapping[str, int], attributes: Iterable[str] = ()) -> FeatureSet:
     """A named set for a query of `width` variables over relations (name → arity) and attributes."""
     if name not in NAMED:

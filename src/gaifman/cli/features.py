@@ -99,22 +99,9 @@ def named_variables(text: str, objects: int) -> list[str]:
 
 def feature_set(name: str, width: int, known: KnowledgeBase) -> FeatureSet:
     """A named set, or that of a file."""
-    from pathlib import Path
+    from gaifman.phi import chosen
 
-    from gaifman.errors import InputError
-    from gaifman.names import nearest
-    from gaifman.phi import NAMED, named, read_phi
-
-    path = Path(name)
-    if name in NAMED and not path.exists():
-        return named(name, width, {r.name: r.arity for r in known.relations.values()}, known.attributes)
-    if not path.exists():
-        raise InputError(
-            f"there is no feature set or file {name}",
-            near=nearest(name, NAMED),
-            hint=f"a .phi file, or one of {', '.join(NAMED)}",
-        )
-    return read_phi(path, known)
+    return chosen(name, width, {r.name: r.arity for r in known.relations.values()}, known.attributes, known)
 
 
 def evaluated(

@@ -1,7 +1,7 @@
 """Layers of a network over a block of rows: sparse and dense products, activations, and their gradients.
 
-Matrices lie in flat arrays, row after row, from an offset on: a network of any depth is the same kinds of arrays, so the
-kernels are compiled once.
+Matrices lie in flat arrays, row after row, from an offset on: a network of any depth is the same kinds of arrays, so
+the kernels are compiled once.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ def product(a: Any, a0: int, w: Any, w0: int, rows: int, inner: int, columns: in
 @arithmetic
 def crossed(a: Any, a0: int, d: Any, d0: int, rows: int, inner: int, columns: int, out: Any, o0: int) -> None:
     """Add Aᵀ (inner, rows) times D (rows, columns) to what stands in `out` (inner, columns): a gradient of weights."""
-    for l in range(inner):
-        combine(a, a0 + l, inner, rows, d, d0, columns, out, o0 + l * columns)
+    for m in range(inner):
+        combine(a, a0 + m, inner, rows, d, d0, columns, out, o0 + m * columns)
 
 
 @arithmetic
 def transposed(w: Any, w0: int, inner: int, columns: int, out: Any) -> None:
     """W (inner, columns) as (columns, inner)."""
-    for l in range(inner):
-        row = w[w0 + l * columns : w0 + (l + 1) * columns]
+    for m in range(inner):
+        row = w[w0 + m * columns : w0 + (m + 1) * columns]
         for j in range(columns):
-            out[j * inner + l] = row[j]
+            out[j * inner + m] = row[j]
 
 
 @compiled

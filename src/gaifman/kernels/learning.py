@@ -89,7 +89,9 @@ class Steps(NamedTuple):
 
 
 @arithmetic
-def _forward(net: Net, shape: Shape, starts: Any, begin: int, rows: int, columns: Any, values: Any, active: Any) -> None:
+def _forward(
+    net: Net, shape: Shape, starts: Any, begin: int, rows: int, columns: Any, values: Any, active: Any
+) -> None:
     """Units of all layers for some rows; the last layer keeps its log-odds. `values` begin with the first row's."""
     sizes = shape.sizes
     units, first = sizes[0], starts[begin]
@@ -99,8 +101,8 @@ def _forward(net: Net, shape: Shape, starts: Any, begin: int, rows: int, columns
         low, count = starts[begin + i], starts[begin + i + 1] - starts[begin + i]
         gather(values, low - first, columns, low, count, net.first, units, active, i * units)
     before, weights, biases = 0, 0, units
-    for l in range(1, len(sizes)):
-        inner, units = sizes[l - 1], sizes[l]
+    for level in range(1, len(sizes)):
+        inner, units = sizes[level - 1], sizes[level]
         activate(shape.activation, active[before : before + rows * inner])
         after = before + rows * inner
         for i in range(rows):
@@ -116,21 +118,21 @@ def _backward(net: Net, shape: Shape, rows: int, space: Space) -> None:
     sizes, active, deltas = shape.sizes, space.active, space.deltas
     last = len(sizes) - 1
     total = 0
-    for l in range(last + 1):
-        total += sizes[l]
+    for level in range(last + 1):
+        total += sizes[level]
     at, weights, biases = rows * (total - 1), len(net.dense), total - 1
     for i in range(len(space.gradient.dense)):
         space.gradient.dense[i] = _ZERO
     for i in range(total):
         space.gradient.biases[i] = _ZERO
-    for l in range(last, -1, -1):
-        units = sizes[l]
+    for level in range(last, -1, -1):
+        units = sizes[level]
         for i in range(rows):
             for j in range(units):
                 space.gradient.biases[biases + j] += deltas[at + i * units + j]
-        if l == 0:
+        if level == 0:
             break
-        inner = sizes[l - 1]
+        inner = sizes[level - 1]
         before, weights = at - rows * inner, weights - inner * units
         crossed(active, before, deltas, at, rows, inner, units, space.gradient.dense, weights)
         transposed(net.dense, weights, inner, units, space.turned)
@@ -220,8 +222,8 @@ def _learn_first(net: Net, squares: Net, units: int, count: int, room: int, step
 def learn(net: Net, squares: Net, shape: Shape, entries: Entries, targets: Any, steps: Steps, space: Space) -> float:
     """Learn from all rows, a mini-batch at a time; the sum of their cross-entropies in nats, each before its step."""
     count, loss, total = len(targets), 0.0, 0
-    for l in range(len(shape.sizes)):
-        total += shape.sizes[l]
+    for level in range(len(shape.sizes)):
+        total += shape.sizes[level]
     rate = np.float32(steps.rate)
     for begin in range(0, count, steps.batch):
         rows = min(steps.batch, count - begin)
@@ -247,11 +249,13 @@ def learn(net: Net, squares: Net, shape: Shape, entries: Entries, targets: Any, 
 def infer(net: Net, shape: Shape, entries: Entries, batch: int, active: Any, logits: Any, hidden: Any) -> None:
     """Log-odds of all rows, and the units of the last hidden layer where `hidden` has room for them."""
     total, last = 0, shape.sizes[len(shape.sizes) - 2] if len(shape.sizes) > 1 else 0
-    for l in range(len(shape.sizes)):
-        total += shape.sizes[l]
+    for level in range(len(shape.sizes)):
+        total += shape.sizes[level]
     for begin in range(0, len(logits), batch):
         rows = min(batch, len(logits) - begin)
-        _forward(net, shape, entries.starts, begin, rows, entries.columns, entries.values[entries.starts[begin] :], active)
+        _forward(
+            net, shape, entries.starts, begin, rows, entries.columns, entries.values[entries.starts[begin] :], active
+        )
         at = rows * (total - 1)
         for i in range(rows):
             logits[begin + i] = active[at + i]

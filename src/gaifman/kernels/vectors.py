@@ -37,11 +37,15 @@ def _real(_: Any, __: Any) -> Any:
     return _reinterpreted(types.float32(types.int32), _REAL)
 
 
-def _combined(_: Any, values: Any, v0: Any, stride: Any, count: Any, table: Any, t0: Any, columns: Any, out: Any, o0: Any) -> Any:
+def _combined(
+    _: Any, values: Any, v0: Any, stride: Any, count: Any, table: Any, t0: Any, columns: Any, out: Any, o0: Any
+) -> Any:
     return _sums(values, table, out, None)
 
 
-def _gathered(_: Any, values: Any, v0: Any, places: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any) -> Any:
+def _gathered(
+    _: Any, values: Any, v0: Any, places: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any
+) -> Any:
     return _sums(values, table, out, places)
 
 
@@ -66,7 +70,7 @@ def _sums(values: Any, table: Any, out: Any, places: Any) -> Any:
             source, target, stride = data(5), builder.gep(data(7), [o0]), _WORD(1)
             rows = builder.gep(data(2), [p0])
         first = builder.gep(data(0), [v0])
-        done = cgutils.alloca_once_value(builder, _WORD(0))
+        done = cast(Any, cgutils).alloca_once_value(builder, _WORD(0))
         for lanes, vectors in CHUNKS:
             width = _WORD(lanes * vectors)
             left = builder.sub(columns, builder.load(done))
@@ -80,8 +84,17 @@ def _sums(values: Any, table: Any, out: Any, places: Any) -> Any:
 
 
 def _chunk(
-    builder: Any, lanes: int, vectors: int, first: Any, stride: Any, count: Any, rows: Any, source: Any, columns: Any,
-    target: Any, at: Any,
+    builder: Any,
+    lanes: int,
+    vectors: int,
+    first: Any,
+    stride: Any,
+    count: Any,
+    rows: Any,
+    source: Any,
+    columns: Any,
+    target: Any,
+    at: Any,
 ) -> None:
     """Some columns: sums in registers while the rows are gone through."""
     kind = ir.VectorType(_REAL, lanes) if lanes > 1 else _REAL
@@ -90,7 +103,7 @@ def _chunk(
         return builder.bitcast(builder.gep(base, [_WORD(number * lanes)]), kind.as_pointer())
 
     begin = builder.gep(target, [at])
-    sums = [cgutils.alloca_once(builder, kind) for _ in range(vectors)]
+    sums = [cast(Any, cgutils).alloca_once(builder, kind) for _ in range(vectors)]
     for number, total in enumerate(sums):
         builder.store(builder.load(place(begin, number), align=4), total)
     with cgutils.for_range(builder, count) as loop:
@@ -115,13 +128,17 @@ def _plain_real(one: Any) -> Any:
     return np.int32(np.int64(one) & 0xFFFFFFFF).view(np.float32)
 
 
-def _plain_combine(values: Any, v0: Any, stride: Any, count: Any, table: Any, t0: Any, columns: Any, out: Any, o0: Any) -> None:
+def _plain_combine(
+    values: Any, v0: Any, stride: Any, count: Any, table: Any, t0: Any, columns: Any, out: Any, o0: Any
+) -> None:
     for e in range(count):
         begin = t0 + e * columns
         out[o0 : o0 + columns] += values[v0 + e * stride] * table[begin : begin + columns]
 
 
-def _plain_gather(values: Any, v0: Any, places: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any) -> None:
+def _plain_gather(
+    values: Any, v0: Any, places: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any
+) -> None:
     for e in range(count):
         begin = int(places[p0 + e]) * columns
         out[o0 : o0 + columns] += values[v0 + e] * table[begin : begin + columns]

@@ -1,0 +1,245 @@
+"""One model for each relation of a knowledge base: what facts are missing.
+
+>>> import gaifman
+>>> completion = gaifman.complete(gaifman.demo(), ["continent", "capital"], options={"epochs": 1}, seed=1)
+>>> completion
+<Completion: 2 relations, 2 with a trained model>
+>>> completion.probability("capital", "france", "paris").value > 0.5
+True
+
+Relations are learnt abreast, each by one thread, so the result does not hang on how many threads there are. A relation
+with fewer than two answers, or of which every tuple is known, has nothing to learn from: its fallback is the share of
+places whose object stands at the same place of another fact of the relation, (m + 1/2) / (n + 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gaifman.calibration import Calibration
+from gaifman.errors import KnowledgeError
+from gaifman.formulas import Atom
+from gaifman.graph import Graph, graph_of
+from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing, variables
+from gaifman.kb import KnowledgeBase
+from gaifman.learning import Arrays, Learning, Scorer
+from gaifman.model import GaifmanModel, Tuples, tuple_numbers
+from gaifman.modelfile import write_model
+from gaifman.names import nearest
+from gaifman.network import BaseModel, base_model
+from gaifman.parts import (
+    below,
+    features_of,
+    open_model,
+    restricted,
+    scorer_arrays,
+    scorer_of,
+    spoken,
+    vocabulary_of,
+    words_of,
+)
+from gaifman.phi import FeatureSet
+from gaifman.questions import Feature, Query
+from gaifman.tables import Floats, Ints
+
+FEWEST = 2
+"""Answers a relation must have to be learnt."""
+
+Part = tuple[Arrays, dict[str, Any]]
+"""What was learnt of one relation: arrays, and words about it."""
+
+
+class Completion:
+    """Models of relations, asked by the relation's name."""
+
+    def __init__(
+        self,
+        learning: Learning,
+        relations: Mapping[str, int],
+        features: Mapping[int, tuple[Feature, ...]],
+        scorers: Mapping[str, Scorer],
+        calibration: Calibration,
+        meta: Mapping[str, Any],
+        kb: KnowledgeBase | None = None,
+    ) -> None:
+        self.learning, self.relations, self.features, self.scorers = (
+            learning,
+            dict(relations),
+            dict(features),
+            dict(scorers),
+        )
+        self.calibration, self.meta, self._kb = calibration, dict(meta), kb
+        self._judges: dict[int, Judge] = {}
+
+    def __repr__(self) -> str:
+        return f"<Completion: {len(self.relations):,} relations, {len(self.scorers):,} with a trained model>"
+
+    def on(self, kb: KnowledgeBase) -> Completion:
+        """The same, which answers from another knowledge base."""
+        parts = (self.learning, self.relations, self.features, self.scorers, self.calibration, self.meta)
+        return Completion(*parts, kb)
+
+    @property
+    def kb(self) -> KnowledgeBase:
+        """What it answers from."""
+        if self._kb is None:
+            raise KnowledgeError(
+                "the completion has no knowledge base to answer from",
+                hint="completion.on(kb), or gaifman.load(file, kb)",
+            )
+        return self._kb
+
+    def probability(self, relation: str, *objects: str, **wanted: Any) -> Estimate:
+        """The probability of a fact: `completion.probability("capital", "france", "paris")`. See `probabilities`."""
+        return self.probabilities(relation, [objects], **wanted)[0]
+
+    def probabilities(
+        self,
+        relation: str,
+        tuples: Tuples,
+        *,
+        draws: int | None = None,
+        error: float | None = None,
+        most: int = 1_000,
+        prior: float | None = None,
+    ) -> Estimates:
+        """The probabilities of facts of one relation, as `GaifmanModel.probabilities` has them."""
+        judge = self.judge(relation)
+        numbers = tuple_numbers(judge, tuples)
+        query = query_of(relation, judge.width)
+        hidden = judge.secret(query, numbers, self.learning.seed)
+        scorer = self.scorers.get(relation)
+        if scorer is None:
+            values = fallback(judge.graph, relation, numbers)
+            return Estimates(values, np.zeros(len(values)), np.zeros(len(values), np.int32))
+        calibration = self.calibration if prior is None else self.calibration.at(prior)
+        wanted = Wanted(self.learning.draws if draws is None else draws, error, most)
+        return judge.estimates(scorer, calibration, self.learning, numbers, hidden, wanted)
+
+    def model(self, relation: str) -> GaifmanModel:
+        """The model of one relation by itself."""
+        self.arity(relation)
+        if relation not in self.scorers:
+            raise KnowledgeError(f"{relation} has no trained model, only the fallback", hint="see docs/completion.md")
+        return self._alone(relation)
+
+    def _alone(self, relation: str) -> GaifmanModel:
+        scorer = self.scorers[relation]
+        learning, width = self.learning, self.arity(relation)
+        model = GaifmanModel(
+            query_of(relation, width), learning.radius, learning.size, FeatureSet((), learning.phi), scorer.base
+        )
+        model.learning, model.calibration = learning, self.calibration
+        model.features, model._scorer = restricted(scorer, self.features[width])
+        about = next(row for row in self.meta["relations"] if row["name"] == relation)
+        model.meta = {name: value for name, value in self.meta.items() if name not in ("relations", "metrics")} | {
+            "kind": "model",
+            "query": str(model.query),
+            "features": len(model.features),
+            "metrics": {"answers": about["answers"], "losses": about["losses"]},
+        }
+        model._kb = self._kb
+        return model
+
+    def arity(self, relation: str) -> int:
+        """Places of a relation of this completion."""
+        if relation not in self.relations:
+            raise KnowledgeError(f"there is no model of {relation}", near=nearest(relation, self.relations))
+        return self.relations[relation]
+
+    def judge(self, relation: str) -> Judge:
+        """The knowledge base made ready for relations of this arity."""
+        width = self.arity(relation)
+        if width not in self._judges:
+            self._judges[width] = Judge(self._known, self.features.get(width, ()), width, self._graph)
+        return self._judges[width]
+
+    @cached_property
+    def _known(self) -> KnowledgeBase:
+        relations = dict(self.relations)
+        attributes = set[str]()
+        for width, features in self.features.items():
+            spoken_of, numbers = spoken(features, query_of("", width))
+            relations |= {name: arity for name, arity in spoken_of.items() if name}
+            attributes |= set(numbers)
+        return knowing(self.kb, relations, sorted(attributes))
+
+    @cached_property
+    def _graph(self) -> Graph:
+        return graph_of(self._known)
+
+    # Files
+
+    def save(self, path: str | Path) -> None:
+        """Write it to one file, whole or not at all."""
+        write_model(path, *self.state())
+
+    def state(self) -> Part:
+        """What the file holds."""
+        arrays: Arrays = {f"calibration/{name}": array for name, array in self.calibration.arrays().items()}
+        for number, relation in enumerate(self.relations):
+            if relation in self.scorers:
+                arrays |= scorer_arrays(self.scorers[relation], f"{number}/")
+        widths = {str(width): vocabulary_of(own, query_of("", width)) for width, own in sorted(self.features.items())}
+        return arrays, self.meta | {"widths": widths}
+
+    @classmethod
+    def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> Completion:
+        """The completion of a file."""
+        features = {int(width): features_of(own, words_of(own)) for width, own in meta["widths"].items()}
+        learning = Learning.of(meta["learning"])
+        relations = {row["name"]: row["arity"] for row in meta["relations"]}
+        parts: dict[int, Arrays] = {}
+        for name, array in arrays.items():
+            first, _, rest = name.partition("/")
+            if first.isdecimal():
+                parts.setdefault(int(first), {})[rest] = array
+        scorers = {}
+        for number, (relation, width) in enumerate(relations.items()):
+            if number in parts:
+                base = base_model(meta["base"]["kind"], **meta["base"]["settings"])
+                scorers[relation] = scorer_of(parts[number], features[width], base)
+        calibration = Calibration.from_arrays(below(arrays, "calibration/"))
+        own = {name: value for name, value in meta.items() if name != "widths"}
+        return cls(learning, relations, features, scorers, calibration, own)
+
+
+def query_of(relation: str, width: int) -> Query:
+    """The query for the facts of a relation."""
+    own = variables(width)
+    return Query(own, Atom(relation, own))
+
+
+def fallback(graph: Graph, relation: str, tuples: Ints) -> Floats:
+    """For each tuple the share of its objects that another fact of the relation has at the same place, smoothed."""
+    kb = graph.kb
+    number, table = kb.content.relations.number(relation), kb.tables.get(tuples.shape[1])
+    rows = (
+        table.objects[table.rows(number)]
+        if table is not None and number is not None
+        else np.zeros((0, tuples.shape[1]), np.int32)
+    )
+    seen = np.zeros(len(tuples))
+    for place in range(tuples.shape[1]):
+        others = (rows[None, :, place] == tuples[:, None, place]) & (rows[None] != tuples[:, None]).any(axis=2)
+        seen += others.any(axis=1)
+    values: Floats = (seen + 0.5) / (tuples.shape[1] + 1)
+    return values
+
+
+def load(
+    path: str | Path, kb: KnowledgeBase | None = None, *, base: BaseModel | None = None
+) -> GaifmanModel | Completion:
+    """A saved model or completion, to answer from a knowledge base; a base model that is not ours must be given."""
+    arrays, meta = open_model(path)
+    found = (
+        Completion.from_state(arrays, meta)
+        if meta["kind"] == "completion"
+        else GaifmanModel.from_state(arrays, meta, base)
+    )
+    return found if kb is None else found.on(kb)

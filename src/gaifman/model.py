@@ -1,0 +1,292 @@
+"""Gaifman models: what a query's answers look like, learnt, kept and asked.
+
+>>> import gaifman
+>>> kb = gaifman.demo()
+>>> model = gaifman.fit(kb, "official_language(x, y)", size=10, options={"epochs": 1}, seed=1)
+>>> model
+<GaifmanModel: official_language(x, y), radius 1, size 10, ... features, trained on 298 answers>
+>>> model.probability("france", "french").value > model.probability("france", "danish").value
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.calibration import Calibration, fit_calibration
+from gaifman.constraints import Constraints
+from gaifman.errors import FormulaError, GaifmanError, KnowledgeError
+from gaifman.examples import Examples
+from gaifman.features import Evaluator
+from gaifman.graph import graph_of
+from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing
+from gaifman.kb import KnowledgeBase
+from gaifman.learning import Arrays, Learning, Scorer, Source, Trainer, Watch
+from gaifman.modelfile import write_model
+from gaifman.network import BaseModel, Reals
+from gaifman.parser import parse_query
+from gaifman.parts import (
+    below,
+    described,
+    features_of,
+    made_base,
+    measured,
+    restricted,
+    scorer_arrays,
+    scorer_of,
+    spoken,
+    vocabulary_of,
+    words_of,
+)
+from gaifman.phi import FeatureSet, chosen
+from gaifman.plans import plan_of
+from gaifman.questions import Feature, Query
+from gaifman.tables import Ints
+
+Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]
+"""Tuples by name, or by number (b, n)."""
+
+
+class GaifmanModel:
+    """A model (q, r, k, Φ, M): the query, radius and size of neighbourhoods, features, and the base model.
+
+    Made untrained; `fit` trains it. Then it gives probabilities for tuples of any knowledge base with its relations.
+    """
+
+    def __init__(
+        self,
+        query: str | Query,
+        radius: int = 1,
+        size: int | None = 20,
+        phi: str | FeatureSet = "default",
+        base: str | BaseModel = "mlp",
+        **settings: Any,
+    ) -> None:
+        named = phi if isinstance(phi, str) else phi.name or "given"
+        kind = base if isinstance(base, str) else base.kind
+        given = {"radius": radius, "size": size, "phi": named, "base": kind, **settings}
+        self.learning = Learning.of(given)
+        self.query, self._phi = query, phi
+        self.base = self.learning.new_base() if isinstance(base, str) else base
+        self.features: tuple[Feature, ...] = ()
+        self.meta: dict[str, Any] = {}
+        self._scorer: Scorer | None = None
+        self.calibration = Calibration.identity()
+        self._kb: KnowledgeBase | None = None
+
+    def __repr__(self) -> str:
+        learning = self.learning
+        size = "all" if learning.size is None else learning.size
+        trained = "not trained"
+        if self._scorer:
+            trained = f"{len(self.features):,} features, trained on {self.meta['metrics']['answers']:,} answers"
+        return f"<GaifmanModel: {self.query}, radius {learning.radius}, size {size}, {trained}>"
+
+    def fit(
+        self,
+        kb: KnowledgeBase | Sequence[KnowledgeBase],
+        *,
+        constraints: Constraints | None = None,
+        threads: int | None = None,
+        watch: Watch | None = None,
+    ) -> Self:
+        """Learn from one knowledge base, or from several that share relations but no objects."""
+        kbs = [kb] if isinstance(kb, KnowledgeBase) else list(kb)
+        kbs, query, features = prepared(kbs, self.query, self._phi)
+        trainer = Trainer(sources(kbs, query, features, self.learning, constraints), self.learning, self.base, threads)
+        scorer = trainer.train(watch)
+        held = trainer.held_out(scorer)
+        self.query, self._kb = query, kbs[0] if len(kbs) == 1 else None
+        self.calibration = fit_calibration(held.means, held.targets, ratio=self.learning.ratio)
+        self.features, self._scorer = restricted(scorer, features)
+        self.meta = {"kind": "model", "query": str(query), **described(self.learning, self.base, kbs)}
+        self.meta["features"] = len(self.features)
+        answers = sum(len(source.examples.training) for source in trainer.sources)
+        self.meta["metrics"] = {"answers": answers, "losses": list(scorer.losses), **measured(held, self.calibration)}
+        self._forget()
+        return self
+
+    # What it says
+
+    def on(self, kb: KnowledgeBase) -> GaifmanModel:
+        """The same model, which answers from another knowledge base."""
+        other = GaifmanModel.__new__(GaifmanModel)
+        other.__dict__.update(self.__dict__)
+        other._forget()
+        other._kb = kb
+        return other
+
+    def probability(
+        self,
+        *objects: str,
+        draws: int | None = None,
+        error: float | None = None,
+        most: int = 1_000,
+        prior: float | None = None,
+    ) -> Estimate:
+        """The probability that a tuple is an answer: `model.probability("ann", "cleo")`. See `probabilities`."""
+        return self.probabilities([objects], draws=draws, error=error, most=most, prior=prior)[0]
+
+    def probabilities(
+        self,
+        tuples: Tuples,
+        *,
+        draws: int | None = None,
+        error: float | None = None,
+        most: int = 1_000,
+        prior: float | None = None,
+    ) -> Estimates:
+        """The probabilities of tuples, each the mean over `draws` neighbourhoods, with its standard error.
+
+        With a bound `error`, drawing goes on until the standard error is below it, or `most` are drawn. The
+        probability is that of a tuple which before anything is known of it is as likely an answer as a corruption;
+        another `prior` says how likely an answer is. A known answer is judged as if it were not known.
+        """
+        scorer, judge = self._trained(), self._judge
+        numbers = self._numbers(tuples)
+        calibration = self.calibration if prior is None else self.calibration.at(prior)
+        wanted = Wanted(self.learning.draws if draws is None else draws, error, most)
+        hidden = judge.secret(self._asked, numbers, self.learning.seed)
+        return judge.estimates(scorer, calibration, self.learning, numbers, hidden, wanted)
+
+    def embed(self, tuples: Tuples, *, draws: int | None = None) -> Reals:
+        """Shape (tuples, units), float32: the last hidden layer's mean over neighbourhoods of each tuple."""
+        scorer, numbers = self._trained(), self._numbers(tuples)
+        sampling = self.learning.sampling(self.learning.draws if draws is None else draws, "answer 0")
+        hidden = self._judge.secret(self._asked, numbers, self.learning.seed)
+        return self._judge.embed(scorer, numbers, sampling, hidden)
+
+    @property
+    def kb(self) -> KnowledgeBase:
+        """What it answers from."""
+        if self._kb is None:
+            raise KnowledgeError(
+                "the model has no knowledge base to answer from", hint="model.on(kb), or gaifman.load(file, kb)"
+            )
+        return self._kb
+
+    @property
+    def _asked(self) -> Query:
+        assert isinstance(self.query, Query), "a trained model has read its query"
+        return self.query
+
+    @cached_property
+    def _judge(self) -> Judge:
+        self._trained()
+        relations, attributes = spoken(self.features, self._asked)
+        return Judge(knowing(self.kb, relations, attributes), self.features, len(self._asked.free))
+
+    def _forget(self) -> None:
+        """What was made ready for one knowledge base."""
+        self.__dict__.pop("_judge", None)
+
+    def _trained(self) -> Scorer:
+        if self._scorer is None:
+            raise KnowledgeError("the model is not trained yet", hint="model.fit(kb) trains it")
+        return self._scorer
+
+    def _numbers(self, tuples: Tuples) -> Ints:
+        return tuple_numbers(self._judge, tuples)
+
+    # Files
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file: one safetensors file, whole or not at all."""
+        self._trained()
+        arrays, meta = self.state()
+        write_model(path, arrays, meta)
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """What the file holds."""
+        scorer = self._trained()
+        arrays: Arrays = {f"calibration/{name}": array for name, array in self.calibration.arrays().items()}
+        arrays |= scorer_arrays(scorer)
+        return arrays, self.meta | vocabulary_of(self.features, self._asked)
+
+    @classmethod
+    def from_state(cls, arrays: Arrays, meta: Mapping[str, Any], base: BaseModel | None = None) -> GaifmanModel:
+        """The model of a file."""
+        words = words_of(meta)
+        query = parse_query(meta["query"])
+        learning = Learning.of(meta["learning"])
+        model = cls(query, learning.radius, learning.size, FeatureSet((), learning.phi), made_base(meta, base))
+        model.learning = learning
+        model.features = features_of(meta, words)
+        model._scorer = scorer_of(arrays, model.features, model.base)
+        model.calibration = Calibration.from_arrays(below(arrays, "calibration/"))
+        texts = ("feature_texts", "relations_used", "attributes_used")
+        model.meta = {name: value for name, value in meta.items() if name not in texts}
+        return model
+
+
+def fit(
+    kb: KnowledgeBase | Sequence[KnowledgeBase],
+    query: str | Query,
+    *,
+    phi: str | FeatureSet = "default",
+    base: str | BaseModel = "mlp",
+    constraints: Constraints | None = None,
+    threads: int | None = None,
+    watch: Watch | None = None,
+    **settings: Any,
+) -> GaifmanModel:
+    """Learn which tuples are answers of a query. The settings are those of `Learning`."""
+    model = GaifmanModel(query, phi=phi, base=base, **settings)
+    return model.fit(kb, constraints=constraints, threads=threads, watch=watch)
+
+
+# From knowledge bases to sources
+
+
+def prepared(
+    kbs: Sequence[KnowledgeBase], query: str | Query, phi: str | FeatureSet
+) -> tuple[list[KnowledgeBase], Query, tuple[Feature, ...]]:
+    """Knowledge bases that know each other's relations, the query read, and the features over all relations."""
+    if not kbs:
+        raise KnowledgeError("there is no knowledge base to learn from")
+    relations = {name: relation.arity for kb in kbs for name, relation in kb.relations.items()}
+    attributes = sorted({name for kb in kbs for name in kb.attributes})
+    kbs = [knowing(kb, relations, attributes) for kb in kbs]
+    asked = parse_query(query, kbs[0]) if isinstance(query, str) else query
+    if not asked.free:
+        raise FormulaError(f"{asked} has no free variables: it is true or false, and has no answers to learn")
+    width = len(asked.free)
+    features = chosen(phi, width, relations, attributes, kbs[0]).expanded(relations, width)
+    return kbs, asked, features
+
+
+def sources(
+    kbs: Sequence[KnowledgeBase],
+    query: Query,
+    features: Sequence[Feature],
+    learning: Learning,
+    constraints: Constraints | None,
+) -> list[Source]:
+    """Examples of each knowledge base; one without answers is left out where others have some."""
+    found, trouble = [], list[GaifmanError]()
+    for kb in kbs:
+        graph = graph_of(kb)
+        try:
+            examples = Examples(graph, query, learning.recipe(), constraints)
+        except KnowledgeError as error:
+            trouble.append(error)
+            continue
+        found.append(Source(Evaluator(graph, plan_of(FeatureSet(tuple(features)), kb, len(query.free))), examples))
+    if not found:
+        raise trouble[0]
+    return found
+
+
+def tuple_numbers(judge: Judge, tuples: Tuples) -> Ints:
+    """Tuples by name or number, as numbers."""
+    if isinstance(tuples, np.ndarray) and np.issubdtype(tuples.dtype, np.integer):
+        if tuples.ndim != 2 or tuples.shape[1] != judge.width:
+            raise KnowledgeError(f"tuples have shape (tuples, {judge.width}), not {tuples.shape}")
+        return tuples.astype(np.int32)
+    return judge.numbers([tuple(row) for row in tuples])
