@@ -212,7 +212,7 @@ class _Line:
             self.fail(f"a colon follows {word}", self.at, self.at + 1, expected=(":",))
         relation, span = self.name("a relation")
         if self.known is not None and relation not in self.known:
-            near = nearest(relation, self.known)
+            near = nearest(relation, [*self.known])
             self.fail(f"there is no relation {relation_text(relation)}", *span, near=near)
         found = self.functional(relation) if word == "functional" else self.types(relation, span)
         if not self.ended():
@@ -266,6 +266,8 @@ class _Line:
         types = [self.type()]
         while self.accept(","):
             types.append(self.type())
+        if not self.ended():
+            self.fail("a comma stands between two types", self.at, expected=(",",))
         if self.known is not None and self.known[relation] != len(types):
             wanted = ", ".join("_" * self.known[relation])
             self.fail(

@@ -1,0 +1,238 @@
+"""Constraints: read with carets where they are wrong, written as they are read, turned to the positions of a query."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaifman.constraints import Constraints, Functional, Own, Typed, parse_constraints, read_constraints
+from gaifman.errors import FormulaError, InputError
+from gaifman.kb import KnowledgeBase
+from gaifman.parser import parse_query
+from gaifman.vocabulary import Vocabulary
+from kbs import names
+
+WORDS = Vocabulary({"born_in": 2, "has part": 2, "/people/born": 2, "gave": 3, "person": 1, "place": 1, "/t/thing": 1})
+BOTH = "functional: born_in 1→2\ntypes: born_in person, place\n"
+
+
+def own(text: str, query: str) -> Own:
+    return parse_constraints(text, WORDS).of(parse_query(query))
+
+
+def test_both_kinds_are_read() -> None:
+    found = parse_constraints(BOTH, WORDS)
+    assert found.functional == (Functional("born_in", (0,), 1),)
+    assert found.types == (Typed("born_in", ("person", "place")),)
+    assert found.text() == BOTH
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("functional: born_in 1->2", "functional: born_in 1→2"),
+        ("  functional :born_in   1 → 2  ", "functional: born_in 1→2"),
+        ("functional: gave 2,1→3", "functional: gave 1,2→3"),
+        ("functional: gave 3 , 1 -> 2", "functional: gave 1,3→2"),
+        ("functional: 'has part' 2→1", "functional: 'has part' 2→1"),
+        ('functional: "has part" 2→1 # "why" not', "functional: 'has part' 2→1"),
+        ("functional: /people/born 1→2", "functional: /people/born 1→2"),
+        ("functional: 'born_in' 1→2", "functional: born_in 1→2"),
+        ("types: born_in person,place", "types: born_in person, place"),
+        ("types: gave person, _, /t/thing", "types: gave person, _, /t/thing"),
+        ("types: person person", "types: person person"),
+    ],
+)
+def test_spellings(line: str, written: str) -> None:
+    found = parse_constraints(line, WORDS)
+    assert found.text() == f"{written}\n"
+    assert parse_constraints(found.text(), WORDS) == found
+
+
+def test_comments_and_empty_lines_are_nothing() -> None:
+    found = parse_constraints("# all\n\n   \nfunctional: born_in 1→2 # one place\n\t# end", WORDS)
+    assert found == parse_constraints("functional: born_in 1→2", WORDS)
+    assert parse_constraints("", WORDS) == Constraints()
+    assert Constraints().text() == ""
+
+
+def test_what_is_written_twice_is_one() -> None:
+    assert parse_constraints(BOTH + BOTH, WORDS).text() == BOTH
+    assert len(parse_constraints("functional: gave 1,2→3\nfunctional: gave 2,1→3", WORDS).functional) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "marked"),
+    [
+        ("functional: born_inn 1→2", "there is no relation born_inn", "born_inn"),
+        ("functional: born_in 1→3", "born_in has 2 places", "3"),
+        ("functional: born_in 0→2", "born_in has 2 places", "0"),
+        ("functional: gave 1,4→3", "gave has 3 places", "4"),
+        ("functional: gave 1,99999999999999999999→3", "gave has 3 places", "99999999999999999999"),
+        ("functional: gave 1,1→3", "place 1 stands twice", "1,1→3"),
+        ("functional: gave 1,3→3", "place 3 stands twice", "1,3→3"),
+        ("functional: gave 1→2,3", "one place is determined", ",3"),
+        ("functional: gave 1 2", "no arrow stands after", "2"),
+        ("functional: gave 1=>2", "no arrow stands after", "="),
+        ("functional: gave x→2", "here should be the number of a place", "x"),
+        ("functional: gave 1→", "here should be the number of a place", ""),
+        ("functional: gave 1→2 3", "the constraint has ended before", "3"),
+        ("functional gave 1→2", "a colon follows functional", "g"),
+        ("functional:", "here should be a relation", ""),
+        ("functional: (gave) 1→2", "here should be a relation", "("),
+        ("functional: 'gave\\q' 1→2", "stands for no character", "'gave\\q'"),
+        ("functions: gave 1→2", "a constraint begins with functional or types", "functions"),
+        ("→", "a constraint begins with functional or types", "→"),
+        ("types: born_in person", "born_in has 2 places, not 1", "born_in"),
+        ("types: born_in person, place, _", "born_in has 2 places, not 3", "born_in"),
+        ("types: born_in persn, place", "there is no type persn", "persn"),
+        ("types: born_in '_', place", "there is no type '_'", "'_'"),
+        ("types: born_in person, gave", "gave has 3 places: a type has one", "gave"),
+        ("types: born_in person,", "here should be a type, or _", ""),
+        ("types: born_in person place", "a comma stands between two types", "place"),
+    ],
+)
+def test_a_mistake_is_marked_in_its_line(line: str, message: str, marked: str) -> None:
+    with pytest.raises(FormulaError) as error:
+        parse_constraints(f"{BOTH}{line} # so", WORDS, source="mine.txt")
+    assert message in error.value.message
+    place = error.value.place
+    assert place is not None
+    assert (place.source, place.line) == ("mine.txt", 3)
+    assert place.text[place.column - 1 :][: place.width].strip() == marked
+    assert "^" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    [
+        ("functional: bornin 1→2", ("born_in",)),
+        ("types: born_in persons, place", ("person",)),
+        ("type: born_in person, place", ("types",)),
+    ],
+)
+def test_near_names_are_told(line: str, near: tuple[str, ...]) -> None:
+    with pytest.raises(FormulaError) as error:
+        parse_constraints(line, WORDS)
+    assert error.value.near == near
+
+
+def test_other_types_for_the_same_relation_are_an_error() -> None:
+    with pytest.raises(FormulaError, match="born_in has other types above: types: born_in person, place"):
+        parse_constraints(BOTH + "types: born_in person, _", WORDS)
+
+
+def test_without_a_vocabulary_any_name_will_do() -> None:
+    text = "functional: likes 1→8\ntypes: likes this, that\n"
+    assert parse_constraints(text).text() == text
+    with pytest.raises(FormulaError, match="a relation has at most 8 places"):
+        parse_constraints("functional: likes 1→9")
+
+
+def test_a_knowledge_base_is_a_vocabulary() -> None:
+    kb = KnowledgeBase.from_facts([("born_in", "ann", "rome"), ("person", "ann"), ("place", "rome")])
+    assert parse_constraints(BOTH, kb).text() == BOTH
+    with pytest.raises(FormulaError, match="no relation gave"):
+        parse_constraints("functional: gave 1→2", kb)
+
+
+@given(st.lists(st.tuples(names, names, names), max_size=4))
+def test_any_names_are_read_back(rows: list[tuple[str, str, str]]) -> None:
+    found = Constraints(
+        tuple(dict.fromkeys(Functional(relation, (0,), 1) for relation, _, _ in rows)),
+        tuple({relation: Typed(relation, (one, None, other)) for relation, one, other in rows}.values()),
+    )
+    assert parse_constraints(found.text()) == found
+
+
+# Of a query
+
+
+def test_an_atom_has_the_constraints_of_its_relation() -> None:
+    assert own(BOTH, "born_in(x, y)") == Own((((0,), 1),), ("person", "place"))
+    assert own(BOTH, "gave(x, y, z)") == Own((), (None, None, None))
+    assert own("functional: gave 1,3→2\nfunctional: gave 2→1", "gave(x, y, z)").functional == (((0, 2), 1), ((1,), 0))
+
+
+def test_variables_turned_round_turn_the_constraints() -> None:
+    assert own(BOTH, "q(y, x) :- born_in(x, y)") == Own((((1,), 0),), ("place", "person"))
+    turned = own("functional: gave 1,2→3\ntypes: gave person, _, place", "q(z, x, y) :- gave(x, y, z)")
+    assert turned == Own((((1, 2), 0),), ("place", "person", None))
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["born_in(x, x)", "born_in(x, 'rome')", "born_in(x, y) & person(x)", "exists y. born_in(x, y)", "~born_in(x, y)"],
+)
+def test_nothing_is_known_of_other_queries(query: str) -> None:
+    found = own(BOTH, query)
+    assert found.functional == ()
+    assert set(found.types) == {None}
+
+
+def test_a_constraint_can_name_the_head() -> None:
+    query = parse_query("lives(x, z) :- born_in(x, y), born_in(z, y)")
+    text = "functional: lives 1→2\ntypes: lives person, _"
+    assert parse_constraints(text, WORDS, query=query).of(query) == Own((((0,), 1),), ("person", None))
+    with pytest.raises(FormulaError, match="no relation lives"):
+        parse_constraints(text, WORDS)
+    with pytest.raises(FormulaError, match="lives has 2 places"):
+        parse_constraints("functional: lives 1→3", WORDS, query=query)
+
+
+def test_a_head_of_an_atom_adds_to_its_relation() -> None:
+    query = parse_query("birthplace(y, x) :- born_in(x, y)")
+    found = parse_constraints(f"{BOTH}functional: birthplace 1→2\ntypes: birthplace _, /t/thing", WORDS, query=query)
+    assert found.of(query) == Own((((1,), 0), ((0,), 1)), ("place", "/t/thing"))
+
+
+def test_a_head_of_its_relations_name_does_not_count_twice() -> None:
+    query = parse_query("born_in(y, x) :- born_in(x, y)")
+    assert parse_constraints(BOTH, WORDS, query=query).of(query) == Own((((1,), 0),), ("place", "person"))
+
+
+def test_a_constraint_that_does_not_fit_the_head_is_an_error() -> None:
+    query = parse_query("gave(x, y) :- born_in(x, z), born_in(y, z)")
+    for line in ("functional: gave 1→3", "types: gave person, person, place"):
+        with pytest.raises(FormulaError, match="speaks of 3 places, and the query has 2 variables"):
+            parse_constraints(line, WORDS, query=query).of(query)
+
+
+# Files
+
+
+def test_a_file_may_be_packed_marked_and_of_any_line_ends(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "kb.constraints", tmp_path / "kb.constraints.gz"
+    plain.write_bytes(b"\xef\xbb\xbf" + BOTH.replace("\n", "\r\n").encode())
+    packed.write_bytes(gzip.compress(BOTH.removesuffix("\n").encode()))
+    assert read_constraints(plain, WORDS).text() == BOTH
+    assert read_constraints(str(packed), WORDS).text() == BOTH
+
+
+def test_a_mistake_in_a_file_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "mine.constraints"
+    path.write_text("\nfunctional: bornin 1→2\n")
+    with pytest.raises(FormulaError, match=r"mine.constraints, line 2, column 13: there is no relation bornin"):
+        read_constraints(path, WORDS)
+
+
+def test_a_file_can_name_the_head(tmp_path: Path) -> None:
+    path = tmp_path / "mine.constraints"
+    path.write_text("functional: lives 1→2\n")
+    query = parse_query("lives(x, z) :- born_in(x, y), born_in(z, y)")
+    assert read_constraints(path, WORDS, query=query).of(query).functional == (((0,), 1),)
+
+
+def test_a_file_that_cannot_be_read_is_our_own_error(tmp_path: Path) -> None:
+    path = tmp_path / "mine.constraints"
+    with pytest.raises(InputError, match="there is no file"):
+        read_constraints(path, WORDS)
+    with pytest.raises(InputError, match="is a folder"):
+        read_constraints(tmp_path, WORDS)
+    path.write_bytes(b"functional: \xff 1")
+    with pytest.raises(InputError, match="0xff is not UTF-8"):
+        read_constraints(path, WORDS)
