@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gaifman.calibration import Reliability, fit_calibration, logistic, reliability
 from gaifman.errors import OutputError
-from gaifman.plots import degree_plot
+from gaifman.plots import degree_plot, reliability_plot
 
 DEGREES, COUNTS = np.array([0, 1, 2, 10, 300]), np.array([7, 500, 20, 3, 1])
 
@@ -52,4 +53,45 @@ def test_without_matplotlib_the_message_says_what_to_install(tmp_path: Path) -> 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'gaifman[plots]'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def tables() -> tuple[Reliability, Reliability]:
+    """A model that is too sure, before and after calibration."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 2, 4_000)
+    targets = rng.random(4_000) < logistic(x)
+    said = logistic(3 * x)
+    found = fit_calibration(said[:2_000], targets[:2_000])
+    return reliability(said[2_000:], targets[2_000:]), reliability(found.apply(said[2_000:]), targets[2_000:])
+
+
+def test_a_reliability_plot_tells_both_errors(tmp_path: Path) -> None:
+    before, after = tables()
+    path = tmp_path / "reliability.svg"
+    reliability_plot(before, after, path, "too sure")
+    text = path.read_text()
+    ET.fromstring(text)
+    assert "too sure" in text
+    for name, table in (("before", before), ("after", after)):
+        assert f"{name} calibration: expected error {table.error:.3f}" in text
+    assert text.count("<use ") >= 20
+
+
+def test_a_reliability_plot_is_the_same_file_each_time(tmp_path: Path) -> None:
+    before, after = tables()
+    for name in ("one.png", "two.png"):
+        reliability_plot(before, after, tmp_path / name)
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+
+
+def test_bins_without_tuples_are_left_out(tmp_path: Path) -> None:
+    one = reliability([0.05, 0.95], [0, 1])
+    reliability_plot(one, one, tmp_path / "two-bins.svg")
+    assert "nan" not in (tmp_path / "two-bins.svg").read_text().lower()
+
+
+def test_a_reliability_plot_needs_a_name_it_knows(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be told from its name"):
+        reliability_plot(*tables(), tmp_path / "reliability.jpeg2000")
     assert list(tmp_path.iterdir()) == []

@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from gaifman.calibration import Reliability
 from gaifman.errors import OutputError
 from gaifman.io.files import replaced
 from gaifman.tables import Longs
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ENDS = (".svg", ".png", ".pdf")
-INK, MARK = "#333333", "#1f6fb4"
+INK, MARK, BEFORE = "#333333", "#1f6fb4", "#d98324"
 
 
 def degree_plot(degrees: Longs, counts: Longs, path: str | Path, title: str = "") -> None:
@@ -29,15 +33,51 @@ def degree_plot(degrees: Longs, counts: Longs, path: str | Path, title: str = ""
     axes.set_xlim(left=0.8)
     axes.set_ylim(bottom=0.7)
     axes.set_title(title, loc="left", color=INK, fontsize=11)
-    axes.grid(visible=True, which="major", color="#e0e0e0", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    _plain(axes)
     alone = int(counts[~shown].sum())
     if alone:
         axes.text(
             0.98, 0.96, f"{alone:,} without neighbours", transform=axes.transAxes, ha="right", va="top", color=INK
         )
     save(figure, path)
+
+
+def reliability_plot(before: Reliability, after: Reliability, path: str | Path, title: str = "") -> None:
+    """What was said beside what was so, before and after calibration; below, how many tuples say so.
+
+    Bars are the standard error of a share, from the number of tuples in its bin.
+    """
+    path = Path(path)
+    check_name(path)
+    figure = _figure((6, 6))
+    axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+    axes.plot([0, 1], [0, 1], color="#888888", linewidth=1, linestyle=(0, (4, 3)), label="as it should be")
+    for table, colour, marker, name in ((before, BEFORE, "s", "before"), (after, MARK, "o", "after")):
+        shown = table.counts > 0
+        share, count = table.shares[shown], table.counts[shown]
+        label = f"{name} calibration: expected error {table.error:.3f}"
+        noise = np.sqrt(share * (1 - share) / count)
+        style = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "elinewidth": 0.8}
+        axes.errorbar(table.predicted[shown], share, noise, label=label, **style)
+        below.stairs(table.counts, table.edges, color=colour, linewidth=1.6, baseline=None)
+    axes.set_ylabel("share of answers among them")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_title(title, loc="left", color=INK, fontsize=11)
+    axes.legend(loc="upper left", frameon=False)
+    below.set_ylim(bottom=0)
+    below.set_ylabel("tuples")
+    below.set_xlabel("probability they were given")
+    _plain(axes)
+    _plain(below)
+    save(figure, path)
+
+
+def _plain(axes: Axes) -> None:
+    """A light grid behind, no box around."""
+    axes.grid(visible=True, which="major", color="#e0e0e0", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def check_name(path: Path) -> None:
@@ -58,7 +98,7 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format=form, dpi=160, metadata=undated)
 
 
-def _figure() -> Figure:
+def _figure(size: tuple[float, float] = (6, 4)) -> Figure:
     """A figure without a window: nothing global is touched."""
     try:
         from matplotlib.figure import Figure
@@ -66,4 +106,4 @@ def _figure() -> Figure:
         raise OutputError(
             "pictures need matplotlib, which is not installed", hint="pip install 'gaifman[plots]'"
         ) from None
-    return Figure(figsize=(6, 4), layout="constrained")
+    return Figure(figsize=size, layout="constrained")
