@@ -16,7 +16,7 @@ _ORDER = (
     "errors config names printing formulas questions rewriting vocabulary tokens syntax parser semantics "
     "tables interning facts kb draft io datasets kernels graph drawing neighbourhoods "
     "phi plans families worlds features safety frames semijoins sql engine queries witnesses hiding mining "
-    "modelfile cards runs plots cli"
+    "modelfile cards runfolder runs plots cli"
 )
 ORDER = _ORDER.split()
 """The way of the data: each module imports only from those before it."""
