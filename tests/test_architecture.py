@@ -16,8 +16,8 @@ _ORDER = (
     "errors config names printing formulas questions rewriting vocabulary tokens syntax parser semantics "
     "tables interning facts kb draft io datasets kernels keys graph drawing neighbourhoods "
     "phi plans families worlds features safety frames semijoins sql engine queries witnesses hiding mining "
-    "constraints corruptions examples network inputs adapters calibration testing modelfile cards runs "
-    "learning judging parts model completion school plots cli"
+    "constraints corruptions examples network inputs adapters calibration testing modelfile cards runfolder runs "
+    "learning judging parts model completion school training plots cli"
 )
 ORDER = _ORDER.split()
 """The way of the data: each module imports only from those before it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +16,14 @@ import click
 from gaifman.errors import visible
 
 if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
     from gaifman.kb import KnowledgeBase
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Progress = Callable[[str, int, int | None], None]
+Report = Callable[[str, int, int | None], None]
+"""Told the phase, how much is done and, where known, of how much; `gaifman.io.files.Progress` is the same."""
+Progress = Report
 
 FORMATS = ("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
 BUNDLED = Path(__file__).parent.parent / "data" / "countries.facts"
@@ -77,38 +82,78 @@ def check_target(path: str, *, force: bool) -> None:
 
 @contextmanager
 def progress() -> Iterator[Progress | None]:
-    """A bar with phase, rate and time left, on a terminal, for work that takes longer than a moment."""
+    """A bar with phase, rate and time left, on a terminal, for reading that takes longer than a moment."""
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-    from rich.progress import Progress as Bar
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (
-        TextColumn("{task.description}"),
+    with _bars(
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-    )
+    ) as report:
+        yield report
+
+
+@contextmanager
+def working(unit: str = "examples") -> Iterator[Report | None]:
+    """As `progress`, for work that is counted: phase, share, count, rate in `unit` a second and time left.
+
+    Threads may report at once. A phase that is complete goes when another begins.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Counts(ProgressColumn):
+        """`45%  450/1,000  2,300 examples/s`, as far as it is known."""
+
+        def render(self, task: Task) -> Text:
+            return Text(counts(int(task.completed), task.total, task.finished_speed or task.speed, unit))
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), Counts(), TimeRemainingColumn()
+    with _bars(*columns, hide=True) as report:
+        yield report
+
+
+def counts(done: int, total: float | None, speed: float | None, unit: str) -> str:
+    """How far work is.
+
+    >>> counts(450, 1000, 2300.4, "examples")
+    ' 45%  450/1,000  2,300 examples/s'
+    >>> counts(450, None, None, "examples")
+    '450'
+    """
+    share = f"{done / total:>4.0%}  " if total else ""
+    of = f"/{int(total):,}" if total is not None else ""
+    return f"{share}{done:,}{of}" + (f"  {speed:,.{0 if speed >= 10 else 1}f} {unit}/s" if speed else "")
+
+
+@contextmanager
+def _bars(*columns: ProgressColumn, hide: bool = False) -> Iterator[Report]:
+    """One bar for each phase, once patience is at its end; with `hide`, those that are complete go."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
     bar = Bar(*columns, console=Console(stderr=True), transient=True)
     tasks: dict[str, Any] = {}
-    began = time.monotonic()
+    guard, began = threading.Lock(), time.monotonic()
 
     def report(phase: str, done: int, total: int | None) -> None:
         if time.monotonic() - began < PATIENCE:
             return
-        if not tasks:
-            bar.start()
-        if phase not in tasks:
-            tasks[phase] = bar.add_task(visible(phase), total=total)
+        with guard:
+            if not tasks:
+                bar.start()
+            if phase not in tasks:
+                for task in bar.tasks if hide else ():
+                    bar.update(task.id, visible=not task.finished)
+                tasks[phase] = bar.add_task(visible(phase), total=total)
         bar.update(tasks[phase], completed=done, total=total)
 
     try:

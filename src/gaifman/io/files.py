@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -277,6 +278,13 @@ def replaced(path: Path) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
         temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)  # DuckDB's, when it failed
+
+
+def abandoned(path: Path) -> list[Path]:
+    """The temporary files of `replaced` that processes left beside a file when they were killed."""
+    target, _ = _target(path)
+    ours = re.compile(re.escape(f".{target.name[:40]}.") + r"[0-9a-f]{8}\.part")
+    return sorted(entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name))
 
 
 def _target(path: Path) -> tuple[Path, int | None]:

@@ -1,0 +1,349 @@
+"""Long work that may be killed at any moment and goes on where it was, to the same bytes.
+
+>>> import numpy as np, tempfile
+>>> folder = tempfile.TemporaryDirectory()
+>>> with Run.create(f"{folder.name}/run", {"seed": 1}) as run:
+...     run.keep("parent", {"weights": np.ones(2)}, {"loss": 0.5})
+>>> with Run.open(f"{folder.name}/run") as run:
+...     print(run.settings, run.done(), run.taken("parent")[1])
+{'seed': 1} {'parent'} {'loss': 0.5}
+>>> folder.cleanup()
+
+A run is a folder. Its work falls into tasks, each of which gives arrays and a description; what is finished is kept,
+what is under way leaves checkpoints. Everything is written whole or not at all, so a kill leaves nothing to repair.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.errors import InputError, OutputError, shorten
+from gaifman.io.files import abandoned, replaced
+from gaifman.modelfile import Arrays, Meta, canonical, read_model, write_model
+from gaifman.names import nearest
+from gaifman.runfolder import (
+    DOING,
+    DONE,
+    FINAL,
+    LOCK,
+    LOG,
+    RECORD,
+    clear,
+    locked,
+    make,
+    read_record,
+    shown,
+    sweep,
+    there,
+    write_record,
+)
+
+
+class Run:
+    """A folder in which work goes on; one process at a time, any number of its threads.
+
+    `Run.create` begins one, `Run.open` goes on; `with` lets go of the folder at the end.
+    """
+
+    def __init__(self, folder: Path, settings: Meta, lock: int, seconds: float, finished: Meta | None = None) -> None:
+        """Not for callers: `create` and `open` make runs."""
+        self.folder = folder
+        self.settings = settings
+        """What the run was begun with, as JSON gives it back."""
+        self.seconds = seconds
+        """Between two checkpoints of a task, at least."""
+        self._lock = lock
+        self._finished = finished
+        self._resumed = False
+        self._names: set[str] | None = None
+        self._clocks: dict[str, float] = {}
+        self._guard = threading.RLock()
+
+    @classmethod
+    def create(
+        cls, folder: Path | str, settings: Mapping[str, Any], *, seconds: float = 30, force: bool = False
+    ) -> Run:
+        """Begin a run; with `force` in the place of one that is there, unless a process works on it."""
+        folder, kept = Path(folder), json.loads(canonical(settings))
+        make(folder)
+        lock = locked(folder)
+        try:
+            if (folder / RECORD).exists() and not force:
+                raise OutputError(
+                    f"{shown(folder)} holds a run already",
+                    hint=f"gaifman resume {shown(folder)} goes on with it, --force begins anew",
+                )
+            clear(folder, (DONE, DOING, FINAL, LOG, RECORD))
+            sweep(folder)
+            run = cls(folder, kept, lock, seconds)
+            write_record(folder, kept, None)
+        except BaseException:
+            os.close(lock)
+            raise
+        return run
+
+    @classmethod
+    def open(cls, folder: Path | str, *, seconds: float = 30) -> Run:
+        """Go on with a run."""
+        folder = Path(folder)
+        there(folder)
+        lock = locked(folder)
+        try:
+            record = read_record(folder)
+            run = cls(folder, record["settings"], lock, seconds, record["finished"])
+            run._resumed = True
+            sweep(folder)
+            run._end_line()
+        except BaseException:
+            os.close(lock)
+            raise
+        return run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the folder: another process may go on."""
+        with self._guard:
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+    @property
+    def finished(self) -> Path | None:
+        """Where the result stands, where it was written before the folder could be removed."""
+        target = Path(self._finished["target"]) if self._finished else None
+        return target if target and target.is_file() else None
+
+    def done(self) -> set[str]:
+        """The names of the finished tasks. A damaged one is not finished, and the log says so."""
+        with self._guard:
+            if self._finished and self.finished:
+                return set(self._finished["done"])  # their files may be gone already
+            return set(self._kept())
+
+    def keep(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Keep what a task gave; its checkpoint is not needed any more."""
+        self._write(DONE, name, arrays, meta)
+        with self._guard:
+            self._kept().add(name)
+            self._clocks.pop(name, None)
+        self._part(DOING, name).unlink(missing_ok=True)
+
+    def taken(self, name: str) -> tuple[Arrays, Meta]:
+        """What a finished task gave."""
+        path = self._part(DONE, name)
+        if not path.exists():
+            raise InputError(f"the task {shorten(name)} is not done", near=nearest(name, sorted(self.done())))
+        return _read_part(path)[1:]
+
+    def due(self, name: str) -> bool:
+        """Whether `seconds` have passed since a task's last checkpoint or, before it, since this was first asked."""
+        now = time.monotonic()
+        with self._guard:
+            return now - self._clocks.setdefault(name, now) >= self.seconds
+
+    def checkpoint(
+        self, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any], *, now: bool = False
+    ) -> bool:
+        """Keep how far a task is, where it is `due` or must be `now`; whether it was done."""
+        if not (now or self.due(name)):
+            return False
+        self._write(DOING, name, arrays, meta)
+        with self._guard:
+            self._clocks[name] = time.monotonic()
+        return True
+
+    def checkpointed(self, name: str) -> tuple[Arrays, Meta] | None:
+        """How far a task was; None where it has to begin at its beginning."""
+        path = self._part(DOING, name)
+        if not path.exists():
+            return None
+        try:
+            return _read_part(path)[1:]
+        except InputError as error:
+            self.log("damaged", file=f"{DOING}/{path.name}", task=name, why=error.message)
+            return None
+
+    def log(self, event: str, **fields: Any) -> None:
+        """Add a line to the log: the time, the event, the fields."""
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds")
+        text = json.dumps({"time": moment, "event": event, **_loggable(fields)}, ensure_ascii=False) + "\n"
+        # A name may hold half a surrogate pair, which UTF-8 has no bytes for; \ud800 is right JSON.
+        self._append(text.encode(errors="backslashreplace"))
+
+    def finish(self, target: Path | str, write: Callable[[Path], None]) -> None:
+        """Let `write` write the result, put it in its place, and remove the folder; the log goes beside the result.
+
+        A run killed in here is opened again: all its tasks are done, and `finish` does what is left to do.
+        """
+        target, written = Path(target), self.finished
+        if written != target.absolute():
+            final = self.folder / FINAL
+            if written:
+                shutil.copyfile(written, final)
+            else:
+                write(final)  # here, not beside the target: it may take long, and a kill should leave nothing there
+            for path in abandoned(target) if self._resumed else ():
+                path.unlink(missing_ok=True)
+            with replaced(target) as temporary:
+                shutil.move(final, temporary)
+            self._finished = {"target": str(target.absolute()), "done": sorted(self.done())}
+            write_record(self.folder, self.settings, self._finished)
+        if (self.folder / LOG).exists():
+            shutil.move(self.folder / LOG, _log_beside(target))
+        clear(self.folder, (DONE, DOING, FINAL))
+        sweep(self.folder)
+        # The record goes last: as long as it is there, the run can be opened and ended.
+        clear(self.folder, (LOCK, RECORD))
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+        self.close()
+
+    def _kept(self) -> set[str]:
+        """Names of finished tasks: read once, then kept up to date."""
+        if self._names is None:
+            self._names = set()
+            for path in sorted((self.folder / DONE).glob("[!.]*.part")):
+                try:
+                    self._names.add(_read_part(path)[0])
+                except InputError as error:
+                    self.log("damaged", file=f"{DONE}/{path.name}", why=error.message)
+        return self._names
+
+    def _part(self, kind: str, name: str) -> Path:
+        """Where a task's file is: names may hold what file names cannot."""
+        return self.folder / kind / f"{_number(name)}.part"
+
+    def _write(self, kind: str, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        path = self._part(kind, name)
+        path.parent.mkdir(exist_ok=True)
+        write_model(path, arrays, {"name": name, "meta": meta})
+
+    def _append(self, data: bytes) -> None:
+        path, written = self.folder / LOG, self.finished
+        if written and not path.exists():
+            path = _log_beside(written)  # where the log went before the kill
+        try:
+            with self._guard, path.open("ab", buffering=0) as file:  # one write a line: lines do not mix
+                file.write(data)
+        except OSError as error:
+            raise OutputError(f"{shown(path)} cannot be written: {error.strerror}") from None
+
+    def _end_line(self) -> None:
+        """A kill in the middle of a line leaves it without its end; the next line must not be glued to it."""
+        path = self.folder / LOG
+        data = path.read_bytes() if path.exists() else b""
+        if data and not data.endswith(b"\n"):
+            self._append(b"\n")
+
+
+def read_log(path: Path | str) -> list[dict[str, Any]]:
+    """The events of a log; lines that a kill has torn are left out."""
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"{shown(Path(path))} cannot be read: {error.strerror}") from None
+    found = []
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            found.append(event)
+    return found
+
+
+class Interrupt:
+    """Between `with` and its end, the first Ctrl-C (or SIGTERM) asks to stop, and the second stops.
+
+    The work looks at `interrupted()` between two blocks, writes its checkpoints and ends. `note` is printed to standard
+    error at the first signal, so that nobody wonders whether it was heard.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, note: str = "") -> None:
+        self.note = note
+        self.signal: int | None = None
+        """The signal that came."""
+        self._event = threading.Event()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python lets nobody handle signals
+            for number in self.SIGNALS:
+                # What is ignored stays so: a job in the background of a shell is not to be stopped by Ctrl-C.
+                if (before := signal.getsignal(number)) not in (signal.SIG_IGN, None):
+                    self._before[number] = before
+                    signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        self._before.clear()
+
+    def interrupted(self) -> bool:
+        """Whether to stop; any thread may ask."""
+        return self._event.is_set()
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if self._event.is_set():
+            raise KeyboardInterrupt
+        self.signal = number
+        self._event.set()
+        if self.note:
+            os.write(2, f"\n{self.note}\n".encode())  # not print: it may be what was interrupted
+
+
+def _number(name: str) -> str:
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+def _log_beside(target: Path) -> Path:
+    return target.with_name(f"{target.name}.{LOG}")
+
+
+def _loggable(value: Any) -> Any:
+    """The nearest that JSON has: a log must not end the work that it tells of."""
+    match value:
+        case Mapping():
+            return {str(key): _loggable(inner) for key, inner in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_loggable(inner) for inner in value]
+        case np.generic() | np.ndarray():
+            return _loggable(value.tolist())
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case None | str() | int():
+            return value
+    return str(value)
+
+
+def _read_part(path: Path) -> tuple[str, Arrays, Meta]:
+    """A task's name, arrays and description."""
+    arrays, meta = read_model(path)
+    name = meta.get("name")
+    if not isinstance(name, str) or path.stem != _number(name):
+        raise InputError(f"{shown(path)} holds another task than it should")
+    return name, arrays, meta["meta"]

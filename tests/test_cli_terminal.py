@@ -1,0 +1,98 @@
+"""Bars for long work: on a terminal alone, and right."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from gaifman.cli import terminal
+from gaifman.cli.terminal import counts, progress, working
+
+WORK = """
+import threading, time
+import gaifman.cli.terminal as t
+t.PATIENCE = {patience}
+with t.working("tuples") as report:
+    {body}
+"""
+
+
+def on_a_terminal(body: str, patience: float = -1) -> str:
+    """What a person sees of some work, escapes and all."""
+    main, other = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    code = WORK.format(patience=patience, body=body.replace("\n", "\n    "))
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=other, env=environment)
+    os.close(other)
+    seen = b""
+    try:
+        while chunk := os.read(main, 65536):
+            seen += chunk
+    except OSError:
+        pass  # Linux says so when the other side is closed
+    assert process.wait() == 0, seen
+    os.close(main)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode(errors="replace"))
+
+
+def test_phase_share_count_rate_and_time_left_are_shown() -> None:
+    seen = on_a_terminal('for i in range(1, 8):\n    report("training parent", i * 500, 10_000)\n    time.sleep(0.1)')
+    assert "training parent" in seen
+    assert re.search(r"\d+%  [\d,]+/10,000  [\d,]+ tuples/s", seen)
+    assert re.search(r"0:00:0\d", seen)
+    rates = [int(rate.replace(",", "")) for rate in re.findall(r"([\d,]+) tuples/s", seen)]
+    assert 1_000 < rates[-1] < 8_000
+
+
+def test_work_without_known_end_and_hostile_phases() -> None:
+    seen = on_a_terminal('report("[bold]a\\tb[/]", 5, None)\ntime.sleep(0.2)')
+    assert "[bold]a\\tb[/]" in seen
+    assert "%" not in seen
+
+
+def test_complete_phases_go_when_another_begins() -> None:
+    body = 'report("first", 3, 3)\ntime.sleep(0.2)\nreport("second", 1, 3)\ntime.sleep(0.3)\nreport("third", 1, 3)'
+    last = on_a_terminal(body).rsplit("third", 1)[0].rsplit("second", 1)
+    assert "first" in last[0]
+    assert "first" not in last[1]
+
+
+def test_threads_may_report_at_once() -> None:
+    body = (
+        "def work(n):\n    for i in range(200):\n        report(f'phase {n}', i, 199)\n"
+        "threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\ntime.sleep(0.2)"
+    )
+    assert "phase" in on_a_terminal(body)
+
+
+def test_work_of_a_moment_shows_nothing() -> None:
+    assert on_a_terminal('report("quick", 1, 1)', patience=60) == ""
+
+
+@pytest.mark.parametrize("bar", [progress, working])
+def test_without_a_terminal_there_is_nothing_to_report_to(bar, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    with bar() as report:
+        assert report is None
+    assert capfd.readouterr() == ("", "")
+    assert terminal.Report == terminal.Progress
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((0, 10, None, "x"), "  0%  0/10"),
+        ((10, 10, 3.25, "x"), "100%  10/10  3.2 x/s"),
+        ((0, 0, None, "x"), "0/0"),
+        ((1_234_567, None, 1e6, "answers"), "1,234,567  1,000,000 answers/s"),
+        ((1, 3, 0.0, "x"), " 33%  1/3"),
+    ],
+)
+def test_counts_as_text(arguments: tuple[int, float | None, float | None, str], text: str) -> None:
+    assert counts(*arguments) == text
