@@ -33,6 +33,7 @@ from gaifman.modelfile import write_model
 from gaifman.names import nearest
 from gaifman.network import BaseModel, base_model
 from gaifman.parts import (
+    Trust,
     below,
     features_of,
     open_model,
@@ -66,6 +67,7 @@ class Completion:
         calibration: Calibration,
         meta: Mapping[str, Any],
         kb: KnowledgeBase | None = None,
+        trust: Trust | None = None,
     ) -> None:
         self.learning, self.relations, self.features, self.scorers = (
             learning,
@@ -74,6 +76,8 @@ class Completion:
             dict(scorers),
         )
         self.calibration, self.meta, self._kb = calibration, dict(meta), kb
+        self.trust = trust
+        """How held-out tuples were judged; not kept in files, which have the figures."""
         self._judges: dict[int, Judge] = {}
 
     def __repr__(self) -> str:

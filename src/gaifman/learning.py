@@ -28,6 +28,9 @@ SURVEYED = 20_000
 LOOKS = 2
 """Corruptions of each of them."""
 
+MOST_PASSES = 50
+"""Passes where examples are few, at most."""
+
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -59,6 +62,8 @@ class Learning:
     """What is hidden from an example: the `facts` that make it true, or all `links` between its objects too."""
     holdout: float = 0.1
     """The share of the answers that is kept from training, for calibration and early stopping."""
+    least: int = 20_000
+    """Examples that are learnt from at least: where a pass has few, there are more passes."""
     rare: int = 2
     """Features seen less often than this are left out."""
     patience: int = 0
@@ -70,7 +75,7 @@ class Learning:
     def __post_init__(self) -> None:
         self.recipe()
         self.sampling(self.draws, "check")
-        for name in ("rare", "patience"):
+        for name in ("least", "rare", "patience"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise KnowledgeError(f"{name} is a whole number, 0 or more, not {value!r}")
@@ -132,6 +137,9 @@ class Watch:
         """Where an earlier run of the same work stood."""
         return None
 
+    def begins(self, total: int, done: int) -> None:
+        """So many examples will be learnt from, about, of which some are done."""
+
     def block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
         """So many more examples were learnt from; `state` is where the work stands."""
 
@@ -182,6 +190,14 @@ class Trainer:
         count = sum(len(source.examples.training) for source in self.sources)
         return count * (self.learning.positives + self.learning.negatives)
 
+    @property
+    def passes(self) -> int:
+        """How often all examples are gone through: more often than the base model wants where they are few."""
+        wanted = self.base.passes
+        if wanted == 1:
+            return 1  # it gathers the examples, and has no use for more of the same
+        return max(wanted, min(MOST_PASSES, -(-self.learning.least // max(self.examples, 1))))
+
     def survey(self) -> Inputs:
         """Which features occur around answers and corruptions, and how large they are."""
         features = self.sources[0].evaluator.plan.features
@@ -201,7 +217,8 @@ class Trainer:
         watch = watch or Watch()
         inputs = self.survey()
         progress = _Progress(self.base, inputs.width, self.learning.seed, watch.saved())
-        while progress.passed < self.base.passes and not progress.enough(self.learning.patience):
+        watch.begins(self.examples * self.passes, self.examples * progress.passed + progress.seen)
+        while progress.passed < self.passes and not progress.enough(self.learning.patience):
             for batch in self._batches(inputs, progress.passed, progress.block):
                 progress.learn(batch)
                 watch.block(len(batch.rows), progress.state)
@@ -303,6 +320,11 @@ class _Progress:
             self.losses = list(meta["losses"])
             base.restore({name[2:]: array for name, array in arrays.items() if name.startswith("m ")})
             self._kept = {name[2:]: array for name, array in arrays.items() if name.startswith("b ")}
+
+    @property
+    def seen(self) -> int:
+        """Examples of the pass that is going on."""
+        return self._count
 
     def learn(self, batch: Batch) -> None:
         self._sum += self._base.learn(batch) * len(batch.rows)

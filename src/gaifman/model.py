@@ -32,11 +32,11 @@ from gaifman.modelfile import write_model
 from gaifman.network import BaseModel, Reals
 from gaifman.parser import parse_query
 from gaifman.parts import (
+    Trust,
     below,
     described,
     features_of,
     made_base,
-    measured,
     restricted,
     scorer_arrays,
     scorer_of,
@@ -79,6 +79,8 @@ class GaifmanModel:
         self._scorer: Scorer | None = None
         self.calibration = Calibration.identity()
         self._kb: KnowledgeBase | None = None
+        self.trust: Trust | None = None
+        """How held-out tuples were judged; not kept in files, which have the figures."""
 
     def __repr__(self) -> str:
         learning = self.learning
@@ -108,7 +110,9 @@ class GaifmanModel:
         self.meta = {"kind": "model", "query": str(query), **described(self.learning, self.base, kbs)}
         self.meta["features"] = len(self.features)
         answers = sum(len(source.examples.training) for source in trainer.sources)
-        self.meta["metrics"] = {"answers": answers, "losses": list(scorer.losses), **measured(held, self.calibration)}
+        self.trust = Trust.of(held, self.learning.ratio)
+        self.meta["metrics"] = {"answers": answers, "losses": list(scorer.losses), **self.trust.metrics()}
+        self.meta["calibration"] = self.trust.table()
         self._forget()
         return self
 

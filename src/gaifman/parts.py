@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman import __version__
-from gaifman.calibration import Calibration, reliability
+from gaifman.calibration import Reliability, fit_calibration, reliability
 from gaifman.errors import InputError, KnowledgeError
 from gaifman.formulas import Atom, Attribute, walk
 from gaifman.inputs import Inputs
@@ -22,6 +22,9 @@ from gaifman.network import BaseModel, base_model
 from gaifman.parser import parse_feature
 from gaifman.questions import Feature, Query
 from gaifman.vocabulary import Vocabulary
+
+FOLDS = 5
+"""Parts of the held-out tuples, each judged by a calibration that has not seen it."""
 
 
 def restricted(scorer: Scorer, features: Sequence[Feature]) -> tuple[tuple[Feature, ...], Scorer]:
@@ -68,20 +71,50 @@ def described(learning: Learning, base: BaseModel, kbs: Sequence[KnowledgeBase])
     }
 
 
-def measured(held: HeldOut, calibration: Calibration) -> dict[str, Any]:
-    """How well held-out tuples are judged, before and after calibration; nothing where none were held out."""
-    if not len(held.means):
-        return {"held_out": 0}
-    before, after = (reliability(p, held.targets) for p in (held.means, calibration.apply(held.means)))
-    found: dict[str, Any] = {
-        "held_out": len(held.means),
-        "ece_before": before.error,
-        "ece_after": after.error,
-        "brier": after.brier,
-        "loss": after.log_loss,
-        "auc": auc(held.means, held.targets),
-    }
-    return {name: round(value, 6) if isinstance(value, float) else value for name, value in found.items()}
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far a model's probabilities can be believed, by tuples that it did not learn from."""
+
+    held: HeldOut
+    before: Reliability | None
+    """Of the means as they are; None where nothing was held out."""
+    after: Reliability | None
+    """Of calibrated ones: each fifth of the tuples by a calibration that was fitted to the others."""
+
+    @classmethod
+    def of(cls, held: HeldOut, ratio: float) -> Trust:
+        """Judge held-out tuples; `ratio` is that of corruptions and answers in training."""
+        if not len(held.means):
+            return cls(held, None, None)
+        fold, calibrated = np.arange(len(held.means)) % FOLDS, np.empty(len(held.means))
+        for number in range(FOLDS):
+            own = fold == number
+            other = fit_calibration(held.means[~own], held.targets[~own], ratio=ratio)
+            calibrated[own] = other.apply(held.means[own])
+        return cls(held, reliability(held.means, held.targets), reliability(calibrated, held.targets))
+
+    def metrics(self) -> dict[str, Any]:
+        """Figures, for the model's file."""
+        if self.before is None or self.after is None:
+            return {"held_out": 0}
+        found = {
+            "ece_before": self.before.error,
+            "ece_after": self.after.error,
+            "brier": self.after.brier,
+            "loss": self.after.log_loss,
+            "auc": auc(self.held.means, self.held.targets),
+        }
+        rounded = {name: None if value is None else round(value, 6) for name, value in found.items()}
+        return {"held_out": len(self.held.means), **rounded}
+
+    def table(self) -> list[dict[str, float]]:
+        """The reliability after calibration, for the model's card."""
+        if self.after is None:
+            return []
+        bins = zip(self.after.predicted, self.after.shares, self.after.counts, strict=True)
+        return [
+            {"predicted": round(float(p), 6), "share": round(float(s), 6), "count": float(n)} for p, s, n in bins if n
+        ]
 
 
 def auc(scores: npt.NDArray[np.float64], targets: npt.NDArray[np.float64]) -> float | None:

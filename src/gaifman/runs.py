@@ -127,6 +127,14 @@ class Run:
                 os.close(self._lock)
                 self._lock = -1
 
+    def discard(self) -> None:
+        """Remove the run and all that it kept."""
+        clear(self.folder, (DONE, DOING, FINAL, LOG, LOCK, RECORD))
+        sweep(self.folder)
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+        self.close()
+
     @property
     def finished(self) -> Path | None:
         """Where the result stands, where it was written before the folder could be removed."""

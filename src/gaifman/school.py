@@ -24,7 +24,7 @@ from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, HeldOut, Learning, Scorer, Source, Trainer, Watch
 from gaifman.names import nearest
 from gaifman.network import BaseModel
-from gaifman.parts import described, measured, scorer_arrays, scorer_of
+from gaifman.parts import Trust, described, scorer_arrays, scorer_of
 from gaifman.phi import FeatureSet, chosen
 from gaifman.plans import plan_of
 from gaifman.questions import Feature
@@ -146,6 +146,7 @@ class School:
                 for field in ("means", "targets")
             )
         )
+        trust = Trust.of(held, self.learning.ratio)
         calibration = fit_calibration(held.means, held.targets, ratio=self.learning.ratio)
         kb = self.graph.kb
         arities = {name: kb.relations[name].arity for name in names}
@@ -163,8 +164,9 @@ class School:
         meta: dict[str, Any] = {"kind": "completion", "relations": [parts[name][1] for name in names]}
         meta |= described(self.learning, self.learning.new_base(), [kb])
         meta["features"] = sum(map(len, features.values()))
-        meta["metrics"] = {"answers": sum(kb.relations[name].count for name in names), **measured(held, calibration)}
-        return Completion(self.learning, arities, features, scorers, calibration, meta, kb)
+        meta["metrics"] = {"answers": sum(kb.relations[name].count for name in names), **trust.metrics()}
+        meta["calibration"] = trust.table()
+        return Completion(self.learning, arities, features, scorers, calibration, meta, kb, trust)
 
     def _used(self, width: int, own: Sequence[Arrays]) -> Ints:
         """Features that some relation has a column for."""

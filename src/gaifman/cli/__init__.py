@@ -22,6 +22,7 @@ from gaifman.cli.mine import mine
 from gaifman.cli.neighbourhood import neighbourhood
 from gaifman.cli.parse import parse
 from gaifman.cli.query import query
+from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError
 
 EXAMPLES = """
@@ -31,6 +32,7 @@ Examples:
   gaifman info demo
   gaifman parse "exists z. borders(x, z) & borders(z, y)" --kb demo
   gaifman query demo "borders('france', y)"
+  gaifman train demo -o countries.gaifman
   gaifman convert family.tsv family.duckdb
 """
 
@@ -41,7 +43,7 @@ def cli() -> None:
     """The missing facts of a knowledge base, with probabilities and reasons."""
 
 
-for command in (demo, info, parse, convert, graph, neighbourhood, features, mine, query):
+for command in (demo, info, parse, convert, graph, neighbourhood, features, mine, query, train, resume):
     cli.add_command(command)
 
 
