@@ -21,7 +21,7 @@ class Plain:
     """All that corruptions hang on."""
 
     objects: int
-    answers: list[Row]
+    answers: Sequence[Row]
     pool: str = "mixed"
     functional: tuple[Rule, ...] = ()
     types: Sequence[set[int] | None] = ()

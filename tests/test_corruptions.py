@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -56,7 +57,7 @@ def rows(found: Ints) -> list[Row]:
     return [tuple(row) for row in found.tolist()]
 
 
-def differing(found: Corruptions, answers: list[Row]) -> list[int]:
+def differing(found: Corruptions, answers: Sequence[Row]) -> list[int]:
     """The position that each corruption changes; that it is one is asserted."""
     positions = []
     for row, source in zip(rows(found.tuples), found.sources.tolist(), strict=True):

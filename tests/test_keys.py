@@ -57,10 +57,8 @@ def test_shapes_are_broadcast() -> None:
 
 
 def test_a_start_hangs_on_seed_and_purposes_in_their_order() -> None:
-    starts = {
-        int(keys.start(*parts))
-        for parts in [(0,), (1,), (0, "a"), (0, "b"), (0, "a", "b"), (0, "b", "a"), (0, "a", 1), (0, 1, "a"), (0, 1)]
-    }
+    parts: list[tuple[int | str, ...]] = [(), (1,), ("a",), ("b",), ("a", "b"), ("b", "a"), ("a", 1), (1, "a")]
+    starts = {int(keys.start(0, *those)) for those in parts} | {int(keys.start(1))}
     assert len(starts) == 9
     assert keys.start(0, "a") == keys.start(0, "a")
     assert keys.start(3) == plain_join(0, 3)

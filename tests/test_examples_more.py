@@ -1,0 +1,218 @@
+"""Examples of several knowledge bases, of random ones, of real ones; and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import data
+from gaifman.constraints import parse_constraints
+from gaifman.errors import FormulaError, KnowledgeError
+from gaifman.examples import Collection, Examples, Recipe
+from gaifman.graph import graph_of
+from gaifman.io import read
+from gaifman.kb import KnowledgeBase
+from gaifman.neighbourhoods import Sampling, draw
+from gaifman.parser import parse_query
+from gaifman.printing import relation_text
+from kbs import knowledge_bases
+from test_examples import examples, rows, towns, whole
+
+# Several knowledge bases
+
+
+def three() -> list[Examples]:
+    return [examples(towns(count), "born_in(x, y)", Recipe(negatives=2, block=4, seed=3)) for count in (40, 15, 8)]
+
+
+def test_a_collection_shuffles_the_blocks_of_all() -> None:
+    parts = three()
+    collection = Collection(parts)
+    made = list(collection.blocks(0))
+    assert len(made) == len(collection) == sum(map(len, parts)) == 9 + 4 + 2
+    assert collection.count() == sum(part.count() for part in parts)
+    owners = [owner for owner, _ in made]
+    assert owners != sorted(owners)
+    for number, part in enumerate(parts):
+        own = [block for owner, block in made if owner == number]
+        assert whole(own) == whole(part.blocks(0))
+    assert [owner for owner, _ in collection.blocks(1)] != owners
+
+
+def test_a_collection_begun_in_the_middle_goes_on_as_it_would_have() -> None:
+    collection = Collection(three())
+    made = list(collection.blocks(2))
+    for first in range(len(made) + 2):
+        later = list(collection.blocks(2, first))
+        assert [owner for owner, _ in later] == [owner for owner, _ in made[first:]]
+        assert whole(block for _, block in later) == whole(block for _, block in made[first:])
+
+
+def test_a_collection_of_one_is_that_one() -> None:
+    alone = three()[0]
+    made = list(Collection([alone]).blocks(5, 2))
+    assert {owner for owner, _ in made} == {0}
+    assert whole(block for _, block in made) == whole(alone.blocks(5, 2))
+
+
+def test_a_collection_has_one_query_and_one_seed() -> None:
+    one = examples(towns(), "born_in(x, y)")
+    with pytest.raises(KnowledgeError, match="at least one knowledge base"):
+        Collection([])
+    with pytest.raises(KnowledgeError, match="one query and one seed, not born_in"):
+        Collection([one, examples(towns(), "near(x, y)")])
+    with pytest.raises(KnowledgeError, match=r"with seed 0 and .* with seed 1"):
+        Collection([one, examples(towns(), "born_in(x, y)", Recipe(negatives=4, seed=1))])
+
+
+# Random knowledge bases
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    knowledge_bases(attributes=False, facts=14, isolated=True),
+    st.sampled_from(["uniform", "typed", "mixed"]),
+    st.sampled_from(["facts", "links"]),
+    st.integers(1, 5),
+)
+def test_the_laws_hold_for_every_relation(kb: KnowledgeBase, pool: str, hide: str, block: int) -> None:
+    graph = graph_of(kb)
+    for name, relation in kb.relations.items():
+        query = parse_query(f"{relation_text(name)}({', '.join('xyzu'[: relation.arity])})")
+        recipe = Recipe(pool=pool, hide=hide, negatives=3, holdout=0.3, block=block)
+        if not relation.count:
+            with pytest.raises(KnowledgeError, match="has no answers"):
+                Examples(graph, query, recipe)
+            continue
+        found = Examples(graph, query, recipe)
+        true, seen = set(rows(found.answers)), []
+        for one in found.blocks(1):
+            assert len(one.answers) <= block
+            assert true.isdisjoint(rows(one.corrupted))
+            assert ((one.answers[one.sources] != one.corrupted).sum(axis=1) == 1).all()
+            assert (np.bincount(one.sources, minlength=1) <= 3).all()
+            hidden, unseen = one.hidden.of(one.sources), one.unseen
+            for c in range(len(one.sources)):
+                least = hidden.facts[hidden.starts[c] : hidden.starts[c + 1]]
+                assert set(least) <= set(unseen.facts[unseen.starts[c] : unseen.starts[c + 1]])
+            draw(graph, one.corrupted, Sampling(size=3), one.unseen)  # what draws takes it as it is
+            seen += rows(one.answers)
+        assert len(seen) == len(set(seen))
+        assert {*seen, *rows(found.held_out().answers)} == true
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_tuples_of_one_two_and_three_objects(width: int) -> None:
+    tuples = list(itertools.islice(itertools.product("abcdef", repeat=width), 0, 6**width, 5))
+    kb = KnowledgeBase.from_facts([("r", *row) for row in tuples], objects=list("abcdef"))
+    found = examples(kb, f"r({', '.join('xyz'[:width])})", Recipe(negatives=6, holdout=0))
+    true = set(rows(found.answers))
+    for block in found.blocks(0):
+        assert len(block.corrupted) == 6 * len(block.answers)
+        assert true.isdisjoint(rows(block.corrupted))
+        places = (block.answers[block.sources] != block.corrupted).argmax(axis=1)
+        assert set(places.tolist()) == set(range(width))
+
+
+def test_a_head_can_have_constraints() -> None:
+    kb = KnowledgeBase.from_facts([("parent", f"a{i}", f"b{i % 3}") for i in range(6)])
+    query = parse_query("sibling(x, y) :- parent(x, z), parent(y, z), x != y", kb)
+    rules = parse_constraints("functional: sibling 1→2", kb, query=query)
+    (block,) = Examples(graph_of(kb), query, Recipe(negatives=8), rules).blocks(0)
+    first = block.corrupted[:, 0] != block.answers[block.sources, 0]
+    seen = {row[0] for row in rows(block.answers)}
+    assert set(block.corrupted[first, 0].tolist()) <= seen
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"positives": 0}, "positives is a whole number, 1 or more, not 0"),
+        ({"negatives": -1}, "negatives is a whole number, 0 or more"),
+        ({"negatives": 2.5}, "negatives is a whole number"),
+        ({"block": 0}, "block is a whole number, 1 or more"),
+        ({"block": True}, "block is a whole number"),
+        ({"most_held": -1}, "most_held is a whole number"),
+        ({"seed": -1}, "seed is a whole number"),
+        ({"seed": 2**64}, "a seed is a whole number from 0 to"),
+        ({"pool": "type"}, "a pool is one of uniform, typed, mixed, not 'type'"),
+        ({"pool": 3}, "a pool is one of"),
+        ({"hide": "link"}, "what is hidden is one of facts, links, not 'link'"),
+        ({"holdout": 1.0}, "a share, 0 or more and below 1, not 1.0"),
+        ({"holdout": -0.1}, "a share"),
+        ({"holdout": float("nan")}, "a share"),
+        ({"holdout": "much"}, "a share"),
+    ],
+)
+def test_a_recipe_that_means_nothing_is_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(KnowledgeError) as error:
+        Recipe(**wrong)  # type: ignore[arg-type]
+    assert message in str(error.value)
+
+
+def test_near_names_of_choices_are_told() -> None:
+    with pytest.raises(KnowledgeError) as error:
+        Recipe(hide="link")
+    assert error.value.near == ("links",)
+
+
+def test_queries_without_answers_or_variables_are_refused() -> None:
+    kb = towns()
+    with pytest.raises(KnowledgeError, match="has no answers: there is nothing to learn from"):
+        examples(kb, "born_in(x, y) & born_in(y, x)")
+    with pytest.raises(KnowledgeError, match="has no answers"):
+        examples(kb.without(kb.facts("near")), "near(x, y)")
+    with pytest.raises(KnowledgeError, match="has no free variables"):
+        examples(kb, "exists x, y. born_in(x, y)")
+    with pytest.raises(FormulaError, match="no relation born_im"):
+        Examples(graph_of(kb), parse_query("born_im(x, y)"))
+    with pytest.raises(FormulaError, match="born_in has 2 places"):
+        Examples(graph_of(kb), parse_query("born_in(x)"))
+
+
+def test_known_tuples_of_another_shape_are_refused() -> None:
+    with pytest.raises(KnowledgeError, match="known tuples have 2 places here, not 3"):
+        examples(towns(), "born_in(x, y)", known=[[0, 1, 2]])
+    with pytest.raises(KnowledgeError, match="objects are numbered from 0"):
+        examples(towns(), "born_in(x, y)", known=[[0, 1_000]])
+
+
+def test_epochs_and_blocks_are_counted_from_0() -> None:
+    found = examples(towns(), "born_in(x, y)")
+    for call in (lambda: found.blocks(-1), lambda: found.blocks(0, -1), lambda: found.held_out(-1)):
+        with pytest.raises(KnowledgeError, match="is a whole number, 0 or more, not -1"):
+            call()
+    with pytest.raises(KnowledgeError, match="negatives is a whole number"):
+        found.held_out(0, -2)
+    with pytest.raises(KnowledgeError, match="epoch is a whole number"):
+        Collection([found]).blocks(-1)
+
+
+# Real data
+
+
+class TestData:
+    pytestmark = data.NEEDED
+
+    def test_no_known_fact_of_fb15k_is_a_negative(self) -> None:
+        kb = read(data.DATA / "FB15k" / "train.txt.gz")
+        graph, table = graph_of(kb), kb.tables[2]
+        known = table.relation.astype(np.int64) << 40 | table.objects[:, 0].astype(np.int64) << 20 | table.objects[:, 1]
+        counts = np.diff(table.starts)
+        for number in [*np.argsort(-counts)[:8].tolist(), *np.argsort(counts)[:40].tolist()]:
+            name = kb.content.relations[number]
+            found = Examples(graph, parse_query(f"{relation_text(name)}(x, y)"))
+            made = 0
+            for block in found.blocks(0):
+                tuples = block.corrupted.astype(np.int64)
+                packed = np.int64(number) << 40 | tuples[:, 0] << 20 | tuples[:, 1]
+                assert not np.isin(packed, known).any()
+                made += len(tuples) + 5 * len(block.answers)
+            assert made == found.count()
