@@ -121,7 +121,7 @@ def test_the_command_line_starts_without_the_heavy_modules() -> None:
     import subprocess
     import sys
 
-    heavy = "numpy numba duckdb rich pyoxigraph rapidfuzz"
+    heavy = "numpy numba duckdb rich pyoxigraph rapidfuzz safetensors"
     code = f"import sys, gaifman.cli; print(*[m for m in '{heavy}'.split() if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []

@@ -1,0 +1,262 @@
+"""Model cards: what a model answers, how well, and what it must not be used for, as Markdown.
+
+>>> text = card({"kind": "model", "query": "borders(x, y)", "radius": 1, "size": 20})
+>>> print(text.partition("##")[0].strip())
+# A model of `borders(x, y)`
+<BLANKLINE>
+A Gaifman model: the probability that a tuple of objects is an answer, learnt from the neighbourhoods of known answers.
+
+The same description gives the same card: no dates, no machine. Names are shown as they are, whatever signs of Markdown,
+line breaks or marks of direction they hold.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gaifman.errors import InputError, visible
+from gaifman.names import is_word, quote
+
+SHOWN = 50
+"""Relations listed at most: those with the most answers."""
+
+# Dots and colons only where some programs would make a link of a bare address: numbers stay readable.
+_SPECIAL = re.compile(r"[\\`*_{}\[\]<>#&~$^@!]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+_LABELS = {
+    "held_out": "held-out tuples",
+    "loss": "loss: mean cross-entropy in nats; always saying a half gives 0.693",
+    "brier": "Brier score: mean squared error of the probabilities; always saying a half gives 0.25",
+    "auc": "AUC: how often an answer gets more than a corruption",
+    "ece_before": "calibration error before calibration: mean distance of probability and share",
+    "ece_after": "calibration error after calibration",
+    "prior": "prior: share of answers among the held-out tuples",
+}
+_RECIPE = {
+    "positives": "neighbourhoods drawn for each answer",
+    "negatives": "neighbourhoods of corrupted tuples for each answer",
+    "pool": "objects that corruptions are drawn from",
+    "hide": "what a training tuple does not see",
+    "holdout": "share of the answers held out",
+    "seed": "seed",
+}
+
+
+def card(meta: Mapping[str, Any]) -> str:
+    """The card of a model or completion with this description, as its file has it."""
+    asked = "relations" if meta.get("kind") == "completion" else "query"
+    if lacking := [key for key in ("kind", asked, "radius", "size") if key not in meta]:
+        raise InputError(f"the description of the model lacks {', '.join(lacking)}")
+    sections = [_title(meta), _answers(meta), _trained(meta), _how(meta), _well(meta), _limits(meta), _use(meta)]
+    return "\n\n".join([*sections, _made(meta)]) + "\n"
+
+
+def plain(value: object) -> str:
+    r"""A value as text of Markdown that shows just that.
+
+    >>> print(plain("born_in | *x*"))
+    born\_in &#124; \*x\*
+    """
+    return _SPECIAL.sub(r"\\\g<0>", _words(value)).replace("|", "&#124;")
+
+
+def code(value: object) -> str:
+    """A value between backticks: not for tables, where no text with a bar can stand so."""
+    text = _words(value)
+    ticks = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    room = " " if text.startswith(("`", " ")) or text.endswith(("`", " ")) else ""
+    return f"{ticks}{room}{text}{room}{ticks}"
+
+
+def _words(value: object) -> str:
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.4g}"
+        case Mapping():
+            return ", ".join(f"{_words(key)} {_words(inner)}" for key, inner in sorted(value.items()))
+        case list() | tuple():
+            return ", ".join(map(_words, value))
+    return visible(str(value))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *([plain(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _fence(language: str, *lines: str) -> str:
+    """A block of code; its fence is longer than any run of backticks inside."""
+    body = "\n".join(visible(line) for line in lines)
+    ticks = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", body) or [""]))
+    return f"{ticks}{language}\n{body}\n{ticks}"
+
+
+def _rows(labels: Mapping[str, str], found: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What is known, in the order of the labels; then what has no label, by name."""
+    known = [(label, found[key]) for key, label in labels.items() if key in found]
+    return known + [(key, found[key]) for key in sorted(found.keys() - labels.keys())]
+
+
+def _title(meta: Mapping[str, Any]) -> str:
+    if meta["kind"] == "completion":
+        count = len(meta["relations"])
+        return (
+            f"# A completion of {count:,} relation{'s' if count != 1 else ''}\n\nA Gaifman model for each relation: "
+            "the probability that a fact which is not in the knowledge base is true all the same."
+        )
+    return (
+        f"# A model of {code(meta['query'])}\n\nA Gaifman model: the probability that a tuple of objects is an answer, "
+        "learnt from the neighbourhoods of known answers."
+    )
+
+
+def _answers(meta: Mapping[str, Any]) -> str:
+    head = "## What it answers\n\n"
+    if meta["kind"] != "completion":
+        return (
+            f"{head}The query {code(meta['query'])}: for any objects in the places of its free variables, how likely."
+        )
+    relations = sorted(meta["relations"], key=lambda relation: (-relation.get("answers", 0), str(relation.get("name"))))
+    more = sorted({key for relation in relations for key in relation} - {"name", "arity", "answers", "trained", "loss"})
+    keys = ["name", "arity", "answers", "trained", "loss", *more]
+    table = _table(
+        ["relation", "places", "answers", "trained", "loss", *map(plain, more)],
+        [[relation.get(key) for key in keys] for relation in relations[:SHOWN]],
+    )
+    left = len(relations) - SHOWN
+    rest = f"\n\nAnd {left:,} more with fewer answers." if left > 0 else ""
+    untrained = sum(relation.get("trained") is False for relation in relations)
+    note = f"\n\nFor {untrained:,} of them nothing was learnt: there were too few answers." if untrained else ""
+    return f"{head}How likely a fact of one of these relations is.\n\n{table}{rest}{note}"
+
+
+def _trained(meta: Mapping[str, Any]) -> str:
+    head, kb = "## What it was trained on\n\n", meta.get("kb") or {}
+    if not kb:
+        return f"{head}The description does not say."
+    table = _table(
+        ["knowledge base", ""], _rows({"objects": "objects", "relations": "relations", "facts": "facts"}, kb)
+    )
+    return (
+        f"{head}{table}\n\nThe fingerprint is that of `gaifman info KB`: the same facts give the same. Treat the model "
+        "as you treat them: its features may name objects, and its weights follow from all facts."
+    )
+
+
+def _how(meta: Mapping[str, Any]) -> str:
+    base = meta.get("base") or {}
+    size = "all objects" if meta["size"] is None else f"{_words(meta['size'])} objects"
+    rows = [("depth of a neighbourhood", meta["radius"]), ("size of a neighbourhood", size)]
+    rows += [("features", meta["features"])] if "features" in meta else []
+    rows += [("set of features", meta["phi"])] if "phi" in meta else []
+    rows += [("base model", base["kind"])] if "kind" in base else []
+    rows += [(f"base model, {key}", value) for key, value in sorted((base.get("settings") or {}).items())]
+    recipe = dict(meta.get("recipe") or {})
+    rows += _rows(_RECIPE, recipe | ({"seed": str(recipe["seed"])} if "seed" in recipe else {}))
+    return f"## How it learnt\n\n{_table(['setting', ''], rows)}"
+
+
+def _population(meta: Mapping[str, Any]) -> str:
+    """The tuples that the figures are about."""
+    recipe = meta.get("recipe") or {}
+    share = f"{recipe['holdout']:.4g}" if isinstance(recipe.get("holdout"), int | float) else "a"
+    pool = f" from the pool {code(recipe['pool'])}" if "pool" in recipe else ""
+    part = "the held-out share of the known answers" if share == "a" else f"a share of {share} of the known answers"
+    return (
+        f"The reference population: {part}, never learnt from, and corruptions of them, with objects drawn{pool}. A "
+        "corruption counts as wrong unless it is a known answer; where the knowledge base is incomplete some are true, "
+        "and the figures are then too low."
+    )
+
+
+def _well(meta: Mapping[str, Any]) -> str:
+    metrics, rows = meta.get("metrics") or {}, meta.get("calibration") or []
+    parts = ["## How well", _population(meta)]
+    if metrics:
+        parts.append(_table(["on held-out tuples", ""], _rows(_LABELS, metrics)))
+    else:
+        parts.append(
+            "Nothing was measured on held-out tuples. Do not rely on its probabilities before you have done so."
+        )
+    if rows:
+        parts.append("Of the held-out tuples with about this probability, this share were answers:")
+        cells = [[row.get(key) for key in ("predicted", "share", "count")] for row in rows]
+        parts.append(_table(["probability", "share", "tuples"], cells))
+    return "\n\n".join(parts)
+
+
+def _prior(meta: Mapping[str, Any]) -> str:
+    """How many of the tuples it learnt from were answers."""
+    recipe, metrics = meta.get("recipe") or {}, meta.get("metrics") or {}
+    positives, negatives = recipe.get("positives"), recipe.get("negatives")
+    said = []
+    if isinstance(metrics.get("prior"), int | float):
+        said.append(f"a share of {metrics['prior']:.4g} of the held-out tuples were answers")
+    if isinstance(positives, int | float) and isinstance(negatives, int | float) and positives + negatives > 0:
+        said.append(f"a share of {positives / (positives + negatives):.4g} of what it learnt from were answers")
+    return f" Here {' and '.join(said)}." if said else " The description does not say what share was answers here."
+
+
+def _limits(meta: Mapping[str, Any]) -> str:
+    lines = (
+        f"A probability is meant for tuples like those of the reference population, with its prior.{_prior(meta)} "
+        "Among all tuples of objects answers are far rarer: there the same number stands for fewer of them. Use it to "
+        "rank, or correct it for your own share of answers.\n"
+        "It sees the facts within its depth of the objects, and no more than its size. Of objects without facts it "
+        "knows nothing; what it says of them is the average.\n"
+        "A knowledge base with other relations, or with the same names for other things, is not what it learnt from.\n"
+        "It repeats what the knowledge base holds, errors and gaps included: what is recorded more often seems "
+        "likelier.\n"
+        "It gives correlation, not cause, and no proof. It must not decide on its own about persons: their rights, "
+        "health, credit, work or liberty."
+    ).split("\n")
+    return "## Limits\n\n" + "\n".join(f"- {line}" for line in lines)
+
+
+def _question(meta: Mapping[str, Any]) -> str:
+    """A query that can be typed: the model's own, or its first relation's."""
+    if meta["kind"] != "completion":
+        return str(meta["query"])
+    if not meta["relations"]:
+        return "relation(x, y)"
+    first = meta["relations"][0]
+    name, arity = str(first.get("name", "relation")), int(first.get("arity", 2))
+    variables = ", ".join(f"x{number}" for number in range(1, arity + 1))
+    return f"{name if is_word(name) else quote(name)}({variables})"
+
+
+def _use(meta: Mapping[str, Any]) -> str:
+    answers = f"model.answers({_question(meta)!r}, top=10)" if meta["kind"] == "completion" else "model.answers(top=10)"
+    python = _fence("python", "import gaifman", 'model = gaifman.load("MODEL")', answers)
+    command = _fence("console", f"$ gaifman answer MODEL KB {shlex.quote(_question(meta))} --top 10")
+    return (
+        f"## How to use it\n\nWith the file's name for MODEL and the knowledge base's for KB:\n\n{python}\n\n{command}"
+    )
+
+
+def _made(meta: Mapping[str, Any]) -> str:
+    recipe = meta.get("recipe") or {}
+    given = meta.get("command")
+    line = given if isinstance(given, str) else shlex.join(map(str, given or _command(meta, recipe)))
+    version = f" It was made with gaifman {plain(meta['version'])}." if "version" in meta else ""
+    seed = f" The seed was {plain(str(recipe['seed']))}." if "seed" in recipe else ""
+    return (
+        f"## How it was made\n\n{_fence('console', f'$ {line}')}\n\nThe same command with the same knowledge base "
+        f"gives the same file, byte for byte, on any number of threads.{seed}{version}"
+    )
+
+
+def _command(meta: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[str]:
+    """The command that makes such a model, where its description does not have it."""
+    query = [] if meta["kind"] == "completion" else [str(meta["query"])]
+    size = "all" if meta["size"] is None else str(meta["size"])
+    seed = ["--seed", str(recipe["seed"])] if "seed" in recipe else []
+    return ["gaifman", "train", "KB", *query, "-o", "MODEL", "--radius", str(meta["radius"]), "--size", size, *seed]

@@ -1,0 +1,260 @@
+"""Model cards: every section, nothing made up, and names that try to be Markdown."""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from gaifman.cards import SHOWN, card, code, plain
+from gaifman.errors import InputError, visible
+from gaifman.parser import parse_query
+from kbs import HOSTILE
+
+MARKDOWN = (
+    *(
+        "| a | b |",
+        "`tick`",
+        "``",
+        "```python",
+        "*bold*",
+        "_it_",
+        "[x](http://evil.example)",
+        "![x](y.png)",
+        "<script>",
+    ),
+    *(
+        "<!-- x",
+        "&amp;",
+        "# head",
+        "> quote",
+        "- item",
+        "1. one",
+        "\\|",
+        "a\\",
+        "\\`",
+        "~~x~~",
+        "$x$",
+        "www.evil.example",
+    ),
+    *(
+        "a@b.example",
+        "http://evil.example",
+        "|",
+        "`|`",
+        "a\n\n# b",
+        "---",
+        "***",
+        "<b>",
+        "]]>",
+        "\u202ebidi",
+        "\x1b[31m",
+    ),
+)
+NASTY = (*MARKDOWN, *HOSTILE)
+
+MODEL: dict[str, Any] = {
+    "kind": "model",
+    "query": "∃z parent(x, z) ∧ parent(z, y)",
+    "radius": 1,
+    "size": 20,
+    "features": 1234,
+    "phi": "paper",
+    "base": {"kind": "network", "settings": {"hidden": [100, 100], "rate": 0.1}},
+    "recipe": {"positives": 1, "negatives": 4, "pool": "mixed", "hide": "own", "holdout": 0.1, "seed": 12345},
+    "kb": {"fingerprint": "ab12", "objects": 1155, "relations": 35, "facts": 5757},
+    "metrics": {"held_out": 400, "loss": 0.21, "ece_before": 0.08, "ece_after": 0.01, "brier": 0.05, "auc": 0.98},
+    "calibration": [{"predicted": 0.05, "share": 0.04, "count": 300}, {"predicted": 0.9, "share": 0.88, "count": 100}],
+    "version": "0.1.0",
+}
+COMPLETION: dict[str, Any] = {
+    "kind": "completion",
+    "relations": [
+        {"name": "born_in", "arity": 2, "answers": 300, "trained": True, "loss": 0.3, "auc": 0.9},
+        {"name": "has part", "arity": 3, "answers": 5000, "trained": False},
+    ],
+    "radius": 2,
+    "size": None,
+}
+SECTIONS = [
+    *("What it answers", "What it was trained on", "How it learnt", "How well", "Limits", "How to use it"),
+    "How it was made",
+]
+
+
+def tokens(text: str) -> list[Token]:
+    """The card as a reader of Markdown with tables takes it, inner tokens after their blocks."""
+    found = []
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text):
+        found += [token, *(token.children or [])]
+    return found
+
+
+def shown(token: Token) -> str:
+    return "".join(child.content for child in token.children or [])
+
+
+def cells(text: str) -> list[str]:
+    """All cells of all tables, as they are shown."""
+    found, before = [], None
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.type == "inline" and before in ("th_open", "td_open"):
+            found.append(shown(token))
+        before = token.type
+    return found
+
+
+def headings(text: str) -> list[str]:
+    found, before = [], None
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if before == "heading_open":
+            found.append(shown(token))
+        before = token.type
+    return found
+
+
+def blocks(text: str) -> list[str]:
+    return [token.content.rstrip("\n") for token in tokens(text) if token.type == "fence"]
+
+
+@pytest.mark.parametrize("meta", [MODEL, COMPLETION], ids=["model", "completion"])
+def test_every_section_stands_in_its_order(meta: dict[str, Any]) -> None:
+    assert headings(card(meta))[1:] == SECTIONS
+
+
+def test_a_model_says_what_it_knows() -> None:
+    text = card(MODEL)
+    found = cells(text)
+    rows = dict(zip(found[::2], found[1::2], strict=False))
+    assert rows["facts"] == "5,757"
+    assert rows["fingerprint"] == "ab12"
+    assert rows["size of a neighbourhood"] == "20 objects"
+    assert rows["features"] == "1,234"
+    assert rows["base model, hidden"] == "100, 100"
+    assert rows["seed"] == "12345"
+    assert rows["neighbourhoods of corrupted tuples for each answer"] == "4"
+    assert rows["calibration error after calibration"] == "0.01"
+    assert found[-6:] == ["0.05", "0.04", "300", "0.9", "0.88", "100"]
+    assert "a share of 0.1 of the known answers" in text
+    assert "a share of 0.2 of what it learnt from were answers" in text
+    assert "objects drawn from the pool `mixed`." in text
+    assert "The seed was 12345. It was made with gaifman 0.1.0." in text
+
+
+def test_a_completion_lists_its_relations_the_largest_first() -> None:
+    text = card(COMPLETION)
+    found = cells(text)
+    assert found[:6] == ["relation", "places", "answers", "trained", "loss", "auc"]
+    assert found[6:12] == ["has part", "3", "5,000", "no", "–", "–"]
+    assert found[12:18] == ["born_in", "2", "300", "yes", "0.3", "0.9"]
+    assert "# A completion of 2 relations" in text
+    assert "For 1 of them nothing was learnt" in text
+    assert "all objects" in text
+
+
+def test_of_many_relations_the_largest_are_listed() -> None:
+    relations = [{"name": f"r{i}", "arity": 2, "answers": i, "trained": True} for i in range(SHOWN + 7)]
+    text = card({**COMPLETION, "relations": relations})
+    assert "And 7 more with fewer answers." in text
+    assert f"r{SHOWN + 6}" in cells(text)
+    assert "r6" not in cells(text)
+    assert "# A completion of 1 relation\n" in card({**COMPLETION, "relations": relations[:1]})
+    assert "# A completion of 0 relations\n" in card({**COMPLETION, "relations": []})
+
+
+def test_what_is_not_known_is_not_made_up() -> None:
+    text = card({"kind": "model", "query": "p(x)", "radius": 1, "size": None})
+    assert "Nothing was measured" in text
+    assert "The description does not say." in text
+    assert "does not say what share was answers" in text
+    assert "seed" not in text
+    assert "with gaifman" not in text.rsplit("##", 1)[1]
+
+
+@pytest.mark.parametrize("key", ["kind", "query", "radius", "size"])
+def test_what_must_be_there(key: str) -> None:
+    meta = {name: value for name, value in MODEL.items() if name != key}
+    with pytest.raises(InputError, match=f"lacks {key}"):
+        card(meta)
+    with pytest.raises(InputError, match="lacks relations"):
+        card({"kind": "completion", "radius": 1, "size": 1})
+
+
+def test_the_commands_can_be_typed() -> None:
+    python, use, made = blocks(card(MODEL))
+    assert python.splitlines()[1:] == ['model = gaifman.load("MODEL")', "model.answers(top=10)"]
+    assert shlex.split(use) == ["$", "gaifman", "answer", "MODEL", "KB", MODEL["query"], "--top", "10"]
+    parts = ["--radius", "1", "--size", "20", "--seed", "12345"]
+    assert shlex.split(made) == ["$", "gaifman", "train", "KB", MODEL["query"], "-o", "MODEL", *parts]
+    compile(python, "card", "exec")
+    python, use, made = blocks(card(COMPLETION))
+    compile(python, "card", "exec")
+    assert "born_in(x1, x2)" in use
+    assert shlex.split(made)[-2:] == ["--size", "all"]
+    given = blocks(card({**MODEL, "command": ["gaifman", "train", "my kb.tsv", "p(x)"]}))[-1]
+    assert given == "$ gaifman train 'my kb.tsv' 'p(x)'"
+    assert blocks(card({**MODEL, "command": "gaifman train it's"}))[-1] == "$ gaifman train it's"
+
+
+@pytest.mark.parametrize("name", ["born_in", "has part", "it's", "exists", "/m/1", "`"])
+def test_the_query_of_a_completion_is_one(name: str) -> None:
+    relation = {"name": name, "arity": 3}
+    use = blocks(card({**COMPLETION, "relations": [relation]}))[1]
+    query = parse_query(shlex.split(use)[5])
+    assert str(query).endswith("(x1, x2, x3)")
+
+
+@given(st.one_of(st.sampled_from(NASTY), st.text(max_size=12)))
+def test_any_name_is_shown_as_it_is(name: str) -> None:
+    """In tables and in code, with no link, picture, emphasis or HTML of its own."""
+    meta = copy.deepcopy(COMPLETION)
+    meta["relations"] = [{"name": name, "arity": 2, "answers": 3, "trained": True, name + "x": 1}]
+    meta |= {"phi": name, "kb": {"fingerprint": name}, "version": name, "recipe": {"pool": name, "seed": 1}}
+    text = card(meta)
+    assert headings(text)[1:] == SECTIONS
+    assert visible(name).split() in [cell.split() for cell in cells(text)[6:12]]
+    kinds = {token.type for token in tokens(text)}
+    assert not kinds & {"link_open", "image", "html_block", "html_inline", "em_open", "strong_open", "s_open", "hr"}
+    assert not any(c != "\n" and not c.isprintable() for c in text)
+
+
+@given(st.one_of(st.sampled_from(NASTY), st.text(min_size=1, max_size=12)))
+def test_any_query_is_shown_as_it_is(query: str) -> None:
+    text = card({**MODEL, "query": query})
+    found = headings(text)
+    assert found[1:] == SECTIONS
+    assert found[0].split() == f"A model of {visible(query)}".split()
+    assert f"gaifman answer MODEL KB {visible(shlex.quote(query))} --top 10" in blocks(text)[1]
+    assert not any(c != "\n" and not c.isprintable() for c in text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((None, "–"), (True, "yes"), (False, "no"), (12345, "12,345"), (0.123456, "0.1235"), ("|", "&#124;")),
+        *(([1, "a_b"], r"1, a\_b"), ({"b": 1, "a": None}, "a –, b 1"), ("a\nb", r"a\\nb")),
+        *(("WWW.x.y", r"WWW\.x.y"), ("http://x.y", r"http\://x.y"), ("a@b.c", r"a\@b.c")),
+    ],
+)
+def test_values_as_text(value: object, text: str) -> None:
+    assert plain(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [("a", "`a`"), ("`", "`` ` ``"), ("a``b", "```a``b```"), (" ", "`   `")])
+def test_values_as_code(value: str, text: str) -> None:
+    assert code(value) == text
+
+
+def test_the_same_description_gives_the_same_card() -> None:
+    backwards = {key: MODEL[key] for key in reversed(MODEL)}
+    backwards["metrics"] = dict(reversed(MODEL["metrics"].items()))
+    assert card(backwards) == card(MODEL)
+    metrics = {"zebra": 1, "apple": 2, "loss": 3}
+    found = cells(card({**MODEL, "metrics": metrics}))
+    assert found.index("apple") < found.index("zebra")
