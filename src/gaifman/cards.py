@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gaifman.errors import InputError, visible
-from gaifman.names import is_word, quote
 
 SHOWN = 50
 """Relations listed at most: those with the most answers."""
@@ -221,25 +220,22 @@ def _limits(meta: Mapping[str, Any]) -> str:
     return "## Limits\n\n" + "\n".join(f"- {line}" for line in lines)
 
 
-def _question(meta: Mapping[str, Any]) -> str:
-    """A query that can be typed: the model's own, or its first relation's."""
+def _ask(meta: Mapping[str, Any]) -> str:
+    """The call that asks the model, or the first relation of a completion, about a tuple."""
     if meta["kind"] != "completion":
-        return str(meta["query"])
-    if not meta["relations"]:
-        return "relation(x, y)"
-    first = meta["relations"][0]
-    name, arity = str(first.get("name", "relation")), int(first.get("arity", 2))
-    variables = ", ".join(f"x{number}" for number in range(1, arity + 1))
-    return f"{name if is_word(name) else quote(name)}({variables})"
+        return 'model.probability("OBJECT", …)'
+    first = next(iter(meta["relations"]), {})
+    objects = ['"OBJECT"'] * int(first.get("arity", 2))
+    return f"model.probability({', '.join([repr(str(first.get('name', 'RELATION'))), *objects])})"
 
 
 def _use(meta: Mapping[str, Any]) -> str:
-    answers = f"model.answers({_question(meta)!r}, top=10)" if meta["kind"] == "completion" else "model.answers(top=10)"
-    python = _fence("python", "import gaifman", 'model = gaifman.load("MODEL")', answers)
-    command = _fence("console", f"$ gaifman answer MODEL KB {shlex.quote(_question(meta))} --top 10")
-    return (
-        f"## How to use it\n\nWith the file's name for MODEL and the knowledge base's for KB:\n\n{python}\n\n{command}"
+    """What to type: objects are named for the query's variables."""
+    python = _fence(
+        "python", "import gaifman", 'kb = gaifman.read("KB")', 'model = gaifman.load("MODEL", kb)', _ask(meta)
     )
+    named = "the file's name for MODEL, the knowledge base's for KB, and names of objects"
+    return f"## How to use it\n\nWith {named}:\n\n{python}"
 
 
 def _made(meta: Mapping[str, Any]) -> str:

@@ -105,7 +105,8 @@ class Trust:
             "auc": auc(self.held.means, self.held.targets),
         }
         rounded = {name: None if value is None else round(value, 6) for name, value in found.items()}
-        return {"held_out": len(self.held.means), **rounded}
+        share = round(float(self.held.targets.mean()), 6)
+        return {"held_out": len(self.held.means), "prior": share, **rounded}
 
     def table(self) -> list[dict[str, float]]:
         """The reliability after calibration, for the model's card."""

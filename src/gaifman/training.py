@@ -15,7 +15,7 @@ from typing import Any
 import numpy.typing as npt
 
 from gaifman.cards import card
-from gaifman.completion import Completion, Part
+from gaifman.completion import Completion, Part, load
 from gaifman.constraints import Constraints, parse_constraints
 from gaifman.errors import InputError
 from gaifman.io.files import replaced
@@ -171,6 +171,9 @@ def carry_on(
     command: str = "",
 ) -> GaifmanModel | Completion:
     """Train what a run was begun for, from where it stands, and write the model and its card."""
+    if run.finished:  # killed while it was tidying up: nothing is left to learn
+        run.finish(target, lambda _: None)
+        return load(target, kb)
     order = Order.of(run.settings["order"])
     _same(run, kb)
     run.log("start", facts=len(kb), fingerprint=kb.fingerprint, done=len(run.done()))
