@@ -224,7 +224,7 @@ def _ask(meta: Mapping[str, Any]) -> str:
     """The call that asks the model, or the first relation of a completion, about a tuple."""
     if meta["kind"] != "completion":
         return 'model.probability("OBJECT", …)'
-    first = next(iter(meta["relations"]), {})
+    first: Mapping[str, Any] = next(iter(meta["relations"]), {})
     objects = ['"OBJECT"'] * int(first.get("arity", 2))
     return f"model.probability({', '.join([repr(str(first.get('name', 'RELATION'))), *objects])})"
 
