@@ -275,6 +275,7 @@ class Network(BaseModel):
             ints(entries),
             ints(entries + 1),
             ints(entries),
+            np.ones(1, np.float32),
             reals(2 * entries),
         )
 

@@ -60,15 +60,13 @@ def through(kind: int, active: Any, deltas: Any) -> None:
 @arithmetic
 def product(a: Any, a0: int, w: Any, w0: int, rows: int, inner: int, columns: int, out: Any, o0: int) -> None:
     """Add A (rows, inner) times W (inner, columns) to what stands in `out` (rows, columns)."""
-    for i in range(rows):
-        combine(a, a0 + i * inner, 1, inner, w, w0, columns, out, o0 + i * columns)
+    combine(a, a0, inner, 1, inner, w, w0, columns, out, o0, rows)
 
 
 @arithmetic
 def crossed(a: Any, a0: int, d: Any, d0: int, rows: int, inner: int, columns: int, out: Any, o0: int) -> None:
     """Add Aᵀ (inner, rows) times D (rows, columns) to what stands in `out` (inner, columns): a gradient of weights."""
-    for m in range(inner):
-        combine(a, a0 + m, inner, rows, d, d0, columns, out, o0 + m * columns)
+    combine(a, a0, 1, inner, rows, d, d0, columns, out, o0, inner)
 
 
 @arithmetic
@@ -78,6 +76,22 @@ def transposed(w: Any, w0: int, inner: int, columns: int, out: Any) -> None:
         row = w[w0 + m * columns : w0 + (m + 1) * columns]
         for j in range(columns):
             out[j * inner + m] = row[j]
+
+
+@arithmetic
+def copied(row: Any, rows: int, out: Any) -> None:
+    """Write the same row into `out`, several times."""
+    for i in range(rows):
+        target = out[i * len(row) : (i + 1) * len(row)]
+        for j in range(len(row)):
+            target[j] = row[j]
+
+
+@arithmetic
+def cleared(numbers: Any) -> None:
+    """Put 0 everywhere."""
+    for i in range(len(numbers)):
+        numbers[i] = _ZERO
 
 
 @compiled

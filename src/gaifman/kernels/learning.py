@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gaifman.kernels.compiling import arithmetic, compiled
-from gaifman.kernels.layers import activate, crossed, product, through, transposed
+from gaifman.kernels.layers import activate, cleared, copied, crossed, product, through, transposed
 from gaifman.kernels.random import join, word
-from gaifman.kernels.vectors import gather
+from gaifman.kernels.vectors import combine, gather
 
 ADAGRAD, GRADIENTS = 0, 1
 """What is done with a gradient: a step of Adagrad, or it is added up where the squares would be."""
@@ -69,6 +69,8 @@ class Space(NamedTuple):
     """Shape (entries + 1,), int32: where the entries of each such column end."""
     places: Any
     """Shape (entries,), int32: the row of each entry, column by column."""
+    ones: Any
+    """Shape (1,), float32: 1."""
     kept: Any
     """Shape (2, entries) flat, float32: values after dropout, row by row, then column by column."""
 
@@ -95,9 +97,8 @@ def _forward(
     """Units of all layers for some rows; the last layer keeps its log-odds. `values` begin with the first row's."""
     sizes = shape.sizes
     units, first = sizes[0], starts[begin]
+    copied(net.biases[:units], rows, active)
     for i in range(rows):
-        for j in range(units):
-            active[i * units + j] = net.biases[j]
         low, count = starts[begin + i], starts[begin + i + 1] - starts[begin + i]
         gather(values, low - first, columns, low, count, net.first, units, active, i * units)
     before, weights, biases = 0, 0, units
@@ -105,9 +106,7 @@ def _forward(
         inner, units = sizes[level - 1], sizes[level]
         activate(shape.activation, active[before : before + rows * inner])
         after = before + rows * inner
-        for i in range(rows):
-            for j in range(units):
-                active[after + i * units + j] = net.biases[biases + j]
+        copied(net.biases[biases : biases + units], rows, active[after : after + rows * units])
         product(active, before, net.dense, weights, rows, inner, units, active, after)
         before, weights, biases = after, weights + inner * units, biases + units
 
@@ -121,23 +120,18 @@ def _backward(net: Net, shape: Shape, rows: int, space: Space) -> None:
     for level in range(last + 1):
         total += sizes[level]
     at, weights, biases = rows * (total - 1), len(net.dense), total - 1
-    for i in range(len(space.gradient.dense)):
-        space.gradient.dense[i] = _ZERO
-    for i in range(total):
-        space.gradient.biases[i] = _ZERO
+    cleared(space.gradient.dense)
+    cleared(space.gradient.biases)
     for level in range(last, -1, -1):
         units = sizes[level]
-        for i in range(rows):
-            for j in range(units):
-                space.gradient.biases[biases + j] += deltas[at + i * units + j]
+        combine(space.ones, 0, 0, 0, rows, deltas, at, units, space.gradient.biases, biases, 1)
         if level == 0:
             break
         inner = sizes[level - 1]
         before, weights = at - rows * inner, weights - inner * units
         crossed(active, before, deltas, at, rows, inner, units, space.gradient.dense, weights)
         transposed(net.dense, weights, inner, units, space.turned)
-        for i in range(before, at):
-            deltas[i] = _ZERO
+        cleared(deltas[before:at])
         product(deltas, at, space.turned, 0, rows, units, inner, deltas, before)
         through(shape.activation, active[before:at], deltas[before:at])
         at, biases = before, biases - inner
@@ -210,8 +204,7 @@ def _learn_first(net: Net, squares: Net, units: int, count: int, room: int, step
     begin = 0
     for c in range(count):
         end = space.ends[c]
-        for j in range(units):
-            row[j] = _ZERO
+        cleared(row)
         gather(space.kept, room + begin, space.places, begin, end - begin, space.deltas, units, row, 0)
         at = np.int64(space.present[c]) * units
         _step(steps.kind, rate, row, net.first[at : at + units], squares.first[at : at + units])
