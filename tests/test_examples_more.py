@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -193,6 +197,33 @@ def test_epochs_and_blocks_are_counted_from_0() -> None:
         found.held_out(0, -2)
     with pytest.raises(KnowledgeError, match="epoch is a whole number"):
         Collection([found]).blocks(-1)
+
+
+# Without the compiler
+
+SCRIPT = """
+import json, warnings
+warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
+from gaifman.examples import Recipe
+from gaifman.kb import KnowledgeBase
+from test_examples import examples, whole
+facts = [("r", f"o{i * i % 17}", f"o{i * 5 % 13}", f"o{i % 7}") for i in range(30)]
+facts += [("q", f"o{i * 3 % 17}", f"o{i % 13}") for i in range(30)]
+kb = KnowledgeBase.from_facts(facts)
+recipe = Recipe(negatives=3, hide="links", block=8)
+print(json.dumps([whole(examples(kb, query, recipe).blocks(0)) for query in ("r(x, y, z)", "q(x, y)")]))
+"""
+
+
+def test_examples_are_the_same_uncompiled() -> None:
+    def run(**more: str) -> object:
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=os.environ | more, capture_output=True, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    path = os.pathsep.join(sys.path)
+    assert run(PYTHONPATH=path) == run(PYTHONPATH=path, NUMBA_DISABLE_JIT="1")
 
 
 # Real data

@@ -41,6 +41,8 @@ from gaifman.witnesses import facts_decide, witnesses
 
 HIDES = ("facts", "links")
 """What is hidden: the facts that make an answer true, or all that are between its objects as well."""
+CORRUPT = "corrupt"
+"""The purpose of the keys of corruptions."""
 FEWEST = 10
 """Answers there are at least where some are held out."""
 
@@ -152,18 +154,18 @@ class Examples:
     def _made(self, epoch: int, first: int) -> Iterator[Block]:
         keys = of_rows(start(self.recipe.seed, "order", epoch), self.answers[self.training])
         order, size = self.training[np.argsort(keys, kind="stable")], self.recipe.block
+        key = start(self.recipe.seed, CORRUPT, epoch)
         for begin in range(first * size, len(order), size):
-            yield self._block(order[begin : begin + size], epoch, self.recipe.negatives)
+            yield self._block(order[begin : begin + size], key, self.recipe.negatives)
 
     def held_out(self, epoch: int = 0, negatives: int | None = None) -> Block:
         """The answers that are held out, with so many corruptions of each, 1 where nothing is said."""
         _check_whole("epoch", epoch, 0)
         count = 1 if negatives is None else negatives
         _check_whole("negatives", count, 0)
-        return self._block(self.held, epoch, count)
+        return self._block(self.held, start(self.recipe.seed, CORRUPT, epoch), count)
 
-    def _block(self, rows: Longs, epoch: int, negatives: int) -> Block:
-        key = start(self.recipe.seed, "corrupt", epoch)
+    def _block(self, rows: Longs, key: np.uint64, negatives: int) -> Block:
         found = self._corruptor.corrupted(rows, negatives, key)
         tuples, hidden = self.answers[rows], self._hidden.of(rows)
         if self.recipe.hide == "links":
