@@ -25,6 +25,7 @@ from gaifman.calibration import Calibration
 from gaifman.errors import KnowledgeError
 from gaifman.formulas import Atom
 from gaifman.graph import Graph, graph_of
+from gaifman.inputs import kinds_of
 from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing, variables
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Learning, Scorer
@@ -203,11 +204,11 @@ class Completion:
             first, _, rest = name.partition("/")
             if first.isdecimal():
                 parts.setdefault(int(first), {})[rest] = array
-        scorers = {}
+        scorers, kinds = {}, {width: kinds_of(own) for width, own in features.items()}
         for number, (relation, width) in enumerate(relations.items()):
             if number in parts:
                 base = base_model(meta["base"]["kind"], **meta["base"]["settings"])
-                scorers[relation] = scorer_of(parts[number], features[width], base)
+                scorers[relation] = scorer_of(parts[number], kinds[width], base)
         calibration = Calibration.from_arrays(below(arrays, "calibration/"))
         own = {name: value for name, value in meta.items() if name != "widths"}
         return cls(learning, relations, features, scorers, calibration, own)

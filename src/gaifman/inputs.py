@@ -9,7 +9,7 @@ r"""Features into inputs: the columns a base model sees, and how their values ar
 >>> kb = gaifman.KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "ann", "cleo"), ("likes", "bob", "ann")])
 >>> plan = plan_of(parse_phi("likes(s1, x)\nlikes(s1, 'dan')\nlikes(s1, s2)"), kb, 2)
 >>> matrix = Evaluator(graph_of(kb), plan).sampled([[0, 1], [1, 0], [2, 0]], Sampling(size=None))
->>> found = Surveyor(plan.features)
+>>> found = Surveyor(kinds_of(plan.features))
 >>> found.see(matrix)
 >>> inputs = found.inputs(rare=1)
 >>> inputs.columns.tolist(), inputs.rows(matrix).columns.tolist()
@@ -93,11 +93,11 @@ class Inputs:
         return {"features": self.features().astype(np.int32), "centres": self.centres, "scales": self.scales}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], features: Sequence[Feature]) -> Inputs:
-        """As `arrays` gave them, for the same features."""
-        columns = np.full(len(features), -1, np.int32)
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], kinds: Ints) -> Inputs:
+        """As `arrays` gave them, for features of the same kinds."""
+        columns = np.full(len(kinds), -1, np.int32)
         columns[arrays["features"]] = np.arange(len(arrays["features"]), dtype=np.int32)
-        return cls(columns, kinds_of(features), arrays["centres"], arrays["scales"])
+        return cls(columns, kinds, arrays["centres"], arrays["scales"])
 
 
 def kinds_of(features: Sequence[Feature]) -> Ints:
@@ -108,9 +108,8 @@ def kinds_of(features: Sequence[Feature]) -> Ints:
 class Surveyor:
     """Looks at neighbourhoods before training: which features occur, and how large they are."""
 
-    def __init__(self, features: Sequence[Feature], kinds: Ints | None = None) -> None:
-        self.kinds = kinds_of(features) if kinds is None else kinds
-        count = len(features)
+    def __init__(self, kinds: Ints) -> None:
+        self.kinds, count = kinds, len(kinds)
         self._sums = Sums(np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
 
     def see(self, matrix: FeatureMatrix) -> None:

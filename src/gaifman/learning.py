@@ -119,6 +119,8 @@ class Source:
 
     evaluator: Evaluator
     examples: Examples
+    kinds: Ints
+    """Shape (features,), int32: the kind of each feature of the evaluator."""
 
     @property
     def uncertain(self) -> bool:
@@ -200,8 +202,7 @@ class Trainer:
 
     def survey(self) -> Inputs:
         """Which features occur around answers and corruptions, and how large they are."""
-        features = self.sources[0].evaluator.plan.features
-        surveyor, seen = Surveyor(features), 0
+        surveyor, seen = Surveyor(self.sources[0].kinds), 0
         for number, block in self._collection.blocks(epoch=0):
             few = block.corrupted[_first(block, LOOKS)], block.unseen.of(_first(block, LOOKS))
             for tuples, hidden in ((block.answers, block.hidden), few):

@@ -25,6 +25,7 @@ from gaifman.errors import FormulaError, GaifmanError, KnowledgeError
 from gaifman.examples import Examples
 from gaifman.features import Evaluator
 from gaifman.graph import graph_of
+from gaifman.inputs import kinds_of
 from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Learning, Scorer, Source, Trainer, Watch
@@ -222,7 +223,7 @@ class GaifmanModel:
         model = cls(query, learning.radius, learning.size, FeatureSet((), learning.phi), made_base(meta, base))
         model.learning = learning
         model.features = features_of(meta, words)
-        model._scorer = scorer_of(arrays, model.features, model.base)
+        model._scorer = scorer_of(arrays, kinds_of(model.features), model.base)
         model.calibration = Calibration.from_arrays(below(arrays, "calibration/"))
         texts = ("feature_texts", "relations_used", "attributes_used")
         model.meta = {name: value for name, value in meta.items() if name not in texts}
@@ -273,7 +274,7 @@ def sources(
     constraints: Constraints | None,
 ) -> list[Source]:
     """Examples of each knowledge base; one without answers is left out where others have some."""
-    found, trouble = [], list[GaifmanError]()
+    found, trouble, kinds = [], list[GaifmanError](), kinds_of(features)
     for kb in kbs:
         graph = graph_of(kb)
         try:
@@ -281,7 +282,8 @@ def sources(
         except KnowledgeError as error:
             trouble.append(error)
             continue
-        found.append(Source(Evaluator(graph, plan_of(FeatureSet(tuple(features)), kb, len(query.free))), examples))
+        plan = plan_of(FeatureSet(tuple(features)), kb, len(query.free))
+        found.append(Source(Evaluator(graph, plan), examples, kinds))
     if not found:
         raise trouble[0]
     return found

@@ -21,6 +21,7 @@ from gaifman.modelfile import read_model
 from gaifman.network import BaseModel, base_model
 from gaifman.parser import parse_feature
 from gaifman.questions import Feature, Query
+from gaifman.tables import Ints
 from gaifman.vocabulary import Vocabulary
 
 FOLDS = 5
@@ -41,10 +42,10 @@ def scorer_arrays(scorer: Scorer, prefix: str = "") -> Arrays:
     return arrays | {f"{prefix}base/{name}": array for name, array in scorer.base.state().items()}
 
 
-def scorer_of(arrays: Arrays, features: Sequence[Feature], base: BaseModel, prefix: str = "") -> Scorer:
+def scorer_of(arrays: Arrays, kinds: Ints, base: BaseModel, prefix: str = "") -> Scorer:
     """The same back."""
     base.restore(below(arrays, f"{prefix}base/"))
-    return Scorer(Inputs.from_arrays(below(arrays, f"{prefix}inputs/"), features), base)
+    return Scorer(Inputs.from_arrays(below(arrays, f"{prefix}inputs/"), kinds), base)
 
 
 def below(arrays: Arrays, prefix: str) -> Arrays:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gaifman.calibration import fit_calibration
 from gaifman.completion import Completion, Part, query_of
@@ -20,6 +21,7 @@ from gaifman.errors import KnowledgeError
 from gaifman.examples import Examples
 from gaifman.features import Evaluator
 from gaifman.graph import Graph, graph_of
+from gaifman.inputs import kinds_of
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, HeldOut, Learning, Scorer, Source, Trainer, Watch
 from gaifman.names import nearest
@@ -87,32 +89,39 @@ class School:
         self, graph: Graph, phi: str | FeatureSet, learning: Learning, constraints: Constraints | None
     ) -> None:
         self.graph, self.phi, self.learning, self.constraints = graph, phi, learning, constraints
-        self._evaluators: dict[int, Evaluator] = {}
+        self._ready: dict[int, tuple[Evaluator, Ints]] = {}
         self._guard = threading.Lock()
 
-    def evaluator(self, width: int) -> Evaluator:
-        """The features of tuples of so many objects, made ready once."""
+    def ready(self, width: int) -> tuple[Evaluator, Ints]:
+        """The features of tuples of so many objects, made ready once, and their kinds."""
         with self._guard:
-            if width not in self._evaluators:
+            if width not in self._ready:
                 kb = self.graph.kb
                 arities = {name: relation.arity for name, relation in kb.relations.items()}
-                features = chosen(self.phi, width, arities, kb.attributes, kb)
-                self._evaluators[width] = Evaluator(self.graph, plan_of(features, kb, width))
-            return self._evaluators[width]
+                plan = plan_of(chosen(self.phi, width, arities, kb.attributes, kb), kb, width)
+                self._ready[width] = Evaluator(self.graph, plan), kinds_of(plan.features)
+            return self._ready[width]
 
     def parts(self, names: Sequence[str], threads: int, desk: Desk) -> dict[str, Part]:
         """What is learnt of each relation: the largest first, so that no thread is left with one at the end."""
         kb = self.graph.kb
         waiting = iter(sorted(names, key=lambda name: (-kb.relations[name].count, name)))
         found: dict[str, Part] = {}
+        failed = threading.Event()
 
         def work() -> None:
-            for name in waiting:
-                part = desk.kept(name)
-                if part is None:
-                    part = self.part(name, desk.watch(name))
-                    desk.keep(name, part)
-                found[name] = part
+            try:
+                for name in waiting:
+                    if failed.is_set():
+                        return
+                    part = desk.kept(name)
+                    if part is None:
+                        part = self.part(name, desk.watch(name))
+                        desk.keep(name, part)
+                    found[name] = part
+            except BaseException:
+                failed.set()  # what one thread cannot do, the others need not go on for
+                raise
 
         if threads < 2:
             work()
@@ -131,7 +140,8 @@ class School:
         examples = Examples(self.graph, query_of(name, relation.arity), self.learning.recipe(), self.constraints)
         if self.learning.negatives and not len(next(examples.blocks(0)).corrupted):
             return {}, about | {"why": "every tuple is known"}
-        trainer = Trainer([Source(self.evaluator(relation.arity), examples)], self.learning, self.learning.new_base())
+        evaluator, kinds = self.ready(relation.arity)
+        trainer = Trainer([Source(evaluator, examples, kinds)], self.learning, self.learning.new_base())
         scorer = trainer.train(watch)
         held = trainer.held_out(scorer)
         arrays = scorer_arrays(scorer) | {"held/means": held.means, "held/targets": held.targets}
@@ -140,27 +150,21 @@ class School:
     def completion(self, names: Sequence[str], parts: Mapping[str, Part]) -> Completion:
         """All parts as one, with one calibration for all: a small relation has too few held-out tuples for its own."""
         trained = {name: arrays for name in names if (arrays := parts[name][0])}
-        held = HeldOut(
-            *(
-                np.concatenate([np.zeros(0), *(arrays[f"held/{field}"] for arrays in trained.values())])
-                for field in ("means", "targets")
-            )
-        )
+        held = HeldOut(*(_together(trained.values(), f"held/{field}", np.zeros(0)) for field in ("means", "targets")))
         trust = Trust.of(held, self.learning.ratio)
         calibration = fit_calibration(held.means, held.targets, ratio=self.learning.ratio)
         kb = self.graph.kb
         arities = {name: kb.relations[name].arity for name in names}
-        used = {
-            width: self._used(width, [a for n, a in trained.items() if arities[n] == width])
-            for width in {arities[n] for n in trained}
-        }
-        features = {
-            width: tuple(self.evaluator(width).plan.features[i] for i in own.tolist()) for width, own in used.items()
-        }
-        scorers = {
-            name: _moved(arrays, used[arities[name]], features[arities[name]], self.learning.new_base())
-            for name, arrays in trained.items()
-        }
+        scorers: dict[str, Scorer] = {}
+        features: dict[int, tuple[Feature, ...]] = {}
+        for width in sorted({arities[name] for name in trained}):
+            own = {name: arrays for name, arrays in trained.items() if arities[name] == width}
+            used = np.unique(_together(own.values(), "inputs/features", np.zeros(0, np.int32)))
+            evaluator, kinds = self.ready(width)
+            features[width] = tuple(evaluator.plan.features[number] for number in used.tolist())
+            scorers |= {
+                name: _moved(arrays, used, kinds[used], self.learning.new_base()) for name, arrays in own.items()
+            }
         meta: dict[str, Any] = {"kind": "completion", "relations": [parts[name][1] for name in names]}
         meta |= described(self.learning, self.learning.new_base(), [kb])
         meta["features"] = sum(map(len, features.values()))
@@ -168,12 +172,13 @@ class School:
         meta["calibration"] = trust.table()
         return Completion(self.learning, arities, features, scorers, calibration, meta, kb, trust)
 
-    def _used(self, width: int, own: Sequence[Arrays]) -> Ints:
-        """Features that some relation has a column for."""
-        return np.unique(np.concatenate([np.zeros(0, np.int32), *(arrays["inputs/features"] for arrays in own)]))
+
+def _together(parts: Iterable[Arrays], name: str, none: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One array of all parts, one after another."""
+    return np.concatenate([none, *(arrays[name] for arrays in parts)])
 
 
-def _moved(arrays: Arrays, used: Ints, features: Sequence[Feature], base: BaseModel) -> Scorer:
+def _moved(arrays: Arrays, used: Ints, kinds: Ints, base: BaseModel) -> Scorer:
     """A scorer whose features are numbered among those that are used."""
     numbered = np.searchsorted(used, arrays["inputs/features"]).astype(np.int32)
-    return scorer_of(arrays | {"inputs/features": numbered}, features, base)
+    return scorer_of(arrays | {"inputs/features": numbered}, kinds, base)

@@ -123,7 +123,14 @@ def _sums(builder: Any, together: int, scaled: _Scaled, source: Any, columns: An
 
 
 def _chunk(
-    builder: Any, lanes: tuple[int, ...], together: int, scaled: _Scaled, source: Any, columns: Any, target: Any, at: Any
+    builder: Any,
+    lanes: tuple[int, ...],
+    together: int,
+    scaled: _Scaled,
+    source: Any,
+    columns: Any,
+    target: Any,
+    at: Any,
 ) -> None:
     """Some columns: sums in registers while the rows of the table are gone through."""
     vectors = [(sum(lanes[:i]), ir.VectorType(_REAL, n) if n > 1 else _REAL) for i, n in enumerate(lanes)]
