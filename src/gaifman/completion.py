@@ -126,6 +126,16 @@ class Completion:
         wanted = Wanted(self.learning.draws if draws is None else draws, error, most)
         return judge.estimates(scorer, calibration, self.learning, numbers, hidden, wanted)
 
+    def raw(self, relation: str, tuples: Tuples, *, draws: int | None = None) -> Floats:
+        """Shape (tuples,), float64: the mean of the base model's own probabilities, not calibrated."""
+        judge = self.judge(relation)
+        numbers = tuple_numbers(judge, tuples)
+        count = self.learning.draws if draws is None else draws
+        hidden = judge.secret(query_of(relation, judge.width), numbers, self.learning.seed)
+        return judge.each(self.scorers[relation], numbers, self.learning.sampling(count, "answer 0"), hidden).mean(
+            axis=1
+        )
+
     def model(self, relation: str) -> GaifmanModel:
         """The model of one relation by itself."""
         self.arity(relation)

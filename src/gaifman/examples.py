@@ -158,6 +158,10 @@ class Examples:
         for begin in range(first * size, len(order), size):
             yield self._block(order[begin : begin + size], key, self.recipe.negatives)
 
+    def corrupted(self, rows: Longs, negatives: int = 1, epoch: int = 0) -> Ints:
+        """Corruptions (c, n) of some of the answers, by their rows."""
+        return self._corruptor.corrupted(rows, negatives, start(self.recipe.seed, "corrupt", epoch)).tuples
+
     def held_out(self, epoch: int = 0, negatives: int | None = None) -> Block:
         """The answers that are held out, with so many corruptions of each, 1 where nothing is said."""
         _check_whole("epoch", epoch, 0)

@@ -165,7 +165,7 @@ class Judge:
         while len(left) and drawn < (wanted.draws if wanted.error is None else max(wanted.draws, wanted.most)):
             draws = wanted.draws if drawn == 0 else min(drawn, wanted.most - drawn)
             sampling = Sampling(learning.radius, learning.size, draws, learning.seed, f"answer {drawn}")
-            each = self._each(scorer, tuples[left], sampling, hidden.of(left))
+            each = self.each(scorer, tuples[left], sampling, hidden.of(left))
             sums[left] += each.sum(axis=1)
             squares[left] += (each**2).sum(axis=1)
             counts[left] += draws
@@ -176,7 +176,7 @@ class Judge:
                 left = left[~small]
         return calibrated(calibration, sums, squares, counts)
 
-    def _each(self, scorer: Scorer, tuples: Ints, sampling: Sampling, hidden: Hidden) -> Floats:
+    def each(self, scorer: Scorer, tuples: Ints, sampling: Sampling, hidden: Hidden) -> Floats:
         """Shape (tuples, draws): the base model's probability of each neighbourhood, block by block."""
         parts = [np.zeros((0, sampling.draws))]
         step = max(1, BLOCK // sampling.draws)

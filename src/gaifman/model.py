@@ -4,7 +4,7 @@
 >>> kb = gaifman.demo()
 >>> model = gaifman.fit(kb, "official_language(x, y)", size=10, options={"epochs": 1}, seed=1)
 >>> model
-<GaifmanModel: official_language(x, y), radius 1, size 10, ... features, trained on 298 answers>
+<GaifmanModel: official_language(x, y), radius 1, size 10, 158 features, trained on 262 answers>
 >>> model.probability("france", "french").value > model.probability("france", "danish").value
 True
 """

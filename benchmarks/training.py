@@ -1,0 +1,232 @@
+"""How fast models are trained: examples a second, the network beside PyTorch, the memory, and what probabilities mean.
+
+    GAIFMAN_DATA=… python benchmarks/training.py [--quick]
+
+Completion with w = 5, w̃ = 25, radius 1, size 20, the `paper` features and the paper's network, three passes, one
+thread for each processor. An example is one neighbourhood: drawn, its features evaluated, learnt from; corruptions
+and what is hidden are made along the way. `_seconds` is all of it, from a knowledge base in memory to a model; quick
+runs, which learn some relations only, have none. `network_ratio_to_torch` is the network alone, beside PyTorch on the
+same sparse batches in turns, one thread each: the first layer as an embedding bag with sparse gradients, the fastest
+way that PyTorch has. `_calibration_error` is the expected calibration error of validation facts and one corruption of
+each, in ten bins, by probabilities that were calibrated on training facts alone; `_uncalibrated` that of the
+network's own. On the demo knowledge base a tenth of the facts is validation. Without the data all of it is done on
+generated knowledge bases.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+import common
+import gaifman
+from gaifman.calibration import reliability
+from gaifman.completion import Completion, query_of
+from gaifman.examples import Examples, Recipe
+from gaifman.graph import graph_of
+from gaifman.kb import KnowledgeBase
+from gaifman.learning import Arrays, Learning, Watch
+from gaifman.network import Batch, Network, Rows
+from gaifman.school import Desk, School
+from gaifman.tables import Floats
+from neighbourhoods import generated
+
+PAPER = {"activation": "sigmoid", "batch": 128, "epochs": 3}
+SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 5, "negatives": 25, "least": 0, "options": PAPER}
+BATCH = 128
+
+
+class Counting(Watch, Desk):
+    """Counts the examples that are learnt from; keeps some of the batches' rows."""
+
+    def __init__(self) -> None:
+        self.examples = 0
+
+    def watch(self, relation: str) -> Watch:
+        return self
+
+    def block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, object]]]) -> None:
+        self.examples += examples
+
+
+def loaded(name: str, objects: int, facts: int, relations: int) -> KnowledgeBase:
+    """A data set, or a generated knowledge base like it."""
+    path = common.data(f"{name}/train.txt.gz")
+    return gaifman.read(path) if path else generated(objects, facts, relations)
+
+
+def some(kb: KnowledgeBase, answers: int) -> list[str]:
+    """Relations of all sizes with so many answers together, about."""
+    names = sorted(kb.relations, key=lambda name: (kb.relations[name].count, name))
+    share = max(1, round(len(kb) / answers))
+    chosen = [name for name in names[share // 2 :: share] if kb.relations[name].count <= answers]
+    return chosen or names[:1]
+
+
+def trained(kb: KnowledgeBase, names: list[str], settings: dict[str, Any]) -> tuple[Completion, float, float]:
+    """A completion, its seconds, and examples a second while relations were learnt."""
+    gaifman.complete(kb, names[-1:], threads=1, **SETTINGS | {"options": PAPER | {"epochs": 1}})
+    counting, begin = Counting(), time.perf_counter()
+    school = School(graph_of(kb), "paper", Learning.of(settings), None)
+    for width in {kb.relations[name].arity for name in names}:
+        school.ready(width)
+    ready = time.perf_counter()
+    parts = school.parts(names, threads=2, desk=counting)
+    learnt = time.perf_counter()
+    completion = school.completion(names, parts)
+    return completion, time.perf_counter() - begin, counting.examples / (learnt - ready)
+
+
+# The network alone
+
+
+def batches(kb: KnowledgeBase, name: str, count: int) -> list[Batch]:
+    """Batches as a relation's training has them, of 128 rows each."""
+    from gaifman.features import Evaluator
+    from gaifman.inputs import kinds_of
+    from gaifman.learning import Source, Trainer
+    from gaifman.phi import named
+    from gaifman.plans import plan_of
+
+    graph, learning = graph_of(kb), Learning.of(SETTINGS)
+    plan = plan_of(named("paper", 2, kb.vocabulary.relations), kb, 2)
+    examples = Examples(graph, query_of(name, 2), Recipe(holdout=0.0))
+    source = Source(Evaluator(graph, plan), examples, kinds_of(plan.features))
+    trainer = Trainer([source], learning, learning.new_base())
+    inputs, found = trainer.survey(), list[Batch]()
+    for block in trainer.batches(inputs, 0):
+        rows = block.rows
+        for first, last in pairwise(range(0, len(rows) + 1, BATCH)):
+            low, high = rows.starts[first], rows.starts[last]
+            part = Rows(rows.starts[first : last + 1] - low, rows.columns[low:high], rows.values[low:high], rows.width)
+            found.append(Batch(part, block.targets[first:last]))
+        if len(found) >= count:
+            break
+    return found[:count]
+
+
+def torch_learner(width: int, given: list[Batch]) -> Callable[[], None]:
+    """The same network and steps in PyTorch, on one thread, the batches made ready before."""
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(1)
+    first = nn.EmbeddingBag(width, 100, mode="sum", sparse=True)
+    rest = nn.Sequential(nn.Sigmoid(), nn.Linear(100, 100), nn.Sigmoid(), nn.Linear(100, 1))
+    bias = nn.Parameter(torch.zeros(100))
+    steps = torch.optim.Adagrad([first.weight, bias, *rest.parameters()], lr=0.05, initial_accumulator_value=1e-3)
+    tensors = [
+        (torch.from_numpy(b.rows.columns.astype(np.int64)), torch.from_numpy(b.rows.starts[:-1].copy()),
+         torch.from_numpy(b.rows.values.copy()), torch.from_numpy(b.targets.copy()))
+        for b in given
+    ]  # fmt: skip
+
+    def learn() -> None:
+        for columns, starts, values, targets in tensors:
+            kept = nn.functional.dropout(values, 0.2)
+            logits = rest(first(columns, starts, per_sample_weights=kept) + bias)[:, 0]
+            loss = nn.functional.binary_cross_entropy_with_logits(logits, targets)
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+
+    return learn
+
+
+def network(given: list[Batch], runs: int) -> dict[str, float]:
+    """Ours beside PyTorch's, in turns."""
+    ours = Network(epochs=1)
+    width = given[0].rows.width
+    ours.begin(width, 0)
+
+    def learn() -> None:
+        for batch in given:
+            ours.learn(batch)
+
+    theirs = torch_learner(width, given)
+    for job in (learn, theirs):
+        job()
+    seconds = common.interleaved(runs, ours=learn, torch=theirs)
+    rows = len(given) * BATCH
+    return {
+        "network_examples_per_s": rows / min(seconds["ours"]),
+        "torch_examples_per_s": rows / min(seconds["torch"]),
+        "network_ratio_to_torch": common.median_ratio(seconds["torch"], seconds["ours"]),
+    }
+
+
+# What probabilities mean
+
+
+def calibration(completion: Completion, kb: KnowledgeBase, facts: list[tuple[str, ...]]) -> tuple[float, float]:
+    """Expected calibration error of facts that were not known in training and one corruption of each; uncalibrated."""
+    means, fair, targets = list[Floats](), list[Floats](), list[Floats]()
+    by_relation: dict[str, list[tuple[str, ...]]] = {}
+    for relation, *objects in facts:
+        if relation in completion.scorers and all(name in kb.objects for name in objects):
+            by_relation.setdefault(relation, []).append(tuple(objects))
+    for relation, tuples in sorted(by_relation.items()):
+        numbers = np.array([[kb.id(name) for name in row] for row in tuples], np.int32)
+        whole = kb.with_facts([(relation, *row) for row in tuples])
+        examples = Examples(graph_of(whole), query_of(relation, numbers.shape[1]), Recipe(holdout=0.0))
+        rows = [int(np.flatnonzero((examples.answers == row).all(axis=1))[0]) for row in numbers]
+        corrupted = examples.corrupted(np.array(rows), 1)
+        asked, wanted = np.concatenate([numbers, corrupted]), np.repeat([1.0, 0.0], [len(numbers), len(corrupted)])
+        fair.append(completion.probabilities(relation, asked).values)
+        means.append(completion.raw(relation, asked))
+        targets.append(wanted)
+    said, raw, so = np.concatenate(fair), np.concatenate(means), np.concatenate(targets)
+    return reliability(said, so).error, reliability(raw, so).error
+
+
+def split(kb: KnowledgeBase) -> tuple[KnowledgeBase, list[tuple[str, ...]]]:
+    """A tenth of the facts taken away."""
+    facts = [(fact.relation, *fact.objects) for fact in kb.facts()]
+    chosen = [facts[number] for number in np.random.default_rng(0).permutation(len(facts))[: len(facts) // 10]]
+    return kb.without(chosen), chosen
+
+
+def validation(name: str) -> list[tuple[str, ...]]:
+    """The validation facts of a data set."""
+    path = common.data(f"{name}/valid.txt.gz")
+    return [(fact.relation, *fact.objects) for fact in gaifman.read(path).facts()] if path else []
+
+
+def main() -> None:
+    """Measure and report."""
+    quick = common.arguments(__doc__).quick
+    figures: dict[str, float] = {}
+    demo, taken = split(gaifman.demo())
+    error = calibration(gaifman.complete(demo), demo, taken)
+    figures |= dict(zip(("demo_calibration_error", "demo_uncalibrated"), error, strict=True))
+    shapes = {"wn18": ("WN18", 40_943, 141_442, 18), "fb15k": ("FB15k", 14_951, 483_142, 1_345)}
+    for short, (name, *shape) in shapes.items():
+        sys.stderr.write(f"{name} …\n")
+        kb = loaded(name, *shape)
+        settings, names = SETTINGS, sorted(kb.relations)
+        if quick and short == "wn18":
+            settings = SETTINGS | {"positives": 1, "negatives": 5}
+        elif quick:
+            names = some(kb, 6_000)
+        completion, seconds, rate = trained(kb, names, settings)
+        figures[f"{short}_examples_per_s"] = rate
+        if not quick:
+            figures[f"{short}_seconds"] = seconds
+        if short == "wn18" and (facts := validation(name)):
+            facts = facts[:: 5 if quick else 1]
+            error = calibration(completion, kb, facts)
+            figures |= dict(zip(("wn18_calibration_error", "wn18_uncalibrated"), error, strict=True))
+    figures["peak_memory_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    largest = max(kb.relations.values(), key=lambda relation: (relation.count, relation.name)).name
+    figures |= network(batches(kb, largest, 50 if quick else 400), 5 if quick else 9)
+    common.report("training", figures)
+
+
+if __name__ == "__main__":
+    main()
