@@ -132,9 +132,8 @@ class Completion:
         numbers = tuple_numbers(judge, tuples)
         count = self.learning.draws if draws is None else draws
         hidden = judge.secret(query_of(relation, judge.width), numbers, self.learning.seed)
-        return judge.each(self.scorers[relation], numbers, self.learning.sampling(count, "answer 0"), hidden).mean(
-            axis=1
-        )
+        sampling = self.learning.sampling(count, "answer 0")
+        return np.asarray(judge.each(self.scorers[relation], numbers, sampling, hidden).mean(axis=1))
 
     def model(self, relation: str) -> GaifmanModel:
         """The model of one relation by itself."""

@@ -171,6 +171,8 @@ class Evaluator:
 
     def _words(self, most: int) -> int:
         """Words for the largest tables, or an error where they would not fit."""
+        if not len(self._left):
+            return 1
         words = self.plan.words(most)[self._left]
         if words.max(initial=0) > LARGEST:
             worst = self._left[int(words.argmax())]
