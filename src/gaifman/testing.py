@@ -12,8 +12,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,10 @@ Make = Callable[[], BaseModel]
 
 WIDTH, SEED = 12, 7
 EXAMPLES, BLOCK = 2_000, 400
-NOISE = 0.15
+NOISE = 0.25
 """In the noisy problem so many rows are not what they look like."""
+ROUGHLY = 0.12
+"""By so much mean probabilities may be off there. Input dropout of 0.2, as the paper has it, makes 0.08 of it."""
 
 
 def check_base_model(make: Make) -> None:
@@ -117,21 +118,24 @@ def _is_roughly_calibrated(make: Make) -> None:
         for group, wanted in ((truth, 1 - NOISE), (~truth, NOISE)):
             found = float(p[group].mean())
             words = f"with {name}, rows of which {wanted:.0%} are answers get {found:.2f} on average"
-            _require(abs(found - wanted) <= 0.1, words)
+            _require(abs(found - wanted) <= ROUGHLY, words)
 
 
 def _has_no_chance_but_the_seed(make: Make) -> None:
     """The same seed gives the same bits, whatever the random numbers of the process are; and these stay."""
     rows, _ = _drawn(200, 6)
     found = []
-    with _random_numbers_kept():
+    kept = _global()
+    try:
         for other in (1, 2):
             random.seed(other)
             np.random.seed(other)  # those that are not to be used
-            before = _global()
-            model = _trained(make, _noisy(hard=True))
-            found.append(_results(model, rows))
-            _require(_global() == before, "it draws from the random numbers of the whole process")
+            before = repr(_global())
+            found.append(_results(_trained(make, _noisy(hard=True)), rows))
+            _require(repr(_global()) == before, "it draws from the random numbers of the whole process")
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
     _same(found[0], found[1], "the same seed and examples give different models")
     _checked(_trained(make, _noisy(hard=True), seed=2**63 + 11), rows)
 
@@ -385,15 +389,6 @@ def _area(p: Floats, truth: npt.NDArray[np.bool_]) -> float:
     return float((below + through).mean() / 2 / len(others))
 
 
-def _global() -> tuple[str, str]:
-    return repr(random.getstate()), repr([np.asarray(part).tolist() for part in np.random.get_state()])
-
-
-@contextmanager
-def _random_numbers_kept() -> Iterator[None]:
-    plain, arrays = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(plain)
-        np.random.set_state(arrays)
+def _global() -> tuple[Any, Any]:
+    """The random numbers of the process, as they stand."""
+    return random.getstate(), np.random.get_state()
