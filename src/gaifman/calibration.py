@@ -179,7 +179,9 @@ def fit_calibration(
     moved *= _share_beyond_chance(hits - expected, _sums(at, logistic(z) * logistic(-z) * count))
     shares, block = isotonic(logistic(where / bins + moved), bins)
     centres = _sums(block, where) / _sums(block, bins)
-    knots, values = _with_ends(centres), _with_ends(log_odds(np.unique(shares)))
+    # Shares may rise by less than a float of log-odds can hold: the map rises by a thousandth of the line at least.
+    values = np.maximum.accumulate(log_odds(np.unique(shares)) - centres / 1000) + centres / 1000
+    knots, values = _with_ends(centres), _with_ends(values)
     return Calibration((knots - offset) / steep, values, shift, answers, others, fitted=True)
 
 
