@@ -41,12 +41,12 @@ class Attention(nn.Module):  # type: ignore[misc]
 
 
 MODELS: dict[str, Callable[[], Torch]] = {
-    "layers": lambda: Torch(LAYERS),
-    "dropout": lambda: Torch(LAYERS, dropout=0.2, epochs=15),
-    "function": lambda: Torch(two_layers),
-    "dense": lambda: Torch(Attention, sparse=False),
-    "adagrad": lambda: Torch(LAYERS, optimiser="adagrad", rate=0.1, batch=50),
-    "normed": lambda: Torch([["BatchNorm1d"], ["Linear", 1]], sparse=False, rate=0.02),
+    "layers": lambda: Torch(LAYERS, rate=0.05, epochs=4),
+    "dropout": lambda: Torch(LAYERS, rate=0.05, epochs=4, dropout=0.2),
+    "function": lambda: Torch(two_layers, rate=0.03, epochs=4),
+    "dense": lambda: Torch(Attention, rate=0.05, epochs=4, sparse=False),
+    "adagrad": lambda: Torch(LAYERS, rate=0.2, epochs=3, batch=50, optimiser="adagrad"),
+    "normed": lambda: Torch([["BatchNorm1d"], ["Linear", 1]], rate=0.05, epochs=3, sparse=False),
 }
 
 

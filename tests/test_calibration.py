@@ -226,6 +226,18 @@ def test_a_shy_model_with_some_certain_answers_keeps_its_order() -> None:
     assert (np.diff(found.apply(np.linspace(0.4, 0.6, 100))) > 0).all()
 
 
+@pytest.mark.parametrize("ratio", [0.01, 1, 100])
+def test_many_tuples_of_a_shy_model_are_fitted_without_overflow(ratio: float) -> None:
+    # A million tuples whose log-odds are a hundredth of what they should be: the first step would be far too long.
+    rng = np.random.default_rng(0)
+    x = rng.normal(0.014, 0.02, 3_000)
+    targets = rng.random(3_000) < logistic(100 * x)
+    found = fit_calibration(logistic(x - math.log(ratio)), targets, np.full(3_000, 300.0), ratio=ratio)
+    assert np.abs(found.apply(logistic(x - math.log(ratio))) - logistic(100 * x)).mean() < 0.03
+    moved = fit_calibration(logistic(x), targets, np.full(3_000, 300.0), ratio=ratio)
+    assert np.abs(moved.apply(logistic(x)) - logistic(100 * x)).mean() < 0.03
+
+
 def test_a_model_that_has_it_backwards_gets_a_nearly_flat_map() -> None:
     _, said, targets = synthetic(5, 1_000, lambda x: -x)
     found = fit_calibration(said, targets)

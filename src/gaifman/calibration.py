@@ -224,6 +224,7 @@ def _line(x: Floats, count: Floats, positive: Floats) -> tuple[float, float]:
         gradient = inputs @ (count * share - positive) + [at[0], 0]
         curvature = (inputs * (count * share * (1 - share) + 1e-9)) @ inputs.T + np.diag([1.0, 0.0])
         step, now = np.linalg.solve(curvature, gradient), loss(at)
+        step = step / max(1.0, abs(step[0]))  # the slope changes at most by a factor of e, and does not overflow
         while np.abs(step).max() > 1e-12 and not loss(at - step) < now:
             step = step / 2
         if np.abs(step).max() <= 1e-12:
