@@ -179,7 +179,9 @@ def fit_calibration(
     moved *= _share_beyond_chance(hits - expected, _sums(at, logistic(z) * logistic(-z) * count))
     shares, block = isotonic(logistic(where / bins + moved), bins)
     centres = _sums(block, where) / _sums(block, bins)
-    knots, values = _with_ends(centres), _with_ends(log_odds(np.unique(shares)))
+    # Shares may rise by less than a float of log-odds can hold: the map rises by a thousandth of the line at least.
+    values = np.maximum.accumulate(log_odds(np.unique(shares)) - centres / 1000) + centres / 1000
+    knots, values = _with_ends(centres), _with_ends(values)
     return Calibration((knots - offset) / steep, values, shift, answers, others, fitted=True)
 
 
@@ -222,6 +224,7 @@ def _line(x: Floats, count: Floats, positive: Floats) -> tuple[float, float]:
         gradient = inputs @ (count * share - positive) + [at[0], 0]
         curvature = (inputs * (count * share * (1 - share) + 1e-9)) @ inputs.T + np.diag([1.0, 0.0])
         step, now = np.linalg.solve(curvature, gradient), loss(at)
+        step = step / max(1.0, abs(step[0]))  # the slope changes at most by a factor of e, and does not overflow
         while np.abs(step).max() > 1e-12 and not loss(at - step) < now:
             step = step / 2
         if np.abs(step).max() <= 1e-12:

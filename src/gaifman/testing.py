@@ -12,8 +12,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,10 @@ Make = Callable[[], BaseModel]
 
 WIDTH, SEED = 12, 7
 EXAMPLES, BLOCK = 2_000, 400
-NOISE = 0.15
+NOISE = 0.25
 """In the noisy problem so many rows are not what they look like."""
+ROUGHLY = 0.12
+"""By so much mean probabilities may be off there. Input dropout of 0.2, as the paper has it, makes 0.08 of it."""
 
 
 def check_base_model(make: Make) -> None:
@@ -55,7 +56,7 @@ def _gives_probabilities(make: Make) -> None:
     model = make()
     model.begin(WIDTH, SEED)
     for batch in _noisy(hard=True):
-        loss = model.learn(batch)
+        loss = _learnt(model, batch)
         good = isinstance(loss, float) and (math.isnan(loss) or 0 <= loss < math.inf)
         _require(good, f"learn() gives the mean cross-entropy as a float, or NaN, not {loss!r}")
     _go(model, [None, *[*_noisy(hard=True), None] * (model.passes - 1)])
@@ -89,12 +90,12 @@ def _judges_each_row_alone(make: Make) -> None:
     backward = np.argsort(order)
     for name, function in (("probabilities", model.probabilities), ("embed", model.embed)):
         whole = function(rows)
+        _same(whole, function(rows), f"{name}(): the same rows give another result the second time")
         parts = np.concatenate([function(_cut(rows, i, j)) for i, j in ((0, 1), (1, 8), (8, 137), (137, 300))])
         _same(whole, parts, f"{name}(): a row's result changes with the rows beside it")
         _same(
             whole, function(_taken(rows, order))[backward], f"{name}(): a row's result changes with the order of rows"
         )
-        _same(whole, function(rows), f"{name}(): the same rows give another result the second time")
 
 
 def _learns(make: Make) -> None:
@@ -117,22 +118,25 @@ def _is_roughly_calibrated(make: Make) -> None:
         for group, wanted in ((truth, 1 - NOISE), (~truth, NOISE)):
             found = float(p[group].mean())
             words = f"with {name}, rows of which {wanted:.0%} are answers get {found:.2f} on average"
-            _require(abs(found - wanted) <= 0.1, words)
+            _require(abs(found - wanted) <= ROUGHLY, words)
 
 
 def _has_no_chance_but_the_seed(make: Make) -> None:
     """The same seed gives the same bits, whatever the random numbers of the process are; and these stay."""
     rows, _ = _drawn(200, 6)
     found = []
-    with _random_numbers_kept():
+    kept = _global()
+    try:
         for other in (1, 2):
             random.seed(other)
             np.random.seed(other)  # those that are not to be used
-            before = _global()
-            model = _trained(make, _noisy(hard=True))
-            found.append(_results(model, rows))
-            _require(_global() == before, "it draws from the random numbers of the whole process")
-    _same_results(found[0], found[1], "the same seed and examples give different models")
+            before = repr(_global())
+            found.append(_results(_trained(make, _noisy(hard=True)), rows))
+            _require(repr(_global()) == before, "it draws from the random numbers of the whole process")
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
+    _same(found[0], found[1], "the same seed and examples give different models")
     _checked(_trained(make, _noisy(hard=True), seed=2**63 + 11), rows)
 
 
@@ -174,7 +178,7 @@ def _can_be_kept(make: Make) -> None:
         if fresh is None:
             continue
         fresh.restore(kept)
-        _same_results(wanted, _results(fresh, rows), "restored from its state, it gives other results")
+        _same(wanted, _results(fresh, rows), "restored from its state, it gives other results")
         _equal_states(kept, fresh.state(), "restored from its state, it has another state")
     _train(model, _separable(), WIDTH, SEED + 1)
     _equal_states(kept, state, "a state that was given changes when the model learns on")
@@ -292,12 +296,19 @@ def _train(model: BaseModel, batches: list[Batch], width: int, seed: int) -> Non
 def _go(model: BaseModel, steps: list[Batch | None]) -> None:
     """Learn, and where there is no batch end a pass."""
     for batch in steps:
-        try:
-            model.pass_done() if batch is None else model.learn(batch)
-        except ValueError as error:
-            if "read-only" not in str(error):
-                raise
-            raise AssertionError("it writes into the arrays it is given") from error
+        if batch is None:
+            model.pass_done()
+        else:
+            _learnt(model, batch)
+
+
+def _learnt(model: BaseModel, batch: Batch) -> float:
+    try:
+        return model.learn(batch)
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise AssertionError("it writes into the arrays it is given") from error
 
 
 def _looked(model: BaseModel, rows: Rows) -> None:
@@ -359,13 +370,9 @@ def _same(one: npt.NDArray[Any], other: npt.NDArray[Any], words: str) -> None:
     _require(one.tobytes() == other.tobytes(), f"{words}: {differ}")
 
 
-def _results(model: BaseModel, rows: Rows) -> tuple[Floats, Reals]:
-    return model.probabilities(rows), model.embed(rows)
-
-
-def _same_results(one: tuple[Floats, Reals], other: tuple[Floats, Reals], words: str) -> None:
-    _same(one[0], other[0], words)
-    _same(one[1], other[1], words)
+def _results(model: BaseModel, rows: Rows) -> Floats:
+    """Shape (rows, 1 + columns of the embedding): all that it says of them; float64 holds float32 exactly."""
+    return np.column_stack([model.probabilities(rows), model.embed(rows).astype(np.float64)])
 
 
 def _equal_states(one: dict[str, npt.NDArray[Any]], other: dict[str, npt.NDArray[Any]], words: str) -> None:
@@ -382,15 +389,6 @@ def _area(p: Floats, truth: npt.NDArray[np.bool_]) -> float:
     return float((below + through).mean() / 2 / len(others))
 
 
-def _global() -> tuple[str, str]:
-    return repr(random.getstate()), repr([np.asarray(part).tolist() for part in np.random.get_state()])
-
-
-@contextmanager
-def _random_numbers_kept() -> Iterator[None]:
-    plain, arrays = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(plain)
-        np.random.set_state(arrays)
+def _global() -> tuple[Any, Any]:
+    """The random numbers of the process, as they stand."""
+    return random.getstate(), np.random.get_state()

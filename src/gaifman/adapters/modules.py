@@ -91,9 +91,10 @@ class Torch(BaseModel):
                 end = min(begin + self._batch, count)
                 inputs = self._inputs(torch, batch.rows, begin, end, end - begin)
                 targets = torch.from_numpy(np.array(batch.targets[begin:end], np.float32))
-                loss = torch.nn.functional.binary_cross_entropy_with_logits(self._logits(inputs), targets)
-                self._optimiser.zero_grad()
-                loss.backward()
+                with self._explained():
+                    loss = torch.nn.functional.binary_cross_entropy_with_logits(self._logits(inputs), targets)
+                    self._optimiser.zero_grad()
+                    loss.backward()
                 self._optimiser.step()
                 total += loss.item() * (end - begin)
             self._random = torch.get_rng_state()
@@ -192,11 +193,7 @@ class Torch(BaseModel):
             return torch.sparse_csr_tensor(*parts, size=(count, max(rows.width, 1)), check_invariants=True)
 
     def _logits(self, inputs: Tensor) -> Tensor:
-        try:
-            found = self._module(inputs)
-        except (NotImplementedError, RuntimeError) as error:
-            hint = "does its first layer take sparse input? If not, write Torch(…, sparse=False)"
-            raise KnowledgeError(f"the module fails: {error}", hint=hint if self._sparse else "") from error
+        found = self._module(inputs)
         count = inputs.shape[0]
         if tuple(found.shape) not in {(count,), (count, 1)}:
             wanted = f"({count},) or ({count}, 1)"
@@ -211,12 +208,22 @@ class Torch(BaseModel):
             parts = []
             for begin in range(0, max(len(rows), 1), STEP):
                 end = min(begin + STEP, len(rows))
-                found = function(self._inputs(torch, rows, begin, end, STEP)).reshape(STEP, -1)[: end - begin]
-                parts.append(found.float().numpy())
+                inputs = self._inputs(torch, rows, begin, end, STEP)
+                with self._explained():
+                    parts.append(function(inputs).reshape(STEP, -1)[: end - begin].float().numpy())
         whole: Reals = np.concatenate(parts)
         if not np.isfinite(whole).all():
             raise KnowledgeError("the module gives numbers that are not finite", hint="learn at a smaller rate")
         return whole
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What torch finds wrong with the module, as an error of ours that says what may help."""
+        try:
+            yield
+        except RuntimeError as error:
+            hint = "does its first layer take sparse input? If not, write Torch(…, sparse=False)"
+            raise KnowledgeError(f"the module fails: {error}", hint=hint if self._sparse else "") from error
 
     def _fits(self, rows: Rows | None) -> None:
         if self._width < 0:

@@ -1,0 +1,356 @@
+"""Classifiers of scikit-learn and LightGBM as base models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from lightgbm import LGBMClassifier
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, SGDClassifier
+from sklearn.naive_bayes import BernoulliNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+
+from gaifman.adapters import Classifier
+from gaifman.adapters.classifiers import matrix
+from gaifman.calibration import log_odds
+from gaifman.errors import InputError, KnowledgeError, OutputError
+from gaifman.network import Batch, Rows
+from gaifman.testing import check_base_model
+
+
+def trees() -> LGBMClassifier:
+    """LightGBM, small and quiet, on one thread: the tests run side by side."""
+    return LGBMClassifier(n_estimators=20, num_leaves=7, verbosity=-1, n_jobs=1)
+
+
+def rows_of(dense: list[list[float]]) -> Rows:
+    """Rows from a small table."""
+    table = np.array(dense, np.float32).reshape(len(dense), -1)
+    at, columns = np.nonzero(table)
+    starts = np.searchsorted(at, np.arange(len(dense) + 1)).astype(np.int64)
+    return Rows(starts, columns.astype(np.int32), table[at, columns], table.shape[1])
+
+
+def batch_of(dense: list[list[float]], targets: list[float]) -> Batch:
+    """Examples from a small table."""
+    return Batch(rows_of(dense), np.array(targets, np.float32))
+
+
+def examples(seed: int, count: int = 400, width: int = 6) -> Batch:
+    """Random examples of a linear problem."""
+    rng = np.random.default_rng(seed)
+    table = rng.random((count, width)) * (rng.random((count, width)) < 0.5)
+    truth = 1 / (1 + np.exp(-(table @ np.linspace(-4, 5, width))))
+    return batch_of(table.tolist(), (rng.random(count) < truth).tolist())
+
+
+def trained(estimator: Any, *batches: Batch, seed: int = 0, **options: Any) -> Classifier:
+    """A classifier that has learnt."""
+    model = Classifier(estimator, **options)
+    model.begin(batches[0].rows.width, seed)
+    for batch in batches:
+        assert np.isnan(model.learn(batch))
+    model.pass_done()
+    return model
+
+
+ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "logistic": LogisticRegression,
+    "strong": lambda: LogisticRegression(C=100, solver="liblinear"),
+    "sgd": lambda: SGDClassifier(loss="log_loss", max_iter=200),
+    "trees": trees,
+    "forest": lambda: RandomForestClassifier(20, min_samples_leaf=20),
+    "bayes": BernoulliNB,
+}
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_estimators_keep_the_rules(name: str) -> None:
+    check_base_model(lambda: Classifier(ESTIMATORS[name]()))
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_what_it_says_is_what_the_estimator_says(name: str) -> None:
+    batch = examples(1)
+    model = trained(ESTIMATORS[name](), batch, seed=5)
+    plain = ESTIMATORS[name]()
+    if "random_state" in plain.get_params():
+        plain.set_params(random_state=5)
+    plain.fit(matrix(batch.rows), batch.targets.astype(int))
+    wanted = plain.predict_proba(matrix(batch.rows))[:, 1]
+    np.testing.assert_allclose(model.probabilities(batch.rows), wanted, atol=1e-9)
+
+
+def test_the_matrix_is_the_rows() -> None:
+    table = [[0.0, 2, 0], [0.0, 0, 0], [1.0, 0, 3]]
+    np.testing.assert_array_equal(matrix(rows_of(table)).toarray(), table)
+    later = Rows(rows_of(table).starts[1:], rows_of(table).columns, rows_of(table).values, 3)
+    np.testing.assert_array_equal(matrix(later).toarray(), table[1:])
+
+
+def test_blocks_are_as_good_as_one() -> None:
+    whole = examples(2, 300)
+    cuts = [(0, 100), (100, 101), (101, 300)]
+    parts = [
+        Batch(Rows(whole.rows.starts[i : j + 1], whole.rows.columns, whole.rows.values, 6), whole.targets[i:j])
+        for i, j in cuts
+    ]
+    one, other = trained(LogisticRegression(), whole), trained(LogisticRegression(), *parts)
+    np.testing.assert_array_equal(one.probabilities(whole.rows), other.probabilities(whole.rows))
+
+
+@pytest.mark.parametrize("name", ["logistic", "sgd", "trees", "forest", "bayes"])
+def test_a_soft_target_is_two_weighted_rows(name: str) -> None:
+    batch = examples(3, 200)
+    soft = Batch(batch.rows, (0.1 + 0.7 * batch.targets).astype(np.float32))
+    found = trained(ESTIMATORS[name](), soft, seed=1).probabilities(batch.rows)
+    plain = ESTIMATORS[name]()
+    if "random_state" in plain.get_params():
+        plain.set_params(random_state=1)
+    twice = np.repeat(np.arange(200), 2)
+    labels = np.tile([1, 0], 200)
+    weights = np.where(labels == 1, soft.targets[twice], 1 - soft.targets[twice])
+    plain.fit(matrix(batch.rows)[twice], labels, sample_weight=weights)
+    np.testing.assert_allclose(found, plain.predict_proba(matrix(batch.rows))[:, 1], atol=1e-7)
+
+
+def test_hard_and_soft_targets_together() -> None:
+    found = trained(LogisticRegression(C=1e6), batch_of([[1, 0], [1, 0], [0, 1], [0, 1]], [1, 0.5, 0, 0.5]))
+    p = found.probabilities(rows_of([[1, 0], [0, 1]]))
+    np.testing.assert_allclose(p, [0.75, 0.25], atol=0.01)
+
+
+def test_without_weights_soft_targets_are_refused() -> None:
+    batch = batch_of([[1, 0], [0, 1], [1, 1], [0, 0], [1, 0], [0, 1]], [1, 0, 0.5, 0, 1, 0])
+    with pytest.raises(KnowledgeError, match=r"KNeighborsClassifier takes no weights.*1 of 6 targets") as caught:
+        trained(KNeighborsClassifier(1), batch)
+    assert "sample_weight" in caught.value.hint
+
+
+def test_without_weights_hard_targets_are_learnt() -> None:
+    batch = batch_of([[1, 0], [0, 1]], [1, 0])
+    assert trained(KNeighborsClassifier(1), batch).probabilities(batch.rows).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("target", [0.0, 1.0])
+def test_one_class_alone_is_what_is_said(target: float) -> None:
+    model = trained(LogisticRegression(), batch_of([[1, 0], [0, 1]], [target, target]))
+    assert model.probabilities(rows_of([[1, 1], [0, 0]])).tolist() == [target, target]
+    assert np.isfinite(model.embed(rows_of([[1, 1]]))).all()
+
+
+def test_no_examples_say_one_half() -> None:
+    model = Classifier(LogisticRegression())
+    model.begin(3, 0)
+    model.pass_done()
+    assert model.probabilities(rows_of([[1, 1, 1]])).tolist() == [0.5]
+
+
+def test_too_many_rows_are_refused_before_they_fill_the_memory() -> None:
+    model = Classifier(LogisticRegression(), most=3)
+    model.begin(1, 0)
+    model.learn(batch_of([[1], [0]], [1, 0]))
+    with pytest.raises(KnowledgeError, match=r"4 examples and more are too many.*the limit is 3") as caught:
+        model.learn(batch_of([[1]], [0.5]))
+    assert "most=" in caught.value.hint
+
+
+def test_the_given_estimator_is_left_as_it_is() -> None:
+    given = LogisticRegression()
+    trained(given, examples(4))
+    assert not hasattr(given, "coef_")
+    assert given.random_state is None
+
+
+def test_the_seed_reaches_every_step_of_a_pipeline() -> None:
+    def forest() -> Any:
+        return make_pipeline(MaxAbsScaler(), RandomForestClassifier(5))
+
+    batch = examples(5)
+    one, same, other = (trained(forest(), batch, seed=seed).probabilities(batch.rows) for seed in (1, 1, 2))
+    assert one.tolist() == same.tolist()
+    assert one.tolist() != other.tolist()
+
+
+def test_an_estimator_of_anyone_will_do() -> None:
+    class Mine:
+        """Fits nothing but the mean, and has no parameters."""
+
+        def fit(self, inputs: Any, targets: Any) -> None:
+            self.classes_, self.mean = [0, 1], float(np.mean(targets))
+
+        def predict_proba(self, inputs: Any) -> Any:
+            return np.tile([1 - self.mean, self.mean], (inputs.shape[0], 1))
+
+    batch = batch_of([[1], [0], [1], [0]], [1, 0, 0, 0])
+    model = trained(Mine(), batch)
+    assert model.probabilities(batch.rows).tolist() == [0.25] * 4
+    np.testing.assert_allclose(model.embed(batch.rows)[:, 0], log_odds([0.25] * 4), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["logistic", "sgd", "trees"])
+def test_the_embedding_is_the_log_odds(name: str) -> None:
+    batch = examples(6)
+    model = trained(ESTIMATORS[name](), batch)
+    np.testing.assert_allclose(model.embed(batch.rows)[:, 0], log_odds(model.probabilities(batch.rows)), atol=1e-4)
+
+
+def test_trees_do_not_depend_on_the_number_of_threads() -> None:
+    batch = examples(7, 3_000)
+    found = [trained(LGBMClassifier(verbosity=-1, n_jobs=n, n_estimators=2), batch).state()["trees"] for n in (1, 2)]
+    texts = [b"".join(line for line in state.tobytes().splitlines(True) if b"threads" not in line) for state in found]
+    assert texts[0] == texts[1]
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", ["logistic", "sgd"])
+def test_linear_models_are_restored_without_scikit_learn(name: str) -> None:
+    batch = examples(8)
+    model = trained(ESTIMATORS[name](), batch)
+    state = {key: array.tolist() for key, array in model.state().items()}
+    rows = [batch.rows.starts.tolist(), batch.rows.columns.tolist(), batch.rows.values.tolist()]
+    code = (
+        "import sys, json; sys.modules['sklearn'] = sys.modules['scipy'] = None\n"
+        "import numpy as np; from gaifman.adapters import Classifier; from gaifman.network import Rows\n"
+        "settings, state, rows = json.load(sys.stdin)\n"
+        "model = Classifier(**settings)\n"
+        "model.restore({name: np.array(values) for name, values in state.items()})\n"
+        "starts, columns, values = rows\n"
+        "rows = Rows(np.array(starts), np.array(columns, np.int32), np.array(values, np.float32), 6)\n"
+        "print(json.dumps(model.probabilities(rows).tolist()))"
+    )
+    given = json.dumps([dict(model.settings()), state, rows])
+    done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == model.probabilities(batch.rows).tolist()
+
+
+def test_cross_validated_regression_is_linear_too() -> None:
+    batch = examples(9)
+    estimator = LogisticRegressionCV(Cs=3, cv=3, use_legacy_attributes=False, scoring="neg_log_loss", l1_ratios=(0.0,))
+    assert "weights" in trained(estimator, batch).state()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RandomForestClassifier(3),
+        SGDClassifier(loss="modified_huber"),
+        BernoulliNB(),
+        make_pipeline(MaxAbsScaler(), LogisticRegression()),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_other_estimators_are_used_but_not_kept(estimator: Any) -> None:
+    batch = examples(10)
+    model = trained(estimator, batch)
+    assert model.probabilities(batch.rows).shape == (400,)
+    for keep in (model.state, model.settings):
+        with pytest.raises(OutputError, match="cannot be kept in a file: that would need pickle") as caught:
+            keep()
+        assert "LogisticRegression" in caught.value.expected
+
+
+def test_an_estimator_that_only_has_the_name_is_not_kept() -> None:
+    class Doubling(LogisticRegression):  # type: ignore[misc]
+        """Twice as sure."""
+
+        def predict_proba(self, inputs: Any) -> Any:
+            p = super().predict_proba(inputs) ** 2
+            return p / p.sum(axis=1, keepdims=True)
+
+    Doubling.__name__, Doubling.__module__ = "LogisticRegression", "sklearn.linear_model"
+    with pytest.raises(OutputError, match="cannot be kept"):
+        trained(Doubling(), examples(11)).state()
+
+
+def test_parameters_that_json_changes_are_refused() -> None:
+    with pytest.raises(OutputError, match=r"class_weight=.*cannot be written as JSON"):
+        Classifier(LogisticRegression(class_weight={0: 1.0, 1: 2.0})).settings()
+    with pytest.raises(OutputError, match=r"random_state=.*cannot be written as JSON"):
+        Classifier(SGDClassifier(loss="log_loss", random_state=np.random.RandomState(0))).settings()
+
+
+def test_settings_make_it_anew_to_learn_again() -> None:
+    batch = examples(12)
+    model = trained(LogisticRegression(C=3), batch, most=1_000)
+    again = Classifier(**json.loads(json.dumps(dict(model.settings()))))
+    again.begin(6, 0)
+    again.learn(batch)
+    again.pass_done()
+    np.testing.assert_array_equal(again.probabilities(batch.rows), model.probabilities(batch.rows))
+    assert again.settings() == model.settings()
+    assert model.settings()["most"] == 1_000
+
+
+def test_a_file_cannot_name_any_class() -> None:
+    model = Classifier({"name": "Popen", "parameters": {"args": "true"}})
+    model.begin(2, 0)
+    model.learn(batch_of([[1, 0], [0, 1]], [1, 0]))
+    with pytest.raises(InputError, match="no estimator Popen that a file may name"):
+        model.pass_done()
+
+
+def test_what_was_gathered_is_its_whole_state() -> None:
+    batch = examples(13)
+    model = Classifier(LogisticRegression())
+    model.begin(6, 3)
+    model.learn(batch)
+    with pytest.raises(OutputError, match="has not learnt yet"):
+        model.state()
+    again = Classifier(LogisticRegression())
+    again.restore(model.state(whole=True))
+    for one in (model, again):
+        one.learn(examples(14))
+        one.pass_done()
+    np.testing.assert_array_equal(again.probabilities(batch.rows), model.probabilities(batch.rows))
+
+
+def test_another_state_is_refused() -> None:
+    with pytest.raises(InputError, match="not the state of a classifier: it holds kernel"):
+        Classifier(LogisticRegression()).restore({"kernel": np.zeros(3)})
+
+
+# Calls out of turn
+
+
+def test_calls_out_of_turn_say_what_is_missing() -> None:
+    model = Classifier(LogisticRegression())
+    batch = examples(15)
+    for call in (lambda: model.learn(batch), model.pass_done, lambda: model.probabilities(batch.rows), model.state):
+        with pytest.raises(KnowledgeError, match="was not begun"):
+            call()
+    model.begin(6, 0)
+    with pytest.raises(KnowledgeError, match="has not learnt yet"):
+        model.embed(batch.rows)
+    with pytest.raises(KnowledgeError, match="rows of 6 columns, these have 2"):
+        model.learn(batch_of([[1, 1]], [1]))
+    model.learn(batch)
+    model.pass_done()
+    with pytest.raises(KnowledgeError, match="learns in one pass, which is done"):
+        model.learn(batch)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "name", "extra"),
+    [("sklearn", "LogisticRegression", "sklearn"), ("lightgbm", "LGBMClassifier", "lightgbm")],
+)
+def test_without_the_library_the_message_says_what_to_install(hidden: str, name: str, extra: str) -> None:
+    code = (
+        f"import sys; sys.modules[{hidden!r}] = None\n"
+        "import numpy as np; from gaifman.adapters import Classifier; from gaifman.network import Batch, Rows\n"
+        f"model = Classifier({{'name': {name!r}}}); model.begin(1, 0)\n"
+        "rows = Rows(np.array([0, 1, 1]), np.zeros(1, np.int32), np.ones(1, np.float32), 1)\n"
+        "model.learn(Batch(rows, np.array([1, 0], np.float32))); model.pass_done()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"pip install 'gaifman[{extra}]'" in done.stderr
