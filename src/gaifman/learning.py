@@ -183,6 +183,9 @@ class Trainer:
     def __init__(self, sources: Sequence[Source], learning: Learning, base: BaseModel, threads: int | None = 1) -> None:
         self.sources, self.learning, self.base, self.threads = sources, learning, base, threads
         self._collection = Collection([source.examples for source in sources])
+        features = [source.evaluator.plan.features for source in sources]
+        if any(other != features[0] for other in features):
+            raise KnowledgeError("knowledge bases that are learnt from together have the same features, in one order")
 
     @property
     def examples(self) -> int:
