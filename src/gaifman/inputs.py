@@ -76,9 +76,9 @@ class Inputs:
 
     def rows(self, matrix: FeatureMatrix, order: Longs | None = None) -> Rows:
         """The inputs of neighbourhoods, all or some in an order."""
-        order = np.arange(len(matrix)) if order is None else order
+        order = np.arange(len(matrix)) if order is None else np.asarray(order, np.int64)
         starts = np.zeros(len(order) + 1, np.int64)
-        room = len(matrix.ids) if len(order) <= len(matrix) else int(np.diff(matrix.starts)[order].sum())
+        room = int(np.diff(matrix.starts)[order].sum())  # a row may be asked for more than once
         columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
         scales = Scales(*map(frozen, (self.columns, self.kinds, self.centres, self.scales)))
         count = pick(_arrays(matrix), frozen(order), scales, starts, columns, values)

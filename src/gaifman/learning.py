@@ -20,7 +20,7 @@ from gaifman.inputs import Inputs, Surveyor
 from gaifman.keys import joined, start
 from gaifman.names import nearest
 from gaifman.neighbourhoods import Hidden, Sampling
-from gaifman.network import BaseModel, Batch, Rows, base_model
+from gaifman.network import BaseModel, Batch, base_model
 from gaifman.tables import Floats, Ints
 
 SURVEYED = 20_000
@@ -190,6 +190,9 @@ class Trainer:
     def __init__(self, sources: Sequence[Source], learning: Learning, base: BaseModel, threads: int | None = 1) -> None:
         self.sources, self.learning, self.base, self.threads = sources, learning, base, threads
         self._collection = Collection([source.examples for source in sources])
+        features = [source.evaluator.plan.features for source in sources]
+        if any(other != features[0] for other in features):
+            raise KnowledgeError("knowledge bases that are learnt from together have the same features, in one order")
 
     @property
     def examples(self) -> int:
@@ -226,8 +229,11 @@ class Trainer:
         watch.begins(self.examples * self.passes, self.examples * progress.passed + progress.seen)
         while progress.passed < self.passes and not progress.enough(self.learning.patience):
             for batch in self.batches(inputs, progress.passed, progress.block):
+                count = len(batch.rows)
                 progress.learn(batch)
-                watch.block(len(batch.rows), progress.state)
+                del batch  # before the next is made
+                watch.block(count, progress.state)
+            self.base.pass_done()  # some can say nothing before
             held = self._held_loss(inputs) if self.learning.patience else None
             progress.pass_done(held)
             watch.passed(progress.passed, progress.losses[-1], held)
@@ -237,12 +243,9 @@ class Trainer:
     def batches(self, inputs: Inputs, epoch: int, first: int = 0) -> Iterator[Batch]:
         """The blocks of a pass as shuffled rows, from one on."""
         for at, (number, block) in enumerate(self._collection.blocks(epoch, first), start=first):
-            rows, targets = self._rows(inputs, self.sources[number], block, epoch, at)
-            yield Batch(rows, targets)
+            yield self._batch(inputs, self.sources[number], block, epoch, at)
 
-    def _rows(
-        self, inputs: Inputs, source: Source, block: Block, epoch: int, at: int
-    ) -> tuple[Rows, npt.NDArray[np.float32]]:
+    def _batch(self, inputs: Inputs, source: Source, block: Block, epoch: int, at: int) -> Batch:
         many = self.learning.sampling(self.learning.positives, f"train {epoch}")
         one = self.learning.sampling(1, f"train {epoch}")
         answers = source.matrix(block.answers, many, block.hidden, self.threads)
@@ -250,7 +253,7 @@ class Trainer:
         targets = np.concatenate([np.repeat(block.targets, self.learning.positives), np.zeros(len(others), np.float32)])
         keys = joined(start(self.learning.seed, "shuffle", epoch, at), np.arange(len(targets)))
         order = np.argsort(keys, kind="stable")
-        return inputs.rows(stacked(answers, others), order), targets[order]
+        return Batch(inputs.rows(stacked(answers, others), order), targets[order])
 
     def held_out(self, scorer: Scorer) -> HeldOut:
         """What the model says of the held-out tuples and as many corruptions, each with the draws of an answer."""
@@ -293,14 +296,18 @@ def _both(block: Block) -> Iterator[tuple[Ints, Hidden, Floats]]:
 
 def stacked(one: FeatureMatrix, other: FeatureMatrix) -> FeatureMatrix:
     """The rows of two matrices of the same features, one after another."""
-    larger = max(one.defaults, other.defaults, key=lambda defaults: defaults.shape[1])
+    widest = max(one.defaults.shape[1], other.defaults.shape[1])
+    defaults = np.zeros((len(one.defaults), widest), np.float32)
+    for matrix in (one, other):  # each knows the defaults of its own sizes, and perhaps of no others
+        sizes = np.unique(matrix.sizes)
+        defaults[:, sizes] = matrix.defaults[:, sizes]
     return FeatureMatrix(
         np.append(one.starts, other.starts[1:] + one.starts[-1]),
         np.concatenate([one.ids, other.ids]),
         np.concatenate([one.values, other.values]),
         np.concatenate([one.sizes, other.sizes]),
         one.shapes,
-        larger,
+        defaults,
     )
 
 
@@ -322,8 +329,8 @@ class _Progress:
         if saved:
             arrays, meta = saved
             self.passed, self.block, self._count, self._worse = meta["at"]
-            self._sum, self._best = (float("inf") if number is None else number for number in meta["sums"])
-            self.losses = list(meta["losses"])
+            self._sum, self._best = _known(meta["sums"][0], np.nan), _known(meta["sums"][1], np.inf)
+            self.losses = [_known(loss, np.nan) for loss in meta["losses"]]
             base.restore({name[2:]: array for name, array in arrays.items() if name.startswith("m ")})
             self._kept = {name[2:]: array for name, array in arrays.items() if name.startswith("b ")}
 
@@ -340,12 +347,10 @@ class _Progress:
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         arrays = {f"m {name}": array for name, array in self._base.state(whole=True).items()}
         arrays |= {f"b {name}": array for name, array in self._kept.items()}
-        sums = [self._sum, None if np.isinf(self._best) else self._best]
         at = [self.passed, self.block, self._count, self._worse]
-        return arrays, {"at": at, "sums": sums, "losses": self.losses}
+        return arrays, {"at": at, "sums": _sayable([self._sum, self._best]), "losses": _sayable(self.losses)}
 
     def pass_done(self, held: float | None) -> None:
-        self._base.pass_done()
         self.losses.append(self._sum / max(self._count, 1))
         self.passed, self.block, self._sum, self._count = self.passed + 1, 0, 0.0, 0
         if held is None or np.isnan(held):
@@ -361,3 +366,12 @@ class _Progress:
     def best_again(self) -> None:
         if self._kept:
             self._base.restore(self._kept)
+
+
+def _sayable(numbers: Sequence[float]) -> list[float | None]:
+    """As JSON can hold them: a loss that is not known yet is None."""
+    return [number if np.isfinite(number) else None for number in numbers]
+
+
+def _known(number: float | None, otherwise: float) -> float:
+    return otherwise if number is None else number

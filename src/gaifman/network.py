@@ -13,6 +13,7 @@ Whoever writes one of their own subclasses `BaseModel` and runs `gaifman.testing
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,6 +129,8 @@ class Network(BaseModel):
         dropout: float = 0.2,
         batch: int = 128,
     ) -> None:
+        if isinstance(hidden, str) or not isinstance(hidden, Sequence):
+            raise KnowledgeError(f"hidden layers are a list of widths, not {hidden!r}", hint="hidden=[100, 100]")
         self.hidden, self.activation, self.rate = tuple(hidden), activation, rate
         self.epochs, self.dropout, self.batch = epochs, dropout, batch
         self.passes = epochs
@@ -142,14 +145,12 @@ class Network(BaseModel):
         """Small random weights, keyed by the seed."""
         self._width, self._done, self._space = width, 0, None
         self._key = np.uint64(join(np.uint64(seed), np.uint64(PURPOSE)))
-        self._net, self._squares = self._fresh(), self._fresh()
+        self._net, self._squares = self._fresh(), self._begun()
         sizes = [min(width, MANY), *self.hidden, 1]
         bounds = [float(np.sqrt(6 / (inner + units))) for inner, units in pairwise(sizes)]  # Glorot and Bengio's
         spread(np.uint64(join(self._key, 0)), bounds[0], self._net.first)
         for number, (inner, units, at) in enumerate(self._matrices(), start=1):
             spread(np.uint64(join(self._key, number)), bounds[number], self._net.dense[at : at + inner * units])
-        for squares in self._squares:
-            squares[:] = START
 
     def learn(self, batch: Batch) -> float:
         """A step for each mini-batch."""
@@ -167,7 +168,7 @@ class Network(BaseModel):
 
     def _learn(self, batch: Batch, kind: int, squares: Net) -> float:
         entries = self._entries(batch.rows)
-        threshold = round(self.dropout * 65536)
+        threshold = min(round(self.dropout * 65536), 65535)  # of 16 bits: something is kept however near 1 it is
         gain = 65536 / (65536 - threshold)
         steps = Steps(self.batch, float(self.rate), kind, threshold, gain, self._key, self._done)
         room = self._room(entries.starts)
@@ -204,12 +205,13 @@ class Network(BaseModel):
         return found
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        missing = [name for name in self._named(self._net) if name not in state]
-        if missing:
-            raise KnowledgeError(f"there are no weights {missing[0]!r} to restore a network from")
-        self._width, self._space, self._done = len(state["weights 1"]), None, 0
+        """Take over what `state` gave; without what `whole` adds, learning on begins with small steps again."""
+        whole = "squares weights 1" in state
+        width = len(state["weights 1"]) if "weights 1" in state else 0
+        self._check_state(state, width, ("", "squares ") if whole else ("",))
+        self._width, self._space, self._done = width, None, 0
         self._net = self._flat(state, "")
-        self._squares = self._flat(state, "squares ") if "squares weights 1" in state else self._fresh()
+        self._squares = self._flat(state, "squares ") if whole else self._begun()
         if "progress" in state:
             self._key, self._done = np.uint64(state["progress"][0]), int(state["progress"][1])
 
@@ -227,6 +229,24 @@ class Network(BaseModel):
         dense = sum(inner * units for inner, units, _ in self._matrices())
         counts = (self._width * int(sizes[0]), dense, int(sizes.sum()))
         return Net(*(np.zeros(count, np.float32) for count in counts))
+
+    def _begun(self) -> Net:
+        """What Adagrad's sums of squares begin with."""
+        squares = self._fresh()
+        for array in squares:
+            array[:] = START
+        return squares
+
+    def _check_state(self, state: Mapping[str, npt.NDArray[Any]], width: int, prefixes: tuple[str, ...]) -> None:
+        """Weights of another shape would be read past their end."""
+        for number, (inner, units) in enumerate(pairwise([width, *self.hidden, 1]), start=1):
+            for name, shape in ((f"weights {number}", (inner, units)), (f"biases {number}", (units,))):
+                for known in (prefix + name for prefix in prefixes):
+                    if known not in state:
+                        raise KnowledgeError(f"there are no {known!r} to restore a network from")
+                    if state[known].shape != shape:
+                        found = state[known].shape
+                        raise KnowledgeError(f"{known!r} of this network have shape {shape}, those given {found}")
 
     def _named(self, net: Net) -> State:
         """Copies, as matrices: whoever holds them does not see the network learn on."""
@@ -314,10 +334,12 @@ def base_model(kind: str, **settings: Any) -> BaseModel:
         raise KnowledgeError(
             f"there is no base model {kind!r}", near=nearest(kind, kinds), hint=f"one of {', '.join(kinds)}"
         )
-    try:
-        return kinds[kind](**settings)
-    except TypeError as error:
-        raise KnowledgeError(f"{kind} has no such setting: {error}") from None
+    known = list(inspect.signature(kinds[kind]).parameters)
+    for name in settings:
+        if name not in known:
+            hint = f"settings of {kind}: {', '.join(known)}"
+            raise KnowledgeError(f"{kind} has no setting {name}", near=nearest(name, known), hint=hint)
+    return kinds[kind](**settings)
 
 
 def _check_network(network: Network) -> None:
@@ -325,14 +347,14 @@ def _check_network(network: Network) -> None:
     wrong = [size for size in network.hidden if not isinstance(size, int) or isinstance(size, bool) or size < 1]
     if wrong:
         raise KnowledgeError(f"the width of a hidden layer is a whole number, 1 or more, not {wrong[0]!r}")
-    if network.activation not in ACTIVATIONS:
+    if not isinstance(network.activation, str) or network.activation not in ACTIVATIONS:
         near = nearest(str(network.activation), ACTIVATIONS)
         raise KnowledgeError(f"there is no activation {network.activation!r}", near=near, hint="sigmoid or relu")
     for name, least in (("epochs", 1), ("batch", 1)):
         value = getattr(network, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise KnowledgeError(f"{name} is a whole number, {least} or more, not {value!r}")
-    if not 0 < network.rate < np.inf:
+    if not isinstance(network.rate, int | float) or not 0 < network.rate < np.inf:
         raise KnowledgeError(f"the learning rate is a number above 0, not {network.rate!r}")
-    if not 0 <= network.dropout < 1:
+    if not isinstance(network.dropout, int | float) or not 0 <= network.dropout < 1:
         raise KnowledgeError(f"dropout is a share from 0 to below 1, not {network.dropout!r}")

@@ -12,6 +12,8 @@ from gaifman.kernels.compiling import compiled
 TRUTH, COUNT, NUMBER = 0, 1, 2
 """Kinds of features: 0 or 1, how many, and any number."""
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 class Matrix(NamedTuple):
     """A `FeatureMatrix`, as arrays."""
@@ -43,9 +45,13 @@ class Sums(NamedTuple):
 
 @compiled
 def bent(kind: int, value: float) -> float:
-    """The value as it is, or as the logarithm of one more than it, with its sign: counts and numbers may be large."""
+    """The value as it is, or as the logarithm of one more than it, with its sign: counts and numbers may be large.
+
+    One that is too large for float32 has become infinite: it counts as the largest there is.
+    """
     if kind == TRUTH:
-        return float(value)
+        return value
+    value = min(max(value, -_LARGEST), _LARGEST)
     return math.log1p(value) if value >= 0 else -math.log1p(-value)
 
 
@@ -53,8 +59,9 @@ def bent(kind: int, value: float) -> float:
 def _away(matrix: Matrix, row: int, entry: int, kind: int) -> float:
     """How far an entry is from the default of its row."""
     shape = matrix.shapes[matrix.ids[entry]]
-    default = 0.0 if shape < 0 else float(matrix.defaults[shape, matrix.sizes[row]])
-    return bent(kind, float(matrix.values[entry])) - bent(kind, default)
+    default = 0.0 if shape < 0 else np.float64(matrix.defaults[shape, matrix.sizes[row]])
+    # Both in float64: numba's float() leaves a float32 as it is, and the two logarithms of one number would differ.
+    return bent(kind, np.float64(matrix.values[entry])) - bent(kind, default)
 
 
 @compiled

@@ -1,0 +1,175 @@
+"""Knowledge bases, evaluators and base models for the tests of learning. Not a test itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.examples import Examples
+from gaifman.features import Evaluator, FeatureMatrix
+from gaifman.graph import graph_of
+from gaifman.kb import KnowledgeBase
+from gaifman.learning import Arrays, Learning, Source, Trainer, Watch
+from gaifman.neighbourhoods import Hidden, Sampling
+from gaifman.network import BaseModel, Batch, Network, Reals, Rows, State
+from gaifman.parser import parse_query
+from gaifman.phi import named, parse_phi
+from gaifman.plans import plan_of
+from gaifman.tables import Floats
+
+Saved = tuple[Arrays, dict[str, Any]]
+SMALL = Learning(positives=2, negatives=3, least=0, rare=1, size=6)
+
+
+def people(count: int = 60, towns: int = 6, prefix: str = "") -> KnowledgeBase:
+    """Who lives where, works where and knows whom: most live where they work."""
+    facts = []
+    for i in range(count):
+        facts.append(("lives_in", f"{prefix}p{i:03d}", f"{prefix}t{i % towns}"))
+        facts.append(("works_in", f"{prefix}p{i:03d}", f"{prefix}t{(i if i % 7 else i + 1) % towns}"))
+        facts.append(("knows", f"{prefix}p{i:03d}", f"{prefix}p{(i * 5 + 3) % count:03d}"))
+    return KnowledgeBase.from_facts([*facts, *(("town", f"{prefix}t{i}") for i in range(towns))])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an evaluator was asked for, and gave."""
+
+    purpose: str
+    tuples: npt.NDArray[np.int32]
+    draws: int
+    matrix: FeatureMatrix
+    dropping: bool
+
+
+class Recorder(Evaluator):
+    """An evaluator that keeps what it is asked for."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.seen: list[Seen] = []
+
+    def sampled(
+        self,
+        tuples: npt.ArrayLike,
+        sampling: Sampling,
+        hidden: Hidden | None = None,
+        *,
+        dropping: bool = False,
+        threads: int | None = None,
+    ) -> FeatureMatrix:
+        found = super().sampled(tuples, sampling, hidden, dropping=dropping, threads=threads)
+        self.seen.append(Seen(sampling.purpose, np.asarray(tuples), sampling.draws, found, dropping))
+        return found
+
+    def values(self, feature: str, purpose: str) -> list[tuple[tuple[int, ...], float]]:
+        """Of every neighbourhood drawn for a purpose: the tuple, and what the feature was."""
+        column = [str(one) for one in self.plan.features].index(feature)
+        found = []
+        for seen in self.seen:
+            if seen.purpose.startswith(purpose):
+                tuples = np.repeat(seen.tuples, seen.draws, axis=0).tolist()
+                found += zip(map(tuple, tuples), seen.matrix.dense()[:, column].tolist(), strict=True)
+        return found
+
+
+def source(
+    kb: KnowledgeBase,
+    learning: Learning = SMALL,
+    query: str = "lives_in(x, y)",
+    phi: str = "paper",
+    block: int = 16,
+    features: Callable[..., Evaluator] = Evaluator,
+) -> Source:
+    """A knowledge base ready to be learnt from; `phi` is a name or the features themselves."""
+    graph, question = graph_of(kb), parse_query(query, kb)
+    arities = {name: relation.arity for name, relation in kb.relations.items()}
+    width = len(question.free)
+    wanted = named(phi, width, arities) if phi in ("paper", "default") else parse_phi(phi, kb)
+    recipe = replace(learning.recipe(), block=block)
+    return Source(features(graph, plan_of(wanted, kb, width)), Examples(graph, question, recipe))
+
+
+def trainer(
+    given: Source | Sequence[Source], learning: Learning = SMALL, base: BaseModel | None = None, threads: int = 1
+) -> Trainer:
+    sources = [given] if isinstance(given, Source) else given
+    return Trainer(sources, learning, base or Network([8], epochs=3, batch=16), threads)
+
+
+class Stopped(Exception):
+    """What a watch raises."""
+
+
+@dataclass
+class Notes(Watch):
+    """A watch that writes everything down, stops the work after so many blocks, and knows where an earlier one stood.
+
+    What it keeps goes through JSON and copies, as through a file.
+    """
+
+    stop_after: int = -1
+    start: Saved | None = None
+    kept: Saved | None = None
+    begun: list[tuple[int, int]] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+    passes: list[tuple[int, float, float | None]] = field(default_factory=list)
+
+    def saved(self) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None:
+        return self.start
+
+    def begins(self, total: int, done: int) -> None:
+        self.begun.append((total, done))
+
+    def block(self, examples: int, state: Callable[[], Saved]) -> None:
+        self.blocks.append(examples)
+        if len(self.blocks) == self.stop_after:
+            arrays, meta = state()
+            copies = {name: np.array(array) for name, array in arrays.items()}
+            self.kept = copies, json.loads(json.dumps(meta, allow_nan=False))
+            raise Stopped
+
+    def passed(self, number: int, loss: float, held: float | None) -> None:
+        self.passes.append((number, loss, held))
+
+
+class Scripted(BaseModel):
+    """Says of every row what is written for the pass that is done last."""
+
+    kind = "scripted"
+
+    def __init__(self, said: Sequence[float], passes: int | None = None) -> None:
+        self.said = list(said)
+        self.passes = passes or len(said)
+        self.begin(0, 0)
+
+    def begin(self, width: int, seed: int) -> None:
+        self.done, self.learnt = 0, 0
+
+    def learn(self, batch: Batch) -> float:
+        self.learnt += len(batch.rows)
+        return 0.5
+
+    def pass_done(self) -> None:
+        self.done += 1
+
+    def probabilities(self, rows: Rows) -> Floats:
+        return np.full(len(rows), self.said[self.done - 1])
+
+    def embed(self, rows: Rows) -> Reals:
+        return np.zeros((len(rows), 1), np.float32)
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"said": self.said, "passes": self.passes}
+
+    def state(self, *, whole: bool = False) -> State:
+        return {"done": np.array([self.done])} | ({"learnt": np.array([self.learnt])} if whole else {})
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.done = int(state["done"][0])
+        self.learnt = int(state["learnt"][0]) if "learnt" in state else self.learnt
