@@ -316,7 +316,9 @@ class _Progress:
         if saved:
             arrays, meta = saved
             self.passed, self.block, self._count, self._worse = meta["at"]
-            self._sum, self._best = (float("inf") if number is None else number for number in meta["sums"])
+            total, best = meta["sums"]
+            self._sum = float("nan") if total is None else total
+            self._best = float("inf") if best is None else best
             self.losses = list(meta["losses"])
             base.restore({name[2:]: array for name, array in arrays.items() if name.startswith("m ")})
             self._kept = {name[2:]: array for name, array in arrays.items() if name.startswith("b ")}
@@ -334,7 +336,7 @@ class _Progress:
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         arrays = {f"m {name}": array for name, array in self._base.state(whole=True).items()}
         arrays |= {f"b {name}": array for name, array in self._kept.items()}
-        sums = [self._sum, None if np.isinf(self._best) else self._best]
+        sums = [None if np.isnan(self._sum) else self._sum, None if np.isinf(self._best) else self._best]
         at = [self.passed, self.block, self._count, self._worse]
         return arrays, {"at": at, "sums": sums, "losses": self.losses}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,7 +25,7 @@ from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, HeldOut, Learning, Scorer, Source, Trainer, Watch
 from gaifman.names import nearest
 from gaifman.network import BaseModel
-from gaifman.parts import Trust, described, scorer_arrays, scorer_of
+from gaifman.parts import Trust, described, known_losses, scorer_arrays, scorer_of
 from gaifman.phi import FeatureSet, chosen
 from gaifman.plans import plan_of
 from gaifman.questions import Feature
@@ -107,12 +108,16 @@ class School:
         found: dict[str, Part] = {}
 
         def work() -> None:
-            for name in waiting:
-                part = desk.kept(name)
-                if part is None:
-                    part = self.part(name, desk.watch(name))
-                    desk.keep(name, part)
-                found[name] = part
+            try:
+                for name in waiting:
+                    part = desk.kept(name)
+                    if part is None:
+                        part = self.part(name, desk.watch(name))
+                        desk.keep(name, part)
+                    found[name] = part
+            except BaseException:
+                deque(waiting, maxlen=0)  # nobody begins another: what is to come would be for nothing
+                raise
 
         if threads < 2:
             work()
@@ -135,7 +140,7 @@ class School:
         scorer = trainer.train(watch)
         held = trainer.held_out(scorer)
         arrays = scorer_arrays(scorer) | {"held/means": held.means, "held/targets": held.targets}
-        return arrays, about | {"trained": True, "losses": list(scorer.losses)}
+        return arrays, about | {"trained": True, "losses": known_losses(scorer)}
 
     def completion(self, names: Sequence[str], parts: Mapping[str, Part]) -> Completion:
         """All parts as one, with one calibration for all: a small relation has too few held-out tuples for its own."""

@@ -1,0 +1,65 @@
+"""Small knowledge bases with something to learn in them, and settings that learn it in a moment. Not a test itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import gaifman
+from gaifman.kb import KnowledgeBase
+from gaifman.model import GaifmanModel
+
+FEW: dict[str, Any] = {
+    "options": {"epochs": 1, "hidden": [8]},
+    "least": 0,
+    "size": 4,
+    "positives": 2,
+    "negatives": 4,
+    "draws": 4,
+}
+"""As little work as can be."""
+GOOD: dict[str, Any] = {**FEW, "options": {"epochs": 20, "hidden": [8], "rate": 0.2, "dropout": 0.0}}
+"""Enough to see what there is."""
+
+
+def towns(count: int = 40, prefix: str = "", *, sure: bool = True) -> KnowledgeBase:
+    """People work where they live, but for every eighth; they are citizens of the town's country."""
+    facts: list[tuple[Any, ...]] = []
+    values = {}
+    for i in range(count):
+        person, town = f"{prefix}p{i:02d}", f"{prefix}t{i % 5}"
+        facts += [("person", person), ("lives_in", person, town), ("citizen", person, f"{prefix}c{i % 5 % 2}")]
+        facts.append(("works_in", person, town if i % 8 else f"{prefix}t{(i + 1) % 5}"))
+        if i % 3 == 0:
+            facts.append(("moved", person, f"{prefix}t{(i + 2) % 5}", town))
+        values["age", person] = float(20 + i)
+    facts += [("town_of", f"{prefix}t{i}", f"{prefix}c{i % 2}") for i in range(5)]
+    if not sure:
+        facts = [(*fact, 0.5) if fact[0] == "works_in" else fact for fact in facts]
+        known = [gaifman.Fact(f[0], tuple(f[1:-1]), f[-1]) if f[-1] == 0.5 else gaifman.Fact(f[0], f[1:]) for f in facts]
+        return KnowledgeBase.from_facts(known, values)
+    return KnowledgeBase.from_facts(facts, values)
+
+
+@cache
+def worker() -> GaifmanModel:
+    """A model that has learnt where people work."""
+    return gaifman.fit(towns(), "works_in(x, y)", **GOOD)
+
+
+@cache
+def little() -> GaifmanModel:
+    """One that has learnt next to nothing."""
+    return gaifman.fit(towns(), "works_in(x, y)", **FEW)
+
+
+@cache
+def demo() -> KnowledgeBase:
+    """The bundled knowledge base, once."""
+    return gaifman.demo()
+
+
+@cache
+def neighbour() -> GaifmanModel:
+    """A model of the demo's borders, with a calibration that was fitted."""
+    return gaifman.fit(demo(), "borders(x, y)", **FEW)
