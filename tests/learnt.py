@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 import gaifman
+from gaifman.judging import Estimates
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
 
@@ -35,10 +38,15 @@ def towns(count: int = 40, prefix: str = "", *, sure: bool = True) -> KnowledgeB
         values["age", person] = float(20 + i)
     facts += [("town_of", f"{prefix}t{i}", f"{prefix}c{i % 2}") for i in range(5)]
     if not sure:
-        facts = [(*fact, 0.5) if fact[0] == "works_in" else fact for fact in facts]
-        known = [gaifman.Fact(f[0], tuple(f[1:-1]), f[-1]) if f[-1] == 0.5 else gaifman.Fact(f[0], f[1:]) for f in facts]
+        known = [gaifman.Fact(name, tuple(objects), 0.5 if name == "works_in" else 1.0) for name, *objects in facts]
         return KnowledgeBase.from_facts(known, values)
     return KnowledgeBase.from_facts(facts, values)
+
+
+def same(one: Estimates, other: Estimates) -> bool:
+    """Bit for bit."""
+    fields = ("values", "errors", "draws")
+    return all(np.array_equal(getattr(one, f), getattr(other, f), equal_nan=True) for f in fields)
 
 
 @cache

@@ -13,7 +13,6 @@ from gaifman.errors import FormulaError, InputError, KnowledgeError
 from gaifman.features import Evaluator
 from gaifman.graph import fact_numbers, graph_of
 from gaifman.hiding import hide
-from gaifman.judging import Estimates
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.neighbourhoods import Hidden, Sampling
@@ -22,15 +21,9 @@ from gaifman.phi import FeatureSet, parse_phi
 from gaifman.plans import plan_of
 from gaifman.tables import Floats, Ints
 from gaifman.witnesses import fact_of
-from learnt import FEW, demo, little, neighbour, towns, worker
+from learnt import FEW, demo, little, neighbour, same, towns, worker
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
-
-
-def same(one: Estimates, other: Estimates) -> bool:
-    """Bit for bit."""
-    fields = ("values", "errors", "draws")
-    return all(np.array_equal(getattr(one, f), getattr(other, f), equal_nan=True) for f in fields)
 
 
 def drawn(model: GaifmanModel, tuples: Ints, hidden: Hidden | None, draws: int) -> tuple[Floats, Any]:
@@ -50,7 +43,8 @@ def test_it_learns_what_there_is_to_learn() -> None:
     model = worker()
     at_home = model.probabilities([(f"p{i:02d}", f"t{i % 5}") for i in range(40)]).values
     elsewhere = model.probabilities([(f"p{i:02d}", f"t{(i + 2) % 5}") for i in range(40)]).values
-    assert np.median(at_home) > 0.8 and np.median(elsewhere) < 0.2
+    assert np.median(at_home) > 0.8
+    assert np.median(elsewhere) < 0.2
     assert (at_home > elsewhere.max()).mean() > 0.8
 
 
@@ -77,7 +71,9 @@ def test_a_probability_is_the_calibrated_mean_over_draws(draws: int) -> None:
 def test_without_held_out_tuples_only_the_ratio_is_put_right() -> None:
     kb = towns()
     model = gaifman.fit(kb, "works_in(x, y)", **{**FEW, "holdout": 0.0})
-    assert not model.calibration.fitted and model.trust is not None and model.trust.metrics() == {"held_out": 0}
+    assert not model.calibration.fitted
+    assert model.trust is not None
+    assert model.trust.metrics() == {"held_out": 0}
     tuples = np.array([[kb.id("p01"), kb.id("t2")]], np.int32)
     each, _ = drawn(model, tuples, None, 4)
     assert model.probability("p01", "t2").value == pytest.approx(float(corrected(each.mean(), ratio=2)), rel=1e-9)
@@ -85,8 +81,10 @@ def test_without_held_out_tuples_only_the_ratio_is_put_right() -> None:
 
 def test_one_draw_has_no_error() -> None:
     found = little().probability("p00", "t0", draws=1)
-    assert np.isnan(found.error) and found.draws == 1
-    assert "±" not in str(found) and "±" in str(little().probability("p00", "t0"))
+    assert np.isnan(found.error)
+    assert found.draws == 1
+    assert "±" not in str(found)
+    assert "±" in str(little().probability("p00", "t0"))
 
 
 def test_the_error_shrinks_as_one_over_the_root_of_the_draws() -> None:
@@ -113,7 +111,8 @@ def test_draws_go_on_until_the_error_is_small() -> None:
     bound = float(neighbour().probabilities(pairs, draws=40).errors.max()) / 2
     found = neighbour().probabilities(pairs, error=bound, most=5_000)
     assert (found.errors <= bound).all()
-    assert found.draws.min() >= 10 and found.draws.max() > 40
+    assert found.draws.min() >= 10
+    assert found.draws.max() > 40
     assert len(set(found.draws.tolist())) > 1  # each as many as it needs
 
 
@@ -184,7 +183,8 @@ def test_embed_is_the_mean_of_the_last_hidden_layer(draws: int) -> None:
     _, rows = drawn(model, tuples, None, draws)
     expected = model.base.embed(rows).reshape(2, draws, 8).mean(axis=1)
     found = model.embed(pairs, draws=draws)
-    assert found.shape == (2, 8) and found.dtype == np.float32
+    assert found.shape == (2, 8)
+    assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
