@@ -15,6 +15,7 @@ from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.modelfile import write_model
 from gaifman.network import Logistic
+from gaifman.phi import FeatureSet
 from learnt import FEW, demo, little, neighbour, same, towns, worker
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
@@ -94,7 +95,7 @@ def test_a_feature_over_all_relations_comes_back_where_none_is_named(tmp_path: P
     facts += [("good", f"{letter}{i}") for i in range(8) for letter in "ab"]
     phi = gaifman.parse_feature("exists r. r(s1, s2)")
     kb = KnowledgeBase.from_facts(facts)
-    model = gaifman.fit(kb, "good(x) & good(y)", phi=gaifman.phi.FeatureSet((phi,)), **{**FEW, "negatives": 0})
+    model = gaifman.fit(kb, "good(x) & good(y)", phi=FeatureSet((phi,)), **{**FEW, "negatives": 0})
     assert len(model.features) == 1
     saved(model, tmp_path)
     found = loaded(tmp_path / "a.gaifman", kb)
