@@ -73,3 +73,9 @@ def test_the_nearest_names_come_first_and_far_ones_not_at_all() -> None:
 
 def test_case_and_punctuation_are_near() -> None:
     assert nearest("United States", ["united_states", "united_kingdom"])[0] == "united_states"
+
+
+def test_the_names_of_a_mapping_are_its_keys() -> None:
+    """Relations by name were taken for what they are mapped to, and the error about one was another error."""
+    assert nearest("bordrs", {"borders": 2, "capital": 2}) == ("borders",)
+    assert nearest("bordrs", (name for name in ("borders",))) == ("borders",)

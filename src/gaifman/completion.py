@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from gaifman.calibration import Calibration
-from gaifman.errors import KnowledgeError
+from gaifman.errors import InputError, KnowledgeError
 from gaifman.formulas import Atom
-from gaifman.graph import Graph, graph_of
+from gaifman.graph import Graph, fact_numbers, graph_of
 from gaifman.inputs import kinds_of
 from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing, variables
 from gaifman.kb import KnowledgeBase
@@ -48,9 +48,6 @@ from gaifman.parts import (
 from gaifman.phi import FeatureSet
 from gaifman.questions import Feature, Query
 from gaifman.tables import Floats, Ints
-
-FEWEST = 2
-"""Answers a relation must have to be learnt."""
 
 Part = tuple[Arrays, dict[str, Any]]
 """What was learnt of one relation: arrays, and words about it."""
@@ -119,11 +116,12 @@ class Completion:
         query = query_of(relation, judge.width)
         hidden = judge.secret(query, numbers, self.learning.seed)
         scorer = self.scorers.get(relation)
+        wanted = Wanted(self.learning.draws if draws is None else draws, error, most)
         if scorer is None:
             values = fallback(judge.graph, relation, numbers)
+            values = values if prior is None else Calibration.identity().at(prior).apply(values)
             return Estimates(values, np.zeros(len(values)), np.zeros(len(values), np.int32))
         calibration = self.calibration if prior is None else self.calibration.at(prior)
-        wanted = Wanted(self.learning.draws if draws is None else draws, error, most)
         return judge.estimates(scorer, calibration, self.learning, numbers, hidden, wanted)
 
     def raw(self, relation: str, tuples: Tuples, *, draws: int | None = None) -> Floats:
@@ -231,18 +229,15 @@ def query_of(relation: str, width: int) -> Query:
 
 def fallback(graph: Graph, relation: str, tuples: Ints) -> Floats:
     """For each tuple the share of its objects that another fact of the relation has at the same place, smoothed."""
-    kb = graph.kb
-    number, table = kb.content.relations.number(relation), kb.tables.get(tuples.shape[1])
-    rows = (
-        table.objects[table.rows(number)]
-        if table is not None and number is not None
-        else np.zeros((0, tuples.shape[1]), np.int32)
-    )
+    width = tuples.shape[1]
+    number, table = graph.kb.content.relations.number(relation), graph.kb.tables.get(width)
     seen = np.zeros(len(tuples))
-    for place in range(tuples.shape[1]):
-        others = (rows[None, :, place] == tuples[:, None, place]) & (rows[None] != tuples[:, None]).any(axis=2)
-        seen += others.any(axis=1)
-    values: Floats = (seen + 0.5) / (tuples.shape[1] + 1)
+    if table is not None and number is not None:
+        own = fact_numbers(graph, number, tuples) >= 0  # the tuple's own fact is not another
+        for place in range(width):
+            counts = np.bincount(table.objects[table.rows(number), place], minlength=len(graph))
+            seen += counts[tuples[:, place]] > own
+    values: Floats = (seen + 0.5) / (width + 1)
     return values
 
 
@@ -251,9 +246,12 @@ def load(
 ) -> GaifmanModel | Completion:
     """A saved model or completion, to answer from a knowledge base; a base model that is not ours must be given."""
     arrays, meta = open_model(path)
-    found = (
-        Completion.from_state(arrays, meta)
-        if meta["kind"] == "completion"
-        else GaifmanModel.from_state(arrays, meta, base)
-    )
+    try:
+        found = (
+            Completion.from_state(arrays, meta)
+            if meta["kind"] == "completion"
+            else GaifmanModel.from_state(arrays, meta, base)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # whole, but not written by us
+        raise InputError(f"{path} has not what a {meta['kind']} has: {error!r}") from error
     return found if kb is None else found.on(kb)

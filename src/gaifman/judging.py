@@ -6,14 +6,14 @@ lacks count as having no facts; one that shares none of them is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gaifman.calibration import Calibration
 from gaifman.errors import KnowledgeError
-from gaifman.features import Evaluator
+from gaifman.features import Evaluator, FeatureMatrix
 from gaifman.formulas import Atom, Variable
 from gaifman.graph import Graph, fact_numbers, graph_of
 from gaifman.hiding import hide
@@ -32,7 +32,7 @@ MOST = 1_000
 LEAST = 10
 """Draws before its error is believed."""
 BLOCK = 4_096
-"""Tuples whose neighbourhoods are in memory at once."""
+"""Neighbourhoods that are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,11 @@ class Wanted:
     error: float | None = None
     """A bound: drawing goes on until the standard error is below it, or `most` are drawn."""
     most: int = MOST
+
+    @property
+    def limit(self) -> int:
+        """Draws for one tuple at most."""
+        return self.draws if self.error is None else self.most
 
     def __post_init__(self) -> None:
         for name in ("draws", "most"):
@@ -162,8 +167,8 @@ class Judge:
         """Calibrated means over draws, with errors; more draws for those whose error is above the bound."""
         sums, squares, counts = (np.zeros(len(tuples)) for _ in range(3))
         left, drawn = np.arange(len(tuples)), 0
-        while len(left) and drawn < (wanted.draws if wanted.error is None else max(wanted.draws, wanted.most)):
-            draws = wanted.draws if drawn == 0 else min(drawn, wanted.most - drawn)
+        while len(left) and drawn < wanted.limit:
+            draws = min(drawn or wanted.draws, wanted.limit - drawn)
             sampling = Sampling(learning.radius, learning.size, draws, learning.seed, f"answer {drawn}")
             each = self.each(scorer, tuples[left], sampling, hidden.of(left))
             sums[left] += each.sum(axis=1)
@@ -178,21 +183,25 @@ class Judge:
 
     def each(self, scorer: Scorer, tuples: Ints, sampling: Sampling, hidden: Hidden) -> Floats:
         """Shape (tuples, draws): the base model's probability of each neighbourhood, block by block."""
-        parts = [np.zeros((0, sampling.draws))]
+        matrices = self._matrices(tuples, sampling, hidden)
+        parts = [scorer.raw(matrix).reshape(-1, sampling.draws) for matrix in matrices]
+        return np.concatenate([np.zeros((0, sampling.draws)), *parts])
+
+    def _matrices(self, tuples: Ints, sampling: Sampling, hidden: Hidden) -> Iterator[FeatureMatrix]:
+        """Features of all draws of the tuples, some tuples at a time; one matrix without rows where there are none."""
         step = max(1, BLOCK // sampling.draws)
-        for begin in range(0, len(tuples), step):
+        for begin in range(0, max(len(tuples), 1), step):
             rows = np.arange(begin, min(begin + step, len(tuples)))
-            matrix = self.evaluator.sampled(tuples[rows], sampling, hidden.of(rows))
-            parts.append(scorer.raw(matrix).reshape(-1, sampling.draws))
-        return np.concatenate(parts)
+            yield self.evaluator.sampled(tuples[rows], sampling, hidden.of(rows))
 
     def embed(self, scorer: Scorer, tuples: Ints, sampling: Sampling, hidden: Hidden) -> Reals:
         """Shape (tuples, size): the mean over draws of the base model's representation."""
-        matrix = self.evaluator.sampled(tuples, sampling, hidden)
-        found = scorer.base.embed(scorer.inputs.rows(matrix))
-        shape = (len(tuples), sampling.draws, found.shape[1])
-        mean: Reals = found.reshape(shape).mean(axis=1, dtype=np.float64).astype(np.float32)
-        return mean
+        parts = []
+        for matrix in self._matrices(tuples, sampling, hidden):
+            found = scorer.base.embed(scorer.inputs.rows(matrix))
+            shape = (len(found) // sampling.draws, sampling.draws, found.shape[1])
+            parts.append(found.reshape(shape).mean(axis=1, dtype=np.float64).astype(np.float32))
+        return np.concatenate(parts)
 
 
 def calibrated(calibration: Calibration, sums: Floats, squares: Floats, counts: Floats) -> Estimates:

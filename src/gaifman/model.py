@@ -30,6 +30,7 @@ from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Learning, Scorer, Source, Trainer, Watch
 from gaifman.modelfile import write_model
+from gaifman.neighbourhoods import checked_tuples
 from gaifman.network import BaseModel, Reals
 from gaifman.parser import parse_query
 from gaifman.parts import (
@@ -37,11 +38,13 @@ from gaifman.parts import (
     below,
     described,
     features_of,
+    known_losses,
     made_base,
     restricted,
     scorer_arrays,
     scorer_of,
     spoken,
+    untaught,
     vocabulary_of,
     words_of,
 )
@@ -102,6 +105,7 @@ class GaifmanModel:
         """Learn from one knowledge base, or from several that share relations but no objects."""
         kbs = [kb] if isinstance(kb, KnowledgeBase) else list(kb)
         kbs, query, features = prepared(kbs, self.query, self._phi)
+        self.base = untaught(self.base)
         trainer = Trainer(sources(kbs, query, features, self.learning, constraints), self.learning, self.base, threads)
         scorer = trainer.train(watch)
         held = trainer.held_out(scorer)
@@ -112,7 +116,7 @@ class GaifmanModel:
         self.meta["features"] = len(self.features)
         answers = sum(len(source.examples.training) for source in trainer.sources)
         self.trust = Trust.of(held, self.learning.ratio)
-        self.meta["metrics"] = {"answers": answers, "losses": list(scorer.losses), **self.trust.metrics()}
+        self.meta["metrics"] = {"answers": answers, "losses": known_losses(scorer), **self.trust.metrics()}
         self.meta["calibration"] = self.trust.table()
         self._forget()
         return self
@@ -294,5 +298,5 @@ def tuple_numbers(judge: Judge, tuples: Tuples) -> Ints:
     if isinstance(tuples, np.ndarray) and np.issubdtype(tuples.dtype, np.integer):
         if tuples.ndim != 2 or tuples.shape[1] != judge.width:
             raise KnowledgeError(f"tuples have shape (tuples, {judge.width}), not {tuples.shape}")
-        return tuples.astype(np.int32)
-    return judge.numbers([tuple(row) for row in tuples])
+        return checked_tuples(judge.graph, tuples)
+    return judge.numbers(list(tuples))

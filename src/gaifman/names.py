@@ -109,7 +109,7 @@ def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     """
     from rapidfuzz import fuzz, process, utils
 
-    found = process.extract(
-        name, list(names), scorer=fuzz.ratio, processor=utils.default_process, limit=limit, score_cutoff=65
+    found = process.extract(  # of a mapping it would compare the values, and fail
+        name, [*names], scorer=fuzz.ratio, processor=utils.default_process, limit=limit, score_cutoff=65
     )
     return tuple(match[0] for match in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from gaifman import __version__
 from gaifman.calibration import Reliability, fit_calibration, reliability
-from gaifman.errors import InputError, KnowledgeError
+from gaifman.errors import InputError, KnowledgeError, OutputError
 from gaifman.formulas import Atom, Attribute, walk
 from gaifman.inputs import Inputs
 from gaifman.kb import KnowledgeBase
@@ -66,10 +67,29 @@ def described(learning: Learning, base: BaseModel, kbs: Sequence[KnowledgeBase])
         "radius": learning.radius,
         "size": learning.size,
         "phi": learning.phi,
-        "base": {"kind": base.kind, "settings": dict(base.settings())},
+        "base": {"kind": base.kind, "settings": _settings(base) or {}},
         "recipe": {name: getattr(learning, name) for name in recipe},
         "kb": own[0] if len(own) == 1 else {"collection": own},
     }
+
+
+def _settings(base: BaseModel) -> dict[str, Any] | None:
+    """What a base model is made with; None where no file could hold it, which is no reason not to use it."""
+    try:
+        return dict(base.settings())
+    except OutputError:
+        return None
+
+
+def untaught(base: BaseModel) -> BaseModel:
+    """One like it that has learnt nothing: another model may hold the given one, and must not see it learn anew."""
+    settings = _settings(base)
+    return copy.deepcopy(base) if settings is None else type(base)(**settings)
+
+
+def known_losses(scorer: Scorer) -> list[float | None]:
+    """The loss of each pass, for JSON; None where the base model does not know it."""
+    return [None if np.isnan(loss) else loss for loss in scorer.losses]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +179,8 @@ def words_of(meta: Mapping[str, Any]) -> Vocabulary:
 
 def features_of(meta: Mapping[str, Any], words: Vocabulary) -> tuple[Feature, ...]:
     """The features of a file."""
-    return tuple(parse_feature(text, words, unknown_objects=True) for text in meta["feature_texts"])
+    # Not checked against the words: what ∃r ranges over need not be among the relations that are named.
+    return tuple(words.resolve(parse_feature(text)) for text in meta["feature_texts"])
 
 
 def made_base(meta: Mapping[str, Any], given: BaseModel | None) -> BaseModel:

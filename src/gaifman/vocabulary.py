@@ -48,7 +48,8 @@ class Vocabulary:
         """Raise for the first name that does not fit.
 
         `undeclared` are the variables that no quantifier and no head names; `unknown_objects` lets constants pass that
-        are no objects.
+        are no objects. A relation variable that is called as a relation is a mistake of whoever wrote the text; a
+        formula that was read elsewhere, a model's, means the variable.
         """
         where = _Where(source, text)
         for part in walk(node):
@@ -61,7 +62,7 @@ class Vocabulary:
                     self._check_attribute(name, part.span, where)
                 case Constant(name) if name not in self.objects and not unknown_objects:
                     raise where.error(f"there is no object {quote(name)}", part.span, near=nearest(name, self.objects))
-                case RelationVariable(name) if name in self.relations:
+                case RelationVariable(name) if text and name in self.relations:
                     raise where.error(
                         f"{name} is a relation of the knowledge base, and a variable here",
                         part.span,
