@@ -109,7 +109,8 @@ def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     """
     from rapidfuzz import fuzz, process, utils
 
+    # A list, since of a mapping rapidfuzz compares the values.
     found = process.extract(
-        name, names, scorer=fuzz.ratio, processor=utils.default_process, limit=limit, score_cutoff=65
+        name, list(names), scorer=fuzz.ratio, processor=utils.default_process, limit=limit, score_cutoff=65
     )
     return tuple(match[0] for match in found)

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -316,7 +317,13 @@ def base_model(kind: str, **settings: Any) -> BaseModel:
     try:
         return kinds[kind](**settings)
     except TypeError as error:
-        raise KnowledgeError(f"{kind} has no such setting: {error}") from None
+        known = list(signature(kinds[kind]).parameters)
+        strange = [name for name in settings if name not in known]
+        if not strange:
+            raise KnowledgeError(f"the settings do not fit {kind}: {error}") from None
+        raise KnowledgeError(
+            f"{kind} has no setting {strange[0]}", near=nearest(strange[0], known), hint=f"one of {', '.join(known)}"
+        ) from None
 
 
 def _check_network(network: Network) -> None:
