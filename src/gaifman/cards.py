@@ -32,7 +32,11 @@ _LABELS = {
     "ece_before": "calibration error before calibration: mean distance of probability and share",
     "ece_after": "calibration error after calibration",
     "prior": "prior: share of answers among the held-out tuples",
+    "answers": "answers",
+    "passes": "passes over the examples",
+    "training_loss": "loss in the last pass, on the examples it learnt from",
 }
+_HEADS = {"auc": "AUC", "held_out": "held-out tuples", "why": "why not"}
 _RECIPE = {
     "positives": "neighbourhoods drawn for each answer",
     "negatives": "neighbourhoods of corrupted tuples for each answer",
@@ -104,6 +108,11 @@ def _rows(labels: Mapping[str, str], found: Mapping[str, Any]) -> list[tuple[str
     return known + [(key, found[key]) for key in sorted(found.keys() - labels.keys())]
 
 
+def _plainly(key: str) -> str:
+    """The head of a column."""
+    return _HEADS.get(key) or plain(key)
+
+
 def _title(meta: Mapping[str, Any]) -> str:
     if meta["kind"] == "completion":
         count = len(meta["relations"])
@@ -123,11 +132,15 @@ def _answers(meta: Mapping[str, Any]) -> str:
         return (
             f"{head}The query {code(meta['query'])}: for any objects in the places of its free variables, how likely."
         )
-    relations = sorted(meta["relations"], key=lambda relation: (-relation.get("answers", 0), str(relation.get("name"))))
-    more = sorted({key for relation in relations for key in relation} - {"name", "arity", "answers", "trained", "loss"})
-    keys = ["name", "arity", "answers", "trained", "loss", *more]
+    relations = sorted(
+        map(_last, meta["relations"]), key=lambda relation: (-relation.get("answers", 0), str(relation.get("name")))
+    )
+    more = sorted(
+        {key for relation in relations for key in relation} - {"name", "arity", "answers", "trained", "training_loss"}
+    )
+    keys = ["name", "arity", "answers", "trained", "training_loss", *more]
     table = _table(
-        ["relation", "places", "answers", "trained", "loss", *map(plain, more)],
+        ["relation", "places", "answers", "trained", "loss in training", *(_plainly(key) for key in more)],
         [[relation.get(key) for key in keys] for relation in relations[:SHOWN]],
     )
     left = len(relations) - SHOWN
@@ -135,6 +148,13 @@ def _answers(meta: Mapping[str, Any]) -> str:
     untrained = sum(relation.get("trained") is False for relation in relations)
     note = f"\n\nFor {untrained:,} of them nothing was learnt: there were too few answers." if untrained else ""
     return f"{head}How likely a fact of one of these relations is.\n\n{table}{rest}{note}"
+
+
+def _last(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The losses of all passes as how many there were and what the last one was."""
+    losses = found.get("losses")
+    rest = {key: value for key, value in found.items() if key != "losses"}
+    return rest if not losses else {"passes": len(losses), "training_loss": losses[-1]} | rest
 
 
 def _trained(meta: Mapping[str, Any]) -> str:
@@ -177,7 +197,7 @@ def _population(meta: Mapping[str, Any]) -> str:
 
 
 def _well(meta: Mapping[str, Any]) -> str:
-    metrics, rows = meta.get("metrics") or {}, meta.get("calibration") or []
+    metrics, rows = _last(meta.get("metrics") or {}), meta.get("calibration") or []
     parts = ["## How well", _population(meta)]
     if metrics:
         parts.append(_table(["on held-out tuples", ""], _rows(_LABELS, metrics)))

@@ -3,7 +3,7 @@
     GaifmanError          anything wrong that a user can put right
     ├─ FormulaError       a text is not a formula, or does not fit the knowledge base
     │  └─ LimitError      a formula is larger than the limits allow
-    ├─ InputError         a file or table cannot be read as facts
+    ├─ InputError         a file, table, model or run cannot be read as what it should be
     ├─ OutputError        a file cannot be written, or cannot hold what it should
     ├─ KnowledgeError     a knowledge base has no such object, relation or attribute, or cannot be built
     └─ StoppedError       a query took more time, memory or disk than it may, and was stopped
@@ -129,7 +129,7 @@ class LimitError(FormulaError):
 
 
 class InputError(GaifmanError):
-    """A file or table cannot be read as facts."""
+    """A file, table, model or run cannot be read as what it should be."""
 
 
 class OutputError(GaifmanError):

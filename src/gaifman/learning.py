@@ -109,6 +109,16 @@ class Learning:
         """Corruptions for each neighbourhood of an answer in training; 1 where there are none."""
         return self.negatives / self.positives if self.negatives else 1.0
 
+    def passes(self, examples: int, wanted: int) -> int:
+        """How often so many examples are gone through where the base model wants it `wanted` times.
+
+        >>> Learning(least=1000).passes(90, wanted=3), Learning(least=1000).passes(90, wanted=1)
+        (12, 1)
+        """
+        if wanted == 1:
+            return 1  # it gathers the examples, and has no use for more of the same
+        return max(wanted, min(MOST_PASSES, -(-self.least // max(examples, 1))))
+
     def new_base(self) -> BaseModel:
         """An untrained base model."""
         return base_model(self.base, **{**BETTER.get(self.base, {}), **self.options})
@@ -203,10 +213,7 @@ class Trainer:
     @property
     def passes(self) -> int:
         """How often all examples are gone through: more often than the base model wants where they are few."""
-        wanted = self.base.passes
-        if wanted == 1:
-            return 1  # it gathers the examples, and has no use for more of the same
-        return max(wanted, min(MOST_PASSES, -(-self.learning.least // max(self.examples, 1))))
+        return self.learning.passes(self.examples, self.base.passes)
 
     def survey(self) -> Inputs:
         """Which features occur around answers and corruptions, and how large they are."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from gaifman.calibration import Reliability
 from gaifman.errors import OutputError
-from gaifman.io.files import replaced
+from gaifman.io.files import check_place, replaced
 from gaifman.tables import Longs
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def reliability_plot(before: Reliability, after: Reliability, path: str | Path, 
     axes.set_xlim(0, 1)
     axes.set_ylim(-0.02, 1.02)
     axes.set_title(title, loc="left", color=INK, fontsize=11)
-    axes.legend(loc="upper left", frameon=False)
+    axes.legend(loc="best", frameon=False)
     below.set_ylim(bottom=0)
     below.set_ylabel("tuples")
     below.set_xlabel("probability they were given")
@@ -86,6 +86,13 @@ def check_name(path: Path) -> None:
         raise OutputError(
             f"what kind of picture {path} is cannot be told from its name", hint=f"end the name with {', '.join(ENDS)}"
         )
+
+
+def check_plot(path: Path) -> None:
+    """Raise where a picture could not be drawn later: for work that takes long and draws at its end."""
+    check_name(path)
+    check_place(path)
+    _figure()
 
 
 def save(figure: Figure, path: Path) -> None:

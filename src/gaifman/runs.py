@@ -88,9 +88,11 @@ class Run:
                     f"{shown(folder)} holds a run already",
                     hint=f"gaifman resume {shown(folder)} goes on with it, --force begins anew",
                 )
+            killed = (folder / RECORD).exists()
             clear(folder, (DONE, DOING, FINAL, LOG, RECORD))
             sweep(folder)
             run = cls(folder, kept, lock, seconds)
+            run._resumed = killed
             write_record(folder, kept, None)
         except BaseException:
             os.close(lock)
@@ -162,6 +164,15 @@ class Run:
         if not path.exists():
             raise InputError(f"the task {shorten(name)} is not done", near=nearest(name, sorted(self.done())))
         return _read_part(path)[1:]
+
+    def doing(self) -> bool:
+        """Whether some task under way has left a checkpoint."""
+        return any((self.folder / DOING).glob("[!.]*.part"))
+
+    @property
+    def resumed(self) -> bool:
+        """Whether another process may have been killed while it worked on this run, or on one in its place."""
+        return self._resumed
 
     def due(self, name: str) -> bool:
         """Whether `seconds` have passed since a task's last checkpoint or, before it, since this was first asked."""

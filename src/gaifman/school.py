@@ -26,7 +26,7 @@ from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, HeldOut, Learning, Scorer, Source, Trainer, Watch
 from gaifman.names import nearest
 from gaifman.network import BaseModel
-from gaifman.parts import Trust, described, known_losses, scorer_arrays, scorer_of
+from gaifman.parts import Trust, auc, described, known_losses, scorer_arrays, scorer_of
 from gaifman.phi import FeatureSet, chosen
 from gaifman.plans import plan_of
 from gaifman.questions import Feature
@@ -145,7 +145,9 @@ class School:
         scorer = trainer.train(watch)
         held = trainer.held_out(scorer)
         arrays = scorer_arrays(scorer) | {"held/means": held.means, "held/targets": held.targets}
-        return arrays, about | {"trained": True, "losses": known_losses(scorer)}
+        area = auc(held.means, held.targets)
+        measured = {"held_out": len(held.means), "auc": None if area is None else round(area, 6)}
+        return arrays, about | {"trained": True, "losses": known_losses(scorer), **measured}
 
     def completion(self, names: Sequence[str], parts: Mapping[str, Part]) -> Completion:
         """All parts as one, with one calibration for all: a small relation has too few held-out tuples for its own."""

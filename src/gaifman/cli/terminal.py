@@ -29,6 +29,8 @@ FORMATS = ("triples", "nary", "types", "attributes", "facts", "parquet", "ntripl
 BUNDLED = Path(__file__).parent.parent / "data" / "countries.facts"
 PATIENCE = 0.5
 """Seconds before a progress bar appears."""
+ROOM = 74
+"""Columns of a terminal that are kept for what stands beside a bar."""
 
 
 def json_option(command: Command) -> Command:
@@ -102,11 +104,12 @@ def progress() -> Iterator[Progress | None]:
 def working(unit: str = "examples") -> Iterator[Report | None]:
     """As `progress`, for work that is counted: phase, share, count, rate in `unit` a second and time left.
 
-    Threads may report at once. A phase that is complete goes when another begins.
+    Threads may report at once. A phase that is complete, or has no known end, goes when another begins.
     """
     if not sys.stderr.isatty():
         yield None
         return
+    from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
 
@@ -116,7 +119,16 @@ def working(unit: str = "examples") -> Iterator[Report | None]:
         def render(self, task: Task) -> Text:
             return Text(counts(int(task.completed), task.total, task.finished_speed or task.speed, unit))
 
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), Counts(), TimeRemainingColumn()
+    class Left(TimeRemainingColumn):
+        """`0:01:10 left`, once it can be told."""
+
+        def render(self, task: Task) -> Text:
+            known = task.total is not None and task.time_remaining is not None
+            return super().render(task).append(" left") if known else Text()
+
+    # On a narrow terminal the bar gives way, not the time that is left.
+    bar = BarColumn(max(6, min(40, Console(stderr=True).width - ROOM)))
+    columns = TextColumn("{task.description}", markup=False), bar, Counts(), Left()
     with _bars(*columns, hide=True) as report:
         yield report
 
@@ -142,23 +154,42 @@ def _bars(*columns: ProgressColumn, hide: bool = False) -> Iterator[Report]:
 
     bar = Bar(*columns, console=Console(stderr=True), transient=True)
     tasks: dict[str, Any] = {}
+    waiting: dict[str, tuple[int, int | None]] = {}
     guard, began = threading.Lock(), time.monotonic()
 
-    def report(phase: str, done: int, total: int | None) -> None:
-        if time.monotonic() - began < PATIENCE:
-            return
-        with guard:
-            if not tasks:
-                bar.start()
-            if phase not in tasks:
-                for task in bar.tasks if hide else ():
-                    bar.update(task.id, visible=not task.finished)
-                tasks[phase] = bar.add_task(visible(phase), total=total)
+    def show(phase: str, done: int, total: int | None) -> None:
+        if not tasks:
+            bar.start()
+        if phase not in tasks:
+            for task in bar.tasks if hide else ():
+                bar.update(task.id, visible=not (task.finished or task.total is None))
+            tasks[phase] = bar.add_task(visible(phase), total=total, completed=done)
         bar.update(tasks[phase], completed=done, total=total)
 
+    def report(phase: str, done: int, total: int | None) -> None:
+        with guard:
+            if time.monotonic() - began < PATIENCE:
+                waiting.clear()
+                waiting[phase] = done, total
+            else:
+                waiting.clear()
+                show(phase, done, total)
+
+    def wake() -> None:
+        """Show the phase that began before patience was at its end, if nothing was heard of it since."""
+        with guard:
+            for phase, (done, total) in waiting.items():
+                show(phase, done, total)
+
+    timer = threading.Timer(max(PATIENCE, 0), wake)
+    timer.daemon = True
+    timer.start()
     try:
         yield report
     finally:
+        timer.cancel()
+        with guard:
+            waiting.clear()
         if tasks:
             bar.stop()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gaifman.cli.neighbourhood import drawing_options
-from gaifman.cli.terminal import (
-    Command,
-    check_target,
-    json_option,
-    open_kb,
-    print_fields,
-    print_json,
-    print_table,
-    reading_options,
-    working,
-)
+from gaifman.cli.outcome import draw, read_again, show
+from gaifman.cli.terminal import Command, check_target, json_option, reading_options, working
 
 if TYPE_CHECKING:
-    from gaifman.completion import Completion
-    from gaifman.model import GaifmanModel
     from gaifman.runs import Run
+    from gaifman.training import Given
 
-SHOWN = 10
-"""Relations listed on the terminal; the card has more."""
-STOPPED = 130
-"""The exit code of what was stopped by Ctrl-C."""
+SECONDS = 30.0
+"""Between two checkpoints of a relation."""
+
+
+def running_options(command: Command) -> Command:
+    """How a run goes, whatever comes out."""
+    for option in (
+        click.option(
+            "--checkpoint",
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            help=f"How often to write down how far a relation is; {SECONDS:g} unless the run was begun with another.",
+        ),
+        click.option("--threads", type=click.IntRange(min=1), help="How many threads; the result is the same."),
+    ):
+        command = option(command)
+    return command
 
 
 def learning_options(command: Command) -> Command:
@@ -45,6 +48,13 @@ def learning_options(command: Command) -> Command:
         ),
         click.option(
             "--patience", type=int, default=0, help="Stop after so many passes without a better loss; 0: never."
+        ),
+        click.option(
+            "--least",
+            type=int,
+            default=20_000,
+            show_default=True,
+            help="Examples to learn from at least: where a pass has few, there are more passes.",
         ),
         click.option("--rare", type=int, default=2, show_default=True, help="Leave out features seen less often."),
         click.option("--holdout", type=float, default=0.1, show_default=True, help="Share of the answers to hold out."),
@@ -80,9 +90,9 @@ def learning_options(command: Command) -> Command:
 @drawing_options
 @learning_options
 @click.option("--constraints", metavar="FILE", help="What is functional, and which types places have.")
-@click.option("--threads", type=int, help="How many threads; the result is the same.")
+@running_options
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
-@click.option("--plot", metavar="FILE", help="Draw how far the probabilities can be believed: SVG, PNG or PDF.")
+@click.option("--plot", metavar="FILE", help="Draw how far the probabilities can be believed: .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace MODEL, or a run that was not finished.")
 @reading_options
 @json_option
@@ -93,6 +103,7 @@ def train(
     relations: tuple[str, ...],
     constraints: str | None,
     threads: int | None,
+    checkpoint: float | None,
     others: tuple[str, ...],
     plot: str | None,
     force: bool,
@@ -115,39 +126,32 @@ def train(
       gaifman train demo "exists z. borders(x, z) & borders(z, y)" -o near.gaifman --size 10
       gaifman train train.tsv "born_in(x, y)" -o born.gaifman --phi born.phi --option epochs=5
     """
-    from gaifman.errors import FormulaError
-    from gaifman.plots import check_name
+    from gaifman.runs import Run
+    from gaifman.training import Order
 
-    check_target(output, force=force)
-    if plot:
-        check_name(Path(plot))
-    if query is not None and relations:
-        raise FormulaError("a query is given and a relation too", hint="--relation is for training without a query")
-    features = {"phi": _named(phi), "options": _parsed(options)}
-    settings: dict[str, Any] = {
+    _check_output(output, plot, force=force)
+    file = _given(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
+    settings = {**learning, "phi": Path(phi).stem if file else phi, "options": _parsed(options)}
+    rules = _given(constraints) if constraints else None
+    order = Order(settings, query, relations or None, file, rules)
+    order.check()
+    begun: dict[str, Any] = {
         "kb": {"sources": [kb, *others], "form": form, "table": table, "iris": iris, "folder": str(Path.cwd())},
-        "order": {
-            "learning": {**learning, **features},
-            "query": query,
-            "relations": list(relations) or None,
-            "phi": _text(phi) if Path(phi).suffix == ".phi" or Path(phi).exists() else None,
-            "constraints": _text(constraints) if constraints else "",
-        },
+        "order": order.as_dict(),
         "command": shlex.join(["gaifman", *sys.argv[1:]]),
         "plot": plot,
+        "checkpoint": SECONDS if checkpoint is None else checkpoint,
     }
-    _check_learning(settings["order"]["learning"])
-    from gaifman.runs import Run
-
-    with Run.create(folder_of(output), settings, force=force) as run:
+    _check_sources(begun["kb"])
+    with Run.create(folder_of(output), begun, force=force) as run:
         _carried_on(run, Path(output), threads, as_json, fresh=True)
 
 
 @click.command(short_help="Go on with a training that was stopped or killed.")
 @click.argument("model")
-@click.option("--threads", type=int, help="How many threads; the result is the same.")
+@running_options
 @json_option
-def resume(model: str, threads: int | None, as_json: bool) -> None:
+def resume(model: str, threads: int | None, checkpoint: float | None, as_json: bool) -> None:
     """Go on with the training of MODEL from where it stood.
 
     \b
@@ -155,13 +159,18 @@ def resume(model: str, threads: int | None, as_json: bool) -> None:
       gaifman resume countries.gaifman
     """
     from gaifman.errors import InputError
+    from gaifman.runfolder import RECORD
     from gaifman.runs import Run
 
-    folder = Path(model) if model.endswith(".run") else folder_of(model)
-    target = Path(str(folder).removesuffix(".run"))
-    if not folder.exists() and target.exists():
+    target = Path(model.removesuffix("/").removesuffix(".run"))
+    folder = folder_of(str(target))
+    if target.is_file() and not (folder / RECORD).exists():
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()  # all that was left to do
         raise InputError(f"there is nothing to resume: {target} is finished")
     with Run.open(folder) as run:
+        if checkpoint is not None:
+            run.settings["checkpoint"] = checkpoint
         _carried_on(run, target, threads, as_json, fresh=False)
 
 
@@ -170,16 +179,51 @@ def folder_of(output: str) -> Path:
     return Path(f"{output}.run")
 
 
+def _check_output(output: str, plot: str | None, *, force: bool) -> None:
+    """Say now what would be wrong at the end."""
+    from gaifman.errors import OutputError
+    from gaifman.io.files import check_place
+
+    if output.endswith((".run", "/")):
+        raise OutputError(f"{output} is no name for a model", hint="as in: -o countries.gaifman")
+    # Where there is a run, what stands beside the model may be its own.
+    for end in ("",) if folder_of(output).exists() else ("", ".md", ".log.jsonl"):
+        check_target(output + end, force=force)
+        check_place(Path(output + end))
+    if plot:
+        from gaifman.plots import check_plot
+
+        check_target(plot, force=force)
+        check_plot(Path(plot))
+
+
+def _check_sources(kb: dict[str, Any]) -> None:
+    """A run reads its knowledge base again when it is resumed."""
+    from gaifman.errors import InputError
+
+    for name in kb["sources"]:
+        if name == "-":
+            raise InputError(
+                "what comes from standard input cannot be read again when the training is resumed",
+                hint="write it to a file first: gaifman convert - kb.duckdb --format triples",
+            )
+        if name != "demo" and not Path(name).exists():
+            raise InputError(f"there is no file {name}")
+
+
 def _carried_on(run: Run, target: Path, threads: int | None, as_json: bool, *, fresh: bool) -> None:
     from gaifman.errors import GaifmanError
     from gaifman.runs import Interrupt
-    from gaifman.training import Interrupted, carry_on
+    from gaifman.training import Interrupted, begun, carry_on, ended
 
+    run.seconds = run.settings["checkpoint"]
     again = f"gaifman resume {shlex.quote(str(target))}"
+    interrupt = Interrupt("" if as_json else f"stopping: {again} goes on")
     try:
-        with Interrupt(f"stopping: {again} goes on") as interrupt:
-            known = _read(run.settings["kb"])
-            with working() as report:
+        model, known = ended(run, target), None
+        if model is None:
+            known = read_again(run.settings["kb"])  # not yet guarded: here Ctrl-C may stop at once
+            with interrupt, working() as report:
                 model = carry_on(
                     run,
                     known,
@@ -187,36 +231,36 @@ def _carried_on(run: Run, target: Path, threads: int | None, as_json: bool, *, f
                     threads=threads,
                     report=report,
                     stop=interrupt.interrupted,
-                    command=run.settings["command"],
+                    ready=lambda model: draw(model, run.settings),
                 )
-    except Interrupted:
-        click.echo(f"stopped; to go on: {again}", err=True)
-        sys.exit(STOPPED)
+    except (Interrupted, KeyboardInterrupt):
+        _say_stopped(again, as_json)
+        sys.exit(128 + (interrupt.signal or signal.SIGINT))
     except GaifmanError:
-        if fresh:
+        if fresh and not begun(run):
             run.discard()  # what was asked for cannot be done: nothing stays behind
+        elif not as_json:
+            click.echo(f"what was learnt is kept; when it is put right: {again}", err=True)
         raise
-    if run.settings["plot"]:
-        _draw(model, run.settings["plot"])
-    _show(model.meta, target, as_json)
+    show(model, known, target, run.settings, as_json)
 
 
-def _read(kb: dict[str, Any]) -> Any:
-    """The knowledge base of a run; its files are named from the folder in which it was begun."""
-    there = Path(kb["folder"])
-    sources = [name if name in ("demo", "-") else os.path.relpath(there / name) for name in kb["sources"]]
-    return open_kb(sources, kb["form"], kb["table"], kb["iris"])
+def _say_stopped(again: str, as_json: bool) -> None:
+    from gaifman.errors import StoppedError
+
+    if as_json:
+        error = StoppedError("the training was stopped", hint=f"to go on: {again}")
+        click.echo(json.dumps(error.as_dict()), err=True)
+    else:
+        click.echo(f"stopped; to go on: {again}", err=True)
 
 
-def _named(phi: str) -> str:
-    return Path(phi).stem if Path(phi).exists() else phi
-
-
-def _text(path: str) -> str:
+def _given(path: str) -> Given:
     from gaifman.errors import InputError
+    from gaifman.training import Given
 
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return Given(Path(path).name, Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path} cannot be read: {why}") from None
@@ -236,45 +280,3 @@ def _parsed(options: tuple[str, ...]) -> dict[str, Any]:
         except ValueError:
             found[name] = value
     return found
-
-
-def _check_learning(settings: dict[str, Any]) -> None:
-    """Say at once what is wrong with settings, before anything is read."""
-    from gaifman.learning import Learning
-    from gaifman.phi import NAMED, chosen
-
-    learning = Learning.of(settings)
-    learning.new_base()
-    if learning.phi not in NAMED:
-        chosen(learning.phi, 1, {}) if not Path(learning.phi).exists() else None
-
-
-def _draw(model: GaifmanModel | Completion, path: str) -> None:
-    from gaifman.plots import reliability_plot
-
-    if model.trust and model.trust.before and model.trust.after:
-        reliability_plot(model.trust.before, model.trust.after, path, title=f"{model}")
-
-
-def _show(meta: dict[str, Any], target: Path, as_json: bool) -> None:
-    """What was learnt."""
-    if as_json:
-        print_json({"written": str(target), **meta})
-        return
-    metrics = meta["metrics"]
-    rows = [("answers", metrics["answers"]), ("features", meta["features"]), ("held out", metrics["held_out"])]
-    if metrics["held_out"]:
-        rows += [
-            ("AUC", f"{metrics['auc']:.3f}"),
-            ("calibration error", f"{metrics['ece_after']:.3f} (uncalibrated {metrics['ece_before']:.3f})"),
-        ]
-    print_fields(rows)
-    if "relations" in meta:
-        best = sorted(meta["relations"], key=lambda row: (-row["answers"], row["name"]))
-        table = [
-            (row["name"], row["answers"], f"{row['losses'][-1]:.3f}" if row["trained"] else row["why"]) for row in best
-        ]
-        print_table("Relations", ["relation", "answers", "loss"], table[:SHOWN], right=[1, 2])
-        if len(table) > SHOWN:
-            click.echo(f"… and {len(table) - SHOWN:,} more in {target}.md")
-    click.echo(f"wrote {target}, {target}.md and {target}.log.jsonl", err=True)

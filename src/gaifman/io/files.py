@@ -280,6 +280,11 @@ def replaced(path: Path) -> Iterator[Path]:
         temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)  # DuckDB's, when it failed
 
 
+def check_place(path: Path) -> None:
+    """Raise where no file can be written under this name: for work that takes long and writes at its end."""
+    _target(path)
+
+
 def abandoned(path: Path) -> list[Path]:
     """The temporary files of `replaced` that processes left beside a file when they were killed."""
     target, _ = _target(path)

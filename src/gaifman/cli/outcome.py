@@ -1,0 +1,123 @@
+"""What comes out of a training, on the terminal: figures, a picture, what to type next."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gaifman.cli.terminal import BUNDLED, open_kb, print_fields, print_json, print_table
+
+if TYPE_CHECKING:
+    from gaifman.kb import KnowledgeBase
+    from gaifman.questions import Query
+    from gaifman.training import Model
+
+SHOWN = 10
+"""Relations listed on the terminal; the card has more."""
+
+
+def read_again(kb: dict[str, Any]) -> KnowledgeBase:
+    """The knowledge base of a run; its files are named from the folder in which it was begun."""
+    return open_kb(_sources(kb), kb["form"], kb["table"], kb["iris"])
+
+
+def _sources(kb: dict[str, Any]) -> list[str]:
+    """The files as they are named from here; `demo` is what it was when the run was begun."""
+    there, found = Path(kb["folder"]), []
+    for name in kb["sources"]:
+        bundled = name == "demo" and not (there / name).exists()
+        found.append(("demo" if not Path("demo").exists() else str(BUNDLED)) if bundled else _near(there / name))
+    return found
+
+
+def _near(path: Path) -> str:
+    """A path from here, where that is shorter."""
+    return min(os.path.relpath(path), str(path), key=len)
+
+
+def draw(model: Model, settings: dict[str, Any]) -> None:
+    """Draw how far the probabilities can be believed, where that was asked for."""
+    from gaifman.errors import shorten
+    from gaifman.plots import reliability_plot
+
+    if settings["plot"] and model.trust and model.trust.before and model.trust.after:
+        what = model.meta.get("query") or f"{len(model.meta['relations']):,} relations"
+        title = f"{shorten(what, 50)}: {len(model.trust.held.means):,} held-out tuples"
+        reliability_plot(
+            model.trust.before, model.trust.after, Path(settings["kb"]["folder"]) / settings["plot"], title
+        )
+
+
+def show(model: Model, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any], as_json: bool) -> None:
+    """What was learnt, where it is, and what to type next."""
+    if as_json:
+        print_json({"written": str(target), **model.meta})
+        return
+    _show_figures(model.meta, target)
+    _say_next(model, kb, target, settings)
+
+
+def _show_figures(meta: dict[str, Any], target: Path) -> None:
+    metrics = meta["metrics"]
+    rows = [("answers", metrics["answers"]), ("features", meta["features"]), ("held-out tuples", metrics["held_out"])]
+    if metrics["held_out"]:
+        area = (
+            "–" if metrics["auc"] is None else f"{metrics['auc']:.3f}: how often an answer gets more than a corruption"
+        )
+        error = f"{metrics['ece_after']:.3f}, uncalibrated {metrics['ece_before']:.3f}"
+        rows += [("AUC", area), ("calibration error", error)]
+    print_fields(rows)
+    if "relations" not in meta:
+        return
+    best = sorted(meta["relations"], key=lambda row: (-row["answers"], row["name"]))
+    table = [(row["name"], row["answers"], *_measured(row)) for row in best]
+    columns = ["relation", "answers", "held-out tuples", "AUC"]
+    print_table("Relations", columns, table[:SHOWN], right=[1, 2, 3])
+    if len(table) > SHOWN:
+        click.echo(f"… and {len(table) - SHOWN:,} more in {target}.md")
+
+
+def _measured(row: dict[str, Any]) -> tuple[object, str]:
+    """How well a relation was learnt, or why not."""
+    if not row["trained"]:
+        return "–", row["why"]
+    return row["held_out"], "–" if row["auc"] is None else f"{row['auc']:.3f}"
+
+
+def _say_next(model: Model, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any]) -> None:
+    """What is there now, and what to type to ask it."""
+    plot = f" and {settings['plot']}" if settings["plot"] else ""
+    click.echo(f"\nwrote {target}, {target}.md (what it is), {target}.log.jsonl (what happened){plot}", err=True)
+    if kb is None:
+        return
+    sources = _sources(settings["kb"])
+    reading = {name: settings["kb"][given] for name, given in (("format", "form"), ("table", "table"))}
+    reading["iris"] = "local" if settings["kb"]["iris"] == "local" else None
+    named = [*map(repr, sources), *(f"{name}={value!r}" for name, value in reading.items() if value)]
+    read = "gaifman.demo()" if named == ["'demo'"] else f"gaifman.read({', '.join(named)})"
+    click.echo("to ask it, in Python:", err=True)
+    for line in ("import gaifman", f"model = gaifman.load({str(target)!r}, {read})", _question(model, kb)):
+        click.echo(f"  {line}", err=True)
+
+
+def _question(model: Model, kb: KnowledgeBase) -> str:
+    """A call that asks for a known answer, where one is found quickly."""
+    from gaifman.completion import Completion, query_of
+    from gaifman.config import Budget
+    from gaifman.errors import GaifmanError
+    from gaifman.queries import query
+
+    if isinstance(model, Completion):
+        relation = max(model.relations, key=lambda name: (name in model.scorers, kb.relations[name].count))
+        asked: str | Query = query_of(relation, model.relations[relation])
+        first = [relation]
+    else:
+        asked, first = model.query, []
+    try:
+        found = next(iter(query(kb, asked, budget=Budget(seconds=2, rows=1))), ())
+    except GaifmanError:
+        found = ()
+    return f"model.probability({', '.join(map(repr, [*first, *(found or ('…',))]))})"
