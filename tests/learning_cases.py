@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gaifman.examples import Examples
 from gaifman.features import Evaluator, FeatureMatrix
 from gaifman.graph import graph_of
+from gaifman.inputs import kinds_of
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Learning, Source, Trainer, Watch
 from gaifman.neighbourhoods import Hidden, Sampling
@@ -70,7 +71,7 @@ class Recorder(Evaluator):
     def values(self, feature: str, purpose: str) -> list[tuple[tuple[int, ...], float]]:
         """Of every neighbourhood drawn for a purpose: the tuple, and what the feature was."""
         column = [str(one) for one in self.plan.features].index(feature)
-        found = []
+        found = list[tuple[tuple[int, ...], float]]()
         for seen in self.seen:
             if seen.purpose.startswith(purpose):
                 tuples = np.repeat(seen.tuples, seen.draws, axis=0).tolist()
@@ -92,7 +93,8 @@ def source(
     width = len(question.free)
     wanted = named(phi, width, arities) if phi in ("paper", "default") else parse_phi(phi, kb)
     recipe = replace(learning.recipe(), block=block)
-    return Source(features(graph, plan_of(wanted, kb, width)), Examples(graph, question, recipe))
+    plan = plan_of(wanted, kb, width)
+    return Source(features(graph, plan), Examples(graph, question, recipe), kinds_of(plan.features))
 
 
 def trainer(

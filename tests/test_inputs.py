@@ -46,7 +46,7 @@ def case(seed: int, count: int = 12, rows: int = 14) -> tuple[Plan, FeatureMatri
 
 
 def surveyed(plan: Plan, *matrices: FeatureMatrix, rare: int = 1) -> Inputs:
-    surveyor = Surveyor(plan.features)
+    surveyor = Surveyor(kinds_of(plan.features))
     for matrix in matrices:
         surveyor.see(matrix)
     return surveyor.inputs(rare)
@@ -161,7 +161,7 @@ def test_a_count_that_is_its_default_is_absent() -> None:
     sizes, values = np.array([1, 2], np.int32), np.array([2, 3], np.float32)
     defaults = np.array([[0, 2, 3]], np.float32)
     matrix = FeatureMatrix(np.arange(3), np.zeros(2, np.int32), values, sizes, np.zeros(1, np.int32), defaults)
-    surveyor = Surveyor([parse_feature("r(s1, x)")])
+    surveyor = Surveyor(kinds_of([parse_feature("r(s1, x)")]))
     surveyor.see(matrix)
     assert surveyor.inputs(1).width == 0
     given = Inputs(np.zeros(1, np.int32), surveyor.kinds, np.zeros(1, np.float32), np.ones(1, np.float32))
@@ -203,7 +203,7 @@ def test_the_fullest_row_again_and_again_has_room() -> None:
     ids, values = np.arange(50, dtype=np.int32), np.ones(50, np.float32)
     none, nowhere = np.full(50, -1, np.int32), np.zeros((0, 2), np.float32)
     matrix = FeatureMatrix(starts, ids, values, np.ones(4, np.int32), none, nowhere)
-    surveyor = Surveyor([parse_feature("r(s1, s2)")] * 50)
+    surveyor = Surveyor(kinds_of([parse_feature("r(s1, s2)")] * 50))
     surveyor.see(matrix)
     rows = surveyor.inputs(1).rows(matrix, np.zeros(4, np.int32))
     assert rows.starts.tolist() == [0, 50, 100, 150, 200]
@@ -217,7 +217,7 @@ def test_no_rows_and_no_features_are_right_too() -> None:
     inputs = surveyed(plan, matrix)
     none = inputs.rows(matrix, np.zeros(0, np.int64))
     assert (len(none), len(none.columns), none.width) == (0, 0, inputs.width)
-    bare = Surveyor(plan.features).inputs(1)
+    bare = Surveyor(kinds_of(plan.features)).inputs(1)
     assert (bare.width, len(bare.rows(matrix)), len(bare.rows(matrix).columns)) == (0, len(matrix), 0)
 
 
@@ -289,7 +289,7 @@ def test_arrays_give_the_same_inputs_back(seed: int, rare: int) -> None:
         "centres": "float32",
         "scales": "float32",
     }
-    again = Inputs.from_arrays(arrays, plan.features)
+    again = Inputs.from_arrays(arrays, kinds_of(plan.features))
     for one, other in zip(fields(inputs), fields(again), strict=True):
         assert one.dtype == other.dtype
         assert one.tolist() == other.tolist()
@@ -308,14 +308,13 @@ def test_features_can_be_numbered_anew() -> None:
     inputs = surveyed(plan, matrix, rare=2)
     own = [plan.features[feature] for feature in inputs.features().tolist()]
     arrays = inputs.arrays() | {"features": np.arange(len(own), dtype=np.int32)}
-    again = Inputs.from_arrays(arrays, own)
+    again = Inputs.from_arrays(arrays, kinds_of(own))
     assert again.columns.tolist() == [*range(inputs.width)]
     assert again.kinds.tolist() == inputs.kinds[inputs.features()].tolist()
     assert 0 < inputs.width < len(plan.features)
 
 
 def test_kinds_that_are_known_need_not_be_found_again() -> None:
-    wanted = FeatureSet((parse_feature("r(s1, s2)"), parse_feature("r(s1, x)")))
-    kinds = kinds_of(wanted.features)
-    assert Surveyor(wanted.features, kinds).kinds is kinds
-    assert Surveyor(wanted.features).kinds.tolist() == [TRUTH, COUNT]
+    kinds = kinds_of([parse_feature("r(s1, s2)"), parse_feature("r(s1, x)")])
+    assert Surveyor(kinds).kinds is kinds
+    assert kinds.tolist() == [TRUTH, COUNT]

@@ -79,7 +79,7 @@ def test_a_scorer_comes_back_from_its_arrays() -> None:
     one = scorer([0, -1, 1, 2, -1])
     arrays = scorer_arrays(one, "3/")
     assert all(name.startswith("3/") for name in arrays)
-    again = scorer_of(arrays, features(), Network(hidden=(3,), epochs=1), "3/")
+    again = scorer_of(arrays, kinds_of(features()), Network(hidden=(3,), epochs=1), "3/")
     for field in ("columns", "kinds", "centres", "scales"):
         assert np.array_equal(getattr(one.inputs, field), getattr(again.inputs, field))
     rows = Rows(np.array([0, 2, 3]), np.array([0, 2, 1], np.int32), np.ones(3, np.float32), 3)

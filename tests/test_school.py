@@ -203,8 +203,8 @@ def test_only_features_that_some_relation_uses_are_kept() -> None:
 
 def test_evaluators_are_made_once() -> None:
     school = School(graph_of(towns()), "paper", Learning(), None)
-    assert school.evaluator(2) is school.evaluator(2)
-    assert school.evaluator(1) is not school.evaluator(2)
+    assert school.ready(2) is school.ready(2)
+    assert school.ready(1) is not school.ready(2)
 
 
 def test_features_can_be_given() -> None:

@@ -129,7 +129,7 @@ class Network(BaseModel):
         dropout: float = 0.2,
         batch: int = 128,
     ) -> None:
-        if isinstance(hidden, str) or not isinstance(hidden, Sequence):
+        if not isinstance(hidden, list | tuple):
             raise KnowledgeError(f"hidden layers are a list of widths, not {hidden!r}", hint="hidden=[100, 100]")
         self.hidden, self.activation, self.rate = tuple(hidden), activation, rate
         self.epochs, self.dropout, self.batch = epochs, dropout, batch
