@@ -25,8 +25,8 @@ Reals = npt.NDArray[np.float32]
 
 @njit
 def _combined(values: Any, table: Any, out: Any, at: tuple[int, ...]) -> None:
-    v0, stride, count, t0, columns, o0 = at
-    combine(values, v0, stride, count, table, t0, columns, out, o0)
+    v0, step, stride, count, t0, columns, o0, rows = at
+    combine(values, v0, step, stride, count, table, t0, columns, out, o0, rows)
 
 
 @njit
@@ -72,14 +72,15 @@ def whole(rng: np.random.Generator, *shape: int) -> Reals:
 def test_combine_equals_numpy_for_every_number_of_columns(readonly: bool) -> None:
     rng = np.random.default_rng(0)
     for columns in range(1, 131):
-        for stride, count in ((1, 5), (3, 4), (7, 1), (2, 0)):
-            values, table = whole(rng, 2 + stride * 5), whole(rng, 3 + count * columns)
-            out = whole(rng, columns + 9)
+        for step, stride, count, rows in ((9, 1, 5, 1), (1, 3, 4, 3), (2, 7, 1, 4), (5, 2, 0, 2), (4, 1, 3, 9)):
+            values, table = whole(rng, 2 + step * rows + stride * count), whole(rng, 3 + count * columns)
+            out = whole(rng, rows * columns + 9)
             wanted = out.copy()
-            wanted[4 : 4 + columns] += values[2::stride][:count] @ table[3:].reshape(count, columns)
+            factors = values[2 + step * np.arange(rows)[:, None] + stride * np.arange(count)]
+            wanted[4 : 4 + rows * columns] += (factors @ table[3:].reshape(count, columns)).ravel()
             given = (frozen(values), frozen(table)) if readonly else (values, table)
-            _combined(*given, out, (2, stride, count, 3, columns, 4))
-            assert out.tolist() == wanted.tolist(), f"{columns} columns, stride {stride}, {count} rows"
+            _combined(*given, out, (2, step, stride, count, 3, columns, 4, rows))
+            assert out.tolist() == wanted.tolist(), f"{columns} columns, stride {stride}, {count} for {rows} rows"
 
 
 @pytest.mark.parametrize("readonly", [False, True])
@@ -102,7 +103,7 @@ def test_sums_are_rounded_no_worse_than_numpys() -> None:
     rng = np.random.default_rng(2)
     values, table = rng.normal(size=200).astype(np.float32), rng.normal(size=(200, 100)).astype(np.float32)
     out = np.zeros(100, np.float32)
-    _combined(values, table.ravel(), out, (0, 1, 200, 0, 100, 0))
+    _combined(values, table.ravel(), out, (0, 0, 1, 200, 0, 100, 0, 1))
     assert np.abs(out - values.astype(np.float64) @ table.astype(np.float64)).max() < 2e-5
 
 
@@ -205,7 +206,7 @@ import json, warnings
 import numpy as np
 warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
 from gaifman.features import FeatureMatrix
-from gaifman.inputs import Surveyor
+from gaifman.inputs import Surveyor, kinds_of
 from gaifman.network import Batch, Logistic, Network
 from gaifman.parser import parse_feature
 rng = np.random.default_rng(0)
@@ -217,7 +218,7 @@ shapes, defaults = np.array([-1, 0, -1, -1, 1, -1, -1, -1], np.int32), np.array(
 sizes = rng.integers(1, 3, 90).astype(np.int32)
 matrix = FeatureMatrix(starts, ids.astype(np.int32), values, sizes, shapes, defaults)
 texts = 3 * ["r(s1, s2)"] + 3 * ["r(s1, x)"] + 2 * ["mean age(x) for r(s1, x)"]
-surveyor = Surveyor([parse_feature(text) for text in texts])
+surveyor = Surveyor(kinds_of([parse_feature(text) for text in texts]))
 surveyor.see(matrix)
 rows = surveyor.inputs(1).rows(matrix, rng.permutation(90))
 targets = rng.random(90).astype(np.float32)
