@@ -17,12 +17,12 @@ from gaifman.facts import Fact
 from gaifman.features import Evaluator, FeatureMatrix
 from gaifman.graph import graph_of
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import MOST_PASSES, Learning, Scorer, stacked
+from gaifman.learning import MOST_PASSES, Learning, Scorer, Source, stacked
 from gaifman.neighbourhoods import Sampling
 from gaifman.network import Batch, Logistic, Network
 from gaifman.phi import parse_phi
 from gaifman.plans import plan_of
-from learning_cases import SMALL, Notes, Recorder, Scripted, Source, people, source, trainer
+from learning_cases import SMALL, Notes, Recorder, Scripted, people, source, trainer
 
 # What training neighbourhoods show
 

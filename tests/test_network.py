@@ -311,7 +311,8 @@ def test_embeddings_are_the_last_hidden_layer_and_probabilities_come_from_them()
     dense, _ = drawn(7, 12, 6)
     deep = begun(Network([9, 4]), 6, 1)
     units = deep.embed(sparse(dense))
-    assert (units.shape, units.dtype) == ((12, 4), np.float32)
+    assert units.shape == (12, 4)
+    assert units.dtype == np.float32
     state = deep.state()
     logits = units.astype(np.float64) @ state["weights 3"] + state["biases 3"]
     assert np.abs(logistic(logits[:, 0]) - deep.probabilities(sparse(dense))).max() < 1e-6
