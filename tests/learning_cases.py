@@ -71,7 +71,7 @@ class Recorder(Evaluator):
     def values(self, feature: str, purpose: str) -> list[tuple[tuple[int, ...], float]]:
         """Of every neighbourhood drawn for a purpose: the tuple, and what the feature was."""
         column = [str(one) for one in self.plan.features].index(feature)
-        found = list[tuple[tuple[int, ...], float]]()
+        found: list[tuple[tuple[int, ...], float]] = []
         for seen in self.seen:
             if seen.purpose.startswith(purpose):
                 tuples = np.repeat(seen.tuples, seen.draws, axis=0).tolist()

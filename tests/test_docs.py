@@ -115,6 +115,20 @@ def test_every_limit_is_documented() -> None:
         assert f"`{field.name}`" in text, field.name
 
 
+def test_every_setting_of_learning_is_documented() -> None:
+    from gaifman.learning import Learning
+
+    text = (ROOT / "docs" / "learning.md").read_text()
+    for field in fields(Learning):
+        assert f"| `{field.name}` |" in text, field.name
+
+
+def test_every_kernel_is_documented() -> None:
+    text = (ROOT / "docs" / "kernels.md").read_text()
+    for path in (ROOT / "src" / "gaifman" / "kernels").glob("[!_]*.py"):
+        assert f"| `{path.name}` |" in text, path.name
+
+
 def test_every_dependency_has_its_reason() -> None:
     import tomllib
 

@@ -126,9 +126,8 @@ def every(step: int) -> Reals:
     """Numbers of all sizes float32 has, and those at the edges."""
     bits = np.arange(0, 1 << 32, step, dtype=np.uint64).astype(np.uint32)
     edges = np.array([0, -0.0, 1e-45, -1e-45, 3.4028235e38, -3.4028235e38, np.inf, -np.inf, 88.8, -88.8], np.float32)
-    numbers = np.concatenate([bits.view(np.float32), edges, np.linspace(-130, 130, 300_001, dtype=np.float32)])
-    known: npt.NDArray[np.float32] = numbers[~np.isnan(numbers)]
-    return known
+    numbers: Reals = np.concatenate([bits.view(np.float32), edges, np.linspace(-130, 130, 300_001, dtype=np.float32)])
+    return np.asarray(numbers[~np.isnan(numbers)], np.float32)
 
 
 def test_the_sigmoid_is_right_to_two_in_ten_million_everywhere() -> None:

@@ -145,6 +145,20 @@ def test_read_only_and_strided_arrays_are_taken() -> None:
     assert same_bits(one.state(whole=True), other.state(whole=True))
 
 
+def test_rows_that_kernels_would_read_past_are_refused() -> None:
+    network = begun(Network([3]), 4, 0)
+    ones, starts = np.ones(2, np.float32), np.array([0, 2])
+    for columns in ([0, 4], [-1, 2]):
+        with pytest.raises(KnowledgeError, match="columns from 0 to 3; these have others"):
+            network.probabilities(Rows(starts, np.array(columns, np.int32), ones, 4))
+    with pytest.raises(KnowledgeError, match="these have others"):
+        network.embed(Rows(np.array([0, 3]), np.array([0, 3], np.int32), ones, 4))
+    right = Rows(starts, np.array([0, 3], np.int32), ones, 4)
+    assert network.probabilities(right).shape == (1,)
+    with pytest.raises(KnowledgeError, match="1 rows have 2 targets"):
+        network.learn(Batch(right, np.zeros(2, np.float32)))
+
+
 # Settings
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -168,6 +168,8 @@ class Network(BaseModel):
 
     def _learn(self, batch: Batch, kind: int, squares: Net) -> float:
         entries = self._entries(batch.rows)
+        if len(batch.targets) != len(batch.rows):
+            raise KnowledgeError(f"{len(batch.rows):,} rows have {len(batch.targets):,} targets")
         threshold = min(round(self.dropout * 65536), 65535)  # of 16 bits: something is kept however near 1 it is
         gain = 65536 / (65536 - threshold)
         steps = Steps(self.batch, float(self.rate), kind, threshold, gain, self._key, self._done)
@@ -269,7 +271,11 @@ class Network(BaseModel):
     def _entries(self, rows: Rows) -> Entries:
         if rows.width != self._width:
             raise KnowledgeError(f"the network is for rows of {self._width:,} columns, these have {rows.width:,}")
-        return Entries(frozen(rows.starts), frozen(rows.columns), frozen(rows.values))
+        columns = frozen(np.asarray(rows.columns, np.int32))
+        # A kernel would read and write past its arrays. Seen as unsigned, a negative number is a large one.
+        if columns.view(np.uint32).max(initial=0) >= max(self._width, 1) or rows.starts[-1] > len(columns):
+            raise KnowledgeError(f"the entries of rows have columns from 0 to {self._width - 1:,}; these have others")
+        return Entries(frozen(rows.starts), columns, frozen(rows.values))
 
     def _room(self, starts: Longs) -> Space:
         """Scratch for mini-batches of these rows: kept, and grown when larger ones come."""
