@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 import gaifman
 from gaifman.completion import Completion, fallback, query_of
-from gaifman.errors import GaifmanError, KnowledgeError
+from gaifman.errors import GaifmanError, InputError, KnowledgeError
 from gaifman.facts import Fact
 from gaifman.graph import graph_of
 from gaifman.kb import KnowledgeBase
+from gaifman.network import Network
 from gaifman.tables import Ints
 from kbs import knowledge_bases, plain_names
 from learnt import FEW, GOOD, demo, same, towns
@@ -218,6 +219,12 @@ def test_without_a_knowledge_base_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(KnowledgeError, match="no knowledge base"):
         found.probability("works_in", "p00", "t0")
     assert same(found.on(towns()).probabilities("works_in", PAIRS), good().probabilities("works_in", PAIRS))
+
+
+def test_a_base_model_cannot_be_given(tmp_path: Path) -> None:
+    good().save(tmp_path / "a.gaifman")
+    with pytest.raises(InputError, match="makes its base models itself"):
+        gaifman.load(tmp_path / "a.gaifman", base=Network())
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def corrupted(kb: KnowledgeBase, facts: list[gaifman.Fact], seed: int) -> list[g
     return found
 
 
-@pytest.mark.parametrize("name", ["WN18RR_v1", "fb237_v1"])
+@pytest.mark.parametrize("name", ["WN18RR_v1"])
 def test_facts_about_objects_never_seen_are_told_from_corruptions(name: str) -> None:
     """The inductive benchmark: the two graphs share relations, and no objects."""
     seen, unseen = (gaifman.read(DATA / "grail" / folder / "train.txt.gz") for folder in (name, f"{name}_ind"))
@@ -46,4 +46,3 @@ def test_facts_about_objects_never_seen_are_told_from_corruptions(name: str) -> 
     found = auc(np.concatenate(scores), np.concatenate(targets))
     assert found is not None
     assert found > 0.8
-    print(f"{name}: {found:.3f}")

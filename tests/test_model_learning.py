@@ -16,6 +16,7 @@ from gaifman.errors import FormulaError, InputError, KnowledgeError, OutputError
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Watch
 from gaifman.model import GaifmanModel
+from gaifman.modelfile import model_bytes, parse_model
 from gaifman.network import BaseModel, Logistic
 from learnt import FEW, GOOD, demo, same, towns
 
@@ -215,3 +216,39 @@ def test_a_loss_that_is_not_known_is_none() -> None:
 
     model = gaifman.fit(towns(), "works_in(x, y)", base=Classifier(LogisticRegression(max_iter=500)), **UNSET)
     assert model.meta["metrics"]["losses"] == [None]
+
+
+class Stopped(Exception):
+    """Raised by whoever looks on."""
+
+
+class Stopping(Watch):
+    """Stops after so many blocks, and keeps where the work stood, as a file would."""
+
+    def __init__(self, blocks: int, at: tuple[Any, Any] | None = None) -> None:
+        self.left, self.at = blocks, at
+
+    def saved(self) -> tuple[Any, Any] | None:
+        return self.at
+
+    def block(self, examples: int, state: Callable[[], tuple[Any, Any]]) -> None:
+        self.left -= 1
+        if not self.left:
+            self.at = parse_model(model_bytes(*state()))
+            raise Stopped
+
+
+@pytest.mark.parametrize("name", ["logistic", "regression", "layers"])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_what_was_stopped_goes_on_to_the_same_model(name: str, blocks: int) -> None:
+    """A classifier does not know its loss before it has fitted; the sum of such losses was no number for a file."""
+    kb, made = demo(), bases()[name]
+    settings = {**UNSET, "positives": 1, "negatives": 1}
+    whole = gaifman.fit(kb, "borders(x, y)", base=made(), **settings)
+    watch = Stopping(blocks)
+    with pytest.raises(Stopped):
+        gaifman.fit(kb, "borders(x, y)", base=made(), watch=watch, **settings)
+    again = gaifman.fit(kb, "borders(x, y)", base=made(), watch=Stopping(0, watch.at), **settings)
+    assert again.meta == whole.meta
+    pairs = [("france", "spain"), ("france", "japan")]
+    assert same(again.probabilities(pairs), whole.probabilities(pairs))

@@ -246,6 +246,8 @@ def load(
 ) -> GaifmanModel | Completion:
     """A saved model or completion, to answer from a knowledge base; a base model that is not ours must be given."""
     arrays, meta = open_model(path)
+    if base is not None and meta["kind"] == "completion":
+        raise InputError(f"{path} is a completion, which makes its base models itself", hint="leave out base=…")
     try:
         found = (
             Completion.from_state(arrays, meta)

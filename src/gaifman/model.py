@@ -2,10 +2,10 @@
 
 >>> import gaifman
 >>> kb = gaifman.demo()
->>> model = gaifman.fit(kb, "official_language(x, y)", size=10, options={"epochs": 1}, seed=1)
+>>> model = gaifman.fit(kb, "borders(x, y)", size=10, options={"epochs": 1}, seed=1)
 >>> model
-<GaifmanModel: official_language(x, y), radius 1, size 10, 158 features, trained on 262 answers>
->>> model.probability("france", "french").value > model.probability("france", "danish").value
+<GaifmanModel: borders(x, y), radius 1, size 10, ... features, trained on 567 answers>
+>>> model.probability("portugal", "spain").value > model.probability("portugal", "japan").value
 True
 """
 
