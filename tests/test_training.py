@@ -19,7 +19,7 @@ from gaifman.runs import Run, read_log
 from gaifman.training import Given, Interrupted, Order, Tally, begun, carry_on, ended
 from trainings import QUERY, small
 
-QUICK = {"size": 5, "least": 1500, "options": {"epochs": 4, "hidden": [20]}, "phi": "default"}
+QUICK: dict[str, Any] = {"size": 5, "least": 1500, "options": {"epochs": 4, "hidden": [20]}, "phi": "default"}
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_no_checkpoint_is_written_before_its_time(kb: KnowledgeBase, tmp_path: P
     for number, (seconds, written) in enumerate([(1e9, False), (0, True)]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        seen = []
+        seen: list[bool] = []
         with create(folder, ORDERS["query"], seconds) as run:
             carry_on(run, kb, folder / "m", report=lambda *_, run=run, seen=seen: seen.append(run.doing()))
         assert any(seen) is written
