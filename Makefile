@@ -13,14 +13,17 @@ install: .venv/core
 	$(PYTHON) -m venv .venv
 	@touch $@
 
-# The last lines compile the kernels once, drawing first, then families and machine side by side; numba keeps them on disk.
+# The last lines compile the kernels once, drawing first, then families and learning beside the machine; numba keeps
+# them on disk.
 .venv/core: pyproject.toml constraints.txt | .venv/created
 	$(PIP) --editable .
-	@echo "compiling the kernels: about half a minute, once"
+	@echo "compiling the kernels: about a minute, once"
 	@$(BIN)/gaifman neighbourhood demo france spain --radius 2 --size 5 --json > /dev/null
 	@echo 'forall x, y. borders(x, y) -> borders(y, x)' > .venv/general.phi
-	@$(BIN)/gaifman features demo x,y france spain --json > /dev/null & \
-	  $(BIN)/gaifman features demo x,y france spain --phi .venv/general.phi --json > /dev/null && wait
+	@$(BIN)/gaifman features demo x,y france spain --phi .venv/general.phi --json > /dev/null & \
+	  $(BIN)/gaifman features demo x,y france spain --json > /dev/null && \
+	  $(BIN)/gaifman train demo -o .venv/warm --relation shore_on --least 0 --option epochs=1 --force --json > /dev/null && wait
+	@rm -f .venv/warm .venv/warm.md .venv/warm.log.jsonl
 	@touch $@
 
 .venv/dev: .venv/core

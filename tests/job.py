@@ -79,14 +79,18 @@ def assemble(run: Run, path: Path) -> None:
     write_model(path, arrays, {name: meta for name, (_, meta) in parts.items()})
 
 
-def kill_at(count: int, inside: str) -> None:
-    """Kill this process before its `count`-th change of the file system below a folder; Python tells of each."""
+def kill_at(count: int, inside: str, named: str = "") -> None:
+    """Kill this process before its `count`-th change of the file system below a folder; Python tells of each.
+
+    With `named`, only changes of files count whose path below the folder has this text in it.
+    """
     changes = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "shutil.move", "os.chmod"}
     seen, guard = [0], threading.Lock()
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         reads = event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if event in changes and str(arguments[0]).startswith(inside) and not reads:
+        path = str(arguments[0]) if event in changes and not reads else ""
+        if path.startswith(inside) and named in path[len(inside) :]:
             with guard:
                 seen[0] += 1
                 if seen[0] == count:

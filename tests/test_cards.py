@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+import gaifman
 from gaifman.cards import SHOWN, card, code, plain
 from gaifman.errors import InputError, visible
-from gaifman.parser import parse_query
 from kbs import HOSTILE
 
 MARKDOWN = (
@@ -76,8 +78,8 @@ MODEL: dict[str, Any] = {
 COMPLETION: dict[str, Any] = {
     "kind": "completion",
     "relations": [
-        {"name": "born_in", "arity": 2, "answers": 300, "trained": True, "loss": 0.3, "auc": 0.9},
-        {"name": "has part", "arity": 3, "answers": 5000, "trained": False},
+        {"name": "born_in", "arity": 2, "answers": 300, "trained": True, "losses": [0.5, 0.3], "auc": 0.9},
+        {"name": "has part", "arity": 3, "answers": 5000, "trained": False, "why": "too few"},
     ],
     "radius": 2,
     "size": None,
@@ -150,9 +152,9 @@ def test_a_model_says_what_it_knows() -> None:
 def test_a_completion_lists_its_relations_the_largest_first() -> None:
     text = card(COMPLETION)
     found = cells(text)
-    assert found[:6] == ["relation", "places", "answers", "trained", "loss", "auc"]
-    assert found[6:12] == ["has part", "3", "5,000", "no", "–", "–"]
-    assert found[12:18] == ["born_in", "2", "300", "yes", "0.3", "0.9"]
+    assert found[:6] == ["relation", "places", "answers", "trained", "loss in training", "AUC"]
+    assert found[6:14] == ["passes", "why not", "has part", "3", "5,000", "no", "–", "–"]
+    assert found[14:24] == ["–", "too few", "born_in", "2", "300", "yes", "0.3", "0.9", "2", "–"]
     assert "# A completion of 2 relations" in text
     assert "For 1 of them nothing was learnt" in text
     assert "all objects" in text
@@ -186,28 +188,48 @@ def test_what_must_be_there(key: str) -> None:
         card({"kind": "completion", "radius": 1, "size": 1})
 
 
-def test_the_commands_can_be_typed() -> None:
-    python, use, made = blocks(card(MODEL))
-    assert python.splitlines()[1:] == ['model = gaifman.load("MODEL")', "model.answers(top=10)"]
-    assert shlex.split(use) == ["$", "gaifman", "answer", "MODEL", "KB", MODEL["query"], "--top", "10"]
+def test_the_losses_of_passes_are_told_as_their_number_and_the_last() -> None:
+    found = cells(card({**MODEL, "metrics": {"held_out": 0, "losses": [0.5, 0.4, 0.25]}}))
+    rows = dict(zip(found[::2], found[1::2], strict=False))
+    assert rows["passes over the examples"] == "3"
+    assert rows["loss in the last pass, on the examples it learnt from"] == "0.25"
+    assert "losses" not in found
+
+
+def test_the_command_that_made_it_can_be_typed() -> None:
+    made = blocks(card(MODEL))[-1]
     parts = ["--radius", "1", "--size", "20", "--seed", "12345"]
     assert shlex.split(made) == ["$", "gaifman", "train", "KB", MODEL["query"], "-o", "MODEL", *parts]
-    compile(python, "card", "exec")
-    python, use, made = blocks(card(COMPLETION))
-    compile(python, "card", "exec")
-    assert "born_in(x1, x2)" in use
-    assert shlex.split(made)[-2:] == ["--size", "all"]
+    assert shlex.split(blocks(card(COMPLETION))[-1])[-2:] == ["--size", "all"]
     given = blocks(card({**MODEL, "command": ["gaifman", "train", "my kb.tsv", "p(x)"]}))[-1]
     assert given == "$ gaifman train 'my kb.tsv' 'p(x)'"
     assert blocks(card({**MODEL, "command": "gaifman train it's"}))[-1] == "$ gaifman train it's"
 
 
-@pytest.mark.parametrize("name", ["born_in", "has part", "it's", "exists", "/m/1", "`"])
-def test_the_query_of_a_completion_is_one(name: str) -> None:
-    relation = {"name": name, "arity": 3}
-    use = blocks(card({**COMPLETION, "relations": [relation]}))[1]
-    query = parse_query(shlex.split(use)[5])
-    assert str(query).endswith("(x1, x2, x3)")
+@pytest.mark.parametrize("what", ["borders(x, y)", "country(x)", None])
+def test_the_python_of_a_card_runs_with_real_names_put_in(
+    what: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kb = gaifman.demo()
+    gaifman.write(kb, "countries.duckdb")
+    quick: dict[str, Any] = {"size": 5, "least": 0, "options": {"epochs": 1, "hidden": [5]}}
+    model = gaifman.fit(kb, what, **quick) if what else gaifman.complete(kb, ["capital"], **quick)
+    model.save("model.gaifman")
+    python = blocks(card(model.meta))[0].replace('"KB"', '"countries.duckdb"').replace('"MODEL"', '"model.gaifman"')
+    *lines, ask = python.replace('"OBJECT"', '"france"').splitlines()
+    found: dict[str, Any] = {}
+    exec("\n".join([*lines, f"answer = {ask}"]), found)
+    assert 0 <= found["answer"].value <= 1
+
+
+@pytest.mark.parametrize("name", ["born_in", "has part", "it's", "exists", "/m/1", "`", 'say "hi"', "back\\slash"])
+def test_the_python_of_a_completion_names_its_relation(name: str) -> None:
+    python = blocks(card({**COMPLETION, "relations": [{"name": name, "arity": 3}]}))[0]
+    call = ast.parse(python).body[-1]
+    assert isinstance(call, ast.Expr)
+    assert isinstance(call.value, ast.Call)
+    assert [ast.literal_eval(word) for word in call.value.args] == [name, *["OBJECT"] * 3]
 
 
 @given(st.one_of(st.sampled_from(NASTY), st.text(max_size=12)))
@@ -230,7 +252,7 @@ def test_any_query_is_shown_as_it_is(query: str) -> None:
     found = headings(text)
     assert found[1:] == SECTIONS
     assert found[0].split() == f"A model of {visible(query)}".split()
-    assert f"gaifman answer MODEL KB {visible(shlex.quote(query))} --top 10" in blocks(text)[1]
+    assert f"gaifman train KB {visible(shlex.quote(query))} -o MODEL" in blocks(text)[-1]
     assert not any(c != "\n" and not c.isprintable() for c in text)
 
 

@@ -17,10 +17,14 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gaifman.errors import InputError, visible
+from gaifman.errors import FormulaError, InputError, visible
+from gaifman.parser import parse_query
 
 SHOWN = 50
 """Relations listed at most: those with the most answers."""
+
+OBJECT = '"OBJECT"'
+"""What stands for the name of an object in code."""
 
 # Dots and colons only where some programs would make a link of a bare address: numbers stay readable.
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#&~$^@!]|:(?=//)|(?<=www)\.", re.IGNORECASE)
@@ -242,11 +246,21 @@ def _limits(meta: Mapping[str, Any]) -> str:
 
 def _ask(meta: Mapping[str, Any]) -> str:
     """The call that asks the model, or the first relation of a completion, about a tuple."""
-    if meta["kind"] != "completion":
-        return 'model.probability("OBJECT", …)'
-    first: Mapping[str, Any] = next(iter(meta["relations"]), {})
-    objects = ['"OBJECT"'] * int(first.get("arity", 2))
-    return f"model.probability({', '.join([repr(str(first.get('name', 'RELATION'))), *objects])})"
+    words, width = [], 0
+    if meta["kind"] == "completion":
+        first: Mapping[str, Any] = next(iter(meta["relations"]), {})
+        words, width = [repr(str(first.get("name", "RELATION")))], int(first.get("arity", 2))
+    else:
+        width = _width(str(meta["query"]))
+    return f"model.probability({', '.join([*words, *[OBJECT] * width])})"
+
+
+def _width(query: str) -> int:
+    """The number of variables of a query; 1 for what is none of ours."""
+    try:
+        return max(1, len(parse_query(query).free))
+    except FormulaError:
+        return 1
 
 
 def _use(meta: Mapping[str, Any]) -> str:
