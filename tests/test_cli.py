@@ -211,7 +211,7 @@ def test_the_formats_the_help_lists_are_those_that_can_be_read_and_written() -> 
 def test_a_long_read_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     """On a real terminal, with the patience set to nothing, the phase and a rate appear."""
     path = tmp_path / "long.tsv"
-    path.write_text("".join(f"o{i}\tr\to{i * 7 % 5000}\n" for i in range(200_000)))
+    path.write_text("".join(f"o{i}\tr\to{i * 7 % 5000}\n" for i in range(800_000)))
     code = f"import gaifman.cli.terminal as t; t.PATIENCE = -1; t.open_kb([{str(path)!r}])"
     seen = _on_a_terminal([sys.executable, "-c", code])
     assert "long.tsv" in seen or "reading" in seen
