@@ -73,3 +73,7 @@ def test_the_nearest_names_come_first_and_far_ones_not_at_all() -> None:
 
 def test_case_and_punctuation_are_near() -> None:
     assert nearest("United States", ["united_states", "united_kingdom"])[0] == "united_states"
+
+
+def test_of_a_mapping_the_keys_are_names() -> None:
+    assert nearest("bordrs", {"borders": 2, "capital": 2}) == ("borders",)

@@ -1,6 +1,6 @@
 """The command `gaifman`.
 
-Data on standard output, messages on standard error; exit code 0, 1 (bad input) or 2 (bad usage).
+Data on standard output, messages on standard error; exit code 0, 1 (bad input), 2 (bad usage) or 130 (Ctrl-C).
 """
 
 from __future__ import annotations
