@@ -22,10 +22,10 @@ with t.working("tuples") as report:
 """
 
 
-def on_a_terminal(body: str, patience: float = -1) -> str:
+def on_a_terminal(body: str, patience: float = -1, columns: int = 120) -> str:
     """What a person sees of some work, escapes and all."""
     main, other = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     code = WORK.format(patience=patience, body=body.replace("\n", "\n    "))
     process = subprocess.Popen([sys.executable, "-c", code], stderr=other, env=environment)
     os.close(other)
@@ -70,6 +70,27 @@ def test_threads_may_report_at_once() -> None:
         "for thread in threads: thread.join()\ntime.sleep(0.2)"
     )
     assert "phase" in on_a_terminal(body)
+
+
+def test_a_phase_that_is_not_heard_of_again_is_shown_when_patience_ends() -> None:
+    seen = on_a_terminal('report("preparing", 0, None)\ntime.sleep(0.6)', patience=0.2)
+    assert "preparing" in seen
+    body = 'report("preparing", 0, None)\nreport("learning", 1, 10)\ntime.sleep(0.6)'
+    seen = on_a_terminal(body, patience=0.2)
+    assert "learning" in seen
+    assert "preparing" not in seen
+
+
+def test_work_that_goes_on_has_no_rate_for_what_was_done_before() -> None:
+    body = 'for i in range(5):\n    report("learning", 1_000_000 + i, 1_000_100)\n    time.sleep(0.1)'
+    rates = [float(rate.replace(",", "")) for rate in re.findall(r"([\d.,]+) tuples/s", on_a_terminal(body))]
+    assert rates
+    assert max(rates) < 1000
+
+
+def test_on_a_narrow_terminal_the_bar_gives_way_to_the_time_left() -> None:
+    body = 'for i in range(1, 8):\n    report("learning", i * 5_000, 800_000)\n    time.sleep(0.1)'
+    assert re.search(r"tuples/s \d:\d\d:\d\d left", on_a_terminal(body, columns=80))
 
 
 def test_work_of_a_moment_shows_nothing() -> None:

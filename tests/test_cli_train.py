@@ -267,6 +267,19 @@ def test_a_signal_stops_it_with_a_word_how_to_go_on(number: int, folder: Path) -
     assert "holds a run already" in str(refused("train", "small.facts", QUERY, "-o", "m.gaifman"))
 
 
+@pytest.mark.parametrize("seconds", [0.3, 0.6])
+def test_stopped_before_anything_is_begun_it_leaves_nothing_or_a_run(seconds: float, folder: Path) -> None:
+    words = command("train", "small.facts", QUERY, "-o", "m.gaifman", *LONG)
+    process = subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    if "site-packages" not in said and "importlib" not in said:  # Python itself was not started yet
+        assert process.returncode == 130
+        assert said.endswith(("stopped\n", "gaifman resume m.gaifman\n"))
+    assert set(names(folder)) <= {"small.facts", "m.gaifman.run"}
+
+
 def test_stopped_with_json_it_says_so_in_json_and_force_begins_anew(folder: Path) -> None:
     code, said = Going(folder, "--json").stop(signal.SIGINT)
     assert code == 130

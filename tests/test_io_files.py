@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gaifman.config import Limits
 from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
-from gaifman.io.files import Block, Source, blocks, exists, head, replaced
+from gaifman.io.files import Block, Source, blocks, check_place, exists, head, replaced
 from gaifman.kb import KnowledgeBase
 from kbs import HOSTILE  # noqa: F401  # its settings: a disk may be slow
 
@@ -223,3 +223,17 @@ def test_what_names_no_file_is_our_error(name: object) -> None:
         read(name)  # type: ignore[arg-type]
     with pytest.raises(OutputError, match="named by a text or a path"):
         write(KnowledgeBase.from_facts([]), name)  # type: ignore[arg-type]
+
+
+def test_a_place_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
+    check_place(tmp_path / "new")
+    (tmp_path / "old").touch()
+    check_place(tmp_path / "old")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["old"]
+    for path, why in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "no" / "new", "no folder"),
+        (Path("/dev/null"), "regular"),
+    ):
+        with pytest.raises(OutputError, match=why):
+            check_place(path)

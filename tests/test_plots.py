@@ -12,7 +12,7 @@ import pytest
 
 from gaifman.calibration import Reliability, fit_calibration, logistic, reliability
 from gaifman.errors import OutputError
-from gaifman.plots import degree_plot, reliability_plot
+from gaifman.plots import check_plot, degree_plot, reliability_plot
 
 DEGREES, COUNTS = np.array([0, 1, 2, 10, 300]), np.array([7, 500, 20, 3, 1])
 
@@ -95,3 +95,11 @@ def test_a_reliability_plot_needs_a_name_it_knows(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be told from its name"):
         reliability_plot(*tables(), tmp_path / "reliability.jpeg2000")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_would_be_wrong_with_a_picture_is_told_before(tmp_path: Path) -> None:
+    check_plot(tmp_path / "a.svg")
+    assert list(tmp_path.iterdir()) == []
+    for name in ("a.gif", "no/a.svg"):
+        with pytest.raises(OutputError):
+            check_plot(tmp_path / name)

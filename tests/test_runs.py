@@ -346,3 +346,17 @@ def test_a_failed_end_can_be_tried_again(run: Run, tmp_path: Path) -> None:
         finished(again, tmp_path / "model")
     assert (tmp_path / "model").read_text() == "result"
     assert not run.folder.exists()
+
+
+def test_a_run_tells_whether_there_is_a_checkpoint_and_whether_it_was_begun_before(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "run", {}) as run:
+        assert not run.resumed
+        assert not run.doing()
+        run.checkpoint("parent", ONE, {}, now=True)
+        assert run.doing()
+        run.keep("parent", ONE, {})
+        assert not run.doing()
+    with Run.open(tmp_path / "run") as run:
+        assert run.resumed
+    with Run.create(tmp_path / "run", {}, force=True) as run:
+        assert run.resumed, "the process before it may have been killed"

@@ -73,15 +73,22 @@ class Victim:
         return self.model.exists() and not (self.running / RECORD).exists()
 
     def kill_by_clock(self, seconds: float, threads: int) -> None:
-        """Kill it so many seconds after its run is there, or after it was started where it is less than nothing."""
+        """Kill it so many seconds after it has begun to work, or after it was started where it is less than nothing."""
         process = subprocess.Popen(
             command(*self.next(threads)), cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
-        while seconds >= 0 and process.poll() is None and not (self.running / "lock").exists():
+        while seconds >= 0 and process.poll() is None and self._worker() != process.pid:
             time.sleep(0.002)
         time.sleep(abs(seconds))
         process.kill()
         self._ended(process.communicate()[1].decode(), process.returncode)
+
+    def _worker(self) -> int:
+        """The process that works on the run, or did so last; 0 for none."""
+        try:
+            return int((self.running / "lock").read_text() or 0)
+        except FileNotFoundError:
+            return 0
 
     def kill_by_change(self, count: int | str, threads: int) -> None:
         """Kill it before its `count`-th change of a file, or of those that are named: `1:.md`."""

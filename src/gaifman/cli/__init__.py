@@ -1,6 +1,6 @@
 """The command `gaifman`.
 
-Data on standard output, messages on standard error; exit code 0, 1 (bad input) or 2 (bad usage).
+Data on standard output, messages on standard error; exit code 0, 1 (bad input), 2 (bad usage) or 130 (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import sys
 
 import click
@@ -53,7 +54,14 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack ∃: better \u2203 than a traceback
     try:
-        cli(prog_name="gaifman")
+        code = cli.main(prog_name="gaifman", standalone_mode=False)  # click itself would say 1 to Ctrl-C
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("stopped", err=True)
+        sys.exit(128 + signal.SIGINT)
     except GaifmanError as error:
         wants_json = "--json" in sys.argv
         click.echo(json.dumps(error.as_dict()) if wants_json else f"error: {error}", err=True)

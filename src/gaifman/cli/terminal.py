@@ -129,7 +129,7 @@ def working(unit: str = "examples") -> Iterator[Report | None]:
     # On a narrow terminal the bar gives way, not the time that is left.
     bar = BarColumn(max(6, min(40, Console(stderr=True).width - ROOM)))
     columns = TextColumn("{task.description}", markup=False), bar, Counts(), Left()
-    with _bars(*columns, hide=True) as report:
+    with _bars(*columns, counted=True) as report:
         yield report
 
 
@@ -147,8 +147,12 @@ def counts(done: int, total: float | None, speed: float | None, unit: str) -> st
 
 
 @contextmanager
-def _bars(*columns: ProgressColumn, hide: bool = False) -> Iterator[Report]:
-    """One bar for each phase, once patience is at its end; with `hide`, those that are complete go."""
+def _bars(*columns: ProgressColumn, counted: bool = False) -> Iterator[Report]:
+    """One bar for each phase, once patience is at its end.
+
+    Counted work may go on where it was stopped: what was done before tells nothing of its rate. Its phases go when they
+    are complete.
+    """
     from rich.console import Console
     from rich.progress import Progress as Bar
 
@@ -161,9 +165,9 @@ def _bars(*columns: ProgressColumn, hide: bool = False) -> Iterator[Report]:
         if not tasks:
             bar.start()
         if phase not in tasks:
-            for task in bar.tasks if hide else ():
+            for task in bar.tasks if counted else ():
                 bar.update(task.id, visible=not (task.finished or task.total is None))
-            tasks[phase] = bar.add_task(visible(phase), total=total, completed=done)
+            tasks[phase] = bar.add_task(visible(phase), total=total, completed=done if counted else 0)
         bar.update(tasks[phase], completed=done, total=total)
 
     def report(phase: str, done: int, total: int | None) -> None:
