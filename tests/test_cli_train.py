@@ -151,7 +151,7 @@ BAD = {
     "no option": (["small.facts", "--option", "epochs"], "'epochs' sets nothing"),
     "strange option": (["small.facts", "--option", "epoch=1"], "near: epochs"),
     "bad option": (["small.facts", "--option", "epochs=many"], "epochs is a whole number"),
-    "bad hidden": (["small.facts", "--option", "hidden=5"], "do not fit mlp"),
+    "bad hidden": (["small.facts", "--option", "hidden=5"], "a list of widths"),
     "base": (["small.facts", "--base", "mlpp"], "near: mlp"),
     "holdout": (["small.facts", "--holdout", "nan"], "share"),
     "positives": (["small.facts", "--positives", "0"], "positives is a whole number, 1 or more"),
