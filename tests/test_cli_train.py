@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import gaifman as library
-from gaifman.cli import cli
+from gaifman.cli import cli, main
 from gaifman.errors import GaifmanError
 from gaifman.runs import Run, read_log
 from trainings import QUERY, QUICK, command, gaifman, small
@@ -267,17 +267,44 @@ def test_a_signal_stops_it_with_a_word_how_to_go_on(number: int, folder: Path) -
     assert "holds a run already" in str(refused("train", "small.facts", QUERY, "-o", "m.gaifman"))
 
 
-@pytest.mark.parametrize("seconds", [0.3, 0.6])
-def test_stopped_before_anything_is_begun_it_leaves_nothing_or_a_run(seconds: float, folder: Path) -> None:
-    words = command("train", "small.facts", QUERY, "-o", "m.gaifman", *LONG)
-    process = subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True)
-    time.sleep(seconds)
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
-    if "site-packages" not in said and "importlib" not in said:  # Python itself was not started yet
-        assert process.returncode == 130
-        assert said.endswith(("stopped\n", "gaifman resume m.gaifman\n"))
-    assert set(names(folder)) <= {"small.facts", "m.gaifman.run"}
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("where", "message", "left"),
+    [("_check_output", "stopped\n", []), ("read_again", "to go on: gaifman resume m.gaifman\n", ["m.gaifman.run"])],
+)
+def test_stopped_before_anything_is_learnt_it_says_what_there_is(
+    where: str,
+    message: str,
+    left: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys.modules["gaifman.cli.train"], where, interrupt)
+    monkeypatch.setattr(sys, "argv", ["gaifman", "train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130
+    assert capsys.readouterr().err.endswith(message)
+    assert names(folder) == [*left, "small.facts"]
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    if left:
+        assert "wrote m.gaifman" in here("resume", "m.gaifman").stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_to_type_next_reads_the_files_as_they_were_read() -> None:
+    Path("more.txt").write_text("knows(p0, stranger).\n")
+    words = ("--with", "more.txt", "--format", "facts", "--iris", "local")
+    result = here("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK, *words)
+    assert "gaifman.read('small.facts', 'more.txt', format='facts', iris='local')" in result.stderr
+    found: dict[str, Any] = {}
+    exec(python_lines(result.stderr), found)
+    assert len(found["model"].kb.objects) == 25
 
 
 def test_stopped_with_json_it_says_so_in_json_and_force_begins_anew(folder: Path) -> None:
@@ -302,7 +329,7 @@ def test_two_processes_do_not_work_on_one_run_and_a_changed_knowledge_base_is_re
 
 
 def test_on_a_terminal_a_bar_shows_phase_share_rate_and_time_left(folder: Path) -> None:
-    main, other = pty.openpty()
+    own, other = pty.openpty()
     words = command("train", "small.facts", "-o", "m.gaifman", "--option", "epochs=20", "--least", "0")
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     out = folder / "out.txt"
@@ -311,12 +338,12 @@ def test_on_a_terminal_a_bar_shows_phase_share_rate_and_time_left(folder: Path) 
     os.close(other)
     seen = b""
     try:
-        while chunk := os.read(main, 65536):
+        while chunk := os.read(own, 65536):
             seen += chunk
     except OSError:
         pass  # Linux says so when the other side is closed
     assert process.wait() == 0
-    os.close(main)
+    os.close(own)
     assert out.read_text().startswith("answers")
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
     assert re.search(r"learning \S+ +\d+%  [\d,]+/[\d,]+  [\d,]+ examples/s 0:00:\d\d left", text)
