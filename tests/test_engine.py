@@ -208,7 +208,7 @@ def test_the_command_ends_on_control_c_without_a_word_of_python(tmp_path: Path) 
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "Traceback" not in errors
     assert not list(tmp_path.glob("gaifman-*"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -37,13 +38,13 @@ def test_killed_by_the_clock_it_gives_the_same_bytes(
     what: str, seed: int, tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     """Six times each: before its run is there, and at random moments of all that it takes; resumptions too."""
-    draw, kills = random.Random(seed), 0
-    job = victim(tmp_path / "0", what)
+    draw, kills, number = random.Random(seed), 0, count()
+    job = victim(tmp_path / str(next(number)), what)
     job.kill_by_clock(-draw.uniform(0.05, 0.5), threads=1)
     while (kills := kills + job.kills) < 6:
         if job.done():
             assert job.finish() == whole[what]
-            job = victim(tmp_path / str(kills), what)
+            job = victim(tmp_path / str(next(number)), what)  # not by kills: one may end before it is killed
         job.kills = 0
         job.kill_by_clock(draw.uniform(0, 0.6), threads=draw.choice([1, 2]))
     assert job.finish(draw.choice([1, 2])) == whole[what]
