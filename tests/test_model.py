@@ -16,7 +16,7 @@ from gaifman.hiding import hide
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.neighbourhoods import Hidden, Sampling
-from gaifman.network import Network
+from gaifman.network import Logistic, Network
 from gaifman.phi import FeatureSet, parse_phi
 from gaifman.plans import plan_of
 from gaifman.tables import Floats, Ints
@@ -325,3 +325,17 @@ def test_models_do_not_share_what_they_learnt() -> None:
     one.fit(towns(20))
     assert same(placed.probabilities(PAIRS), before)
     assert not same(other.probabilities(PAIRS), before)
+
+
+def test_settings_of_the_network_may_stand_among_the_others() -> None:
+    model = gaifman.GaifmanModel("borders(x, y)", epochs=7, hidden=[3], options={"rate": 0.5})
+    assert model.learning.options == {"epochs": 7, "hidden": [3], "rate": 0.5}
+    assert model.base.settings()["epochs"] == 7
+    with pytest.raises(KnowledgeError, match="there is no setting epoch") as caught:
+        gaifman.GaifmanModel("borders(x, y)", epoch=7)
+    assert caught.value.near[0] == "epochs"
+
+
+def test_settings_of_the_network_are_refused_beside_another_base_model() -> None:
+    with pytest.raises(KnowledgeError, match="epochs is a setting of the network"):
+        gaifman.GaifmanModel("borders(x, y)", base=Logistic(), epochs=7)

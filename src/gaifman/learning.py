@@ -20,7 +20,7 @@ from gaifman.inputs import Inputs, Surveyor
 from gaifman.keys import joined, start
 from gaifman.names import nearest
 from gaifman.neighbourhoods import Hidden, Sampling
-from gaifman.network import BaseModel, Batch, base_model
+from gaifman.network import BaseModel, Batch, Network, base_model, settings_of
 from gaifman.tables import Floats, Ints
 
 SURVEYED = 20_000
@@ -87,14 +87,19 @@ class Learning:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Learning:
-        """From settings by name, or what is wrong with them."""
-        known = [each.name for each in fields(cls)]
+        """From settings by name, or what is wrong with them; those of a network may stand among them.
+
+        >>> Learning.of({"seed": 1, "epochs": 5}).options
+        {'epochs': 5}
+        """
+        known, networks = [each.name for each in fields(cls)], settings_of(Network)
         for name in settings:
-            if name not in known:
-                raise KnowledgeError(
-                    f"there is no setting {name}", near=nearest(name, known), hint=f"settings: {', '.join(known)}"
-                )
-        return cls(**settings)
+            if name not in (*known, *networks):
+                hint = f"settings: {', '.join(known)}; of the network: {', '.join(networks)}"
+                raise KnowledgeError(f"there is no setting {name}", near=nearest(name, [*known, *networks]), hint=hint)
+        options = {name: value for name, value in settings.items() if name in networks}
+        own = {name: value for name, value in settings.items() if name in known}
+        return cls(**own | {"options": {**own.get("options", {}), **options}})
 
     def recipe(self) -> Recipe:
         """How examples are made."""

@@ -76,6 +76,11 @@ class GaifmanModel:
         kind = base if isinstance(base, str) else base.kind
         given = {"radius": radius, "size": size, "phi": named, "base": kind, **settings}
         self.learning = Learning.of(given)
+        if self.learning.options and not isinstance(base, str):
+            raise KnowledgeError(
+                f"{next(iter(self.learning.options))} is a setting of the network, and another base model is given",
+                hint="set the base model where it is made",
+            )
         self.query, self._phi = query, phi
         self.base = self.learning.new_base() if isinstance(base, str) else base
         self.features: tuple[Feature, ...] = ()

@@ -340,12 +340,21 @@ def base_model(kind: str, **settings: Any) -> BaseModel:
         raise KnowledgeError(
             f"there is no base model {kind!r}", near=nearest(kind, kinds), hint=f"one of {', '.join(kinds)}"
         )
-    known = list(inspect.signature(kinds[kind]).parameters)
+    known = settings_of(kinds[kind])
     for name in settings:
         if name not in known:
             hint = f"settings of {kind}: {', '.join(known)}"
             raise KnowledgeError(f"{kind} has no setting {name}", near=nearest(name, known), hint=hint)
     return kinds[kind](**settings)
+
+
+def settings_of(kind: type[Network]) -> list[str]:
+    """Names of the settings that a network is made with.
+
+    >>> settings_of(Logistic)
+    ['rate', 'epochs', 'dropout', 'batch']
+    """
+    return list(inspect.signature(kind).parameters)
 
 
 def _check_network(network: Network) -> None:
