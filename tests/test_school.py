@@ -13,7 +13,7 @@ import gaifman
 from gaifman.calibration import fit_calibration
 from gaifman.completion import Part
 from gaifman.constraints import parse_constraints
-from gaifman.errors import FormulaError, InputError, KnowledgeError
+from gaifman.errors import InputError, KnowledgeError
 from gaifman.graph import graph_of
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Learning, Watch
@@ -211,8 +211,9 @@ def test_features_can_be_given() -> None:
     phi = parse_phi("lives_in(s1, s2)\nexists x. lives_in(s1, x)", towns())
     found = complete(towns(), ["works_in"], phi=phi, **FEW)
     assert [str(feature) for feature in found.features[2]] == ["lives_in(s1, s2)", "∃x lives_in(s1, x)"]
-    with pytest.raises(FormulaError, match="speaks of s2"):
-        complete(towns(), ["person"], phi=phi, **FEW)
+    assert [str(feature) for feature in complete(towns(), ["person"], phi=phi, **FEW).features[1]] == [
+        "∃x lives_in(s1, x)"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -232,9 +233,23 @@ def test_near_relations_and_settings_are_said() -> None:
     with pytest.raises(KnowledgeError) as caught:
         complete(towns(), ["works_inn"], **FEW)
     assert "works_in" in caught.value.near
-    with pytest.raises(KnowledgeError, match="there is no setting epochs"):
-        complete(towns(), epochs=3)
+    with pytest.raises(KnowledgeError, match="there is no setting epoch"):
+        complete(towns(), epoch=3)
     with pytest.raises(InputError, match="no feature set or file papers"):
         complete(towns(), phi="papers", **FEW)
     with pytest.raises(KnowledgeError, match="no relations to learn"):
         complete(KnowledgeBase.from_facts([]))
+
+
+def test_one_set_of_features_serves_relations_of_all_arities() -> None:
+    """A feature of two objects was an error where a relation has one place."""
+    facts = [("knows", f"p{i}", f"p{(i * 3 + 1) % 9}") for i in range(9)] + [("old", f"p{i}") for i in range(4)]
+    kb = KnowledgeBase.from_facts(facts)
+    both = parse_phi("each r. exists x. r(s1, x)\nknows(s2, s1)")
+    found = complete(kb, phi=both, least=0, epochs=1)
+    assert {width: len(own) for width, own in found.features.items()}.keys() == {1, 2}
+    assert all("s2" not in str(feature) for feature in found.features[1])
+    pairs = complete(kb, phi=parse_phi("knows(s2, s1)"), least=0, epochs=1)
+    about = {row["name"]: row for row in pairs.meta["relations"]}
+    assert (about["old"]["trained"], about["old"]["why"]) == (False, "no feature fits")
+    assert 0 < pairs.probability("old", "p7").value < 1

@@ -20,6 +20,7 @@ from gaifman.constraints import Constraints
 from gaifman.errors import KnowledgeError
 from gaifman.examples import Examples
 from gaifman.features import Evaluator
+from gaifman.formulas import free
 from gaifman.graph import Graph, graph_of
 from gaifman.inputs import kinds_of
 from gaifman.kb import KnowledgeBase
@@ -29,7 +30,7 @@ from gaifman.network import BaseModel
 from gaifman.parts import Trust, auc, described, known_losses, scorer_arrays, scorer_of
 from gaifman.phi import FeatureSet, chosen
 from gaifman.plans import plan_of
-from gaifman.questions import Feature
+from gaifman.questions import Feature, query_position
 from gaifman.tables import Ints
 
 FEWEST = 2
@@ -98,7 +99,7 @@ class School:
             if width not in self._ready:
                 kb = self.graph.kb
                 arities = {name: relation.arity for name, relation in kb.relations.items()}
-                plan = plan_of(chosen(self.phi, width, arities, kb.attributes, kb), kb, width)
+                plan = plan_of(_fitting(chosen(self.phi, width, arities, kb.attributes, kb), width), kb, width)
                 self._ready[width] = Evaluator(self.graph, plan), kinds_of(plan.features)
             return self._ready[width]
 
@@ -141,6 +142,8 @@ class School:
         if self.learning.negatives and not len(next(examples.blocks(0)).corrupted):
             return {}, about | {"why": "every tuple is known"}
         evaluator, kinds = self.ready(relation.arity)
+        if not len(kinds):
+            return {}, about | {"why": "no feature fits"}
         trainer = Trainer([Source(evaluator, examples, kinds)], self.learning, self.learning.new_base())
         scorer = trainer.train(watch)
         held = trainer.held_out(scorer)
@@ -173,6 +176,12 @@ class School:
         meta["metrics"] = {"answers": sum(kb.relations[name].count for name in names), **trust.metrics()}
         meta["calibration"] = trust.table()
         return Completion(self.learning, arities, features, scorers, calibration, meta, kb, trust)
+
+
+def _fitting(features: FeatureSet, width: int) -> FeatureSet:
+    """Without the features that speak of more objects: one set serves relations of all arities."""
+    own = tuple(f for f in features if all(query_position(variable) <= width for variable in free(f)))
+    return FeatureSet(own, features.name)
 
 
 def _together(parts: Iterable[Arrays], name: str, none: npt.NDArray[Any]) -> npt.NDArray[Any]:
