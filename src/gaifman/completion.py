@@ -8,8 +8,9 @@
 True
 
 Relations are learnt abreast, each by one thread, so the result does not hang on how many threads there are. A relation
-with fewer than two answers, of which every tuple is known, or of which no feature speaks, has nothing to learn from: its fallback is the share of
-places whose object stands at the same place of another fact of the relation, (m + 1/2) / (n + 1).
+with fewer than two answers, of which every tuple is known, or of which no feature speaks, has nothing to learn from:
+its fallback is the share of places whose object stands at the same place of another fact of the relation,
+(m + 1/2) / (n + 1).
 """
 
 from __future__ import annotations
