@@ -84,8 +84,12 @@ def plain_draw(kb: KnowledgeBase, seen: KnowledgeBase, objects: list[int], sampl
         own = plain_join(plain_join(base, objects[i]) if sampling.shared else key, i)
         order = [obj for obj in plain_order(own, row) if obj in pool]
         drawn.update(order[: sampling.size // len(objects)])
-    longer = [pool for row, pool in zip(whole, allowed, strict=True) if len(row) > sampling.size // len(objects)]
-    for obj in plain_order(plain_join(key, len(objects)), sorted(set().union(*longer))):
+    longer = [i for i, row in enumerate(whole) if len(row) > sampling.size // len(objects)]
+    order = list(plain_order(plain_join(key, len(objects)), sorted(set().union(*(allowed[i] for i in longer)))))
+    if sampling.shared and len(longer) == 1:  # the order that was begun goes on
+        (i,) = longer
+        order = [o for o in plain_order(plain_join(plain_join(base, objects[i]), i), whole[i]) if o in allowed[i]]
+    for obj in order:
         if len(drawn) < sampling.size:
             drawn.add(obj)
     return drawn

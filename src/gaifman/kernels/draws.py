@@ -145,7 +145,11 @@ def _draw(
         at = _draw_row(batch, scratch, t, i, quota, key, last, members, at)
     if at - begin < plan.size:
         key, wanted = join(whole, width), plan.size - (at - begin)
-        if _is_long(batch, plan, t, total):
+        alone = _only_long(batch, t, quota) if plan.shared else -1
+        if alone >= 0:
+            key = join(join(plan.keys[draw], batch.tuples[t, alone]), alone)
+            at = _fill_in_order(batch, scratch, t, alone, wanted, key, last, members, at)
+        elif _is_long(batch, plan, t, total):
             at = _fill_by_trial(batch, scratch, t, quota, wanted, key, last, members, at)
         else:
             if union < 0:
@@ -307,6 +311,40 @@ def _fill_from_union(
         step += 1
         if added(scratch.table, last, member):
             members.objects[at], members.spots[at] = member, spot
+            at += 1
+            wanted -= 1
+    _undo(order, swapped, step)
+    return at
+
+
+@inner
+def _only_long(batch: Batch, t: int, quota: int) -> int:
+    """The position whose row alone is longer than the quota; −1 where none or several are."""
+    found = zero() - 1
+    for i in range(batch.tuples.shape[1]):
+        if batch.row_lengths[t, i] > quota:
+            if found >= 0:
+                return -1
+            found = i
+    return found
+
+
+@inner
+def _fill_in_order(
+    batch: Batch, scratch: Scratch, t: int, i: int, wanted: int, key: np.uint64, last: int, members: Members, at: int
+) -> int:
+    """Up to `wanted` more of one row, in the order in which its first ones were drawn: all is a prefix of that order."""
+    order, swapped = scratch.order, scratch.swapped
+    start, length = batch.row_starts[t, i], batch.row_lengths[t, i]
+    step = zero()
+    while wanted > 0 and step < length:
+        other = step + below(key, step, length - step)
+        order[step], order[other] = order[other], order[step]
+        swapped[step] = other
+        spot = start + order[step]
+        step += 1
+        if _visible(batch, t, spot) and added(scratch.table, last, batch.source[spot]):
+            members.objects[at], members.spots[at] = batch.source[spot], spot
             at += 1
             wanted -= 1
     _undo(order, swapped, step)
