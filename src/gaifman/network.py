@@ -29,6 +29,7 @@ from gaifman.errors import KnowledgeError
 from gaifman.kernels.layers import RELU, SIGMOID, spread
 from gaifman.kernels.learning import ADAGRAD, GRADIENTS, Entries, Net, Shape, Space, Steps, infer, learn
 from gaifman.kernels.random import join
+from gaifman.kernels.ranking import first_sums, rank
 from gaifman.names import nearest
 from gaifman.tables import Floats, Ints, Longs
 
@@ -187,6 +188,23 @@ class Network(BaseModel):
         size = self.hidden[-1] if self.hidden else 1
         logits, hidden = self._inferred(rows, size if self.hidden else 0)
         return hidden.reshape(len(rows), size) if self.hidden else logits[:, None]
+
+    def first_sums(self, rows: Rows) -> Reals:
+        """Shape (rows · units,), float32: what the rows give to the units of the first layer, without the biases."""
+        units = int(self._shape.sizes[0])
+        sums = np.zeros(len(rows) * units, np.float32)
+        first_sums(self._net, units, self._entries(rows), sums)
+        return sums
+
+    def ranked(self, own: Reals, needed: Ints, others: Reals, touched: npt.NDArray[np.uint8]) -> Floats:
+        """Shape (candidates,), float64: probabilities from sums of the first layer, see `kernels.ranking.rank`.
+
+        Where a candidate is touched its number means nothing.
+        """
+        logits = np.zeros(len(needed), np.float32)
+        active = np.empty(self.batch * int(self._shape.sizes.sum()), np.float32)
+        rank(self._net, self._shape, own, frozen(needed), others, touched, self.batch, active, logits)
+        return logistic(logits.astype(np.float64))
 
     def _inferred(self, rows: Rows, size: int) -> tuple[Reals, Reals]:
         logits, hidden = np.zeros(len(rows), np.float32), np.zeros(len(rows) * size, np.float32)

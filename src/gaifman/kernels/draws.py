@@ -333,7 +333,7 @@ def _only_long(batch: Batch, t: int, quota: int) -> int:
 def _fill_in_order(
     batch: Batch, scratch: Scratch, t: int, i: int, wanted: int, key: np.uint64, last: int, members: Members, at: int
 ) -> int:
-    """Up to `wanted` more of one row, in the order in which its first ones were drawn: all is a prefix of that order."""
+    """Up to `wanted` more of one row, in the order in which its first ones were drawn: all is a prefix of it."""
     order, swapped = scratch.order, scratch.swapped
     start, length = batch.row_starts[t, i], batch.row_lengths[t, i]
     step = zero()

@@ -101,6 +101,14 @@ def _forward(
     for i in range(rows):
         low, count = starts[begin + i], starts[begin + i + 1] - starts[begin + i]
         gather(values, low - first, columns, low, count, net.first, units, active, i * units)
+    further(net, shape, rows, active)
+
+
+@arithmetic
+def further(net: Net, shape: Shape, rows: int, active: Any) -> None:
+    """From the sums of the first layer's units to the log-odds: the layers after the first."""
+    sizes = shape.sizes
+    units = sizes[0]
     before, weights, biases = 0, 0, units
     for level in range(1, len(sizes)):
         inner, units = sizes[level - 1], sizes[level]
