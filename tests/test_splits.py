@@ -33,6 +33,7 @@ def town(seed: int, people: int = 40, facts: int = 160) -> KnowledgeBase:
     skewed = np.minimum((rng.pareto(0.8, (facts, 2)) * 3).astype(int), people - 1)
     found: set[tuple[str, ...]] = {(f"r{rng.integers(3)}", names[a], names[b]) for a, b in skewed.tolist()}
     found |= {("old", name) for name in names[::3]}
+    found |= {("gave", names[a], names[b], names[a * 7 % people]) for a, b in skewed[:30].tolist()}
     return KnowledgeBase.from_facts(sorted(found), objects=[*names, "zoe", "nil"])
 
 

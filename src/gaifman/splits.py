@@ -27,7 +27,7 @@ from gaifman.network import Network, Reals
 from gaifman.questions import Feature
 from gaifman.tables import Floats, Ints, Longs, Names
 
-APART = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths")
+APART = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths", "wide")
 """Families of features that speak of one object alone, or need the two to touch."""
 
 
