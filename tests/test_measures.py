@@ -12,16 +12,16 @@ from hypothesis.extra.numpy import arrays
 
 from gaifman import measures
 from gaifman.errors import KnowledgeError
-from gaifman.measures import TIES, Filter, Ranks, average_precision, figures, filter_of, ranks
+from gaifman.measures import TIES, Filter, Filters, Ranks, average_precision, figures, ranks
 from gaifman.parts import auc
-from gaifman.tables import Floats
+from gaifman.tables import Floats, Ints
 
 FEW = st.sampled_from([0.0, 0.25, 0.5, 0.5000000000000001, 1.0, math.nan])
 """Scores that are often tied, differ by one bit, or are no numbers."""
 
 
 def slow_ranks(scores: list[float], right: int, left_out: set[int]) -> tuple[float, float, float]:
-    """The best and worst place of the right one in any order by score, worst first where it is no number; their mean."""
+    """The best, mean and worst place of the right one in any order by score; what is no number comes last."""
 
     def key(score: float) -> tuple[int, float]:
         return (0, 0.0) if math.isnan(score) else (1, score)
@@ -51,7 +51,7 @@ def as_filter(left_out: list[set[int]]) -> Filter:
 def test_ranks_by_their_definition(case: tuple[Floats, list[int], list[set[int]]]) -> None:
     scores, right, left_out = case
     found = ranks(scores, np.array(right, np.int64), as_filter(left_out))
-    wanted = [slow_ranks(row.tolist(), *rest) for row, *rest in zip(scores, right, left_out, strict=True)]
+    wanted = [slow_ranks(row, own, out) for row, own, out in zip(scores.tolist(), right, left_out, strict=True)]
     for number, ties in enumerate(TIES):
         assert found.by(ties).tolist() == [row[number] for row in wanted]
         assert found.by(ties).dtype == np.float64
@@ -133,9 +133,9 @@ def test_ranks_of_several_blocks_are_put_together() -> None:
         )
     )
 )
-def test_the_filter_by_its_definition(case: tuple[int, measures.Ints, measures.Ints]) -> None:
+def test_the_filter_by_its_definition(case: tuple[int, Ints, Ints]) -> None:
     position, known, tuples = case
-    found = filter_of(known, tuples, position)
+    found = Filters(known, tuples, position).of(np.arange(len(tuples)))
     rows = set(map(tuple, known.tolist()))
     wanted = []
     for number, row in enumerate(tuples.tolist()):
@@ -144,11 +144,14 @@ def test_the_filter_by_its_definition(case: tuple[int, measures.Ints, measures.I
             if other in rows and obj != row[position]:
                 wanted.append((number, obj))
     assert list(zip(found.rows.tolist(), found.objects.tolist(), strict=True)) == wanted
+    turned = Filters(known, tuples, position).of(np.arange(len(tuples))[::-1])
+    again = sorted((len(tuples) - 1 - row, obj) for row, obj in zip(turned.rows, turned.objects, strict=True))
+    assert again == wanted, "of some of the rows, in any order"
 
 
 def test_the_right_answer_is_never_filtered() -> None:
     known = np.array([[0, 1], [0, 2]], np.int32)
-    found = filter_of(known, known, 1)
+    found = Filters(known, known, 1).of(np.arange(2))
     assert found.objects.tolist() == [2, 1]
     scores = np.array([[0.1, 0.2, 0.3]] * 2)
     assert ranks(scores, known[:, 1], found).realistic.tolist() == [1, 1]
@@ -163,8 +166,8 @@ some_ranks = st.lists(st.tuples(st.sampled_from([1.0, 1.5, 2.0, 3.0, 3.5, 10.0, 
 
 @given(some_ranks)
 def test_figures_by_their_definition(case: list[tuple[float, int]]) -> None:
-    found = figures(*map(np.array, zip(*case, strict=True)))
     values = [rank for rank, _ in case]
+    found = figures(np.array(values), np.array([fact for _, fact in case]))
     assert (found.facts, found.ranks) == (len({fact for _, fact in case}), len(case))
     assert found.mean_rank.value == pytest.approx(sum(values) / len(values))
     assert found.mrr.value == pytest.approx(sum(1 / rank for rank in values) / len(values))

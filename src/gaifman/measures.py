@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeError
+from gaifman.graph import ranges
 from gaifman.keys import joined, start
 from gaifman.names import nearest
 from gaifman.tables import Floats, Ints, Longs
@@ -53,7 +54,8 @@ class Ranks:
 
         The best that any order of them could give: a model that scores all the same would always be right.
         """
-        return self.better + 1.0
+        found: Floats = self.better.astype(np.float64) + 1
+        return found
 
     @property
     def realistic(self) -> Floats:
@@ -62,7 +64,7 @@ class Ranks:
         In a random order of the tied ones each rank from the best to the worst is as likely as another; this is what is
         to be expected. A model that scores all the same gets what guessing gets.
         """
-        return self.better + 1.0 + self.tied / 2
+        return self.optimistic + self.tied / 2
 
     @property
     def pessimistic(self) -> Floats:
@@ -70,7 +72,8 @@ class Ranks:
 
         What can be had whatever the order. Far from the optimistic one, it says that the scores tell little apart.
         """
-        return self.better + 1.0 + self.tied
+        found: Floats = self.optimistic + self.tied
+        return found
 
     def by(self, ties: str) -> Floats:
         """The ranks by one of `TIES`."""
@@ -97,29 +100,34 @@ class Filter:
     """Shape (pairs,), int64: a candidate that is left out there."""
 
 
-def filter_of(known: Ints, tuples: Ints, position: int) -> Filter:
-    """What is left out of the ranking of each of the tuples (b, n): here, and nowhere else, is it said what is filtered.
+class Filters:
+    """What is left out of the ranking of tuples: here, and nowhere else, is it said what is filtered.
 
     That is every object which makes one of the `known` tuples (k, n) when it is put at `position`, but for the object
     that stands there already: it is the one to be ranked.
 
     >>> known = np.array([[0, 5], [0, 6], [0, 7], [1, 5]])
-    >>> found = filter_of(known, np.array([[0, 6], [2, 6]]), 1)
+    >>> found = Filters(known, np.array([[0, 6], [2, 6]]), 1).of(np.array([0, 1]))
     >>> found.rows.tolist(), found.objects.tolist()
     ([0, 0], [5, 7])
     """
-    rows = np.concatenate([known, tuples]).astype(np.int32)
-    rest = np.delete(rows, position, axis=1)
-    # Of tuples with one place nothing is left: all of them go together.
-    groups = np.unique(rest, axis=0, return_inverse=True)[1].ravel() if rest.shape[1] else np.zeros(len(rows), np.int64)
-    of_known, wanted = groups[: len(known)], groups[len(known) :]
-    pairs = np.unique(np.stack([of_known, known[:, position].astype(np.int64)], axis=1), axis=0)
-    first, last = (np.searchsorted(pairs[:, 0], wanted, side) for side in ("left", "right"))
-    counts = last - first
-    at = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-    row, other = np.repeat(np.arange(len(tuples)), counts), pairs[at, 1]
-    kept = other != tuples[row, position]
-    return Filter(row[kept], other[kept])
+
+    def __init__(self, known: Ints, tuples: Ints, position: int) -> None:
+        rest = np.delete(np.concatenate([known, tuples]), position, axis=1)
+        # Of tuples with one place nothing is left: all of them go together.
+        groups = np.unique(rest, axis=0, return_inverse=True)[1].ravel() if rest.size else np.zeros(len(rest), np.int64)
+        pairs = np.stack([groups[: len(known)], known[:, position].astype(np.int64)], axis=1)
+        pairs = np.unique(pairs, axis=0)
+        wanted = groups[len(known) :]
+        self._first, self._last = (np.searchsorted(pairs[:, 0], wanted, side) for side in ("left", "right"))
+        self._others, self._own = pairs[:, 1], tuples[:, position]
+
+    def of(self, rows: Longs) -> Filter:
+        """The filter of some of the tuples, by their places: no more is in memory at once than is ranked at once."""
+        first, last = self._first[rows], self._last[rows]
+        row, other = np.repeat(np.arange(len(rows)), last - first), self._others[ranges(first, last)]
+        kept = other != self._own[rows][row]
+        return Filter(row[kept], other[kept])
 
 
 def ranks(scores: Floats, right: npt.NDArray[np.integer], filtered: Filter | None = None) -> Ranks:
@@ -144,8 +152,11 @@ def ranks(scores: Floats, right: npt.NDArray[np.integer], filtered: Filter | Non
 
 def _against(scores: Floats, own: Floats) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Which scores are above the right one's, and which are the same."""
-    unknown, lost = np.isnan(scores), np.isnan(own)
-    return (scores > own) | (lost & ~unknown), (scores == own) | (lost & unknown)
+    above, same, lost = scores > own, scores == own, np.isnan(own)
+    if lost.any():  # only then does it matter which of the others are no numbers: what is none is above nothing
+        unknown = np.isnan(scores)
+        above, same = above | (lost & ~unknown), same | (lost & unknown)
+    return above, same
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +207,7 @@ def figures(found: Floats, fact: npt.NDArray[np.integer], seed: int = 0) -> Figu
         raise KnowledgeError("there are no ranks to say anything of")
     columns = np.stack([found, 1 / found, *((found <= most).astype(np.float64) for most in HITS)])
     facts, numbers = np.unique(fact, return_inverse=True)
-    sums = np.stack([np.bincount(numbers, weights=column, minlength=len(facts)) for column in columns])
+    sums = np.array([np.bincount(numbers, column, len(facts)) for column in columns], np.float64)
     counts = np.bincount(numbers, minlength=len(facts)).astype(np.float64)
     low, high = _intervals(sums, counts, seed)
     made = [Figure(*map(float, parts)) for parts in zip(columns.mean(axis=1), low, high, strict=True)]
