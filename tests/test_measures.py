@@ -15,22 +15,10 @@ from gaifman.errors import KnowledgeError
 from gaifman.measures import TIES, Filter, Filters, Ranks, average_precision, figures, ranks
 from gaifman.parts import auc
 from gaifman.tables import Floats, Ints
+from plain_ranks import slow_ranks
 
 FEW = st.sampled_from([0.0, 0.25, 0.5, 0.5000000000000001, 1.0, math.nan])
 """Scores that are often tied, differ by one bit, or are no numbers."""
-
-
-def slow_ranks(scores: list[float], right: int, left_out: set[int]) -> tuple[float, float, float]:
-    """The best, mean and worst place of the right one in any order by score; what is no number comes last."""
-
-    def key(score: float) -> tuple[int, float]:
-        return (0, 0.0) if math.isnan(score) else (1, score)
-
-    others = [key(score) for i, score in enumerate(scores) if i != right and i not in left_out]
-    own = key(scores[right])
-    best = sorted([*others, own], reverse=True).index(own) + 1
-    worst = len(others) + 1 - sorted([*others, own]).index(own)
-    return float(best), (best + worst) / 2, float(worst)
 
 
 @st.composite
