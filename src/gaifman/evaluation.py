@@ -343,11 +343,12 @@ def _ranked(subject: Subject, objects: int, tally: _Tally) -> tuple[Ranks, Ranks
             for at in range(first, last, step):
                 rows = order[at : min(at + step, last)]
                 own, right = scores[which[rows] - begin], subject.tuples[rows, position]
-                for kept, result in zip(found, (ranks(own, right, filters.of(rows)), ranks(own, right)), strict=True):
+                raw = ranks(own, right)
+                for kept, result in zip(found, (raw.without(filters.of(rows), own, right), raw), strict=True):
                     kept[:, position, rows] = result.better, result.tied, result.candidates
             tally.add(int(last - first))
-    filtered, raw = (Ranks(*(part.ravel() for part in parts)) for parts in found)
-    return filtered, raw
+    both = [Ranks(*(part.ravel() for part in parts)) for parts in found]
+    return both[0], both[1]
 
 
 def _corrupted(subject: Subject, kb: KnowledgeBase, terms: Terms) -> Ints:

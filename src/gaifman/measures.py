@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from gaifman.errors import KnowledgeError
 from gaifman.graph import ranges
-from gaifman.keys import joined, start
+from gaifman.keys import start
 from gaifman.names import nearest
 from gaifman.tables import Floats, Ints, Longs
 
@@ -75,6 +75,18 @@ class Ranks:
         found: Floats = self.optimistic + self.tied
         return found
 
+    def without(self, filtered: Filter, scores: Floats, right: npt.NDArray[np.integer]) -> Ranks:
+        """The same where some candidates are left out: they are subtracted, being few beside all that were counted."""
+        others = filtered.objects != right[filtered.rows]
+        rows, objects = filtered.rows[others], filtered.objects[others]
+        above, same = _against(scores[rows, objects], scores[rows, right[rows]])
+        counts = (np.bincount(each, minlength=len(self)) for each in (rows[above], rows[same], rows))
+        return Ranks(*(whole - count for whole, count in zip(self._columns, counts, strict=True)))
+
+    @property
+    def _columns(self) -> tuple[Longs, Longs, Longs]:
+        return self.better, self.tied, self.candidates
+
     def by(self, ties: str) -> Floats:
         """The ranks by one of `TIES`."""
         if ties not in TIES:
@@ -85,9 +97,8 @@ class Ranks:
     @classmethod
     def together(cls, parts: list[Ranks]) -> Ranks:
         """The rows of several, one after another."""
-        none = np.zeros(0, np.int64)
-        names = ("better", "tied", "candidates")
-        return cls(*(np.concatenate([none, *(getattr(part, name) for part in parts)]) for name in names))
+        none = Ranks(*(np.zeros(0, np.int64) for _ in range(3)))
+        return cls(*map(np.concatenate, zip(*(part._columns for part in (none, *parts)), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +147,10 @@ def ranks(scores: Floats, right: npt.NDArray[np.integer], filtered: Filter | Non
     A score that is no number is worse than any number, and the same as another one: what a model cannot judge must not
     win.
     """
-    everyone = np.arange(len(scores))
-    own = scores[everyone, right][:, None]
-    better, tied = (found.sum(axis=1) for found in _against(scores, own))
-    candidates = np.full(len(scores), scores.shape[1])
-    if filtered is not None:  # what is left out is subtracted: it is little beside all that is counted
-        others = filtered.objects != right[filtered.rows]
-        rows, objects = filtered.rows[others], filtered.objects[others]
-        above, same = _against(scores[rows, objects], own[rows, 0])
-        better = better - np.bincount(rows[above], minlength=len(scores))
-        tied = tied - np.bincount(rows[same], minlength=len(scores))
-        candidates = candidates - np.bincount(rows, minlength=len(scores))
-    return Ranks(better.astype(np.int64), tied.astype(np.int64) - 1, candidates.astype(np.int64))
+    own = scores[np.arange(len(scores)), right][:, None]
+    better, tied = (np.asarray(found.sum(axis=1), np.int64) for found in _against(scores, own))
+    found = Ranks(better, tied - 1, np.full(len(scores), scores.shape[1], np.int64))
+    return found if filtered is None else found.without(filtered, scores, right)
 
 
 def _against(scores: Floats, own: Floats) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
@@ -217,11 +220,13 @@ def figures(found: Floats, fact: npt.NDArray[np.integer], seed: int = 0) -> Figu
 def _intervals(sums: Floats, counts: Floats, seed: int) -> tuple[Floats, Floats]:
     """Of the means of columns, whose sums (columns, facts) and counts (facts,) are those of each fact."""
     size, means = len(counts), np.empty((len(sums), RESAMPLES))
+    # The raw numbers of Philox are the same in every version of numpy; keys for each would take six times as long.
+    random = np.random.Philox(key=int(start(seed, "bootstrap")))
     step = max(1, CELLS // size)
     for begin in range(0, RESAMPLES, step):
         numbers = np.arange(begin, min(begin + step, RESAMPLES))
-        keys = joined(start(seed, "bootstrap"), numbers)[:, None]
-        picked = (joined(keys, np.arange(size)) % np.uint64(size)).astype(np.int64)
+        raw = np.array([random.random_raw((size + 1) // 2).view(np.uint32)[:size] for _ in numbers], np.uint64)
+        picked = ((raw * np.uint64(size)) >> np.uint64(32)).astype(np.int64)
         total = counts[picked].sum(axis=1)
         for column, means_of_it in zip(sums, means, strict=True):
             means_of_it[numbers] = column[picked].sum(axis=1) / total
