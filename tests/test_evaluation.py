@@ -135,6 +135,10 @@ def test_known_facts_of_all_splits_are_filtered() -> None:
         assert (with_it.filtered.by(ties) <= with_it.raw.by(ties)).all()
 
 
+def test_one_knowledge_base_of_known_facts_needs_no_list() -> None:
+    assert same(evaluate(completed(), train(), TEST, VALID, threads=1), found())
+
+
 def test_test_facts_in_the_knowledge_base_are_taken_out_of_it() -> None:
     seen = evaluate(completed(), train().with_facts(HELD[:3]), TEST, [VALID], threads=1)
     assert seen.hidden == 3

@@ -40,8 +40,8 @@ from gaifman.subjects import Ground, Model, Subject, chosen, subjects_of
 from gaifman.tables import Floats, Ints, Longs
 
 Report = Callable[[str, int, int | None], None]
-CELLS = 1 << 21
-"""Scores that a thread has in memory at once."""
+CELLS = 1 << 18
+"""Scores that a thread has in memory at once. Between two blocks it tells how far it is, and can be stopped."""
 INTERVALS = f"{SURE:.0%}, bootstrap over facts, {RESAMPLES:,} resamples"
 KINDS = ("side", "category", "relation")
 """What ranks are grouped by."""
@@ -226,7 +226,7 @@ def evaluate(
     model: Model,
     kb: KnowledgeBase,
     test: KnowledgeBase,
-    known: Iterable[KnowledgeBase] = (),
+    known: KnowledgeBase | Iterable[KnowledgeBase] = (),
     *,
     threads: int | None = None,
     report: Report | None = None,
@@ -239,7 +239,7 @@ def evaluate(
     given, workers = Terms.of(terms), threads or len(os.sched_getaffinity(0))
     if report:
         report("preparing", 0, None)
-    ground = Ground(kb, test, tuple(known))
+    ground = Ground(kb, test, (known,) if isinstance(known, KnowledgeBase) else tuple(known))
     whole = subjects_of(model, ground, given.relations, given.draws, workers)
     facts = sum(map(len, whole))
     subjects = chosen(whole, given.wanted(facts), given.seed)
