@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from data import DATA, NEEDED
 from gaifman.kb import KnowledgeBase
 
 pytestmark = NEEDED
-QUICK = {"options": {"hidden": [20], "epochs": 2}, "least": 5_000, "negatives": 10, "threads": 1}
+QUICK: dict[str, Any] = {"options": {"hidden": [20], "epochs": 2}, "least": 5_000, "negatives": 10, "threads": 1}
 
 
 def splits(name: str) -> list[KnowledgeBase]:
