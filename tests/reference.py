@@ -11,7 +11,7 @@ HEAD = """# The command line
 Made from `--help` by `make docs`; a test holds the two together.
 
 Data goes to standard output, messages and progress to standard error. The exit code is 0, or 1 where the input is wrong
-(one message, nothing written), or 2 where the command is, or 130 where a training was stopped by Ctrl-C. With `--json`
+(one message, nothing written), or 2 where the command is, or 130 where it was stopped by Ctrl-C. With `--json`
 every command prints one JSON object, and an error of the input is one too, with the fields `error`, `message`, `place`,
 `expected`, `near` and `hint`. Wherever a file is named, `demo` stands for the bundled knowledge base, unless there is a
 file of that name. Shells complete commands and options after `eval "$(_GAIFMAN_COMPLETE=bash_source gaifman)"` (or

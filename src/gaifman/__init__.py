@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         OutputError,
         StoppedError,
     )
+    from gaifman.evaluation import Evaluation, evaluate
     from gaifman.facts import Fact
     from gaifman.io import read, write
     from gaifman.kb import KnowledgeBase, union
@@ -45,6 +46,7 @@ _HOMES = {
     "Budget": "config",
     "Completion": "completion",
     "Engine": "engine",
+    "Evaluation": "evaluation",
     "Fact": "facts",
     "FormulaError": "errors",
     "GaifmanError": "errors",
@@ -60,6 +62,7 @@ _HOMES = {
     "complete": "school",
     "count": "queries",
     "demo": "datasets",
+    "evaluate": "evaluation",
     "exists": "queries",
     "fit": "model",
     "load": "completion",
@@ -78,6 +81,7 @@ __all__ = [
     "Budget",
     "Completion",
     "Engine",
+    "Evaluation",
     "Fact",
     "FormulaError",
     "GaifmanError",
@@ -94,6 +98,7 @@ __all__ = [
     "complete",
     "count",
     "demo",
+    "evaluate",
     "exists",
     "fit",
     "load",

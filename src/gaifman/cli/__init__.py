@@ -16,6 +16,7 @@ import click
 from gaifman import __version__
 from gaifman.cli.convert import convert
 from gaifman.cli.demo import demo
+from gaifman.cli.evaluate import evaluate
 from gaifman.cli.features import features
 from gaifman.cli.graph import graph
 from gaifman.cli.info import info
@@ -34,6 +35,7 @@ Examples:
   gaifman parse "exists z. borders(x, z) & borders(z, y)" --kb demo
   gaifman query demo "borders('france', y)"
   gaifman train demo -o countries.gaifman
+  gaifman evaluate countries.gaifman train.tsv test.tsv
   gaifman convert family.tsv family.duckdb
 """
 
@@ -44,7 +46,7 @@ def cli() -> None:
     """The missing facts of a knowledge base, with probabilities and reasons."""
 
 
-for command in (demo, info, parse, convert, graph, neighbourhood, features, mine, query, train, resume):
+for command in (demo, info, parse, convert, graph, neighbourhood, features, mine, query, train, resume, evaluate):
     cli.add_command(command)
 
 

@@ -1,0 +1,136 @@
+"""`gaifman evaluate`: rank test facts, and say how well a model does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gaifman.cli.terminal import (
+    json_option,
+    open_kb,
+    print_fields,
+    print_json,
+    print_table,
+    reading_options,
+    working,
+)
+
+if TYPE_CHECKING:
+    from gaifman.evaluation import Evaluation
+    from gaifman.measures import Figure, Figures
+
+SHOWN = 10
+"""Relations listed on the terminal; `--json` has all."""
+
+
+@click.command(short_help="Rank test facts, and say how well a model does.")
+@click.argument("model")
+@click.argument("kb")
+@click.argument("test")
+@click.option("--known", multiple=True, metavar="FILE", help="Facts that are true too: they are not ranked as rivals.")
+@click.option("--with", "others", multiple=True, metavar="FILE", help="Judge from the facts of this file too.")
+@click.option("--relation", "relations", multiple=True, metavar="NAME", help="Only test facts of this relation.")
+@click.option("--raw", is_flag=True, help="Show ranks among all objects, known answers included.")
+@click.option("--fraction", type=float, help="The share of the test facts to rank, for a quick look.")
+@click.option("--count", type=int, help="Or how many of them.")
+@click.option("--draws", type=int, help="Neighbourhoods to average scores over; as many as the model says.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Which facts, corruptions and intervals.")
+@click.option("--threads", type=click.IntRange(min=1), help="How many threads; the result is the same.")
+@reading_options
+@json_option
+def evaluate(
+    model: str,
+    kb: str,
+    test: str,
+    known: tuple[str, ...],
+    others: tuple[str, ...],
+    relations: tuple[str, ...],
+    raw: bool,
+    threads: int | None,
+    form: str | None,
+    table: str | None,
+    iris: str,
+    as_json: bool,
+    **terms: Any,
+) -> None:
+    """Rank the facts of TEST by what MODEL says, judging from the facts of KB.
+
+    Each place of each fact is given every object, and the right one is ranked among those that make no fact of KB, TEST
+    or --known. Objects that only TEST has are ranked as well. TEST's facts are never visible, even where KB has them.
+
+    \b
+    Examples:
+      gaifman evaluate wn18.gaifman train.tsv test.tsv --known valid.tsv
+      gaifman evaluate wn18.gaifman train.tsv test.tsv --with valid.tsv --fraction 0.1
+    """
+    from gaifman.completion import load
+    from gaifman.evaluation import Terms
+    from gaifman.evaluation import evaluate as evaluated
+
+    Terms(relations or None, **terms)  # what is wrong is said before much is read
+    reading = form, table, iris
+    found = load(model)
+    facts, tested = open_kb((kb, *others), *reading), open_kb((test,), *reading)
+    more = [open_kb(known, *reading)] if known else []
+    with working("ranks") as report:
+        result = evaluated(
+            found, facts, tested, more, threads=threads, report=report, relations=relations or None, **terms
+        )
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        _show(result, raw)
+
+
+def _show(found: Evaluation, raw: bool) -> None:
+    """The figures with their intervals, then tables."""
+    from gaifman.evaluation import INTERVALS, cells
+
+    whole = found.figures(raw=raw)
+    ranked = f"{found.ranked:,}" + (f", a sample of {found.facts:,}" if found.sampled else "")
+    print_fields([("test facts", ranked), ("candidates", _candidates(found)), ("draws", found.draws), *_figures(whole)])
+    kind = "among all objects (raw)" if raw else "among objects that are not known answers (filtered)"
+    columns = ["", "ranks", "mean rank", "MRR", "hits@1", "hits@3", "hits@10"]
+    right = range(1, len(columns))
+    print_table(f"Ranks {kind}", columns, [(name, *cells(each)) for name, each in found.rows(raw=raw)], right)
+    by_size = sorted(found.by("relation", raw=raw).items(), key=lambda row: (-row[1].ranks, row[0]))
+    kinds = dict(zip(found.relations, found.categories, strict=True))
+    columns[0:1] = ["relation", "category"]
+    rows = [(name, kinds[name], *cells(each)) for name, each in by_size[:SHOWN]]
+    print_table("Relations", columns, rows, range(2, len(columns)))
+    if len(by_size) > SHOWN:
+        click.echo(f"… and {len(by_size) - SHOWN:,} more with --json")
+    untrained = [name for name, trained in zip(found.relations, found.trained, strict=True) if not trained]
+    if untrained:
+        click.echo(f"without a trained model, ranked by the fallback: {', '.join(untrained[:SHOWN])}")
+    _show_classification(found.classification.measured())
+    click.echo(f"\nin brackets: {INTERVALS}")
+
+
+def _candidates(found: Evaluation) -> str:
+    text = f"{found.objects:,} objects"
+    if found.unseen:
+        text += f"; {found.unseen:,} of the test facts' objects not in the knowledge base"
+    if found.hidden:
+        text += f"; {found.hidden:,} test {'facts were' if found.hidden > 1 else 'fact was'} taken out of it"
+    return text
+
+
+def _figures(whole: Figures) -> list[tuple[str, str]]:
+    rows = [("mean rank", _with_interval(whole.mean_rank, 1)), ("MRR", _with_interval(whole.mrr, 3))]
+    return rows + [(f"hits@{most}", _with_interval(figure, 3)) for most, figure in whole.hits.items()]
+
+
+def _with_interval(figure: Figure, digits: int) -> str:
+    return f"{figure.value:,.{digits}f} [{figure.low:,.{digits}f}, {figure.high:,.{digits}f}]"
+
+
+def _show_classification(measured: dict[str, Any]) -> None:
+    """How well test facts are told from corruptions, where there are some."""
+    if measured["auc"] is None:
+        click.echo("\nthere are no corruptions to tell the test facts from")
+        return
+    click.echo("\n" + click.style(f"Test facts and {measured['corruptions']:,} corruptions", bold=True))
+    area, precision = measured["auc"], measured["average_precision"]
+    print_fields([("AUC", f"{area:.3f}"), ("average precision", f"{precision:.3f}")])

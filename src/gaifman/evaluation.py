@@ -1,0 +1,359 @@
+"""How good a model is: entity prediction as the paper has it, and telling test facts from corruptions.
+
+>>> import gaifman
+>>> kb = gaifman.demo()
+>>> test = gaifman.KnowledgeBase.from_facts([fact for fact in kb.facts("capital")][:3])
+>>> few = dict(size=10, options={"epochs": 1}, seed=1)
+>>> completion = gaifman.complete(kb.without(test.facts()), ["capital"], **few)
+>>> found = evaluate(completion, kb, test, draws=2)
+>>> found
+<Evaluation: 6 ranks of 3 facts among 1,155 objects>
+>>> found.figures().mean_rank.value < 30
+True
+
+Of each test fact every place in turn is given every object; the rank of the right one is counted among those that are
+not known to be right too (filtered), and among all (raw). The result is the same for any number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, fields
+from math import ceil
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.corruptions import Corruptor, check_pool
+from gaifman.errors import KnowledgeError
+from gaifman.facts import some
+from gaifman.kb import KnowledgeBase
+from gaifman.keys import start
+from gaifman.measures import HITS, RESAMPLES, SURE, Figures, Filters, Ranks, average_precision, figures, ranks
+from gaifman.names import nearest
+from gaifman.parts import auc
+from gaifman.subjects import Ground, Model, Subject, chosen, subjects_of
+from gaifman.tables import Floats, Ints, Longs
+
+Report = Callable[[str, int, int | None], None]
+CELLS = 1 << 18
+"""Scores that a thread has in memory at once. Between two blocks it tells how far it is, and can be stopped."""
+INTERVALS = f"{SURE:.0%}, bootstrap over facts, {RESAMPLES:,} resamples"
+KINDS = ("side", "category", "relation")
+"""What ranks are grouped by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a model is evaluated."""
+
+    relations: Sequence[str] | None = None
+    """Of a completion: those to evaluate; None for all that have test facts."""
+    draws: int | None = None
+    """N: neighbourhoods that a score is the mean of; None for as many as the model says."""
+    fraction: float | None = None
+    """The share of the test facts that is ranked; None for all."""
+    count: int | None = None
+    """Or how many of them at most."""
+    pool: str = "typed"
+    """Where corruptions to tell test facts from come from: `typed`, so that nonsense is not what they are told from."""
+    seed: int = 0
+    """Of the facts that are chosen, of the corruptions and of the intervals; neighbourhoods have the model's."""
+
+    def __post_init__(self) -> None:
+        check_pool(self.pool)
+        if self.fraction is not None and self.count is not None:
+            raise KnowledgeError("a fraction of the test facts is given and a count too: one of them decides")
+        if self.fraction is not None and not 0 < self.fraction <= 1:
+            raise KnowledgeError(f"the fraction of the test facts is above 0 and at most 1, not {self.fraction!r}")
+        if self.count is not None and (not isinstance(self.count, int) or self.count < 1):
+            raise KnowledgeError(f"the number of test facts is a whole number, 1 or more, not {self.count!r}")
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Terms:
+        """From settings by name, or what is wrong with them."""
+        known = [each.name for each in fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise KnowledgeError(f"there is no setting {name}", near=nearest(name, known), hint=", ".join(known))
+        return cls(**settings)
+
+    def wanted(self, facts: int) -> int:
+        """How many of so many facts are ranked."""
+        if self.count is not None:
+            return min(self.count, facts)
+        return facts if self.fraction is None else ceil(self.fraction * facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """How well test facts are told from one corruption each."""
+
+    scores: Floats
+    """Shape (tuples,), float64: the mean of the base model's probability, or the fallback's."""
+    targets: Floats
+    """Shape (tuples,), float64: 1 for test facts, 0 for corruptions."""
+    relation: Ints
+    """Shape (tuples,), int32: number of the relation."""
+
+    def measured(self, relation: int | None = None) -> dict[str, Any]:
+        """AUC and average precision, of all or of one relation; None where there is no corruption."""
+        own = np.ones(len(self.scores), bool) if relation is None else self.relation == relation
+        scores, targets = self.scores[own], self.targets[own]
+        both = {"facts": int((targets > 0).sum()), "corruptions": int((targets == 0).sum())}
+        if not all(both.values()):
+            return both | {"auc": None, "average_precision": None}
+        area, precision = auc(scores, targets) or 0.0, average_precision(scores, targets) or 0.0
+        return both | {"auc": round(area, 6), "average_precision": round(precision, 6)}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Evaluation:
+    """Ranks of test facts, and what follows from them."""
+
+    relations: tuple[str, ...]
+    """Names, sorted; of the model of a query, the query."""
+    categories: tuple[str, ...]
+    """Of each relation: `1-1`, `1-n`, `n-1`, `n-n`, `other` or `none`."""
+    trained: tuple[bool, ...]
+    """Of each relation: whether a model was learnt; others have the fallback's scores."""
+    fact: Longs
+    """Shape (ranks,), int64: number of the test fact, over all relations."""
+    relation: Ints
+    """Shape (ranks,), int32: number of its relation."""
+    position: Ints
+    """Shape (ranks,), int32: the place that was given every object, from 0."""
+    filtered: Ranks
+    """Among those that are not known to be right."""
+    raw: Ranks
+    """Among all."""
+    classification: Classification
+    facts: int
+    """How many test facts there are, ranked or not."""
+    objects: int
+    """How many candidates each place has."""
+    unseen: int
+    """Objects of the ranked facts that the knowledge base does not have. They are candidates too."""
+    hidden: int
+    """Test facts that the knowledge base has, and that were taken out of it."""
+    draws: int
+    seed: int
+
+    def __repr__(self) -> str:
+        said = f"{some(len(self), 'rank')} of {some(self.ranked, 'fact')} among {some(self.objects, 'object')}"
+        return f"<Evaluation: {said}{f', a sample of {self.facts:,}' if self.sampled else ''}>"
+
+    def __len__(self) -> int:
+        """How many ranks there are."""
+        return len(self.fact)
+
+    @property
+    def ranked(self) -> int:
+        """How many facts were ranked."""
+        return len(np.unique(self.fact))
+
+    @property
+    def sampled(self) -> bool:
+        """Whether only some of the test facts were ranked."""
+        return self.ranked < self.facts
+
+    def figures(
+        self, rows: npt.NDArray[np.bool_] | None = None, *, raw: bool = False, ties: str = "realistic"
+    ) -> Figures:
+        """The figures of all ranks, or of some (ranks,)."""
+        every = np.ones(len(self), bool) if rows is None else rows
+        return figures((self.raw if raw else self.filtered).by(ties)[every], self.fact[every], self.seed)
+
+    def by(self, kind: str, *, raw: bool = False, ties: str = "realistic") -> dict[str, Figures]:
+        """The figures by `side` (the place that was filled), `category` or `relation`."""
+        if kind not in KINDS:
+            raise KnowledgeError(f"ranks are grouped by {', '.join(KINDS)}, not {kind!r}", near=nearest(kind, KINDS))
+        names, numbers = self._groups(kind)
+        present = np.unique(numbers).tolist()
+        return {names[number]: self.figures(numbers == number, raw=raw, ties=ties) for number in present}
+
+    def _groups(self, kind: str) -> tuple[list[str], Ints]:
+        if kind == "side":
+            return [f"place {place + 1}" for place in range(int(self.position.max()) + 1)], self.position
+        if kind == "relation":
+            return [*self.relations], self.relation
+        names = sorted(set(self.categories))
+        return names, np.array([names.index(name) for name in self.categories], np.int32)[self.relation]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: all figures by realistic ties, and those of all ranks by the others too."""
+        found: dict[str, Any] = {"facts": self.ranked, "of": self.facts, "sampled": self.sampled, "ranks": len(self)}
+        found |= {"objects": self.objects, "unseen": self.unseen, "hidden": self.hidden, "draws": self.draws}
+        found |= {"seed": self.seed, "ties": "realistic", "intervals": INTERVALS}
+        for name, raw in (("filtered", False), ("raw", True)):
+            whole = {"all": self.figures(raw=raw).as_dict()}
+            whole |= {ties: self.figures(raw=raw, ties=ties).as_dict() for ties in ("optimistic", "pessimistic")}
+            for kind in KINDS:
+                whole[kind] = {group: each.as_dict() for group, each in self.by(kind, raw=raw).items()}
+            found[name] = whole
+        judged = {name: self.classification.measured(number) for number, name in enumerate(self.relations)}
+        found["classification"] = self.classification.measured() | {"relation": judged}
+        about = zip(self.relations, self.categories, self.trained, strict=True)
+        found["relations"] = [{"name": name, "category": kind, "trained": known} for name, kind, known in about]
+        return found
+
+    def rows(self, *, raw: bool = False) -> list[tuple[str, Figures]]:
+        """All ranks by each way of ties, then by side and category: what is worth a table."""
+        found = [("all", self.figures(raw=raw))]
+        found += [(f"all, {ties}", self.figures(raw=raw, ties=ties)) for ties in ("optimistic", "pessimistic")]
+        return [*found, *self.by("side", raw=raw).items(), *self.by("category", raw=raw).items()]
+
+    def __str__(self) -> str:
+        """A table, for people."""
+        lines = [["", "ranks", "mean rank", "MRR", *(f"hits@{most}" for most in HITS)]]
+        lines += [[name, *cells(each)] for name, each in self.rows()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        texts = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
+        return "\n".join(["  ".join(text).rstrip() for text in texts])
+
+
+def cells(found: Figures) -> list[str]:
+    """The figures as texts."""
+    shares = [found.mrr, *found.hits.values()]
+    return [f"{found.ranks:,}", f"{found.mean_rank.value:,.1f}", *(f"{share.value:.3f}" for share in shares)]
+
+
+def evaluate(
+    model: Model,
+    kb: KnowledgeBase,
+    test: KnowledgeBase,
+    known: KnowledgeBase | Iterable[KnowledgeBase] = (),
+    *,
+    threads: int | None = None,
+    report: Report | None = None,
+    **terms: Any,
+) -> Evaluation:
+    """Rank the test facts, judging from the facts of `kb`; those of `known` are true too, and only filtered out.
+
+    Further settings are those of `Terms`. What the model has learnt of is `kb` or another knowledge base.
+    """
+    given, workers = Terms.of(terms), threads or len(os.sched_getaffinity(0))
+    if report:
+        report("preparing", 0, None)
+    ground = Ground(kb, test, (known,) if isinstance(known, KnowledgeBase) else tuple(known))
+    whole = subjects_of(model, ground, given.relations, given.draws, workers)
+    facts = sum(map(len, whole))
+    subjects = chosen(whole, given.wanted(facts), given.seed)
+    tally = _Tally(sum(subject.tuples.size for subject in subjects), report)
+    found = _abreast(subjects, workers, tally, lambda subject: _examined(subject, ground.visible, given, tally))
+    sizes = [subject.tuples.shape for subject in subjects]
+    number, ends = np.arange(len(subjects), dtype=np.int32), np.cumsum([count for count, _ in sizes])
+    own = zip(ends, sizes, strict=True)
+    return Evaluation(
+        tuple(subject.name for subject in subjects),
+        tuple(subject.category for subject in subjects),
+        tuple(subject.trained for subject in subjects),
+        np.concatenate([np.tile(np.arange(end - count, end), width) for end, (count, width) in own]),
+        np.repeat(number, [count * width for count, width in sizes]),
+        np.concatenate([np.repeat(np.arange(width, dtype=np.int32), count) for count, width in sizes]),
+        Ranks.together([part[0] for part in found]),
+        Ranks.together([part[1] for part in found]),
+        Classification(
+            np.concatenate([part[2] for part in found]),
+            np.concatenate([part[3] for part in found]),
+            np.repeat(number, [len(part[2]) for part in found]),
+        ),
+        facts,
+        len(ground.visible.objects),
+        ground.unseen(subjects),
+        ground.hidden,
+        model.learning.draws if given.draws is None else given.draws,
+        given.seed,
+    )
+
+
+Part = tuple[Ranks, Ranks, Floats, Floats]
+"""Of one subject: filtered and raw ranks, place after place; scores of test facts and corruptions, and targets."""
+
+
+class _Stopped(Exception):
+    """Another thread has failed, or the whole was stopped."""
+
+
+class _Tally:
+    """Counts ranks of all threads, tells whoever wants to know, and says when to stop."""
+
+    def __init__(self, total: int, report: Report | None) -> None:
+        self._done, self._total, self._report = 0, total, report
+        self._guard, self._stopped = threading.Lock(), False
+
+    def add(self, count: int) -> None:
+        """So many more ranks."""
+        with self._guard:
+            if self._stopped:
+                raise _Stopped
+            self._done += count
+            if self._report:
+                self._report("ranking", self._done, self._total)
+
+    def stop(self) -> None:
+        """Whoever adds to it from now on is stopped."""
+        self._stopped = True
+
+
+def _abreast(subjects: Sequence[Subject], threads: int, tally: _Tally, work: Callable[[Subject], Part]) -> list[Part]:
+    """What comes of each subject, in their order; the largest are begun first, so that none is left for the end."""
+    if threads < 2 or len(subjects) < 2:
+        return [work(subject) for subject in subjects]
+    order = sorted(range(len(subjects)), key=lambda number: (-subjects[number].tuples.size, number))
+    with ThreadPoolExecutor(threads) as pool:
+        futures = {number: pool.submit(work, subjects[number]) for number in order}
+        try:
+            for future in as_completed(futures.values()):
+                future.result()
+        except BaseException:
+            tally.stop()  # what one thread cannot do, the others need not go on for
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [futures[number].result() for number in range(len(subjects))]
+
+
+def _examined(subject: Subject, kb: KnowledgeBase, terms: Terms, tally: _Tally) -> Part:
+    """All that is asked of one subject."""
+    filtered, raw = _ranked(subject, len(kb.objects), tally)
+    corrupted = _corrupted(subject, kb, terms)
+    scores = np.concatenate([subject.ranker.judged(tuples) for tuples in (subject.tuples, corrupted)])
+    targets = np.repeat([1.0, 0.0], [len(subject), len(corrupted)])
+    return filtered, raw, np.where(np.isnan(scores), -np.inf, scores), targets
+
+
+def _ranked(subject: Subject, objects: int, tally: _Tally) -> tuple[Ranks, Ranks]:
+    """Filtered and raw ranks at every place; facts that differ there alone share their scores."""
+    facts, width = subject.tuples.shape
+    found = np.empty((2, 3, width, facts), np.int64)
+    step = max(1, CELLS // objects)
+    for position in range(width):
+        filters, rest = Filters(subject.known, subject.tuples, position), subject.tuples.copy()
+        rest[:, position] = 0
+        asked, which = np.unique(rest, axis=0, return_inverse=True)
+        which = which.ravel()
+        order = np.argsort(which, kind="stable")
+        for begin in range(0, len(asked), step):
+            scores = subject.ranker.scores(asked[begin : begin + step], position)
+            first, last = np.searchsorted(which[order], [begin, begin + step])
+            for at in range(first, last, step):
+                rows = order[at : min(at + step, last)]
+                own, right = scores[which[rows] - begin], subject.tuples[rows, position]
+                raw = ranks(own, right)
+                for kept, result in zip(found, (raw.without(filters.of(rows), own, right), raw), strict=True):
+                    kept[:, position, rows] = result.better, result.tied, result.candidates
+            tally.add(int(last - first))
+    both = [Ranks(*(part.ravel() for part in parts)) for parts in found]
+    return both[0], both[1]
+
+
+def _corrupted(subject: Subject, kb: KnowledgeBase, terms: Terms) -> Ints:
+    """One corruption of each test fact, where there is one that is not known to be true."""
+    both = np.concatenate([subject.known, subject.tuples])
+    rows = np.unique(both, axis=0, return_inverse=True)[1].ravel()[len(subject.known) :]
+    corruptor = Corruptor(kb, subject.known, pool=terms.pool)
+    return corruptor.corrupted(rows.astype(np.int64), 1, start(terms.seed, "classification", subject.name)).tuples
