@@ -29,9 +29,11 @@ from gaifman.learning import Learning, Scorer
 from gaifman.model import GaifmanModel
 from gaifman.names import nearest
 from gaifman.neighbourhoods import Hidden
+from gaifman.network import Network
 from gaifman.parts import spoken
 from gaifman.queries import answers
 from gaifman.ranking import Plain
+from gaifman.splits import Field, Split, splittable
 from gaifman.tables import Floats, Ints, Longs
 
 Model = GaifmanModel | Completion
@@ -52,12 +54,22 @@ class Ranker(Protocol):
 class Learnt:
     """What a trained model says."""
 
-    def __init__(self, judge: Judge, scorer: Scorer, learning: Learning, draws: int, threads: int | None) -> None:
-        self._plan = Plain(judge, scorer, learning, draws, threads=threads)
+    def __init__(
+        self,
+        judge: Judge,
+        scorer: Scorer,
+        learning: Learning,
+        draws: int,
+        threads: int | None,
+        field: Field | None = None,
+    ) -> None:
+        self._plan, self._field = Plain(judge, scorer, learning, draws, threads=threads), field
 
     def scores(self, tuples: Ints, position: int) -> Floats:
-        """Of every candidate."""
-        return self._plan.scores(tuples, position)
+        """Of every candidate; split where there is a field, and what that keeps is let go with the block."""
+        if self._field is None:
+            return self._plan.scores(tuples, position)
+        return Split(self._field, self._plan.scorer).scores(tuples, position)
 
     def judged(self, tuples: Ints) -> Floats:
         """With the same draws as among all candidates."""
@@ -195,16 +207,24 @@ def _names(model: Completion, test: KnowledgeBase, relations: Sequence[str] | No
 
 
 def _of_completion(model: Completion, ground: Ground, names: Sequence[str], draws: int, threads: int) -> list[Subject]:
-    found = []
+    found, fields = [], dict[int, Field | None]()
     for name in names:
         judge, scorer, width = model.judge(name), model.scorers.get(name), model.arity(name)
         tuples, visible = ground.rows(ground.test, name, width), ground.rows(ground.visible, name, width)
         known = np.concatenate([tuples, visible, *(ground.rows(other, name, width) for other in ground.known)])
         ranker: Ranker = Fallback(judge.graph, name)
         if scorer is not None:
-            ranker = Learnt(judge, scorer, model.learning, draws, threads)
+            if width not in fields:
+                fields[width] = _field(judge, scorer, model.learning, draws) if threads == 1 else None
+            ranker = Learnt(judge, scorer, model.learning, draws, threads, fields[width])
         found.append(Subject(name, ranker, tuples, visible, np.unique(known, axis=0)))
     return found
+
+
+def _field(judge: Judge, scorer: Scorer, learning: Learning, draws: int) -> Field | None:
+    """What is around every object, where scores can be split; all relations of an arity share it."""
+    split = splittable(judge.evaluator.plan.features, learning, judge.width) and isinstance(scorer.base, Network)
+    return Field(judge, learning, draws) if split else None
 
 
 def _of_query(model: GaifmanModel, ground: Ground, draws: int, threads: int) -> Subject:
