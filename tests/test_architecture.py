@@ -16,7 +16,7 @@ _ORDER = (
     "errors config names printing formulas questions rewriting vocabulary tokens syntax parser semantics "
     "tables interning facts kb draft io datasets kernels keys graph drawing neighbourhoods "
     "phi plans families worlds features safety frames semijoins sql engine queries witnesses hiding mining "
-    "constraints corruptions examples network inputs calibration adapters testing modelfile cards runfolder runs "
+    "constraints corruptions examples calibration network inputs adapters testing modelfile cards runfolder runs "
     "learning judging splits parts model completion school training ranking measures subjects evaluation plots cli"
 )
 ORDER = _ORDER.split()

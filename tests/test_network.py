@@ -14,8 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaifman.calibration import logistic
 from gaifman.errors import KnowledgeError
-from gaifman.network import START, Batch, Logistic, Network, Rows, State, logistic
+from gaifman.network import START, Batch, Logistic, Network, Rows, State
 
 Dense = npt.NDArray[np.float64]
 

@@ -53,7 +53,9 @@ def logistic(x: npt.ArrayLike) -> Floats:
     >>> logistic([-800.0, 0.0, 800.0]).tolist()
     [0.0, 0.5, 1.0]
     """
-    return np.asarray(np.exp(-np.logaddexp(0, -np.asarray(x, np.float64))))
+    logits = np.asarray(x, np.float64)
+    small = np.exp(-np.abs(logits))
+    return np.asarray(np.where(logits >= 0, 1.0, small) / (1.0 + small))
 
 
 def log_odds(p: npt.ArrayLike) -> Floats:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.calibration import logistic
 from gaifman.drawing import frozen
 from gaifman.errors import KnowledgeError
 from gaifman.kernels.layers import RELU, SIGMOID, spread
@@ -334,17 +335,6 @@ class Logistic(Network):
 
     def settings(self) -> Mapping[str, Any]:
         return {name: getattr(self, name) for name in ("rate", "epochs", "dropout", "batch")}
-
-
-def logistic(logits: Floats) -> Floats:
-    """The probabilities of log-odds, without overflow.
-
-    >>> logistic(np.array([-1000.0, 0.0, 1000.0])).tolist()
-    [0.0, 0.5, 1.0]
-    """
-    small = np.exp(-np.abs(logits))
-    p: Floats = np.where(logits >= 0, 1, small) / (1 + small)
-    return p
 
 
 def base_model(kind: str, **settings: Any) -> BaseModel:
