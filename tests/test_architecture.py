@@ -17,7 +17,7 @@ _ORDER = (
     "tables interning facts kb draft io datasets kernels keys graph drawing neighbourhoods "
     "phi plans families worlds features safety frames semijoins sql engine queries witnesses hiding mining "
     "constraints corruptions examples network inputs calibration adapters testing modelfile cards runfolder runs "
-    "learning judging parts model completion school training plots cli"
+    "learning judging parts patterns candidates answers model completion school training plots cli"
 )
 ORDER = _ORDER.split()
 """The way of the data: each module imports only from those before it."""

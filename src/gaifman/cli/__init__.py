@@ -14,6 +14,7 @@ import sys
 import click
 
 from gaifman import __version__
+from gaifman.cli.answer import answer
 from gaifman.cli.convert import convert
 from gaifman.cli.demo import demo
 from gaifman.cli.features import features
@@ -34,6 +35,7 @@ Examples:
   gaifman parse "exists z. borders(x, z) & borders(z, y)" --kb demo
   gaifman query demo "borders('france', y)"
   gaifman train demo -o countries.gaifman
+  gaifman answer countries.gaifman demo "capital('france', y)"
   gaifman convert family.tsv family.duckdb
 """
 
@@ -44,7 +46,7 @@ def cli() -> None:
     """The missing facts of a knowledge base, with probabilities and reasons."""
 
 
-for command in (demo, info, parse, convert, graph, neighbourhood, features, mine, query, train, resume):
+for command in (demo, info, parse, convert, graph, neighbourhood, features, mine, query, train, resume, answer):
     cli.add_command(command)
 
 
