@@ -86,12 +86,13 @@ def atom_pattern(
         )
     if atom.relation not in relations:
         start, end = atom.span
+        listed = ", ".join([*islice(relations, SHOWN), *(["…"] if len(relations) > SHOWN else [])])
         place = Place.at("query", question, start, len(atom.relation)) if isinstance(question, str) and end else None
         raise FormulaError(
             f"there is no model of {atom.relation}",
             place=place,
             near=nearest(atom.relation, relations),
-            hint=f"there are models of {', '.join([*islice(relations, SHOWN)])}{', …' if len(relations) > SHOWN else ''}",
+            hint=f"there are models of {listed}",
         )
     return atom.relation, _pattern(query, atom.terms, kb, given or {})
 
