@@ -63,6 +63,7 @@ def test_for_one_variable_those_seen() -> None:
     assert named(found("likes('a', y)", way="seen")) == ["b", "c"]
     assert named(found("likes(x, x)", way="seen")) == ["b", "c"], "at both places"
     assert named(found("man(x)", way="near")) == ["a", "d"]
+    assert named(found("man(x)", way="typed")) == ["a", "d"]
     assert found("man(x)", way="seen").words == "objects seen at this place"
 
 
@@ -89,6 +90,18 @@ def test_then_those_seen_then_those_near() -> None:
     with pytest.raises(LimitError, match="there are more than 4 candidates for x, y") as caught:
         found("likes(x, y)", limit=4)
     assert "give x an object" in caught.value.hint
+
+
+def test_types_are_those_of_what_was_seen() -> None:
+    kb = KB.with_facts([("toy", "e"), ("toy", "g"), ("blue", "e"), ("blue", "h")])
+    typed = found("sold('a', 'b', z)", kb, "typed")
+    assert (named(typed, kb), typed.words) == (["e", "g", "h"], "objects of the types seen at these places")
+    assert named(found("sold(x, 'b', z)", kb, "typed", z=["g", "a"]), kb) == ["ag", "dg"], "a is a man, as d is"
+    assert named(found("likes('a', y)", kb, "typed"), kb) == list("abcdefgh"), "nothing seen there has a type"
+    assert named(found("likes(x, x)", kb, "typed"), kb) == ["a", "d"]
+    assert len(found("knows(x, y)", KB, "typed").values) == 6 * 2
+    untyped = KnowledgeBase.from_facts([("likes", "a", "b"), ("likes", "b", "c")])
+    assert named(found("likes(x, y)", untyped, "typed"), untyped) == pairs("abc", "abc")
 
 
 def test_what_is_asked_for_is_done() -> None:
@@ -122,8 +135,9 @@ def test_the_order_of_answers_names() -> None:
 
 def test_on_the_demo_pairs_of_countries_that_border_some() -> None:
     several = found("borders(x, y)", demo(), limit=100_000)
-    borders = len(np.unique(seen(demo(), "borders")))
-    assert len(several.values) == borders**2
+    assert len(several.values) == 197**2, "countries without neighbours are countries too"
+    assert several.words == "pairs of objects of the types seen at these places"
+    assert len(found("borders(x, y)", demo(), limit=30_000).values) == len(np.unique(seen(demo(), "borders"))) ** 2
     near = found("borders(x, y)", demo(), way="near", limit=1_000)
     assert 600 < len(near.values) <= 1_000
     assert "1 step apart" in near.words
@@ -188,7 +202,7 @@ def test_a_limit_is_a_whole_number(limit: object) -> None:
 def test_ways_have_names() -> None:
     for way in WAYS:
         assert choice_of(way) == Choice(way) == choice_of(Choice(way))
-    with pytest.raises(KnowledgeError, match="candidates are auto, all, seen or near, not 'sean'") as caught:
+    with pytest.raises(KnowledgeError, match="candidates are auto, all, typed, seen or near, not 'sean'") as caught:
         choice_of("sean")
     assert caught.value.near == ("seen",)
 

@@ -34,7 +34,7 @@ from gaifman.names import nearest
 from gaifman.patterns import Pattern
 from gaifman.tables import Ints
 
-WAYS = ("auto", "all", "seen", "near")
+WAYS = ("auto", "all", "typed", "seen", "near")
 """Where candidates for several variables come from."""
 LIMIT = 100_000
 """Candidates for several variables at most, where nothing else is said: a second or two."""
@@ -52,8 +52,9 @@ class Choice:
     """Where candidates come from."""
 
     way: str = "auto"
-    """`all` combinations of objects; of those `seen` at the variables' places in known answers; of those that are also
-    `near` each other in the graph. `auto` is the first of them that stays below the limit."""
+    """`all` combinations of objects; of those `typed` as objects at the variables' places in known answers are; of
+    those `seen` there themselves; of those that are also `near` each other in the graph. `auto` is the first of them
+    that stays below the limit."""
     limit: int = LIMIT
     """Candidates for several variables at most."""
 
@@ -95,8 +96,8 @@ def candidates(
     pools = _pools(graph.kb, pattern, among)
     few = len(pattern.variables) < 2
     limit = None if few else choice.limit
-    for way in ("all", "seen", "near") if choice.way == "auto" else (choice.way,):
-        own = pools if way == "all" else _seen_pools(pattern, seen, pools)
+    for way in WAYS[1:] if choice.way == "auto" else (choice.way,):
+        own = _narrowed(graph.kb, pattern, seen, pools, way)
         if few or way != "near":
             if limit is None or math.prod(map(len, own)) <= limit:
                 return Candidates(_product(own), _words(pattern, among, way))
@@ -151,14 +152,25 @@ def _pool(kb: KnowledgeBase, wanted: str | Sequence[str] | None) -> Ints:
     return np.unique(np.array([kb.id(name) for name in wanted], np.int32))
 
 
-def _seen_pools(pattern: Pattern, seen: Ints, pools: Sequence[Ints]) -> list[Ints]:
-    """Those of the objects that stand at all places of their variable in known answers."""
+def _narrowed(kb: KnowledgeBase, pattern: Pattern, seen: Ints, pools: Sequence[Ints], way: str) -> list[Ints]:
+    """Those of the objects that fit all places of their variable as far as known answers tell."""
     found = []
     for name, pool in zip(pattern.variables, pools, strict=True):
-        for place in pattern.at(name):
-            pool = np.intersect1d(pool, seen[:, place])  # noqa: PLW2901  # what is left of it
-        found.append(pool.astype(np.int32))
+        left = pool
+        for place in pattern.at(name) if way != "all" else ():
+            own = np.unique(seen[:, place])
+            left = np.intersect1d(left, own if way != "typed" else _alike(kb, own))
+        found.append(left.astype(np.int32))
     return found
+
+
+def _alike(kb: KnowledgeBase, objects: Ints) -> Ints:
+    """The objects that have a type in common with one of some; all where none of these has a type."""
+    table = kb.tables.get(1)
+    if table is None or not np.isin(table.objects[:, 0], objects).any():
+        return np.arange(len(kb.objects), dtype=np.int32)
+    types = np.unique(table.relation[np.isin(table.objects[:, 0], objects)])
+    return np.unique(table.objects[np.isin(table.relation, types), 0])
 
 
 def _product(pools: Sequence[Ints]) -> Ints:
@@ -209,6 +221,7 @@ def _words(pattern: Pattern, among: Among, way: str, steps: int = 0) -> str:
     places = "this place" if count == len(pattern.places) == 1 else "these places"
     ways = {
         "all": f"all {what}",
+        "typed": f"{what} of the types seen at {places}",
         "seen": f"{what} seen at {places}",
         "near": f"{what} seen at {places}" + (f", at most {some(steps, 'step')} apart in the graph" if steps else ""),
     }

@@ -36,10 +36,10 @@ KNOWN = ("mark", "leave-out", "only")
 @click.option("--among", multiple=True, metavar="VARIABLE=TYPE", help="Look only at the objects of a type.")
 @click.option(
     "--candidates",
-    type=click.Choice(["auto", "all", "seen", "near"]),
+    type=click.Choice(["auto", "all", "typed", "seen", "near"]),
     default="auto",
     show_default=True,
-    help="For several variables: all combinations, of objects seen there, or also near each other.",
+    help="For several variables: all combinations, of the types seen there, of objects seen there, or also near.",
 )
 @click.option("--limit", type=int, default=100_000, show_default=True, help="Such combinations at most.")
 @click.option("--prior", type=float, help="How likely a tuple is an answer before anything is known of it.")
