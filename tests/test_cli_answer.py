@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,23 @@ def test_the_options_are_the_librarys() -> None:
     options = {option.name: option for option in cli.commands["answer"].params}
     assert tuple(options["candidates"].type.choices) == WAYS  # type: ignore[attr-defined]
     assert options["limit"].default == LIMIT
+
+
+@pytest.mark.parametrize("query", [["works_in(x, y)"], ["person(x)"], ["--relation", "moved"], ["--with", "more"]])
+def test_training_says_what_to_type_for_answers(query: list[str], tmp_path: Path) -> None:
+    gaifman.write(towns(), tmp_path / "towns.facts")
+    (tmp_path / "more").write_text("mayor(p01, t1).\nmayor(p02, t2).\n")
+    quick = ["--size", "4", "--least", "0", "--option", "epochs=1", "--format", "facts"]
+    said = run("train", "towns.facts", *query, "-o", "a model", *quick, folder=tmp_path).stderr
+    line = said.partition("to rank answers:\n  ")[2].partition("\n")[0]
+    name, *words = shlex.split(line)
+    assert name == "gaifman"
+    assert words[:3] == ["answer", "a model", "towns.facts"]
+    done = run(*words, "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    body = json.loads(done.stdout)
+    assert len(body["variables"]) == 1
+    assert len(body["answers"]) == 10
 
 
 def test_what_was_trained_by_the_command_is_asked_by_the_command(tmp_path: Path) -> None:
