@@ -83,6 +83,15 @@ def test_other_objects(folder: Path) -> None:
         assert body["answers"][0]["names"] == ["new_t3"]
 
 
+def test_objects_named_like_variables(folder: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.facts"
+    more.write_text("lives_in(x, t2).\nlives_in(y, t2).\n")
+    body = asked(folder, "works.gaifman", "towns.facts", "--with", str(more), "--set", "x=y")
+    assert (body["query"], body["answers"][0]["names"]) == ("works_in('y', y)", ["t2"])
+    body = asked(folder, "towns.gaifman", "towns.facts", "works_in('x', ?y)", "--with", str(more))
+    assert body["answers"][0]["names"] == ["t2"]
+
+
 def test_more_files(folder: Path, tmp_path: Path) -> None:
     more = tmp_path / "more.facts"
     more.write_text("lives_in(eve, t2).\nperson(eve).\n")
@@ -178,7 +187,7 @@ def test_the_options_are_the_librarys() -> None:
 @pytest.mark.parametrize("query", [["works_in(x, y)"], ["person(x)"], ["--relation", "moved"], ["--with", "more"]])
 def test_training_says_what_to_type_for_answers(query: list[str], tmp_path: Path) -> None:
     gaifman.write(towns(), tmp_path / "towns.facts")
-    (tmp_path / "more").write_text("mayor(p01, t1).\nmayor(p02, t2).\n")
+    (tmp_path / "more").write_text("mayor(p01, t1).\nmayor(x, y).\n")
     quick = ["--size", "4", "--least", "0", "--option", "epochs=1", "--format", "facts"]
     said = run("train", "towns.facts", *query, "-o", "a model", *quick, folder=tmp_path).stderr
     line = said.partition("to rank answers:\n  ")[2].partition("\n")[0]

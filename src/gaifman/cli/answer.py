@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gaifman.cli.neighbourhood import Size
-from gaifman.cli.query import settings
+from gaifman.cli.query import settings as given_to
 from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, print_table, reading_options
 
 if TYPE_CHECKING:
     from gaifman.answers import Ranked
     from gaifman.completion import Completion
-    from gaifman.model import GaifmanModel
 
 KNOWN = ("mark", "leave-out", "only")
 """As options have it: `gaifman.answers.KNOWN` without spaces."""
@@ -77,40 +76,32 @@ def answer(
       gaifman answer near.gaifman demo --set x=portugal --among y=country
     """
     from gaifman.candidates import Choice
-    from gaifman.completion import load
+    from gaifman.completion import Completion, load
 
-    choice = Choice(candidates, limit)
-    objects, types = settings(given), settings(among, "--among", "type")
-    found = load(model)
-    asked = found.on(open_kb((kb, *others), form, table, iris))
-    ranked = asked.answers(
-        question(found, query),
-        objects,
-        top=top,
-        known=known.replace("-", " "),
-        among=types,
-        candidates=choice,
-        draws=draws,
-        prior=prior,
-    )
+    settings: dict[str, Any] = {"top": top, "known": known.replace("-", " "), "draws": draws, "prior": prior}
+    settings |= {"among": given_to(among, "--among", "type"), "candidates": Choice(candidates, limit)}
+    objects, found = given_to(given), load(model)
+    question = needed(query, found) if isinstance(found, Completion) else query
+    asked: Any = found.on(open_kb((kb, *others), form, table, iris))
+    ranked = asked.answers(question, objects, **settings)
     if as_json:
         print_json(ranked.as_dict())
     else:
         show(ranked)
 
 
-def question(model: GaifmanModel | Completion, query: str | None) -> str:
-    """What is asked: the model's own query where there is none."""
-    from gaifman.completion import Completion
+def needed(query: str | None, completion: Completion) -> str:
+    """What a completion is asked, which has no query of its own."""
     from gaifman.errors import FormulaError
+    from gaifman.printing import relation_text
 
-    if query is None and isinstance(model, Completion):
-        relation, arity = next(iter(model.relations.items()))
-        raise FormulaError(
-            f"the model is a completion of {len(model.relations):,} relations: say what to answer",
-            hint=f'as in: "{relation}({", ".join("xyzuvwab"[:arity])})"',
-        )
-    return str(model.query) if query is None and not isinstance(model, Completion) else str(query)
+    if query is not None:
+        return query
+    relation, arity = next(iter(completion.relations.items()))
+    raise FormulaError(
+        f"the model is a completion of {len(completion.relations):,} relations: say what to answer",
+        hint=f'as in: "{relation_text(relation)}({", ".join("xyzuvwab"[:arity])})"',
+    )
 
 
 def show(ranked: Ranked) -> None:

@@ -99,7 +99,7 @@ def _say_next(model: Model, kb: KnowledgeBase | None, target: Path, settings: di
     reading["iris"] = "local" if settings["kb"]["iris"] == "local" else None
     options = {name: value for name, value in reading.items() if value}
     relation, found = _example(model, kb)
-    words = ["gaifman", "answer", str(target), sources[0], *_asked(model, relation, found)]
+    words = ["gaifman", "answer", str(target), sources[0], *_asked(model, kb, relation, found)]
     words += [word for other in sources[1:] for word in ("--with", other)]
     words += [word for name, value in options.items() for word in (f"--{name}", value)]
     click.echo(f"to rank answers:\n  {shlex.join(words)}", err=True)
@@ -130,12 +130,15 @@ def _example(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[str, ...
         return first, ()
 
 
-def _asked(model: Model, relation: list[str], found: tuple[str, ...]) -> list[str]:
+def _asked(model: Model, kb: KnowledgeBase, relation: list[str], found: tuple[str, ...]) -> list[str]:
     """What the command is asked: objects of the known answer for all variables but the last."""
     from gaifman.completion import Completion, query_of
+    from gaifman.printing import relation_text
     from gaifman.questions import Query
 
     query = query_of(relation[0], model.relations[relation[0]]) if isinstance(model, Completion) else model.query
     assert isinstance(query, Query), "a trained model has read its query"
-    given = zip([variable.name for variable in query.free[:-1]], found, strict=False)
-    return [*([str(query)] if relation else []), *(word for name, obj in given for word in ("--set", f"{name}={obj}"))]
+    names = [variable.name for variable in query.free]
+    sure = [f"?{name}" if name in kb.objects else name for name in names]  # an object may have the variable's name
+    asked = [f"{relation_text(name)}({', '.join(sure)})" for name in relation]
+    return asked + [word for name, obj in zip(names[:-1], found, strict=False) for word in ("--set", f"{name}={obj}")]
