@@ -60,7 +60,7 @@ def demo(as_json: bool) -> None:
     show_formula(formula)
     click.echo(f"\nA neighbourhood of ({', '.join(TUPLE)}): {SIZE} objects drawn from those they share facts with:\n")
     show(drawn, 3, f"gaifman neighbourhood demo {' '.join(TUPLE)} --size {SIZE}")
-    with working("facts") as report:
+    with working("items") as report:
         found = tried(kb, report)
     show_trial(found)
     click.echo("\n".join(["\nNext:", *(f"  {line}" for line in NEXT)]))

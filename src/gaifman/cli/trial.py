@@ -42,9 +42,8 @@ def tried(kb: KnowledgeBase, report: Report | None = None) -> dict[str, Any]:
     completion = complete(rest, held, seed=SEED, desk=_desk(len(held), report))
     total, ranks = sum(map(len, held.values())), list[dict[str, Any]]()
     for name, facts in held.items():
-        done = sum(row["held_out"] for row in ranks)
-        _say(report, "ranking held-out facts", done, total)
         ranks.append({"relation": name, "held_out": len(facts), **figures(completion, name, facts)})
+        _say(report, "ranking held-out facts", sum(row["held_out"] for row in ranks), total)
     _say(report, "ranking missing facts", 0, None)
     missing = [best_missing(completion, name, facts) for name, facts in held.items()]
     _say(report, "learning a query", 0, None)
