@@ -13,8 +13,8 @@ install: .venv/core
 	$(PYTHON) -m venv .venv
 	@touch $@
 
-# The last lines compile the kernels once, drawing first, then families and learning beside the machine; numba keeps
-# them on disk.
+# The last lines compile the kernels once, drawing first, then families, learning and answering beside the machine; numba
+# keeps them on disk.
 .venv/core: pyproject.toml constraints.txt | .venv/created
 	$(PIP) --editable .
 	@echo "compiling the kernels: about a minute, once"
@@ -22,7 +22,8 @@ install: .venv/core
 	@echo 'forall x, y. borders(x, y) -> borders(y, x)' > .venv/general.phi
 	@$(BIN)/gaifman features demo x,y france spain --phi .venv/general.phi --json > /dev/null & \
 	  $(BIN)/gaifman features demo x,y france spain --json > /dev/null && \
-	  $(BIN)/gaifman train demo -o .venv/warm --relation shore_on --least 0 --option epochs=1 --force --json > /dev/null && wait
+	  $(BIN)/gaifman train demo -o .venv/warm --relation shore_on --least 0 --option epochs=1 --force --json > /dev/null && \
+	  $(BIN)/gaifman answer .venv/warm demo "shore_on('albania', y)" --json > /dev/null && wait
 	@rm -f .venv/warm .venv/warm.md .venv/warm.log.jsonl
 	@touch $@
 

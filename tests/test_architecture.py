@@ -17,7 +17,8 @@ _ORDER = (
     "tables interning facts kb draft io datasets kernels keys graph drawing neighbourhoods "
     "phi plans families worlds features safety frames semijoins sql engine queries witnesses hiding mining "
     "constraints corruptions examples calibration network inputs adapters testing modelfile cards runfolder runs "
-    "learning judging splits parts model completion school training ranking measures subjects evaluation plots cli"
+    "learning judging splits parts patterns candidates answers model completion school training "
+    "ranking measures subjects evaluation plots cli"
 )
 ORDER = _ORDER.split()
 """The way of the data: each module imports only from those before it."""

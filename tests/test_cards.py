@@ -223,6 +223,15 @@ def test_the_python_of_a_card_runs_with_real_names_put_in(
     assert 0 <= found["answer"].value <= 1
 
 
+def test_the_command_of_a_card_names_the_relation_as_formulas_do() -> None:
+    asked = "'has part'(x1, x2, x3)"
+    odd = card({**COMPLETION, "relations": [{"name": "has part", "arity": 3}]})
+    assert f"`gaifman answer MODEL KB {shlex.quote(asked)}`" in odd
+    assert f"print(model.answers({asked!r}))" in odd
+    assert len(gaifman.parse_query(asked).free) == 3
+    assert "`gaifman answer MODEL KB`" in card({"kind": "model", "query": "r(x)", "radius": 1, "size": 2})
+
+
 @pytest.mark.parametrize("name", ["born_in", "has part", "it's", "exists", "/m/1", "`", 'say "hi"', "back\\slash"])
 def test_the_python_of_a_completion_names_its_relation(name: str) -> None:
     python = blocks(card({**COMPLETION, "relations": [{"name": name, "arity": 3}]}))[0]

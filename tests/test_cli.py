@@ -53,26 +53,6 @@ def test_the_version() -> None:
     assert gaifman.__version__ in output("--version")
 
 
-def test_demo_shows_the_knowledge_base_a_formula_its_truth_and_its_count() -> None:
-    text = output("demo")
-    for piece in (
-        "1,155",
-        "borders(france, spain).",
-        "∃z (",
-        "true",
-        "united_nations",
-        "the tuple     france, spain",
-        "near: borders",
-    ):
-        assert piece in text
-
-
-def test_demo_as_json() -> None:
-    body = json.loads(output("demo", "--json"))
-    assert body["formula"]["truth"] is True
-    assert body["formula"]["count"] == 8
-
-
 def test_info_counts_relations_attributes_and_notes(family: Path) -> None:
     body = json.loads(output("info", str(family), "--json"))
     assert (body["objects"], body["facts"], body["relations"]) == (3, 2, 1)

@@ -19,6 +19,7 @@ from typing import Any
 
 from gaifman.errors import FormulaError, InputError, visible
 from gaifman.parser import parse_query
+from gaifman.printing import relation_text
 
 SHOWN = 50
 """Relations listed at most: those with the most answers."""
@@ -255,6 +256,15 @@ def _ask(meta: Mapping[str, Any]) -> str:
     return f"model.probability({', '.join([*words, *[OBJECT] * width])})"
 
 
+def _rank(meta: Mapping[str, Any]) -> str:
+    """What a completion is asked to rank, its first relation; nothing for a model, which has its query."""
+    if meta["kind"] != "completion":
+        return ""
+    first: Mapping[str, Any] = next(iter(meta["relations"]), {})
+    places = ", ".join(f"x{place + 1}" for place in range(int(first.get("arity", 2))))
+    return f"{relation_text(str(first.get('name', 'RELATION')))}({places})"
+
+
 def _width(query: str) -> int:
     """The number of variables of a query; 1 for what is none of ours."""
     try:
@@ -265,11 +275,13 @@ def _width(query: str) -> int:
 
 def _use(meta: Mapping[str, Any]) -> str:
     """What to type: objects are named for the query's variables."""
-    python = _fence(
-        "python", "import gaifman", 'kb = gaifman.read("KB")', 'model = gaifman.load("MODEL", kb)', _ask(meta)
-    )
+    asked = _rank(meta)
+    rank = f"print(model.answers({repr(asked) if asked else ''}))"
+    lines = "import gaifman", 'kb = gaifman.read("KB")', 'model = gaifman.load("MODEL", kb)', rank, _ask(meta)
+    command = code(shlex.join(["gaifman", "answer", "MODEL", "KB", *([asked] if asked else [])]))
     named = "the file's name for MODEL, the knowledge base's for KB, and names of objects"
-    return f"## How to use it\n\nWith {named}:\n\n{python}"
+    ranked = f"The most probable answers come from the command {command} too."
+    return f"## How to use it\n\nWith {named}:\n\n{_fence('python', *lines)}\n\n{ranked}"
 
 
 def _made(meta: Mapping[str, Any]) -> str:

@@ -22,7 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from gaifman.answers import Ranked, Ranking, ranked
 from gaifman.calibration import Calibration
+from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
 from gaifman.errors import InputError, KnowledgeError
 from gaifman.formulas import Atom
 from gaifman.graph import Graph, fact_numbers, graph_of
@@ -33,6 +35,7 @@ from gaifman.learning import Arrays, Learning, Scorer
 from gaifman.model import GaifmanModel, Tuples, tuple_numbers
 from gaifman.modelfile import write_model
 from gaifman.names import nearest
+from gaifman.neighbourhoods import Hidden
 from gaifman.network import BaseModel, base_model
 from gaifman.parts import (
     Trust,
@@ -46,6 +49,7 @@ from gaifman.parts import (
     vocabulary_of,
     words_of,
 )
+from gaifman.patterns import Given, atom_pattern
 from gaifman.phi import FeatureSet
 from gaifman.questions import Feature, Query
 from gaifman.tables import Floats, Ints
@@ -114,16 +118,48 @@ class Completion:
         """The probabilities of facts of one relation, as `GaifmanModel.probabilities` has them."""
         judge = self.judge(relation)
         numbers = tuple_numbers(judge, tuples)
-        query = query_of(relation, judge.width)
-        hidden = judge.secret(query, numbers, self.learning.seed)
-        scorer = self.scorers.get(relation)
+        hidden = judge.secret(query_of(relation, judge.width), numbers, self.learning.seed)
         wanted = Wanted(self.learning.draws if draws is None else draws, error, most)
+        return self._estimates(relation, numbers, hidden, wanted, prior)
+
+    def _estimates(
+        self, relation: str, numbers: Ints, hidden: Hidden, wanted: Wanted, prior: float | None
+    ) -> Estimates:
+        judge, scorer = self.judge(relation), self.scorers.get(relation)
         if scorer is None:
             values = fallback(judge.graph, relation, numbers)
             values = values if prior is None else Calibration.identity().at(prior).apply(values)
             return Estimates(values, np.zeros(len(values)), np.zeros(len(values), np.int32))
         calibration = self.calibration if prior is None else self.calibration.at(prior)
         return judge.estimates(scorer, calibration, self.learning, numbers, hidden, wanted)
+
+    def answers(
+        self,
+        question: str | Query,
+        given: Given | None = None,
+        *,
+        top: int | None = 10,
+        known: str = "mark",
+        among: Among = EVERYTHING,
+        candidates: str | Choice = "auto",
+        draws: int | None = None,
+        prior: float | None = None,
+        **objects: str,
+    ) -> Ranked:
+        """The most probable facts of a relation: `completion.answers("located_in('france', y)", top=5)`.
+
+        The question is one atom with objects and variables. The settings are those of `GaifmanModel.answers`.
+        """
+        wanted = Wanted(self.learning.draws if draws is None else draws)
+        ranking = Ranking(top, known, among, choice_of(candidates))
+        relation, pattern = atom_pattern(question, self._known, self.relations, {**(given or {}), **objects})
+        judge = self.judge(relation)
+
+        def estimate(tuples: Ints, hidden: Hidden, draws: int) -> Estimates:
+            return self._estimates(relation, tuples, hidden, Wanted(draws), prior)
+
+        query = query_of(relation, judge.width)
+        return ranked(judge, query, pattern, estimate, wanted.draws, self.learning.seed, ranking)
 
     def raw(self, relation: str, tuples: Tuples, *, draws: int | None = None) -> Floats:
         """Shape (tuples,), float64: the mean of the base model's own probabilities, not calibrated."""

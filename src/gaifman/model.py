@@ -19,7 +19,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.answers import Ranked, Ranking, ranked
 from gaifman.calibration import Calibration, fit_calibration
+from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
 from gaifman.constraints import Constraints
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeError
 from gaifman.examples import Examples
@@ -30,7 +32,7 @@ from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Learning, Scorer, Source, Trainer, Watch
 from gaifman.modelfile import write_model
-from gaifman.neighbourhoods import checked_tuples
+from gaifman.neighbourhoods import Hidden, checked_tuples
 from gaifman.network import BaseModel, Reals
 from gaifman.parser import parse_query
 from gaifman.parts import (
@@ -48,6 +50,7 @@ from gaifman.parts import (
     vocabulary_of,
     words_of,
 )
+from gaifman.patterns import Given, model_pattern
 from gaifman.phi import FeatureSet, chosen
 from gaifman.plans import plan_of
 from gaifman.questions import Feature, Query
@@ -162,12 +165,43 @@ class GaifmanModel:
         probability is that of a tuple which before anything is known of it is as likely an answer as a corruption;
         another `prior` says how likely an answer is. A known answer is judged as if it were not known.
         """
-        scorer, judge = self._trained(), self._judge
         numbers = self._numbers(tuples)
-        calibration = self.calibration if prior is None else self.calibration.at(prior)
         wanted = Wanted(self.learning.draws if draws is None else draws, error, most)
-        hidden = judge.secret(self._asked, numbers, self.learning.seed)
-        return judge.estimates(scorer, calibration, self.learning, numbers, hidden, wanted)
+        hidden = self._judge.secret(self._asked, numbers, self.learning.seed)
+        return self._estimates(numbers, hidden, wanted, prior)
+
+    def _estimates(self, numbers: Ints, hidden: Hidden, wanted: Wanted, prior: float | None) -> Estimates:
+        calibration = self.calibration if prior is None else self.calibration.at(prior)
+        return self._judge.estimates(self._trained(), calibration, self.learning, numbers, hidden, wanted)
+
+    def answers(
+        self,
+        question: str | Query | None = None,
+        given: Given | None = None,
+        *,
+        top: int | None = 10,
+        known: str = "mark",
+        among: Among = EVERYTHING,
+        candidates: str | Choice = "auto",
+        draws: int | None = None,
+        prior: float | None = None,
+        **objects: str,
+    ) -> Ranked:
+        """The most probable answers: `model.answers(x="ann", top=5)`, where the query's variable x is given an object.
+
+        Or the query may be written again with objects in it. `known` answers are marked; "leave out" drops them, "only"
+        ranks nothing else. `among` limits variables to a type or to names. `candidates` says what is looked at where
+        several variables have no objects; docs/candidates.md has the ways.
+        """
+        wanted = Wanted(self.learning.draws if draws is None else draws)
+        ranking = Ranking(top, known, among, choice_of(candidates))
+        judge = self._judge
+        pattern = model_pattern(self._asked, judge.kb, question, {**(given or {}), **objects})
+
+        def estimate(tuples: Ints, hidden: Hidden, draws: int) -> Estimates:
+            return self._estimates(tuples, hidden, Wanted(draws), prior)
+
+        return ranked(judge, self._asked, pattern, estimate, wanted.draws, self.learning.seed, ranking)
 
     def embed(self, tuples: Tuples, *, draws: int | None = None) -> Reals:
         """Shape (tuples, units), float32: the last hidden layer's mean over neighbourhoods of each tuple."""

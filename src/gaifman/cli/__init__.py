@@ -14,6 +14,7 @@ import sys
 import click
 
 from gaifman import __version__
+from gaifman.cli.answer import answer
 from gaifman.cli.convert import convert
 from gaifman.cli.demo import demo
 from gaifman.cli.evaluate import evaluate
@@ -36,6 +37,7 @@ Examples:
   gaifman query demo "borders('france', y)"
   gaifman train demo -o countries.gaifman
   gaifman evaluate countries.gaifman train.tsv test.tsv
+  gaifman answer countries.gaifman demo "capital('france', y)"
   gaifman convert family.tsv family.duckdb
 """
 
@@ -46,7 +48,22 @@ def cli() -> None:
     """The missing facts of a knowledge base, with probabilities and reasons."""
 
 
-for command in (demo, info, parse, convert, graph, neighbourhood, features, mine, query, train, resume, evaluate):
+COMMANDS = (
+    demo,
+    info,
+    parse,
+    convert,
+    graph,
+    neighbourhood,
+    features,
+    mine,
+    query,
+    train,
+    resume,
+    answer,
+    evaluate,
+)
+for command in COMMANDS:
     cli.add_command(command)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,28 +97,48 @@ def _say_next(model: Model, kb: KnowledgeBase | None, target: Path, settings: di
     sources = _sources(settings["kb"])
     reading = {name: settings["kb"][given] for name, given in (("format", "form"), ("table", "table"))}
     reading["iris"] = "local" if settings["kb"]["iris"] == "local" else None
-    named = [*map(repr, sources), *(f"{name}={value!r}" for name, value in reading.items() if value)]
+    options = {name: value for name, value in reading.items() if value}
+    relation, found = _example(model, kb)
+    words = ["gaifman", "answer", str(target), sources[0], *_asked(model, kb, relation, found)]
+    words += [word for other in sources[1:] for word in ("--with", other)]
+    words += [word for name, value in options.items() for word in (f"--{name}", value)]
+    click.echo(f"to rank answers:\n  {shlex.join(words)}", err=True)
+    named = [*map(repr, sources), *(f"{name}={value!r}" for name, value in options.items())]
     read = "gaifman.demo()" if named == ["'demo'"] else f"gaifman.read({', '.join(named)})"
+    call = f"model.probability({', '.join(map(repr, [*relation, *(found or ('…',))]))})"
     click.echo("to ask it, in Python:", err=True)
-    for line in ("import gaifman", f"model = gaifman.load({str(target)!r}, {read})", _question(model, kb)):
+    for line in ("import gaifman", f"model = gaifman.load({str(target)!r}, {read})", call):
         click.echo(f"  {line}", err=True)
 
 
-def _question(model: Model, kb: KnowledgeBase) -> str:
-    """A call that asks for a known answer, where one is found quickly."""
+def _example(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[str, ...]]:
+    """The largest relation of a completion, and a known answer, where one is found quickly."""
     from gaifman.completion import Completion, query_of
     from gaifman.config import Budget
     from gaifman.errors import GaifmanError
     from gaifman.queries import query
 
+    asked: str | Query
     if isinstance(model, Completion):
         relation = max(model.relations, key=lambda name: (name in model.scorers, kb.relations[name].count))
-        asked: str | Query = query_of(relation, model.relations[relation])
-        first = [relation]
+        asked, first = query_of(relation, model.relations[relation]), [relation]
     else:
         asked, first = model.query, []
     try:
-        found = next(iter(query(kb, asked, budget=Budget(seconds=2, rows=1))), ())
+        return first, next(iter(query(kb, asked, budget=Budget(seconds=2, rows=1))), ())
     except GaifmanError:
-        found = ()
-    return f"model.probability({', '.join(map(repr, [*first, *(found or ('…',))]))})"
+        return first, ()
+
+
+def _asked(model: Model, kb: KnowledgeBase, relation: list[str], found: tuple[str, ...]) -> list[str]:
+    """What the command is asked: objects of the known answer for all variables but the last."""
+    from gaifman.completion import Completion, query_of
+    from gaifman.printing import relation_text
+    from gaifman.questions import Query
+
+    query = query_of(relation[0], model.relations[relation[0]]) if isinstance(model, Completion) else model.query
+    assert isinstance(query, Query), "a trained model has read its query"
+    names = [variable.name for variable in query.free]
+    sure = [f"?{name}" if name in kb.objects else name for name in names]  # an object may have the variable's name
+    asked = [f"{relation_text(name)}({', '.join(sure)})" for name in relation]
+    return asked + [word for name, obj in zip(names[:-1], found, strict=False) for word in ("--set", f"{name}={obj}")]

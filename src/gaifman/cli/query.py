@@ -90,8 +90,8 @@ def query(
             print_answers(engine, prepared, skip, budget, why=why, as_json=as_json)
 
 
-def settings(given: tuple[str, ...]) -> dict[str, str]:
-    """Variables with their objects.
+def settings(given: tuple[str, ...], option: str = "--set", what: str = "object") -> dict[str, str]:
+    """Variables with their objects, or what else an option gives them.
 
     >>> settings(("x=ann", "?y=a=b"))
     {'x': 'ann', 'y': 'a=b'}
@@ -103,9 +103,12 @@ def settings(given: tuple[str, ...]) -> dict[str, str]:
         name, sign, obj = text.partition("=")
         name = name.strip().removeprefix("?")
         if not sign or not name or not obj:
-            raise FormulaError(f"--set {shorten(text)} gives no variable an object", hint="write: --set x=ann")
+            article, example = ("an", "ann") if what == "object" else ("a", what)
+            raise FormulaError(
+                f"{option} {shorten(text)} gives no variable {article} {what}", hint=f"write: {option} x={example}"
+            )
         if name in found:
-            raise FormulaError(f"--set gives {name} two objects: {shorten(found[name])} and {shorten(obj)}")
+            raise FormulaError(f"{option} gives {name} two {what}s: {shorten(found[name])} and {shorten(obj)}")
         found[name] = obj
     return found
 

@@ -1,0 +1,121 @@
+"""`gaifman answer`: the most probable answers of a trained model, from any knowledge base with its relations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gaifman.cli.neighbourhood import Size
+from gaifman.cli.query import settings as given_to
+from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, print_table, reading_options
+
+if TYPE_CHECKING:
+    from gaifman.answers import Ranked
+    from gaifman.completion import Completion
+
+KNOWN = ("mark", "leave-out", "only")
+"""As options have it: `gaifman.answers.KNOWN` without spaces."""
+
+
+@click.command(short_help="Rank the answers of a trained model by probability.")
+@click.argument("model")
+@click.argument("kb")
+@click.argument("query", required=False)
+@click.option("--top", type=Size(), default=10, show_default=True, help="Answers to give at most, or `all`.")
+@click.option("--draws", type=int, help="Neighbourhoods to average over, instead of the model's own number.")
+@click.option(
+    "--known",
+    type=click.Choice(KNOWN),
+    default="mark",
+    show_default=True,
+    help="Mark known answers, leave them out, or rank only them.",
+)
+@click.option("--set", "given", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name.")
+@click.option("--among", multiple=True, metavar="VARIABLE=TYPE", help="Look only at the objects of a type.")
+@click.option(
+    "--candidates",
+    type=click.Choice(["auto", "all", "typed", "seen", "near"]),
+    default="auto",
+    show_default=True,
+    help="For several variables: all combinations, of the types seen there, of objects seen there, or also near.",
+)
+@click.option("--limit", type=int, default=100_000, show_default=True, help="Such combinations at most.")
+@click.option("--prior", type=float, help="How likely a tuple is an answer before anything is known of it.")
+@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@reading_options
+@json_option
+def answer(
+    model: str,
+    kb: str,
+    query: str | None,
+    top: int | None,
+    draws: int | None,
+    known: str,
+    given: tuple[str, ...],
+    among: tuple[str, ...],
+    candidates: str,
+    limit: int,
+    prior: float | None,
+    others: tuple[str, ...],
+    form: str | None,
+    table: str | None,
+    iris: str,
+    as_json: bool,
+) -> None:
+    """Rank the answers that MODEL, a file of `gaifman train`, finds in KB, with probabilities and standard errors.
+
+    A completion is asked QUERY, one relation with objects and variables. The model of a query is asked that query,
+    which may be left out, or stand here with objects for its variables. A known answer is judged as if it were not
+    known.
+
+    \b
+    Examples:
+      gaifman answer countries.gaifman demo "capital('france', y)"
+      gaifman answer countries.gaifman demo "borders(x, y)" --known leave-out --top 20
+      gaifman answer near.gaifman demo --set x=portugal --among y=country
+    """
+    from gaifman.candidates import Choice
+    from gaifman.completion import Completion, load
+
+    settings: dict[str, Any] = {"top": top, "known": known.replace("-", " "), "draws": draws, "prior": prior}
+    settings |= {"among": given_to(among, "--among", "type"), "candidates": Choice(candidates, limit)}
+    objects, found = given_to(given), load(model)
+    question = needed(query, found) if isinstance(found, Completion) else query
+    asked: Any = found.on(open_kb((kb, *others), form, table, iris))
+    ranked = asked.answers(question, objects, **settings)
+    if as_json:
+        print_json(ranked.as_dict())
+    else:
+        show(ranked)
+
+
+def needed(query: str | None, completion: Completion) -> str:
+    """What a completion is asked, which has no query of its own."""
+    from gaifman.errors import FormulaError
+    from gaifman.printing import relation_text
+
+    if query is not None:
+        return query
+    relation, arity = next(iter(completion.relations.items()))
+    raise FormulaError(
+        f"the model is a completion of {len(completion.relations):,} relations: say what to answer",
+        hint=f'as in: "{relation_text(relation)}({", ".join("xyzuvwab"[:arity])})"',
+    )
+
+
+def show(ranked: Ranked) -> None:
+    """The answers as a table, with how the question was read and what was looked at."""
+    print_fields([("read as", ranked.reading), ("considered", str(ranked.considered))])
+    if len(ranked):
+        print_answers(ranked, "Answers")
+    else:
+        click.echo("there is no answer among them", err=True)
+
+
+def print_answers(ranked: Ranked, title: str) -> None:
+    """The rows alone."""
+    marks = any(row.known for row in ranked)
+    columns = [*ranked.variables, "probability", *(["known"] if marks else [])]
+    rows = [(*row.names, str(row.estimate), *(["yes" if row.known else "–"] if marks else [])) for row in ranked]
+    print_table(title, columns, rows)

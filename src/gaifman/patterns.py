@@ -1,0 +1,163 @@
+"""What a model is asked: objects and variables at the places of its query.
+
+>>> from gaifman.kb import KnowledgeBase
+>>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
+>>> relation, pattern = atom_pattern("parent('ann', y)", kb, ["parent"])
+>>> relation, pattern.places, pattern.variables
+('parent', (0, 'y'), ('y',))
+>>> from gaifman.parser import parse_query
+>>> learnt = parse_query("exists z. parent(x, z) & parent(z, y)", kb)
+>>> print(model_pattern(learnt, kb, "exists w. parent(v, w) & parent(w, 'cleo')").reading)
+∃w (parent(v, w) ∧ parent(w, 'cleo'))
+
+A relation's model is asked by an atom. The model of a query is asked by that query with objects, or other variables,
+put for its free variables: what it learnt says nothing of any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.errors import FormulaError, Place
+from gaifman.formulas import Atom, Constant, Node, Term, Variable, bracketed, children
+from gaifman.kb import KnowledgeBase
+from gaifman.names import nearest
+from gaifman.parser import parse_query
+from gaifman.questions import Query
+from gaifman.rewriting import substitute
+from gaifman.tables import Ints
+
+SHOWN = 5
+"""Relations that a message lists."""
+
+Given = Mapping[str, str]
+"""Variable → name of the object that it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Tuples that are asked for: some objects are given, and a variable may stand at several places."""
+
+    places: tuple[int | str, ...]
+    """For each place of the model's query the number of an object, or the name of a variable."""
+    variables: tuple[str, ...]
+    """The variables, each once, in the order of an answer's names."""
+    reading: str
+    """What is asked, with every bracket."""
+
+    def tuples(self, values: Ints) -> Ints:
+        """Shape (b, places), int32: the tuples in which the variables have these values (b, variables)."""
+        found = np.empty((len(values), len(self.places)), np.int32)
+        for place, what in enumerate(self.places):
+            found[:, place] = values[:, self.variables.index(what)] if isinstance(what, str) else what
+        return found
+
+    def values(self, tuples: Ints) -> Ints:
+        """Shape (b, variables), int32: what the variables stand for in tuples (b, places) that fit."""
+        return np.ascontiguousarray(tuples[:, [self.places.index(name) for name in self.variables]])
+
+    def fits(self, tuples: Ints) -> npt.NDArray[np.bool_]:
+        """Shape (b,): which of the tuples have the given objects, and one object for each variable."""
+        found = np.ones(len(tuples), bool)
+        for place, what in enumerate(self.places):
+            found &= tuples[:, place] == (tuples[:, self.places.index(what)] if isinstance(what, str) else what)
+        return found
+
+    def at(self, variable: str) -> list[int]:
+        """The places of a variable."""
+        return [place for place, what in enumerate(self.places) if what == variable]
+
+
+def atom_pattern(
+    question: str | Query, kb: KnowledgeBase, relations: Collection[str], given: Given | None = None
+) -> tuple[str, Pattern]:
+    """The relation and the pattern of a question to a completion: one atom of one of its relations."""
+    query = parse_query(question, kb) if isinstance(question, str) else _checked(question, kb)
+    atom = query.formula
+    if not isinstance(atom, Atom) or not isinstance(atom.relation, str):
+        raise FormulaError(
+            f"a completion is asked for the facts of one relation, as in capital('france', y), not for {query}",
+            hint="a model of this query answers it: gaifman.fit(kb, query), or gaifman train KB QUERY",
+        )
+    if atom.relation not in relations:
+        start, end = atom.span
+        listed = ", ".join([*islice(relations, SHOWN), *(["…"] if len(relations) > SHOWN else [])])
+        place = Place.at("query", question, start, len(atom.relation)) if isinstance(question, str) and end else None
+        raise FormulaError(
+            f"there is no model of {atom.relation}",
+            place=place,
+            near=nearest(atom.relation, relations),
+            hint=f"there are models of {listed}",
+        )
+    return atom.relation, _pattern(query, atom.terms, kb, given or {})
+
+
+def model_pattern(
+    query: Query, kb: KnowledgeBase, question: str | Query | None = None, given: Given | None = None
+) -> Pattern:
+    """The pattern of a question to the model of a query: the query itself where nothing else is asked."""
+    if question is None:
+        return _pattern(query, query.free, kb, given or {})
+    asked = parse_query(question, kb) if isinstance(question, str) else _checked(question, kb)
+    found: dict[Variable, Term] = {}
+    if not _matched(query.formula, asked.formula, found, {}):
+        raise FormulaError(
+            f"the model has learnt {query}, and says nothing of {asked}",
+            hint="ask for the same with objects for its variables, or leave the query out",
+        )
+    return _pattern(asked, tuple(found[variable] for variable in query.free), kb, given or {})
+
+
+def _checked(query: Query, kb: KnowledgeBase) -> Query:
+    kb.vocabulary.check(query)
+    return query
+
+
+def _pattern(query: Query, terms: tuple[Term, ...], kb: KnowledgeBase, given: Given) -> Pattern:
+    """From the terms at the places, and objects for some of the variables."""
+    put = {_variable(name, query): Constant(obj) for name, obj in given.items()}
+    whole = [put.get(term, term) if isinstance(term, Variable) else term for term in terms]
+    places = tuple(kb.id(term.name) if isinstance(term, Constant) else term.name for term in whole)
+    left = tuple(variable for variable in query.free if variable not in put)
+    reading = bracketed(Query(left, substitute(query.formula, put), query.head if left else ""))
+    return Pattern(places, tuple(variable.name for variable in left), reading)
+
+
+def _variable(name: str, query: Query) -> Variable:
+    variable = Variable(name.removeprefix("?"))
+    if variable not in query.free:
+        known = [each.name for each in query.free]
+        listed = f"its variables are {', '.join(known)}" if known else "it has no free variables"
+        raise FormulaError(f"the query has no variable {name}", near=nearest(name, known), hint=listed)
+    return variable
+
+
+def _matched(own: Node, other: Node, found: dict[Variable, Term], bound: Mapping[Node, Node]) -> bool:
+    """Whether the other formula is the own one with terms put for free variables, which are gathered in `found`.
+
+    Bound variables may have other names: `bound` has those of the own formula with their counterparts.
+    """
+    if own in bound or other in bound.values():
+        return bound.get(own) == other
+    if isinstance(own, Variable):
+        return isinstance(other, Variable | Constant) and found.setdefault(own, other) == other
+    if type(own) is not type(other) or _words(own) != _words(other):
+        return False
+    inside = {
+        mine: theirs for mine, theirs in bound.items() if mine not in own.binds and theirs not in other.binds
+    } | dict(zip(own.binds, other.binds, strict=False))
+    below, there = children(own), children(other)
+    return len(below) == len(there) and all(
+        _matched(one, two, found, inside) for one, two in zip(below, there, strict=True)
+    )
+
+
+def _words(node: Node) -> list[object]:
+    """What a node says itself: the relation of an atom, the sign of a comparison, the name of an object."""
+    parts = (getattr(node, name) for name in type(node).__match_args__)
+    return [part for part in parts if not isinstance(part, Node | tuple)]
