@@ -1,24 +1,27 @@
-"""Run every benchmark and write what they measured to docs/results.md.
+"""Run benchmarks and write what they measured to docs/results.md.
 
-python benchmarks/all.py [--quick]        (or: make bench)
+python benchmarks/all.py [NAME ...] [--quick]        (or: make bench)
+
+Without names all of them. The tables of others stay as they are: each says on which machine it was made.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from common import arguments, machine
-
 HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "results.md"
 OTHERS = ("all", "common")
 HEAD = """# Results
 
-Made by `make bench`; each table by the command above it. This machine: {machine}. {data}
+Made by `make bench`; each table by the command above it.
 
 Times on a shared machine mean little by themselves; a ratio has both sides measured in the same run, in turns.
 """
@@ -33,25 +36,37 @@ def run(path: Path, quick: bool) -> dict[str, Any]:
     return result
 
 
-def table(name: str, figures: dict[str, float], quick: bool) -> str:
+def table(name: str, result: dict[str, Any], quick: bool) -> str:
     """The figures of one benchmark."""
-    rows = "\n".join(f"| `{figure}` | {value:,} |" for figure, value in figures.items())
+    rows = "\n".join(f"| `{figure}` | {value:,} |" for figure, value in result["figures"].items())
+    kind = ", ".join(str(value) for value in result["machine"].values())
+    real = bool(os.environ.get("GAIFMAN_DATA"))
+    data = "real data sets" if real else "without GAIFMAN_DATA: generated data of the same shape"
     option = " --quick" if quick else ""
-    return f"\n## {name}\n\n`python benchmarks/{name}.py{option}`\n\n| figure | measured |\n| --- | ---: |\n{rows}\n"
+    command = f"`python benchmarks/{name}.py{option}` ({kind}; {data})"
+    return f"\n## {name}\n\n{command}\n\n| figure | measured |\n| --- | ---: |\n{rows}\n"
+
+
+def kept() -> dict[str, str]:
+    """The tables that the page has."""
+    text = PAGE.read_text() if PAGE.exists() else ""
+    parts = re.split(r"(?m)^(?=\n## )", text)[1:]
+    return {part.split()[1]: part for part in parts}
 
 
 def main() -> None:
-    """Run all, then write the page: nothing is written when one fails."""
-    quick = arguments(__doc__).quick
-    paths = [path for path in sorted(HERE.glob("*.py")) if path.stem not in OTHERS]
-    tables = [table(path.stem, run(path, quick)["figures"], quick) for path in paths]
-    kind = ", ".join(str(value) for value in machine().values())
-    data = (
-        "Real data sets."
-        if os.environ.get("GAIFMAN_DATA")
-        else "Without GAIFMAN_DATA: generated data of the same shape."
-    )
-    (HERE.parent / "docs" / "results.md").write_text(HEAD.format(machine=kind, data=data) + "".join(tables))
+    """Run them, then write the page: nothing is written when one fails."""
+    names = [path.stem for path in sorted(HERE.glob("*.py")) if path.stem not in OTHERS]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(names)}")
+    parser.add_argument("--quick", action="store_true", help="each ends within 50 seconds")
+    wanted = parser.parse_args()
+    if unknown := set(wanted.names) - set(names):
+        parser.error(f"there is no benchmark {sorted(unknown)[0]}")
+    chosen = wanted.names or names
+    made = {name: table(name, run(HERE / f"{name}.py", wanted.quick), wanted.quick) for name in chosen}
+    tables = {name: part for name, part in kept().items() if name in names} | made
+    PAGE.write_text(HEAD + "".join(tables[name] for name in sorted(tables)))
 
 
 if __name__ == "__main__":

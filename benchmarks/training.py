@@ -117,6 +117,7 @@ def torch_learner(width: int, given: list[Batch]) -> Callable[[], None]:
     from torch import nn
 
     torch.set_num_threads(1)
+    torch.sparse.check_sparse_tensor_invariants.disable()  # said outright, or it warns
     first = nn.EmbeddingBag(width, 100, mode="sum", sparse=True)
     rest = nn.Sequential(nn.Sigmoid(), nn.Linear(100, 100), nn.Sigmoid(), nn.Linear(100, 1))
     bias = nn.Parameter(torch.zeros(100))
