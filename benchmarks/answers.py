@@ -1,0 +1,147 @@
+"""How many answers a second are scored, beside what the second layer alone would allow and a dense scorer.
+
+    GAIFMAN_DATA=… python benchmarks/answers.py [--quick]
+
+An answer is one candidate: its neighbourhood drawn, its features evaluated, the network asked. `ranking` puts every
+object at one place of facts of several relations, by split scores with shared draws; `pairs` are random pairs, each
+drawn and judged by itself. Radius 1, the `paper` features, two hidden layers of 100, one draw, a thread for each
+processor; what is around every object is computed before, once for all relations, and its seconds stand as
+`_field_seconds`. The limit is one 100 × 100 product a candidate, by numpy's BLAS. The dense scorer is DistMult with
+200 numbers an object in PyTorch, all objects at once, 64 questions at a time. Without the data all of it is done on
+generated knowledge bases.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+import common
+import gaifman
+from gaifman.completion import Completion
+from gaifman.kb import KnowledgeBase
+from gaifman.neighbourhoods import Hidden
+from gaifman.splits import Field, Split
+from gaifman.tables import Ints
+from training import loaded
+
+SETTINGS = {"phi": "paper", "positives": 2, "negatives": 6, "epochs": 1, "activation": "sigmoid", "batch": 128}
+
+
+def at_once(jobs: Sequence[Callable[[], object]]) -> float:
+    """Seconds for all jobs, on as many threads as there are processors."""
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for future in [pool.submit(job) for job in jobs]:
+            future.result()
+    return time.perf_counter() - begin
+
+
+def relations(kb: KnowledgeBase, count: int) -> list[str]:
+    """Relations of two places and of all sizes, but the smallest."""
+    names = sorted((r.count, r.name) for r in kb.relations.values() if r.arity == 2 and r.count >= 50)
+    step = max(1, len(names) // count)
+    return [name for _, name in names[::-1][::step][:count]]
+
+
+def facts(kb: KnowledgeBase, name: str, count: int) -> Ints:
+    """Objects of some facts of a relation."""
+    number = kb.content.relations.number(name)
+    assert number is not None
+    rows = kb.tables[2].objects[kb.tables[2].rows(number)]
+    return rows[np.random.default_rng(0).permutation(len(rows))[:count]]
+
+
+def ranking(completion: Completion, questions: int) -> tuple[float, float]:
+    """Answers a second over all objects, and the seconds that the field takes."""
+    kb, names = completion.kb, list(completion.scorers)
+    begin = time.perf_counter()
+    field = Field(completion.judge(names[0]), completion.learning, 1)
+    for position in (0, 1):
+        for length in field.lengths:
+            field.matrix(position, length)
+            field.members(position, length)
+    ready = time.perf_counter() - begin
+
+    def job(name: str, position: int) -> Callable[[], object]:
+        return lambda: Split(field, completion.scorers[name]).scores(facts(kb, name, questions), position)
+
+    jobs = [job(name, position) for name in names for position in (0, 1)]
+    jobs[0]()
+    count = sum(2 * len(facts(kb, name, questions)) for name in names) * len(kb.objects)
+    return count / at_once(jobs), ready
+
+
+def pairs(completion: Completion, count: int) -> float:
+    """Independent pairs a second."""
+    names = list(completion.scorers)
+    judge, sampling = completion.judge(names[0]), completion.learning.sampling(1, "answer 0")
+    tuples = np.random.default_rng(1).integers(0, len(judge.graph), (count, 2)).astype(np.int32)
+
+    def job(begin: int, name: str) -> Callable[[], object]:
+        part = tuples[begin : begin + 4096]
+        nothing = Hidden.one_each(np.full(len(part), -1, np.int64))
+
+        def judged() -> object:
+            matrix = judge.evaluator.sampled(part, sampling, nothing, threads=1)
+            return completion.scorers[name].raw(matrix)
+
+        return judged
+
+    jobs = [job(begin, names[at % len(names)]) for at, begin in enumerate(range(0, count, 4096))]
+    jobs[0]()
+    return count / at_once(jobs)
+
+
+def product_limit(seconds: float) -> float:
+    """Candidates a second if a 100 × 100 product were all there is to do."""
+    rows, weights = np.ones((4096, 100), np.float32), np.ones((100, 100), np.float32)
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        np.matmul(rows, weights)
+        count += len(rows)
+    return count / (time.perf_counter() - begin)
+
+
+def dense(objects: int, seconds: float) -> float:
+    """Answers a second of DistMult over all objects in PyTorch."""
+    import torch
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    table, asked = torch.rand(objects, 200), torch.rand(64, 200)
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        asked @ table.T
+        count += 64 * objects
+    return count / (time.perf_counter() - begin)
+
+
+def main() -> None:
+    """Measure and report."""
+    quick = common.arguments(__doc__).quick
+    figures: dict[str, float] = {}
+    shapes = {"wn18": ("WN18", 40_943, 141_442, 18), "fb15k": ("FB15k", 14_951, 483_142, 1_345)}
+    for short, (name, *shape) in shapes.items():
+        sys.stderr.write(f"{name} …\n")
+        kb = loaded(name, *shape)
+        names = relations(kb, 6 if quick else 20)
+        for size in (20,) if quick else (10, 20, 50):
+            completion = gaifman.complete(kb, names, size=size, least=0, **SETTINGS)  # type: ignore[arg-type]
+            rate, ready = ranking(completion, 4 if quick else 12)
+            figures[f"{short}_k{size}_ranking_per_s"] = rate
+            figures[f"{short}_k{size}_field_seconds"] = ready
+            figures[f"{short}_k{size}_pairs_per_s"] = pairs(completion, 200_000 if quick else 1_000_000)
+    limit, scorer = product_limit(2.0), dense(len(kb.objects), 2.0)
+    figures |= {"product_limit_per_s": limit, "dense_scorer_per_s": scorer}
+    figures["ratio_to_flop_limit"] = figures["fb15k_k20_ranking_per_s"] / limit
+    figures["ratio_to_dense_scorer"] = figures["fb15k_k20_ranking_per_s"] / scorer
+    common.report("answers", figures)
+
+
+if __name__ == "__main__":
+    main()
