@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gaifman
 from gaifman.errors import FormulaError, KnowledgeError
 from gaifman.formulas import Atom, Constant, Variable
 from gaifman.kb import KnowledgeBase
@@ -234,3 +237,9 @@ def test_values_come_back_from_tuples(data: st.DataObject, width: int, rows: int
     every = np.array(np.meshgrid(*[range(4)] * width)).reshape(width, -1).T.astype(np.int32)
     fitting = every[pattern.fits(every)]
     assert np.array_equal(pattern.tuples(pattern.values(fitting)), fitting), "what fits is made of its values"
+
+
+@pytest.mark.parametrize("question", [5, None, ["borders(x, y)"]])
+def test_a_question_is_a_text_or_a_query(question: Any) -> None:
+    with pytest.raises(FormulaError, match="a question is a text or a query"):
+        atom_pattern(question, gaifman.demo(), ["borders"])

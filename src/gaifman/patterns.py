@@ -23,7 +23,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import FormulaError, Place
+from gaifman.errors import FormulaError, Place, shorten
 from gaifman.formulas import Atom, Constant, Node, Term, Variable, bracketed, children
 from gaifman.kb import KnowledgeBase
 from gaifman.names import nearest
@@ -113,7 +113,10 @@ def model_pattern(
     return _pattern(asked, tuple(found[variable] for variable in query.free), kb, given or {})
 
 
-def _checked(query: Query, kb: KnowledgeBase) -> Query:
+def _checked(query: object, kb: KnowledgeBase) -> Query:
+    if not isinstance(query, Query):
+        written = "write it as a text, as in borders('france', y)"
+        raise FormulaError(f"a question is a text or a query, not {shorten(repr(query))}", hint=written)
     kb.vocabulary.check(query)
     return query
 
