@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +20,7 @@ from gaifman.tables import Ints
 from generators import over_seeds
 from plain_corruptions import Plain, Row
 from test_kernels import surprising
+from uncompiled import both
 
 KEY = start(3, "corrupt", 1)
 
@@ -295,11 +292,5 @@ print(json.dumps(out))
 
 
 def test_the_kernel_runs_uncompiled_and_gives_the_same_bits() -> None:
-    def run(**more: str) -> object:
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=os.environ | more, capture_output=True, text=True, check=True
-        )
-        return json.loads(done.stdout)
-
-    path = os.pathsep.join(sys.path)
-    assert run(PYTHONPATH=path) == run(PYTHONPATH=path, NUMBA_DISABLE_JIT="1")
+    compiled, plain = both(SCRIPT)
+    assert compiled == plain

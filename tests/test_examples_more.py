@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -25,6 +21,7 @@ from gaifman.parser import parse_query
 from gaifman.printing import relation_text
 from kbs import knowledge_bases
 from test_examples import examples, rows, towns, whole
+from uncompiled import both
 
 # Several knowledge bases
 
@@ -216,14 +213,8 @@ print(json.dumps([whole(examples(kb, query, recipe).blocks(0)) for query in ("r(
 
 
 def test_examples_are_the_same_uncompiled() -> None:
-    def run(**more: str) -> object:
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=os.environ | more, capture_output=True, text=True, check=True
-        )
-        return json.loads(done.stdout)
-
-    path = os.pathsep.join(sys.path)
-    assert run(PYTHONPATH=path) == run(PYTHONPATH=path, NUMBA_DISABLE_JIT="1")
+    compiled, plain = both(SCRIPT)
+    assert compiled == plain
 
 
 # Real data

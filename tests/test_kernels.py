@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import bisect
-import json
-import os
 import random
-import subprocess
-import sys
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +13,7 @@ from hypothesis import strategies as st
 
 from gaifman.kernels.random import GAMMA, below, join, mix, word
 from gaifman.kernels.sets import added, cleared, place, sort
+from uncompiled import both
 
 WORDS = st.integers(0, 2**64 - 1)
 MASK = 2**64 - 1
@@ -153,12 +150,5 @@ print(json.dumps(out))
 
 def test_every_kernel_runs_uncompiled_and_gives_the_same_bits() -> None:
     """So that a kernel can be debugged: NUMBA_DISABLE_JIT=1 makes it plain Python."""
-
-    def run(**more: str) -> object:
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=os.environ | more, capture_output=True, text=True, check=True
-        )
-        return json.loads(done.stdout)
-
-    path = os.pathsep.join(sys.path)
-    assert run(PYTHONPATH=path) == run(PYTHONPATH=path, NUMBA_DISABLE_JIT="1")
+    compiled, plain = both(SCRIPT)
+    assert compiled == plain

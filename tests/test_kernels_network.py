@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -17,6 +13,7 @@ from gaifman.drawing import frozen
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, bent
 from gaifman.kernels.layers import RELU, SIGMOID, activate, crossed, product, spread, through, transposed
 from gaifman.kernels.vectors import bits_of, combine, gather, real_of
+from uncompiled import both
 
 Reals = npt.NDArray[np.float32]
 
@@ -234,16 +231,7 @@ print(json.dumps(out))
 
 def test_the_network_and_its_inputs_run_uncompiled_and_give_the_same() -> None:
     """So that they can be debugged: NUMBA_DISABLE_JIT=1 makes them plain Python."""
-
-    def run(**more: str) -> list[list[float]]:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | more
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
-        )
-        found: list[list[float]] = json.loads(done.stdout)
-        return found
-
-    compiled, plain = run(), run(NUMBA_DISABLE_JIT="1")
+    compiled, plain = both(SCRIPT)
     assert len(compiled) == len(plain) == 3 + 3 * 3 + 6 + 4 + 2
     for one, other in zip(compiled, plain, strict=True):
         assert one == pytest.approx(other, abs=1e-5)

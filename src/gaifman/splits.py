@@ -105,32 +105,27 @@ class Split:
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Shape (b, objects), float64: the mean over draws for each tuple with every object at a position."""
-        count = len(self.field.judge.graph)
-        found = np.zeros((len(tuples), count))
-        for row, fixed in enumerate(tuples[:, 1 - position].tolist()):
-            for number in range(self.field.draws):
-                found[row] += self._scored(fixed, position, number)
-        return found / self.field.draws
+        found = [self._scored(fixed, position) for fixed in tuples[:, 1 - position].tolist()]
+        return np.array(found).reshape(len(tuples), len(self.field.judge.graph))
 
-    def _scored(self, fixed: int, position: int, number: int) -> Floats:
-        """One object with every candidate, by one draw."""
-        field = self.field
-        needed, theirs = field.everybody, field.beside(fixed)
-        touched = self.touched(fixed, position, number)
-        own = np.concatenate([self._own(fixed, 1 - position, length, number) for length in field.lengths])
-        scores = self.base.ranked(own, needed, self._others(position, theirs, number), touched)
+    def _scored(self, fixed: int, position: int) -> Floats:
+        """One object with every candidate; who touches it in some draw is scored plainly, with all draws."""
+        field, numbers = self.field, range(self.field.draws)
+        touched = np.maximum.reduce([self.touched(fixed, position, number) for number in numbers])
+        scores: Floats = np.mean([self._added(fixed, position, number, touched) for number in numbers], axis=0)
         near = np.flatnonzero(touched)
         pairs = np.full((len(near), 2), fixed, np.int32)
         pairs[:, position] = near
-        if len(near):
-            scores[near] = self._plainly(pairs, number)
+        matrix = field.judge.evaluator.sampled(pairs, field.sampling, threads=1)
+        scores[near] = self.scorer.means(matrix, field.draws)[0]
         return scores
 
-    def _plainly(self, pairs: Ints, number: int) -> Floats:
-        sampling = replace(self.field.sampling, draws=number + 1)
-        matrix = self.field.judge.evaluator.sampled(pairs, sampling, threads=1)
-        order = np.arange(number, len(matrix), number + 1)
-        return self.base.probabilities(self.scorer.inputs.rows(matrix, order))
+    def _added(self, fixed: int, position: int, number: int, touched: npt.NDArray[np.uint8]) -> Floats:
+        """One object with those that do not touch it, by one draw: sums of both, added."""
+        field = self.field
+        own = np.concatenate([self._own(fixed, 1 - position, length, number) for length in field.lengths])
+        others = self._others(position, field.beside(fixed), number)
+        return self.base.ranked(own, field.everybody, others, touched)
 
     def _own(self, obj: int, position: int, length: int, number: int) -> Reals:
         """Sums of one object's draw."""
@@ -172,7 +167,7 @@ class Split:
 
 
 def _of_draw(drawn: Neighbourhoods, number: int) -> tuple[Longs, Ints]:
-    """Starts and members of one draw of each object, without the two of the tuple."""
+    """Starts and members of one draw of each object."""
     if drawn.draws == 1:
         return drawn.starts, drawn.members
     rows = np.arange(number, len(drawn), drawn.draws)

@@ -1,0 +1,22 @@
+"""Scripts run compiled and uncompiled, to hold the two to each other. Not a test itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+
+def both(script: str) -> tuple[Any, Any]:
+    """The JSON that a script prints: as it is, and with NUMBA_DISABLE_JIT=1, which makes kernels plain Python."""
+    return printed(script), printed(script, NUMBA_DISABLE_JIT="1")
+
+
+def printed(script: str, **more: str) -> Any:
+    """The JSON that a script prints; it can import what tests can."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | more
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
