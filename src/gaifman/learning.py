@@ -33,7 +33,8 @@ MOST_PASSES = 50
 
 BETTER: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch": 32}}
 """Settings of base models where nothing else is said. The paper's network has sigmoids; with a few hundred answers it
-hardly begins to learn: on the demo knowledge base the AUC of held-out facts is 0.94 with them, and 0.97 so."""
+hardly begins to learn: `gaifman train demo` says an AUC of 0.976, with `--option activation=sigmoid --option batch=128`
+0.955."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
