@@ -69,7 +69,7 @@ def ranking(completion: Completion, questions: int) -> tuple[float, float]:
     ready = time.perf_counter() - begin
 
     def job(name: str, position: int) -> Callable[[], object]:
-        return lambda: Split(field, completion.scorers[name]).scores(facts(kb, name, questions), position)
+        return lambda: Split(field, completion.scorers[name]).scores(facts(kb, name, questions), position)[0]
 
     jobs = [job(name, position) for name in names for position in (0, 1)]
     jobs[0]()

@@ -313,8 +313,8 @@ def test_measures_of_a_classification() -> None:
 
 def test_scores_that_are_no_numbers_are_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found().objects
-    monkeypatch.setattr(Learnt, "judged", lambda _, tuples: np.full(len(tuples), np.nan))
-    monkeypatch.setattr(Learnt, "scores", lambda _, tuples, __: np.full((len(tuples), whole), np.nan))
+    monkeypatch.setattr(Learnt, "judged", lambda _, tuples: np.full((1, len(tuples)), np.nan))
+    monkeypatch.setattr(Learnt, "scores", lambda _, tuples, __: np.full((1, len(tuples), whole), np.nan))
     result = evaluate(completed(), train(), TEST, [VALID], relations=["works_in"])
     assert result.classification.measured()["auc"] == 0.5
     assert result.filtered.optimistic.tolist() == [1.0] * 10

@@ -24,7 +24,7 @@ def completed() -> Completion:
 
 def plain(relation: str, draws: int = 3, threads: int | None = 1) -> Plain:
     found = completed()
-    return Plain(found.judge(relation), found.scorers[relation], found.learning, draws, threads=threads)
+    return Plain(found.judge(relation), found.scorers[relation], found.learning, (draws,), threads=threads)
 
 
 def tuples_of(relation: str, count: int = 4) -> Ints:
@@ -45,7 +45,7 @@ def judged(relation: str, tuples: Ints, position: int, draws: int) -> Floats:
         all_of_it[:, position] = np.arange(len(judge.graph))
         nothing = Hidden.one_each(np.full(len(all_of_it), -1))
         rows.append(judge.each(found.scorers[relation], all_of_it, sampling, nothing).mean(axis=1))
-    return np.array(rows)
+    return np.array(rows)[None]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_plain_path_is_what_the_judge_says_of_each_tuple(relation: str, posi
     tuples = tuples_of(relation)
     found = plain(relation).scores(tuples, position)
     assert found.dtype == np.float64
-    assert found.shape == (len(tuples), len(towns().objects))
+    assert found.shape == (1, len(tuples), len(towns().objects))
     assert np.array_equal(found, judged(relation, tuples, position, 3))
 
 
@@ -67,7 +67,15 @@ def test_blocks_and_threads_do_not_change_the_scores(monkeypatch: pytest.MonkeyP
     assert np.array_equal(plain("works_in", threads=None).scores(tuples, 1), whole)
     for block in (1, 7, 100):
         monkeypatch.setattr(ranking, "BLOCK", block)
-        assert np.array_equal(plain("works_in").scores(tuples[:2], 1), whole[:2])
+        assert np.array_equal(plain("works_in").scores(tuples[:2], 1), whole[:, :2])
+
+
+def test_several_means_are_those_of_the_first_draws() -> None:
+    found, tuples = completed(), tuples_of("works_in", 3)
+    judge, scorer = found.judge("works_in"), found.scorers["works_in"]
+    together = Plain(judge, scorer, found.learning, (1, 2, 3)).scores(tuples, 1)
+    for row, draws in zip(together, (1, 2, 3), strict=True):
+        assert np.array_equal(row, plain("works_in", draws).scores(tuples, 1)[0])
 
 
 def test_what_stands_at_the_place_does_not_matter() -> None:
@@ -82,15 +90,15 @@ def test_candidates_share_their_draws() -> None:
     crowd = [("likes", "ann", f"friend{i}") for i in range(30)] + [("likes", f"friend{i}", "eve") for i in range(9)]
     kb = gaifman.KnowledgeBase.from_facts(crowd, objects=["twin 1", "twin 2"])
     found = gaifman.complete(kb, **GOOD)
-    scores = Plain(found.judge("likes"), found.scorers["likes"], found.learning, 2).scores(
+    scores = Plain(found.judge("likes"), found.scorers["likes"], found.learning, (2,)).scores(
         np.array([[kb.id("ann"), 0]], np.int32), 1
     )
-    assert scores[0, kb.id("twin 1")] == scores[0, kb.id("twin 2")]
+    assert scores[0, 0, kb.id("twin 1")] == scores[0, 0, kb.id("twin 2")]
     assert len(np.unique(scores)) > 1
 
 
 def test_no_tuples_no_scores() -> None:
-    assert plain("works_in").scores(np.zeros((0, 2), np.int32), 0).shape == (0, len(towns().objects))
+    assert plain("works_in").scores(np.zeros((0, 2), np.int32), 0).shape == (1, 0, len(towns().objects))
 
 
 def test_what_is_wrong_with_tuples_and_places_is_said() -> None:

@@ -74,7 +74,7 @@ def test_split_scores_are_those_of_the_plain_path(seed: int, phi: str, size: int
     split = Split(field, scorer)
     for pair in (np.array([seed % 40, 3], np.int32), np.array([0, 41], np.int32)):
         for position in (0, 1):
-            found = split.scores(pair[None], position)[0]
+            found = split.scores(pair[None], position)[0, 0]
             wanted = plainly(judge, scorer, field.sampling, pair, position)
             assert np.abs(found - wanted).max() < 1e-5
 
@@ -95,9 +95,9 @@ def test_several_tuples_at_once_are_each_by_itself() -> None:
     judge, scorer = ready(town(2), "paper", learning, Network([6]))
     split = Split(Field(judge, learning, 2), scorer)
     pairs = np.array([[0, 1], [5, 9], [5, 2]], np.int32)
-    together = split.scores(pairs, 1)
+    together = split.scores(pairs, 1)[0]
     for row, pair in enumerate(pairs):
-        assert together[row].tolist() == split.scores(pair[None], 1)[0].tolist()
+        assert together[row].tolist() == split.scores(pair[None], 1)[0, 0].tolist()
 
 
 def adjacent(graph: Graph, one: int) -> set[int]:

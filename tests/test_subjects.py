@@ -134,7 +134,7 @@ def test_what_cannot_be_ranked_is_said() -> None:
     with pytest.raises(KnowledgeError, match="this is the model of one query"):
         subjects_of(worker(), ground, ["lives_in"])
     with pytest.raises(KnowledgeError, match="draws is a whole number"):
-        subjects_of(worker(), ground, draws=0)
+        subjects_of(worker(), ground, draws=[0])
     with pytest.raises(KnowledgeError, match="lives_in has 2 places in the model and 1 place in the facts"):
         subjects_of(completed(), Ground(towns(), facts(("lives_in", "p00"))))
 
@@ -143,20 +143,20 @@ def test_the_fallback_ranks_every_candidate() -> None:
     ground = Ground(towns().with_facts(LATE[:1]), facts(LATE[1]))
     (subject,) = subjects_of(completed(), ground)
     objects = [*ground.visible.objects]
-    scores = subject.ranker.scores(subject.tuples, 0)
+    (scores,) = subject.ranker.scores(subject.tuples, 0)
     wanted = completed().on(ground.visible).probabilities("likes", [(name, "p01") for name in objects]).values
     assert np.array_equal(scores, wanted[None])
     assert scores[0, objects.index("p00")] == 0.5 / 3, "its own fact does not count for it"
-    assert np.array_equal(subject.ranker.judged(subject.tuples), scores[:, objects.index("p02")])
+    assert np.array_equal(subject.ranker.judged(subject.tuples)[0], scores[:, objects.index("p02")])
 
 
 def test_a_tuple_is_judged_as_among_all_candidates() -> None:
     ground = Ground(towns(), TEST, [KNOWN])
     for subject in subjects_of(completed(), ground):
         for place in range(subject.tuples.shape[1]):
-            among = subject.ranker.scores(subject.tuples, place)[np.arange(len(subject)), subject.tuples[:, place]]
+            among = subject.ranker.scores(subject.tuples, place)[:, np.arange(len(subject)), subject.tuples[:, place]]
             assert np.array_equal(among, subject.ranker.judged(subject.tuples))
-        assert subject.ranker.judged(subject.tuples[:0]).shape == (0,)
+        assert subject.ranker.judged(subject.tuples[:0]).shape == (1, 0)
 
 
 # Categories
@@ -164,7 +164,7 @@ def test_a_tuple_is_judged_as_among_all_candidates() -> None:
 
 def category(*pairs: tuple[int, ...], width: int = 2) -> str:
     rows = np.array(pairs, np.int32).reshape(-1, width)
-    return Subject("r", Fallback(completed()._graph, "likes"), rows[:1], rows, rows).category
+    return Subject("r", Fallback(completed()._graph, "likes", (1,)), rows[:1], rows, rows).category
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_categories_by_the_usual_threshold(pairs: list[tuple[int, int]], wanted:
 def test_other_categories() -> None:
     assert category((0,), (1,), width=1) == category((0, 1, 2), width=3) == "other"
     rows = np.zeros((1, 2), np.int32)
-    assert Subject("r", Fallback(completed()._graph, "likes"), rows, rows[:0], rows).category == "none"
+    assert Subject("r", Fallback(completed()._graph, "likes", (1,)), rows, rows[:0], rows).category == "none"
 
 
 # Samples

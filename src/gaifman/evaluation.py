@@ -240,7 +240,7 @@ def evaluate(
     if report:
         report("preparing", 0, None)
     ground = Ground(kb, test, (known,) if isinstance(known, KnowledgeBase) else tuple(known))
-    whole = subjects_of(model, ground, given.relations, given.draws, workers)
+    whole = subjects_of(model, ground, given.relations, None if given.draws is None else [given.draws], workers)
     facts = sum(map(len, whole))
     subjects = chosen(whole, given.wanted(facts), given.seed)
     tally = _Tally(sum(subject.tuples.size for subject in subjects), report)
@@ -321,7 +321,7 @@ def _examined(subject: Subject, kb: KnowledgeBase, terms: Terms, tally: _Tally) 
     """All that is asked of one subject."""
     filtered, raw = _ranked(subject, len(kb.objects), tally)
     corrupted = _corrupted(subject, kb, terms)
-    scores = np.concatenate([subject.ranker.judged(tuples) for tuples in (subject.tuples, corrupted)])
+    scores = np.concatenate([subject.ranker.judged(tuples)[0] for tuples in (subject.tuples, corrupted)])
     targets = np.repeat([1.0, 0.0], [len(subject), len(corrupted)])
     return filtered, raw, np.where(np.isnan(scores), -np.inf, scores), targets
 
@@ -338,7 +338,7 @@ def _ranked(subject: Subject, objects: int, tally: _Tally) -> tuple[Ranks, Ranks
         which = which.ravel()
         order = np.argsort(which, kind="stable")
         for begin in range(0, len(asked), step):
-            scores = subject.ranker.scores(asked[begin : begin + step], position)
+            scores = subject.ranker.scores(asked[begin : begin + step], position)[0]
             first, last = np.searchsorted(which[order], [begin, begin + step])
             for at in range(first, last, step):
                 rows = order[at : min(at + step, last)]

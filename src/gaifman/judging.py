@@ -204,6 +204,15 @@ class Judge:
         return np.concatenate(parts)
 
 
+def averages(each: Floats, counts: Sequence[int]) -> Floats:
+    """Shape (counts, tuples), float64: of what each draw says (tuples, draws), means over the first so many draws.
+
+    >>> averages(np.array([[1.0, 0.0, 0.5]]), (1, 2)).tolist()
+    [[1.0], [0.5]]
+    """
+    return np.stack([each[:, :count].mean(axis=1) for count in counts])
+
+
 def calibrated(calibration: Calibration, sums: Floats, squares: Floats, counts: Floats) -> Estimates:
     """From the sums over draws: the calibrated mean, and its error by the slope of the calibration there."""
     mean = sums / np.maximum(counts, 1)

@@ -7,10 +7,12 @@ luck. For each tuple by itself the distribution is that of any answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gaifman.errors import KnowledgeError
-from gaifman.judging import Judge
+from gaifman.judging import Judge, averages
 from gaifman.learning import Learning, Scorer
 from gaifman.neighbourhoods import Sampling, checked_tuples
 from gaifman.tables import Floats, Ints
@@ -23,27 +25,27 @@ class Plain:
     """Scores of all candidates by the plain path: each tuple is drawn and judged by itself."""
 
     def __init__(
-        self, judge: Judge, scorer: Scorer, learning: Learning, draws: int, *, threads: int | None = 1
+        self, judge: Judge, scorer: Scorer, learning: Learning, counts: Sequence[int], *, threads: int | None = 1
     ) -> None:
-        self.judge, self.scorer, self.threads = judge, scorer, threads
-        self.sampling = Sampling(learning.radius, learning.size, draws, learning.seed, "answer 0", shared=True)
+        self.judge, self.scorer, self.counts, self.threads = judge, scorer, tuple(counts), threads
+        self.sampling = Sampling(learning.radius, learning.size, max(counts), learning.seed, "answer 0", shared=True)
 
     def scores(self, tuples: Ints, position: int) -> Floats:
-        """Shape (b, objects), float64: the base model's mean for each of the tuples (b, n), each object at `position`.
+        """Shape (counts, b, objects), float64: the base model's means for the tuples (b, n), each object at `position`.
 
-        What stands there in the tuples themselves does not matter. Nothing is hidden: what is to be ranked as if it
-        were not known must not be in the knowledge base.
+        A mean is of the first draws, as many as a count says. What stands there in the tuples themselves does not
+        matter. Nothing is hidden: what is to be ranked as if it were not known must not be in the knowledge base.
         """
         numbers, objects = checked_candidates(self.judge, tuples, position), len(self.judge.graph)
-        found = np.empty(len(numbers) * objects)
+        found = np.empty((len(self.counts), len(numbers) * objects))
         step = max(1, BLOCK // self.sampling.draws)
-        for begin in range(0, len(found), step):
-            places = np.arange(begin, min(begin + step, len(found)))
+        for begin in range(0, found.shape[1], step):
+            places = np.arange(begin, min(begin + step, found.shape[1]))
             block = numbers[places // objects]
             block[:, position] = places % objects
             matrix = self.judge.evaluator.sampled(block, self.sampling, threads=self.threads)
-            found[places] = self.scorer.raw(matrix).reshape(len(places), -1).mean(axis=1)
-        return found.reshape(len(numbers), objects)
+            found[:, places] = averages(self.scorer.raw(matrix).reshape(len(places), -1), self.counts)
+        return found.reshape(len(self.counts), len(numbers), objects)
 
 
 def checked_candidates(judge: Judge, tuples: Ints, position: int) -> Ints:

@@ -8,6 +8,7 @@ scored by the plain path, with the same draws.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -18,7 +19,7 @@ from gaifman.drawing import frozen
 from gaifman.families import pattern
 from gaifman.features import Evaluator, FeatureMatrix
 from gaifman.graph import Graph, ranges
-from gaifman.judging import Judge
+from gaifman.judging import Judge, averages
 from gaifman.kb import KnowledgeBase
 from gaifman.kernels.ranking import touching
 from gaifman.learning import Learning, Scorer
@@ -98,27 +99,30 @@ def _with_nobody(graph: Graph) -> Graph:
 class Split:
     """Scores of a model's candidates by way of a field; `scores` is what `Plain` has."""
 
-    def __init__(self, field: Field, scorer: Scorer) -> None:
+    def __init__(self, field: Field, scorer: Scorer, counts: Sequence[int] | None = None) -> None:
         assert isinstance(scorer.base, Network), "only a network's first layer can be split"
         self.field, self.scorer, self.base = field, scorer, scorer.base
+        self.counts = tuple(counts or (field.draws,))
         self._sums: dict[tuple[int, int], Reals] = {}
 
     def scores(self, tuples: Ints, position: int) -> Floats:
-        """Shape (b, objects), float64: the mean over draws for each tuple with every object at a position."""
-        found = [self._scored(fixed, position) for fixed in tuples[:, 1 - position].tolist()]
-        return np.array(found).reshape(len(tuples), len(self.field.judge.graph))
+        """Shape (counts, b, objects), float64: means over draws for each tuple with every object at a position."""
+        found = np.empty((len(self.counts), len(tuples), len(self.field.judge.graph)))
+        for row, fixed in enumerate(tuples[:, 1 - position].tolist()):
+            found[:, row] = self._scored(fixed, position)
+        return found
 
     def _scored(self, fixed: int, position: int) -> Floats:
         """One object with every candidate; who touches it in some draw is scored plainly, with all draws."""
         field, numbers = self.field, range(self.field.draws)
         touched = np.maximum.reduce([self.touched(fixed, position, number) for number in numbers])
-        scores: Floats = np.mean([self._added(fixed, position, number, touched) for number in numbers], axis=0)
+        each = np.stack([self._added(fixed, position, number, touched) for number in numbers], axis=1)
         near = np.flatnonzero(touched)
         pairs = np.full((len(near), 2), fixed, np.int32)
         pairs[:, position] = near
         matrix = field.judge.evaluator.sampled(pairs, field.sampling, threads=1)
-        scores[near] = self.scorer.means(matrix, field.draws)[0]
-        return scores
+        each[near] = self.scorer.raw(matrix).reshape(-1, field.draws)
+        return averages(each, self.counts)
 
     def _added(self, fixed: int, position: int, number: int, touched: npt.NDArray[np.uint8]) -> Floats:
         """One object with those that do not touch it, by one draw: sums of both, added."""

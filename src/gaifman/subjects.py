@@ -22,7 +22,7 @@ from gaifman.completion import Completion, fallback
 from gaifman.errors import KnowledgeError
 from gaifman.facts import some
 from gaifman.graph import Graph
-from gaifman.judging import Judge, Wanted, knowing
+from gaifman.judging import Judge, Wanted, averages, knowing
 from gaifman.kb import KnowledgeBase, union
 from gaifman.keys import of_rows, start
 from gaifman.learning import Learning, Scorer
@@ -45,10 +45,13 @@ class Ranker(Protocol):
     """Scores tuples of one relation; the higher, the likelier."""
 
     def scores(self, tuples: Ints, position: int) -> Floats:
-        """Shape (b, objects), float64: of each of the tuples (b, n) with every object put at `position`."""
+        """Shape (counts, b, objects), float64: of the tuples (b, n) with every object put at `position`.
+
+        There is one mean for each number of draws that was asked for.
+        """
 
     def judged(self, tuples: Ints) -> Floats:
-        """Shape (b,), float64: of the tuples as they are."""
+        """Shape (counts, b), float64: of the tuples as they are."""
 
 
 class Learnt:
@@ -59,43 +62,43 @@ class Learnt:
         judge: Judge,
         scorer: Scorer,
         learning: Learning,
-        draws: int,
+        counts: Sequence[int],
         threads: int | None,
         field: Field | None = None,
     ) -> None:
-        self._plan, self._field = Plain(judge, scorer, learning, draws, threads=threads), field
+        self._plan, self._field = Plain(judge, scorer, learning, counts, threads=threads), field
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Of every candidate; split where there is a field, and what that keeps is let go with the block."""
         if self._field is None:
             return self._plan.scores(tuples, position)
-        return Split(self._field, self._plan.scorer).scores(tuples, position)
+        return Split(self._field, self._plan.scorer, self._plan.counts).scores(tuples, position)
 
     def judged(self, tuples: Ints) -> Floats:
         """With the same draws as among all candidates."""
         plan, nothing = self._plan, Hidden.one_each(np.full(len(tuples), -1, np.int64))
         each: Floats = plan.judge.each(plan.scorer, tuples, plan.sampling, nothing)
-        return np.asarray(each.mean(axis=1))
+        return averages(each, plan.counts)
 
 
 class Fallback:
     """What a completion says of a relation that it could not learn."""
 
-    def __init__(self, graph: Graph, relation: str) -> None:
-        self._graph, self._relation = graph, relation
+    def __init__(self, graph: Graph, relation: str, counts: Sequence[int]) -> None:
+        self._graph, self._relation, self._counts = graph, relation, counts
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Of every candidate, row by row."""
-        found, objects = np.empty((len(tuples), len(self._graph))), np.arange(len(self._graph), dtype=np.int32)
-        for row, scores in zip(tuples, found, strict=True):
+        found, objects = [], np.arange(len(self._graph), dtype=np.int32)
+        for row in tuples:
             candidates = np.repeat(row[None].astype(np.int32), len(objects), axis=0)
             candidates[:, position] = objects
-            scores[:] = self.judged(candidates)
-        return found
+            found.append(self.judged(candidates))
+        return np.array(found).reshape(len(tuples), len(self._counts), len(objects)).swapaxes(0, 1)
 
     def judged(self, tuples: Ints) -> Floats:
         """By the share of places whose object stands there in another fact."""
-        return fallback(self._graph, self._relation, tuples)
+        return np.tile(fallback(self._graph, self._relation, tuples), (len(self._counts), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,17 +179,24 @@ class Ground:
 
 
 def subjects_of(
-    model: Model, ground: Ground, relations: Sequence[str] | None = None, draws: int | None = None, threads: int = 1
+    model: Model,
+    ground: Ground,
+    relations: Sequence[str] | None = None,
+    draws: Sequence[int] | None = None,
+    threads: int = 1,
 ) -> list[Subject]:
-    """What there is to rank, by name; `threads` are those of a subject that is alone."""
-    count = Wanted(model.learning.draws if draws is None else draws).draws
+    """What there is to rank, by name; `draws` are one or several numbers of draws to average over.
+
+    `threads` are those of a subject that is alone.
+    """
+    counts = [Wanted(count).draws for count in draws or (model.learning.draws,)]
     if isinstance(model, Completion):
         names = _names(model, ground.test, relations)
-        found = _of_completion(model.on(ground.visible), ground, names, count, threads if len(names) == 1 else 1)
+        found = _of_completion(model.on(ground.visible), ground, names, counts, threads if len(names) == 1 else 1)
     elif relations is not None:
         raise KnowledgeError("relations are chosen of a completion; this is the model of one query")
     else:
-        found = [_of_query(model.on(ground.visible), ground, count, threads)]
+        found = [_of_query(model.on(ground.visible), ground, counts, threads)]
     found = [subject for subject in found if len(subject)]
     if not found:
         raise KnowledgeError("there are no test facts to rank: none is of a relation that the model is asked for")
@@ -206,17 +216,19 @@ def _names(model: Completion, test: KnowledgeBase, relations: Sequence[str] | No
     return sorted(held if relations is None else set(relations))
 
 
-def _of_completion(model: Completion, ground: Ground, names: Sequence[str], draws: int, threads: int) -> list[Subject]:
+def _of_completion(
+    model: Completion, ground: Ground, names: Sequence[str], counts: Sequence[int], threads: int
+) -> list[Subject]:
     found, fields = [], dict[int, Field | None]()
     for name in names:
         judge, scorer, width = model.judge(name), model.scorers.get(name), model.arity(name)
         tuples, visible = ground.rows(ground.test, name, width), ground.rows(ground.visible, name, width)
         known = np.concatenate([tuples, visible, *(ground.rows(other, name, width) for other in ground.known)])
-        ranker: Ranker = Fallback(judge.graph, name)
+        ranker: Ranker = Fallback(judge.graph, name, counts)
         if scorer is not None:
             if width not in fields:
-                fields[width] = _field(judge, scorer, model.learning, draws) if threads == 1 else None
-            ranker = Learnt(judge, scorer, model.learning, draws, threads, fields[width])
+                fields[width] = _field(judge, scorer, model.learning, max(counts)) if threads == 1 else None
+            ranker = Learnt(judge, scorer, model.learning, counts, threads, fields[width])
         found.append(Subject(name, ranker, tuples, visible, np.unique(known, axis=0)))
     return found
 
@@ -227,7 +239,7 @@ def _field(judge: Judge, scorer: Scorer, learning: Learning, draws: int) -> Fiel
     return Field(judge, learning, draws) if split else None
 
 
-def _of_query(model: GaifmanModel, ground: Ground, draws: int, threads: int) -> Subject:
+def _of_query(model: GaifmanModel, ground: Ground, counts: Sequence[int], threads: int) -> Subject:
     """What the test facts make an answer is judged, as far as it is none without them."""
     query, scorer, judge = model.query, model._trained(), model._judge
     assert not isinstance(query, str), "a trained model has read its query"
@@ -237,7 +249,7 @@ def _of_query(model: GaifmanModel, ground: Ground, draws: int, threads: int) -> 
     third = second.with_facts(fact for other in ground.known for fact in other.facts())
     visible, tested, whole = (answers(kb, query).tuples.astype(np.int32) for kb in (first, second, third))
     known = np.unique(np.concatenate([visible, tested, whole]), axis=0)
-    ranker = Learnt(judge, scorer, model.learning, draws, threads)
+    ranker = Learnt(judge, scorer, model.learning, counts, threads)
     return Subject(str(query), ranker, _without(np.unique(tested, axis=0), visible), visible, known)
 
 
