@@ -63,9 +63,7 @@ def ranking(completion: Completion, questions: int) -> tuple[float, float]:
     begin = time.perf_counter()
     field = Field(completion.judge(names[0]), completion.learning, 1)
     for position in (0, 1):
-        for length in field.lengths:
-            field.matrix(position, length)
-            field.members(position, length)
+        field.around(position)
     ready = time.perf_counter() - begin
 
     def job(name: str, position: int) -> Callable[[], object]:

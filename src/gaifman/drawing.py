@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from gaifman.graph import Graph
 from gaifman.kernels.balls import Adjacency, Hiding, Rows, Search, balls, hidden_edges, outside, read_facts
-from gaifman.kernels.draws import EVERYTHING, Batch, Members, Plan, Scratch, drawn, look_up, measured
+from gaifman.kernels.draws import drawn, look_up, measured
+from gaifman.kernels.pools import EVERYTHING, Batch, Members, Plan, Scratch
 from gaifman.tables import Ints, Longs
 
 PATIENCE = 4
@@ -62,8 +63,8 @@ class Job:
         """
 
         def drawer() -> Callable[[int, int], _Result]:
-            tools, finish = _Tools(), worker()
-            batches = self._rows if self.radius < 2 else self._balls()
+            tools, finish = Tools(), worker()
+            batches = self.rows if self.radius < 2 else self._balls()
 
             def drawn(begin: int, end: int) -> _Result:
                 parts = [self._part(batch, tools) for batch in batches(begin, end)]
@@ -88,7 +89,7 @@ class Job:
             return list(zip([0, *ends[:-1]], ends, strict=True)) if count else []
         return [(begin, min(begin + step, count)) for begin in range(0, count, step)]
 
-    def _rows(self, begin: int, end: int) -> Iterator[Batch]:
+    def rows(self, begin: int, end: int) -> Iterator[Batch]:
         """Radius 1: the rows of the graph as they are; radius 0: rows of no length."""
         tuples = self.tuples[begin:end]
         starts, lengths = np.zeros(tuples.shape, np.int64), np.zeros(tuples.shape, np.int64)
@@ -138,7 +139,7 @@ class Job:
 
         return batches
 
-    def _part(self, batch: Batch, tools: _Tools) -> Part:
+    def _part(self, batch: Batch, tools: Tools) -> Part:
         """The members of one batch."""
         longest, union, most, room = map(int, measured(batch, self.plan))  # uncompiled, they are not plain
         members = Members(np.empty(room, np.int32), np.empty(room, np.int32))
@@ -147,7 +148,7 @@ class Job:
         return members.objects[:count], members.spots[:count], ends
 
 
-class _Tools:
+class Tools:
     """The scratch of one thread, grown when a longer row comes."""
 
     def __init__(self) -> None:

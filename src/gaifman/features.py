@@ -95,13 +95,13 @@ class Evaluator:
     def __init__(self, graph: Graph, plan: Plan, *, specialised: bool = True) -> None:
         self.graph, self.plan = graph, plan
         families, taken = families_of(graph, plan) if specialised else (None, np.zeros(0, np.int32))
-        self._world = world_of(graph)
-        self._families = None
+        self.world = world_of(graph)
+        self.families = None
         if families is not None and len(taken):
-            self._families = along_bonds(families, self._world.links)
-        self._left = np.setdiff1d(np.arange(len(plan.features)), taken)
-        self._index = _index(graph, plan, self._left)
-        self._counts = _bits(len(plan.features), [*self._left.tolist(), *_counting(self._families)])
+            self.families = along_bonds(families, self.world.links)
+        self.left = np.setdiff1d(np.arange(len(plan.features)), taken)
+        self._index = _index(graph, plan, self.left)
+        self.counts = _bits(len(plan.features), [*self.left.tolist(), *_counting(self.families)])
 
     def features(
         self,
@@ -167,15 +167,15 @@ class Evaluator:
 
     def _worker(self, most: int) -> _Worker:
         """What one thread works with, for neighbourhoods of up to `most` members."""
-        return _Worker(self.graph, self.plan, self._world, self._families, self._counts, self._words(most), most)
+        return _Worker(self.graph, self.plan, self.world, self.families, self.counts, self._words(most), most)
 
     def _words(self, most: int) -> int:
         """Words for the largest tables, or an error where they would not fit."""
-        if not len(self._left):
+        if not len(self.left):
             return 1
-        words = self.plan.words(most)[self._left]
+        words = self.plan.words(most)[self.left]
         if words.max(initial=0) > LARGEST:
-            worst = self._left[int(words.argmax())]
+            worst = self.left[int(words.argmax())]
             size = words.max() * 8 / 1e9
             raise LimitError(
                 f"in a neighbourhood of {most:,} members the tables of {self.plan.features[worst]} would take "

@@ -33,6 +33,8 @@ from gaifman.drawing import frozen
 from gaifman.features import FeatureMatrix
 from gaifman.formulas import Attribute, free
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, Matrix, Scales, Sums, measure, pick
+from gaifman.kernels.ranking import weigh
+from gaifman.kernels.touching import More
 from gaifman.network import Reals, Rows
 from gaifman.questions import Aggregate, Difference, Feature, query_position
 from gaifman.tables import Ints, Longs
@@ -78,11 +80,21 @@ class Inputs:
         """The inputs of neighbourhoods, all or some in an order."""
         order = np.arange(len(matrix)) if order is None else np.asarray(order, np.int64)
         starts = np.zeros(len(order) + 1, np.int64)
-        room = int(np.diff(matrix.starts)[order].sum())  # a row may be asked for more than once
+        room = int((matrix.starts[order + 1] - matrix.starts[order]).sum())  # a row may be asked for more than once
         columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
-        scales = Scales(*map(frozen, (self.columns, self.kinds, self.centres, self.scales)))
-        count = pick(_arrays(matrix), frozen(order), scales, starts, columns, values)
+        count = pick(_arrays(matrix), frozen(order), self._scales(), starts, columns, values)
         return Rows(frozen(starts), frozen(columns[:count]), frozen(values[:count]), self.width)
+
+    def changes(self, more: More) -> Rows:
+        """What further features of pairs change, where those of their objects are there already: see `splits`."""
+        starts = np.zeros(len(more.starts), np.int64)
+        room = int(more.starts[-1])
+        columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
+        weigh(more, self._scales(), starts, columns, values)
+        return Rows(frozen(starts), frozen(columns[: starts[-1]]), frozen(values[: starts[-1]]), self.width)
+
+    def _scales(self) -> Scales:
+        return Scales(*map(frozen, (self.columns, self.kinds, self.centres, self.scales)))
 
     def features(self) -> Longs:
         """The feature of each column."""

@@ -146,7 +146,7 @@ def draw(
 def job_of(graph: Graph, tuples: Ints, sampling: Sampling, hidden: Hidden | None) -> Job:
     """What there is to draw, for those who do it in blocks."""
     from gaifman import drawing  # here, because numba takes a quarter of a second to import
-    from gaifman.kernels.draws import EVERYTHING, Plan
+    from gaifman.kernels.pools import EVERYTHING, Plan
 
     size = sampling.size
     if size is None or size >= max(1, tuples.shape[1] * len(graph)):  # the share of each pool is then all of it

@@ -197,14 +197,17 @@ class Network(BaseModel):
         first_sums(self._net, units, self._entries(rows), sums)
         return sums
 
-    def ranked(self, own: Reals, needed: Ints, others: Reals, touched: npt.NDArray[np.uint8]) -> Floats:
+    def ranked(
+        self, own: Reals, needed: Ints, others: Reals, kinds: npt.NDArray[np.uint8], further_inputs: Rows
+    ) -> Floats:
         """Shape (candidates,), float64: probabilities from sums of the first layer, see `kernels.ranking.rank`.
 
-        Where a candidate is touched its number means nothing.
+        That of a candidate for the plain path means nothing.
         """
         logits = np.zeros(len(needed), np.float32)
         active = np.empty(self.batch * int(self._shape.sizes.sum()), np.float32)
-        rank(self._net, self._shape, own, frozen(needed), others, touched, self.batch, active, logits)
+        entries = self._entries(further_inputs)
+        rank(self._net, self._shape, own, frozen(needed), others, kinds, entries, self.batch, active, logits)
         return logistic(logits.astype(np.float64))
 
     def _inferred(self, rows: Rows, size: int) -> tuple[Reals, Reals]:

@@ -2,90 +2,186 @@
 
 Draws are shared (see `docs/neighbourhoods.md`): what is drawn around an object is a prefix of one random order, whose
 length hangs on how many neighbours the other object has. Where a candidate and the fixed object do not touch, every
-feature speaks of one of the two alone, and the first layer of the network adds what each gives. A pair that touches is
-scored by the plain path, with the same draws.
+feature speaks of one of the two alone, and the first layer of the network adds what each gives. Where they touch, the
+features that come of it are added. Adjacent pairs are scored by the plain path, with the same draws.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.drawing import frozen
+from gaifman.drawing import Tools, frozen
 from gaifman.families import pattern
 from gaifman.features import Evaluator, FeatureMatrix
 from gaifman.graph import Graph, ranges
 from gaifman.judging import Judge, averages
 from gaifman.kb import KnowledgeBase
-from gaifman.kernels.ranking import touching
+from gaifman.kernels.draws import measured
+from gaifman.kernels.pools import Members
+from gaifman.kernels.rows import Met
+from gaifman.kernels.touching import (
+    BOTH,
+    FAR,
+    FILLED,
+    PLAIN,
+    More,
+    Near,
+    Order,
+    Question,
+    Rows,
+    fill_up,
+    find_more,
+    forget,
+    reach,
+    sort_out,
+)
 from gaifman.learning import Learning, Scorer
-from gaifman.neighbourhoods import Neighbourhoods, draw
+from gaifman.neighbourhoods import Neighbourhoods, draw, job_of
 from gaifman.network import Network, Reals
 from gaifman.questions import Feature
 from gaifman.tables import Floats, Ints, Longs, Names
 
-APART = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths", "wide")
-"""Families of features that speak of one object alone, or need the two to touch."""
+SIMPLE = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths")
+"""Families of features that speak of one object alone, or need the two to touch; what comes of that is put together."""
+APART = (*SIMPLE, "wide", "walk", "walks")
+"""With those that need the two to touch, or their members, and are left to the plain path then."""
+SUMS = 1 << 28
+"""Bytes of sums that a model keeps while it ranks."""
+
+Kinds = npt.NDArray[np.uint8]
 
 
 def splittable(features: tuple[Feature, ...], learning: Learning, width: int) -> bool:
     """Whether scores of such a model can be split."""
-    size = learning.size
-    plain = width == 2 and learning.radius == 1 and size is not None and size % 2 == 0
+    plain = width == 2 and learning.radius == 1 and (learning.size is None or learning.size % 2 == 0)
     return plain and all((found := pattern(feature)) is not None and found[0] in APART for feature in features)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is around every object at one position, with nobody at the other."""
+
+    matrix: FeatureMatrix
+    """The features, of draws of all lengths."""
+    rows: Longs
+    """Shape (levels, objects), int64: the row of an object's first draw; those of its other draws follow."""
+    orders: tuple[Order, ...]
+    """Of each draw, who is drawn."""
 
 
 class Field:
     """What is around every object of a knowledge base, for one set of features and one way of drawing."""
 
     def __init__(self, judge: Judge, learning: Learning, draws: int, purpose: str = "answer 0") -> None:
-        assert learning.size is not None, "the size is even"
-        self.judge, self.draws, self.quota = judge, draws, learning.size // 2
+        self.judge, self.draws, self.size = judge, draws, learning.size
+        self.quota = 0 if learning.size is None else learning.size // 2
         self.sampling = replace(learning.sampling(draws, purpose), shared=True)
-        self.graph = _with_nobody(judge.graph)
-        self._evaluator = Evaluator(self.graph, judge.evaluator.plan)
-        self._matrices: dict[tuple[int, int], FeatureMatrix] = {}
-        self._members: dict[tuple[int, int], Neighbourhoods] = {}
-
-    @property
-    def lengths(self) -> range:
-        """How long a draw around one object can be."""
-        return range(self.quota, 2 * self.quota + 1)
+        self._graph = _with_nobody(judge.graph)
+        self._evaluator = Evaluator(self._graph, judge.evaluator.plan)
+        self._around: dict[int, Around] = {}
+        self._guard = threading.Lock()
+        self._latest = threading.local()
 
     @cached_property
-    def everybody(self) -> Ints:
+    def patterns(self) -> list[tuple[object, ...]]:
+        """What each feature asks for."""
+        return [pattern(feature) or () for feature in self.judge.evaluator.plan.features]
+
+    @cached_property
+    def simple(self) -> bool:
+        """Whether all that comes of touching is put together here."""
+        evaluator, kinds = self.judge.evaluator, {found[0] for found in self.patterns}
+        circles = evaluator.families is not None and np.diagonal(evaluator.families.joins).any()
+        return kinds <= {*SIMPLE} and evaluator.world.links.pure and not len(evaluator.left) and not circles
+
+    @cached_property
+    def far(self) -> bool:
+        """Whether features ask how members of one object are linked to members of the other."""
+        return any(found[0] in ("walk", "walks") for found in self.patterns)
+
+    @cached_property
+    def sides(self) -> Kinds:
+        """Shape (features,), uint8: the position of the object that a feature speaks of, or BOTH."""
+        alone = ("hop", "hops", "kind", "fixed")
+        return frozen(np.array([found[1] if found[0] in alone else BOTH for found in self.patterns], np.uint8))
+
+    @cached_property
+    def needed(self) -> Ints:
         """Shape (objects,), int32: how much longer than its share a draw is around the partner of each object."""
-        degrees = self.judge.graph.degrees
-        return np.where(degrees > self.quota, 0, self.quota - degrees).astype(np.int32)
+        return frozen(np.maximum(self.quota - self.judge.graph.degrees, 0).astype(np.int32))
 
-    def beside(self, obj: int) -> int:
-        """How long the draw around a partner of an object is."""
-        return self.quota + int(self.everybody[obj])
+    def around(self, position: int) -> Around:
+        """What is around every object at a position: found once, whichever thread asks first."""
+        with self._guard:
+            if position not in self._around:
+                self._around[position] = self._found(position)
+            return self._around[position]
 
-    def matrix(self, position: int, length: int) -> FeatureMatrix:
-        """The features of each object at a position, with nobody at the other: a row for each object and draw."""
-        key = position, length
-        if key not in self._matrices:
-            sampling = replace(self.sampling, size=length)
-            self._matrices[key] = self._evaluator.sampled(self._alone(position), sampling)
-        return self._matrices[key]
+    def _found(self, position: int) -> Around:
+        """Level by level: a draw around an object with few neighbours does not grow, and is not done again."""
+        degrees, objects = self.judge.graph.degrees, np.arange(len(self.judge.graph))
+        rows = np.zeros((self.quota + 1, len(objects)), np.int64)
+        levels, matrices, drawn, count = [], [], [], 0
+        for level in range(self.quota + 1):
+            chosen = objects if level == 0 else objects[degrees >= self.quota + level]
+            rows[level] = rows[level - 1]
+            rows[level, chosen] = count + np.arange(len(chosen)) * self.draws
+            count += len(chosen) * self.draws
+            tuples = np.full((len(chosen), 2), len(objects), np.int32)  # nobody is the last object
+            tuples[:, position] = chosen
+            sampling = self.sampling if self.size is None else replace(self.sampling, size=self.quota + level)
+            matrices.append(self._evaluator.sampled(tuples, sampling))
+            drawn.append(draw(self._graph, tuples, sampling))
+            levels.append(chosen)
+        bonds = self._evaluator.world.links.bonds
+        orders = tuple(_order(len(objects), levels, drawn, number, bonds) for number in range(self.draws))
+        return Around(_stacked(matrices), rows, orders)
 
-    def members(self, position: int, length: int) -> Neighbourhoods:
-        """Who is drawn around each object at a position."""
-        key = position, length
-        if key not in self._members:
-            self._members[key] = draw(self.graph, self._alone(position), replace(self.sampling, size=length))
-        return self._members[key]
+    def split(self, scorer: Scorer, counts: Sequence[int]) -> Split:
+        """A split for one model; the thread's last one where it is of the same model, with the sums it keeps."""
+        latest: Split | None = getattr(self._latest, "split", None)
+        if latest is None or latest.scorer is not scorer or latest.counts != tuple(counts):
+            latest = self._latest.split = Split(self, scorer, counts)
+        return latest
 
-    def _alone(self, position: int) -> Ints:
-        count = len(self.judge.graph)
-        tuples = np.full((count, 2), count, np.int32)  # nobody is the last object
-        tuples[:, position] = np.arange(count)
-        return tuples
+
+def _order(objects: int, levels: Sequence[Longs], drawn: Sequence[Neighbourhoods], number: int, bonds: Ints) -> Order:
+    """Who is drawn in one of the draws: at each level those that were not there before, by object and level."""
+    held, members, lists, level_of = [], [], [], []
+    before = np.zeros(0, np.int64)
+    for level, (chosen, found) in enumerate(zip(levels, drawn, strict=True)):
+        at = np.arange(len(chosen)) * found.draws + number
+        lengths = np.diff(found.starts)[at]
+        places = ranges(found.starts[at], found.starts[at + 1])
+        holders = np.repeat(chosen, lengths)
+        new = (found.edges[places] >= 0) & ~np.isin(holders * (objects + 1) + found.members[places], before)
+        held.append(holders[new])
+        members.append(found.members[places[new]])
+        lists.append(bonds[found.edges[places[new]]])
+        level_of.append(np.full(int(new.sum()), level, np.int32))
+        before = np.concatenate([before, held[-1] * (objects + 1) + members[-1]])
+    holders = np.concatenate(held)
+    order = np.argsort(holders, kind="stable")  # levels stay ascending
+    starts = np.searchsorted(holders[order], np.arange(objects + 1)).astype(np.int64)
+    return Order(frozen(starts), *(frozen(np.concatenate(parts)[order]) for parts in (members, lists, level_of)))
+
+
+def _stacked(matrices: Sequence[FeatureMatrix]) -> FeatureMatrix:
+    """The rows of matrices of the same features, one matrix after another."""
+    lengths = np.concatenate([np.diff(matrix.starts) for matrix in matrices])
+    return replace(
+        matrices[-1],
+        starts=frozen(np.append(0, np.cumsum(lengths))),
+        ids=frozen(np.concatenate([matrix.ids for matrix in matrices])),
+        values=frozen(np.concatenate([matrix.values for matrix in matrices])),
+        sizes=frozen(np.concatenate([matrix.sizes for matrix in matrices])),
+    )
 
 
 def _with_nobody(graph: Graph) -> Graph:
@@ -97,84 +193,136 @@ def _with_nobody(graph: Graph) -> Graph:
 
 
 class Split:
-    """Scores of a model's candidates by way of a field; `scores` is what `Plain` has."""
+    """Scores of a model's candidates by way of a field, on one thread; `scores` is what `Plain` has."""
 
     def __init__(self, field: Field, scorer: Scorer, counts: Sequence[int] | None = None) -> None:
         assert isinstance(scorer.base, Network), "only a network's first layer can be split"
         self.field, self.scorer, self.base = field, scorer, scorer.base
         self.counts = tuple(counts or (field.draws,))
-        self._sums: dict[tuple[int, int], Reals] = {}
+        self._sums: dict[tuple[int, int, int], Reals] = {}
+        self._touch = _Touch(field)
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Shape (counts, b, objects), float64: means over draws for each tuple with every object at a position."""
         found = np.empty((len(self.counts), len(tuples), len(self.field.judge.graph)))
+        left = [np.zeros((0, 2), np.int64)]
         for row, fixed in enumerate(tuples[:, 1 - position].tolist()):
-            found[:, row] = self._scored(fixed, position)
+            each, kinds = self._each(fixed, position)
+            found[:, row] = averages(each, self.counts)
+            near = np.flatnonzero(kinds == PLAIN)
+            left.append(np.stack([np.full(len(near), row), near], axis=1))
+        rows, near = np.concatenate(left).T
+        found[:, rows, near] = self._plainly(tuples[rows], near, position)
         return found
 
-    def _scored(self, fixed: int, position: int) -> Floats:
-        """One object with every candidate; who touches it in some draw is scored plainly, with all draws."""
-        field, numbers = self.field, range(self.field.draws)
-        touched = np.maximum.reduce([self.touched(fixed, position, number) for number in numbers])
-        each = np.stack([self._added(fixed, position, number, touched) for number in numbers], axis=1)
-        near = np.flatnonzero(touched)
-        pairs = np.full((len(near), 2), fixed, np.int32)
-        pairs[:, position] = near
-        matrix = field.judge.evaluator.sampled(pairs, field.sampling, threads=1)
-        each[near] = self.scorer.raw(matrix).reshape(-1, field.draws)
-        return averages(each, self.counts)
+    def _plainly(self, tuples: Ints, candidates: Longs, position: int) -> Floats:
+        """Shape (counts, b): of the tuples (b, n) with candidates put at the position, each by itself."""
+        pairs = tuples.copy()
+        pairs[:, position] = candidates
+        matrix = self.field.judge.evaluator.sampled(pairs, self.field.sampling, threads=1)
+        return averages(self.scorer.raw(matrix).reshape(-1, self.field.draws), self.counts)
 
-    def _added(self, fixed: int, position: int, number: int, touched: npt.NDArray[np.uint8]) -> Floats:
-        """One object with those that do not touch it, by one draw: sums of both, added."""
-        field = self.field
-        own = np.concatenate([self._own(fixed, 1 - position, length, number) for length in field.lengths])
-        others = self._others(position, field.beside(fixed), number)
-        return self.base.ranked(own, field.everybody, others, touched)
+    def _each(self, fixed: int, position: int) -> tuple[Floats, Kinds]:
+        """Shape (objects, draws): what each draw says of every candidate; and for which that means nothing."""
+        each = np.empty((len(self.field.judge.graph), self.field.draws))
+        left = np.zeros(len(each), np.uint8)
+        for number in range(self.field.draws):
+            kinds, more = self._touch.found(fixed, position, number)
+            own = self._own(fixed, 1 - position, number)
+            others = self._others(position, int(self.field.needed[fixed]), number)
+            further = self.scorer.inputs.changes(more)
+            each[:, number] = self.base.ranked(own, self.field.needed, others, kinds, further)
+            left = np.where(kinds == PLAIN, kinds, left)
+        return each, left
 
-    def _own(self, obj: int, position: int, length: int, number: int) -> Reals:
-        """Sums of one object's draw."""
-        row = np.array([obj * self.field.draws + number])
-        return self.base.first_sums(self.scorer.inputs.rows(self.field.matrix(position, length), row))
+    def _own(self, obj: int, position: int, number: int) -> Reals:
+        """Sums of one object's draw, for each length that it can have."""
+        around = self.field.around(position)
+        return self.base.first_sums(self.scorer.inputs.rows(around.matrix, around.rows[:, obj] + number))
 
-    def _others(self, position: int, length: int, number: int) -> Reals:
+    def _others(self, position: int, level: int, number: int) -> Reals:
         """Sums of every object's draw, kept: most fixed objects have many neighbours and ask for the same."""
-        key = position * (2 * self.field.quota + 1) + length, number
+        key = position, level, number
         if key not in self._sums:
-            count, draws = len(self.field.judge.graph), self.field.draws
-            rows = np.arange(number, count * draws, draws)
-            self._sums[key] = self.base.first_sums(self.scorer.inputs.rows(self.field.matrix(position, length), rows))
+            around = self.field.around(position)
+            sums = self.base.first_sums(self.scorer.inputs.rows(around.matrix, around.rows[level] + number))
+            while self._sums and sums.nbytes * (len(self._sums) + 1) > SUMS:
+                del self._sums[next(iter(self._sums))]
+            self._sums[key] = sums
         return self._sums[key]
 
-    def touched(self, fixed: int, position: int, number: int) -> npt.NDArray[np.uint8]:
-        """Shape (objects,), uint8: 1 for those at the position that touch a fixed object, in one draw."""
-        field, graph = self.field, self.field.judge.graph
-        lists, before = [], np.zeros(0, np.int32)
-        for length in field.lengths:
-            drawn = np.setdiff1d(field.members(1 - position, length).of(fixed, number), [fixed, len(graph)])
-            lists.append(np.setdiff1d(drawn, before))
-            before = drawn
-        starts = np.append(0, np.cumsum([len(own) for own in lists]))
-        others = field.members(position, field.beside(fixed))
-        touched = np.zeros(len(graph), np.uint8)
-        touching(
-            graph.starts,
-            graph.neighbours,
-            fixed,
-            frozen(starts.astype(np.int64)),
-            frozen(np.concatenate(lists).astype(np.int32)),
-            *_of_draw(others, number),
-            frozen(field.everybody),
-            np.zeros(len(graph) + 1, np.uint8),
-            touched,
+
+class _Touch:
+    """Who touches an object, and what comes of it: the same for all models that share a field. Of one thread."""
+
+    def __init__(self, field: Field) -> None:
+        self._field, evaluator = field, field.judge.evaluator
+        self._links, self._families = evaluator.world.links, evaluator.families
+        count, features = len(field.judge.graph), len(evaluator.plan.features)
+        self._near = Near(
+            np.full(count, -1, np.int32),
+            np.full(count, FAR, np.int32),
+            np.zeros(count + 1, np.int64),
+            np.empty((1 << 12, 2), np.int32),
+            np.zeros(count, np.int64),
+            np.zeros(1, np.int64),
         )
-        return touched
+        words = (features + 63) >> 6
+        tops = np.zeros((words + 63) >> 6, np.uint64)
+        self._met = Met(np.zeros(words, np.uint64), tops, evaluator.counts, np.zeros(features, np.float32))
+        self._more = self._room(features + (1 << 14))
+        self._tools = Tools()
+
+    def _room(self, entries: int) -> More:
+        starts = np.zeros(len(self._near.bonds) + 1, np.int64)
+        reals = np.empty(entries, np.float32), np.empty(entries, np.float32)
+        return More(starts, np.empty(entries, np.int32), *reals)
+
+    def found(self, fixed: int, position: int, number: int) -> tuple[Kinds, More]:
+        """Of which kind each candidate for a position is, and the further features of those that touch."""
+        field, links = self._field, self._links
+        own, others = field.around(1 - position), field.around(position)
+        size = -1 if field.size is None else field.size
+        orders = own.orders[number], others.orders[number]
+        question = Question(fixed, 1 - position, *orders, field.needed, size)
+        kinds = np.empty(len(field.judge.graph), np.uint8)
+        while (room := reach(links, question, self._near)) > len(self._near.reached):
+            self._near = self._near._replace(reached=np.empty((2 * room, 2), np.int32))
+        filled = sort_out(links, question, self._near, field.simple, field.far, kinds)
+        starts, members = self._filled(question, kinds, number) if filled else _NOBODY
+        pairs = int(((kinds != 0) & (kinds != PLAIN)).sum())
+        rows = (
+            Rows(own.matrix.starts, own.matrix.ids, own.matrix.values, frozen(own.rows[:, fixed] + number)),
+            Rows(
+                others.matrix.starts,
+                others.matrix.ids,
+                others.matrix.values,
+                frozen(others.rows[int(field.needed[fixed])] + number),
+            ),
+        )
+        if pairs:
+            while self._put(question, kinds, starts, members, rows) < 0:
+                self._more = self._room(2 * len(self._more.ids))
+        forget(links, question, self._near)
+        return kinds, self._more._replace(starts=self._more.starts[: pairs + 1])
+
+    def _put(self, question: Question, kinds: Kinds, starts: Longs, members: Members, rows: tuple[Rows, Rows]) -> int:
+        families = self._families
+        assert families is not None, "pairs touch by features of families"
+        tools = self._field.sides, *rows, self._met, self._more
+        return find_more(families, self._links, question, self._near, kinds, starts, members, *tools)
+
+    def _filled(self, question: Question, kinds: Kinds, number: int) -> tuple[Longs, Members]:
+        """Who else is drawn for pairs that share members."""
+        near = np.flatnonzero(kinds == FILLED)
+        pairs = np.full((len(near), 2), question.one, np.int32)
+        pairs[:, 1 - question.place] = near
+        job = job_of(self._field.judge.graph, pairs, self._field.sampling, None)
+        (batch,) = job.rows(0, len(pairs))
+        longest, union, most, room = map(int, measured(batch, job.plan))
+        members, ends = Members(np.empty(room, np.int32), np.empty(room, np.int32)), np.empty(len(pairs), np.int64)
+        fill_up(batch, job.plan, self._tools.fitted(longest, union, most), number, question, members, ends)
+        return frozen(np.append(0, ends)), members
 
 
-def _of_draw(drawn: Neighbourhoods, number: int) -> tuple[Longs, Ints]:
-    """Starts and members of one draw of each object."""
-    if drawn.draws == 1:
-        return drawn.starts, drawn.members
-    rows = np.arange(number, len(drawn), drawn.draws)
-    lengths = np.diff(drawn.starts)[rows]
-    at = ranges(drawn.starts[rows], drawn.starts[rows + 1])
-    return frozen(np.append(0, np.cumsum(lengths))), frozen(drawn.members[at])
+_NOBODY = frozen(np.zeros(1, np.int64)), Members(np.zeros(0, np.int32), np.zeros(0, np.int32))

@@ -33,7 +33,7 @@ from gaifman.network import Network
 from gaifman.parts import spoken
 from gaifman.queries import answers
 from gaifman.ranking import Plain
-from gaifman.splits import Field, Split, splittable
+from gaifman.splits import Field, splittable
 from gaifman.tables import Floats, Ints, Longs
 
 Model = GaifmanModel | Completion
@@ -69,10 +69,10 @@ class Learnt:
         self._plan, self._field = Plain(judge, scorer, learning, counts, threads=threads), field
 
     def scores(self, tuples: Ints, position: int) -> Floats:
-        """Of every candidate; split where there is a field, and what that keeps is let go with the block."""
+        """Of every candidate; split where there is a field."""
         if self._field is None:
             return self._plan.scores(tuples, position)
-        return Split(self._field, self._plan.scorer, self._plan.counts).scores(tuples, position)
+        return self._field.split(self._plan.scorer, self._plan.counts).scores(tuples, position)
 
     def judged(self, tuples: Ints) -> Floats:
         """With the same draws as among all candidates."""

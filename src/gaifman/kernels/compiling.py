@@ -40,6 +40,11 @@ def arithmetic(function: Kernel) -> Kernel:
     return cast(Kernel, njit(**_OPTIONS, **_INNER, fastmath={"contract"})(function))
 
 
+def summing(function: Kernel) -> Kernel:
+    """The same for sums whose order does not matter: several are added up at once."""
+    return cast(Kernel, njit(**_OPTIONS, **_INNER, fastmath={"contract", "reassoc"})(function))
+
+
 @compiled
 def zero() -> int:
     """0. Given as a literal it would be a type of its own to numba, and every kernel it is handed to compiled twice."""

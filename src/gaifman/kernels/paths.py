@@ -151,7 +151,7 @@ def _without(
         if label != secret:
             lists.labels[at] = label
             at += 1
-            _step(families, i, label, spot.members[j], len(links.starts) - 1, met)
+            step(families, i, label, spot.members[j], len(links.starts) - 1, met)
     lists.ends[i, j] = at
     return at
 
@@ -180,7 +180,7 @@ def _carefully(
             if links.binary[label]:
                 lists.labels[at] = label
                 at += 1
-                _step(families, i, label, spot.members[j], len(links.starts) - 1, met)
+                step(families, i, label, spot.members[j], len(links.starts) - 1, met)
             elif families.asks[WIDE]:
                 meet_along(families, links, facts, spot, i, fact, label, met)
     lists.ends[i, j] = at
@@ -201,13 +201,13 @@ def _turned(families: Families, links: Links, spot: Place, i: int, lists: Lists,
                 label = links.turned[lists.labels[q]]
                 lists.labels[at] = label
                 at += 1
-                _step(families, i, label, spot.members[own[h]], len(links.starts) - 1, met)
+                step(families, i, label, spot.members[own[h]], len(links.starts) - 1, met)
             lists.ends[i, own[h]] = at
     return at
 
 
 @inlined
-def _step(families: Families, i: int, label: int, other: int, objects: int, met: Met) -> None:
+def step(families: Families, i: int, label: int, other: int, objects: int, met: Met) -> None:
     """Meet what one step is asked for."""
     if families.hop[i, label] >= 0:
         meet(met, families.hop[i, label])
@@ -247,7 +247,7 @@ def _alone(
                 lists.labels[at] = links.bases[relation] + place_
                 label = lists.labels[at]
                 at += 1
-                _step(families, i, label, one, len(links.starts) - 1, met)
+                step(families, i, label, one, len(links.starts) - 1, met)
     lists.ends[i, own] = at
     return at
 

@@ -1,6 +1,7 @@
 """All candidates for one place of a tuple: what their neighbourhoods share is added, not computed again.
 
-Where a candidate and the fixed object do not touch, the first layer's sums are those of each by itself, added.
+Where a candidate and the fixed object do not touch, the first layer's sums are those of each by itself, added; where
+they do, what comes of that is added too.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from gaifman.kernels.compiling import compiled
-from gaifman.kernels.learning import Entries, Net, Shape, further
-from gaifman.kernels.sets import Ints, Longs
+from gaifman.kernels.compiling import compiled, inner, summing
+from gaifman.kernels.inputs import Scales, bent
+from gaifman.kernels.layers import activate, copied, product
+from gaifman.kernels.learning import Entries, Net, Shape
+from gaifman.kernels.sets import Bytes, Ints, Longs
+from gaifman.kernels.touching import APART, PLAIN, More
 from gaifman.kernels.vectors import gather
 
 
@@ -26,73 +30,85 @@ def first_sums(net: Net, units: int, entries: Entries, sums: Any) -> None:
 
 
 @compiled
-def touching(
-    starts: Longs,
-    neighbours: Ints,
-    one: int,
-    own_starts: Longs,
-    own: Ints,
-    other_starts: Longs,
-    others: Ints,
-    needed: Ints,
-    near: Any,
-    touched: Any,
-) -> int:
-    """Which candidates touch an object: are adjacent to it, or have a member of either's draw adjacent to both.
+def weigh(more: More, scales: Scales, starts: Longs, columns: Any, values: Any) -> None:
+    """What further features add to the inputs of pairs: columns, and by how much they change."""
+    at = 0
+    for pair in range(len(starts) - 1):
+        for entry in range(more.starts[pair], more.starts[pair + 1]):
+            feature = more.ids[entry]
+            column, kind = scales.columns[feature], scales.kinds[feature]
+            if column >= 0:
+                away = bent(kind, np.float64(more.after[entry])) - bent(kind, np.float64(more.before[entry]))
+                columns[at], values[at] = column, np.float32(away / scales.scales[column])
+                at += 1
+        starts[pair + 1] = at
 
-    `own` are the members drawn around the object, one list for each length of the draw, without those of shorter ones;
-    `needed` (candidates,) is the length that goes with a candidate. `others` are the members around each candidate.
-    `near` is 0 before and after. How many touch.
-    """
-    count = len(touched)
-    for c in range(count):
-        touched[c] = 0
-    for v in range(len(own_starts) - 1):
-        for at in range(own_starts[v], own_starts[v + 1]):
-            x = own[at]
-            for edge in range(starts[x], starts[x + 1]):
-                c = neighbours[edge]
-                if c < count and needed[c] >= v:
-                    touched[c] = 1
-    for edge in range(starts[one], starts[one + 1]):
-        near[neighbours[edge]] = 1
-    total = 0
-    for c in range(count):
-        found = touched[c] | near[c]
-        for at in range(other_starts[c], other_starts[c + 1]):
-            found |= near[others[at]]
-        if c == one:
-            found = np.uint8(1)
-        touched[c] = found
-        total += 1 if found else 0
-    for edge in range(starts[one], starts[one + 1]):
-        near[neighbours[edge]] = 0
+
+@inner
+def _inside(net: Net, shape: Shape, rows: int, active: Any) -> int:
+    """From the sums of the first layer's units to what the last layer is given: where that begins."""
+    sizes = shape.sizes
+    before, weights, biases = 0, 0, sizes[0]
+    for level in range(1, len(sizes)):
+        inside, units = sizes[level - 1], sizes[level]
+        activate(shape.activation, active[before : before + rows * inside])
+        if level + 1 < len(sizes):
+            after = before + rows * inside
+            copied(net.biases[biases : biases + units], rows, active[after : after + rows * units])
+            product(active, before, net.dense, weights, rows, inside, units, active, after)
+            before, weights, biases = after, weights + inside * units, biases + units
+    return int(before)
+
+
+@summing
+def _dot(one: Any, other: Any) -> Any:
+    """The sum of products, in any order: several at once."""
+    total = np.float32(0.0)
+    for j in range(len(one)):
+        total += one[j] * other[j]
     return total
 
 
 @compiled
 def rank(
-    net: Net, shape: Shape, own: Any, needed: Ints, others: Any, touched: Any, batch: int, active: Any, logits: Any
+    net: Net,
+    shape: Shape,
+    own: Any,
+    needed: Ints,
+    others: Any,
+    kinds: Bytes,
+    further_inputs: Entries,
+    batch: int,
+    active: Any,
+    logits: Any,
 ) -> None:
-    """Log-odds of all candidates that do not touch, from the sums of the object's draws and of the candidates."""
-    units, total = shape.sizes[0], 0
-    for level in range(len(shape.sizes)):
-        total += shape.sizes[level]
+    """Log-odds of all candidates but those for the plain path, from the sums of the object's draws and of theirs.
+
+    Those that touch have further inputs, one such pair after another.
+    """
+    units, pair = shape.sizes[0], 0
     c, count = 0, len(logits)
     while c < count:
         first, rows = c, 0
         while c < count and rows < batch:
-            if touched[c] == 0:
+            if kinds[c] != PLAIN:
                 row = active[rows * units : (rows + 1) * units]
                 mine = own[needed[c] * units : (needed[c] + 1) * units]
                 theirs = others[c * units : (c + 1) * units]
                 for j in range(units):
                     row[j] = net.biases[j] + mine[j] + theirs[j]
+                if kinds[c] != APART:
+                    low, high = further_inputs.starts[pair], further_inputs.starts[pair + 1]
+                    entries = further_inputs.values, low, further_inputs.columns, low, high - low
+                    gather(*entries, net.first, units, active, rows * units)
+                    pair += 1
                 rows += 1
             c += 1
-        further(net, shape, rows, active)
-        at = rows * (total - 1)
+        at = _inside(net, shape, rows, active)
+        last = shape.sizes[-2] if len(shape.sizes) > 1 else 1
         for i in range(first, c):
-            if touched[i] == 0:
+            if kinds[i] != PLAIN:
                 logits[i] = active[at]
-                at += 1
+                if len(shape.sizes) > 1:
+                    logits[i] = net.biases[-1] + _dot(active[at : at + last], net.dense[len(net.dense) - last :])
+                at += last
