@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,6 +95,30 @@ def test_several_tuples_at_once_are_each_by_itself() -> None:
     together = split.scores(pairs, 1)[0]
     for row, pair in enumerate(pairs):
         assert together[row].tolist() == split.scores(pair[None], 1)[0, 0].tolist()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_a_pair_gets_is_distributed_as_by_algorithm_1(seed: int) -> None:
+    """Candidates share draws; for each pair by itself the scores are distributed as if it were drawn by itself."""
+    draws, learning = 2_000, Learning(size=6, seed=seed)
+    judge, scorer = ready(town(seed, 60, 150, wide=False), "default", learning, Network([9, 5]))
+    field = Field(judge, learning, draws)
+    many = np.flatnonzero(judge.graph.degrees > 4)
+    one = int(many[np.argmin(judge.graph.degrees[many])])  # few are adjacent to it
+    each, kinds = Split(field, scorer)._each(one, 1)
+    compared = 0
+    for c in np.flatnonzero((kinds != PLAIN) & (judge.graph.degrees > 3)).tolist():
+        alone = replace(field.sampling, shared=False, purpose="by itself")
+        scores = scorer.raw(judge.evaluator.sampled([[one, c]], alone))
+        values, which = np.unique(np.round(np.append(each[c], scores), 4), return_inverse=True)
+        counts = np.stack([np.bincount(part, minlength=len(values)) for part in (which[:draws], which[draws:])])
+        often = counts.sum(axis=0) >= 20
+        counts = np.concatenate([counts[:, often], counts[:, ~often].sum(axis=1, keepdims=True)], axis=1)
+        difference = ((counts[0] - counts[1]) ** 2 / np.maximum(counts.sum(axis=0), 1)).sum()
+        degrees = max(1, int((counts.sum(axis=0) > 0).sum()) - 1)
+        assert difference < degrees + 5 * np.sqrt(2 * degrees) + 10, "far out in the tail of chi-square"
+        compared += degrees > 3
+    assert compared >= 3
 
 
 def adjacent(graph: Graph, one: int) -> set[int]:
