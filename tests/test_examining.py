@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -223,12 +224,13 @@ def test_another_model_knowledge_base_or_test_is_said(tmp_path: Path) -> None:
     more = train().with_facts([("likes", "p00", "p02")])
     fewer = KnowledgeBase.from_facts(HELD[:3])
     given: dict[str, Any] = {"draws": DRAWS, "kept": folder, "threads": 1}
-    for what, work in {
+    works: dict[str, Callable[[], object]] = {
         "model": lambda: evaluations(other, train(), TEST, **given),
         "knowledge base": lambda: evaluations(completed(), more, TEST, **given),
         "test facts": lambda: evaluations(completed(), train(), fewer, **given),
         "known facts": lambda: evaluations(completed(), train(), TEST, [fewer], **given),
-    }.items():
+    }
+    for what, work in works.items():
         with pytest.raises(InputError, match=f"what differs: {what}\n"):
             work()
 

@@ -27,7 +27,7 @@ from gaifman.runfolder import LOG, RECORD, shown
 from gaifman.runs import Run, read_log
 from gaifman.speeds import PAPER as PAPER_SPEED
 from gaifman.speeds import speeds
-from gaifman.studies import NETWORK, Row, Setting, Study, published
+from gaifman.studies import NAMES, NETWORK, Row, Setting, Study, published
 from gaifman.training import Interrupted, begun, carry_on, ended
 
 RECORDED, SPEEDS, DEGREES, RUNTIME = "study.json", "speeds.json", "degrees.svg", "runtime.svg"
@@ -212,7 +212,7 @@ class Reproduction:
 
     def draw(self, measured: Sequence[Mapping[str, Any]]) -> None:
         """Both figures: who has how many neighbours, and how fast answers come."""
-        graph, name = graph_of(self.splits.train), self.study.data.upper().replace("FB15K", "FB15k")
+        graph, name = graph_of(self.splits.train), NAMES[self.study.data]
         title = f"{name}: {len(graph):,} objects, {len(graph.neighbours) // 2:,} edges"
         degree_plot(*graph.degree_distribution(), self.folder / DEGREES, title)
         lines = {
@@ -266,29 +266,24 @@ def _stopping(report: Report | None, stop: Callable[[], bool]) -> Report:
     return told
 
 
-COLUMNS = (
-    "[N, k, w, w̃]",
-    "mean rank",
-    "paper",
-    "hits@10",
-    "paper",
-    "hits@1",
-    "paper",
-    "MRR",
-    "training s",
-    "ranking s",
-    "answers/s",
-)
+FIGURES = ("[N, k, w, w̃]", "mean rank", "paper", "hits@10", "paper", "hits@1", "paper", "MRR")
+TIMES = ("[N, k, w, w̃]", "training s", "ranking s", "answers/s")
+"""Columns of both tables: side by side they are too wide for a terminal."""
 
 
-def cells(row: Mapping[str, Any]) -> list[str]:
-    """A row of the table as texts; hits in percent."""
-    ours, paper, seconds = row["ours"], row["paper"], row["seconds"]
+def figure_cells(row: Mapping[str, Any]) -> list[str]:
+    """How good a row is, beside the paper's; hits in percent."""
+    ours, paper = row["ours"], row["paper"]
     both = [f"{ours['mean_rank']:,.1f}", f"{paper['mean_rank']}"]
     for name in ("hits@10", "hits@1"):
         both += [f"{ours[name]:.1f}", f"{paper[name]:.1f}"]
-    times = [f"{seconds['training']:,.0f}", f"{seconds['ranking']:,.0f}", f"{row['answers_per_s']:,.0f}"]
-    return [row["label"], *both, f"{ours['mrr']:.3f}", *times]
+    return [row["label"], *both, f"{ours['mrr']:.3f}"]
+
+
+def time_cells(row: Mapping[str, Any]) -> list[str]:
+    """How long a row took."""
+    seconds = row["seconds"]
+    return [row["label"], f"{seconds['training']:,.0f}", f"{seconds['ranking']:,.0f}", f"{row['answers_per_s']:,.0f}"]
 
 
 def notes(results: Mapping[str, Any]) -> list[str]:
@@ -297,7 +292,7 @@ def notes(results: Mapping[str, Any]) -> list[str]:
     if results["sampled"]:
         found.append(f"A sample: {results['facts']:,} of {results['of']:,} test facts were ranked.")
     if not results["original"]:
-        found.append(f"The facts are not the published {results['data']}: the paper's figures are of others.")
+        found.append(f"The facts are not the published {NAMES[results['data']]}: the paper's figures are of others.")
     options = ", ".join(f"{name}={json.dumps(value)}" for name, value in sorted(results["options"].items()))
     found.append(f"Φ is {results['phi']}; {options}; seed {results['seed']}; visible are {results['visible']} facts.")
     found.append("Ranks are filtered, with realistic ties. Rows of the same k, w, w̃ share training and ranking.")
@@ -306,19 +301,25 @@ def notes(results: Mapping[str, Any]) -> list[str]:
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The results, for people."""
-    head = [f"# {results['data']}, beside the paper's Table 2", f"`{results['command']}`", *notes(results)]
-    rows = [COLUMNS, ["---", *["---:"] * (len(COLUMNS) - 1)], *(cells(row) for row in results["rows"])]
-    parts = ["\n\n".join(head), "\n".join(f"| {' | '.join(row)} |" for row in rows)]
+    rows = results["rows"]
+    parts = [f"# {NAMES[results['data']]}, beside the paper's Table 2", f"`{results['command']}`", *notes(results)]
+    parts += [_table(FIGURES, [figure_cells(row) for row in rows]), _table(TIMES, [time_cells(row) for row in rows])]
     if results["speeds"]:
-        lines = [("k", "independent pairs/s", "ranking/s"), ("---:", "---:", "---:")]
-        for each in results["speeds"]:
-            rate = "–" if each["ranking_per_s"] is None else f"{each['ranking_per_s']:,.0f}"
-            size = "∞" if each["size"] is None else str(each["size"])
-            lines.append((size, f"{each['pairs_per_s']:,.0f}", rate))
         parts += [f"Answers a second, the mean over relations; the paper reports {PAPER_SPEED:,}:"]
-        parts += ["\n".join(f"| {' | '.join(line)} |" for line in lines)]
+        parts += [_table(("k", "independent pairs/s", "ranking/s"), [_speed_cells(each) for each in results["speeds"]])]
         parts += [f"![degrees]({DEGREES}) ![answers a second]({RUNTIME})"]
     return "\n\n".join(parts) + "\n"
+
+
+def _speed_cells(each: Mapping[str, Any]) -> list[str]:
+    rates = [each["pairs_per_s"], each["ranking_per_s"]]
+    size = "∞" if each["size"] is None else str(each["size"])
+    return [size, *("–" if rate is None else f"{rate:,.0f}" for rate in rates)]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def write_json(path: Path, body: Mapping[str, Any]) -> None:
@@ -347,17 +348,23 @@ def read_json(path: Path) -> dict[str, Any]:
 def worked(events: Sequence[Mapping[str, Any]]) -> float:
     """Seconds of work by a log: from each start to the last that is heard before the next.
 
-    >>> worked([{"time": f"2026-01-01T00:00:{at:02}+00:00", "event": e} for at, e in ((0, "start"), (9, "stop"))])
-    9.0
+    Where nothing was left to do, nothing is added: the figures of a command stay when it is given again.
+
+    >>> moments = ((0, "start"), (9, "stop"), (20, "start"), (25, "relation"), (26, "end"), (40, "start"), (41, "end"))
+    >>> worked([{"time": f"2026-01-01T00:00:{at:02}+00:00", "event": event} for at, event in moments])
+    15.0
     """
-    total, moments = 0.0, list[datetime]()
-    for event in [*events, {"event": "start", "time": None}]:
-        if event["event"] == "start" and moments:
-            total += (moments[-1] - moments[0]).total_seconds()
-            moments = []
-        if event["time"]:
-            moments.append(datetime.fromisoformat(event["time"]))
-    return total
+    sessions: list[list[Mapping[str, Any]]] = []
+    for event in events:
+        if event["event"] == "start" or not sessions:
+            sessions.append([])
+        sessions[-1].append(event)
+    busy = [own for own in sessions if [event["event"] for event in own] != ["start", "end"]]
+    return sum((_moment(own[-1]) - _moment(own[0])).total_seconds() for own in busy)
+
+
+def _moment(event: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(event["time"])
 
 
 def _completion(model: Any) -> Completion:

@@ -75,6 +75,8 @@ class Published:
     hits_1: float
 
 
+NAMES = {"wn18": "WN18", "fb15k": "FB15k"}
+"""Data sets as people write them."""
 PAPER: Mapping[str, Sequence[Published]] = {
     "wn18": (
         Published(298, 93.9, 75.8),

@@ -135,10 +135,12 @@ def _done(work: Reproduction, figures: bool, threads: int | None, interrupt: Int
 
 
 def _show(results: dict[str, Any], folder: Path) -> None:
-    from gaifman.reproduction import COLUMNS, cells, notes
+    from gaifman.reproduction import FIGURES, TIMES, figure_cells, notes, time_cells
+    from gaifman.studies import NAMES
 
-    rows = [cells(row) for row in results["rows"]]
-    print_table(f"{results['data']}, beside the paper's Table 2", COLUMNS, rows, range(1, len(COLUMNS)))
+    rows, name = results["rows"], NAMES[results["data"]]
+    print_table(f"{name}, beside the paper's Table 2", FIGURES, map(figure_cells, rows), range(1, len(FIGURES)))
+    print_table("Times", TIMES, map(time_cells, rows), range(1, len(TIMES)))
     click.echo()
     for note in notes(results):
         click.echo(note)
