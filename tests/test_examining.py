@@ -72,7 +72,7 @@ class Stopped(Exception):
 
 
 def stop_after(ranks: int) -> Any:
-    def report(phase: str, done: int, total: int | None) -> None:
+    def report(phase: str, done: int, _: int | None) -> None:
         if phase == "ranking" and done >= ranks:
             raise Stopped
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import BinaryIO
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from gaifman.errors import InputError, OutputError, shorten
@@ -177,6 +178,8 @@ def _copied(data: DataSet, file: BinaryIO, progress: Progress | None) -> None:
                 if progress:
                     progress(f"fetching {data.folder}", done, total)
     except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
         why = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise InputError(f"{name} cannot be fetched: {shorten(str(why), 100)}", hint=_by_hand(data)) from None
     if total is not None and done < total:
