@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from gaifman.evaluation import Evaluation, evaluations
 from gaifman.examining import Report
 from gaifman.graph import graph_of
 from gaifman.io.files import replaced
-from gaifman.kb import KnowledgeBase, union
+from gaifman.kb import KnowledgeBase
 from gaifman.modelfile import canonical
 from gaifman.plots import degree_plot, speed_plot
 from gaifman.runfolder import LOG, RECORD, shown
@@ -109,11 +110,11 @@ class Reproduction:
                 hint="name another folder with -o",
             )
 
-    @property
+    @cached_property
     def visible(self) -> KnowledgeBase:
         """What test facts are judged from."""
-        splits = self.splits
-        return splits.train if self.study.facts == "train" else union([splits.train, splits.valid])
+        train, valid = self.splits.train, self.splits.valid
+        return train if self.study.facts == "train" else train.with_facts(valid.facts())
 
     def model_file(self, setting: Setting) -> Path:
         """Where the model of a setting stands, or will."""
