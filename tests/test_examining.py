@@ -21,6 +21,7 @@ from gaifman.evaluation import Evaluation, evaluate, evaluations
 from gaifman.examining import Part, Tally, shelf
 from gaifman.kb import KnowledgeBase
 from gaifman.measures import TIES
+from gaifman.modelfile import checksum, model_bytes
 from gaifman.runs import Run, read_log
 from gaifman.subjects import Learnt
 from gaifman.tables import Floats, Ints
@@ -291,3 +292,9 @@ def test_a_tally_begins_with_what_is_done() -> None:
     tally = Tally(10, lambda *words: told.append(words), done=4)
     tally.add(2)
     assert told == [("ranking", 4, 10), ("ranking", 6, 10)]
+
+
+def test_the_checksum_of_a_model_is_the_one_in_its_file() -> None:
+    arrays, meta = {"a": np.arange(3)}, {"kind": "model"}
+    assert checksum(arrays, meta).encode() in model_bytes(arrays, meta)
+    assert checksum({"a": np.arange(4)}, meta) != checksum(arrays, meta) != checksum(arrays, {"kind": "x"})

@@ -27,8 +27,8 @@ STUDY = Study("wn18", chosen_rows(["3,4"]), options=SMALL)
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
     folder = data_set(tmp_path_factory.mktemp("data")) / "WN18"
-    parts = (gaifman.read(folder / f"{part}.txt.gz") for part in ("train", "valid", "test"))
-    return Splits(*parts, folder / "train.txt.gz", original=False)
+    train, valid, test = (gaifman.read(folder / f"{part}.txt.gz") for part in ("train", "valid", "test"))
+    return Splits(train, valid, test, folder / "train.txt.gz", original=False)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,15 @@ def test_rows_are_what_the_library_gives(done: tuple[Reproduction, list[Result]]
 def test_a_model_is_the_one_that_training_gives(done: tuple[Reproduction, list[Result]], splits: Splits) -> None:
     work, _ = done
     model = work.trained(SETTING)
-    settings = {"positives": 5, "negatives": 25, "size": 20, "draws": 3, "activation": "sigmoid", "batch": 128, **SMALL}
+    settings: dict[str, Any] = {
+        "positives": 5,
+        "negatives": 25,
+        "size": 20,
+        "draws": 3,
+        "activation": "sigmoid",
+        "batch": 128,
+        **SMALL,
+    }
     again = gaifman.complete(splits.train, phi="paper", threads=1, **settings)
     assert {name: array.tobytes() for name, array in model.state()[0].items()} == {
         name: array.tobytes() for name, array in again.state()[0].items()
@@ -199,7 +207,7 @@ def made(work: Reproduction, results: list[Result], speeds: Any = ()) -> dict[st
     return found
 
 
-SPEEDS = [
+SPEEDS: list[dict[str, Any]] = [
     {"size": 20, "relations": 3, "pairs_per_s": 1e6, "ranking_per_s": 2e6, "field_s": 0.1},
     {"size": None, "relations": 3, "pairs_per_s": 5e4, "ranking_per_s": None, "field_s": None},
 ]
