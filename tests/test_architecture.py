@@ -18,7 +18,8 @@ _ORDER = (
     "phi plans families worlds features safety frames semijoins sql engine queries witnesses hiding mining "
     "constraints corruptions examples calibration network inputs adapters testing modelfile cards runfolder runs "
     "learning judging splits parts patterns candidates answers model completion school training "
-    "ranking measures subjects evaluation plots cli"
+    "ranking measures subjects examining evaluation speeds plots downloads studies "
+    "reproduction cli"
 )
 ORDER = _ORDER.split()
 """The way of the data: each module imports only from those before it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import gaifman
-from gaifman.cli import cli
+from gaifman.cli import cli, main
 from gaifman.errors import GaifmanError, InputError, KnowledgeError
 from trainings import QUICK, small
 
@@ -139,3 +140,34 @@ def test_bad_input_is_said() -> None:
     wrong = refused(*ALL, "--relation", "like")
     assert isinstance(wrong, KnowledgeError)
     assert wrong.near == ("likes",)
+
+
+def test_ranks_are_kept_and_a_stale_folder_is_refused(folder: Path) -> None:
+    first, again, plain = (here(*ALL, "--json", *more).stdout for more in (KEEP, KEEP, ()))
+    assert first == again == plain
+    assert (folder / "kept.ranks" / "run.json").is_file()
+    error = refused(*ALL, *KEEP, "--draws", "2")
+    assert "kept.ranks keeps the ranks of another evaluation; what differs: numbers of draws" in str(error)
+
+
+KEEP = ("--keep", "kept.ranks")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_stopped_it_says_how_to_go_on(
+    as_json: bool, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a folder there is something to go on with; without, it is only said that it was stopped."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gaifman.evaluation.evaluate", interrupt)
+    for words, wanted in ((KEEP, "to go on: gaifman evaluate m.gaifman small.facts"), ((), "stopped")):
+        given = [*ALL, *words, *(["--json"] if as_json else [])]
+        monkeypatch.setattr(sys, "argv", ["gaifman", *given])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == 130
+        assert wanted in capsys.readouterr().err
+    assert folder.is_dir()

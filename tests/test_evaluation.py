@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman import evaluation
+from gaifman import examining
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeError
 from gaifman.evaluation import Classification, Evaluation, Terms, evaluate
@@ -163,7 +163,7 @@ def test_any_number_of_threads_gives_the_same(threads: int | None) -> None:
 
 def test_blocks_do_not_change_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     for cells in (1, 100, 150):
-        monkeypatch.setattr(evaluation, "CELLS", cells)
+        monkeypatch.setattr(examining, "CELLS", cells)
         assert same(evaluate(completed(), train(), TEST, [VALID], threads=2), found())
 
 
@@ -335,7 +335,7 @@ def test_progress_is_told_to_its_end() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_goes_wrong_in_a_thread_ends_the_whole(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "CELLS", 1)
+    monkeypatch.setattr(examining, "CELLS", 1)
     calls = []
 
     def stop(phase: str, done: int, total: int | None) -> None:

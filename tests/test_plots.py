@@ -12,7 +12,7 @@ import pytest
 
 from gaifman.calibration import Reliability, fit_calibration, logistic, reliability
 from gaifman.errors import OutputError
-from gaifman.plots import check_plot, degree_plot, reliability_plot
+from gaifman.plots import check_plot, degree_plot, reliability_plot, speed_plot
 
 DEGREES, COUNTS = np.array([0, 1, 2, 10, 300]), np.array([7, 500, 20, 3, 1])
 
@@ -103,3 +103,21 @@ def test_what_would_be_wrong_with_a_picture_is_told_before(tmp_path: Path) -> No
     for name in ("a.gif", "no/a.svg"):
         with pytest.raises(OutputError):
             check_plot(tmp_path / name)
+
+
+def test_a_speed_plot_has_its_lines_its_sizes_and_the_reference(tmp_path: Path) -> None:
+    path = tmp_path / "runtime.svg"
+    speed_plot([5, 20, None], {"ranked": [None, 2e6, None], "pairs": [1e6, 5e5, 1e4]}, path, "fast", ("paper", 5e3))
+    text = path.read_text()
+    ET.fromstring(text)
+    for word in ("fast", "ranked", "pairs", "paper", "∞", "answers a second"):
+        assert word in text
+    assert "nan" not in text.lower()
+    speed_plot([5], {"pairs": [1e6]}, tmp_path / "one.svg")
+    assert "paper" not in (tmp_path / "one.svg").read_text()
+
+
+def test_a_speed_plot_needs_a_name_it_knows(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be told from its name"):
+        speed_plot([5], {"pairs": [1e6]}, tmp_path / "runtime.bmp")
+    assert list(tmp_path.iterdir()) == []

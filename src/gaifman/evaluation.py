@@ -18,30 +18,28 @@ not known to be right too (filtered), and among all (raw). The result is the sam
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, fields
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.corruptions import Corruptor, check_pool
+from gaifman.corruptions import check_pool
 from gaifman.errors import KnowledgeError
+from gaifman.examining import Examiner, Part, Report, shelf
 from gaifman.facts import some
 from gaifman.kb import KnowledgeBase
-from gaifman.keys import start
-from gaifman.measures import HITS, RESAMPLES, SURE, Figures, Filters, Ranks, average_precision, figures, ranks
+from gaifman.measures import HITS, RESAMPLES, SURE, Figures, Ranks, average_precision, figures
+from gaifman.modelfile import checksum
 from gaifman.names import nearest
 from gaifman.parts import auc
 from gaifman.subjects import Ground, Model, Subject, chosen, subjects_of
 from gaifman.tables import Floats, Ints, Longs
 
-Report = Callable[[str, int, int | None], None]
-CELLS = 1 << 18
-"""Scores that a thread has in memory at once. Between two blocks it tells how far it is, and can be stopped."""
 INTERVALS = f"{SURE:.0%}, bootstrap over facts, {RESAMPLES:,} resamples"
 KINDS = ("side", "category", "relation")
 """What ranks are grouped by."""
@@ -230,130 +228,102 @@ def evaluate(
     *,
     threads: int | None = None,
     report: Report | None = None,
+    kept: Path | str | None = None,
     **terms: Any,
 ) -> Evaluation:
     """Rank the test facts, judging from the facts of `kb`; those of `known` are true too, and only filtered out.
 
-    Further settings are those of `Terms`. What the model has learnt of is `kb` or another knowledge base.
+    Further settings are those of `Terms`. What the model has learnt of is `kb` or another knowledge base. `kept` is a
+    folder in which every relation is kept when it is done: an evaluation that was stopped goes on there.
     """
+    draws = Terms.of(terms).draws
+    rest: dict[str, Any] = {name: value for name, value in terms.items() if name != "draws"}
+    counts = None if draws is None else [draws]
+    return evaluations(model, kb, test, known, draws=counts, threads=threads, report=report, kept=kept, **rest)[0]
+
+
+def evaluations(
+    model: Model,
+    kb: KnowledgeBase,
+    test: KnowledgeBase,
+    known: KnowledgeBase | Iterable[KnowledgeBase] = (),
+    *,
+    draws: Sequence[int] | None = None,
+    threads: int | None = None,
+    report: Report | None = None,
+    kept: Path | str | None = None,
+    **terms: Any,
+) -> list[Evaluation]:
+    """As `evaluate`, with several numbers of draws: one result for each, of one pass over the candidates."""
+    if "draws" in terms or (draws is not None and not len(draws)):
+        raise KnowledgeError("draws is a list of numbers of draws, at least one")
     given, workers = Terms.of(terms), threads or len(os.sched_getaffinity(0))
     if report:
         report("preparing", 0, None)
-    ground = Ground(kb, test, (known,) if isinstance(known, KnowledgeBase) else tuple(known))
-    whole = subjects_of(model, ground, given.relations, None if given.draws is None else [given.draws], workers)
+    others = (known,) if isinstance(known, KnowledgeBase) else tuple(known)
+    ground = Ground(kb, test, others)
+    counts = [model.learning.draws] if draws is None else [*draws]
+    whole = subjects_of(model, ground, given.relations, counts, workers)
+    subjects = chosen(whole, given.wanted(sum(map(len, whole))), given.seed)
+    about = None if kept is None else _about(model, kb, test, others, counts, given)
+    with nullcontext() if kept is None or about is None else shelf(kept, about) as run:
+        examiner = Examiner(ground.visible, given.pool, given.seed, run)
+        parts = examiner.examined(subjects, workers, report)
     facts = sum(map(len, whole))
-    subjects = chosen(whole, given.wanted(facts), given.seed)
-    tally = _Tally(sum(subject.tuples.size for subject in subjects), report)
-    found = _abreast(subjects, workers, tally, lambda subject: _examined(subject, ground.visible, given, tally))
+    return [_gathered(subjects, parts, number, count, facts, ground, given.seed) for number, count in enumerate(counts)]
+
+
+def _about(
+    model: Model,
+    kb: KnowledgeBase,
+    test: KnowledgeBase,
+    known: Sequence[KnowledgeBase],
+    counts: Sequence[int],
+    terms: Terms,
+) -> dict[str, Any]:
+    """What ranks follow from: two evaluations with the same have the same ranks."""
+    wanted = {name: value for name, value in asdict(terms).items() if name != "draws"}
+    return {
+        "model": checksum(*model.state()),
+        "knowledge base": kb.fingerprint,
+        "test facts": test.fingerprint,
+        "known facts": [other.fingerprint for other in known],
+        "numbers of draws": [*counts],
+        "choice of facts": wanted | {"relations": wanted["relations"] and sorted(set(wanted["relations"]))},
+    }
+
+
+def _gathered(
+    subjects: Sequence[Subject],
+    parts: Sequence[Part],
+    number: int,
+    draws: int,
+    facts: int,
+    ground: Ground,
+    seed: int,
+) -> Evaluation:
+    """The parts of all subjects as one, with one of the numbers of draws."""
     sizes = [subject.tuples.shape for subject in subjects]
-    number, ends = np.arange(len(subjects), dtype=np.int32), np.cumsum([count for count, _ in sizes])
+    numbers, ends = np.arange(len(subjects), dtype=np.int32), np.cumsum([count for count, _ in sizes])
     own = zip(ends, sizes, strict=True)
     return Evaluation(
         tuple(subject.name for subject in subjects),
         tuple(subject.category for subject in subjects),
         tuple(subject.trained for subject in subjects),
         np.concatenate([np.tile(np.arange(end - count, end), width) for end, (count, width) in own]),
-        np.repeat(number, [count * width for count, width in sizes]),
+        np.repeat(numbers, [count * width for count, width in sizes]),
         np.concatenate([np.repeat(np.arange(width, dtype=np.int32), count) for count, width in sizes]),
-        Ranks.together([part[0] for part in found]),
-        Ranks.together([part[1] for part in found]),
+        Ranks.together([part.ranked(number, raw=False) for part in parts]),
+        Ranks.together([part.ranked(number, raw=True) for part in parts]),
         Classification(
-            np.concatenate([part[2] for part in found]),
-            np.concatenate([part[3] for part in found]),
-            np.repeat(number, [len(part[2]) for part in found]),
+            np.concatenate([part.scores[number] for part in parts]),
+            np.concatenate([part.targets for part in parts]),
+            np.repeat(numbers, [len(part.targets) for part in parts]),
         ),
         facts,
         len(ground.visible.objects),
         ground.unseen(subjects),
         ground.hidden,
-        model.learning.draws if given.draws is None else given.draws,
-        given.seed,
+        draws,
+        seed,
     )
-
-
-Part = tuple[Ranks, Ranks, Floats, Floats]
-"""Of one subject: filtered and raw ranks, place after place; scores of test facts and corruptions, and targets."""
-
-
-class _Stopped(Exception):
-    """Another thread has failed, or the whole was stopped."""
-
-
-class _Tally:
-    """Counts ranks of all threads, tells whoever wants to know, and says when to stop."""
-
-    def __init__(self, total: int, report: Report | None) -> None:
-        self._done, self._total, self._report = 0, total, report
-        self._guard, self._stopped = threading.Lock(), False
-
-    def add(self, count: int) -> None:
-        """So many more ranks."""
-        with self._guard:
-            if self._stopped:
-                raise _Stopped
-            self._done += count
-            if self._report:
-                self._report("ranking", self._done, self._total)
-
-    def stop(self) -> None:
-        """Whoever adds to it from now on is stopped."""
-        self._stopped = True
-
-
-def _abreast(subjects: Sequence[Subject], threads: int, tally: _Tally, work: Callable[[Subject], Part]) -> list[Part]:
-    """What comes of each subject, in their order; the largest are begun first, so that none is left for the end."""
-    if threads < 2 or len(subjects) < 2:
-        return [work(subject) for subject in subjects]
-    order = sorted(range(len(subjects)), key=lambda number: (-subjects[number].tuples.size, number))
-    with ThreadPoolExecutor(threads) as pool:
-        futures = {number: pool.submit(work, subjects[number]) for number in order}
-        try:
-            for future in as_completed(futures.values()):
-                future.result()
-        except BaseException:
-            tally.stop()  # what one thread cannot do, the others need not go on for
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [futures[number].result() for number in range(len(subjects))]
-
-
-def _examined(subject: Subject, kb: KnowledgeBase, terms: Terms, tally: _Tally) -> Part:
-    """All that is asked of one subject."""
-    filtered, raw = _ranked(subject, len(kb.objects), tally)
-    corrupted = _corrupted(subject, kb, terms)
-    scores = np.concatenate([subject.ranker.judged(tuples)[0] for tuples in (subject.tuples, corrupted)])
-    targets = np.repeat([1.0, 0.0], [len(subject), len(corrupted)])
-    return filtered, raw, np.where(np.isnan(scores), -np.inf, scores), targets
-
-
-def _ranked(subject: Subject, objects: int, tally: _Tally) -> tuple[Ranks, Ranks]:
-    """Filtered and raw ranks at every place; facts that differ there alone share their scores."""
-    facts, width = subject.tuples.shape
-    found = np.empty((2, 3, width, facts), np.int64)
-    step = max(1, CELLS // objects)
-    for position in range(width):
-        filters, rest = Filters(subject.known, subject.tuples, position), subject.tuples.copy()
-        rest[:, position] = 0
-        asked, which = np.unique(rest, axis=0, return_inverse=True)
-        which = which.ravel()
-        order = np.argsort(which, kind="stable")
-        for begin in range(0, len(asked), step):
-            scores = subject.ranker.scores(asked[begin : begin + step], position)[0]
-            first, last = np.searchsorted(which[order], [begin, begin + step])
-            for at in range(first, last, step):
-                rows = order[at : min(at + step, last)]
-                own, right = scores[which[rows] - begin], subject.tuples[rows, position]
-                raw = ranks(own, right)
-                for kept, result in zip(found, (raw.without(filters.of(rows), own, right), raw), strict=True):
-                    kept[:, position, rows] = result.better, result.tied, result.candidates
-            tally.add(int(last - first))
-    both = [Ranks(*(part.ravel() for part in parts)) for parts in found]
-    return both[0], both[1]
-
-
-def _corrupted(subject: Subject, kb: KnowledgeBase, terms: Terms) -> Ints:
-    """One corruption of each test fact, where there is one that is not known to be true."""
-    both = np.concatenate([subject.known, subject.tuples])
-    rows = np.unique(both, axis=0, return_inverse=True)[1].ravel()[len(subject.known) :]
-    corruptor = Corruptor(kb, subject.known, pool=terms.pool)
-    return corruptor.corrupted(rows.astype(np.int64), 1, start(terms.seed, "classification", subject.name)).tuples

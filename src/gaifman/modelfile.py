@@ -73,6 +73,15 @@ def model_bytes(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any])
     return b"".join([header, *(_raw(array).data for array in ordered)])
 
 
+def checksum(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> str:
+    """64 hexadecimal digits of what `write_model` would write: the same for the same content, and for no other.
+
+    >>> checksum({}, {"radius": 1}) == checksum({}, {"radius": 2})
+    False
+    """
+    return _checksum(canonical(meta), {name: _fitting(name, array) for name, array in arrays.items()})
+
+
 def read_model(path: Path | str) -> tuple[Arrays, Meta]:
     """The arrays, which are yours to write to, and the object of a model file; an InputError where it is not whole.
 

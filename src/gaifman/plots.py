@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,36 @@ def reliability_plot(before: Reliability, after: Reliability, path: str | Path, 
     below.set_xlabel("probability they were given")
     _plain(axes)
     _plain(below)
+    save(figure, path)
+
+
+def speed_plot(
+    sizes: Sequence[int | None],
+    lines: Mapping[str, Sequence[float | None]],
+    path: str | Path,
+    title: str = "",
+    reference: tuple[str, float] | None = None,
+) -> None:
+    """Answers a second, on a logarithmic axis, against the size of neighbourhoods; None as a size is ∞.
+
+    A line has a gap where nothing was measured. The reference is a figure to compare with.
+    """
+    path = Path(path)
+    check_name(path)
+    figure = _figure()
+    axes, places = figure.add_subplot(), np.arange(len(sizes))
+    for (name, values), colour, marker in zip(lines.items(), (MARK, BEFORE, INK), "os^", strict=False):
+        heights = np.array([np.nan if value is None else value for value in values])
+        axes.plot(places, heights, color=colour, marker=marker, markersize=5, linewidth=1.6, label=name)
+    if reference:
+        axes.axhline(reference[1], color="#888888", linewidth=1, linestyle=(0, (4, 3)), label=reference[0])
+    axes.set_yscale("log")
+    axes.set_xticks(places, ["∞" if size is None else f"{size:,}" for size in sizes])
+    axes.set_xlabel("k: objects in a neighbourhood besides the pair's own")
+    axes.set_ylabel("answers a second")
+    axes.set_title(title, loc="left", color=INK, fontsize=11)
+    axes.legend(loc="best", frameon=False)
+    _plain(axes)
     save(figure, path)
 
 

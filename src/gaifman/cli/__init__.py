@@ -25,6 +25,7 @@ from gaifman.cli.mine import mine
 from gaifman.cli.neighbourhood import neighbourhood
 from gaifman.cli.parse import parse
 from gaifman.cli.query import query
+from gaifman.cli.reproduce import reproduce
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError
 
@@ -62,6 +63,7 @@ COMMANDS = (
     resume,
     answer,
     evaluate,
+    reproduce,
 )
 for command in COMMANDS:
     cli.add_command(command)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +16,7 @@ from gaifman.cli.terminal import (
     print_json,
     print_table,
     reading_options,
+    say_stopped,
     working,
 )
 
@@ -36,6 +40,7 @@ SHOWN = 10
 @click.option("--count", type=int, help="Or how many of them.")
 @click.option("--draws", type=int, help="Neighbourhoods to average scores over; as many as the model says.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Which facts, corruptions and intervals.")
+@click.option("--keep", metavar="FOLDER", help="Keep ranks there; stopped or killed, the same command goes on.")
 @click.option("--threads", type=click.IntRange(min=1), help="How many threads; the result is the same.")
 @reading_options
 @json_option
@@ -47,6 +52,7 @@ def evaluate(
     others: tuple[str, ...],
     relations: tuple[str, ...],
     raw: bool,
+    keep: str | None,
     threads: int | None,
     form: str | None,
     table: str | None,
@@ -63,6 +69,7 @@ def evaluate(
     Examples:
       gaifman evaluate wn18.gaifman train.tsv test.tsv --known valid.tsv
       gaifman evaluate wn18.gaifman train.tsv test.tsv --with valid.tsv --fraction 0.1
+      gaifman evaluate wn18.gaifman train.tsv test.tsv --known valid.tsv --keep wn18.ranks
     """
     from gaifman.completion import load
     from gaifman.evaluation import Terms
@@ -73,10 +80,15 @@ def evaluate(
     found = load(model)
     facts, tested = open_kb((kb, *others), *reading), open_kb((test,), *reading)
     more = [open_kb(known, *reading)] if known else []
-    with working("ranks") as report:
-        result = evaluated(
-            found, facts, tested, more, threads=threads, report=report, relations=relations or None, **terms
-        )
+    wanted = {"threads": threads, "relations": relations or None, "kept": keep, **terms}
+    try:
+        with working("ranks") as report:
+            result = evaluated(found, facts, tested, more, report=report, **wanted)
+    except KeyboardInterrupt:
+        if keep is None:
+            raise
+        say_stopped("evaluation", shlex.join(["gaifman", *sys.argv[1:]]), as_json)
+        sys.exit(128 + signal.SIGINT)
     if as_json:
         print_json(result.as_dict())
     else:

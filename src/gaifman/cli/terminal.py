@@ -82,6 +82,16 @@ def check_target(path: str, *, force: bool) -> None:
         raise OutputError(f"{path} is there already", hint="--force replaces it")
 
 
+def say_stopped(what: str, again: str, as_json: bool) -> None:
+    """Ctrl-C was heard; what was done is kept, and this command goes on."""
+    from gaifman.errors import StoppedError
+
+    if as_json:
+        click.echo(json.dumps(StoppedError(f"the {what} was stopped", hint=f"to go on: {again}").as_dict()), err=True)
+    else:
+        click.echo(f"stopped; to go on: {again}", err=True)
+
+
 @contextmanager
 def progress() -> Iterator[Progress | None]:
     """A bar with phase, rate and time left, on a terminal, for reading that takes longer than a moment."""

@@ -13,7 +13,7 @@ import click
 
 from gaifman.cli.neighbourhood import drawing_options
 from gaifman.cli.outcome import draw, read_again, show
-from gaifman.cli.terminal import Command, check_target, json_option, reading_options, working
+from gaifman.cli.terminal import Command, check_target, json_option, reading_options, say_stopped, working
 
 if TYPE_CHECKING:
     from gaifman.runs import Run
@@ -130,9 +130,9 @@ def train(
     from gaifman.training import Order
 
     _check_output(output, plot, force=force)
-    file = _given(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
-    settings = {**learning, "phi": Path(phi).stem if file else phi, "options": _parsed(options)}
-    rules = _given(constraints) if constraints else None
+    file = given_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
+    settings = {**learning, "phi": Path(phi).stem if file else phi, "options": parsed_options(options)}
+    rules = given_file(constraints) if constraints else None
     order = Order(settings, query, relations or None, file, rules)
     order.check()
     begun: dict[str, Any] = {
@@ -234,7 +234,7 @@ def _carried_on(run: Run, target: Path, threads: int | None, as_json: bool, *, f
                     ready=lambda model: draw(model, run.settings),
                 )
     except (Interrupted, KeyboardInterrupt):
-        _say_stopped(again, as_json)
+        say_stopped("training", again, as_json)
         sys.exit(128 + (interrupt.signal or signal.SIGINT))
     except GaifmanError:
         if fresh and not begun(run):
@@ -245,17 +245,7 @@ def _carried_on(run: Run, target: Path, threads: int | None, as_json: bool, *, f
     show(model, known, target, run.settings, as_json)
 
 
-def _say_stopped(again: str, as_json: bool) -> None:
-    from gaifman.errors import StoppedError
-
-    if as_json:
-        error = StoppedError("the training was stopped", hint=f"to go on: {again}")
-        click.echo(json.dumps(error.as_dict()), err=True)
-    else:
-        click.echo(f"stopped; to go on: {again}", err=True)
-
-
-def _given(path: str) -> Given:
+def given_file(path: str) -> Given:
     from gaifman.errors import InputError
     from gaifman.training import Given
 
@@ -266,7 +256,7 @@ def _given(path: str) -> Given:
         raise InputError(f"{path} cannot be read: {why}") from None
 
 
-def _parsed(options: tuple[str, ...]) -> dict[str, Any]:
+def parsed_options(options: tuple[str, ...]) -> dict[str, Any]:
     """`epochs=5`, `hidden=[50, 50]`, `activation=relu`: values as JSON where they are, as texts where not."""
     from gaifman.errors import FormulaError
 

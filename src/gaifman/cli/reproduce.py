@@ -1,0 +1,148 @@
+"""`gaifman reproduce`: the paper's experiments from data to a table beside the paper's figures."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gaifman.cli.terminal import json_option, open_kb, print_json, print_table, progress, say_stopped, working
+from gaifman.cli.train import given_file, parsed_options
+
+if TYPE_CHECKING:
+    from gaifman.reproduction import Reproduction, Result, Splits
+    from gaifman.runs import Interrupt
+    from gaifman.studies import Study
+
+
+@click.command(short_help="Run the paper's experiments, beside the paper's figures.")
+@click.argument("data", type=click.Choice(["wn18", "fb15k"]))
+@click.option("--output", "-o", metavar="FOLDER", help="Where all is kept; reproduce-wn18 or reproduce-fb15k.")
+@click.option("--rows", multiple=True, metavar="NUMBERS", help="Only these rows of the table, 1 to 5: --rows 1,3.")
+@click.option("--fraction", type=float, help="The share of the test facts to rank, for a quick look.")
+@click.option(
+    "--facts",
+    type=click.Choice(["train", "train+valid"]),
+    default="train",
+    show_default=True,
+    help="What is visible while test facts are ranked; learnt is from train.",
+)
+@click.option("--data", "source", metavar="FOLDER", help="Where WN18 and FB15k are; else GAIFMAN_DATA, else fetched.")
+@click.option("--phi", default="paper", show_default=True, help="A .phi file, or paper, universal-schema, default.")
+@click.option(
+    "--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting than the paper's: epochs=5."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is drawn.")
+@click.option("--figures/--no-figures", default=True, show_default=True, help="Measure speed and draw both figures.")
+@click.option("--threads", type=click.IntRange(min=1), help="How many threads; ranks are the same.")
+@json_option
+def reproduce(
+    data: str,
+    output: str | None,
+    rows: tuple[str, ...],
+    fraction: float | None,
+    facts: str,
+    source: str | None,
+    phi: str,
+    options: tuple[str, ...],
+    seed: int,
+    figures: bool,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Train and rank the rows of the paper's Table 2 on WN18 or FB15k, and set the figures beside the paper's.
+
+    A row is [N, k, w, w̃]: 1 is [1, ∞, 1, 5], 2 is [1, 20, 1, 2], 3, 4 and 5 are [1, 20, 5, 25], [2, 20, 5, 25] and
+    [3, 20, 5, 25]. All is kept in FOLDER: models, ranks, results.md, results.json, degrees.svg and runtime.svg.
+    Stopped or killed, the same command goes on.
+
+    \b
+    Examples:
+      gaifman reproduce wn18
+      gaifman reproduce wn18 --rows 3,4,5 --fraction 0.02
+      gaifman reproduce fb15k --phi mine.phi --option activation=relu -o ours
+    """
+    from gaifman.reproduction import Reproduction
+    from gaifman.runs import Interrupt
+    from gaifman.studies import Study, chosen_rows
+    from gaifman.training import Interrupted
+
+    file = given_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
+    name = Path(phi).stem if file else phi
+    study = Study(data, chosen_rows(rows), name, file, parsed_options(options), facts, fraction, seed)
+    study.check()
+    folder = Path(output or f"reproduce-{data}")
+    if figures:
+        _check_figures()
+    command = shlex.join(["gaifman", *sys.argv[1:]])
+    interrupt = Interrupt("" if as_json else "stopping: the same command goes on")
+    try:
+        splits = _read(study, source)  # not yet guarded: here Ctrl-C may stop at once
+        with interrupt:
+            work = Reproduction(study, splits, folder, command)
+            results = _done(work, figures, threads, interrupt)
+    except (Interrupted, KeyboardInterrupt):
+        say_stopped("reproduction", command, as_json)
+        sys.exit(128 + (interrupt.signal or signal.SIGINT))
+    if as_json:
+        print_json(results)
+    else:
+        _show(results, folder)
+
+
+def _check_figures() -> None:
+    """Say now, not after hours, that pictures cannot be drawn."""
+    from gaifman.errors import OutputError
+    from gaifman.plots import check_plot
+
+    try:
+        check_plot(Path("degrees.svg"))
+    except OutputError as error:
+        raise OutputError(error.message, hint=f"{error.hint}, or --no-figures") from None
+
+
+def _read(study: Study, source: str | None) -> Splits:
+    """The three parts; fetched where they are nowhere."""
+    from gaifman.downloads import SETS, located
+    from gaifman.reproduction import Splits
+
+    with progress() as report:
+        files = located(SETS[study.data], source, report)
+    train, valid, test = (open_kb((str(path),), "triples") for path in (files.train, files.valid, files.test))
+    return Splits(train, valid, test, files.train.absolute(), files.original(SETS[study.data]))
+
+
+def _done(work: Reproduction, figures: bool, threads: int | None, interrupt: Interrupt) -> dict[str, Any]:
+    """One training and one ranking after another, then the figures."""
+    done: list[Result] = []
+    measured: list[dict[str, Any]] = []
+    for setting in work.study.settings:
+        with working("examples") as report:
+            model = work.trained(setting, threads=threads, report=report, stop=interrupt.interrupted)
+        with working("ranks") as report:
+            done += work.ranked(setting, model, threads=threads, report=report, stop=interrupt.interrupted)
+    if figures:
+        with working("sizes") as report:
+            measured = work.speeds(model, threads=threads, report=report, stop=interrupt.interrupted)
+        work.draw(measured)
+    results = work.results(done, measured)
+    work.write(results)
+    return results
+
+
+def _show(results: dict[str, Any], folder: Path) -> None:
+    from gaifman.reproduction import FIGURES, TIMES, figure_cells, notes, time_cells
+    from gaifman.studies import NAMES
+
+    rows, name = results["rows"], NAMES[results["data"]]
+    print_table(f"{name}, beside the paper's Table 2", FIGURES, map(figure_cells, rows), range(1, len(FIGURES)))
+    print_table("Times", TIMES, map(time_cells, rows), range(1, len(TIMES)))
+    click.echo()
+    for note in notes(results):
+        click.echo(note)
+    more = ", degrees.svg, runtime.svg" if results["speeds"] else ""
+    click.echo(f"wrote results.md, results.json{more} in {folder}", err=True)

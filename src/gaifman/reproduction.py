@@ -1,0 +1,374 @@
+"""The paper's experiments in a folder: what is done there is not done again, and what was stopped goes on.
+
+Rows of the table that differ in the number of draws alone share one training and one pass over the candidates. Every
+model is a run of `gaifman train`, every ranking keeps its relations one by one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gaifman import __version__
+from gaifman.completion import Completion, load
+from gaifman.errors import GaifmanError, InputError, OutputError
+from gaifman.evaluation import Evaluation, evaluations
+from gaifman.examining import Report
+from gaifman.graph import graph_of
+from gaifman.io.files import replaced
+from gaifman.kb import KnowledgeBase
+from gaifman.modelfile import canonical
+from gaifman.plots import degree_plot, speed_plot
+from gaifman.runfolder import LOG, RECORD, shown
+from gaifman.runs import Run, read_log
+from gaifman.speeds import PAPER as PAPER_SPEED
+from gaifman.speeds import speeds
+from gaifman.studies import NAMES, NETWORK, Row, Setting, Study, published
+from gaifman.training import Interrupted, begun, carry_on, ended
+
+RECORDED, SPEEDS, DEGREES, RUNTIME = "study.json", "speeds.json", "degrees.svg", "runtime.svg"
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """A data set in memory."""
+
+    train: KnowledgeBase
+    valid: KnowledgeBase
+    test: KnowledgeBase
+    source: Path
+    """The file of the training facts."""
+    original: bool
+    """Whether these are the facts that the paper's figures are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row, done."""
+
+    row: Row
+    found: Evaluation
+    training: float
+    """Seconds; rows of one setting share them."""
+    ranking: float
+    """Seconds of the pass, which rows of one setting share."""
+
+    @property
+    def rate(self) -> float:
+        """Answers a second: every object at every place of every ranked fact is one."""
+        return len(self.found) * self.found.objects / max(self.ranking, 1e-9)
+
+    def as_dict(self, data: str) -> dict[str, Any]:
+        """For JSON: the figures beside the paper's, then all of them."""
+        paper, whole = published(data, self.row), self.found.figures()
+        own = {"mean_rank": whole.mean_rank.value, "mrr": whole.mrr.value}
+        own |= {f"hits@{most}": 100 * figure.value for most, figure in whole.hits.items()}
+        setting = {"N": self.row.draws, **asdict(self.row.setting)}
+        return {
+            "row": self.row.number,
+            "label": self.row.label,
+            **setting,
+            "ours": {name: round(value, 4) for name, value in own.items()},
+            "paper": {"mean_rank": paper.mean_rank, "hits@1": paper.hits_1, "hits@10": paper.hits_10},
+            "seconds": {"training": round(self.training, 1), "ranking": round(self.ranking, 1)},
+            "answers_per_s": round(self.rate, 1),
+            "evaluation": self.found.as_dict(),
+        }
+
+
+class Reproduction:
+    """A folder in which a study is done; what is there already is not done again."""
+
+    def __init__(self, study: Study, splits: Splits, folder: Path | str, command: str = "") -> None:
+        study.check()
+        self.study, self.splits, self.folder, self.command = study, splits, Path(folder), command
+        self._record()
+
+    def _record(self) -> None:
+        """Write down what models and ranks in this folder hang on, or refuse one that was begun with something else."""
+        study, splits, path = self.study, self.splits, self.folder / RECORDED
+        kbs = {name: getattr(splits, name).fingerprint for name in ("train", "valid", "test")}
+        phi = {"phi": study.phi, "text of phi": study.file.text if study.file else None}
+        about = {"data set": study.data, **phi, "options": study.options, "seed": study.seed, "facts": kbs}
+        wanted = json.loads(canonical(about | {"version of gaifman": __version__}))
+        made_folder(self.folder)
+        if not path.exists():
+            if any(not entry.name.startswith(".") for entry in self.folder.iterdir()):
+                raise OutputError(f"{shown(self.folder)} holds other things", hint="name a new folder with -o")
+            write_json(path, wanted)
+            return
+        found = read_json(path)
+        other = [name for name in wanted if found.get(name) != wanted[name]]
+        if other:
+            raise InputError(
+                f"{shown(self.folder)} holds another reproduction; what differs: {', '.join(other)}",
+                hint="name another folder with -o",
+            )
+
+    @cached_property
+    def visible(self) -> KnowledgeBase:
+        """What test facts are judged from."""
+        train, valid = self.splits.train, self.splits.valid
+        return train if self.study.facts == "train" else train.with_facts(valid.facts())
+
+    def model_file(self, setting: Setting) -> Path:
+        """Where the model of a setting stands, or will."""
+        return self.folder / f"{setting.name}.gaifman"
+
+    def ranks_folder(self, setting: Setting) -> Path:
+        """Where the ranks of a setting are kept: another folder for another choice of rows, facts or fraction."""
+        study = self.study
+        parts = [f"ranks-{setting.name}-n{'-'.join(map(str, study.draws(setting)))}"]
+        parts += ["valid"] if study.facts != "train" else []
+        parts += [f"fraction{study.fraction:g}"] if study.fraction is not None else []
+        return self.folder / "-".join(parts)
+
+    def trained(
+        self,
+        setting: Setting,
+        *,
+        threads: int | None = None,
+        report: Report | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Completion:
+        """The model of a setting: loaded where it is there, trained where not, from where an earlier training stood."""
+        target = self.model_file(setting)
+        folder = Path(f"{target}.run")
+        if target.is_file() and not (folder / RECORD).exists():
+            return _completion(load(target))
+        with self._run(folder, setting) as run:
+            try:
+                model = ended(run, target)
+                if model is None:
+                    model = carry_on(run, self.splits.train, target, threads=threads, report=report, stop=stop)
+            except GaifmanError:
+                if not begun(run):
+                    run.discard()
+                raise
+        return _completion(model)
+
+    def _run(self, folder: Path, setting: Setting) -> Run:
+        """The run of a training, which `gaifman resume` can go on with too."""
+        if (folder / RECORD).exists():
+            return Run.open(folder)
+        source = {"sources": [str(self.splits.source)], "form": None, "table": None, "iris": "full"}
+        begun_with = {
+            "kb": source | {"folder": str(Path.cwd())},
+            "order": self.study.order(setting).as_dict(),
+            "command": self.command,
+            "plot": None,
+            "checkpoint": 30.0,
+        }
+        return Run.create(folder, begun_with)
+
+    def ranked(
+        self,
+        setting: Setting,
+        model: Completion,
+        *,
+        threads: int | None = None,
+        report: Report | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> list[Result]:
+        """The rows of a setting; ranks that are kept are not made again."""
+        study, splits, kept = self.study, self.splits, self.ranks_folder(setting)
+        found = evaluations(
+            model,
+            self.visible,
+            splits.test,
+            [splits.valid] if study.facts == "train" else [],
+            draws=study.draws(setting),
+            threads=threads,
+            report=_stopping(report, stop),
+            kept=kept,
+            fraction=study.fraction,
+            seed=study.seed,
+        )
+        training = worked(read_log(f"{self.model_file(setting)}.{LOG}"))
+        ranking = worked(read_log(kept / LOG))
+        rows = [row for row in study.rows if row.setting == setting]
+        return [Result(row, each, training, ranking) for row, each in zip(rows, found, strict=True)]
+
+    def speeds(
+        self,
+        model: Completion,
+        *,
+        threads: int | None = None,
+        report: Report | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> list[dict[str, Any]]:
+        """Answers a second against k; measured once in a folder."""
+        path, told = self.folder / SPEEDS, _stopping(report, stop)
+        if path.exists():
+            return list(read_json(path)["speeds"])
+        measured = speeds(model, self.visible, self.splits.test, threads=threads, report=told)
+        found = [each.as_dict() for each in measured]
+        write_json(path, {"speeds": found})
+        return found
+
+    def draw(self, measured: Sequence[Mapping[str, Any]]) -> None:
+        """Both figures: who has how many neighbours, and how fast answers come."""
+        graph, name = graph_of(self.splits.train), NAMES[self.study.data]
+        title = f"{name}: {len(graph):,} objects, {len(graph.neighbours) // 2:,} edges"
+        degree_plot(*graph.degree_distribution(), self.folder / DEGREES, title)
+        lines = {
+            "all candidates ranked": [each["ranking_per_s"] for each in measured],
+            "independent pairs": [each["pairs_per_s"] for each in measured],
+        }
+        drawn = {label: values for label, values in lines.items() if any(values)}
+        speed_plot(
+            [each["size"] for each in measured],
+            drawn,
+            self.folder / RUNTIME,
+            f"{name}: answers a second",
+            (f"the paper: {PAPER_SPEED:,}", PAPER_SPEED),
+        )
+
+    def results(self, done: Sequence[Result], measured: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+        """All that came out, for JSON."""
+        study, first = self.study, done[0].found
+        return {
+            "data": study.data,
+            "original": self.splits.original,
+            "command": self.command,
+            "sampled": first.sampled,
+            "facts": first.ranked,
+            "of": first.facts,
+            "visible": study.facts,
+            "phi": study.phi,
+            "options": {**NETWORK, **study.options},
+            "seed": study.seed,
+            "ranks": "filtered, realistic ties",
+            "rows": [each.as_dict(study.data) for each in done],
+            "speeds": [*measured],
+        }
+
+    def write(self, results: Mapping[str, Any]) -> None:
+        """Write the results, for programs and for people."""
+        write_json(self.folder / "results.json", results)
+        with replaced(self.folder / "results.md") as temporary:
+            temporary.write_text(markdown(results), encoding="utf-8")
+
+
+def _stopping(report: Report | None, stop: Callable[[], bool]) -> Report:
+    """A report that ends the work where it is to stop: whoever does it comes by here between two blocks."""
+
+    def told(phase: str, done: int, total: int | None) -> None:
+        if stop():
+            raise Interrupted
+        if report:
+            report(phase, done, total)
+
+    return told
+
+
+FIGURES = ("[N, k, w, w̃]", "mean rank", "paper", "hits@10", "paper", "hits@1", "paper", "MRR")
+TIMES = ("[N, k, w, w̃]", "training s", "ranking s", "answers/s")
+"""Columns of both tables: side by side they are too wide for a terminal."""
+
+
+def figure_cells(row: Mapping[str, Any]) -> list[str]:
+    """How good a row is, beside the paper's; hits in percent."""
+    ours, paper = row["ours"], row["paper"]
+    both = [f"{ours['mean_rank']:,.1f}", f"{paper['mean_rank']}"]
+    for name in ("hits@10", "hits@1"):
+        both += [f"{ours[name]:.1f}", f"{paper[name]:.1f}"]
+    return [row["label"], *both, f"{ours['mrr']:.3f}"]
+
+
+def time_cells(row: Mapping[str, Any]) -> list[str]:
+    """How long a row took."""
+    seconds = row["seconds"]
+    return [row["label"], f"{seconds['training']:,.0f}", f"{seconds['ranking']:,.0f}", f"{row['answers_per_s']:,.0f}"]
+
+
+def notes(results: Mapping[str, Any]) -> list[str]:
+    """What a reader of the table must know."""
+    found = []
+    if results["sampled"]:
+        found.append(f"A sample: {results['facts']:,} of {results['of']:,} test facts were ranked.")
+    if not results["original"]:
+        found.append(f"The facts are not the published {NAMES[results['data']]}: the paper's figures are of others.")
+    options = ", ".join(f"{name}={json.dumps(value)}" for name, value in sorted(results["options"].items()))
+    found.append(f"Φ is {results['phi']}; {options}; seed {results['seed']}; visible are {results['visible']} facts.")
+    found.append("Ranks are filtered, with realistic ties. Rows of the same k, w, w̃ share training and ranking.")
+    return found
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The results, for people."""
+    rows = results["rows"]
+    parts = [f"# {NAMES[results['data']]}, beside the paper's Table 2", f"`{results['command']}`", *notes(results)]
+    parts += [_table(FIGURES, [figure_cells(row) for row in rows]), _table(TIMES, [time_cells(row) for row in rows])]
+    if results["speeds"]:
+        parts += [f"Answers a second, the mean over relations; the paper reports {PAPER_SPEED:,}:"]
+        parts += [_table(("k", "independent pairs/s", "ranking/s"), [_speed_cells(each) for each in results["speeds"]])]
+        parts += [f"![degrees]({DEGREES}) ![answers a second]({RUNTIME})"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _speed_cells(each: Mapping[str, Any]) -> list[str]:
+    rates = [each["pairs_per_s"], each["ranking_per_s"]]
+    size = "∞" if each["size"] is None else str(each["size"])
+    return [size, *("–" if rate is None else f"{rate:,.0f}" for rate in rates)]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def write_json(path: Path, body: Mapping[str, Any]) -> None:
+    """Write an object, whole or not at all."""
+    with replaced(path) as temporary:
+        temporary.write_text(json.dumps(body, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def made_folder(folder: Path) -> None:
+    """Make a folder where there is none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{shown(folder)} cannot be a folder: {error.strerror}") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file of ours."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shown(path)} cannot be read: {error}", hint="remove it, or name another folder") from None
+    return found if isinstance(found, dict) else {}
+
+
+def worked(events: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds of work by a log: from each start to the last that is heard before the next.
+
+    Where nothing was left to do, nothing is added: the figures of a command stay when it is given again.
+
+    >>> moments = ((0, "start"), (9, "stop"), (20, "start"), (25, "relation"), (26, "end"), (40, "start"), (41, "end"))
+    >>> worked([{"time": f"2026-01-01T00:00:{at:02}+00:00", "event": event} for at, event in moments])
+    15.0
+    """
+    sessions: list[list[Mapping[str, Any]]] = []
+    for event in events:
+        if event["event"] == "start" or not sessions:
+            sessions.append([])
+        sessions[-1].append(event)
+    busy = [own for own in sessions if [event["event"] for event in own] != ["start", "end"]]
+    return sum((_moment(own[-1]) - _moment(own[0])).total_seconds() for own in busy)
+
+
+def _moment(event: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(event["time"])
+
+
+def _completion(model: Any) -> Completion:
+    if not isinstance(model, Completion):
+        raise InputError("the model is that of a query, not a completion", hint="name another folder with -o")
+    return model

@@ -1,0 +1,106 @@
+"""What is reproduced: rows, the paper's figures, and how each row is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gaifman.errors import GaifmanError, InputError, KnowledgeError
+from gaifman.learning import Learning
+from gaifman.studies import NAMES, PAPER, ROWS, Setting, Study, chosen_rows, published
+from gaifman.training import Given
+
+
+def test_the_rows_are_the_papers() -> None:
+    labels = ["[1, ∞, 1, 5]", "[1, 20, 1, 2]", "[1, 20, 5, 25]", "[2, 20, 5, 25]", "[3, 20, 5, 25]"]
+    assert [row.label for row in ROWS] == labels
+    assert [row.number for row in ROWS] == [1, 2, 3, 4, 5]
+    assert set(PAPER) == set(NAMES) == {"wn18", "fb15k"}
+    assert all(len(rows) == len(ROWS) for rows in PAPER.values())
+
+
+def test_the_papers_figures_are_those_of_the_table() -> None:
+    wn18 = [(row.mean_rank, row.hits_10, row.hits_1) for row in PAPER["wn18"]]
+    fb15k = [(row.mean_rank, row.hits_10, row.hits_1) for row in PAPER["fb15k"]]
+    assert wn18 == [(298, 93.9, 75.8), (357, 88.1, 66.8), (392, 93.6, 76.4), (378, 93.9, 76.7), (352, 93.9, 76.7)]
+    assert fb15k == [(124, 78.1, 59.8), (114, 79.2, 60.1), (97, 82.1, 65.6), (84, 83.4, 68.5), (75, 84.2, 69.2)]
+    assert published("fb15k", ROWS[4]).mean_rank == 75
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [((), [1, 2, 3, 4, 5]), (("1,3",), [1, 3]), (("5", "3,4"), [3, 4, 5]), (("2, 1", "1"), [1, 2])],
+)
+def test_rows_are_chosen_by_number(texts: tuple[str, ...], numbers: list[int]) -> None:
+    assert [row.number for row in chosen_rows(texts)] == numbers
+
+
+@pytest.mark.parametrize("text", ["0", "6", "1,x", "", "1,,2", "1-3"])
+def test_a_row_that_is_not_there_is_said_with_those_that_are(text: str) -> None:
+    with pytest.raises(InputError, match="the table has no row") as caught:
+        chosen_rows([text])
+    assert "4 is [2, 20, 5, 25]" in caught.value.hint
+
+
+def test_rows_that_differ_in_draws_alone_share_a_setting() -> None:
+    study = Study("wn18")
+    assert study.settings == [Setting(None, 1, 5), Setting(20, 1, 2), Setting(20, 5, 25)]
+    assert [study.draws(setting) for setting in study.settings] == [[1], [1], [1, 2, 3]]
+    some = Study("wn18", chosen_rows(["5,1"]))
+    assert [some.draws(setting) for setting in some.settings] == [[1], [3]]
+    assert [setting.name for setting in study.settings] == ["kall-w1-5", "k20-w1-2", "k20-w5-25"]
+
+
+def learning(study: Study, setting: Setting) -> Learning:
+    return Learning.of(study.order(setting).learning)
+
+
+def test_a_training_is_the_papers() -> None:
+    found = learning(Study("wn18"), Setting(20, 5, 25))
+    assert (found.radius, found.size, found.positives, found.negatives) == (1, 20, 5, 25)
+    assert (found.phi, found.draws, found.seed) == ("paper", 3, 0)
+    assert found.options == {"activation": "sigmoid", "batch": 128}
+    assert learning(Study("wn18"), Setting(None, 1, 5)).size is None
+
+
+def test_the_training_does_not_hang_on_which_of_its_rows_are_asked_for() -> None:
+    one, all_of_them = Study("wn18", chosen_rows(["3"])), Study("wn18")
+    assert one.order(Setting(20, 5, 25)) == all_of_them.order(Setting(20, 5, 25))
+
+
+def test_options_are_of_the_network_or_of_learning() -> None:
+    found = learning(Study("wn18", options={"activation": "relu", "epochs": 5, "holdout": 0.0}), Setting(20, 5, 25))
+    assert found.options == {"activation": "relu", "batch": 128, "epochs": 5}
+    assert found.holdout == 0.0
+
+
+def test_a_file_of_features() -> None:
+    study = Study("wn18", phi="mine", file=Given("mine.phi", "each r. r(s1, s2)\n"))
+    study.check()
+    assert study.order(Setting(20, 5, 25)).phi == study.file
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "size": ({"options": {"size": 5}}, "size is what a row"),
+    "seed": ({"options": {"seed": 5}}, "seed is what a row"),
+    "unknown": ({"options": {"epoch": 5}}, "there is no setting epoch"),
+    "value": ({"options": {"epochs": "many"}}, "epochs is a whole number"),
+    "fraction": ({"fraction": 0.0}, "above 0 and at most 1"),
+    "facts": ({"facts": "valid"}, "train, train\\+valid, not 'valid'"),
+    "phi": ({"phi": "papers"}, "there is no feature set or file papers"),
+    "text": ({"phi": "x", "file": Given("x.phi", "knows(s1")}, "x.phi, line 1"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_before_anything_is_done(name: str) -> None:
+    settings, message = WRONG[name]
+    with pytest.raises(GaifmanError, match=message):
+        Study("wn18", **settings).check()
+
+
+def test_an_unknown_setting_has_near_names() -> None:
+    with pytest.raises(KnowledgeError) as caught:
+        Study("wn18", options={"epoch": 5}).check()
+    assert "epochs" in caught.value.near
