@@ -227,7 +227,7 @@ def test_the_share_that_is_near_is_the_one_that_was_asked_for() -> None:
     found = made(Plain(2_000, [(0, 1_000)], "uniform", near=0.3, around=ring), 4_000).tuples
     distance = np.abs(found[:, 0] - found[:, 1])
     near = int((np.minimum(distance, 2_000 - distance) <= 3).sum())
-    # A stroll of two steps comes back to what stays half of the time; then the pool decides, and 6 in 2,000 of it are near.
+    # Of strolls of two steps half come back; then the pool decides, of which 6 in 2,000 are near.
     expected = 4_000 * (0.3 * (1 - 1 / 6) + (0.7 + 0.3 / 6) * 6 / 1_999)
     assert not surprising(np.array([near, 4_000 - near]), np.array([expected, 4_000 - expected]))
 
@@ -255,7 +255,9 @@ def test_no_share_that_is_near_changes_nothing() -> None:
 
 def test_a_graph_that_is_there_is_taken() -> None:
     kb, answers = knowledge(40, around=LINE), np.array([(5, 30)], np.int32)
-    found = [Corruptor(kb, answers, near=1, graph=graph).corrupted(np.arange(1), 50, KEY) for graph in (None, graph_of(kb))]
+    found = [
+        Corruptor(kb, answers, near=1, graph=graph).corrupted(np.arange(1), 50, KEY) for graph in (None, graph_of(kb))
+    ]
     assert rows(found[0].tuples) == rows(found[1].tuples)
 
 

@@ -12,7 +12,8 @@ ann oslo of ann rome
 ann oslo of bob oslo
 bob rome of bob oslo
 
-A share of them can be near: then the new object is a few steps from one that stays. A known answer is never one. Which object is put where hangs on the key, the answer and the corruption's number alone.
+A share of them can be near: then the new object is a few steps from one that stays. A known answer is never one. Which
+object is put where hangs on the key, the answer and the corruption's number alone.
 """
 
 from __future__ import annotations

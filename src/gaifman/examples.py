@@ -126,8 +126,8 @@ class Examples:
         """Shape (a, n), int32: all answers, by the numbers of their objects."""
         own = (constraints or Constraints()).of(query)
         others = None if known is None else _checked_known(graph, known, len(query.free))
-        ways = {"pool": self.recipe.pool, "near": self.recipe.near}
-        self._corruptor = Corruptor(graph.kb, self.answers, own=own, known=others, graph=graph, **ways)
+        pool, near = self.recipe.pool, self.recipe.near
+        self._corruptor = Corruptor(graph.kb, self.answers, pool=pool, own=own, known=others, near=near, graph=graph)
         chosen = self._held_rows()
         self.held: Longs = np.flatnonzero(chosen)
         """Shape (held,), int64: rows of the answers that are not learnt from."""
