@@ -347,11 +347,10 @@ def test_every_setting_has_its_default_and_they_can_be_told_by_name() -> None:
 
 
 def test_settings_become_recipes_and_samplings() -> None:
-    learning = Learning(radius=2, size=7, positives=3, negatives=4, pool="typed", hide="links", holdout=0.2, seed=9)
+    learning = Learning(2, 7, positives=3, negatives=4, pool="typed", hide="links", holdout=0.2, near=0.4, seed=9)
     recipe = learning.recipe()
     assert (recipe.positives, recipe.negatives, recipe.pool, recipe.hide) == (3, 4, "typed", "links")
-    assert (recipe.holdout, recipe.seed, recipe.block, recipe.most_held) == (0.2, 9, 256, 1_000)
-    assert (recipe.near, Learning(near=0.4).recipe().near) == (0, 0.4)
+    assert (recipe.holdout, recipe.seed, recipe.block, recipe.most_held, recipe.near) == (0.2, 9, 256, 1_000, 0.4)
     assert learning.sampling(5, "why") == Sampling(2, 7, 5, 9, "why")
     assert learning.ratio == pytest.approx(4 / 3)
     assert Learning(negatives=0).ratio == 1
@@ -363,7 +362,6 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"k": 3}, "there is no setting k", ""),
     ({"pool": "type"}, "type", "typed"),
     ({"hide": "link"}, "link", "links"),
-    ({"near": -1}, "near is the share of corruptions", ""),
     ({"positives": 0}, "positives is a whole number, 1 or more, not 0", ""),
     ({"negatives": -1}, "negatives is a whole number, 0 or more, not -1", ""),
     ({"holdout": 1.0}, "share", ""),
