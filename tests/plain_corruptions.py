@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from plain_draws import plain_below, plain_join
 from test_kernels import MASK, plain_mix
 
-TRIES = 32
+TRIES, STEPS, STROLL = 32, 3, 64
+GAMMA = 0x9E3779B97F4A7C15
 Row = tuple[int, ...]
 Rule = tuple[tuple[int, ...], int]
 
@@ -27,6 +28,9 @@ class Plain:
     types: Sequence[set[int] | None] = ()
     known: set[Row] = field(default_factory=set)
     """Further true tuples."""
+    near: float = 0.0
+    around: Sequence[Sequence[int]] = ()
+    """The neighbours of each object, ascending."""
 
     @property
     def true(self) -> set[Row]:
@@ -88,8 +92,22 @@ class Plain:
                 if found is not None:
                     yield found, place
 
+    def strolled(self, key: int, row: Row, position: int) -> Row | None:
+        """With an object at the end of a stroll, where that is false and no object twice."""
+        width = len(row)
+        here = row[(position + 1 + plain_below(key, 0, width - 1)) % width] if width > 1 else row[0]
+        for step in range(plain_below(key, 1, STEPS) + 1):
+            if self.around[here]:
+                here = self.around[here][plain_below(key, 2 + step, len(self.around[here]))]
+        found = changed(row, position, here)
+        return found if here not in row and self.false(found, position) else None
+
     def one(self, row: Row, key: int, first: int) -> Row | None:
-        coin = plain_mix((key + 0x9E3779B97F4A7C15) & MASK) & 1
+        coin = plain_mix((key + GAMMA) & MASK) & 1
+        if plain_mix((key + 2 * GAMMA) & MASK) >> 11 < round(self.near * 2**53):
+            found = self.strolled(plain_join(key, STROLL), row, first % len(row))
+            if found is not None:
+                return found
         pools = {"uniform": [False], "typed": [True], "mixed": [True, False] if coin else [False]}[self.pool]
         for step in range(len(row)):
             position = (first + step) % len(row)

@@ -146,6 +146,11 @@ def test_a_model_says_what_it_knows() -> None:
     assert "a share of 0.1 of the known answers" in text
     assert "a share of 0.2 of what it learnt from were answers" in text
     assert "objects drawn from the pool `mixed`." in text
+    recipe = {"pool": "mixed", "near": 0.25}
+    near = card(MODEL | {"recipe": recipe})
+    assert "from the pool `mixed`, a share of 0.25 of them near one that stays." in near
+    assert "share of corruptions with an object near one that stays" in near
+    assert "near one that stays." not in card(MODEL | {"recipe": {"pool": "mixed", "near": "some"}})
     assert "The seed was 12345. It was made with gaifman 0.1.0." in text
 
 

@@ -98,6 +98,8 @@ def test_files_of_features_and_constraints_and_other_options(folder: Path) -> No
         "links",
         "--pool",
         "typed",
+        "--near",
+        "0.25",
         "--holdout",
         "0.2",
         "--draws",
@@ -108,7 +110,15 @@ def test_files_of_features_and_constraints_and_other_options(folder: Path) -> No
     result = here("train", "small.facts", *files, *more, "-o", "m.gaifman", "--json", "--size", "all", "-r", "1")
     body = json.loads(result.stdout)
     assert [row["name"] for row in body["relations"]] == ["knows"]
-    wanted = {"phi": "mine", "base": "logistic", "hide": "links", "pool": "typed", "holdout": 0.2, "size": None}
+    wanted = {
+        "phi": "mine",
+        "base": "logistic",
+        "hide": "links",
+        "pool": "typed",
+        "near": 0.25,
+        "holdout": 0.2,
+        "size": None,
+    }
     assert wanted.items() <= body["learning"].items()
     assert body["kb"]["objects"] == 25
 

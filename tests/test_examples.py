@@ -124,10 +124,11 @@ def test_a_tuple_of_one_object_has_no_links() -> None:
 # What is false
 
 
+@pytest.mark.parametrize("near", [0, 0.5, 1])
 @pytest.mark.parametrize("pool", ["uniform", "typed", "mixed"])
-def test_known_answers_are_never_negatives(pool: str) -> None:
+def test_known_answers_are_never_negatives(pool: str, near: float) -> None:
     kb = towns()
-    found = examples(kb, "born_in(x, y)", Recipe(negatives=30, pool=pool, block=7))
+    found = examples(kb, "born_in(x, y)", Recipe(negatives=30, pool=pool, near=near, block=7))
     true = set(rows(found.answers))
     assert len(true) == 40
     for block in (*found.blocks(0), *found.blocks(1), found.held_out(negatives=30)):
@@ -161,6 +162,18 @@ def test_pools_hold_all_objects_or_those_seen_at_the_position() -> None:
     assert set(typed.corrupted[:, 1].tolist()) == places
     (uniform,) = examples(kb, "born_in(x, y)", Recipe(pool="uniform", negatives=60)).blocks(0)
     assert set(uniform.corrupted[:, 1].tolist()) == people | places
+
+
+def test_what_is_near_is_joined_to_what_stays_by_three_facts_at_most() -> None:
+    chain = KnowledgeBase.from_facts([("next", f"o{i:02d}", f"o{i + 1:02d}") for i in range(30)])
+    apart = [
+        np.abs(np.diff(block.corrupted)).ravel()
+        for near in (0, 1)
+        for block in examples(chain, "next(x, y)", Recipe(negatives=40, pool="uniform", near=near)).blocks(0)
+    ]
+    far = [float((distance > 3).mean()) for distance in apart]
+    assert far[0] > 0.7
+    assert far[1] < 0.4  # a stroll that comes back, or ends at a known answer, leaves it to the pool
 
 
 def test_constraints_of_the_relation_are_kept() -> None:
@@ -260,11 +273,11 @@ def test_the_order_of_the_facts_in_the_input_does_not_matter() -> None:
 # Blocks
 
 
-@pytest.mark.parametrize("hide", ["facts", "links"])
-def test_blocks_of_any_size_hold_the_same_in_the_same_order(hide: str) -> None:
+@pytest.mark.parametrize(("hide", "near"), [("facts", 0), ("links", 0), ("facts", 0.5)])
+def test_blocks_of_any_size_hold_the_same_in_the_same_order(hide: str, near: float) -> None:
     kb = towns()
     made = [
-        whole(examples(kb, "born_in(x, y)", Recipe(negatives=3, hide=hide, block=size, seed=5)).blocks(2))
+        whole(examples(kb, "born_in(x, y)", Recipe(negatives=3, hide=hide, near=near, block=size, seed=5)).blocks(2))
         for size in (1, 7, 36, 1_000)
     ]
     assert len(made[0]) == 2 * 36

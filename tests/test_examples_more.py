@@ -150,6 +150,8 @@ def test_a_head_can_have_constraints() -> None:
         ({"holdout": -0.1}, "a share"),
         ({"holdout": float("nan")}, "a share"),
         ({"holdout": "much"}, "a share"),
+        ({"near": 1.5}, "near is the share of corruptions whose object is near, from 0 to 1, not 1.5"),
+        ({"near": "much"}, "near is the share"),
     ],
 )
 def test_a_recipe_that_means_nothing_is_refused(wrong: dict[str, object], message: str) -> None:

@@ -347,10 +347,10 @@ def test_every_setting_has_its_default_and_they_can_be_told_by_name() -> None:
 
 
 def test_settings_become_recipes_and_samplings() -> None:
-    learning = Learning(radius=2, size=7, positives=3, negatives=4, pool="typed", hide="links", holdout=0.2, seed=9)
+    learning = Learning(2, 7, positives=3, negatives=4, pool="typed", hide="links", holdout=0.2, near=0.4, seed=9)
     recipe = learning.recipe()
     assert (recipe.positives, recipe.negatives, recipe.pool, recipe.hide) == (3, 4, "typed", "links")
-    assert (recipe.holdout, recipe.seed, recipe.block) == (0.2, 9, 256)
+    assert (recipe.holdout, recipe.seed, recipe.block, recipe.most_held, recipe.near) == (0.2, 9, 256, 1_000, 0.4)
     assert learning.sampling(5, "why") == Sampling(2, 7, 5, 9, "why")
     assert learning.ratio == pytest.approx(4 / 3)
     assert Learning(negatives=0).ratio == 1

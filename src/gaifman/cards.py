@@ -46,6 +46,7 @@ _RECIPE = {
     "positives": "neighbourhoods drawn for each answer",
     "negatives": "neighbourhoods of corrupted tuples for each answer",
     "pool": "objects that corruptions are drawn from",
+    "near": "share of corruptions with an object near one that stays",
     "hide": "what a training tuple does not see",
     "holdout": "share of the answers held out",
     "seed": "seed",
@@ -193,12 +194,19 @@ def _population(meta: Mapping[str, Any]) -> str:
     recipe = meta.get("recipe") or {}
     share = f"{recipe['holdout']:.4g}" if isinstance(recipe.get("holdout"), int | float) else "a"
     pool = f" from the pool {code(recipe['pool'])}" if "pool" in recipe else ""
+    pool += f", a share of {recipe['near']:.4g} of them near one that stays" if _near(recipe) else ""
     part = "the held-out share of the known answers" if share == "a" else f"a share of {share} of the known answers"
     return (
         f"The reference population: {part}, never learnt from, and corruptions of them, with objects drawn{pool}. A "
         "corruption counts as wrong unless it is a known answer; where the knowledge base is incomplete some are true, "
         "and the figures are then too low."
     )
+
+
+def _near(recipe: Mapping[str, Any]) -> bool:
+    """Whether some corruptions are near; a file of another hand may say anything."""
+    near = recipe.get("near")
+    return isinstance(near, int | float) and near > 0
 
 
 def _well(meta: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ ann oslo of ann rome
 ann oslo of bob oslo
 bob rome of bob oslo
 
-A known answer is never one. Which object is put where hangs on the key, the answer and the corruption's number alone.
+A share of them can be near: then the new object is a few steps from one that stays. A known answer is never one. Which
+object is put where hangs on the key, the answer and the corruption's number alone.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ import numpy.typing as npt
 
 from gaifman.constraints import Own
 from gaifman.errors import KnowledgeError
+from gaifman.graph import Graph, graph_of
 from gaifman.kb import KnowledgeBase
 from gaifman.names import nearest
 from gaifman.tables import Ints, Longs
 
 if TYPE_CHECKING:
-    from gaifman.kernels.corruption import Known, Pools, Runs
+    from gaifman.kernels.corruption import Known, Near, Pools, Runs
 
 Bools = npt.NDArray[np.bool_]
 POOLS = ("uniform", "typed", "mixed")
@@ -61,17 +63,24 @@ class Corruptor:
         pool: str = "mixed",
         own: Own | None = None,
         known: Ints | None = None,
+        near: float = 0.0,
+        graph: Graph | None = None,
     ) -> None:
-        """For all answers (a, n) of a query; `known` (k, n) are further tuples that are true, `own` its constraints."""
+        """For all answers (a, n) of a query; `known` (k, n) are further tuples that are true, `own` its constraints.
+
+        `near` is the share of corruptions whose new object is near; `graph` that of `kb`, where it is there already.
+        """
         from gaifman.drawing import frozen  # here: numba takes a quarter of a second to import
 
         check_pool(pool)
+        check_near(near)
         own = own or Own((), (None,) * answers.shape[1])
         rows = frozen(answers if known is None else np.concatenate([answers, known]))
         self._answers = frozen(answers)
         self._pools = _pools(kb, answers, POOLS.index(pool), own)
         self._runs = _runs(rows, len(answers), self._pools)
-        self._known = _known(rows, len(answers), own if self._pools.bound.any() else None)
+        self._near = _near(graph or graph_of(kb) if near else None, near, own, answers.shape[1])
+        self._known = _known(rows, len(answers), own if near or self._pools.bound.any() else None)
 
     def corrupted(self, rows: Longs, count: int, key: np.uint64) -> Corruptions:
         """So many corruptions of each of some rows of the answers; fewer where there is no other that could be false.
@@ -83,7 +92,8 @@ class Corruptor:
 
         room = len(rows) * count
         tuples, sources = np.empty((room, self._answers.shape[1]), np.int32), np.empty(room, np.int64)
-        found = corrupt(self._answers, frozen(rows), key, count, self._known, self._runs, self._pools, tuples, sources)
+        made = self._known, self._runs, self._pools, self._near
+        found = corrupt(self._answers, frozen(rows), key, count, *made, tuples, sources)
         return Corruptions(frozen(tuples[:found]), frozen(sources[:found]))
 
 
@@ -92,6 +102,22 @@ def check_pool(pool: str) -> None:
     if pool not in POOLS:
         near = nearest(pool, POOLS) if isinstance(pool, str) else ()
         raise KnowledgeError(f"a pool is one of {', '.join(POOLS)}, not {pool!r}", near=near)
+
+
+def check_near(near: float) -> None:
+    """Say what is wrong with a share of near corruptions, if anything is."""
+    if not isinstance(near, int | float) or isinstance(near, bool) or not 0 <= near <= 1:
+        raise KnowledgeError(f"near is the share of corruptions whose object is near, from 0 to 1, not {near!r}")
+
+
+def _near(graph: Graph | None, share: float, own: Own, width: int) -> Near:
+    """Where strolls go; without a graph there are none."""
+    from gaifman.drawing import frozen
+    from gaifman.kernels.corruption import Near
+
+    starts = np.zeros(1, np.int64) if graph is None else graph.starts
+    neighbours = np.zeros(0, np.int32) if graph is None else graph.neighbours
+    return Near(np.uint64(round(share * 2**53)), frozen(starts), frozen(neighbours), frozen(_bound(own, width)))
 
 
 def _pools(kb: KnowledgeBase, answers: Ints, kind: int, own: Own) -> Pools:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.constraints import Constraints
-from gaifman.corruptions import Corruptor, check_pool
+from gaifman.corruptions import Corruptor, check_near, check_pool
 from gaifman.errors import KnowledgeError
 from gaifman.facts import some
 from gaifman.formulas import Atom
@@ -69,6 +69,8 @@ class Recipe:
     seed: int = 0
     block: int = 256
     """Answers in one block."""
+    near: float = 0.0
+    """The share of corruptions whose new object is a few steps from one that stays, see `gaifman.corruptions`."""
 
     def __post_init__(self) -> None:
         least = {"positives": 1, "negatives": 0, "most_held": 0, "seed": 0, "block": 1}
@@ -77,6 +79,7 @@ class Recipe:
         if self.seed >= 1 << 64:
             raise KnowledgeError(f"a seed is a whole number from 0 to 2**64 - 1, not {self.seed}")
         check_pool(self.pool)
+        check_near(self.near)
         if self.hide not in HIDES:
             near = nearest(self.hide, HIDES) if isinstance(self.hide, str) else ()
             raise KnowledgeError(f"what is hidden is one of {', '.join(HIDES)}, not {self.hide!r}", near=near)
@@ -123,7 +126,8 @@ class Examples:
         """Shape (a, n), int32: all answers, by the numbers of their objects."""
         own = (constraints or Constraints()).of(query)
         others = None if known is None else _checked_known(graph, known, len(query.free))
-        self._corruptor = Corruptor(graph.kb, self.answers, pool=self.recipe.pool, own=own, known=others)
+        pool, near = self.recipe.pool, self.recipe.near
+        self._corruptor = Corruptor(graph.kb, self.answers, pool=pool, own=own, known=others, near=near, graph=graph)
         chosen = self._held_rows()
         self.held: Longs = np.flatnonzero(chosen)
         """Shape (held,), int64: rows of the answers that are not learnt from."""

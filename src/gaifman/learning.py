@@ -64,6 +64,8 @@ class Learning:
     """w̃: corrupted tuples for each answer in a pass, each with one neighbourhood."""
     pool: str = "mixed"
     """Where the objects of corruptions come from: `uniform`, `typed` or `mixed`."""
+    near: float = 0.0
+    """The share of corruptions whose object is a few steps from one that stays: what is easily taken for an answer."""
     hide: str = "facts"
     """What is hidden from an example: the `facts` that make it true, or all `links` between its objects too."""
     holdout: float = 0.1
@@ -104,7 +106,8 @@ class Learning:
 
     def recipe(self) -> Recipe:
         """How examples are made."""
-        return Recipe(self.positives, self.negatives, self.pool, self.hide, self.holdout, seed=self.seed)
+        own = {name: getattr(self, name) for name in ("positives", "negatives", "pool", "near", "hide", "holdout")}
+        return Recipe(**own, seed=self.seed)
 
     def sampling(self, draws: int, purpose: str) -> Sampling:
         """How neighbourhoods are drawn."""

@@ -56,7 +56,7 @@ def below(arrays: Arrays, prefix: str) -> Arrays:
 
 def described(learning: Learning, base: BaseModel, kbs: Sequence[KnowledgeBase]) -> dict[str, Any]:
     """How a model was made, for its file and its card."""
-    recipe = ("positives", "negatives", "pool", "hide", "holdout", "seed")
+    recipe = ("positives", "negatives", "pool", "near", "hide", "holdout", "seed")
     own = [
         {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
         for kb in kbs

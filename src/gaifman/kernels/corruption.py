@@ -22,7 +22,11 @@ TRIES = 32
 """Objects that are drawn for a bound position before all that remain are listed."""
 NOTHING = np.int32(-1)
 UNIFORM, TYPED, MIXED = 0, 1, 2
-_ONE = np.uint64(1)
+STEPS = 3
+"""Steps of a stroll at most: as far apart as the two ends of a path of three steps are."""
+STROLL = 64
+"""What a stroll's key is joined with: no position and pool has this number."""
+_ONE, _11 = np.uint64(1), np.uint64(11)
 
 
 class Pools(NamedTuple):
@@ -66,6 +70,19 @@ class Known(NamedTuple):
     """
     tables: Ints
     """Shape (1 + 2f, a power of two > k): open-addressed, rows by what they have at the mask's positions."""
+
+
+class Near(NamedTuple):
+    """Where objects near those that stay are found."""
+
+    limit: np.uint64
+    """The share of corruptions that are changed by a stroll, times 2⁵³."""
+    starts: Longs
+    """Shape (objects + 1,): the neighbours of object o are `neighbours[starts[o] : starts[o + 1]]`."""
+    neighbours: Ints
+    """Shape (any,): objects."""
+    bound: Bytes
+    """Shape (n,): 1 where an object must be known to determine something else, whatever the width."""
 
 
 @inlined
@@ -190,9 +207,36 @@ def _changed(
 
 
 @inlined
-def _corrupt(key: np.uint64, first: int, known: Known, runs: Runs, pools: Pools, row: int, out: Ints, at: int) -> bool:
+def _strolled(key: np.uint64, known: Known, near: Near, position: int, out: Ints, at: int) -> bool:
+    """Put at a position what is a few random steps from an object that stays; whether that makes the tuple false.
+
+    Of a tuple of one object nothing stays: the stroll begins at the object itself.
+    """
+    width, own = out.shape[1], out[at, position]
+    begun = (position + 1 + below(key, 0, width - 1)) % width if width > 1 else position
+    here = out[at, begun]
+    for step in range(below(key, 1, STEPS) + 1):
+        begin, end = near.starts[here], near.starts[here + 1]
+        if begin < end:
+            here = near.neighbours[begin + below(key, 2 + step, end - begin)]
+    fresh = here != own
+    for i in range(width):
+        fresh = fresh and (i == position or here != out[at, i])
+    out[at, position] = here
+    if fresh and (_false(known, out, at, position) if near.bound[position] else not _found(known, 0, out, at)):
+        return True
+    out[at, position] = own
+    return False
+
+
+@inlined
+def _corrupt(
+    key: np.uint64, first: int, known: Known, runs: Runs, pools: Pools, near: Near, row: int, out: Ints, at: int
+) -> bool:
     """Change one object of an answer: at the first position, or at the next where nothing there makes it false."""
     width = out.shape[1]
+    if word(key, 1) >> _11 < near.limit and _strolled(join(key, STROLL), known, near, first, out, at):
+        return True
     pool = int(np.int64(word(key, 0) & _ONE)) if pools.kind == MIXED else pools.kind
     again = pools.kind == MIXED and pool == TYPED
     for step in range(width):
@@ -209,8 +253,8 @@ def _corrupt(key: np.uint64, first: int, known: Known, runs: Runs, pools: Pools,
 
 @compiled
 def corrupt(
-    answers: Ints, rows: Longs, key: np.uint64, count: int, known: Known, runs: Runs, pools: Pools, out: Ints,
-    sources: Longs,
+    answers: Ints, rows: Longs, key: np.uint64, count: int, known: Known, runs: Runs, pools: Pools, near: Near,
+    out: Ints, sources: Longs,
 ) -> int:  # fmt: skip
     """So many corruptions of some rows (b,) of the answers (a, n), one after another; how many there are.
 
@@ -226,7 +270,7 @@ def corrupt(
         for j in range(count):
             for i in range(width):
                 out[at, i] = answers[rows[place], i]
-            if _corrupt(join(own, j), (turn + j) % width, known, runs, pools, rows[place], out, at):
+            if _corrupt(join(own, j), (turn + j) % width, known, runs, pools, near, rows[place], out, at):
                 sources[at] = place
                 at += 1
     return at
