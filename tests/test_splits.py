@@ -172,6 +172,19 @@ def test_all_kinds_of_pairs_occur() -> None:
     assert seen == {APART, TOUCHING, FILLED, PLAIN}
 
 
+def test_objects_look_alike_where_their_features_are_the_same() -> None:
+    learning = Learning(size=4)
+    judge, _ = ready(town(5), "default", learning, Network([6]))
+    field = Field(judge, learning, 2)
+    for position, level, number in ((0, 0, 0), (1, 0, 1), (1, 2, 0)):
+        looks, firsts = field.looks(position, level, number)
+        around = field.around(position)
+        dense = around.matrix.dense()
+        rows = dense[around.rows[level] + number]
+        assert np.array_equal(dense[firsts][looks], rows)
+        assert len(firsts) == len(np.unique(rows, axis=0)) < len(rows)
+
+
 def test_one_field_serves_models_one_after_another_and_threads_their_own() -> None:
     learning = Learning(size=4)
     judge, scorer = ready(town(2), "paper", learning, Network([6]))

@@ -198,7 +198,13 @@ class Network(BaseModel):
         return sums
 
     def ranked(
-        self, own: Reals, needed: Ints, others: Reals, kinds: npt.NDArray[np.uint8], further_inputs: Rows
+        self,
+        own: Reals,
+        needed: Ints,
+        others: Reals,
+        looks: Ints,
+        kinds: npt.NDArray[np.uint8],
+        further_inputs: Rows,
     ) -> Floats:
         """Shape (candidates,), float64: probabilities from sums of the first layer, see `kernels.ranking.rank`.
 
@@ -206,8 +212,10 @@ class Network(BaseModel):
         """
         logits = np.zeros(len(needed), np.float32)
         active = np.empty(self.batch * int(self._shape.sizes.sum()), np.float32)
-        entries = self._entries(further_inputs)
-        rank(self._net, self._shape, own, frozen(needed), others, kinds, entries, self.batch, active, logits)
+        units = int(self._shape.sizes[0])
+        leaders = np.full(len(own) // units * len(others) // units, -1, np.int32)
+        room = self._entries(further_inputs), self.batch, np.empty(self.batch, np.int32), active, logits
+        rank(self._net, self._shape, own, frozen(needed), others, looks, leaders, kinds, *room)
         return logistic(logits.astype(np.float64))
 
     def _inferred(self, rows: Rows, size: int) -> tuple[Reals, Reals]:

@@ -24,6 +24,7 @@ from gaifman.judging import Judge, averages
 from gaifman.kb import KnowledgeBase
 from gaifman.kernels.draws import measured
 from gaifman.kernels.pools import Members
+from gaifman.kernels.ranking import tell_apart
 from gaifman.kernels.rows import Met
 from gaifman.kernels.touching import (
     BOTH,
@@ -74,6 +75,10 @@ class Around:
     orders: tuple[Order, ...]
     """Of each draw, who is drawn."""
 
+    def of(self, rows: Longs) -> Rows:
+        """Some rows, for the kernels."""
+        return Rows(self.matrix.starts, self.matrix.ids, self.matrix.values, frozen(rows))
+
 
 class Field:
     """What is around every object of a knowledge base, for one set of features and one way of drawing."""
@@ -85,6 +90,7 @@ class Field:
         self._graph = _with_nobody(judge.graph)
         self._evaluator = Evaluator(self._graph, judge.evaluator.plan)
         self._around: dict[int, Around] = {}
+        self._looks: dict[tuple[int, int, int], tuple[Ints, Longs]] = {}
         self._guard = threading.Lock()
         self._latest = threading.local()
 
@@ -142,6 +148,18 @@ class Field:
         bonds = self._evaluator.world.links.bonds
         orders = tuple(_order(len(objects), levels, drawn, number, bonds) for number in range(self.draws))
         return Around(_stacked(matrices), rows, orders)
+
+    def looks(self, position: int, level: int, number: int) -> tuple[Ints, Longs]:
+        """Which objects have the same features in a draw: shape (objects,), int32; and a row (looks,) for each look."""
+        around, key = self.around(position), (position, level, number)
+        with self._guard:
+            if key not in self._looks:
+                rows = around.of(around.rows[level] + number)
+                looks, firsts = np.empty(len(rows.rows), np.int32), np.empty(len(rows.rows), np.int64)
+                table = np.full(2 << len(looks).bit_length(), -1, np.int32)
+                count = tell_apart(rows, table, looks, firsts)
+                self._looks[key] = frozen(looks), frozen(firsts[:count])
+            return self._looks[key]
 
     def split(self, scorer: Scorer, counts: Sequence[int]) -> Split:
         """A split for one model; the thread's last one where it is of the same model, with the sums it keeps."""
@@ -229,9 +247,9 @@ class Split:
         for number in range(self.field.draws):
             kinds, more = self._touch.found(fixed, position, number)
             own = self._own(fixed, 1 - position, number)
-            others = self._others(position, int(self.field.needed[fixed]), number)
-            further = self.scorer.inputs.changes(more)
-            each[:, number] = self.base.ranked(own, self.field.needed, others, kinds, further)
+            level, needed = int(self.field.needed[fixed]), self.field.needed
+            others, looks = self._others(position, level, number), self.field.looks(position, level, number)[0]
+            each[:, number] = self.base.ranked(own, needed, others, looks, kinds, self.scorer.inputs.changes(more))
             left = np.where(kinds == PLAIN, kinds, left)
         return each, left
 
@@ -241,11 +259,11 @@ class Split:
         return self.base.first_sums(self.scorer.inputs.rows(around.matrix, around.rows[:, obj] + number))
 
     def _others(self, position: int, level: int, number: int) -> Reals:
-        """Sums of every object's draw, kept: most fixed objects have many neighbours and ask for the same."""
+        """Sums of every look in a draw, kept: most fixed objects have many neighbours and ask for the same."""
         key = position, level, number
         if key not in self._sums:
-            around = self.field.around(position)
-            sums = self.base.first_sums(self.scorer.inputs.rows(around.matrix, around.rows[level] + number))
+            rows = self.field.looks(*key)[1]
+            sums = self.base.first_sums(self.scorer.inputs.rows(self.field.around(position).matrix, rows))
             while self._sums and sums.nbytes * (len(self._sums) + 1) > SUMS:
                 del self._sums[next(iter(self._sums))]
             self._sums[key] = sums
@@ -291,15 +309,7 @@ class _Touch:
         filled = sort_out(links, question, self._near, field.simple, field.far, kinds)
         starts, members = self._filled(question, kinds, number) if filled else _NOBODY
         pairs = int(((kinds != 0) & (kinds != PLAIN)).sum())
-        rows = (
-            Rows(own.matrix.starts, own.matrix.ids, own.matrix.values, frozen(own.rows[:, fixed] + number)),
-            Rows(
-                others.matrix.starts,
-                others.matrix.ids,
-                others.matrix.values,
-                frozen(others.rows[int(field.needed[fixed])] + number),
-            ),
-        )
+        rows = own.of(own.rows[:, fixed] + number), others.of(others.rows[int(field.needed[fixed])] + number)
         if pairs:
             while self._put(question, kinds, starts, members, rows) < 0:
                 self._more = self._room(2 * len(self._more.ids))

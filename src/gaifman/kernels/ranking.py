@@ -14,8 +14,9 @@ from gaifman.kernels.compiling import compiled, inner, summing
 from gaifman.kernels.inputs import Scales, bent
 from gaifman.kernels.layers import activate, copied, product
 from gaifman.kernels.learning import Entries, Net, Shape
+from gaifman.kernels.random import join
 from gaifman.kernels.sets import Bytes, Ints, Longs
-from gaifman.kernels.touching import APART, PLAIN, More
+from gaifman.kernels.touching import APART, PLAIN, More, Rows
 from gaifman.kernels.vectors import gather
 
 
@@ -42,6 +43,41 @@ def weigh(more: More, scales: Scales, starts: Longs, columns: Any, values: Any) 
                 columns[at], values[at] = column, np.float32(away / scales.scales[column])
                 at += 1
         starts[pair + 1] = at
+
+
+@compiled
+def tell_apart(rows: Rows, table: Ints, looks: Ints, firsts: Longs) -> int:
+    """Number the different rows among those that are meant, each by the first that is like it; how many there are.
+
+    The table is all −1, of a power of two that is more than the rows.
+    """
+    count, last = 0, len(table) - 1
+    for i in range(len(rows.rows)):
+        low, high = rows.starts[rows.rows[i]], rows.starts[rows.rows[i] + 1]
+        key = np.uint64(high - low)
+        for entry in range(low, high):
+            key = join(join(key, rows.ids[entry]), int(rows.values[entry]))
+        slot = np.int64(key) & last
+        while table[slot] >= 0 and not _alike(rows, firsts[table[slot]], rows.rows[i]):
+            slot = (slot + 1) & last
+        if table[slot] < 0:
+            table[slot], firsts[count] = count, rows.rows[i]
+            count += 1
+        looks[i] = table[slot]
+    return count
+
+
+@inner
+def _alike(rows: Rows, one: int, other: int) -> bool:
+    """Whether two rows are the same."""
+    low, count = rows.starts[one], rows.starts[one + 1] - rows.starts[one]
+    begin = rows.starts[other]
+    if rows.starts[other + 1] - begin != count:
+        return False
+    for e in range(count):
+        if rows.ids[low + e] != rows.ids[begin + e] or rows.values[low + e] != rows.values[begin + e]:
+            return False
+    return True
 
 
 @inner
@@ -76,25 +112,32 @@ def rank(
     own: Any,
     needed: Ints,
     others: Any,
+    looks: Ints,
+    leaders: Ints,
     kinds: Bytes,
     further_inputs: Entries,
     batch: int,
+    chosen: Ints,
     active: Any,
     logits: Any,
 ) -> None:
     """Log-odds of all candidates but those for the plain path, from the sums of the object's draws and of theirs.
 
-    Those that touch have further inputs, one such pair after another.
+    The sums of candidate c are those of its look. Those apart that look alike and need the same share their log-odds:
+    `leaders` (looks · lengths,), −1 before, is the first of them. Those that touch have further inputs, one such pair
+    after another. `chosen` (batch,) is room.
     """
-    units, pair = shape.sizes[0], 0
+    units, pair, lengths = shape.sizes[0], 0, len(own) // shape.sizes[0]
+    last = shape.sizes[-2] if len(shape.sizes) > 1 else 1
     c, count = 0, len(logits)
     while c < count:
-        first, rows = c, 0
+        rows = 0
         while c < count and rows < batch:
-            if kinds[c] != PLAIN:
+            leader = looks[c] * lengths + needed[c]
+            if kinds[c] != PLAIN and (kinds[c] != APART or leaders[leader] < 0):
                 row = active[rows * units : (rows + 1) * units]
                 mine = own[needed[c] * units : (needed[c] + 1) * units]
-                theirs = others[c * units : (c + 1) * units]
+                theirs = others[looks[c] * units : (looks[c] + 1) * units]
                 for j in range(units):
                     row[j] = net.biases[j] + mine[j] + theirs[j]
                 if kinds[c] != APART:
@@ -102,13 +145,17 @@ def rank(
                     entries = further_inputs.values, low, further_inputs.columns, low, high - low
                     gather(*entries, net.first, units, active, rows * units)
                     pair += 1
+                else:
+                    leaders[leader] = c
+                chosen[rows] = c
                 rows += 1
             c += 1
         at = _inside(net, shape, rows, active)
-        last = shape.sizes[-2] if len(shape.sizes) > 1 else 1
-        for i in range(first, c):
-            if kinds[i] != PLAIN:
-                logits[i] = active[at]
-                if len(shape.sizes) > 1:
-                    logits[i] = net.biases[-1] + _dot(active[at : at + last], net.dense[len(net.dense) - last :])
-                at += last
+        for i in range(rows):
+            logits[chosen[i]] = active[at]
+            if len(shape.sizes) > 1:
+                logits[chosen[i]] = net.biases[-1] + _dot(active[at : at + last], net.dense[len(net.dense) - last :])
+            at += last
+    for c in range(count):
+        if kinds[c] == APART:
+            logits[c] = logits[leaders[looks[c] * lengths + needed[c]]]
