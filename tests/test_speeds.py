@@ -62,10 +62,10 @@ def test_where_nothing_can_be_measured_it_is_said() -> None:
         speeds(completed(), towns(), KnowledgeBase.from_facts([("moved", "p03", "t0", "t3")]))
 
 
-def test_progress_is_told_for_each_size() -> None:
+def test_progress_is_told_for_each_size_and_relation() -> None:
     told: list[tuple[str, int, int | None]] = []
     speeds(completed(), towns(), TEST, sizes=(4, 6), pairs=10, report=lambda *words: told.append(words))
-    assert told == [("measuring speed", 0, 2), ("measuring speed", 1, 2)]
+    assert told == [("measuring speed", number, 4) for number in range(4)]
 
 
 def test_a_dictionary_for_json() -> None:

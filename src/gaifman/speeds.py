@@ -8,10 +8,12 @@ where scores can be [split](splits.md). Each is the mean over relations of what 
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,13 @@ SIZES = (5, 10, 20, 50, 100, None)
 RELATIONS = 20
 """Those with most test facts are measured."""
 PAIRS = 20_000
-"""Candidates of each relation that are judged by themselves."""
+"""Candidates of each relation that are judged by themselves, at most."""
+SECONDS = 0.5
+"""That this may take for a relation, about: whole neighbourhoods can be large."""
+TIMES = 3
+"""It is done so often, and the middle one counts: it takes a moment, in which a machine may do something else."""
+TRIAL = 128
+"""Candidates that tell how many can be judged in that time."""
 PAPER = 5_000
 """Answers a second that the paper reports."""
 
@@ -49,7 +57,8 @@ class Speed:
     ranking_per_s: float | None
     """Candidates a second where all are ranked; None where scores cannot be split."""
     field_s: float | None
-    """Seconds for what is around every object; done once for all relations, and not counted above."""
+    """Seconds of the first question, which makes what is around every object; it serves all relations, and is not
+    counted above."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -71,10 +80,15 @@ def speeds(
     names = measured(model, test, relations)
     ground, workers, found = Ground(kb, test), threads or len(os.sched_getaffinity(0)), list[Speed]()
     for number, size in enumerate(sizes):
-        if report:
-            report("measuring speed", number, len(sizes))
-        found.append(_speed(_sized(model, size), ground, names, pairs, workers))
+        told = partial(_tell, report, number * len(names), len(sizes) * len(names))
+        found.append(_speed(_sized(model, size), ground, names, pairs, workers, told))
     return found
+
+
+def _tell(report: Report | None, before: int, total: int, done: int) -> None:
+    """How many relations are measured, over all sizes."""
+    if report:
+        report("measuring speed", before + done, total)
 
 
 def measured(model: Completion, test: KnowledgeBase, count: int) -> list[str]:
@@ -93,21 +107,23 @@ def _sized(model: Completion, size: int | None) -> Completion:
     return Completion(learning, model.relations, model.features, model.scorers, model.calibration, {**model.meta})
 
 
-def _speed(model: Completion, ground: Ground, names: Sequence[str], pairs: int, threads: int) -> Speed:
-    subjects = subjects_of(model, ground, names, [1])
-    plan, scorers = model.on(ground.visible), [model.scorers[name] for name in names]
-    judge = plan.judge(names[0])
+def _speed(
+    model: Completion, ground: Ground, names: Sequence[str], pairs: int, threads: int, told: Callable[[int], None]
+) -> Speed:
+    subjects, plan = subjects_of(model, ground, names, [1]), model.on(ground.visible)
+    judge, size = plan.judge(names[0]), model.learning.size
     split = splittable(judge.evaluator.plan.features, model.learning, 2)
-    split = split and all(isinstance(scorer.base, Network) for scorer in scorers)
+    split = split and all(isinstance(model.scorers[name].base, Network) for name in names)
+    rates, ranks, ready = list[float](), list[float](), None
     with ThreadPoolExecutor(threads) as pool:
-        rates = [_pairs(plan, subject, pairs, pool, threads) for subject in subjects]
-        if not split:
-            return Speed(model.learning.size, len(subjects), float(np.mean(rates)), None, None)
-        begin = time.perf_counter()
-        _ranking(subjects[0], len(judge.graph), pool, threads)
-        ready = time.perf_counter() - begin
-        ranks = [_ranking(subject, len(judge.graph), pool, threads) for subject in subjects]
-    return Speed(model.learning.size, len(subjects), float(np.mean(rates)), float(np.mean(ranks)), ready)
+        for number, subject in enumerate(subjects):
+            told(number)
+            rates.append(_pairs(plan, subject, pairs, pool, threads))
+            if split and ready is None:
+                ready = _seconds(pool, [partial(_first, subject)])
+            if split:
+                ranks.append(_ranking(subject, len(judge.graph), pool, threads))
+    return Speed(size, len(subjects), float(np.mean(rates)), float(np.mean(ranks)) if ranks else None, ready)
 
 
 def _pairs(model: Completion, subject: Subject, count: int, pool: ThreadPoolExecutor, threads: int) -> float:
@@ -119,23 +135,28 @@ def _pairs(model: Completion, subject: Subject, count: int, pool: ThreadPoolExec
 
     def judged(part: Ints) -> object:
         nothing = Hidden.one_each(np.full(len(part), -1, np.int64))
-        return scorer.raw(judge.evaluator.sampled(part, sampling, nothing, threads=1))
+        return scorer.raw(judge.evaluator.sampled(np.ascontiguousarray(part), sampling, nothing, threads=1))
 
-    judged(tuples[:64])  # what is made once is made here
-    parts = np.array_split(tuples, max(threads, threads * (count // (threads * 8192))))
-    return count / _seconds(pool, [lambda part=part: judged(np.ascontiguousarray(part)) for part in parts])  # type: ignore[misc]
+    judged(tuples[:TRIAL])  # what is made once is made here
+    begin = time.perf_counter()
+    judged(tuples[:TRIAL])
+    tried = min(TRIAL, count) / (time.perf_counter() - begin)
+    tuples = tuples[: max(TRIAL * threads, int(tried * threads * SECONDS))]
+    parts = np.array_split(tuples, threads * max(1, len(tuples) // (threads * 8192)))
+    jobs = [partial(judged, part) for part in parts]
+    return len(tuples) / statistics.median(_seconds(pool, jobs) for _ in range(TIMES))
+
+
+def _first(subject: Subject) -> None:
+    """Rank one question at both places: that makes what is around every object, for all others too."""
+    for place in (0, 1):
+        subject.ranker.scores(subject.tuples[:1], place)
 
 
 def _ranking(subject: Subject, objects: int, pool: ThreadPoolExecutor, threads: int) -> float:
     """Candidates a second, every object at both places of a block of test facts, as large as an evaluation's."""
     asked = subject.tuples[: max(1, CELLS // objects)]
-    jobs: list[Callable[[], object]] = [
-        lambda place=place: subject.ranker.scores(asked, place)  # type: ignore[misc]
-        for place in (0, 1)
-        for _ in range(-(-threads // 2))
-    ]
-    for job in jobs[:: -(-threads // 2)]:
-        job()  # what is around the objects of both places is made here
+    jobs = [partial(subject.ranker.scores, asked, place) for place in (0, 1) for _ in range(-(-threads // 2))]
     return len(jobs) * len(asked) * objects / _seconds(pool, jobs)
 
 

@@ -126,7 +126,7 @@ def _done(work: Reproduction, figures: bool, threads: int | None, interrupt: Int
         with working("ranks") as report:
             done += work.ranked(setting, model, threads=threads, report=report, stop=interrupt.interrupted)
     if figures:
-        with working("sizes") as report:
+        with working("relations") as report:
             measured = work.speeds(model, threads=threads, report=report, stop=interrupt.interrupted)
         work.draw(measured)
     results = work.results(done, measured)
