@@ -93,14 +93,15 @@ class Plain:
                     yield found, place
 
     def strolled(self, key: int, row: Row, position: int) -> Row | None:
-        """With an object at the end of a stroll, where that is false and no object twice."""
+        """With an object at the end of a stroll, where that is false, no object twice and not beside where it began."""
         width = len(row)
-        here = row[(position + 1 + plain_below(key, 0, width - 1)) % width] if width > 1 else row[0]
-        for step in range(plain_below(key, 1, STEPS) + 1):
+        begun = here = row[(position + 1 + plain_below(key, 0, width - 1)) % width] if width > 1 else row[0]
+        for step in range(2 + plain_below(key, 1, STEPS - 1)):
             if self.around[here]:
                 here = self.around[here][plain_below(key, 2 + step, len(self.around[here]))]
         found = changed(row, position, here)
-        return found if here not in row and self.false(found, position) else None
+        fresh = here not in row and here not in self.around[begun]
+        return found if fresh and self.false(found, position) else None
 
     def one(self, row: Row, key: int, first: int) -> Row | None:
         coin = plain_mix((key + GAMMA) & MASK) & 1

@@ -14,7 +14,6 @@ import pytest
 from gaifman.constraints import Own
 from gaifman.corruptions import POOLS, Corruptions, Corruptor
 from gaifman.errors import KnowledgeError
-from gaifman.graph import graph_of
 from gaifman.kb import KnowledgeBase
 from gaifman.keys import start
 from gaifman.tables import Ints
@@ -98,17 +97,6 @@ def neighbours(rng: random.Random, objects: int) -> list[list[int]]:
     """Who is beside whom, some alone."""
     pairs = {(i, j) for i in range(objects) for j in range(i) if rng.random() < rng.choice([0.1, 0.4])}
     return [sorted({*(j for i, j in pairs if i == o), *(i for i, j in pairs if j == o)}) for o in range(objects)]
-
-
-@over_seeds(200)
-def test_with_strolls_the_kernel_equals_its_plain_twin_bit_for_bit(seed: int) -> None:
-    rng = random.Random(seed + 500)
-    plain, types, typed = random_plain(rng)
-    plain.near, plain.around = rng.choice([0.3, 0.5, 1, 1.0]), neighbours(rng, plain.objects)
-    found = made(plain, 7, types, typed)
-    expected = list(plain.corrupted(range(len(plain.answers)), 7, int(KEY)))
-    assert list(zip(rows(found.tuples), found.sources.tolist(), strict=True)) == expected
-    assert plain.true.isdisjoint(rows(found.tuples))
 
 
 @over_seeds(60)
@@ -202,76 +190,6 @@ def test_a_type_nobody_has_leaves_the_other_positions() -> None:
     kb = knowledge(20, {"place": {1}}).without([("place", "o0001")])
     corruptor = Corruptor(kb, np.array(answers, np.int32), pool="typed", own=Own((), (None, "place")))
     assert set(differing(corruptor.corrupted(np.arange(2), 6, KEY), answers)) == {0}
-
-
-# Near ones
-
-
-LINE = [[j for j in (i - 1, i + 1) if 0 <= j < 40] for i in range(40)]
-"""Forty objects in a line."""
-
-
-def test_a_stroll_ends_at_most_three_steps_from_what_stays() -> None:
-    answers, pooled = [(5, 30)], 0
-    found = made(Plain(40, answers, "uniform", near=1, around=LINE), 1_200)
-    ends: Counter[int] = Counter()
-    for row, position in zip(rows(found.tuples), differing(found, answers), strict=True):
-        ends[row[position] - row[1 - position]] += 1
-        pooled += abs(row[position] - row[1 - position]) > 3
-    assert all(ends[steps] > 20 for steps in (-3, -2, -1, 1, 2, 3))
-    assert pooled < 1_200 / 4  # of six strolls one takes two steps and comes back: then the pool decides
-
-
-def test_the_share_that_is_near_is_the_one_that_was_asked_for() -> None:
-    ring = [sorted({(i - 1) % 2_000, (i + 1) % 2_000}) for i in range(2_000)]
-    found = made(Plain(2_000, [(0, 1_000)], "uniform", near=0.3, around=ring), 4_000).tuples
-    distance = np.abs(found[:, 0] - found[:, 1])
-    near = int((np.minimum(distance, 2_000 - distance) <= 3).sum())
-    # Of strolls of two steps half come back; then the pool decides, of which 6 in 2,000 are near.
-    expected = 4_000 * (0.3 * (1 - 1 / 6) + (0.7 + 0.3 / 6) * 6 / 1_999)
-    assert not surprising(np.array([near, 4_000 - near]), np.array([expected, 4_000 - expected]))
-
-
-def test_without_neighbours_or_with_none_that_are_false_the_pool_decides() -> None:
-    alone = Plain(30, [(0, 1)], "uniform", near=1, around=[[] for _ in range(30)])
-    assert len(set(rows(made(alone, 200).tuples))) > 40
-    crowd = Plain(30, [(0, 1), (1, 0)], "uniform", near=1, around=[[1], [0], *([] for _ in range(28))])
-    assert {row for row in rows(made(crowd, 200).tuples) if row[0] == row[1]}  # only the pool gives these
-    assert len(made(crowd, 200)) == 400
-
-
-def test_a_stroll_of_one_variable_begins_at_the_answer() -> None:
-    found = made(Plain(40, [(20,)], "uniform", near=1, around=LINE), 600)
-    assert {17, 18, 19, 21, 22, 23} <= {row[0] for row in rows(found.tuples)}
-    near = sum(abs(row[0] - 20) <= 3 for row in rows(found.tuples))
-    assert near > 450
-
-
-def test_no_share_that_is_near_changes_nothing() -> None:
-    answers = np.array([(i, (i * 7) % 40) for i in range(40)], np.int32)
-    plain, other = Corruptor(knowledge(40), answers), Corruptor(knowledge(40, around=LINE), answers, near=0)
-    assert rows(plain.corrupted(np.arange(40), 9, KEY).tuples) == rows(other.corrupted(np.arange(40), 9, KEY).tuples)
-
-
-def test_a_graph_that_is_there_is_taken() -> None:
-    kb, answers = knowledge(40, around=LINE), np.array([(5, 30)], np.int32)
-    found = [
-        Corruptor(kb, answers, near=1, graph=graph).corrupted(np.arange(1), 50, KEY) for graph in (None, graph_of(kb))
-    ]
-    assert rows(found[0].tuples) == rows(found[1].tuples)
-
-
-def test_what_determines_must_determine_something_else_wherever_a_stroll_ends() -> None:
-    answers = [(0, 10), (1, 11), (2, 12), (3, 10)]
-    around = [[1, 4, 10], [0, 11], [], [10], [0, 10], *([] for _ in range(5)), [0, 3, 4], [1], *([] for _ in range(18))]
-    counts = counted(Plain(30, answers, "mixed", (((0,), 1),), near=1, around=around), 0, 300)
-    assert set(counts) == {1, 2}
-
-
-@pytest.mark.parametrize("near", [-0.1, 1.1, "half", None, True, float("nan")])
-def test_a_share_that_is_none_is_refused(near: float) -> None:
-    with pytest.raises(KnowledgeError, match="near is the share of corruptions"):
-        Corruptor(knowledge(3), np.array([[0, 1]], np.int32), near=near)
 
 
 # Nearly everything is true

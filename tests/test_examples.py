@@ -173,7 +173,7 @@ def test_what_is_near_is_joined_to_what_stays_by_three_facts_at_most() -> None:
     ]
     far = [float((distance > 3).mean()) for distance in apart]
     assert far[0] > 0.7
-    assert far[1] < 0.4  # a stroll that comes back, or ends at a known answer, leaves it to the pool
+    assert far[1] < far[0] - 0.2  # a stroll that comes back, or ends beside what stays, leaves it to the pool
 
 
 def test_constraints_of_the_relation_are_kept() -> None:

@@ -77,7 +77,7 @@ def learning_options(command: Command) -> Command:
             type=float,
             default=0.0,
             show_default=True,
-            help="Share of corruptions whose object is a few steps from one that stays, instead of from the pool.",
+            help="Share of corruptions tried with an object two or three steps from one that stays.",
         ),
         click.option("--negatives", type=int, default=25, show_default=True, help="Corruptions of each answer (w̃)."),
         click.option("--positives", type=int, default=5, show_default=True, help="Neighbourhoods of each answer (w)."),

@@ -16,7 +16,7 @@ import numpy as np
 
 from gaifman.kernels.compiling import compiled, inlined, inner, zero
 from gaifman.kernels.random import below, join, mix, word
-from gaifman.kernels.sets import Bytes, Ints, Longs
+from gaifman.kernels.sets import Bytes, Ints, Longs, place
 
 TRIES = 32
 """Objects that are drawn for a bound position before all that remain are listed."""
@@ -80,7 +80,7 @@ class Near(NamedTuple):
     starts: Longs
     """Shape (objects + 1,): the neighbours of object o are `neighbours[starts[o] : starts[o + 1]]`."""
     neighbours: Ints
-    """Shape (any,): objects."""
+    """Shape (any,): objects, ascending for each object."""
     bound: Bytes
     """Shape (n,): 1 where an object must be known to determine something else, whatever the width."""
 
@@ -208,18 +208,21 @@ def _changed(
 
 @inlined
 def _strolled(key: np.uint64, known: Known, near: Near, position: int, out: Ints, at: int) -> bool:
-    """Put at a position what is a few random steps from an object that stays; whether that makes the tuple false.
+    """Put at a position what is two or three steps from an object that stays; whether that makes the tuple false.
 
-    Of a tuple of one object nothing stays: the stroll begins at the object itself.
+    Never a neighbour of that object: a fact that is missing is often there in another form, so that what is beside it
+    and not known would be taken for false where it is true. Of a tuple of one object nothing stays: the stroll begins
+    at the object itself.
     """
     width, own = out.shape[1], out[at, position]
     begun = (position + 1 + below(key, 0, width - 1)) % width if width > 1 else position
     here = out[at, begun]
-    for step in range(below(key, 1, STEPS) + 1):
+    first, last = near.starts[here], near.starts[here + 1]
+    for step in range(2 + below(key, 1, STEPS - 1)):
         begin, end = near.starts[here], near.starts[here + 1]
         if begin < end:
             here = near.neighbours[begin + below(key, 2 + step, end - begin)]
-    fresh = here != own
+    fresh = here != own and place(near.neighbours, first, last, here) < 0
     for i in range(width):
         fresh = fresh and (i == position or here != out[at, i])
     out[at, position] = here
@@ -262,15 +265,15 @@ def corrupt(
     Fewer where no object at any position makes a false tuple.
     """
     at, width = zero(), answers.shape[1]
-    for place in range(len(rows)):
+    for source in range(len(rows)):
         own = np.uint64(key)
         for i in range(width):
-            own = join(own, answers[rows[place], i])
+            own = join(own, answers[rows[source], i])
         turn = np.int64(own % np.uint64(width))
         for j in range(count):
             for i in range(width):
-                out[at, i] = answers[rows[place], i]
-            if _corrupt(join(own, j), (turn + j) % width, known, runs, pools, near, rows[place], out, at):
-                sources[at] = place
+                out[at, i] = answers[rows[source], i]
+            if _corrupt(join(own, j), (turn + j) % width, known, runs, pools, near, rows[source], out, at):
+                sources[at] = source
                 at += 1
     return at
