@@ -122,10 +122,21 @@ def test_a_quick_look_and_then_the_whole_share_the_training(folder: Path) -> Non
 @pytest.mark.usefixtures("folder")
 def test_visible_facts_features_and_options_are_chosen() -> None:
     Path("mine.phi").write_text("each r. r(s1, s2)\neach r. r(s2, s1)\n")
-    words = ("--facts", "train+valid", "--phi", "mine.phi", "--option", "activation=relu", "--seed", "3", "-o", "ours")
+    words = (
+        "--facts",
+        "train+valid",
+        "--phi",
+        "mine.phi",
+        "--option",
+        "activation=sigmoid",
+        "--seed",
+        "3",
+        "-o",
+        "ours",
+    )
     body = json.loads(here(*ROW, *words, "--json").stdout)
     assert (body["visible"], body["phi"], body["seed"]) == ("train+valid", "mine", 3)
-    assert body["options"]["activation"] == "relu"
+    assert body["options"]["activation"] == "sigmoid"
     assert "differs: options, phi, seed, text of phi" in str(refused(*ROW, "-o", "ours"))
 
 

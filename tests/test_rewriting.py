@@ -119,6 +119,13 @@ def test_a_schema_has_one_instance_for_each_choice_of_fitting_relations() -> Non
     assert all(not feature.each for feature in features)
 
 
+def test_a_schema_that_stands_for_too_many_is_refused() -> None:
+    schema = parse_feature("each r, t, u. exists x, y. r(s1, x) & t(x, y) & u(y, s2)")
+    with pytest.raises(LimitError, match=r"stands for 1,030,301 features; the limit is 1,000,000"):
+        next(instances(schema, {f"r{i}": 2 for i in range(101)}))
+    next(instances(schema, {f"r{i}": 2 for i in range(100)}))
+
+
 def test_a_feature_without_each_is_its_own_only_instance() -> None:
     feature = parse_feature("count r(s1, x)")
     assert list(instances(feature, {"r": 2, "q": 2})) == [feature]

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from gaifman.errors import GaifmanError, InputError, KnowledgeError
+from gaifman.families import pattern
 from gaifman.learning import Learning
-from gaifman.studies import NAMES, PAPER, ROWS, Setting, Study, chosen_rows, published
+from gaifman.phi import parse_phi
+from gaifman.studies import NAMES, PAPER, PATHS, ROWS, Manner, Setting, Study, chosen_rows, manner_of, published
 from gaifman.training import Given
 
 
@@ -73,6 +75,21 @@ def test_options_are_of_the_network_or_of_learning() -> None:
     found = learning(Study("wn18", options={"activation": "relu", "epochs": 5, "holdout": 0.0}), Setting(20, 5, 25))
     assert found.options == {"activation": "relu", "batch": 128, "epochs": 5}
     assert found.holdout == 0.0
+
+
+def test_manners() -> None:
+    assert manner_of("paper", "wn18") == manner_of("paper", "fb15k") == manner_of("ours", "fb15k") == Manner()
+    ours = manner_of("ours", "wn18")
+    found = learning(Study("wn18", phi=ours.phi, file=ours.file, options=ours.options), Setting(20, 5, 25))
+    assert found.near > 0
+    assert found.options["activation"] == "relu"
+    with pytest.raises(InputError, match="one of ours, paper"):
+        manner_of("theirs", "wn18")
+
+
+def test_the_paths_of_ours_are_of_up_to_three_steps() -> None:
+    families = {pattern(feature)[0] for feature in parse_phi(PATHS).expanded({"r": 2, "q": 2}, 2)}  # type: ignore[index]
+    assert families == {"pair", "hop", "path", "walk"}
 
 
 def test_a_file_of_features() -> None:

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -43,6 +44,8 @@ from gaifman.questions import Feature
 N = TypeVar("N", bound=Node)
 LARGEST = 100_000
 """Parts of a normal form at most."""
+INSTANCES = 1_000_000
+"""Features that one schema may stand for at most."""
 _BINDING = ("variables", "each", "free")
 
 
@@ -133,6 +136,11 @@ def instances(feature: Feature, relations: Mapping[str, int]) -> Iterator[Featur
     """
     arities = relation_arities(feature.body)
     fitting = [[n for n, arity in relations.items() if arity == arities.get(v)] for v in feature.each]
+    if (count := math.prod(map(len, fitting))) > INSTANCES:
+        raise LimitError(
+            f"{feature} stands for {count:,} features; the limit is {INSTANCES:,}",
+            hint="name relations instead of an each variable, or let gaifman mine find the paths that matter",
+        )
     for names in itertools.product(*fitting):
         yield Feature(put_relations(feature.body, dict(zip(feature.each, names, strict=True))))
 

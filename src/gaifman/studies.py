@@ -20,6 +20,35 @@ from gaifman.training import Given, Order
 
 NETWORK = {"activation": "sigmoid", "batch": 128}
 """The paper's base model."""
+PATHS = """\
+each r. r(s1, s2)
+each r. r(s2, s1)
+each r. exists x. r(s1, x)
+each r. exists x. r(x, s1)
+each r. exists x. r(s2, x)
+each r. exists x. r(x, s2)
+each r, t. exists x. r(s1, x) & t(x, s2)
+each r, t, u. exists x, y. r(s1, x) & t(x, y) & u(y, s2)
+"""
+"""All paths of up to three steps, for a knowledge base of few relations: pairs that nothing links are ranked by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """In whose manner rows are trained."""
+
+    phi: str = "paper"
+    file: Given | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of `Learning` or of the network, other than `NETWORK`."""
+
+
+OURS: Mapping[str, Manner] = {
+    "wn18": Manner("paths", Given("paths.phi", PATHS), {"near": 0.25, "activation": "relu", "batch": 32, "epochs": 6}),
+    "fb15k": Manner(),
+}
+"""What does best on the validation facts of each data set; [N, k, w, w̃] are the row's."""
+MANNERS = ("ours", "paper")
 FACTS = ("train", "train+valid")
 """What may be visible while test facts are ranked."""
 
@@ -98,6 +127,13 @@ PAPER: Mapping[str, Sequence[Published]] = {
 def published(data: str, row: Row) -> Published:
     """What the paper says of a row on a data set."""
     return PAPER[data][row.number - 1]
+
+
+def manner_of(name: str, data: str) -> Manner:
+    """`ours` or the `paper`'s, for a data set."""
+    if name not in MANNERS:
+        raise InputError(f"a manner is one of {', '.join(MANNERS)}, not {name!r}")
+    return OURS[data] if name == "ours" else Manner()
 
 
 def chosen_rows(texts: Iterable[str]) -> tuple[Row, ...]:

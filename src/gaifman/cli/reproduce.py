@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gaifman.reproduction import Reproduction, Result, Splits
     from gaifman.runs import Interrupt
     from gaifman.studies import Study
+    from gaifman.training import Given
 
 
 @click.command(short_help="Run the paper's experiments, beside the paper's figures.")
@@ -32,10 +33,15 @@ if TYPE_CHECKING:
     help="What is visible while test facts are ranked; learnt is from train.",
 )
 @click.option("--data", "source", metavar="FOLDER", help="Where WN18 and FB15k are; else GAIFMAN_DATA, else fetched.")
-@click.option("--phi", default="paper", show_default=True, help="A .phi file, or paper, universal-schema, default.")
 @click.option(
-    "--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting than the paper's: epochs=5."
+    "--manner",
+    type=click.Choice(["ours", "paper"]),
+    default="ours",
+    show_default=True,
+    help="Features, corruptions and network: what does best on the validation facts, or the paper's.",
 )
+@click.option("--phi", help="Other features: a .phi file, or paper, universal-schema, default.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting: epochs=5.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is drawn.")
 @click.option("--figures/--no-figures", default=True, show_default=True, help="Measure speed and draw both figures.")
 @click.option("--threads", type=click.IntRange(min=1), help="How many threads; ranks are the same.")
@@ -47,7 +53,8 @@ def reproduce(
     fraction: float | None,
     facts: str,
     source: str | None,
-    phi: str,
+    manner: str,
+    phi: str | None,
     options: tuple[str, ...],
     seed: int,
     figures: bool,
@@ -64,16 +71,18 @@ def reproduce(
     Examples:
       gaifman reproduce wn18
       gaifman reproduce wn18 --rows 3,4,5 --fraction 0.02
-      gaifman reproduce fb15k --phi mine.phi --option activation=relu -o ours
+      gaifman reproduce wn18 --manner paper -o paper
+      gaifman reproduce fb15k --phi mine.phi --option activation=relu -o mine
     """
     from gaifman.reproduction import Reproduction
     from gaifman.runs import Interrupt
-    from gaifman.studies import Study, chosen_rows
+    from gaifman.studies import Study, chosen_rows, manner_of
     from gaifman.training import Interrupted
 
-    file = given_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
-    name = Path(phi).stem if file else phi
-    study = Study(data, chosen_rows(rows), name, file, parsed_options(options), facts, fraction, seed)
+    own = manner_of(manner, data)
+    name, file = (own.phi, own.file) if phi is None else _features(phi)
+    settings = {**own.options, **parsed_options(options)}
+    study = Study(data, chosen_rows(rows), name, file, settings, facts, fraction, seed)
     study.check()
     folder = Path(output or f"reproduce-{data}")
     if figures:
@@ -92,6 +101,12 @@ def reproduce(
         print_json(results)
     else:
         _show(results, folder)
+
+
+def _features(phi: str) -> tuple[str, Given | None]:
+    """The name of a set of features, and the text of a file that it comes from."""
+    file = given_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
+    return Path(phi).stem if file else phi, file
 
 
 def _check_figures() -> None:
