@@ -30,7 +30,7 @@ each r. exists x. r(x, s2)
 each r, t. exists x. r(s1, x) & t(x, s2)
 each r, t, u. exists x, y. r(s1, x) & t(x, y) & u(y, s2)
 """
-"""All paths of up to three steps, for a knowledge base of few relations: pairs that nothing links are ranked by them."""
+"""All paths of up to three steps, for a knowledge base of few relations: they rank pairs that nothing else links."""
 
 
 @dataclass(frozen=True, slots=True)
