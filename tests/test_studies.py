@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+import gaifman
 from gaifman.errors import GaifmanError, InputError, KnowledgeError
 from gaifman.families import pattern
 from gaifman.learning import Learning
-from gaifman.phi import parse_phi
-from gaifman.studies import NAMES, PAPER, PATHS, ROWS, Manner, Setting, Study, chosen_rows, manner_of, published
+from gaifman.phi import named, parse_phi
+from gaifman.studies import NAMES, PAPER, PATHS, ROWS, Manner, Setting, Study, chosen_rows, fitted, manner_of, published
 from gaifman.training import Given
 
 
@@ -78,13 +79,31 @@ def test_options_are_of_the_network_or_of_learning() -> None:
 
 
 def test_manners() -> None:
-    assert manner_of("paper", "wn18") == manner_of("paper", "fb15k") == manner_of("ours", "fb15k") == Manner()
+    assert manner_of("paper", "wn18") == manner_of("paper", "fb15k") == Manner()
     ours = manner_of("ours", "wn18")
     found = learning(Study("wn18", phi=ours.phi, file=ours.file, options=ours.options), Setting(20, 5, 25))
     assert found.near > 0
     assert found.options["activation"] == "relu"
     with pytest.raises(InputError, match="one of ours, paper"):
         manner_of("theirs", "wn18")
+
+
+def test_common_constants_are_those_of_the_facts() -> None:
+    kb = gaifman.demo()
+    study, ours = Study("fb15k"), manner_of("ours", "fb15k")
+    assert fitted(study, Manner(), kb) is study
+    found = fitted(study, ours, kb)
+    found.check()
+    assert found.file is not None
+    texts = found.file.text.splitlines()
+    asked = [text for text in texts if "'" in text]
+    plain = named("default", 2, {name: relation.arity for name, relation in kb.relations.items()})
+    assert texts == [*map(str, plain.features), *asked]
+    assert asked
+    for text in asked:
+        relation, name = text.split("(")[0], text.split("'")[1]
+        assert sum(name in fact.objects for fact in kb.facts(relation)) >= 100
+    assert len(asked) == 2 * len({text.replace("s1", "s2") for text in asked})
 
 
 def test_the_paths_of_ours_are_of_up_to_three_steps() -> None:

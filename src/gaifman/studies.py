@@ -8,14 +8,19 @@ Published(mean_rank=298, hits_10=93.9, hits_1=75.8)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from gaifman.errors import InputError, KnowledgeError
 from gaifman.evaluation import Terms
+from gaifman.formulas import Atom, Constant, Variable
+from gaifman.kb import KnowledgeBase
 from gaifman.learning import Learning
+from gaifman.phi import named
+from gaifman.questions import Feature
 from gaifman.training import Given, Order
 
 NETWORK = {"activation": "sigmoid", "batch": 128}
@@ -41,11 +46,13 @@ class Manner:
     file: Given | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Settings of `Learning` or of the network, other than `NETWORK`."""
+    common: int | None = None
+    """With facts of one variable and a constant, where at least so many facts of a relation have it at one place."""
 
 
 OURS: Mapping[str, Manner] = {
     "wn18": Manner("paths", Given("paths.phi", PATHS), {"near": 0.25, "activation": "relu", "batch": 32, "epochs": 6}),
-    "fb15k": Manner(),
+    "fb15k": Manner("default", None, {"dropout": 0.0, "activation": "relu", "batch": 32, "epochs": 4}, common=100),
 }
 """What does best on the validation facts of each data set; [N, k, w, w̃] are the row's."""
 MANNERS = ("ours", "paper")
@@ -136,6 +143,26 @@ def manner_of(name: str, data: str) -> Manner:
     return OURS[data] if name == "ours" else Manner()
 
 
+def with_constants(kb: KnowledgeBase, least: int) -> list[str]:
+    """Features that say of a variable that it has a fact with a common constant.
+
+    >>> from gaifman.kb import KnowledgeBase
+    >>> kb = KnowledgeBase.from_facts([("lives_in", "ann", "rome"), ("lives_in", "bob", "rome")])
+    >>> with_constants(kb, 2)
+    ["lives_in(s1, 'rome')", "lives_in(s2, 'rome')"]
+    """
+    counts = Counter[tuple[str, int, str]]()
+    for fact in kb.facts():
+        if len(fact.objects) == 2:
+            counts.update((fact.relation, place, name) for place, name in enumerate(fact.objects))
+    found = []
+    for relation, place, name in sorted(key for key, count in counts.items() if count >= least):
+        for variable in (Variable("s1"), Variable("s2")):
+            terms = (Constant(name), variable) if place == 0 else (variable, Constant(name))
+            found.append(str(Feature(Atom(relation, terms))))
+    return found
+
+
 def chosen_rows(texts: Iterable[str]) -> tuple[Row, ...]:
     """The rows of `1,3` or of several such texts; all of them where there are none."""
     numbers = [part.strip() for text in texts for part in text.split(",")]
@@ -192,3 +219,12 @@ class Study:
     def draws(self, setting: Setting) -> list[int]:
         """The numbers of draws that a training is ranked with."""
         return [row.draws for row in self.rows if row.setting == setting]
+
+
+def fitted(study: Study, manner: Manner, kb: KnowledgeBase) -> Study:
+    """The study with the features that its manner takes from the facts to be learnt from."""
+    if manner.common is None:
+        return study
+    relations = {name: relation.arity for name, relation in kb.relations.items()}
+    lines = [*map(str, named(manner.phi, 2, relations).features), *with_constants(kb, manner.common)]
+    return replace(study, phi="common", file=Given("common.phi", "".join(f"{line}\n" for line in lines)))

@@ -76,7 +76,7 @@ def reproduce(
     """
     from gaifman.reproduction import Reproduction
     from gaifman.runs import Interrupt
-    from gaifman.studies import Study, chosen_rows, manner_of
+    from gaifman.studies import Study, chosen_rows, fitted, manner_of
     from gaifman.training import Interrupted
 
     own = manner_of(manner, data)
@@ -91,6 +91,7 @@ def reproduce(
     interrupt = Interrupt("" if as_json else "stopping: the same command goes on")
     try:
         splits = _read(study, source)  # not yet guarded: here Ctrl-C may stop at once
+        study = fitted(study, own, splits.train) if phi is None else study
         with interrupt:
             work = Reproduction(study, splits, folder, command)
             results = _done(work, figures, threads, interrupt)
