@@ -81,7 +81,7 @@ def speeds(
     ground, workers, found = Ground(kb, test), threads or len(os.sched_getaffinity(0)), list[Speed]()
     for number, size in enumerate(sizes):
         told = partial(_tell, report, number * len(names), len(sizes) * len(names))
-        found.append(_speed(_sized(model, size), ground, names, pairs, workers, told))
+        found.append(_speed(sized(model, size), ground, names, pairs, workers, told))
     return found
 
 
@@ -102,7 +102,8 @@ def measured(model: Completion, test: KnowledgeBase, count: int) -> list[str]:
     return sorted(names, key=lambda name: (-counts[name], name))[:count]
 
 
-def _sized(model: Completion, size: int | None) -> Completion:
+def sized(model: Completion, size: int | None) -> Completion:
+    """The model with neighbourhoods of another size."""
     learning = replace(model.learning, size=size)
     return Completion(learning, model.relations, model.features, model.scorers, model.calibration, {**model.meta})
 
