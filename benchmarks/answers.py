@@ -7,8 +7,8 @@ object at one place of facts of several relations, by split scores with shared d
 drawn and judged by itself. Radius 1, the `paper` features, two hidden layers of 100, one draw, a thread for each
 processor; what is around every object is computed before, once for all relations, and its seconds stand as
 `_field_seconds`. One model is asked with every size k; `none` bounds nothing; scores with an odd size cannot be split.
-The limit is one 100 × 100 product a candidate, by numpy's BLAS. The dense scorer is DistMult with 200 numbers an object,
-all objects at once, 64 questions at a time: PyKEEN's where it is installed (`dense_scorer_is_pykeen`), elsewhere a plain
+The limit is one 100 × 100 product a candidate, by numpy's BLAS. The dense scorer is DistMult with 200 numbers for each
+object, all at once, 64 questions at a time: PyKEEN's where it is installed (`dense_scorer_is_pykeen`), else a plain
 product in PyTorch. Without the data all of it is done on generated knowledge bases. With all sizes there are pictures
 too: docs/answers-wn18.svg and docs/answers-fb15k.svg.
 """
