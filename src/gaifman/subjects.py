@@ -227,7 +227,7 @@ def _of_completion(
         ranker: Ranker = Fallback(judge.graph, name, counts)
         if scorer is not None:
             if width not in fields:
-                fields[width] = _field(judge, scorer, model.learning, max(counts)) if threads == 1 else None
+                fields[width] = _field(judge, scorer, model.learning, max(counts))
             ranker = Learnt(judge, scorer, model.learning, counts, threads, fields[width])
         found.append(Subject(name, ranker, tuples, visible, np.unique(known, axis=0)))
     return found
