@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+import commands
 import gaifman
-from gaifman.cli import cli, main
-from gaifman.errors import GaifmanError, InputError, KnowledgeError
+from commands import refused
+from gaifman.cli import main
+from gaifman.errors import InputError, KnowledgeError
 from trainings import QUICK, small
 
 TEST = "knows(p0, p9).\nknows(stranger, p1).\nlikes(p3, p4).\ngives(p1, p2, p3).\nrare(p5, p6).\n"
+
+here = partial(commands.here, columns=120)
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +38,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(trained)
     return trained
-
-
-def here(*words: str) -> Any:
-    """The command, run in this process."""
-    result = CliRunner().invoke(cli, words, catch_exceptions=False, env={"COLUMNS": "120"})
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def refused(*words: str) -> GaifmanError:
-    with pytest.raises(GaifmanError) as caught:
-        CliRunner().invoke(cli, words, catch_exceptions=False)
-    return caught.value
 
 
 ALL = ("evaluate", "m.gaifman", "small.facts", "test.facts")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from commands import here, refused
 from gaifman import downloads
 from gaifman.cli import cli
-from gaifman.errors import GaifmanError
 from studied import QUICK, data_set, lines
 from test_downloads import archive, giving, served, tiny
 from trainings import command, gaifman
@@ -33,19 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GAIFMAN_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
-
-
-def here(*words: str) -> Any:
-    """The command, run in this process."""
-    result = CliRunner().invoke(cli, words, catch_exceptions=False, env={"COLUMNS": "80"})
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def refused(*words: str) -> GaifmanError:
-    with pytest.raises(GaifmanError) as caught:
-        CliRunner().invoke(cli, words, catch_exceptions=False)
-    return caught.value
 
 
 def names(folder: Path) -> list[str]:
