@@ -278,6 +278,7 @@ class _Touch:
         self._links, self._families = evaluator.world.links, evaluator.families
         count, features = len(field.judge.graph), len(evaluator.plan.features)
         self._near = Near(
+            np.zeros(count, np.uint8),
             np.full(count, -1, np.int32),
             np.full(count, FAR, np.int32),
             np.zeros(count + 1, np.int64),

@@ -25,6 +25,8 @@ counted twice; and pairs that are adjacent, or of one object, or whose features 
 BOTH = 2
 """The side of a feature that speaks of both objects."""
 FAR = 1 << 30
+ADJACENT, EARLY, LATE = np.uint8(1), np.uint8(2), np.uint8(4)
+"""Marks of objects: adjacent to the object; a member of its draws of every length; only of longer ones."""
 _0, _1, _6 = np.uint64(0), np.uint64(1), np.uint64(6)
 
 
@@ -44,6 +46,8 @@ class Order(NamedTuple):
 class Near(NamedTuple):
     """What one thread notes of one object."""
 
+    marks: Bytes
+    """Shape (objects,): what each is to it, all in so few bytes that they are near at hand; 0 between two objects."""
     bonds: Ints
     """Shape (objects,): the bond with each of its neighbours; −1 elsewhere, and everywhere between two objects."""
     levels: Ints
@@ -98,11 +102,13 @@ def reach(links: Links, question: Question, near: Near) -> int:
     one, own, starts = question.one, question.own, near.starts
     for edge in range(links.starts[one], links.starts[one + 1]):
         near.bonds[links.neighbours[edge]] = links.bonds[edge]
+        near.marks[links.neighbours[edge]] = ADJACENT
     for c in range(len(starts)):
         starts[c] = 0
     for slot in range(own.starts[one], own.starts[one + 1]):
         x = own.members[slot]
         near.levels[x] = own.levels[slot]
+        near.marks[x] |= EARLY if own.levels[slot] == 0 else LATE
         for edge in range(links.starts[x], links.starts[x + 1]):
             starts[links.neighbours[edge]] += 1
     total = zero()
@@ -127,8 +133,10 @@ def forget(links: Links, question: Question, near: Near) -> None:
     one, own = question.one, question.own
     for edge in range(links.starts[one], links.starts[one + 1]):
         near.bonds[links.neighbours[edge]] = -1
+        near.marks[links.neighbours[edge]] = 0
     for slot in range(own.starts[one], own.starts[one + 1]):
         near.levels[own.members[slot]] = FAR
+        near.marks[own.members[slot]] = 0
 
 
 @inlined
@@ -137,6 +145,18 @@ def _level(question: Question, near: Near, c: int) -> int:
     if near.starts[c] == near.starts[c + 1]:
         return FAR
     return int(question.own.levels[near.reached[near.starts[c], 0]])
+
+
+@inlined
+def _shared(question: Question, near: Near, c: int) -> bool:
+    """Whether a member of the object is one of another one's too."""
+    others = question.others
+    for slot in range(others.starts[c], others.starts[c + 1]):
+        if others.levels[slot] > question.needed[question.one]:
+            return False
+        if near.levels[others.members[slot]] <= question.needed[c]:
+            return True
+    return False
 
 
 @compiled
@@ -149,17 +169,16 @@ def sort_out(links: Links, question: Question, near: Near, simple: bool, far: bo
     others, mine, filled = question.others, question.needed[question.one], zero()
     degree = links.starts[question.one + 1] - links.starts[question.one]
     for c in range(len(kinds)):
-        need = question.needed[c]
+        need, marks = question.needed[c], np.uint8(0)
         touches = _level(question, near, c) <= need
-        shared = False
         for slot in range(others.starts[c], others.starts[c + 1]):
             if others.levels[slot] > mine:
                 break
-            y = others.members[slot]
-            touches |= near.bonds[y] >= 0
-            shared |= near.levels[y] <= need
+            marks |= near.marks[others.members[slot]]
             if far:
-                touches |= _level(question, near, y) <= need
+                touches |= _level(question, near, others.members[slot]) <= need
+        touches |= marks & ADJACENT != 0
+        shared = marks & EARLY != 0 or (marks & LATE != 0 and _shared(question, near, c))
         whole = question.size < 0 or degree + links.starts[c + 1] - links.starts[c] <= question.size
         if c == question.one or near.bonds[c] >= 0 or (touches and not simple):
             kinds[c] = PLAIN
@@ -230,6 +249,8 @@ def _meet_touching(families: Families, links: Links, question: Question, near: N
         if others.levels[slot] > mine:
             break
         y = others.members[slot]
+        if near.marks[y] == 0:
+            continue
         near.seen[y] = number
         bond = near.bonds[y]
         if bond >= 0 and near.levels[y] > need:
