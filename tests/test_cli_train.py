@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import gaifman as library
+from commands import here, refused
 from gaifman.cli import cli, main
 from gaifman.errors import GaifmanError
 from gaifman.runs import Run, read_log
@@ -32,20 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     small(tmp_path / "small.facts")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def here(*words: str) -> Any:
-    """The command, run in this process."""
-    result = CliRunner().invoke(cli, words, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def refused(*words: str) -> GaifmanError:
-    """What the command says to bad input."""
-    with pytest.raises(GaifmanError) as caught:
-        CliRunner().invoke(cli, words, catch_exceptions=False)
-    return caught.value
 
 
 def names(folder: Path) -> list[str]:
