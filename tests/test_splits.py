@@ -132,17 +132,18 @@ def test_of_which_kind_pairs_are_by_definition(seed: int, size: int | None) -> N
     judge, _ = ready(town(seed, 60, 150, wide=False), "paper", learning, Network([6]))
     graph, field = judge.graph, Field(judge, learning, 2)
     one, place, number = int(np.random.default_rng(seed).integers(60)), seed % 2, seed % 2
-    kinds, _ = _Touch(field).found(one, 1 - place, number)
+    kinds, _ = _Touch(field, np.arange(len(field.sides))).found(one, 1 - place, number)
     expected = []
     for c in range(len(graph)):
         pair = np.array([[one, c]] if place == 0 else [[c, one]], np.int32)
         drawn = set(draw(graph, pair, field.sampling).of(0, number).tolist()) - {one, c}
-        if c == one or c in adjacent(graph, one):
+        if c == one:
             expected.append(PLAIN)
             continue
         share = [first(field, 1 - place, c, one, number), first(field, place, one, c, number)]
         assert share[0] | share[1] <= drawn, "what is filled up comes besides"
-        touch = share[0] & adjacent(graph, one) or share[1] & adjacent(graph, c)
+        near = c in adjacent(graph, one)
+        touch = near or share[0] & adjacent(graph, one) or share[1] & adjacent(graph, c)
         more = len(share[0] & share[1]) and size is not None
         whole = size is not None and graph.degrees[one] + graph.degrees[c] <= size
         expected.append(FILLED if more and not whole else TOUCHING if touch else APART)
@@ -151,10 +152,12 @@ def test_of_which_kind_pairs_are_by_definition(seed: int, size: int | None) -> N
 
 
 def first(field: Field, position: int, obj: int, partner: int, number: int) -> set[int]:
-    """Who is drawn around an object by its share, and by what the partner leaves of its own."""
-    order = field.around(position).orders[number]
+    """Who is drawn around an object by its share, and by what the partner leaves of its own: never the partner."""
+    graph, order = field.judge.graph, field.around(position).orders[number]
     at = slice(order.starts[obj], order.starts[obj + 1])
-    return set(order.members[at][order.levels[at] <= field.needed[partner]].tolist())
+    members = [member for member in order.members[at].tolist() if member != partner]
+    left = field.quota - len(adjacent(graph, partner) - {obj})
+    return set(members if field.size is None else members[: field.quota + max(0, left)])
 
 
 def test_all_kinds_of_pairs_occur() -> None:
@@ -164,7 +167,7 @@ def test_all_kinds_of_pairs_occur() -> None:
     field = Field(judge, learning, 1)
     assert field.simple
     assert not field.far
-    touch, seen = _Touch(field), set[int]()
+    touch, seen = _Touch(field, np.arange(len(field.sides))), set[int]()
     for one in range(0, 300, 7):
         kinds, more = touch.found(one, 1, 0)
         seen |= {*kinds.tolist()}
@@ -247,7 +250,7 @@ def test_levels_are_draws_of_growing_length(draws: int) -> None:
                 levels = order.levels[order.starts[obj] : order.starts[obj + 1]].tolist()
                 members = order.members[order.starts[obj] : order.starts[obj + 1]].tolist()
                 assert levels == sorted(levels)
-                assert len(members) == len(set(members)) == min(6, judge.graph.degrees[obj])
+                assert len(members) == len(set(members)) == min(7, judge.graph.degrees[obj])
                 assert levels.count(0) == min(3, len(members))
-                assert all(levels.count(level) <= 1 for level in (1, 2, 3))
+                assert all(levels.count(level) <= 1 for level in (1, 2, 3, 4))
                 assert {*members} <= adjacent(judge.graph, obj)

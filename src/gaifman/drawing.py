@@ -20,7 +20,7 @@ from gaifman.kernels.pools import EVERYTHING, Batch, Members, Plan, Scratch
 from gaifman.tables import Ints, Longs
 
 PATIENCE = 1
-"""How many times k a row is, at least, where filling tries places at random instead of writing out the union of the pools."""
+"""How many times k a row is, at least, where filling tries places at random and does not write out all pools."""
 BLOCK = 1 << 17
 """Members that one block of tuples may have: enough to hide the cost of a call, few enough for the cache."""
 BALLS = 1 << 22

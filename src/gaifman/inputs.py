@@ -32,9 +32,9 @@ import numpy.typing as npt
 from gaifman.drawing import frozen
 from gaifman.features import FeatureMatrix
 from gaifman.formulas import Attribute, free
+from gaifman.kernels.further import More
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, Matrix, Scales, Sums, measure, pick
 from gaifman.kernels.ranking import weigh
-from gaifman.kernels.touching import More
 from gaifman.network import Reals, Rows
 from gaifman.questions import Aggregate, Difference, Feature, query_position
 from gaifman.tables import Ints, Longs

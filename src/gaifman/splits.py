@@ -3,7 +3,7 @@
 Draws are shared (see `docs/neighbourhoods.md`): what is drawn around an object is a prefix of one random order, whose
 length hangs on how many neighbours the other object has. Where a candidate and the fixed object do not touch, every
 feature speaks of one of the two alone, and the first layer of the network adds what each gives. Where they touch, the
-features that come of it are added. Adjacent pairs are scored by the plain path, with the same draws.
+features that come of it are added. What that cannot say is scored by the plain path, with the same draws.
 """
 
 from __future__ import annotations
@@ -23,25 +23,11 @@ from gaifman.graph import Graph, ranges
 from gaifman.judging import Judge, averages
 from gaifman.kb import KnowledgeBase
 from gaifman.kernels.draws import measured
+from gaifman.kernels.further import BOTH, More, Rows, Sides, find_more, known
 from gaifman.kernels.pools import Members
 from gaifman.kernels.ranking import tell_apart
 from gaifman.kernels.rows import Met
-from gaifman.kernels.touching import (
-    BOTH,
-    FAR,
-    FILLED,
-    PLAIN,
-    More,
-    Near,
-    Order,
-    Question,
-    Rows,
-    fill_up,
-    find_more,
-    forget,
-    reach,
-    sort_out,
-)
+from gaifman.kernels.touching import FAR, FILLED, PLAIN, Near, Order, Question, fill_up, forget, reach, sort_out
 from gaifman.learning import Learning, Scorer
 from gaifman.neighbourhoods import Neighbourhoods, draw, job_of
 from gaifman.network import Network, Reals
@@ -54,6 +40,9 @@ APART = (*SIMPLE, "wide", "walk", "walks")
 """With those that need the two to touch, or their members, and are left to the plain path then."""
 SUMS = 1 << 28
 """Bytes of sums that a model keeps while it ranks."""
+ROOM = 16
+"""Further features of a candidate that there is room for at first, on average: to find out that it is too little costs
+as much as finding them."""
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -134,17 +123,18 @@ class Field:
         degrees, objects = self.judge.graph.degrees, np.arange(len(self.judge.graph))
         rows = np.zeros((self.quota + 1, len(objects)), np.int64)
         levels, matrices, drawn, count = [], [], [], 0
-        for level in range(self.quota + 1):
+        for level in range(self.quota + 2):  # the last for who comes in place of a neighbour: see `touching.Reach`
             chosen = objects if level == 0 else objects[degrees >= self.quota + level]
-            rows[level] = rows[level - 1]
-            rows[level, chosen] = count + np.arange(len(chosen)) * self.draws
-            count += len(chosen) * self.draws
             tuples = np.full((len(chosen), 2), len(objects), np.int32)  # nobody is the last object
             tuples[:, position] = chosen
             sampling = self.sampling if self.size is None else replace(self.sampling, size=self.quota + level)
-            matrices.append(self._evaluator.sampled(tuples, sampling))
             drawn.append(draw(self._graph, tuples, sampling))
             levels.append(chosen)
+            if level <= self.quota:
+                rows[level] = rows[level - 1]
+                rows[level, chosen] = count + np.arange(len(chosen)) * self.draws
+                count += len(chosen) * self.draws
+                matrices.append(self._evaluator.sampled(tuples, sampling))
         bonds = self._evaluator.world.links.bonds
         orders = tuple(_order(len(objects), levels, drawn, number, bonds) for number in range(self.draws))
         return Around(_stacked(matrices), rows, orders)
@@ -218,7 +208,7 @@ class Split:
         self.field, self.scorer, self.base = field, scorer, scorer.base
         self.counts = tuple(counts or (field.draws,))
         self._sums: dict[tuple[int, int, int], Reals] = {}
-        self._touch = _Touch(field)
+        self._touch = _Touch(field, scorer.inputs.features())
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Shape (counts, b, objects), float64: means over draws for each tuple with every object at a position."""
@@ -271,11 +261,11 @@ class Split:
 
 
 class _Touch:
-    """Who touches an object, and what comes of it: the same for all models that share a field. Of one thread."""
+    """Who touches an object, and which of the wanted features come of it. Of one thread."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: Field, wanted: Longs) -> None:
         self._field, evaluator = field, field.judge.evaluator
-        self._links, self._families = evaluator.world.links, evaluator.families
+        self._links, self._facts, self._families = *evaluator.world[:2], evaluator.families
         count, features = len(field.judge.graph), len(evaluator.plan.features)
         self._near = Near(
             np.zeros(count, np.uint8),
@@ -287,9 +277,13 @@ class _Touch:
             np.zeros(1, np.int64),
         )
         words = (features + 63) >> 6
+        bits = np.zeros(words << 6, bool)
+        bits[wanted] = True
+        self._wanted = frozen(np.packbits(bits, bitorder="little").view(np.uint64))
+        self._sides = Sides(field.sides, np.empty((field.quota + 1, words), np.uint64))
         tops = np.zeros((words + 63) >> 6, np.uint64)
         self._met = Met(np.zeros(words, np.uint64), tops, evaluator.counts, np.zeros(features, np.float32))
-        self._more = self._room(features + (1 << 14))
+        self._more = self._room(features + ROOM * count)
         self._tools = Tools()
 
     def _room(self, entries: int) -> More:
@@ -312,6 +306,7 @@ class _Touch:
         pairs = int(((kinds != 0) & (kinds != PLAIN)).sum())
         rows = own.of(own.rows[:, fixed] + number), others.of(others.rows[int(field.needed[fixed])] + number)
         if pairs:
+            known(rows[0], self._wanted, self._sides.known)
             while self._put(question, kinds, starts, members, rows) < 0:
                 self._more = self._room(2 * len(self._more.ids))
         forget(links, question, self._near)
@@ -320,8 +315,8 @@ class _Touch:
     def _put(self, question: Question, kinds: Kinds, starts: Longs, members: Members, rows: tuple[Rows, Rows]) -> int:
         families = self._families
         assert families is not None, "pairs touch by features of families"
-        tools = self._field.sides, *rows, self._met, self._more
-        return find_more(families, self._links, question, self._near, kinds, starts, members, *tools)
+        tools = self._sides, *rows, self._met, self._more
+        return find_more(families, self._links, self._facts, question, self._near, kinds, starts, members, *tools)
 
     def _filled(self, question: Question, kinds: Kinds, number: int) -> tuple[Longs, Members]:
         """Who else is drawn for pairs that share members."""
@@ -332,7 +327,8 @@ class _Touch:
         (batch,) = job.rows(0, len(pairs))
         longest, union, most, room = map(int, measured(batch, job.plan))
         members, ends = Members(np.empty(room, np.int32), np.empty(room, np.int32)), np.empty(len(pairs), np.int64)
-        fill_up(batch, job.plan, self._tools.fitted(longest, union, most), number, question, members, ends)
+        scratch = self._tools.fitted(longest, union, most)
+        fill_up(self._links, self._near, batch, job.plan, scratch, number, question, members, ends)
         return frozen(np.append(0, ends)), members
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from gaifman.kernels.compiling import compiled, inner, summing
+from gaifman.kernels.further import More, Rows
 from gaifman.kernels.inputs import Scales, bent
 from gaifman.kernels.layers import activate, copied, product
 from gaifman.kernels.learning import Entries, Net, Shape
 from gaifman.kernels.random import join
 from gaifman.kernels.sets import Bytes, Ints, Longs
-from gaifman.kernels.touching import APART, PLAIN, More, Rows
+from gaifman.kernels.touching import APART, PLAIN
 from gaifman.kernels.vectors import gather
 
 
