@@ -138,17 +138,17 @@ def _level(question: Question, near: Near, c: int) -> int:
 @inlined
 def reach_of(links: Links, question: Question, near: Near, c: int) -> Reach:
     """How long the draws of the object and a candidate are."""
-    alone, theirs_alone = np.int64(question.needed[c]), np.int64(question.needed[question.one])
+    alone, theirs_alone = int(question.needed[c]), int(question.needed[question.one])
     own, theirs = alone, theirs_alone
     if near.bonds[c] >= 0:
-        quota, others, place = max(question.size, 0) >> 1, question.others, np.int64(FAR)
+        quota, others, place = max(question.size, 0) >> 1, question.others, zero() + FAR
         for slot in range(others.starts[c], others.starts[c + 1]):
             if others.members[slot] == question.one:
-                place = np.int64(others.levels[slot])
-        own = max(quota + 1 - (links.starts[c + 1] - links.starts[c]), 0)
-        own += near.levels[c] <= own + 1
-        theirs = max(quota + 1 - (links.starts[question.one + 1] - links.starts[question.one]), 0)
-        theirs += place <= theirs + 1
+                place = int(others.levels[slot])
+        own = max(quota + 1 - int(links.starts[c + 1] - links.starts[c]), 0)
+        own += int(near.levels[c] <= own + 1)
+        theirs = max(quota + 1 - int(links.starts[question.one + 1] - links.starts[question.one]), 0)
+        theirs += int(place <= theirs + 1)
     return Reach(alone, own, theirs_alone, theirs)
 
 
