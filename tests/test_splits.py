@@ -67,7 +67,7 @@ FIXED = "r1(s1, 'o00')\nr0('o01', s2)\neach r. r(s1, x)\neach r. r(x, s2)\neach 
 @given(
     seed=st.integers(0, 10_000),
     phi=st.sampled_from(["paper", "default", "universal-schema", WALKS, TWINS, FIXED]),
-    size=st.sampled_from([2, 4, 6, 20, None]),
+    size=st.sampled_from([2, 3, 4, 5, 6, 20, None]),
     wide=st.booleans(),
     draws=st.integers(1, 3),
     kind=st.sampled_from(["sigmoid", "relu", "logistic"]),
@@ -126,7 +126,7 @@ def adjacent(graph: Graph, one: int) -> set[int]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("size", [4, 10, None])
+@pytest.mark.parametrize("size", [4, 5, 10, None])
 def test_of_which_kind_pairs_are_by_definition(seed: int, size: int | None) -> None:
     learning = Learning(size=size, seed=seed)
     judge, _ = ready(town(seed, 60, 150, wide=False), "paper", learning, Network([6]))
@@ -144,9 +144,10 @@ def test_of_which_kind_pairs_are_by_definition(seed: int, size: int | None) -> N
         assert share[0] | share[1] <= drawn, "what is filled up comes besides"
         near = c in adjacent(graph, one)
         touch = near or share[0] & adjacent(graph, one) or share[1] & adjacent(graph, c)
-        more = len(share[0] & share[1]) and size is not None
-        whole = size is not None and graph.degrees[one] + graph.degrees[c] <= size
-        expected.append(FILLED if more and not whole else TOUCHING if touch else APART)
+        odd = size is not None and size % 2
+        whole = size is None or graph.degrees[one] + graph.degrees[c] <= size
+        more = odd or (share[0] & share[1] and not whole)
+        expected.append(FILLED if more else TOUCHING if touch else APART)
         assert expected[-1] == FILLED or drawn == share[0] | share[1]
     assert kinds.tolist() == expected
 
@@ -217,7 +218,8 @@ def test_sums_that_are_kept_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:
         ("r(s1, s2)\n∃x r(s1, x)\nr(x, s2)\n∃x r(s1, x) ∧ r(x, s2)\nexists r. r(s1, s2)", Learning(), 2, True),
         ("∃x, y r(s1, x) ∧ r(x, y) ∧ r(y, s2)", Learning(), 2, True),
         ("∀x r(s1, x)", Learning(), 2, False),
-        ("r(s1, s2)", Learning(size=7), 2, False),
+        ("r(s1, s2)", Learning(size=7), 2, True),
+        ("r(s1, s2)", Learning(size=1), 2, False),
         ("r(s1, s2)", Learning(size=None), 2, True),
         ("r(s1, s2)", Learning(radius=2), 2, False),
         ("old(s1)", Learning(), 1, False),

@@ -49,8 +49,8 @@ Kinds = npt.NDArray[np.uint8]
 
 def splittable(features: tuple[Feature, ...], learning: Learning, width: int) -> bool:
     """Whether scores of such a model can be split."""
-    plain = width == 2 and learning.radius == 1 and (learning.size is None or learning.size % 2 == 0)
-    return plain and all((found := pattern(feature)) is not None and found[0] in APART for feature in features)
+    shares = (width, learning.radius) == (2, 1) and learning.size != 1  # of one member neither has a share
+    return shares and all((found := pattern(feature)) is not None and found[0] in APART for feature in features)
 
 
 @dataclass(frozen=True, slots=True)

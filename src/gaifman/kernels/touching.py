@@ -1,4 +1,4 @@
-"""One object and all candidates for the other place: who touches it, and who else is drawn where members are shared.
+"""One object and all candidates for the other place: who touches it, and who else is drawn besides both shares.
 
 A pair *touches* where the two are adjacent, or a member drawn around one of them is adjacent to the other. Its
 neighbourhood is then that of each by itself put together, and its features are those of each by itself, and some more:
@@ -17,8 +17,8 @@ from gaifman.kernels.pools import Batch, Members, Plan, Scratch, fill
 from gaifman.kernels.sets import Bytes, Ints, Longs, added, cleared
 
 APART, TOUCHING, FILLED, PLAIN = range(4)
-"""Kinds of pairs: that do not touch; that do; that do and share members, so that others are drawn in place of those
-counted twice; and pairs of one object, or whose features are not put together here."""
+"""Kinds of pairs: that do not touch; that do; for which others are drawn besides their shares, because members are
+counted twice or the size is odd; and pairs of one object, or whose features are not put together here."""
 FAR = 1 << 30
 ADJACENT, EARLY, LATE = np.uint8(1), np.uint8(2), np.uint8(4)
 """Marks of objects: adjacent to the object; a member of its draws of every length; only of longer ones."""
@@ -171,7 +171,7 @@ def sort_out(links: Links, question: Question, near: Near, simple: bool, far: bo
     Unless features are simple, pairs that touch are left to the plain path. Where they reach far, over two members,
     so are pairs with members that are adjacent to each other.
     """
-    others, filled = question.others, zero()
+    others, filled, odd = question.others, zero(), question.size > 0 and question.size & 1 == 1
     degree = links.starts[question.one + 1] - links.starts[question.one]
     for c in range(len(kinds)):
         lengths, marks = reach_of(links, question, near, c), np.uint8(0)
@@ -185,9 +185,10 @@ def sort_out(links: Links, question: Question, near: Near, simple: bool, far: bo
         touches |= marks & ADJACENT != 0
         shared = (marks & EARLY != 0 or marks & LATE != 0) and _shared(question, near, c, lengths)
         whole = question.size < 0 or degree + links.starts[c + 1] - links.starts[c] <= question.size
-        if c == question.one or (touches and not simple):
+        more = odd or (shared and not whole)
+        if c == question.one or ((touches or more) and not simple):
             kinds[c] = PLAIN
-        elif shared and not whole:
+        elif more:
             kinds[c] = FILLED
             filled += 1
         else:
@@ -207,7 +208,7 @@ def fill_up(
     members: Members,
     ends: Longs,
 ) -> int:
-    """Who else is drawn for pairs (b, 2) of the object that share members: those alone, pair after pair; how many."""
+    """Who else is drawn for pairs (b, 2) of the object besides their shares: those alone, pair after pair; how many."""
     at = zero()
     own, others, one = question.own, question.others, question.one
     for t in range(len(batch.tuples)):
