@@ -52,7 +52,9 @@ class Manner:
 
 OURS: Mapping[str, Manner] = {
     "wn18": Manner("paths", Given("paths.phi", PATHS), {"near": 0.5, "activation": "relu", "batch": 32, "epochs": 6}),
-    "fb15k": Manner("default", None, {"pool": "uniform", "dropout": 0.0, "epochs": 4}, common=100),
+    "fb15k": Manner(
+        "default", None, {"pool": "uniform", "holdout": 0, "dropout": 0.0, "batch": 64, "epochs": 6}, common=100
+    ),
 }
 """What does best on the validation facts of each data set; [N, k, w, w̃] are the row's."""
 MANNERS = ("ours", "paper")
