@@ -21,7 +21,7 @@ from gaifman.explanations import (
 )
 from gaifman.facts import Fact
 from gaifman.judging import Estimate
-from gaifman.pictures import Scene
+from gaifman.scenes import Scene
 
 BORDERS = Fact("borders", ("spain", "portugal"), 0.9)
 FOR = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.5, 10, 1.0, (BORDERS,))

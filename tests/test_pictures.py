@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from gaifman.errors import OutputError
 from gaifman.facts import Fact
 from gaifman.kb import KnowledgeBase
-from gaifman.pictures import OTHERS, Scene, check_picture, drawn, write_picture
+from gaifman.pictures import check_picture, drawn, write_picture
+from gaifman.scenes import OTHERS, Scene
 from kbs import HOSTILE, knowledge_bases
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -34,9 +34,9 @@ from gaifman.grounds import Inside, grounds, inside_of
 from gaifman.judging import Estimate, Judge, Wanted, calibrated
 from gaifman.learning import Learning, Scorer
 from gaifman.neighbourhoods import Hidden, Neighbourhoods, draw
-from gaifman.pictures import Scene
 from gaifman.questions import Feature, Query
 from gaifman.rewriting import substitute
+from gaifman.scenes import Scene
 from gaifman.tables import Floats, Ints, Longs
 
 TOP = 10

@@ -34,7 +34,8 @@ from gaifman.calibration import logistic
 from gaifman.errors import visible
 from gaifman.facts import Fact, some
 from gaifman.judging import Estimate
-from gaifman.pictures import AGAINST, FOR, Scene, drawn
+from gaifman.pictures import AGAINST, FOR, drawn
+from gaifman.scenes import Scene
 
 SHOWN = 4
 """Facts of a formula that are printed; all of them are in `as_dict`."""

@@ -7,31 +7,38 @@
 >>> text.startswith("<svg "), text.count('class="gaifman-name"'), ">borders<" in text, ">uses_currency<" in text
 (True, 3, True, False)
 
-The objects of the tuple stand left and right, or below one another where they are more than two; what is near both of
-them stands between, what is near one beside it: in columns no name covers another. It has a background of its own, so
-that it can be read on a light and on a dark page.
+Who stands where is said by `scenes`. It has a background of its own, so that it can be read on a light and on a dark
+page.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from html import escape
-from itertools import combinations, pairwise
 from pathlib import Path
 
-from gaifman.errors import OutputError, shorten, visible
+from gaifman.errors import OutputError, visible
 from gaifman.facts import Fact
 from gaifman.io.files import check_place, replaced
+from gaifman.scenes import (
+    MARGIN,
+    SIZE,
+    SMALL,
+    Scene,
+    Spot,
+    columns_of,
+    label_width,
+    places_of,
+    relations_on,
+    short,
+    ties_of,
+    width_of,
+)
+
+Point = tuple[float, float]
 
 FOR, AGAINST = "#1f6fb4", "#c8641a"
-OTHERS = 16
-"""Objects besides the tuple's own that are drawn."""
-LONGEST = 26
-"""Characters of a name that are drawn."""
-ROW, PILL, SIZE, SMALL = 46.0, 26.0, 13, 11
-MARGIN, TOP, BOTTOM, BENT = 24.0, 74.0, 64.0, 84.0
+PILL = 26.0
 
 BOLD = ' font-weight="bold"'
 
@@ -53,58 +60,18 @@ STYLE = f"""<style>
 </style>"""
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What is drawn."""
-
-    title: str
-    said: str
-    """What stands below the title."""
-    objects: tuple[str, ...]
-    """The tuple's own."""
-    members: tuple[str, ...]
-    """All objects of the neighbourhood."""
-    facts: tuple[Fact, ...]
-    """All facts among them that are not hidden."""
-    lit: Mapping[Fact, int] = field(default_factory=dict)
-    """Facts that stand out: 1 speaks for the answer, −1 against it."""
-    chief: frozenset[Fact] = frozenset()
-    """Facts that stand out most."""
-
-
-Point = tuple[float, float]
-
-
-@dataclass(slots=True)
-class _Spot:
-    """Where an object stands: the middle of its name."""
-
-    name: str
-    x: float
-    y: float
-    width: float
-    own: bool
-    outer: int
-    """−1 in the leftmost column, 1 in the rightmost, 0 in others."""
-    room: float
-    """Half of what the widest name of its column takes."""
-    words: float
-    """What is kept free beside the column, for words on lines."""
-    tags: list[Fact] = field(default_factory=list)
-    """Facts that stand out and have no other object."""
-
-
 def drawn(scene: Scene) -> str:
     """The picture as SVG."""
-    columns, left_out = _columns(scene)
-    ties = _ties(scene, {name for column in columns for name in column})
-    spots, width, height = _places(scene, columns, ties)
+    columns, left_out = columns_of(scene)
+    ties = ties_of(scene, {name for column in columns for name in column})
+    spots, width, height = places_of(scene, columns, ties)
     for fact in scene.lit:
         if len(set(fact.objects)) == 1 and fact.objects[0] in spots:
             spots[fact.objects[0]].tags.append(fact)
     lines = [line for (one, other), facts in ties.items() for line in _tie(scene, spots[one], spots[other], facts)]
-    # Quiet lines first, then those that stand out, then names: what matters covers what does not.
+    # Quiet lines first, then those that stand out, then words and names: what matters covers what does not.
     parts = [text for _, text in sorted(lines, key=lambda line: line[0])]
+    parts += [_on_line(facts, scene, at) for at, facts in _labels(ties, spots).items()]
     parts += [_name(spot, scene) for spot in spots.values()]
     parts += _words(scene, width, height, left_out)
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
@@ -130,114 +97,42 @@ def write_picture(text: str, path: str | Path) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-# Who stands where
-
-
-def _columns(scene: Scene) -> tuple[list[list[str]], int]:
-    """The objects of each column, and how many are not drawn: those of facts that stand out come first.
-
-    An object that no fact ties to the tuple's is not drawn: another of the fact's objects was not drawn either.
-    """
-    own = list(dict.fromkeys(scene.objects))
-    told = {name for fact in scene.lit for name in fact.objects}
-    tied = told.union(*(fact.objects for fact in scene.facts if not set(own).isdisjoint(fact.objects)))
-    rest = [name for name in scene.members if name not in own]
-    kept = sorted((name for name in rest if name in tied), key=lambda name: name not in told)[:OTHERS]
-    if len(own) != 2:
-        return [kept[::2], own, kept[1::2]], len(rest) - len(kept)
-    left, between, right = list[str](), list[str](), list[str]()
-    for name in kept:
-        near = {one for fact in scene.facts if name in fact.objects for one in own if one in fact.objects}
-        (left if near == {own[0]} else right if near == {own[1]} else between).append(name)
-    return [_mirrored(left), own[:1], _mirrored(between), own[1:], _mirrored(right)], len(rest) - len(kept)
-
-
-def _mirrored(names: list[str]) -> list[str]:
-    """The first in the middle, the others above and below in turns."""
-    return [*names[1::2][::-1], *names[::2]]
-
-
-def _ties(scene: Scene, shown: set[str]) -> dict[tuple[str, str], list[Fact]]:
-    """Pairs of objects that stand in a fact, with the facts that stand out.
-
-    A fact of more than two objects ties the tuple's to the others; without one of these, each object to the next.
-    """
-    found: dict[tuple[str, str], list[Fact]] = {}
-    for fact in scene.facts:
-        names = [name for name in dict.fromkeys(fact.objects) if name in shown]
-        own = [name for name in names if name in scene.objects]
-        pairs = [pair for pair in combinations(names, 2) if not set(own).isdisjoint(pair)] or pairwise(names)
-        for one, other in pairs:
-            pair = (other, one) if (other, one) in found else (one, other)
-            found.setdefault(pair, [])
-            if fact in scene.lit:
-                found[pair].append(fact)
-    return found
-
-
-def _places(
-    scene: Scene, columns: Sequence[Sequence[str]], ties: Mapping[tuple[str, str], list[Fact]]
-) -> tuple[dict[str, _Spot], float, float]:
-    """Spots in columns, and how large the picture is. Between a pair there is room for what links it."""
-    words = max([20.0, *(_width(_label(facts), SMALL) * 1.08 + 24 for facts in ties.values() if facts)])
-    gap = words + BENT
-    own = set(scene.objects)
-    rows = max(1, *(len(column) + (len(columns) == 5 and number == 2) for number, column in enumerate(columns)))
-    height = TOP + rows * ROW + BOTTOM
-    spots: dict[str, _Spot] = {}
-    x = MARGIN
-    for number, column in enumerate(columns):
-        widest = max([_width(_short(name), SIZE) + 24 for name in column], default=0.0)
-        if not column and not (len(columns) == 5 and number == 2):
-            continue
-        x += widest / 2
-        outer = -1 if number == 0 else int(number == len(columns) - 1)
-        for name, y in zip(column, _heights(len(column), rows, len(columns) == 5 and number == 2), strict=True):
-            spots[name] = _Spot(
-                name, x, TOP + y, _width(_short(name), SIZE) + 24, name in own, outer, widest / 2, words
-            )
-        x += widest / 2 + gap
-    least = max(_width(scene.title, 15), _width(scene.said, SIZE), 560.0) + 2 * MARGIN
-    width = x - gap + MARGIN
-    for spot in spots.values():
-        spot.x += max(0.0, least - width) / 2
-    return spots, max(width, least), height
-
-
-def _heights(count: int, rows: int, parted: bool) -> list[float]:
-    """Where the names of a column stand; one that is parted leaves the middle free."""
-    middle = rows * ROW / 2
-    if not parted:
-        return [middle + (i - (count - 1) / 2) * ROW for i in range(count)]
-    above = (count + 1) // 2
-    return [middle + (i - above) * ROW if i < above else middle + (i - above + 1) * ROW for i in range(count)]
-
-
-# What is drawn
-
-
-def _tie(scene: Scene, one: _Spot, other: _Spot, lit: Sequence[Fact]) -> list[tuple[int, str]]:
-    """The line between two objects, and what stands on it; each with when to draw it."""
-    if one.own and not other.own:
-        one, other = other, one
+def _tie(scene: Scene, one: Spot, other: Spot, lit: Sequence[Fact]) -> list[tuple[int, str]]:
+    """The line between two objects, with when to draw it."""
+    one, other = _ordered(one, other)
     if not lit:
         quiet = one.own or other.own  # what links others among themselves would hide what matters
-        line = f'<path class="gaifman-plain" fill="none" stroke-width="1.2" d="{_path(_bend(one, other))}"/>'
+        line = f'<path class="gaifman-plain" fill="none" stroke-width="1.2" d="{_path(_bend(one, other, lit))}"/>'
         return [(0, line)] if quiet else []
-    bend = _bend(one, other)
+    bend = _bend(one, other, lit)
     kind = "for" if max(scene.lit[fact] for fact in lit) > 0 else "against"
     strong = any(fact in scene.chief for fact in lit)
     forward = {fact.objects.index(one.name) < fact.objects.index(other.name) for fact in lit}
     heads = [_head(end, towards, kind) for way, (end, towards) in _ends(bend).items() if way in forward]
     line = f'<path class="gaifman-{kind}" fill="none" stroke-width="{3.2 if strong else 1.6}" d="{_path(bend)}"/>'
-    return [(2 if strong else 1, line + "".join(heads)), (3, _on_line(lit, scene, _free(one, other)))]
+    return [(2 if strong else 1, line + "".join(heads))]
 
 
-def _bend(one: _Spot, other: _Spot) -> list[Point]:
+def _labels(ties: Mapping[tuple[str, str], list[Fact]], spots: Mapping[str, Spot]) -> dict[Point, list[Fact]]:
+    """Where words stand, and of which facts: lines that share a place share them."""
+    found: dict[Point, list[Fact]] = {}
+    for (one, other), facts in ties.items():
+        if facts:
+            found.setdefault(_free(*_ordered(spots[one], spots[other]), facts), []).extend(facts)
+    return found
+
+
+def _ordered(one: Spot, other: Spot) -> tuple[Spot, Spot]:
+    """The tuple's own last: words stand beside the other."""
+    return (other, one) if one.own and not other.own else (one, other)
+
+
+def _bend(one: Spot, other: Spot, lit: Sequence[Fact]) -> list[Point]:
     """A Bézier curve after a level piece, on which words can stand: names and words each have their own height."""
     side = _side(one, other)
     if abs(one.x - other.x) < 1:
-        (ax, bx), far = (spot.x + side * (spot.width / 2 + 2) for spot in (one, other)), 30 + abs(one.y - other.y) / 4
+        ax, bx = (spot.x + side * (spot.width / 2 + 2) for spot in (one, other))
+        far = abs(_free(one, other, lit)[0] - (ax + bx) / 2) / 0.75  # a curve comes so near to its points
         return [(ax, one.y), (ax, one.y), (ax + side * far, one.y), (bx + side * far, other.y), (bx, other.y)]
     ax, bx = one.x + side * (one.width / 2 + 2), other.x - side * (other.width / 2 + 2)
     level = one.x + side * (one.room + one.words) if other.own and not one.own else ax
@@ -245,7 +140,7 @@ def _bend(one: _Spot, other: _Spot) -> list[Point]:
     return [(ax, one.y), (level, one.y), (middle, one.y), (middle, other.y), (bx, other.y)]
 
 
-def _side(one: _Spot, other: _Spot) -> int:
+def _side(one: Spot, other: Spot) -> int:
     """1 where a line leaves a name to the right: towards the other, or away from the middle in the same column."""
     if abs(one.x - other.x) < 1:
         return -1 if one.outer < 0 else 1
@@ -257,14 +152,14 @@ def _path(bend: Sequence[Point]) -> str:
     return f"M{start} L{level} C{', '.join(rest)}"
 
 
-def _free(one: _Spot, other: _Spot) -> Point:
+def _free(one: Spot, other: Spot, lit: Sequence[Fact]) -> Point:
     """Where words stand on a line: beside the column of the first, or half way."""
-    side = _side(one, other)
-    if other.own and not one.own and abs(one.x - other.x) >= 1:
+    side, y = _side(one, other), (one.y + other.y) / 2
+    if abs(one.x - other.x) < 1:
+        return one.x + side * (one.room + 12 + label_width(lit) / 2), y
+    if other.own and not one.own:
         return one.x + side * (one.room + one.words / 2), one.y
-    level, *_, end = _bend(one, other)
-    bow = side * (22 + 3 * abs(one.y - other.y) / 16) if abs(one.x - other.x) < 1 else 0.0
-    return (level[0] + end[0]) / 2 + bow, (one.y + other.y) / 2
+    return (one.x + side * one.width / 2 + other.x - side * other.width / 2) / 2, y
 
 
 def _ends(bend: Sequence[Point]) -> dict[bool, tuple[Point, int]]:
@@ -284,7 +179,7 @@ def _head(end: Point, towards: int, kind: str) -> str:
 def _on_line(lit: Sequence[Fact], scene: Scene, spot: Point) -> str:
     """The relations of facts that stand out, each in its colour, on a piece of the page."""
     x, y = spot
-    width = 1.08 * _width(_label(lit), SMALL) + 8  # some of it may be bold
+    width = label_width(lit)
     page = (
         f'<rect class="gaifman-page" x="{x - width / 2:.1f}" y="{y - 8:.1f}" width="{width:.1f}" height="16" rx="4"/>'
     )
@@ -303,13 +198,15 @@ def _coloured(lit: Sequence[Fact], scene: Scene) -> str:
     """The relations of facts that stand out, each in its colour, and bold where they stand out most."""
     kinds = {fact.relation: "for" if scene.lit[fact] > 0 else "against" for fact in reversed(lit)}
     strong = {fact.relation for fact in lit if fact in scene.chief}
-    return ", ".join(
-        f'<tspan class="gaifman-{kinds[name]}-text"{BOLD * (name in strong)}>{_safe(_short(name))}</tspan>'
-        for name in _relations(lit)
-    )
+    names, more = relations_on(lit)
+    words = [
+        f'<tspan class="gaifman-{kinds[name]}-text"{BOLD * (name in strong)}>{_safe(short(name))}</tspan>'
+        for name in names
+    ]
+    return ", ".join([*words, *([f"+{more}"] if more else [])])
 
 
-def _name(spot: _Spot, scene: Scene) -> str:
+def _name(spot: Spot, scene: Scene) -> str:
     """An object."""
     own = spot.own
     box = f'x="{spot.x - spot.width / 2:.1f}" y="{spot.y - PILL / 2:.1f}" width="{spot.width:.1f}" height="{PILL:.0f}"'
@@ -317,7 +214,7 @@ def _name(spot: _Spot, scene: Scene) -> str:
         f'<g class="gaifman-name"><title>{_safe(spot.name)}</title>'
         f'<rect class="gaifman-{"own" if own else "pill"}" {box} rx="{PILL / 2:.0f}"/>'
         f'<text class="gaifman-{"own-name" if own else "text"}" font-size="{SIZE}" text-anchor="middle" '
-        f'x="{spot.x:.1f}" y="{spot.y + 4.5:.1f}">{_safe(_short(spot.name))}</text></g>'
+        f'x="{spot.x:.1f}" y="{spot.y + 4.5:.1f}">{_safe(short(spot.name))}</text></g>'
     )
     if spot.tags:
         words = _coloured(spot.tags, scene)
@@ -340,33 +237,12 @@ def _words(scene: Scene, width: float, height: float, left_out: int) -> list[str
     for kind, thick, words in legend:
         lines.append(f'<line class="{kind}" stroke-width="{thick}" x1="{x}" y1="{y}" x2="{x + 26}" y2="{y}"/>')
         lines.append(f'<text class="gaifman-quiet" font-size="{SMALL}" x="{x + 32}" y="{y + 4}">{words}</text>')
-        x += 32 + _width(words, SMALL) + 22
+        x += 32 + width_of(words, SMALL) + 22
     if left_out:
         more = f"and {left_out:,} more object{'s' if left_out > 1 else ''}"
         at = f'text-anchor="end" x="{width - MARGIN:.0f}" y="{y + 4}"'
         lines.append(f'<text class="gaifman-quiet" font-size="{SMALL}" {at}>{more}</text>')
     return lines
-
-
-# Words
-
-
-def _relations(facts: Iterable[Fact]) -> list[str]:
-    return list(dict.fromkeys(fact.relation for fact in facts))
-
-
-def _label(facts: Iterable[Fact]) -> str:
-    return ", ".join(map(_short, _relations(facts)))
-
-
-def _short(name: str) -> str:
-    return shorten(name, LONGEST)
-
-
-def _width(text: str, size: float) -> float:
-    """About how wide a text is drawn: wide characters count twice."""
-    cells = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-    return 0.6 * size * cells
 
 
 def _safe(text: str) -> str:
