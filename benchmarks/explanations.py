@@ -2,7 +2,7 @@
 
     GAIFMAN_DATA=… python benchmarks/explanations.py [--quick]
 
-1,000 facts each (quick: 400) of WN18's test set, which are not known, and of the demo knowledge base, each judged as if
+1,000 facts each (quick: 250) of WN18's test set, which are not known, and of the demo knowledge base, each judged as if
 it were not known. `_lowered_share` is the share of all of them whose probability is lower without the named facts, by
 the same seed; where no facts are named, it is not lowered. `_lowered_again_share` is the same by draws of another seed,
 which had no part in the choice of facts, and `_lowered_by_chance_share` if as many random facts of the same
@@ -104,7 +104,7 @@ def demo(quick: bool) -> dict[str, float]:
     """Facts of the demo knowledge base."""
     kb = gaifman.demo()
     completion = gaifman.complete(kb, seed=1, **QUICK if quick else {})  # type: ignore[arg-type]
-    facts = chosen(list(kb.facts()), list(completion.scorers), 400 if quick else 1_000)
+    facts = chosen(list(kb.facts()), list(completion.scorers), 250 if quick else 1_000)
     return measured(completion, facts, "demo")
 
 
@@ -116,7 +116,7 @@ def wordnet(quick: bool) -> dict[str, float]:
     tested = [fact for fact in tested if all(kb.objects.number(name) is not None for name in fact.objects)]
     names = sorted(kb.relations, key=lambda name: kb.relations[name].count)[: 12 if quick else None]
     completion = gaifman.complete(kb, names, seed=1, **QUICK)  # type: ignore[arg-type]
-    return measured(completion, chosen(tested, list(completion.scorers), 400 if quick else 1_000), "wn18")
+    return measured(completion, chosen(tested, list(completion.scorers), 250 if quick else 1_000), "wn18")
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 
 import numpy as np
@@ -86,16 +87,17 @@ class _Told:
 
     def __init__(self, case: Case, tuples: Ints, hidden: Hidden, wanted: Wanted) -> None:
         self.case, self.tuples, self.hidden, self.wanted = case, tuples, hidden, wanted
-        judge, self.graph = case.judge, case.judge.graph
+        judge, graph = case.judge, case.judge.graph
+        self.fact = cache(graph.fact)
         self.names = tuple(judge.kb.name(number) for number in tuples[0].tolist())
-        self.drawn: Neighbourhoods = draw(self.graph, tuples, case.learning.sampling(wanted.draws, "answer 0"), hidden)
+        self.drawn: Neighbourhoods = draw(graph, tuples, case.learning.sampling(wanted.draws, "answer 0"), hidden)
         self.matrix: FeatureMatrix = judge.evaluator.features(self.drawn, hidden)
         rows = case.scorer.inputs.rows(self.matrix)
         self.each: Floats = case.scorer.base.probabilities(rows).reshape(1, -1)
         self.effects: Effects = effects_of(case.scorer.base, rows)
         self.ids: Longs = case.scorer.inputs.features()[self.effects.columns]
         looked = range(min(wanted.draws, LOOKED))
-        self.insides: list[Inside] = [inside_of(self.graph, self.drawn.of(0, at), hidden.facts) for at in looked]
+        self.insides: list[Inside] = [inside_of(graph, self.drawn.of(0, at), hidden.facts, self.fact) for at in looked]
 
     def explanation(self, top: int) -> Explanation:
         order = np.lexsort((self.ids, -np.abs(self.effects.effects)))
@@ -135,7 +137,7 @@ class _Told:
         number = int(self.ids[at])
         feature = self.feature(number)
         values = self.matrix.values[self.matrix.ids == number]
-        facts = tuple(self.graph.fact(fact) for fact in _by_draws(witnessed[number]))
+        facts = tuple(self.fact(fact) for fact in _by_draws(witnessed[number]))
         effect, draws = float(self.effects.effects[at]), int(self.effects.draws[at])
         return Reason(str(self.put(feature)), str(feature), effect, draws, float(values.mean()), facts)
 
@@ -183,7 +185,7 @@ class _Told:
             return None
         much = [at for at in range(len(tried)) if falls[at] >= ENOUGH * falls.max()]
         best = min(much, key=lambda at: (len(tried[at]), -falls[at]))
-        return Counterfactual(tuple(self.graph.fact(fact) for fact in sorted(tried[best])), estimates[best])
+        return Counterfactual(tuple(self.fact(fact) for fact in sorted(tried[best])), estimates[best])
 
     def scene(self, told: tuple[Reason, ...], named: Counterfactual | None) -> Scene:
         """The draw with most of the facts that were told."""
@@ -194,11 +196,11 @@ class _Told:
         chief = frozenset(named.facts if named else ())
 
         def told_in(at: int) -> tuple[int, int]:
-            facts = [self.graph.fact(number) for number in self.insides[at].numbers.values()]
+            facts = [self.fact(number) for number in self.insides[at].numbers.values()]
             return sum(fact in chief for fact in facts), sum(fact in signs for fact in facts)
 
         best = max(range(len(self.insides)), key=told_in)
-        facts = tuple(self.graph.fact(number) for number in sorted(self.insides[best].numbers.values()))
+        facts = tuple(self.fact(number) for number in sorted(self.insides[best].numbers.values()))
         members = tuple(self.case.judge.kb.name(number) for number in self.drawn.of(0, best).tolist())
         lit = {fact: sign for fact, sign in signs.items() if fact in facts}
         said = f"probability {self.estimate()}" + (f"; without the facts it hangs on {named.estimate}" if named else "")

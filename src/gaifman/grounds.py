@@ -16,7 +16,7 @@ and whatever stands behind ¬ or ∀) must hold, and has no facts.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -135,13 +135,16 @@ def facts_among(graph: Graph, members: Ints, hidden: Longs) -> Longs:
     return within
 
 
-def inside_of(graph: Graph, members: Ints, hidden: Longs) -> Inside:
-    """The structure that some members make, as formulas see it in a neighbourhood, without the hidden facts."""
+def inside_of(graph: Graph, members: Ints, hidden: Longs, fact_of: Callable[[int], Fact] | None = None) -> Inside:
+    """The structure that some members make, as formulas see it in a neighbourhood, without the hidden facts.
+
+    Whoever looks at many neighbourhoods of a tuple, which share facts, gives a `fact_of` that remembers.
+    """
     kb, names = graph.kb, {int(member): graph.kb.name(int(member)) for member in members}
     tuples: dict[str, set[tuple[Hashable, ...]]] = {}
     numbers = {}
     for number in facts_among(graph, members, hidden).tolist():
-        fact = graph.fact(number)
+        fact = (fact_of or graph.fact)(number)
         tuples.setdefault(fact.relation, set()).add(fact.objects)
         numbers[fact.relation, fact.objects] = number
     relations = {
