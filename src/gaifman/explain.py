@@ -96,8 +96,14 @@ class _Told:
         self.each: Floats = case.scorer.base.probabilities(rows).reshape(1, -1)
         self.effects: Effects = effects_of(case.scorer.base, rows)
         self.ids: Longs = case.scorer.inputs.features()[self.effects.columns]
-        looked = range(min(wanted.draws, LOOKED))
-        self.insides: list[Inside] = [inside_of(graph, self.drawn.of(0, at), hidden.facts, self.fact) for at in looked]
+        made: dict[bytes, Inside] = {}
+        self.insides: list[Inside] = []
+        """Of the first draws; draws with the same members share one."""
+        for at in range(min(wanted.draws, LOOKED)):
+            members = self.drawn.of(0, at)
+            if members.tobytes() not in made:
+                made[members.tobytes()] = inside_of(graph, members, hidden.facts, self.fact)
+            self.insides.append(made[members.tobytes()])
 
     def explanation(self, top: int) -> Explanation:
         order = np.lexsort((self.ids, -np.abs(self.effects.effects)))
@@ -157,11 +163,15 @@ class _Told:
     def witnessed(self, features: set[int]) -> Grounds:
         """The facts that make features what they are, over the draws that are looked at."""
         found: Grounds = {feature: Counter() for feature in features}
+        seen: dict[tuple[int, int], set[int]] = {}
         for at, inside in enumerate(self.insides):
             for feature, above in self.present(at):
                 if feature in features:
-                    ways = grounds(inside, self.feature(feature), self.names, above=above)
-                    found[feature].update({inside.numbers[f.relation, f.objects] for facts in ways for f in facts})
+                    key = (id(inside), feature)
+                    if key not in seen:
+                        ways = grounds(inside, self.feature(feature), self.names, above=above)
+                        seen[key] = {inside.numbers[fact.relation, fact.objects] for facts in ways for fact in facts}
+                    found[feature].update(seen[key])
         return found
 
     def present(self, at: int) -> Iterator[tuple[int, bool]]:
