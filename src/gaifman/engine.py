@@ -92,6 +92,13 @@ class Engine:
         """A connection of its own, with temporary tables of its own; whoever takes it closes it."""
         return self._connection.cursor()
 
+    def _idle_cursor(self) -> Any:
+        """One that nobody uses, or a new one."""
+        try:
+            return self._idle.pop()  # without looking first: another thread may take the last one in between
+        except IndexError:
+            return self.cursor()
+
     def run(self, sql: str, seconds: float | None = None) -> Ints:
         """The rows (b, columns) of a statement that gives numbers of objects; stopped after so many seconds."""
         return self.work(partial(_rows, sql), seconds)
@@ -103,7 +110,7 @@ class Engine:
 
     def work(self, job: Callable[[Any], T], seconds: float | None = None, cursor: Any = None) -> T:
         """What a job makes with a connection of its own, on a thread of its own, so that it can be stopped."""
-        own = cursor or (self._idle.pop() if self._idle else self.cursor())
+        own = cursor or self._idle_cursor()
         future = self._workers.submit(job, own)
         try:
             wait([future], seconds)

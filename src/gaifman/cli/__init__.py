@@ -26,6 +26,7 @@ from gaifman.cli.neighbourhood import neighbourhood
 from gaifman.cli.parse import parse
 from gaifman.cli.query import query
 from gaifman.cli.reproduce import reproduce
+from gaifman.cli.serve import serve
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError
 
@@ -39,6 +40,7 @@ Examples:
   gaifman train demo -o countries.gaifman
   gaifman evaluate countries.gaifman train.tsv test.tsv
   gaifman answer countries.gaifman demo "capital('france', y)"
+  gaifman serve demo countries.gaifman --open
   gaifman convert family.tsv family.duckdb
 """
 
@@ -64,6 +66,7 @@ COMMANDS = (
     answer,
     evaluate,
     reproduce,
+    serve,
 )
 for command in COMMANDS:
     cli.add_command(command)

@@ -1,0 +1,85 @@
+"""An application at an address of this machine, by uvicorn, until it is told to end."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import uvicorn
+
+from gaifman.errors import GaifmanError, shorten
+
+KEPT = 5
+"""Seconds that a connection without requests stays open."""
+ENDING = 2
+"""Seconds that requests have to end when the server does."""
+HEAD = 65_536
+"""Bytes of a request before its body."""
+BACKLOG = 2_048
+"""Connections that the system keeps until they are taken."""
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket at an address, or why there is none; port 0 is any that is free."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with ExitStack() as undone:
+            found = undone.enter_context(socket.socket(family, kind, protocol))
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            undone.pop_all()  # it stays open
+            return found
+    except (OSError, OverflowError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise GaifmanError(
+            f"there is no serving at {shorten(host)}, port {port}: {why}", hint="name another with --port or --host"
+        ) from None
+
+
+def url(listening: socket.socket) -> str:
+    """The address of a socket, for a browser; one that listens everywhere is reached at the loopback.
+
+    >>> with bound("127.0.0.1", 0) as found:
+    ...     url(found).startswith("http://127.0.0.1:")
+    True
+    """
+    host, port = listening.getsockname()[:2]
+    address = ipaddress.ip_address(host)
+    host = ("::1" if address.version == 6 else "127.0.0.1") if address.is_unspecified else host
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def is_loopback(listening: socket.socket) -> bool:
+    """Whether only this machine can reach it."""
+    return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
+
+
+class Host(uvicorn.Server):
+    """A server that says when it is ready; `should_exit = True` ends it."""
+
+    def __init__(self, app: Any, ready: Callable[[], None] | None = None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=KEPT,
+                timeout_graceful_shutdown=ENDING,
+                h11_max_incomplete_event_size=HEAD,
+                http="h11",
+                ws="none",
+                lifespan="on",
+                backlog=BACKLOG,
+            )
+        )
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say so."""
+        await super().startup(sockets)
+        if self._ready and self.started:
+            self._ready()
