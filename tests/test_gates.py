@@ -192,3 +192,35 @@ def test_while_a_database_works_the_place_is_for_others() -> None:
     assert seconds is not None
     assert 0 < seconds <= 60
     assert turns.take(0.01)
+
+
+def test_who_would_wait_in_vain_is_told_at_once() -> None:
+    gate, release = Gate(Serving(at_once=1, waiting=50, seconds=60)), threading.Event()
+
+    async def scene() -> None:
+        first = asyncio.create_task(gate.run(held(release)))
+        await settled(lambda: gate.running == 1)
+        gate._used.extend([53.0 * gate.turns.places] * gates.LATELY)
+        second = asyncio.create_task(gate.run(held(release)))  # 53 of 60 seconds: there is hope
+        await settled(lambda: gate.waiting == 1)
+        with pytest.raises(BusyError, match="take all the time"):
+            await gate.run(held(release))
+        release.set()
+        assert [*await asyncio.gather(first, second)] == ["done", "done"]
+
+    asyncio.run(scene())
+    gate.close()
+
+
+def test_the_time_at_the_processors_is_measured() -> None:
+    gate = Gate()
+
+    def work(deadline: Deadline) -> None:
+        deadline.check()
+        time.sleep(0.01)
+
+    asyncio.run(gate.run(work))
+    asyncio.run(gate.run(lambda _: None))
+    assert len(gate._used) == 1, "who takes no turn tells nothing"
+    assert gate._used[0] >= 0.01
+    gate.close()

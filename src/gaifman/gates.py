@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import statistics
 import threading
 import time
 from collections import deque
@@ -30,16 +31,18 @@ SLICE = 0.25
 """Seconds of a turn before others may go first: most rankings end within it."""
 GRACE = 1.0
 """Seconds that work has to notice its end before the request is answered without it."""
-AGAIN = 1
-"""Seconds after which who was refused may come again."""
+LATELY = 10
+"""Requests by which the time of the next is guessed."""
+HOPE = 0.9
+"""Share of a request's time that it may have to wait, by that guess."""
 
 
 class Turns:
-    """Places at the processors, given in the order in which they are asked for."""
+    """Places at the processors, one for each, given in the order in which they are asked for."""
 
     def __init__(self, places: int | None = None) -> None:
-        # A ranking keeps all processors of a small machine busy by itself; two at a time are slower by a sixth.
-        self._free = places or max(1, len(os.sched_getaffinity(0)) // 2)
+        self.places = places or len(os.sched_getaffinity(0))
+        self._free = self.places
         self._queue: deque[threading.Event] = deque()
         self._guard = threading.Lock()
 
@@ -79,6 +82,8 @@ class Turn(Deadline):
     def __init__(self, seconds: float | None, turns: Turns) -> None:
         super().__init__(seconds)
         self._turns, self._since = turns, 0.0
+        self.used = 0.0
+        """Seconds at the processors."""
 
     def check(self) -> None:
         """Raise where the work has to stop; else wait for the next turn, where this one has lasted long."""
@@ -98,6 +103,7 @@ class Turn(Deadline):
     def end(self) -> None:
         """Leave the place."""
         if self._since:
+            self.used += time.monotonic() - self._since
             self._since = 0.0
             self._turns.give()
 
@@ -110,6 +116,7 @@ class Gate:
         self._pool = ThreadPoolExecutor(serving.at_once, thread_name_prefix="gaifman-work")
         self._guard = threading.Lock()
         self._inside: set[Turn] = set()
+        self._used: deque[float] = deque(maxlen=LATELY)
         self.running = 0
         """Requests that are worked on."""
 
@@ -127,10 +134,22 @@ class Gate:
                     f"{self.serving.at_once} requests are worked on and {self.serving.waiting} wait",
                     hint="ask again in a moment",
                 )
+            if self._wait() > HOPE * self.serving.seconds:
+                raise BusyError("those who wait already take all the time of a request", hint="ask again in a moment")
             self._inside.add(turn)
         future = self._pool.submit(self._worked, work, turn)
         future.add_done_callback(lambda _: self._left(turn))
         return await self._awaited(future, turn)
+
+    def _wait(self) -> float:
+        """Seconds until those inside are done, by what others took lately; 0 where not enough is known.
+
+        Who would wait in vain is better told at once: else all wait until their time is nearly over, and few answers
+        are still of use.
+        """
+        if len(self._used) < LATELY:
+            return 0.0
+        return len(self._inside) * statistics.median(self._used) / self.turns.places
 
     async def _awaited(self, future: Future[T], turn: Turn) -> T:
         own = asyncio.wrap_future(future)
@@ -162,6 +181,8 @@ class Gate:
             turn.end()
             with self._guard:
                 self.running -= 1
+                if turn.used:
+                    self._used.append(turn.used)
 
     def _left(self, turn: Turn) -> None:
         with self._guard:

@@ -2,8 +2,8 @@
 
     app = app_of(Desk(Service(kb, model)))        any ASGI server runs it; `gaifman serve` takes uvicorn
 
-Every question goes through one gate, on a thread of its own; health and metrics are answered beside it, however busy
-the server is. There are no parameters in paths: names stand in the query string or in JSON.
+Every question goes through a gate, on a thread of its own; health and metrics are answered beside it, however busy the
+server is. There are no parameters in paths: names stand in the query string or in JSON.
 """
 
 from __future__ import annotations
@@ -44,21 +44,39 @@ router = APIRouter()
 _bearer = HTTPBearer(auto_error=False, description="The token that the server was started with.")
 
 
+Work = Callable[[Service, Deadline], dict[str, Any]]
+
+
 class Hall:
     """What the routes of one application share."""
 
     def __init__(self, desk: Desk, serving: Serving) -> None:
-        self.desk, self.serving, self.meters, self.gate = desk, serving, Meters(), Gate(serving)
+        self.desk, self.serving, self.meters = desk, serving, Meters()
+        self.looking, self.computing = Gate(serving), Gate(serving)
+        """Two gates, so that who looks something up does not wait behind rankings."""
         self.since = time.monotonic()
-        self.meters.watch("gaifman_running_requests", lambda: self.gate.running)
-        self.meters.watch("gaifman_waiting_requests", lambda: self.gate.waiting)
+        self.meters.watch("gaifman_running_requests", lambda: self.looking.running + self.computing.running)
+        self.meters.watch("gaifman_waiting_requests", lambda: self.looking.waiting + self.computing.waiting)
         self.meters.watch("gaifman_objects", lambda: len(desk.service.kb.objects))
         self.meters.watch("gaifman_facts", lambda: len(desk.service.kb))
 
-    async def said(self, work: Callable[[Service, Deadline], dict[str, Any]]) -> Response:
-        """What a service says, worked on behind the gate, turned into JSON there too."""
+    async def said(self, work: Work) -> Response:
+        """What a service says when it looks something up, or a database does; turned into JSON behind the gate too."""
+        return await self._through(self.looking, work)
+
+    async def computed(self, work: Work) -> Response:
+        """What a service says after computing."""
+        return await self._through(self.computing, work)
+
+    async def _through(self, gate: Gate, work: Work) -> Response:
         service = self.desk.service
-        return Response(await self.gate.run(lambda deadline: encoded(work(service, deadline))), media_type=JSON)
+        return Response(await gate.run(lambda deadline: encoded(work(service, deadline))), media_type=JSON)
+
+    def close(self) -> None:
+        """Stop all work."""
+        for gate in (self.looking, self.computing):
+            gate.close()
+        self.desk.close()
 
 
 def app_of(desk: Desk, hosts: Iterable[str] = ()) -> FastAPI:
@@ -69,8 +87,7 @@ def app_of(desk: Desk, hosts: Iterable[str] = ()) -> FastAPI:
     @asynccontextmanager
     async def living(_: FastAPI) -> AsyncIterator[None]:
         yield
-        hall.gate.close()
-        desk.close()
+        hall.close()
 
     pages = page_files()
     paths = [*(route.path for route in router.routes), *pages, "/openapi.json"]  # type: ignore[attr-defined]
@@ -171,7 +188,7 @@ async def query(hall: Here, body: QueryBody) -> Response:
 async def answers(hall: Here, body: AnswersBody) -> Response:
     """The answers that the model finds most probable, with standard errors."""
     asked = Asked(**body.model_dump())
-    return await hall.said(lambda service, deadline: service.answers(asked, deadline))
+    return await hall.computed(lambda service, deadline: service.answers(asked, deadline))
 
 
 @router.get("/api/neighbourhood", response_model=messages.Neighbourhoods)
@@ -185,7 +202,7 @@ async def neighbourhood(
 ) -> Response:
     """Neighbourhoods drawn around some objects, with the facts inside."""
     around = Around(tuple(object), radius, size, draws, seed)
-    return await hall.said(lambda service, deadline: service.neighbourhood(around, deadline))
+    return await hall.computed(lambda service, deadline: service.neighbourhood(around, deadline))
 
 
 @router.get("/api/degrees", response_model=messages.Degrees)
@@ -217,7 +234,7 @@ async def editor(hall: Here, given: Annotated[HTTPAuthorizationCredentials | Non
 async def add(hall: Here, body: FactsBody) -> Response:
     """Add facts, all of them or none: the next answer knows them, and so does the server after a restart."""
     new = [Fact(fact.relation, tuple(fact.objects), fact.confidence) for fact in body.facts]
-    found = await hall.gate.run(lambda _: hall.desk.add(new, fresh=body.new_objects))
+    found = await hall.looking.run(lambda _: hall.desk.add(new, fresh=body.new_objects))
     hall.meters.added.inc(found["added"])
     return Response(encoded(found), media_type=JSON)
 
