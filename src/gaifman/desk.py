@@ -15,6 +15,7 @@ borders(portugal, morocco).
 
 from __future__ import annotations
 
+import gc
 import hmac
 import threading
 from collections.abc import Sequence
@@ -66,6 +67,7 @@ class Desk:
                 self.edits.add(new)
                 self.service = following
                 self.added += len(new)
+                gc.collect()  # a knowledge base and its engine hold each other, and are large
             return {"added": len(new), "known": len(wanted) - len(new), "facts": len(self.service.kb)}
 
     def close(self) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gaifman.errors import GaifmanError, shorten
 
@@ -16,6 +19,8 @@ KEPT = 5
 """Seconds that a connection without requests stays open."""
 ENDING = 2
 """Seconds that requests have to end when the server does."""
+HEADED = 10.0
+"""Seconds in which the head of a request has to come."""
 HEAD = 65_536
 """Bytes of a request before its body."""
 BACKLOG = 2_048
@@ -57,6 +62,36 @@ def is_loopback(listening: socket.socket) -> bool:
     return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
+class Patient(H11Protocol):
+    """A connection that is closed where the head of a request does not come in time: uvicorn would wait for ever."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for a first request."""
+        super().connection_made(transport)
+        self._late = self.loop.call_later(HEADED, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Wait on where a head has only begun."""
+        super().data_received(data)
+        begun = self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]
+        if not begun:
+            self._come()
+        elif self._late is None:
+            self._late = self.loop.call_later(HEADED, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._come()
+        super().connection_lost(exc)
+
+    def _come(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
 class Host(uvicorn.Server):
     """A server that says when it is ready; `should_exit = True` ends it."""
 
@@ -70,7 +105,7 @@ class Host(uvicorn.Server):
                 timeout_keep_alive=KEPT,
                 timeout_graceful_shutdown=ENDING,
                 h11_max_incomplete_event_size=HEAD,
-                http="h11",
+                http=Patient,
                 ws="none",
                 lifespan="on",
                 backlog=BACKLOG,
