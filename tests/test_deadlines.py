@@ -6,11 +6,16 @@ import time
 
 import pytest
 
+import gaifman
 from gaifman.answers import Ranking
+from gaifman.candidates import Choice, candidates
 from gaifman.config import Budget
 from gaifman.deadlines import SHORTEST, Deadline, never
 from gaifman.errors import GaifmanError, StoppedError
-from learnt import little, neighbour
+from gaifman.graph import graph_of
+from gaifman.hiding import hide
+from gaifman.patterns import atom_pattern
+from learnt import demo, little, neighbour
 
 
 def past() -> Deadline:
@@ -78,3 +83,18 @@ def test_a_deadline_that_is_not_reached_changes_nothing() -> None:
     model = little()
     one, other = model.answers(x="p00", top=5), model.ranked(None, {"x": "p00"}, Ranking(5, deadline=Deadline(100)))
     assert one.as_dict() == other.as_dict()
+
+
+def test_looking_for_near_candidates_asks_too() -> None:
+    deadline = Deadline(100)
+    deadline.stop()
+    _, pattern = atom_pattern("borders(x, y)", demo(), ["borders"])
+    with pytest.raises(StoppedError):
+        candidates(graph_of(demo()), pattern, demo().tables[2].objects, choice=Choice("near"), deadline=deadline)
+
+
+def test_looking_for_what_to_hide_ends_in_time() -> None:
+    query = "exists z, w. borders(x, z) & borders(z, w) & borders(w, y)"
+    answers = gaifman.query(demo(), query, budget=Budget(rows=2_000)).tuples
+    with pytest.raises(StoppedError):
+        hide(demo(), query, answers, budget=Budget(seconds=0.05))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gaifman.config import Serving
-from gaifman.deadlines import never
+from gaifman.deadlines import Deadline, never
 from gaifman.desk import Desk
 from gaifman.edits import Edits
-from gaifman.errors import KnowledgeError, OutputError
+from gaifman.errors import KnowledgeError, OutputError, StoppedError
 from gaifman.facts import Fact
 from gaifman.service import Asked, Exact, Service
 from learnt import towns, worker
@@ -100,4 +100,15 @@ def test_another_token_is_not_trusted(guess: str, tmp_path: Path) -> None:
     desk = desk_at(tmp_path / "new.facts")
     assert desk.trusts("token")
     assert not desk.trusts(guess)
+    desk.close()
+
+
+def test_an_addition_that_comes_too_late_is_none(tmp_path: Path) -> None:
+    desk, deadline = desk_at(tmp_path / "new.facts"), Deadline(60)
+    before = desk.service
+    deadline.stop()
+    with pytest.raises(StoppedError):
+        desk.add([NEW], deadline=deadline)
+    assert desk.service is before
+    assert not (tmp_path / "new.facts").exists()
     desk.close()

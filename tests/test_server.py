@@ -19,7 +19,7 @@ from gaifman.guards import HEADERS
 from gaifman.kb import KnowledgeBase
 from gaifman.server import WEB, app_of, page_files
 from gaifman.service import Service
-from learnt import FEW, demo, towns, worker
+from learnt import FEW, demo, neighbour, towns, worker
 from served import TOKEN, Client, serving
 
 HOSTILE = [
@@ -238,6 +238,30 @@ def test_a_stuck_query_is_stopped_and_blocks_nobody(bare: Client) -> None:
     assert all(reply.headers["retry-after"] == "1" for reply in replies)
     assert replies[0].error["kind"] == "StoppedError"
     assert b"gaifman_stopped_total 4.0" in bare.get("/metrics").body
+
+
+def test_a_long_ranking_is_stopped() -> None:
+    with serving(Desk(Service(demo(), neighbour(), Serving(seconds=0.5)))) as client:
+        reply = client.post("/api/answers", {"draws": 100, "top": 1000})
+        assert (reply.status, reply.error["kind"]) == (503, "StoppedError")
+        while b"gaifman_running_requests 0.0" not in client.get("/metrics").body:
+            time.sleep(0.01)
+
+
+def test_many_rankings_at_once_say_what_each_says_alone(client: Client) -> None:
+    people = [f"p{number:02d}" for number in range(16)]
+    found: dict[str, object] = {}
+
+    def ask(name: str) -> None:
+        found[name] = client.post("/api/answers", {"given": {"x": name}}).json["answers"]
+
+    jobs = [threading.Thread(target=ask, args=(name,)) for name in people]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    for name in people:
+        assert found[name] == client.post("/api/answers", {"given": {"x": name}}).json["answers"]
 
 
 def test_more_than_can_be_worked_on_are_refused() -> None:

@@ -255,7 +255,7 @@ def known_answers(judge: Judge, query: Query, pattern: Pattern, deadline: Deadli
 def _candidates(judge: Judge, pattern: Pattern, seen: Ints, ranking: Ranking) -> Candidates:
     if ranking.known == "only":
         return known_candidates(judge.kb, pattern, seen, ranking.among)
-    return candidates(judge.graph, pattern, seen, ranking.among, ranking.choice)
+    return candidates(judge.graph, pattern, seen, ranking.among, ranking.choice, ranking.deadline)
 
 
 def _said(words: str, known: str) -> str:

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from gaifman.deadlines import Deadline, never
 from gaifman.edits import Edits, checked
 from gaifman.errors import KnowledgeError
 from gaifman.facts import Fact
@@ -51,8 +52,11 @@ class Desk:
         """Whether this is the token; the time it takes does not tell how much of it is right."""
         return self._token is not None and hmac.compare_digest(self._token.encode(), token.encode(errors="replace"))
 
-    def add(self, facts: Sequence[Fact], *, fresh: bool = False) -> dict[str, Any]:
-        """Add facts, all of them or none: on the disk first, then for the next question."""
+    def add(self, facts: Sequence[Fact], *, fresh: bool = False, deadline: Deadline | None = None) -> dict[str, Any]:
+        """Add facts, all of them or none: on the disk first, then for the next question.
+
+        Where the deadline comes before they are being written, nothing is added.
+        """
         if self.edits is None or not self.may_edit:
             raise KnowledgeError("this server adds no facts")
         with self._guard:
@@ -64,6 +68,7 @@ class Desk:
             if new:
                 following = self.service.with_facts(new)
                 following.ready()
+                (deadline or never()).budget()
                 self.edits.add(new)
                 self.service = following
                 self.added += len(new)

@@ -234,7 +234,7 @@ async def editor(hall: Here, given: Annotated[HTTPAuthorizationCredentials | Non
 async def add(hall: Here, body: FactsBody) -> Response:
     """Add facts, all of them or none: the next answer knows them, and so does the server after a restart."""
     new = [Fact(fact.relation, tuple(fact.objects), fact.confidence) for fact in body.facts]
-    found = await hall.looking.run(lambda _: hall.desk.add(new, fresh=body.new_objects))
+    found = await hall.looking.run(lambda deadline: hall.desk.add(new, fresh=body.new_objects, deadline=deadline))
     hall.meters.added.inc(found["added"])
     return Response(encoded(found), media_type=JSON)
 
