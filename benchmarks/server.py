@@ -214,7 +214,7 @@ def loaded(kb: KnowledgeBase, name: str, folder: Path, quick: bool) -> dict[str,
     sys.stderr.write(f"training on {name} …\n")
     gaifman.complete(kb, relations, least=0, **SETTINGS).save(model)
     gaifman.write(kb, file)
-    asked, seconds = questions(kb, relations, 1000), 8.0 if quick else 30.0
+    asked, seconds = questions(kb, relations, 1000), 6.0 if quick else 30.0
     with server(str(file), str(model)) as (port, _):
         asker = Asker(port)
         for question in asked[:10]:

@@ -14,6 +14,12 @@ from gaifman.hosting import Host, bound
 from gaifman.server import app_of
 
 TOKEN = "a token for tests"
+ENDLESS = {
+    "query": f"exists {', '.join(f'y{i}' for i in range(6))}. "
+    + " & ".join(f"country(x{i}) & country(y{i}) & x{i} != y{i}" for i in range(6)),
+    "count": True,
+}
+"""A query of the demo that no engine ends."""
 
 
 class Reply(NamedTuple):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from gaifman.cli.serve import edits_of
 from gaifman.errors import OutputError
 from gaifman.hosting import bound
 from learnt import worker
-from served import Client
+from served import ENDLESS, Client
 
 HERE = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent / "src")}
 FACTS = "parent(ann, bob).\nparent(bob, cleo).\nperson(ann).\n"
@@ -65,6 +66,22 @@ def test_it_serves_a_knowledge_base_and_ends_at_ctrl_c(family: Path) -> None:
         assert running.returncode == 130
         assert "Traceback" not in errors
     assert [path.name for path in family.iterdir()] == ["family.facts"], "what only reads leaves nothing behind"
+
+
+def test_a_query_that_runs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    replies = []
+    with process("demo", "--seconds", "600", folder=tmp_path) as (client, _, running):
+        asking = threading.Thread(target=lambda: replies.append(client.post("/api/query", ENDLESS)))
+        asking.start()
+        while b"gaifman_running_requests 1.0" not in client.get("/metrics").body:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=60)
+        asking.join()
+        assert running.returncode == 130
+        assert "Traceback" not in errors
+    assert replies[0].status == 503
+    assert replies[0].error["message"] in ("the server ends", "the query was stopped")
 
 
 def test_added_facts_survive_even_a_kill(family: Path) -> None:

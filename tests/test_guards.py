@@ -21,6 +21,8 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     """An application that says what it was sent."""
     if scope["path"] == "/broken":
         raise RuntimeError("the inside")
+    if scope["path"] == "/ended":
+        raise asyncio.CancelledError
     body = (await receive())["body"]
     await send({"type": "http.response.start", "status": 200, "headers": [(b"cache-control", b"no-cache")]})
     await send({"type": "http.response.body", "body": body})
@@ -140,6 +142,12 @@ def test_what_goes_wrong_inside_stays_inside(caplog: pytest.LogCaptureFixture) -
     assert b"the inside" not in body
     assert b"Traceback" not in body
     assert "the inside" in caplog.text, "whoever runs the server sees it"
+
+
+def test_a_server_that_ends_says_so() -> None:
+    status, headers, body = asked(guard(), HOST, path="/ended")
+    assert (status, headers["retry-after"]) == (503, "1")
+    assert json.loads(body)["error"]["message"] == "the server ends"
 
 
 def test_paths_that_are_not_ours_are_counted_together() -> None:

@@ -89,6 +89,9 @@ class Guard:
                 if refused[0] == 413:
                     await self._drained(receive)
                 await answer.refuse(*refused)
+        except asyncio.CancelledError:  # the server ends, and has waited for long enough
+            if answer.status is None:
+                await answer.refuse(503, "the server ends", "ask again when it runs again")
         except Exception:
             logging.getLogger(__name__).exception("a request failed")  # for whoever runs the server
             if answer.status is None:

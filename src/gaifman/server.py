@@ -36,7 +36,17 @@ from gaifman.service import Around, Asked, Exact, Page, Service
 
 WEB = Path(__file__).parent / "web"
 """The files of the page; each is served under its own name."""
-KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+KINDS = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff2": "font/woff2",
+    ".txt": "text/plain",
+}
+"""End of a file's name → what it is; others are not served."""
 JSON = "application/json"
 OPENAPI = "/openapi.json describes what there is"
 
@@ -76,6 +86,7 @@ class Hall:
         """Stop all work."""
         for gate in (self.looking, self.computing):
             gate.close()
+        self.desk.service.engine.interrupt()
         self.desk.close()
 
 
@@ -244,8 +255,8 @@ async def add(hall: Here, body: FactsBody) -> Response:
 
 def page_files() -> dict[str, tuple[bytes, str]]:
     """Path → content and kind of each file of the page, read once: no path of a request ever leads to a file."""
-    files = sorted(path for path in WEB.glob("*") if path.suffix in KINDS) if WEB.is_dir() else []
-    found = {f"/{path.name}": (path.read_bytes(), KINDS[path.suffix]) for path in files}
+    files = sorted(path for path in WEB.rglob("*") if path.suffix in KINDS)
+    found = {f"/{path.relative_to(WEB).as_posix()}": (path.read_bytes(), KINDS[path.suffix]) for path in files}
     return found | ({"/": found["/index.html"]} if "/index.html" in found else {})
 
 
