@@ -153,6 +153,7 @@ class Gate:
 
     async def _awaited(self, future: Future[T], turn: Turn) -> T:
         own = asyncio.wrap_future(future)
+        own.add_done_callback(lambda done: done.cancelled() or done.exception())  # also where nobody waits any more
         try:
             await asyncio.wait([own], timeout=self.serving.seconds)
             if not own.done() and future.cancel():
@@ -164,7 +165,6 @@ class Gate:
         finally:
             turn.stop()  # also when nobody waits for it any more
         if not own.done():
-            own.add_done_callback(lambda late: late.cancelled() or late.exception())
             raise StoppedError(
                 f"the request was given up after {self.serving.seconds:g} seconds; its work is told to stop",
                 hint="ask for less, give some variables, or allow more time",

@@ -102,6 +102,7 @@ class Host(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 timeout_keep_alive=KEPT,
                 timeout_graceful_shutdown=ENDING,
                 h11_max_incomplete_event_size=HEAD,
