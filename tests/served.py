@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from gaifman.config import Serving
 from gaifman.desk import Desk
 from gaifman.hosting import Host, bound
 from gaifman.server import app_of
 
 TOKEN = "a token for tests"
+PATIENT = Serving(seconds=300)
+"""For tests that are not about time: kernels may have to be compiled first."""
 ENDLESS = {
     "query": f"exists {', '.join(f'y{i}' for i in range(6))}. "
     + " & ".join(f"country(x{i}) & country(y{i}) & x{i} != y{i}" for i in range(6)),
@@ -52,7 +55,7 @@ class Client:
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
         """One request over a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
             connection.request(method, path, body, dict(headers or {}))
             reply = connection.getresponse()

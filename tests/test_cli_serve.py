@@ -110,7 +110,7 @@ def test_it_serves_a_model(tmp_path: Path) -> None:
     model = worker()
     model.save(tmp_path / "work.gaifman")
     gaifman.write(model.kb, tmp_path / "towns.duckdb")
-    with process("towns.duckdb", "work.gaifman", folder=tmp_path) as (client, _, _):
+    with process("towns.duckdb", "work.gaifman", "--seconds", "300", folder=tmp_path) as (client, _, _):
         found = client.post("/api/answers", {"given": {"x": "p01"}, "top": 3}).json
         assert found["answers"] == model.answers(x="p01", top=3).as_dict()["answers"]
 
