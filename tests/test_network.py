@@ -14,9 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaifman.calibration import logistic
+from gaifman.calibration import log_odds, logistic
 from gaifman.errors import KnowledgeError
-from gaifman.network import START, Batch, Logistic, Network, Rows, State
+from gaifman.network import START, BaseModel, Batch, Logistic, Network, Rows, State
 
 Dense = npt.NDArray[np.float64]
 
@@ -353,3 +353,12 @@ def test_rows_of_another_width_are_refused() -> None:
     ):
         with pytest.raises(KnowledgeError, match="rows of 5 columns, these have 4"):
             call(sparse(np.zeros((2, 4))))
+
+
+def test_scores_are_the_log_odds_of_the_probabilities() -> None:
+    rows = Rows(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, np.float32), 2)
+    network = Network(hidden=(4,))
+    network.begin(2, seed=3)
+    assert network.scores(rows).dtype == np.float64
+    assert np.allclose(log_odds(network.probabilities(rows)), network.scores(rows))
+    assert np.allclose(BaseModel.scores(network, rows), network.scores(rows))  # what others have

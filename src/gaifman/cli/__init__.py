@@ -18,6 +18,7 @@ from gaifman.cli.answer import answer
 from gaifman.cli.convert import convert
 from gaifman.cli.demo import demo
 from gaifman.cli.evaluate import evaluate
+from gaifman.cli.explain import explain
 from gaifman.cli.features import features
 from gaifman.cli.graph import graph
 from gaifman.cli.info import info
@@ -26,6 +27,7 @@ from gaifman.cli.neighbourhood import neighbourhood
 from gaifman.cli.parse import parse
 from gaifman.cli.query import query
 from gaifman.cli.reproduce import reproduce
+from gaifman.cli.serve import serve
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError
 
@@ -39,6 +41,8 @@ Examples:
   gaifman train demo -o countries.gaifman
   gaifman evaluate countries.gaifman train.tsv test.tsv
   gaifman answer countries.gaifman demo "capital('france', y)"
+  gaifman explain countries.gaifman demo "capital('france', y)" --answer paris
+  gaifman serve demo countries.gaifman --open
   gaifman convert family.tsv family.duckdb
 """
 
@@ -62,8 +66,10 @@ COMMANDS = (
     train,
     resume,
     answer,
+    explain,
     evaluate,
     reproduce,
+    serve,
 )
 for command in COMMANDS:
     cli.add_command(command)
