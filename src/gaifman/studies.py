@@ -54,7 +54,7 @@ OURS: Mapping[str, Manner] = {
     "wn18": Manner(
         "paths",
         Given("paths.phi", PATHS),
-        {"near": 0.5, "holdout": 0, "activation": "relu", "batch": 32, "epochs": 6},
+        {"near": 0.2, "holdout": 0, "activation": "relu", "batch": 32, "epochs": 6},
     ),
     "fb15k": Manner(
         "default", None, {"pool": "uniform", "holdout": 0, "dropout": 0.0, "batch": 64, "epochs": 6}, common=100
