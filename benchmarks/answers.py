@@ -10,7 +10,7 @@ processor; what is around every object is computed before, once for all relation
 The limit is one 100 × 100 product a candidate, by numpy's BLAS. The dense scorer is DistMult with 200 numbers for each
 object, all at once, 64 questions at a time: PyKEEN's where it is installed (`dense_scorer_is_pykeen`), else a plain
 product in PyTorch. Without the data all of it is done on generated knowledge bases. With all sizes there are pictures
-too: docs/answers-wn18.svg and docs/answers-fb15k.svg.
+too: docs/pictures/answers-wn18.svg and docs/pictures/answers-fb15k.svg.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from training import loaded
 SETTINGS = {"phi": "paper", "positives": 2, "negatives": 6, "epochs": 1, "activation": "sigmoid", "batch": 128}
 
 QUESTIONS = 64
-DOCS = Path(__file__).parent.parent / "docs"
+PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 PEER = importlib.util.find_spec("pykeen") is not None
 
 
@@ -173,7 +173,7 @@ def draw(figures: dict[str, float], short: str, name: str) -> None:
     keys = [f"{short}_k{size}" if size else f"{short}_none" for size in SIZES]
     lines = {"all candidates ranked": "ranking_per_s", "independent pairs": "pairs_per_s"}
     drawn = {label: [figures.get(f"{key}_{what}") for key in keys] for label, what in lines.items()}
-    speed_plot(SIZES, drawn, DOCS / f"answers-{short}.svg", f"{name}: answers a second", ("the paper: 5,000", PAPER))
+    speed_plot(SIZES, drawn, PICTURES / f"answers-{short}.svg", f"{name}: answers a second", ("the paper: 5,000", PAPER))
 
 
 def main() -> None:
