@@ -15,9 +15,10 @@ PACKAGE = ROOT / "src" / "gaifman"
 _ORDER = (
     "errors config names printing formulas questions rewriting vocabulary tokens syntax parser semantics "
     "tables interning facts kb draft io datasets kernels keys graph drawing neighbourhoods "
-    "phi plans families worlds features safety frames semijoins sql engine queries witnesses hiding mining "
+    "phi plans families worlds features grounds safety frames semijoins sql engine queries witnesses hiding mining "
     "constraints corruptions examples calibration network inputs adapters testing modelfile cards runfolder runs "
-    "learning judging splits parts patterns candidates answers model completion school training "
+    "learning judging splits parts patterns candidates answers effects scenes pictures explanations explain "
+    "model completion school training "
     "ranking measures subjects examining evaluation speeds plots downloads studies "
     "reproduction cli"
 )

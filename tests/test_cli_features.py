@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gaifman
-from gaifman.cli.witnesses import WAYS, witnesses
+from gaifman.grounds import WAYS, witnesses
 from gaifman.kb import KnowledgeBase
 from gaifman.parser import parse_feature
 from gaifman.phi import parse_phi, read_phi

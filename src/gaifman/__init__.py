@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         StoppedError,
     )
     from gaifman.evaluation import Evaluation, evaluate
+    from gaifman.explanations import Explanation
     from gaifman.facts import Fact
     from gaifman.io import read, write
     from gaifman.kb import KnowledgeBase, union
@@ -47,6 +48,7 @@ _HOMES = {
     "Completion": "completion",
     "Engine": "engine",
     "Evaluation": "evaluation",
+    "Explanation": "explanations",
     "Fact": "facts",
     "FormulaError": "errors",
     "GaifmanError": "errors",
@@ -82,6 +84,7 @@ __all__ = [
     "Completion",
     "Engine",
     "Evaluation",
+    "Explanation",
     "Fact",
     "FormulaError",
     "GaifmanError",

@@ -15,7 +15,7 @@ its fallback is the share of places whose object stands at the same place of ano
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from gaifman.answers import Ranked, Ranking, ranked
 from gaifman.calibration import Calibration
 from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
 from gaifman.errors import InputError, KnowledgeError
+from gaifman.explain import TOP, Case
+from gaifman.explanations import Explanation
 from gaifman.formulas import Atom
 from gaifman.graph import Graph, fact_numbers, graph_of
 from gaifman.inputs import kinds_of
@@ -49,7 +51,7 @@ from gaifman.parts import (
     vocabulary_of,
     words_of,
 )
-from gaifman.patterns import Given, atom_pattern
+from gaifman.patterns import Given, answered, atom_pattern
 from gaifman.phi import FeatureSet
 from gaifman.questions import Feature, Query
 from gaifman.tables import Floats, Ints
@@ -161,6 +163,23 @@ class Completion:
         query = query_of(relation, judge.width)
         return ranked(judge, query, pattern, estimate, wanted.draws, self.learning.seed, ranking)
 
+    def explain(
+        self, relation: str, *objects: str, draws: int | None = None, prior: float | None = None, top: int = TOP
+    ) -> Explanation:
+        """Why a fact is as probable as `probability` says: `completion.explain("capital", "france", "paris")`.
+
+        As `GaifmanModel.explain` has it.
+        """
+        judge, scorer = self.judge(relation), self._scorer(relation)
+        calibration = self.calibration if prior is None else self.calibration.at(prior)
+        case = Case(judge, scorer, calibration, self.learning, query_of(relation, judge.width))
+        return case.explain(tuple_numbers(judge, [objects]), draws, top)
+
+    def tuple_of(self, question: str | Query, given: Given, answer: Sequence[str]) -> tuple[str, ...]:
+        """The relation of a question, and the objects of an answer to it: what `explain` wants."""
+        relation, pattern = atom_pattern(question, self._known, self.relations, given)
+        return relation, *answered(pattern, self._known, answer)
+
     def raw(self, relation: str, tuples: Tuples, *, draws: int | None = None) -> Floats:
         """Shape (tuples,), float64: the mean of the base model's own probabilities, not calibrated."""
         judge = self.judge(relation)
@@ -172,13 +191,7 @@ class Completion:
 
     def model(self, relation: str) -> GaifmanModel:
         """The model of one relation by itself."""
-        self.arity(relation)
-        if relation not in self.scorers:
-            raise KnowledgeError(f"{relation} has no trained model, only the fallback", hint="see docs/completion.md")
-        return self._alone(relation)
-
-    def _alone(self, relation: str) -> GaifmanModel:
-        scorer = self.scorers[relation]
+        scorer = self._scorer(relation)
         learning, width = self.learning, self.arity(relation)
         model = GaifmanModel(
             query_of(relation, width), learning.radius, learning.size, FeatureSet((), learning.phi), scorer.base
@@ -194,6 +207,12 @@ class Completion:
         }
         model._kb = self._kb
         return model
+
+    def _scorer(self, relation: str) -> Scorer:
+        self.arity(relation)
+        if relation not in self.scorers:
+            raise KnowledgeError(f"{relation} has no trained model, only the fallback", hint="see docs/completion.md")
+        return self.scorers[relation]
 
     def arity(self, relation: str) -> int:
         """Places of a relation of this completion."""

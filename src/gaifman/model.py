@@ -25,6 +25,8 @@ from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
 from gaifman.constraints import Constraints
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeError
 from gaifman.examples import Examples
+from gaifman.explain import TOP, Case
+from gaifman.explanations import Explanation
 from gaifman.features import Evaluator
 from gaifman.graph import graph_of
 from gaifman.inputs import kinds_of
@@ -50,7 +52,7 @@ from gaifman.parts import (
     vocabulary_of,
     words_of,
 )
-from gaifman.patterns import Given, model_pattern
+from gaifman.patterns import Given, answered, model_pattern
 from gaifman.phi import FeatureSet, chosen
 from gaifman.plans import plan_of
 from gaifman.questions import Feature, Query
@@ -202,6 +204,22 @@ class GaifmanModel:
             return self._estimates(tuples, hidden, Wanted(draws), prior)
 
         return ranked(judge, self._asked, pattern, estimate, wanted.draws, self.learning.seed, ranking)
+
+    def explain(
+        self, *objects: str, draws: int | None = None, prior: float | None = None, top: int = TOP
+    ) -> Explanation:
+        """Why a tuple is as probable as `probability` says: `model.explain("ann", "cleo")`.
+
+        The `top` formulas that spoke for it and against it, with the facts that witness them, and what would be said
+        without the facts it hangs on. See docs/explain.md.
+        """
+        calibration = self.calibration if prior is None else self.calibration.at(prior)
+        case = Case(self._judge, self._trained(), calibration, self.learning, self._asked)
+        return case.explain(self._numbers([objects]), draws, top)
+
+    def tuple_of(self, question: str | Query | None, given: Given, answer: Sequence[str]) -> tuple[str, ...]:
+        """The objects of an answer to a question, in the order of the model's query: what `explain` wants."""
+        return answered(model_pattern(self._asked, self._judge.kb, question, given), self._judge.kb, answer)
 
     def embed(self, tuples: Tuples, *, draws: int | None = None) -> Reals:
         """Shape (tuples, units), float32: the last hidden layer's mean over neighbourhoods of each tuple."""

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.calibration import logistic
+from gaifman.calibration import log_odds, logistic
 from gaifman.drawing import frozen
 from gaifman.errors import KnowledgeError
 from gaifman.kernels.layers import RELU, SIGMOID, spread
@@ -99,6 +99,10 @@ class BaseModel(ABC):
     @abstractmethod
     def probabilities(self, rows: Rows) -> Floats:
         """Shape (rows,), float64, 0 to 1. A row's does not depend on the other rows."""
+
+    def scores(self, rows: Rows) -> Floats:
+        """Shape (rows,), float64: the log-odds of the probabilities, finite."""
+        return log_odds(self.probabilities(rows))
 
     @abstractmethod
     def embed(self, rows: Rows) -> Reals:
@@ -181,8 +185,10 @@ class Network(BaseModel):
 
     def probabilities(self, rows: Rows) -> Floats:
         """By the logistic function in float64: two rows of different log-odds have different probabilities."""
-        logits, _ = self._inferred(rows, 0)
-        return logistic(logits.astype(np.float64))
+        return logistic(self.scores(rows))
+
+    def scores(self, rows: Rows) -> Floats:
+        return self._inferred(rows, 0)[0].astype(np.float64)
 
     def embed(self, rows: Rows) -> Reals:
         """The units of the last hidden layer; without one, the log-odds."""

@@ -16,14 +16,14 @@ put for its free variables: what it learnt says nothing of any other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import FormulaError, Place, shorten
+from gaifman.errors import FormulaError, KnowledgeError, Place, shorten
 from gaifman.formulas import Atom, Constant, Node, Term, Variable, bracketed, children
 from gaifman.kb import KnowledgeBase
 from gaifman.names import nearest
@@ -111,6 +111,25 @@ def model_pattern(
             hint="ask for the same with objects for its variables, or leave the query out",
         )
     return _pattern(asked, tuple(found[variable] for variable in query.free), kb, given or {})
+
+
+def answered(pattern: Pattern, kb: KnowledgeBase, answer: Sequence[str]) -> tuple[str, ...]:
+    """The names at the places of a pattern when the names of an answer stand for its variables, in their order.
+
+    >>> from gaifman.kb import KnowledgeBase
+    >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
+    >>> answered(atom_pattern("parent('ann', y)", kb, ["parent"])[1], kb, ["bob"])
+    ('ann', 'bob')
+    """
+    if isinstance(answer, str) or len(answer) != len(pattern.variables):
+        wanted = f"an object for each of {', '.join(pattern.variables)}" if pattern.variables else "no object"
+        named = shorten(answer, 80) if isinstance(answer, str) else shorten(", ".join(answer), 80) or "none"
+        raise KnowledgeError(
+            f"an answer to {pattern.reading} names {wanted}, not {named}",
+            hint="on the command line: --answer NAME for each variable" if pattern.variables else "leave it out",
+        )
+    values = np.array([[kb.id(name) for name in answer]], np.int32).reshape(1, len(pattern.variables))
+    return tuple(kb.name(number) for number in pattern.tuples(values)[0].tolist())
 
 
 def _checked(query: object, kb: KnowledgeBase) -> Query:

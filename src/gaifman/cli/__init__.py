@@ -18,6 +18,7 @@ from gaifman.cli.answer import answer
 from gaifman.cli.convert import convert
 from gaifman.cli.demo import demo
 from gaifman.cli.evaluate import evaluate
+from gaifman.cli.explain import explain
 from gaifman.cli.features import features
 from gaifman.cli.graph import graph
 from gaifman.cli.info import info
@@ -39,6 +40,7 @@ Examples:
   gaifman train demo -o countries.gaifman
   gaifman evaluate countries.gaifman train.tsv test.tsv
   gaifman answer countries.gaifman demo "capital('france', y)"
+  gaifman explain countries.gaifman demo "capital('france', y)" --answer paris
   gaifman convert family.tsv family.duckdb
 """
 
@@ -62,6 +64,7 @@ COMMANDS = (
     train,
     resume,
     answer,
+    explain,
     evaluate,
     reproduce,
 )

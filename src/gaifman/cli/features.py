@@ -108,9 +108,9 @@ def evaluated(
     known: KnowledgeBase, phi: FeatureSet, objects: tuple[str, ...], radius: int, size: int | None, seed: int
 ) -> dict[str, Any]:
     """The features that are not 0, with facts, for JSON."""
-    from gaifman.cli.witnesses import witnesses
     from gaifman.features import features_of
     from gaifman.graph import graph_of
+    from gaifman.grounds import witnesses
     from gaifman.neighbourhoods import Sampling, draw
     from gaifman.plans import plan_of
 

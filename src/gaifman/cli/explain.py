@@ -1,0 +1,121 @@
+"""`gaifman explain`: why a trained model finds an answer as probable as it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gaifman.cli.answer import needed
+from gaifman.cli.query import settings as given_to
+from gaifman.cli.terminal import (
+    check_target,
+    json_option,
+    open_kb,
+    print_fields,
+    print_json,
+    print_table,
+    reading_options,
+)
+
+if TYPE_CHECKING:
+    from gaifman.explanations import Explanation, Reason
+
+
+@click.command(short_help="Say why an answer is as probable as a trained model finds it.")
+@click.argument("model")
+@click.argument("kb")
+@click.argument("query", required=False)
+@click.option(
+    "--answer", "-a", multiple=True, metavar="NAME", help="An object for each variable of the query, in their order."
+)
+@click.option("--set", "given", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name.")
+@click.option(
+    "--top", type=int, default=10, show_default=True, help="Formulas to show, of those for it and of those against it."
+)
+@click.option("--draws", type=int, help="Neighbourhoods to average over, instead of the model's own number.")
+@click.option("--prior", type=float, help="How likely a tuple is an answer before anything is known of it.")
+@click.option("--picture", metavar="FILE", help="Draw a neighbourhood with the facts that speak: .svg.")
+@click.option("--force", is_flag=True, help="Replace the picture if it is there.")
+@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@reading_options
+@json_option
+def explain(
+    model: str,
+    kb: str,
+    query: str | None,
+    answer: tuple[str, ...],
+    given: tuple[str, ...],
+    top: int,
+    draws: int | None,
+    prior: float | None,
+    picture: str | None,
+    force: bool,
+    others: tuple[str, ...],
+    form: str | None,
+    table: str | None,
+    iris: str,
+    as_json: bool,
+) -> None:
+    """Take apart what MODEL, a file of `gaifman train`, says of one answer in KB. QUERY is as for `gaifman answer`.
+
+    Shown are the formulas that spoke for the answer and against it, with their weights in log-odds and the facts that
+    witness them, then what else adds up to the probability, and what would be said without the facts it hangs on. A
+    known answer is judged as if it were not known.
+
+    \b
+    Examples:
+      gaifman explain countries.gaifman demo "capital('france', y)" --answer paris
+      gaifman explain countries.gaifman demo "borders('portugal', 'spain')" --picture spain.svg
+      gaifman explain near.gaifman demo --set x=portugal --answer france --json
+    """
+    from gaifman.completion import Completion, load
+    from gaifman.pictures import check_picture, write_picture
+
+    if picture:
+        check_picture(picture)
+        check_target(picture, force=force)
+    objects, found = given_to(given), load(model)
+    question = needed(query, found) if isinstance(found, Completion) else query
+    asked: Any = found.on(open_kb((kb, *others), form, table, iris))
+    explanation = asked.explain(*asked.tuple_of(question, objects, answer), top=top, draws=draws, prior=prior)
+    if picture:
+        write_picture(explanation.svg(), Path(picture))
+    if as_json:
+        print_json(explanation.as_dict())
+    else:
+        show(explanation)
+    if picture:
+        click.echo(f"wrote {picture}", err=True)
+
+
+def show(explanation: Explanation) -> None:
+    """Tables of what spoke, sums, and the counterfactual."""
+    from gaifman.explanations import NO_FACTS
+
+    known = " (judged as if it were not known)" if explanation.known else ""
+    print_fields([("read as", explanation.query + known), ("probability", str(explanation.estimate))])
+    for title, reasons in (("For it", explanation.speaking_for), ("Against it", explanation.speaking_against)):
+        if reasons:
+            print_table(title, ["log-odds", "formula", "facts"], map(_row, reasons), right=[0])
+    parts = [("formulas above", sum(reason.effect for reason in explanation.reasons))]
+    parts += [*explanation.parts.named(explanation.estimate.draws), ("probability, in log-odds", explanation.log_odds)]
+    print_table("Together", ["log-odds", ""], [(f"{effect:+.3f}", words) for words, effect in parts], right=[0])
+    other = explanation.counterfactual
+    if other is None:
+        click.echo(f"\n{NO_FACTS}")
+        return
+    click.echo("\n" + click.style(f"Without these facts: {other.estimate}", bold=True))
+    for fact in other.facts:
+        click.echo(f"  {_shown(str(fact))}")
+
+
+def _row(reason: Reason) -> tuple[str, str, str]:
+    return f"{reason.effect:+.3f}", reason.formula, reason.said
+
+
+def _shown(text: str) -> str:
+    from gaifman.errors import visible
+
+    return visible(text)

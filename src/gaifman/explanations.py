@@ -1,0 +1,256 @@
+"""An explanation of one answer: what spoke for and against it, by which facts, and what it would be without them.
+
+>>> from gaifman.facts import Fact
+>>> spain = Fact("borders", ("spain", "portugal"), 0.9)
+>>> reason = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.4, 10, 1.0, (spain,))
+>>> parts = Parts(-2.0, Others(3, 0.1), 0.5, -0.25, 0.25)
+>>> found = Explanation(
+...     "borders('portugal', 'spain')", ("x", "y"), ("portugal", "spain"), True, Estimate(0.73, 0.01, 10), (reason,),
+...     parts, Counterfactual((spain,), Estimate(0.31, 0.02, 10)))
+>>> print(found)
+borders('portugal', 'spain'): 0.730 ± 0.010, judged as if it were not known
+  +2.400  borders('spain', 'portugal')
+          0.9::borders(spain, portugal).
+  -2.000  base: nothing is known
+  +0.100  3 other formulas
+  +0.500  interactions
+  -0.250  averaging over 10 draws
+  +0.250  calibration
+  +1.000  log-odds of 0.731
+without these facts: 0.310 ± 0.020
+  0.9::borders(spain, portugal).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from gaifman.calibration import logistic
+from gaifman.errors import visible
+from gaifman.facts import Fact, some
+from gaifman.judging import Estimate
+from gaifman.pictures import AGAINST, FOR, drawn
+from gaifman.scenes import Scene
+
+SHOWN = 4
+"""Facts of a formula that are printed; all of them are in `as_dict`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A formula of the model that spoke for an answer, or against it."""
+
+    formula: str
+    """With the names of the objects."""
+    feature: str
+    """As the model has it: s1, s2 … stand for the objects."""
+    effect: float
+    """In log-odds: by how much they would be lower if the formula were switched off, the mean over all draws."""
+    draws: int
+    """Draws in which it has another value than without facts."""
+    value: float
+    """Its mean value in these."""
+    facts: tuple[Fact, ...] = ()
+    """Its witnesses in the draws, those of most draws first; none where no facts say it."""
+
+    @property
+    def said(self) -> str:
+        """The facts, the first of them; or its value, where no facts say it."""
+        value = f"{self.value:,.0f}" if self.value.is_integer() else f"{self.value:,.4g}"
+        return facts_text(self.facts) if self.facts else f"no single fact; its value is {value}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        own = {name: getattr(self, name) for name in ("formula", "feature", "effect", "draws", "value")}
+        return own | {"facts": facts_as_dicts(self.facts)}
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """Formulas that are not shown."""
+
+    count: int
+    effect: float
+    """The sum of their effects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What adds up with the effects of formulas to the log-odds of the probability."""
+
+    base: float
+    """Of a neighbourhood in which no formula says anything."""
+    others: Others
+    interactions: float
+    """What formulas do together beyond what each does alone: their effects are found by switching off one at a time."""
+    averaging: float
+    """The mean of probabilities over draws has other log-odds than the mean of their log-odds."""
+    calibration: float
+    """What [calibration](calibration.md) adds, for the corruptions that training saw above all."""
+
+    def named(self, draws: int) -> Iterator[tuple[str, float]]:
+        """Each with words for it."""
+        yield "base: nothing is known", self.base
+        if self.others.count:
+            yield some(self.others.count, "other formula"), self.others.effect
+        yield "interactions", self.interactions
+        yield f"averaging over {some(draws, 'draw')}", self.averaging
+        yield "calibration", self.calibration
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        return self.base + self.others.effect + self.interactions + self.averaging + self.calibration
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        own = {name: getattr(self, name) for name in ("base", "interactions", "averaging", "calibration")}
+        return own | {"others": {"count": self.others.count, "effect": self.others.effect}}
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """What would be said if some facts were not known."""
+
+    facts: tuple[Fact, ...]
+    estimate: Estimate
+    """By the same seed."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"facts": facts_as_dicts(self.facts), **estimate_as_dict(self.estimate)}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why an answer is as probable as a model says. In a notebook it shows itself, with a picture."""
+
+    query: str
+    """What is said to be so, with the names of the objects."""
+    variables: tuple[str, ...]
+    objects: tuple[str, ...]
+    """What the variables of the model's query stand for."""
+    known: bool
+    """Whether facts that make it true are known; they were hidden."""
+    estimate: Estimate
+    """What `model.probability` says."""
+    reasons: tuple[Reason, ...]
+    """The formulas of the largest effects, largest first, for and against."""
+    parts: Parts
+    counterfactual: Counterfactual | None = None
+    """None where no facts were found that the probability hangs on."""
+    scene: Scene | None = field(default=None, repr=False)
+    """One of the drawn neighbourhoods, to be drawn as a picture."""
+
+    @property
+    def probability(self) -> float:
+        """How probable the answer is."""
+        return self.estimate.value
+
+    @property
+    def log_odds(self) -> float:
+        """The sum of all effects and parts: the log-odds of the probability."""
+        return self.parts.total + sum(reason.effect for reason in self.reasons)
+
+    @property
+    def speaking_for(self) -> tuple[Reason, ...]:
+        """Reasons that raise the probability."""
+        return tuple(reason for reason in self.reasons if reason.effect > 0)
+
+    @property
+    def speaking_against(self) -> tuple[Reason, ...]:
+        """Reasons that lower it."""
+        return tuple(reason for reason in self.reasons if reason.effect < 0)
+
+    def __str__(self) -> str:
+        lines = [f"{visible(self.query)}: {self.estimate}{', judged as if it were not known' * self.known}"]
+        for reason in self.reasons:
+            lines.append(f"  {reason.effect:+.3f}  {visible(reason.formula)}")
+            lines.append(f"{'':10}{reason.said}")
+        lines += [f"  {effect:+.3f}  {words}" for words, effect in self.parts.named(self.estimate.draws)]
+        lines.append(f"  {self.log_odds:+.3f}  log-odds of {float(logistic(self.log_odds)):.3f}")
+        if self.counterfactual is None:
+            return "\n".join([*lines, NO_FACTS])
+        lines.append(f"without these facts: {self.counterfactual.estimate}")
+        return "\n".join([*lines, *(f"  {visible(str(fact))}" for fact in self.counterfactual.facts)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: all of it but the picture."""
+        return {
+            "query": self.query,
+            "variables": dict(zip(self.variables, self.objects, strict=True)),
+            "known": self.known,
+            **estimate_as_dict(self.estimate),
+            "log_odds": self.log_odds,
+            "reasons": [reason.as_dict() for reason in self.reasons],
+            "parts": self.parts.as_dict(),
+            "counterfactual": self.counterfactual.as_dict() if self.counterfactual else None,
+        }
+
+    def svg(self) -> str:
+        """A picture of one of the drawn neighbourhoods, in which the witnesses stand out."""
+        return drawn(self.scene) if self.scene else ""
+
+    def _repr_html_(self) -> str:
+        return page(self)
+
+
+NO_FACTS = "no facts were found that it hangs on"
+
+
+def facts_text(facts: tuple[Fact, ...], most: int = SHOWN) -> str:
+    """Facts in a line, the first of them."""
+    shown = " ".join(visible(str(fact)) for fact in facts[:most])
+    rest = f" … and {len(facts) - most:,} more" if len(facts) > most else ""
+    return shown + rest
+
+
+def facts_as_dicts(facts: Iterable[Fact]) -> list[dict[str, Any]]:
+    """Facts for JSON."""
+    return [{"relation": f.relation, "objects": list(f.objects), "confidence": f.confidence} for f in facts]
+
+
+def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
+    """A probability for JSON: an error that is not known, of a single draw, is null."""
+    error = None if np.isnan(estimate.error) else estimate.error
+    return {"probability": estimate.value, "error": error, "draws": estimate.draws}
+
+
+# In a notebook
+
+
+def page(explanation: Explanation) -> str:
+    """A table and the picture, as HTML that brings its own colours; every name is escaped."""
+    rows = [_row(r.effect, f"<code>{_safe(r.formula)}</code>", _safe(r.said)) for r in explanation.reasons]
+    parts = explanation.parts.named(explanation.estimate.draws)
+    rows += [_row(effect, f"<i>{_safe(words)}</i>", "") for words, effect in parts]
+    rows.append(_row(explanation.log_odds, f"<b>log-odds of {explanation.probability:.3f}</b>", ""))
+    known = ", judged as if it were not known" if explanation.known else ""
+    other = explanation.counterfactual
+    last = _safe(NO_FACTS)
+    if other:
+        listed = "".join(f"<li><code>{_safe(str(fact))}</code></li>" for fact in other.facts)
+        last = f"without these facts: <b>{other.estimate}</b><ul style='margin:2px 0'>{listed}</ul>"
+    head = "".join(f"<th style='text-align:left'>{name}</th>" for name in ("log-odds", "formula", "facts"))
+    return (
+        f"<div><p><code>{_safe(explanation.query)}</code>: <b>{explanation.estimate}</b>{known}</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        f"<p>{last}</p>{explanation.svg()}</div>"
+    )
+
+
+def _row(effect: float, what: str, facts: str) -> str:
+    """An effect with its colour, what has it, and the facts."""
+    colour = FOR if effect >= 0 else AGAINST
+    number = f"<span style='border-left:4px solid {colour};padding-left:6px'>{effect:+.3f}</span>"
+    cells = (number, what, facts)
+    return "<tr>" + "".join(f"<td style='text-align:left'>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _safe(text: str) -> str:
+    return escape(visible(text))

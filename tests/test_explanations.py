@@ -1,0 +1,123 @@
+"""What an explanation shows: as text, as JSON, in a notebook; every name escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from gaifman.explanations import (
+    NO_FACTS,
+    Counterfactual,
+    Explanation,
+    Others,
+    Parts,
+    Reason,
+    estimate_as_dict,
+    facts_text,
+)
+from gaifman.facts import Fact
+from gaifman.judging import Estimate
+from gaifman.scenes import Scene
+
+BORDERS = Fact("borders", ("spain", "portugal"), 0.9)
+FOR = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.5, 10, 1.0, (BORDERS,))
+AGAINST = Reason("area('spain')", "area(s2)", -0.5, 8, 505_990.0)
+PARTS = Parts(-2.0, Others(3, 0.25), 0.5, -0.25, 1.5)
+SAID = Explanation(
+    "borders('portugal', 'spain')",
+    ("x", "y"),
+    ("portugal", "spain"),
+    True,
+    Estimate(0.8808, 0.01, 10),
+    (FOR, AGAINST),
+    PARTS,
+    Counterfactual((BORDERS,), Estimate(0.31, 0.02, 10)),
+    Scene("borders('portugal', 'spain')", "", ("portugal", "spain"), ("portugal", "spain"), (BORDERS,), {BORDERS: 1}),
+)
+
+
+def test_the_parts_are_all_of_it() -> None:
+    assert SAID.log_odds == 2.0 == FOR.effect + AGAINST.effect + sum(effect for _, effect in PARTS.named(10))
+    assert (SAID.speaking_for, SAID.speaking_against) == ((FOR,), (AGAINST,))
+    assert SAID.probability == 0.8808
+
+
+def test_as_text() -> None:
+    lines = str(SAID).splitlines()
+    assert lines[0] == "borders('portugal', 'spain'): 0.881 ± 0.010, judged as if it were not known"
+    assert lines[1:3] == ["  +2.500  borders('spain', 'portugal')", "          0.9::borders(spain, portugal)."]
+    assert lines[4] == "          no single fact; its value is 505,990"
+    assert "  +0.250  3 other formulas" in lines
+    assert "  +2.000  log-odds of 0.881" in lines
+    assert lines[-2:] == ["without these facts: 0.310 ± 0.020", "  0.9::borders(spain, portugal)."]
+
+
+def test_without_others_and_without_facts_it_hangs_on() -> None:
+    said = replace(SAID, parts=replace(PARTS, others=Others(0, 0.0)), counterfactual=None, known=False, scene=None)
+    assert "other" not in str(said)
+    assert "judged as if" not in str(said)
+    assert str(said).splitlines()[-1] == NO_FACTS
+    assert said.as_dict()["counterfactual"] is None
+    assert said.svg() == ""
+    assert NO_FACTS in said._repr_html_()
+
+
+def test_as_json() -> None:
+    body = json.loads(json.dumps(SAID.as_dict()))
+    assert set(body) == {
+        *("query", "variables", "known", "probability", "error", "draws", "log_odds"),
+        *("reasons", "parts", "counterfactual"),
+    }
+    assert body["variables"] == {"x": "portugal", "y": "spain"}
+    fact = {"relation": "borders", "objects": ["spain", "portugal"], "confidence": 0.9}
+    assert body["reasons"][0] == {
+        "formula": "borders('spain', 'portugal')",
+        "feature": "borders(s2, s1)",
+        "effect": 2.5,
+        "draws": 10,
+        "value": 1.0,
+        "facts": [fact],
+    }
+    assert body["parts"] == {
+        "base": -2.0,
+        "interactions": 0.5,
+        "averaging": -0.25,
+        "calibration": 1.5,
+        "others": {"count": 3, "effect": 0.25},
+    }
+    assert body["counterfactual"] == {"facts": [fact], "probability": 0.31, "error": 0.02, "draws": 10}
+    assert estimate_as_dict(Estimate(0.5, float("nan"), 1))["error"] is None
+
+
+def test_many_facts_are_counted() -> None:
+    facts = tuple(Fact("r", (f"o{i}",)) for i in range(7))
+    assert facts_text(facts) == "r(o0). r(o1). r(o2). r(o3). … and 3 more"
+
+
+def test_in_a_notebook() -> None:
+    page = SAID._repr_html_()
+    ET.fromstring(page)  # well-formed
+    assert page.count("<svg") == 1
+    assert "without these facts: <b>0.310 ± 0.020</b>" in page
+    assert "0.9::borders(spain, portugal)." in page
+    assert "+2.500" in page
+
+
+@pytest.mark.parametrize("bad", ["<b>bold</b>", "<img src=x onerror=alert(1)>", "a&b", "\x07bell", "\u202eleft", "\"'"])
+def test_every_name_is_escaped(bad: str) -> None:
+    fact = Fact(bad, (bad, bad))
+    reason = Reason(bad, bad, 1.0, 1, 1.0, (fact,))
+    scene = Scene(bad, bad, (bad,), (bad,), (fact,), {fact: 1})
+    other = Counterfactual((fact,), Estimate(0.1, 0.0, 2))
+    said = Explanation(bad, ("x",), (bad,), False, Estimate(0.5, 0.0, 2), (reason,), PARTS, other, scene)
+    page = said._repr_html_()
+    ET.fromstring(page)
+    for text in (page, said.svg()):
+        assert not re.search(r"<(b>bold|img)", text)
+        assert "\x07" not in text
+        assert "\u202e" not in text
+    assert "\x07" not in str(said)

@@ -1,0 +1,177 @@
+"""Pictures of neighbourhoods: well-formed whatever the names, nothing covers a name, what matters stands out."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from gaifman.errors import OutputError
+from gaifman.facts import Fact
+from gaifman.kb import KnowledgeBase
+from gaifman.pictures import check_picture, drawn, write_picture
+from gaifman.scenes import OTHERS, Scene
+from kbs import HOSTILE, knowledge_bases
+
+SVG = "{http://www.w3.org/2000/svg}"
+BORDERS = Fact("borders", ("spain", "portugal"))
+RIVER = Fact("separates", ("tagus", "portugal", "spain"), 0.9)
+KING = Fact("monarchy", ("spain",))
+EURO = Fact("uses", ("portugal", "euro"))
+MEMBERS = ("portugal", "spain", "tagus", "euro", "angola")
+SCENE = Scene(
+    "borders('portugal', 'spain')",
+    "probability 0.97",
+    ("portugal", "spain"),
+    MEMBERS,
+    (BORDERS, RIVER, KING, EURO),
+    {BORDERS: 1, RIVER: 1, KING: -1},
+    frozenset({BORDERS}),
+)
+
+
+def parsed(scene: Scene) -> ET.Element:
+    return ET.fromstring(drawn(scene))
+
+
+def words(root: ET.Element) -> list[str]:
+    return ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+
+
+def boxes(root: ET.Element) -> dict[str, tuple[float, float, float, float]]:
+    """Left, top, right and bottom of every name."""
+    found = {}
+    for group in root.iter(f"{SVG}g"):
+        title, box = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
+        assert title is not None
+        assert box is not None
+        x, y, w, h = (float(box.get(name, "")) for name in ("x", "y", "width", "height"))
+        found[title.text or ""] = x, y, x + w, y + h
+    return found
+
+
+def apart(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+
+def assert_tidy(root: ET.Element) -> None:
+    """Names do not touch, and are inside the picture."""
+    width, height = float(root.get("width", "")), float(root.get("height", ""))
+    found = boxes(root)
+    for one, other in itertools.combinations(found.values(), 2):
+        assert apart(one, other)
+    for left, top, right, bottom in found.values():
+        assert left >= 0
+        assert top >= 0
+        assert right <= width
+        assert bottom <= height
+
+
+def test_names_what_is_said_and_what_the_lines_mean() -> None:
+    root = parsed(SCENE)
+    text = words(root)
+    assert text[-7:][0:2] == ["borders('portugal', 'spain')", "probability 0.97"]
+    assert {"portugal", "spain", "tagus", "euro"} <= set(text)
+    assert "angola" not in text  # no fact ties it to the pair
+    assert {"speaks for it", "speaks against it", "it hangs on these facts", "other facts", "and 1 more object"} < {
+        *text
+    }
+    assert_tidy(root)
+
+
+def test_facts_that_stand_out_have_their_relation_and_colour() -> None:
+    text = drawn(SCENE)
+    assert '<tspan class="gaifman-for-text" font-weight="bold">borders</tspan>' in text
+    assert '<tspan class="gaifman-for-text">separates</tspan>' in text
+    assert '<tspan class="gaifman-against-text">monarchy</tspan>' in text
+    assert "uses" not in text
+    assert len(re.findall(r'<path class="gaifman-for"[^>]*stroke-width="3.2"', text)) == 1
+    assert len(re.findall(r'<path class="gaifman-plain"', text)) == 1
+
+
+def test_an_arrow_points_to_the_second_place() -> None:
+    for objects in (("ann", "bob"), ("bob", "ann")):
+        fact = Fact("likes", objects)
+        root = parsed(Scene("q", "", ("ann", "bob"), ("ann", "bob"), (fact,), {fact: 1}))
+        (head,) = root.iter(f"{SVG}polygon")
+        tip, back, _ = (float(point.split(",")[0]) for point in head.get("points", "").split())
+        assert (tip > back) == (objects == ("ann", "bob"))
+
+
+def test_it_can_be_read_on_light_and_dark_pages() -> None:
+    text = drawn(SCENE)
+    assert "prefers-color-scheme: dark" in text
+    assert '<rect class="gaifman-page" width="100%" height="100%"' in text
+    light, dark = text.split("@media")
+    for name in set(re.findall(r"\.(gaifman-[a-z-]+)\{", light)):
+        assert f".{name}{{" in dark, name
+
+
+@pytest.mark.parametrize("own", [("a",), ("a", "a"), ("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")])
+def test_tuples_of_any_length(own: tuple[str, ...]) -> None:
+    others = tuple(f"other {i}" for i in range(30))
+    facts = tuple(Fact("near", (own[i % len(own)], name)) for i, name in enumerate(others))
+    among = (Fact("same", (own[0], own[-1])), Fact("next", (others[0], others[2])), Fact("three", (*others[:3],)))
+    scene = Scene(
+        "q", "", own, (*dict.fromkeys(own), *others), (*facts, *among), dict.fromkeys((*facts[:9], *among), 1)
+    )
+    root = parsed(scene)
+    assert_tidy(root)
+    assert len(boxes(root)) == len(set(own)) + OTHERS
+    assert f"and {30 - OTHERS} more objects" in words(root)
+
+
+def test_objects_of_facts_that_stand_out_are_drawn_before_others() -> None:
+    others = tuple(f"o{i}" for i in range(40))
+    facts = tuple(Fact("near", ("a", name)) for name in others)
+    root = parsed(Scene("q", "", ("a", "b"), ("a", "b", *others), facts, {facts[-1]: -1}))
+    assert "o39" in boxes(root)
+
+
+def test_every_name_is_escaped_and_visible() -> None:
+    bad = "<script>alert(1)</script>&\x07\u202e\"'"
+    fact = Fact(bad + "r", (bad, bad + "2"), 0.5)
+    alone = Fact(bad + "t", (bad,))
+    scene = Scene(bad, bad, (bad, bad + "2"), (bad, bad + "2"), (fact, alone), {fact: 1, alone: -1}, frozenset({fact}))
+    text = drawn(scene)
+    assert "<script" not in text
+    assert "\x07" not in text
+    assert "\u202e" not in text
+    assert "<script>alert(1)</script>&\\x07\\u202e\"'" in words(ET.fromstring(text))
+
+
+def test_long_and_wide_names_are_cut_and_kept_in_the_title() -> None:
+    long, wide = "x" * 300, "漢字" * 20
+    root = parsed(Scene("q", "", (long, wide), (long, wide), (), {}))
+    assert set(boxes(root)) == {long, wide}
+    assert_tidy(root)
+    assert float(root.get("width", "")) < 1500
+
+
+@settings(max_examples=40, deadline=None)
+@given(knowledge_bases())
+def test_any_neighbourhood_is_well_formed(kb: KnowledgeBase) -> None:
+    facts = tuple(kb.facts())
+    members = tuple(kb.objects)[:10]
+    if members:
+        scene = Scene("q", "", members[:2], members, facts, dict.fromkeys(facts[::2], 1), frozenset(facts[:1]))
+        assert_tidy(parsed(scene))
+        assert drawn(scene) == drawn(scene)
+
+
+def test_hostile_names() -> None:
+    facts = tuple(Fact("r", (HOSTILE[0], name)) for name in HOSTILE[1:])
+    parsed(Scene("q", "", (HOSTILE[0],), HOSTILE, facts, dict.fromkeys(facts, 1)))
+
+
+def test_writing(tmp_path: Path) -> None:
+    write_picture(drawn(SCENE), tmp_path / "spain.svg")
+    assert (tmp_path / "spain.svg").read_text() == drawn(SCENE)
+    with pytest.raises(OutputError, match=r"end the name with \.svg"):
+        check_picture("spain.png")
+    with pytest.raises(OutputError, match="nowhere"):
+        check_picture(tmp_path / "nowhere" / "spain.svg")
