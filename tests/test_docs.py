@@ -123,6 +123,34 @@ def test_every_setting_of_learning_is_documented() -> None:
         assert f"| `{field.name}` |" in text, field.name
 
 
+def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
+    from gaifman.config import Serving
+    from gaifman.desk import Desk
+    from gaifman.meters import COUNTERS, GAUGES
+    from gaifman.server import app_of
+    from gaifman.service import Service
+
+    text, metrics = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("server", "meters"))
+    document = app_of(Desk(Service(gaifman.KnowledgeBase.from_facts([])))).openapi()
+    bodies = document["components"]["schemas"]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            row = next((line for line in text.splitlines() if line.startswith(f"| `{method.upper()} {path}` |")), "")
+            assert row, f"{method} {path}"
+            names = [parameter["name"] for parameter in operation.get("parameters", [])]
+            if "requestBody" in operation:
+                reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+                names += bodies[reference.rpartition("/")[2]]["properties"]
+            for name in names:
+                assert f"`{name}`" in row, f"{path}: {name}"
+    for field in fields(Serving):
+        assert f"| `{field.name}` |" in text, field.name
+    for metric in (*COUNTERS, *GAUGES):
+        assert f"`{metric}`" in metrics, metric
+    for option in ("allow-edit", "allow-host", "host", "port", "open", *("at-once", "waiting", "seconds", "rows")):
+        assert f"--{option}" in text, option
+
+
 def test_every_kernel_is_documented() -> None:
     text = (ROOT / "docs" / "kernels.md").read_text()
     for path in (ROOT / "src" / "gaifman" / "kernels").glob("[!_]*.py"):

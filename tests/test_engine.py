@@ -101,6 +101,27 @@ def test_a_stopped_query_is_a_clear_error_and_the_next_one_runs(crowd: Engine) -
     assert len(answers(crowd, "p(x)", budget=Budget(rows=5))) == 5
 
 
+def test_all_that_runs_can_be_stopped_from_another_thread(crowd: Engine) -> None:
+    stopped = list[GaifmanError]()
+
+    def ask() -> None:
+        try:
+            answers(crowd, ENDLESS, budget=Budget(combinations=10**30))
+        except StoppedError as error:
+            stopped.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while len(crowd._running) < 2:
+        time.sleep(0.01)
+    crowd.interrupt()
+    for thread in threads:
+        thread.join()
+    assert [error.message for error in stopped] == ["the query was stopped"] * 2
+    assert len(answers(crowd, "r(x, y)", budget=Budget(rows=5))) == 5
+
+
 def test_queries_of_many_threads_are_answered_side_by_side(crowd: Engine) -> None:
     found: list[int] = []
     stopped: list[StoppedError] = []

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.candidates import CHOICE, Among, Candidates, Choice, candidates, known_candidates
+from gaifman.deadlines import Deadline, never
 from gaifman.errors import KnowledgeError, visible
 from gaifman.facts import some
 from gaifman.judging import Estimate, Estimates, Judge, own_fact
@@ -54,6 +55,8 @@ class Ranking:
     """What variables are limited to: a type, or names."""
     choice: Choice = CHOICE
     """Where candidates come from."""
+    deadline: Deadline = field(default_factory=never)
+    """When the ranking is stopped; asked between blocks of candidates."""
 
     def __post_init__(self) -> None:
         if self.known not in KNOWN:
@@ -208,13 +211,13 @@ def ranked(
     ranking: Ranking = RANKING,
 ) -> Ranked:
     """The most probable answers to a pattern of a query."""
-    seen = known_answers(judge, query, pattern)
+    seen = known_answers(judge, query, pattern, ranking.deadline)
     found = _candidates(judge, pattern, seen, ranking)
     tuples = pattern.tuples(found.values)
     known = _within(tuples, seen)
     if ranking.known == "leave out":
         tuples, known = tuples[~known], known[~known]
-    hidden = judge.secret(query, tuples, seed)
+    hidden = judge.secret(query, tuples, seed, ranking.deadline.budget())
     count, look = len(tuples), _look(len(tuples), draws, ranking.top)
     kept = np.arange(count)
     if look:
@@ -235,14 +238,14 @@ def ranked(
     )
 
 
-def known_answers(judge: Judge, query: Query, pattern: Pattern) -> Ints:
+def known_answers(judge: Judge, query: Query, pattern: Pattern, deadline: Deadline | None = None) -> Ints:
     """Shape (b, places), int32: known answers of the query; where one variable is left, only those that can fit."""
     relation = own_fact(query)
     if relation is None:
         few = len(pattern.variables) < 2
         objects = zip(query.free, pattern.places, strict=True)
         given = {v.name: judge.kb.name(what) for v, what in objects if few and not isinstance(what, str)}
-        return exact(judge.kb, query, given).tuples
+        return exact(judge.kb, query, given, budget=(deadline or never()).budget()).tuples
     number, table = judge.kb.content.relations.number(relation), judge.kb.tables.get(judge.width)
     if number is None or table is None:
         return np.zeros((0, judge.width), np.int32)
@@ -252,7 +255,7 @@ def known_answers(judge: Judge, query: Query, pattern: Pattern) -> Ints:
 def _candidates(judge: Judge, pattern: Pattern, seen: Ints, ranking: Ranking) -> Candidates:
     if ranking.known == "only":
         return known_candidates(judge.kb, pattern, seen, ranking.among)
-    return candidates(judge.graph, pattern, seen, ranking.among, ranking.choice)
+    return candidates(judge.graph, pattern, seen, ranking.among, ranking.choice, ranking.deadline)
 
 
 def _said(words: str, known: str) -> str:

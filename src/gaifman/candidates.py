@@ -26,6 +26,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from gaifman.deadlines import Deadline, never
 from gaifman.errors import FormulaError, KnowledgeError, LimitError
 from gaifman.facts import some
 from gaifman.graph import Graph, ranges
@@ -86,7 +87,12 @@ class Candidates:
 
 
 def candidates(
-    graph: Graph, pattern: Pattern, seen: Ints, among: Among = EVERYTHING, choice: Choice = CHOICE
+    graph: Graph,
+    pattern: Pattern,
+    seen: Ints,
+    among: Among = EVERYTHING,
+    choice: Choice = CHOICE,
+    deadline: Deadline | None = None,
 ) -> Candidates:
     """The candidates for a pattern's variables; `seen` (b, places) are the known answers of the query.
 
@@ -103,7 +109,7 @@ def candidates(
                 return Candidates(_product(own), _words(pattern, among, way))
             continue
         for steps in STEPS:
-            near = _near(graph, pattern, own, steps, choice.limit)
+            near = _near(graph, pattern, own, steps, choice.limit, deadline or never())
             if near is not None:
                 return Candidates(near, _words(pattern, among, way, steps))
     raise LimitError(
@@ -181,7 +187,9 @@ def _product(pools: Sequence[Ints]) -> Ints:
     return np.stack([grid.ravel() for grid in grids], axis=1).astype(np.int32)
 
 
-def _near(graph: Graph, pattern: Pattern, pools: Sequence[Ints], steps: int, limit: int) -> Ints | None:
+def _near(
+    graph: Graph, pattern: Pattern, pools: Sequence[Ints], steps: int, limit: int, deadline: Deadline
+) -> Ints | None:
     """Combinations in which each object is near a given one or one before it; None where there are too many."""
     given = np.array(sorted({what for what in pattern.places if isinstance(what, int)}), np.int32)
     rows = np.zeros((1, 0), np.int32)
@@ -190,6 +198,7 @@ def _near(graph: Graph, pattern: Pattern, pools: Sequence[Ints], steps: int, lim
         inside[pool] = True
         parts, count = [np.zeros((0, rows.shape[1] + 1), np.int32)], 0
         for row in rows:
+            deadline.check()
             anchors = np.concatenate([given, row])
             reached = _ball(graph, anchors, steps) if len(anchors) else pool
             kept = reached[inside[reached]]

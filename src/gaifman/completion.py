@@ -152,13 +152,25 @@ class Completion:
 
         The question is one atom with objects and variables. The settings are those of `GaifmanModel.answers`.
         """
-        wanted = Wanted(self.learning.draws if draws is None else draws)
         ranking = Ranking(top, known, among, choice_of(candidates))
-        relation, pattern = atom_pattern(question, self._known, self.relations, {**(given or {}), **objects})
+        return self.ranked(question, {**(given or {}), **objects}, ranking, draws=draws, prior=prior)
+
+    def ranked(
+        self,
+        question: str | Query,
+        given: Given,
+        ranking: Ranking,
+        *,
+        draws: int | None = None,
+        prior: float | None = None,
+    ) -> Ranked:
+        """The same, where what is wanted is one object, which may have a deadline."""
+        wanted = Wanted(self.learning.draws if draws is None else draws)
+        relation, pattern = atom_pattern(question, self._known, self.relations, given)
         judge = self.judge(relation)
 
         def estimate(tuples: Ints, hidden: Hidden, draws: int) -> Estimates:
-            return self._estimates(relation, tuples, hidden, Wanted(draws), prior)
+            return self._estimates(relation, tuples, hidden, Wanted(draws, deadline=ranking.deadline), prior)
 
         query = query_of(relation, judge.width)
         return ranked(judge, query, pattern, estimate, wanted.draws, self.learning.seed, ranking)

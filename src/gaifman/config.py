@@ -63,6 +63,48 @@ class Budget:
                 raise GaifmanError(f"the limit {name} of a query is a number above 0, not {value!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What a server gives to one request, and to all of them.
+
+    >>> Serving(seconds=2.5).seconds
+    2.5
+    """
+
+    seconds: float = 10.0
+    """Time for a request, waiting included; then its work is stopped."""
+    rows: int = 1_000
+    """Rows of a page, answers of a ranking and members of a neighbourhood at most."""
+    body: int = 2_000_000
+    """Bytes of a request's body."""
+    at_once: int = 16
+    """Requests that are worked on at a time."""
+    waiting: int = 64
+    """Requests that wait for that; a further one is refused."""
+    open: int = 512
+    """Requests that are there at all, also those that are still being read; a further one is refused."""
+    draws: int = 100
+    """Neighbourhoods that one answer is averaged over at most."""
+    candidates: int = 100_000
+    """Candidates for several variables at most."""
+    radius: int = 3
+    """How far a neighbourhood reaches at most."""
+    facts: int = 1_000
+    """Facts that are added at once."""
+    name: int = 1_000
+    """Characters of a name that is added, or looked for."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            right = isinstance(value, int | (float if name == "seconds" else int)) and value > 0
+            if not right or isinstance(value, bool):
+                raise GaifmanError(f"the limit {name} of a server is a number above 0, not {value!r}")
+
+
+SERVING = Serving()
+"""The limits of a server where nothing else is said."""
+
 BUDGET = Budget()
 """What a query may take where nothing is said: time and rows without end, a billion combinations."""
 

@@ -20,7 +20,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -65,6 +65,7 @@ class Engine:
         self._connection = duckdb.connect(":memory:", config=settings)
         self._workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gaifman-query")
         self._idle: list[Any] = []
+        self._running: dict[Future[Any], Any] = {}
         self.kept: dict[Hashable, Any] = {}
         """What others keep with the engine: statements that were translated before."""
         try:
@@ -88,9 +89,21 @@ class Engine:
         self._connection.close()
         self._emptied()
 
+    def interrupt(self) -> None:
+        """Stop all that runs, from another thread: whoever waits for it gets a `StoppedError`."""
+        for future, cursor in list(self._running.items()):
+            _stop(cursor, future)
+
     def cursor(self) -> Any:
         """A connection of its own, with temporary tables of its own; whoever takes it closes it."""
         return self._connection.cursor()
+
+    def _idle_cursor(self) -> Any:
+        """One that nobody uses, or a new one."""
+        try:
+            return self._idle.pop()  # without looking first: another thread may take the last one in between
+        except IndexError:
+            return self.cursor()
 
     def run(self, sql: str, seconds: float | None = None) -> Ints:
         """The rows (b, columns) of a statement that gives numbers of objects; stopped after so many seconds."""
@@ -103,13 +116,15 @@ class Engine:
 
     def work(self, job: Callable[[Any], T], seconds: float | None = None, cursor: Any = None) -> T:
         """What a job makes with a connection of its own, on a thread of its own, so that it can be stopped."""
-        own = cursor or (self._idle.pop() if self._idle else self.cursor())
+        own = cursor or self._idle_cursor()
         future = self._workers.submit(job, own)
+        self._running[future] = own
         try:
             wait([future], seconds)
         finally:
             late = not future.done()
             _stop(own, future)
+            self._running.pop(future)
         if late:
             raise StoppedError(
                 f"the query was stopped after {seconds:g} seconds",
@@ -199,6 +214,8 @@ def _errors(engine: Engine) -> Iterator[None]:
 
     try:
         yield
+    except (duckdb.InterruptException, CancelledError):
+        raise StoppedError("the query was stopped", hint="it is no longer wanted") from None
     except duckdb.OutOfMemoryException:
         allowed = f"{engine.memory:,} MB" if engine.memory else "what there is"
         raise StoppedError(

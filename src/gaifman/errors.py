@@ -6,7 +6,8 @@
     ├─ InputError         a file, table, model or run cannot be read as what it should be
     ├─ OutputError        a file cannot be written, or cannot hold what it should
     ├─ KnowledgeError     a knowledge base has no such object, relation or attribute, or cannot be built
-    └─ StoppedError       a query took more time, memory or disk than it may, and was stopped
+    ├─ StoppedError       a query took more time, memory or disk than it may, and was stopped
+    └─ BusyError          a server has too much to do to begin with something; later it may
 
 Each carries what (`message`), where (`place`), what could stand there (`expected`), what to write instead (`hint`)
 and the near names (`near`): as fields, for JSON (`as_dict`), and as text with a caret (`str`).
@@ -142,6 +143,10 @@ class KnowledgeError(GaifmanError):
 
 class StoppedError(GaifmanError):
     """A query took more time, memory or disk than it may, and was stopped."""
+
+
+class BusyError(GaifmanError):
+    """A server has too much to do to begin with something; later it may."""
 
 
 def _cells(text: str) -> int:

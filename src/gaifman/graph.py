@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +76,22 @@ class Graph:
         """
         return np.unique_counts(self.degrees)
 
+    def summary(self) -> dict[str, Any]:
+        """The graph in numbers, as fields for JSON."""
+        degrees = self.degrees
+        distribution = [(int(d), int(n)) for d, n in zip(*self.degree_distribution(), strict=True)]
+        top = int(degrees.argmax()) if len(degrees) else None
+        return {
+            "objects": len(self),
+            "edges": len(self.neighbours) // 2,
+            "isolated": sum(n for d, n in distribution if d == 0),
+            "mean_degree": float(degrees.mean()) if len(degrees) else 0.0,
+            "median_degree": median(distribution),
+            "largest_degree": max((d for d, _ in distribution), default=0),
+            "most_connected": None if top is None else self.kb.name(top),
+            "degrees": distribution,
+        }
+
     def row(self, number: int) -> Ints:
         """The neighbours of an object, by number, ascending."""
         return self.neighbours[self.starts[number] : self.starts[number + 1]]
@@ -133,6 +150,20 @@ class Graph:
 
     def _names(self, numbers: npt.NDArray[np.integer]) -> tuple[str, ...]:
         return tuple(map(self.kb.objects.__getitem__, numbers.tolist()))
+
+
+def median(distribution: list[tuple[int, int]]) -> int:
+    """The degree that half of the objects do not exceed.
+
+    >>> median([(0, 1), (3, 2), (9, 1)])
+    3
+    """
+    half, seen = sum(n for _, n in distribution) / 2, 0
+    for degree, count in distribution:
+        seen += count
+        if seen >= half:
+            return degree
+    return 0
 
 
 def check_radius(radius: int) -> None:

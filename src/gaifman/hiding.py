@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import BUDGET, Budget
+from gaifman.deadlines import Deadline
 from gaifman.engine import engine_of
 from gaifman.keys import joined, mix, of_rows
 from gaifman.neighbourhoods import Hidden
@@ -53,14 +54,14 @@ def hide(
     Nor from one that is true without facts. It depends on what is known, the query, the tuple and the seed: never on
     the other tuples or their order.
     """
-    engine = engine_of(kb)
+    engine, deadline = engine_of(kb), Deadline(budget.seconds)
     query = prepare(engine, question, budget=budget).query
     rows = rows_of(query, answers)
     if not facts_decide(query, engine.kb):
         own = ground_instances(engine, query, rows, most=most, budget=budget)
         return _hidden(len(rows), own.answer, own.facts[:, 0])
     found = witnesses(engine, query, rows, most=most, budget=budget)
-    return _hidden(len(rows), *_chosen(found, rows, seed))
+    return _hidden(len(rows), *_chosen(found, rows, seed, deadline))
 
 
 def _hidden(count: int, answer: Longs, facts: Longs) -> Hidden:
@@ -70,7 +71,7 @@ def _hidden(count: int, answer: Longs, facts: Longs) -> Hidden:
     return Hidden(starts, pairs[:, 1].copy())
 
 
-def _chosen(found: Witnesses, rows: Ints, seed: int) -> tuple[Longs, Longs]:
+def _chosen(found: Witnesses, rows: Ints, seed: int, deadline: Deadline) -> tuple[Longs, Longs]:
     """Pairs of answer and fact: a smallest set that meets every witness of each answer."""
     factless = np.zeros(len(rows), bool)
     factless[found.answer[(found.facts < 0).all(axis=1)]] = True
@@ -87,6 +88,7 @@ def _chosen(found: Witnesses, rows: Ints, seed: int) -> tuple[Longs, Longs]:
     first = facts[np.arange(len(facts)), np.argmin(keys, axis=1)]  # witnesses that share no fact: any fact of each
     answers, chosen = [answer[simple]], [first[simple]]
     for begin, end in _runs(answer, np.flatnonzero(meeting)):
+        deadline.check()
         key = dict(zip(facts[begin:end].ravel().tolist(), keys[begin:end].ravel().tolist(), strict=True))
         sets = [frozenset(n for n in row if n >= 0) for row in facts[begin:end].tolist()]
         taken = np.array(sorted(smallest(sets, key)), np.int64)

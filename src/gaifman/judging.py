@@ -7,11 +7,13 @@ lacks count as having no facts; one that shares none of them is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from gaifman.calibration import Calibration
+from gaifman.config import BUDGET, Budget
+from gaifman.deadlines import Deadline, never
 from gaifman.errors import KnowledgeError
 from gaifman.features import Evaluator, FeatureMatrix
 from gaifman.formulas import Atom, Variable
@@ -84,6 +86,8 @@ class Wanted:
     error: float | None = None
     """A bound: drawing goes on until the standard error is below it, or `most` are drawn."""
     most: int = MOST
+    deadline: Deadline = field(default_factory=never)
+    """When drawing is stopped; asked between blocks."""
 
     @property
     def limit(self) -> int:
@@ -146,11 +150,11 @@ class Judge:
                 raise KnowledgeError(f"the query has {self.width} variables: name as many objects, not {row!r}")
         return np.array([[self.kb.id(name) for name in row] for row in names], np.int32).reshape(-1, self.width)
 
-    def secret(self, query: Query, tuples: Ints, seed: int) -> Hidden:
+    def secret(self, query: Query, tuples: Ints, seed: int, budget: Budget = BUDGET) -> Hidden:
         """What is hidden from tuples that are known answers, so that they are judged as if they were not known."""
         relation = own_fact(query)
         if relation is None:
-            return hide(self.kb, query, tuples, seed=seed)
+            return hide(self.kb, query, tuples, seed=seed, budget=budget)
         number = self.kb.content.relations.number(relation)
         assert number is not None, "the model's relations are known"
         return Hidden.one_each(fact_numbers(self.graph, number, tuples))
@@ -170,7 +174,7 @@ class Judge:
         while len(left) and drawn < wanted.limit:
             draws = min(drawn or wanted.draws, wanted.limit - drawn)
             sampling = Sampling(learning.radius, learning.size, draws, learning.seed, f"answer {drawn}")
-            each = self.each(scorer, tuples[left], sampling, hidden.of(left))
+            each = self.each(scorer, tuples[left], sampling, hidden.of(left), wanted.deadline)
             sums[left] += each.sum(axis=1)
             squares[left] += (each**2).sum(axis=1)
             counts[left] += draws
@@ -181,23 +185,28 @@ class Judge:
                 left = left[~small]
         return calibrated(calibration, sums, squares, counts)
 
-    def each(self, scorer: Scorer, tuples: Ints, sampling: Sampling, hidden: Hidden) -> Floats:
+    def each(
+        self, scorer: Scorer, tuples: Ints, sampling: Sampling, hidden: Hidden, deadline: Deadline | None = None
+    ) -> Floats:
         """Shape (tuples, draws): the base model's probability of each neighbourhood, block by block."""
-        matrices = self._matrices(tuples, sampling, hidden)
+        matrices = self._matrices(tuples, sampling, hidden, deadline or never())
         parts = [scorer.raw(matrix).reshape(-1, sampling.draws) for matrix in matrices]
         return np.concatenate([np.zeros((0, sampling.draws)), *parts])
 
-    def _matrices(self, tuples: Ints, sampling: Sampling, hidden: Hidden) -> Iterator[FeatureMatrix]:
+    def _matrices(
+        self, tuples: Ints, sampling: Sampling, hidden: Hidden, deadline: Deadline
+    ) -> Iterator[FeatureMatrix]:
         """Features of all draws of the tuples, some tuples at a time; one matrix without rows where there are none."""
         step = max(1, BLOCK // sampling.draws)
         for begin in range(0, max(len(tuples), 1), step):
+            deadline.check()
             rows = np.arange(begin, min(begin + step, len(tuples)))
             yield self.evaluator.sampled(tuples[rows], sampling, hidden.of(rows))
 
     def embed(self, scorer: Scorer, tuples: Ints, sampling: Sampling, hidden: Hidden) -> Reals:
         """Shape (tuples, size): the mean over draws of the base model's representation."""
         parts = []
-        for matrix in self._matrices(tuples, sampling, hidden):
+        for matrix in self._matrices(tuples, sampling, hidden, never()):
             found = scorer.base.embed(scorer.inputs.rows(matrix))
             shape = (len(found) // sampling.draws, sampling.draws, found.shape[1])
             parts.append(found.reshape(shape).mean(axis=1, dtype=np.float64).astype(np.float32))

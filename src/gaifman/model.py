@@ -195,13 +195,25 @@ class GaifmanModel:
         ranks nothing else. `among` limits variables to a type or to names. `candidates` says what is looked at where
         several variables have no objects; docs/candidates.md has the ways.
         """
-        wanted = Wanted(self.learning.draws if draws is None else draws)
         ranking = Ranking(top, known, among, choice_of(candidates))
+        return self.ranked(question, {**(given or {}), **objects}, ranking, draws=draws, prior=prior)
+
+    def ranked(
+        self,
+        question: str | Query | None,
+        given: Given,
+        ranking: Ranking,
+        *,
+        draws: int | None = None,
+        prior: float | None = None,
+    ) -> Ranked:
+        """The same, where what is wanted is one object, which may have a deadline."""
+        wanted = Wanted(self.learning.draws if draws is None else draws)
         judge = self._judge
-        pattern = model_pattern(self._asked, judge.kb, question, {**(given or {}), **objects})
+        pattern = model_pattern(self._asked, judge.kb, question, given)
 
         def estimate(tuples: Ints, hidden: Hidden, draws: int) -> Estimates:
-            return self._estimates(tuples, hidden, Wanted(draws), prior)
+            return self._estimates(tuples, hidden, Wanted(draws, deadline=ranking.deadline), prior)
 
         return ranked(judge, self._asked, pattern, estimate, wanted.draws, self.learning.seed, ranking)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -178,6 +178,14 @@ class Neighbourhood:
     """All that is known of the members alone: the substructure that formulas are evaluated on."""
     left_out: dict[int, int]
     """Distance → how many objects at that distance could have been drawn and were not; only where some were not."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "members": [{"name": name, "distance": distance} for name, distance in self.members],
+            "facts": [{"relation": f.relation, "objects": f.objects, "confidence": f.confidence} for f in self.facts],
+            "left_out": {str(distance): count for distance, count in self.left_out.items()},
+        }
 
 
 def neighbourhoods(

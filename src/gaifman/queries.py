@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from gaifman.config import BUDGET, Budget
 from gaifman.engine import Engine, engine_of
@@ -58,6 +59,17 @@ class Prepared:
             return ""
         verb = "range" if len(names) > 1 else "ranges"
         return f"{', '.join(names)} {verb} over the whole domain: {self.statement.size:,} combinations"
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was asked, for JSON."""
+        return {
+            "query": str(self.query),
+            "reading": bracketed(self.query),
+            "variables": [variable.name for variable in self.query.free],
+            "given": dict(self.named),
+            "ranging": list(self.statement.ranging),
+            "combinations": self.statement.size,
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,6 +27,7 @@ from gaifman.cli.neighbourhood import neighbourhood
 from gaifman.cli.parse import parse
 from gaifman.cli.query import query
 from gaifman.cli.reproduce import reproduce
+from gaifman.cli.serve import serve
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError
 
@@ -41,6 +42,7 @@ Examples:
   gaifman evaluate countries.gaifman train.tsv test.tsv
   gaifman answer countries.gaifman demo "capital('france', y)"
   gaifman explain countries.gaifman demo "capital('france', y)" --answer paris
+  gaifman serve demo countries.gaifman --open
   gaifman convert family.tsv family.duckdb
 """
 
@@ -67,6 +69,7 @@ COMMANDS = (
     explain,
     evaluate,
     reproduce,
+    serve,
 )
 for command in COMMANDS:
     cli.add_command(command)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.graph import summary as graph_summary
 from gaifman.cli.info import summary
-from gaifman.cli.neighbourhood import as_fields, show
+from gaifman.cli.neighbourhood import show
 from gaifman.cli.terminal import json_option, print_fields, print_json, working
 from gaifman.cli.trial import show_trial, tried
 
@@ -49,10 +48,10 @@ def demo(as_json: bool) -> None:
     kb = load()
     graph = graph_of(kb)
     drawn = neighbourhoods(graph, TUPLE, size=SIZE)[0]
-    facts, formula, degrees = some_facts(kb), formula_fields(kb), graph_summary(graph)
+    facts, formula, degrees = some_facts(kb), formula_fields(kb), graph.summary()
     if as_json:
         body = {"kb": summary(kb), "some_facts": facts, "formula": formula, "graph": degrees}
-        print_json({**body, "neighbourhood": as_fields(drawn), "trial": tried(kb)})
+        print_json({**body, "neighbourhood": drawn.as_dict(), "trial": tried(kb)})
         return
     click.echo("The countries of the world, bundled with gaifman:\n")
     print_fields((name, summary(kb)[name]) for name in ("objects", "facts", "relations", "attributes"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,9 +15,6 @@ from gaifman.cli.terminal import (
     print_table,
     reading_options,
 )
-
-if TYPE_CHECKING:
-    from gaifman.graph import Graph
 
 BAR = 40
 """Characters of the longest bar."""
@@ -53,7 +50,7 @@ def graph(
     if plot:
         check_target(plot, force=force)
     found = graph_of(open_kb(kb, form, table, iris))
-    body = summary(found)
+    body = found.summary()
     if plot:
         from gaifman.plots import degree_plot
 
@@ -68,23 +65,6 @@ def graph(
         click.echo(f"wrote {plot}", err=True)
 
 
-def summary(found: Graph) -> dict[str, Any]:
-    """The graph in numbers, as fields for JSON."""
-    degrees = found.degrees
-    distribution = [(int(d), int(n)) for d, n in zip(*found.degree_distribution(), strict=True)]
-    top = int(degrees.argmax()) if len(degrees) else None
-    return {
-        "objects": len(found),
-        "edges": len(found.neighbours) // 2,
-        "isolated": sum(n for d, n in distribution if d == 0),
-        "mean_degree": float(degrees.mean()) if len(degrees) else 0.0,
-        "median_degree": median(distribution),
-        "largest_degree": max((d for d, _ in distribution), default=0),
-        "most_connected": None if top is None else found.kb.name(top),
-        "degrees": distribution,
-    }
-
-
 def fields(body: dict[str, Any]) -> list[tuple[str, object]]:
     """The summary, for people."""
     return [
@@ -95,20 +75,6 @@ def fields(body: dict[str, Any]) -> list[tuple[str, object]]:
         ("median degree", body["median_degree"]),
         ("largest degree", f"{body['largest_degree']:,} ({body['most_connected']})"),
     ]
-
-
-def median(distribution: list[tuple[int, int]]) -> int:
-    """The degree that half of the objects do not exceed.
-
-    >>> median([(0, 1), (3, 2), (9, 1)])
-    3
-    """
-    half, seen = sum(n for _, n in distribution) / 2, 0
-    for degree, count in distribution:
-        seen += count
-        if seen >= half:
-            return degree
-    return 0
 
 
 def ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:

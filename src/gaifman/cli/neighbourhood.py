@@ -82,9 +82,8 @@ def neighbourhood(
     known = open_kb((kb, *others), form, table, iris)
     drawn = neighbourhoods(known, objects, radius=radius, size=size, draws=draws, seed=seed)
     if as_json:
-        print_json(
-            {"objects": objects, "radius": radius, "size": size, "seed": seed, "draws": [*map(as_fields, drawn)]}
-        )
+        found = [one.as_dict() for one in drawn]
+        print_json({"objects": objects, "radius": radius, "size": size, "seed": seed, "draws": found})
         return
     for remark in remarks(objects, drawn[0], radius):
         click.echo(remark + "\n")
@@ -92,15 +91,6 @@ def neighbourhood(
         if draws > 1:
             click.echo(f"{'' if number == 0 else chr(10)}Draw {number + 1} of {draws}")
         show(one, None if everything else SHOWN)
-
-
-def as_fields(one: Neighbourhood) -> dict[str, Any]:
-    """A neighbourhood, for JSON."""
-    return {
-        "members": [{"name": name, "distance": distance} for name, distance in one.members],
-        "facts": [{"relation": f.relation, "objects": f.objects, "confidence": f.confidence} for f in one.facts],
-        "left_out": {str(distance): count for distance, count in one.left_out.items()},
-    }
 
 
 def remarks(objects: tuple[str, ...], one: Neighbourhood, radius: int) -> list[str]:

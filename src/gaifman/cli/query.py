@@ -113,27 +113,13 @@ def settings(given: tuple[str, ...], option: str = "--set", what: str = "object"
     return found
 
 
-def reading(prepared: Prepared) -> dict[str, Any]:
-    """What was asked, as fields for JSON."""
-    from gaifman.formulas import bracketed
-
-    return {
-        "query": str(prepared.query),
-        "reading": bracketed(prepared.query),
-        "variables": [variable.name for variable in prepared.query.free],
-        "given": prepared.named,
-        "ranging": list(prepared.statement.ranging),
-        "combinations": prepared.statement.size,
-    }
-
-
 def print_sql(prepared: Prepared, rows: int | None, skip: int, *, as_json: bool) -> None:
     """The statement that would be run."""
     sql = prepared.statement.ordered(rows, skip)
     if as_json:
-        print_json({**reading(prepared), "sql": sql})
+        print_json({**prepared.as_dict(), "sql": sql})
         return
-    click.echo(f"-- {reading(prepared)['reading']}\n-- The numbers are those of the table objects(id, name).\n{sql};")
+    click.echo(f"-- {prepared.as_dict()['reading']}\n-- The numbers are those of the table objects(id, name).\n{sql};")
 
 
 def print_count(engine: Engine, prepared: Prepared, budget: Budget, *, as_json: bool) -> None:
@@ -142,9 +128,9 @@ def print_count(engine: Engine, prepared: Prepared, budget: Budget, *, as_json: 
 
     number = counted(engine, prepared, budget)
     if as_json:
-        print_json({**reading(prepared), "count": number})
+        print_json({**prepared.as_dict(), "count": number})
         return
-    print_fields([("read as", reading(prepared)["reading"]), ("answers", number)])
+    print_fields([("read as", prepared.as_dict()["reading"]), ("answers", number)])
 
 
 def print_tsv(engine: Engine, prepared: Prepared, skip: int, budget: Budget) -> None:
@@ -164,7 +150,7 @@ def print_answers(engine: Engine, prepared: Prepared, skip: int, budget: Budget,
     found = answered(engine, prepared, budget, skip=skip)
     facts = explained(engine, found, budget) if why else []
     if as_json:
-        body: dict[str, Any] = {**reading(prepared), "answers": [list(names) for names in found]}
+        body: dict[str, Any] = {**prepared.as_dict(), "answers": [list(names) for names in found]}
         body |= {"facts": facts} if why else {}
         print_json({**body, "skipped": skip, "truncated": found.truncated})
         return

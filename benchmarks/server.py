@@ -1,0 +1,267 @@
+"""How the server bears many at once, on the loopback: errors, evenness, and what is left of its answers under too much.
+
+    GAIFMAN_DATA=… python benchmarks/server.py [--quick]
+
+A real `gaifman serve` in a process of its own. 64 clients ask for ranked answers over FB15k, each the next question as
+soon as it has an answer: `errors` are all that is not 200, `p99_over_p50` is of the time until an answer. Then
+questions come at twice the rate of the answers so far, whatever becomes of those before: `overload_goodput` is the
+answers a second then, as a share of those before; `overload_others` are those that were neither answered (200) nor told
+to come later (503). `ready_seconds` is the time from the start of the process until it answers, for 100,000 facts
+without a model, the best of three. `memory_growth` is the memory of the process after many requests of all kinds, one
+in a hundred a ranking, as a multiple of that after the first tenth. Without the data all of it is done on a generated
+knowledge base.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import queue
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import common
+import gaifman
+from gaifman.kb import KnowledgeBase
+from gaifman.printing import relation_text
+
+CLIENTS = 64
+SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 1, "negatives": 2, "epochs": 1, "batch": 128}
+IDLE = 2.0
+"""Seconds after which a connection is not used again: the server may be closing it."""
+HURRIED = 256
+"""Threads that send questions whatever becomes of those before: more than the server lets in."""
+Result = tuple[int, float, float]
+"""Status, seconds, and when it came."""
+
+
+class Asker:
+    """One connection that is kept."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._last = 0.0
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        """Status and body; 0 where the connection broke."""
+        if time.perf_counter() - self._last > IDLE:
+            self._connection.close()
+        try:
+            sent = None if body is None else json.dumps(body).encode()
+            self._connection.request(method, path, sent, {"content-type": "application/json"})
+            reply = self._connection.getresponse()
+            found = reply.status, reply.read()
+            self._last = time.perf_counter()
+            return found
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            return 0, b""
+
+    def timed(self, question: object) -> Result:
+        """A ranking."""
+        begin = time.perf_counter()
+        status, _ = self.ask("POST", "/api/answers", question)
+        end = time.perf_counter()
+        return status, end - begin, end
+
+
+@contextmanager
+def server(*words: str) -> Iterator[tuple[int, float]]:
+    """The port of a server, and the seconds until it answered."""
+    begin = time.perf_counter()
+    command = [sys.executable, "-m", "gaifman", "serve", *words, "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        try:
+            said = json.loads(running.stdout.readline())
+            port = int(re.findall(r":(\d+)/", said["url"])[0])
+            status, _ = Asker(port).ask("GET", "/api/health")
+            assert status == 200
+            yield port, time.perf_counter() - begin
+        finally:
+            running.terminate()
+
+
+def knowledge() -> tuple[KnowledgeBase, str]:
+    """FB15k where it is, else something of its shape; and its name."""
+    path = common.data("FB15k/train.txt.gz")
+    if path:
+        return gaifman.read(path), "FB15k"
+    return made(15_000, 500_000), "generated"
+
+
+def made(objects: int, facts: int) -> KnowledgeBase:
+    """A generated knowledge base with a few objects that many facts have."""
+    draws = np.random.default_rng(0)
+    heads, tails = (np.minimum(draws.zipf(1.5, facts), objects) - 1 for _ in range(2))
+    spread = draws.permutation(objects)
+    names = [f"o{number}" for number in range(objects)]
+    rows = zip(draws.integers(0, 100, facts), spread[heads], draws.integers(0, objects, facts), tails, strict=True)
+    return KnowledgeBase.from_facts([(f"r{r}", names[a], names[b if b % 3 else c]) for r, a, b, c in rows])
+
+
+def questions(kb: KnowledgeBase, relations: Sequence[str], count: int) -> list[dict[str, Any]]:
+    """Rankings for the second place of facts of some relations."""
+    found, draws = [], np.random.default_rng(1)
+    for relation in relations:
+        facts = list(kb.facts(relation))
+        for row in draws.integers(0, len(facts), count // len(relations)).tolist():
+            query = f"{relation_text(relation)}(x, y)"
+            found.append({"query": query, "given": {"x": facts[row].objects[0]}, "top": 10})
+    order = draws.permutation(len(found)).tolist()
+    return [found[place] for place in order]
+
+
+def patient(port: int, asked: Sequence[object], seconds: float) -> list[Result]:
+    """Each client asks when it has an answer."""
+    found, end = list[Result](), time.perf_counter() + seconds
+
+    def client(number: int) -> None:
+        asker = Asker(port)
+        while time.perf_counter() < end:
+            found.append(asker.timed(asked[number % len(asked)]))
+            number += CLIENTS
+
+    _all([threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)])
+    return found
+
+
+def hurried(port: int, asked: Sequence[object], rate: float, seconds: float) -> list[Result]:
+    """Questions at a steady rate, whatever becomes of those before."""
+    found, waiting = list[Result](), queue.SimpleQueue[object]()
+
+    def client() -> None:
+        asker = Asker(port)
+        while (question := waiting.get()) is not None:
+            found.append(asker.timed(question))
+
+    threads = [threading.Thread(target=client) for _ in range(HURRIED)]
+    for thread in threads:
+        thread.start()
+    begin = time.perf_counter()
+    for number in range(int(rate * seconds)):
+        time.sleep(max(0.0, begin + number / rate - time.perf_counter()))
+        waiting.put(asked[number % len(asked)])
+    for _ in threads:
+        waiting.put(None)
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def _all(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def per_second(found: Sequence[Result], begin: float, end: float) -> float:
+    """Answers a second between two moments."""
+    return sum(status == 200 and begin <= at < end for status, _, at in found) / (end - begin)
+
+
+def growth(port: int, kb: KnowledgeBase, asked: Sequence[object], count: int) -> float:
+    """Memory at the end, as a multiple of that after the first tenth."""
+    names, draws = kb.objects, np.random.default_rng(2)
+    sizes, place = [0.0, 0.0], [0]
+    guard = threading.Lock()
+
+    def client() -> None:
+        asker = Asker(port)
+        while True:
+            with guard:
+                place[0] += 1
+                number, name = place[0], names[int(draws.integers(len(names)))]
+            if number > count:
+                return
+            if number == count // 10:
+                sizes[0] = memory(asker)
+            kind = number % 100
+            if kind == 0:
+                asker.timed(asked[number // 100 % len(asked)])
+            elif kind < 50:
+                asker.ask("GET", "/api/objects?" + f"text=o{number % 1000}&rows=10")
+            else:
+                asker.ask("POST", "/api/query", {"query": "x = y", "given": {"x": name}})
+
+    _all([threading.Thread(target=client) for _ in range(8)])
+    sizes[1] = memory(Asker(port))
+    return sizes[1] / sizes[0]
+
+
+def memory(asker: Asker) -> float:
+    """Bytes that the server has in memory."""
+    _, body = asker.ask("GET", "/metrics")
+    return float(re.findall(rb"^process_resident_memory_bytes (\S+)", body, re.MULTILINE)[0])
+
+
+def loaded(kb: KnowledgeBase, name: str, folder: Path, quick: bool) -> dict[str, float | int]:
+    """All that is asked of a server with a model."""
+    file, model = folder / "kb.duckdb", folder / "model.gaifman"
+    sizes = sorted((r.count, r.name) for r in kb.relations.values() if r.arity == 2 and r.count >= 50)
+    relations = [relation for _, relation in sizes[:: max(1, len(sizes) // 4)][:4]]
+    sys.stderr.write(f"training on {name} …\n")
+    gaifman.complete(kb, relations, least=0, **SETTINGS).save(model)
+    gaifman.write(kb, file)
+    asked, seconds = questions(kb, relations, 1000), 6.0 if quick else 30.0
+    with server(str(file), str(model)) as (port, _):
+        asker = Asker(port)
+        for question in asked[:10]:
+            assert asker.timed(question)[0] == 200
+        sys.stderr.write(f"{CLIENTS} clients …\n")
+        begin = time.perf_counter()
+        found = patient(port, asked, seconds)
+        times = [taken for status, taken, _ in found if status == 200]
+        middle, late = np.quantile(times, [0.5, 0.99]).tolist()
+        peak = per_second(found, begin, begin + seconds)
+        sys.stderr.write(f"{2 * peak:.1f} questions a second …\n")
+        begin = time.perf_counter()
+        over = hurried(port, asked, 2 * peak, seconds)
+        goodput = per_second(over, begin, begin + seconds) / peak
+        sys.stderr.write("memory …\n")
+        more = growth(port, kb, asked, 1_000 if quick else 100_000)
+    return {
+        "errors": sum(status != 200 for status, _, _ in found),
+        "p99_over_p50": late / middle,
+        "overload_goodput": goodput,
+        "overload_others": sum(status not in (200, 503) for status, _, _ in over),
+        "overload_refused": sum(status == 503 for status, _, _ in over),
+        "answers_per_s": peak,
+        "p50_seconds": middle,
+        "memory_growth": more,
+    }
+
+
+def start(folder: Path) -> float:
+    """Seconds until 100,000 facts are served."""
+    file = folder / "small.tsv"
+    gaifman.write(made(20_000, 110_000), file)
+    times = []
+    for _ in range(3):
+        with server(str(file)) as (_, seconds):
+            times.append(seconds)
+    return min(times)
+
+
+def main() -> None:
+    """Measure and print."""
+    quick = common.arguments(__doc__).quick
+    kb, name = knowledge()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = {**loaded(kb, name, Path(folder), quick), "ready_seconds": start(Path(folder))}
+    common.report("server", figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""`gaifman serve`: the knowledge base and a model over HTTP, with a page for people."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gaifman.cli.terminal import json_option, open_kb, reading_options
+
+if TYPE_CHECKING:
+    from gaifman.desk import Desk
+    from gaifman.edits import Edits
+
+TOKEN = "GAIFMAN_TOKEN"  # noqa: S105 - the name of a variable
+"""The environment's variable with the token; a command line can be read by others."""
+
+
+@click.command(short_help="Serve a knowledge base, and a model, to a browser and to programs.")
+@click.argument("kb")
+@click.argument("model", required=False)
+@click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at: this machine alone.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Answer requests for this host name too.")
+@click.option("--allow-edit", is_flag=True, help="Let whoever has the token add facts.")
+@click.option("--edits", metavar="FILE", help="Keep added facts here.  [default: KB.edits.facts]")
+@click.option(
+    "--seconds", type=float, default=10.0, show_default=True, help="Stop the work of a request after so long."
+)
+@click.option("--rows", type=int, default=1000, show_default=True, help="Rows of one answer at most.")
+@click.option("--at-once", type=int, default=16, show_default=True, help="Requests that are worked on at a time.")
+@click.option("--waiting", type=int, default=64, show_default=True, help="Requests that wait; more are refused.")
+@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@reading_options
+@json_option
+def serve(
+    kb: str,
+    model: str | None,
+    browse: bool,
+    port: int,
+    host: str,
+    hosts: tuple[str, ...],
+    allow_edit: bool,
+    edits: str | None,
+    seconds: float,
+    rows: int,
+    at_once: int,
+    waiting: int,
+    others: tuple[str, ...],
+    form: str | None,
+    table: str | None,
+    iris: str,
+    as_json: bool,
+) -> None:
+    """Serve KB, and MODEL if it is given, until Ctrl-C: a page for people, JSON for programs.
+
+    Only this machine can reach it, unless --host says otherwise. With --allow-edit facts can be added by whoever has
+    the token: that of the environment's GAIFMAN_TOKEN, or one that is made and shown. They are kept in a file beside
+    KB, and are there again after a restart.
+
+    \b
+    Examples:
+      gaifman serve demo --open
+      gaifman serve train.tsv model.gaifman --port 8080
+      GAIFMAN_TOKEN=… gaifman serve family.tsv family.gaifman --allow-edit
+    """
+    from gaifman.config import Serving
+    from gaifman.hosting import bound
+
+    serving = Serving(seconds=seconds, rows=rows, at_once=at_once, waiting=waiting)
+    kept = edits_of(kb, edits, allow_edit)
+    listening = bound(host, port)  # before anything is read: a port that is taken is said at once
+    with listening:
+        known = open_kb((kb, *others), form, table, iris)
+        desk, token = desk_of(known, model, serving, kept, allow_edit)
+        names = [*hosts, *([] if host in ("0.0.0.0", "::") else [f"[{host}]" if ":" in host else host])]  # noqa: S104
+        run(desk, listening, names, token, browse=browse, as_json=as_json)
+
+
+def edits_of(kb: str, named: str | None, needed: bool) -> Edits | None:
+    """The file of added facts: the one that is named, or the one beside the knowledge base where it is there."""
+    from gaifman.edits import SUFFIX, Edits
+    from gaifman.errors import OutputError
+
+    if named:
+        return Edits(named)
+    if Path(kb).is_file():
+        beside = Path(f"{kb}{SUFFIX}")
+        return Edits(beside) if needed or beside.exists() else None
+    if needed:
+        raise OutputError(f"{kb} is no file that another could stand beside", hint="name one with --edits")
+    return None
+
+
+def desk_of(known: Any, model: str | None, serving: Any, kept: Edits | None, allow_edit: bool) -> tuple[Desk, str]:
+    """What is served, and the token that was made because none was given."""
+    from gaifman.completion import load
+    from gaifman.desk import Desk
+    from gaifman.service import Service
+
+    service = Service(kept.put(known) if kept else known, load(model) if model else None, serving)
+    if not allow_edit:
+        return Desk(service, kept), ""
+    given = os.environ.get(TOKEN, "")
+    token = given or secrets.token_urlsafe(24)
+    return Desk(service, kept, token), "" if given else token
+
+
+def run(desk: Desk, listening: socket.socket, hosts: list[str], token: str, *, browse: bool, as_json: bool) -> None:
+    """Serve until the end."""
+    from gaifman.hosting import Host, is_loopback, url
+    from gaifman.server import app_of
+
+    address = url(listening)
+
+    def ready() -> None:
+        say(address, desk, token, as_json)
+        threading.Thread(target=desk.service.ready, daemon=True, name="gaifman-ready").start()
+        if browse:
+            click.launch(address)
+
+    if not is_loopback(listening):
+        click.echo("warning: other machines can reach this server, and nothing is encrypted", err=True)
+    Host(app_of(desk, hosts), ready).run(sockets=[listening])
+
+
+def say(address: str, desk: Desk, token: str, as_json: bool) -> None:
+    """Where it is, once it answers."""
+    import json
+
+    added = len(desk.edits) if desk.edits else 0
+    if as_json:
+        body = {"url": address, "facts": len(desk.service.kb), "edits": added, "token": token or None}
+        click.echo(json.dumps(body))
+        return
+    click.echo(f"serving {desk.service.kb!r} at {address}", err=True)
+    if desk.edits:
+        click.echo(f"added facts are kept in {desk.edits.path}: {added:,} so far", err=True)
+    if token:
+        click.echo(f"to add facts: Authorization: Bearer {token}", err=True)
+    click.echo("Ctrl-C ends it", err=True)

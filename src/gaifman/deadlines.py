@@ -1,0 +1,66 @@
+"""How long work may go on: it asks between its parts, and is stopped there.
+
+>>> deadline = Deadline(seconds=10)
+>>> deadline.check()
+>>> deadline.stop()
+>>> deadline.check()
+Traceback (most recent call last):
+...
+gaifman.errors.StoppedError: the work was stopped
+hint: it is no longer wanted
+
+Whoever works long takes one, and asks it before each part; what a database does inside gets the time that is left.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from gaifman.config import BUDGET, Budget
+from gaifman.errors import GaifmanError, StoppedError
+
+SHORTEST = 0.001
+"""Seconds that a query inside gets at least: none would be for ever."""
+
+
+class Deadline:
+    """A moment at which work ends, done or not."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        """So many seconds from now; None for as long as it takes."""
+        if seconds is not None and not seconds > 0:
+            raise GaifmanError(f"the time for work is a number of seconds above 0, not {seconds!r}")
+        self.seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._stopped = False
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the end, 0 where it is past; None where there is none."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def stop(self) -> None:
+        """Whoever asks from now on is stopped."""
+        self._stopped = True
+
+    def check(self) -> None:
+        """Raise where the work has to stop."""
+        if self._stopped:
+            raise StoppedError("the work was stopped", hint="it is no longer wanted")
+        if self.left == 0:
+            raise StoppedError(
+                f"the query was stopped after {self.seconds:g} seconds",
+                hint="ask for less, give some variables, or allow more time",
+            )
+
+    def budget(self, budget: Budget = BUDGET) -> Budget:
+        """For a database that works in between: the same budget with no more time than is left."""
+        Deadline.check(self)
+        left = self.left
+        return budget if left is None else replace(budget, seconds=max(SHORTEST, round(left, 3)))
+
+
+def never() -> Deadline:
+    """No end."""
+    return Deadline()

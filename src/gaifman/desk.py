@@ -1,0 +1,81 @@
+"""What is served at the moment, and how it changes: facts are added, kept, and seen by the next question.
+
+>>> import gaifman, tempfile
+>>> from pathlib import Path
+>>> folder = tempfile.TemporaryDirectory()
+>>> desk = Desk(Service(gaifman.demo()), Edits(Path(folder.name) / "new.facts"), token="secret")
+>>> desk.may_edit, desk.trusts("secret"), desk.trusts("guess")
+(True, True, False)
+>>> desk.add([Fact("borders", ("portugal", "morocco"))])["added"]
+1
+>>> print((Path(folder.name) / "new.facts").read_text(), end="")
+borders(portugal, morocco).
+>>> desk.close(); folder.cleanup()
+"""
+
+from __future__ import annotations
+
+import gc
+import hmac
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from gaifman.deadlines import Deadline, never
+from gaifman.edits import Edits, checked
+from gaifman.errors import KnowledgeError
+from gaifman.facts import Fact
+from gaifman.service import Service
+
+
+class Desk:
+    """A service that is replaced by another one with each addition; who began with the old one ends with it."""
+
+    def __init__(self, service: Service, edits: Edits | None = None, token: str | None = None) -> None:
+        """`edits` keep what is added; without a `token` nothing can be."""
+        if token is not None and edits is None:
+            raise KnowledgeError("facts can be added only where there is a file to keep them")
+        self.service, self.edits = service, edits
+        self.added = 0
+        """Facts that were added since the start."""
+        self._token = token
+        self._guard = threading.Lock()
+        if token is not None and edits is not None:
+            edits.hold()
+
+    @property
+    def may_edit(self) -> bool:
+        """Whether facts can be added at all."""
+        return self._token is not None
+
+    def trusts(self, token: str) -> bool:
+        """Whether this is the token; the time it takes does not tell how much of it is right."""
+        return self._token is not None and hmac.compare_digest(self._token.encode(), token.encode(errors="replace"))
+
+    def add(self, facts: Sequence[Fact], *, fresh: bool = False, deadline: Deadline | None = None) -> dict[str, Any]:
+        """Add facts, all of them or none: on the disk first, then for the next question.
+
+        Where the deadline comes before they are being written, nothing is added.
+        """
+        if self.edits is None or not self.may_edit:
+            raise KnowledgeError("this server adds no facts")
+        with self._guard:
+            serving = self.service.serving
+            if len(facts) > serving.facts:
+                raise KnowledgeError(f"at most {serving.facts:,} facts are added at once, not {len(facts):,}")
+            wanted = checked(self.service.kb, facts, fresh=fresh, longest=serving.name)
+            new = [fact for fact in dict.fromkeys(wanted) if fact not in self.service.kb]
+            if new:
+                following = self.service.with_facts(new)
+                following.ready()
+                (deadline or never()).budget()
+                self.edits.add(new)
+                self.service = following
+                self.added += len(new)
+                gc.collect()  # a knowledge base and its engine hold each other, and are large
+            return {"added": len(new), "known": len(wanted) - len(new), "facts": len(self.service.kb)}
+
+    def close(self) -> None:
+        """Let others add."""
+        if self.edits is not None:
+            self.edits.close()

@@ -1,0 +1,205 @@
+"""What every request passes before it is looked at, and what every answer carries.
+
+Requests for hosts that are not ours, from pages of other sites, too large, too slow or too many are refused here, with
+the one body of errors; whatever goes wrong behind is an error without its inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from typing import Any
+
+from gaifman.config import SERVING, Serving
+from gaifman.messages import encoded, failure
+from gaifman.meters import Meters
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Refusal = tuple[int, str, str]
+"""Status, message and hint."""
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+"""Hosts that are always ours."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""On every answer."""
+DRAINED = 8
+"""Of a body that is too large, so many times what is allowed is read and thrown away."""
+ALWAYS = ("/api/health", "/metrics")
+"""Paths that are answered however busy the server is."""
+
+
+class Guard:
+    """Stands before an application."""
+
+    def __init__(
+        self,
+        app: App,
+        paths: Collection[str],
+        hosts: Iterable[str],
+        serving: Serving = SERVING,
+        meters: Meters | None = None,
+    ) -> None:
+        """`paths` are those that are counted by name; `hosts` the names of this server besides the loopback's."""
+        self._app, self._paths, self._serving = app, frozenset(paths), serving
+        self._hosts = {host.lower() for host in (*LOOPBACK, *hosts)}
+        self._meters = meters or Meters()
+        self.open = 0
+        """Requests that are there."""
+        self._meters.watch("gaifman_open_requests", lambda: self.open)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            self.open += 1
+            try:
+                await self._http(scope, receive, send)
+            finally:
+                self.open -= 1
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begin, answer = time.perf_counter(), _Answer(send)
+        try:
+            refused, body = self._refused(scope), b""
+            if refused is None:
+                refused, body = await self._body(scope, receive)
+            if refused is None:
+                await self._app(scope, _replayed(body, receive), answer.send)
+            else:
+                if refused[0] == 413:
+                    await self._drained(receive)
+                await answer.refuse(*refused)
+        except asyncio.CancelledError:  # the server ends, and has waited for long enough
+            if answer.status is None:
+                await answer.refuse(503, "the server ends", "ask again when it runs again")
+        except Exception:
+            logging.getLogger(__name__).exception("a request failed")  # for whoever runs the server
+            if answer.status is None:
+                await answer.refuse(500, "something went wrong here", "the server's own output says more")
+        finally:
+            path = scope["path"] if scope["path"] in self._paths else "other"
+            self._meters.answered(path, answer.status or 499, time.perf_counter() - begin)
+
+    def _refused(self, scope: Scope) -> Refusal | None:
+        """Why a request is not even read."""
+        hosts = _header(scope, b"host")
+        if len(hosts) != 1 or _name(hosts[0]) not in self._hosts:
+            return 421, "this server does not answer for that host", "name it with --allow-host if it should"
+        if b"cross-site" in (site.encode() for site in _header(scope, b"sec-fetch-site")) and scope["path"] != "/":
+            return 403, "pages of other sites may not ask this server", "open its own page"
+        if self.open > self._serving.open and scope["path"] not in ALWAYS:
+            self._meters.refused.inc()
+            return 503, f"{self._serving.open:,} requests are open", "ask again in a moment"
+        length = _header(scope, b"content-length")
+        if any(not each.isdecimal() or int(each) > self._serving.body for each in length):
+            return self._too_large()
+        return None
+
+    def _too_large(self) -> Refusal:
+        return 413, f"the body of a request has at most {self._serving.body:,} bytes", "ask for less at once"
+
+    async def _body(self, scope: Scope, receive: Receive) -> tuple[Refusal | None, bytes]:
+        """The whole body, or why not: whoever sends it slowly keeps nobody waiting."""
+        if not _header(scope, b"content-length") and not _header(scope, b"transfer-encoding"):
+            return None, b""
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self._serving.seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return (400, "the request ended too early", ""), b""
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > self._serving.body:
+                        return self._too_large(), b""
+                    if not message.get("more_body"):
+                        return None, b"".join(parts)
+        except TimeoutError:
+            return (408, f"the request was not there after {self._serving.seconds:g} seconds", ""), b""
+
+    async def _drained(self, receive: Receive) -> None:
+        """Throw away what still comes, for a while: who is cut off while sending never reads why."""
+        left = DRAINED * self._serving.body
+        try:
+            async with asyncio.timeout(min(self._serving.seconds, 1.0)):
+                while left > 0:
+                    message = await receive()
+                    left -= len(message.get("body", b""))
+                    if message["type"] != "http.request" or not message.get("more_body"):
+                        return
+        except TimeoutError:
+            return
+
+
+class _Answer:
+    """Sends an answer with all that it has to carry, and remembers its status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given = list(message.get("headers", []))
+            known = {name.lower() for name, _ in given}
+            more = [(name.encode(), text.encode()) for name, text in HEADERS.items() if name.encode() not in known]
+            message = {**message, "headers": [*given, *more]}
+        await self._send(message)
+
+    async def refuse(self, status: int, message: str, hint: str) -> None:
+        body = encoded(failure(message, hint=hint or None))
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(b"retry-after", b"1")] if status == 503 else []
+        headers += [(b"connection", b"close")] if status in (408, 413) else []  # what still comes is not read
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+def _header(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1").strip() for key, value in scope["headers"] if key.lower() == name]
+
+
+def _name(host: str) -> str:
+    """The host without its port.
+
+    >>> _name("LocalHost:8000"), _name("[::1]:80"), _name("[::1]")
+    ('localhost', '[::1]', '[::1]')
+    """
+    name, _, port = host.rpartition(":")
+    return (name if name and port.isdecimal() else host).lower()
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body as one message; then whatever comes."""
+    sent = False
+
+    async def replay() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

@@ -1,0 +1,315 @@
+"""What goes over the wire: the bodies of requests, of answers and of errors.
+
+>>> found = refusal(GaifmanError("there is no object 'frnce'", near=("france",)))
+>>> found["error"]["message"], found["error"]["near"]
+("there is no object 'frnce'", ['france'])
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gaifman.errors import GaifmanError, visible
+
+Whole = Annotated[int, Field(ge=0, le=2**53)]
+"""A number that every reader of JSON keeps."""
+Count = Annotated[int, Field(ge=1, le=2**53)]
+Name = Annotated[str, Field(min_length=1)]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+def encoded(body: object) -> bytes:
+    """JSON; half of a surrogate pair, which UTF-8 cannot hold, is written as an escape."""
+    return json.dumps(body, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace")
+
+
+def refusal(error: GaifmanError) -> dict[str, Any]:
+    """The body of every error."""
+    place = error.place
+    return failure(
+        error.message,
+        kind=type(error).__name__,
+        where=str(place) if place else None,
+        line=place.line if place else None,
+        column=place.column if place else None,
+        caret=place.excerpt() if place else None,
+        expected=list(error.expected),
+        near=list(error.near),
+        hint=error.hint or None,
+    )
+
+
+def failure(message: str, **fields: Any) -> dict[str, Any]:
+    """The same of other troubles, by their fields."""
+    empty = {"kind": "HTTPError", "message": visible(message), "where": None, "line": None, "column": None}
+    return {"error": {**empty, "caret": None, "expected": [], "near": [], "hint": None, **fields}}
+
+
+# What is sent to the server
+
+
+class _Sent(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class QueryBody(_Sent):
+    """A query over the whole knowledge base."""
+
+    query: str = Field(description="A first-order formula, as in docs/formulas.md.", examples=["borders('france', y)"])
+    given: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
+    skip: Whole = Field(default=0, description="Answers before the first.")
+    rows: Count = Field(default=100, description="Answers at most.")
+    count: bool = Field(default=False, description="Also how many answers there are in all.")
+    why: bool = Field(default=False, description="Also the facts behind each answer, up to three ways.")
+
+
+class AnswersBody(_Sent):
+    """A question to the model."""
+
+    query: str | None = Field(
+        default=None,
+        description="One relation with objects and variables for a completion; for the model of a query that query, "
+        "or nothing.",
+        examples=["capital('france', y)"],
+    )
+    given: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
+    top: Count = Field(default=10, description="Answers at most.")
+    known: str = Field(default="mark", description="Known answers: mark, leave out, or only.")
+    among: dict[str, str | list[str]] = Field(default={}, description="Variable → type, or names, it is limited to.")
+    candidates: str = Field(default="auto", description="Where candidates for several variables come from.")
+    draws: Count | None = Field(default=None, description="Neighbourhoods to average over; the model's own number.")
+    prior: Share | None = Field(default=None, description="How likely an answer is before anything is known.")
+
+
+class NewFact(_Sent):
+    """A fact to add."""
+
+    relation: Name
+    objects: list[Name] = Field(min_length=1)
+    confidence: Share = 1.0
+
+
+class FactsBody(_Sent):
+    """Facts to add, all or none."""
+
+    facts: list[NewFact] = Field(min_length=1)
+    new_objects: bool = Field(default=False, description="Whether objects may be new; else an unknown one is refused.")
+
+
+# What the server says
+
+
+class ErrorFields(BaseModel):
+    """What is wrong, where, and what to write instead."""
+
+    kind: str
+    message: str
+    where: str | None
+    line: int | None
+    column: int | None
+    caret: str | None = Field(description="The line that is wrong, with carets below.")
+    expected: list[str]
+    near: list[str] = Field(description="Names that may have been meant.")
+    hint: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every error."""
+
+    error: ErrorFields
+
+
+class Health(BaseModel):
+    """Whether the server lives."""
+
+    status: str
+    version: str
+    seconds: float = Field(description="Since the start.")
+
+
+class ModelFields(BaseModel):
+    """What the model answers."""
+
+    kind: str
+    query: str | None
+    variables: list[str]
+    relations: int | None
+
+
+class About(BaseModel):
+    """What is served."""
+
+    objects: int
+    facts: int
+    relations: int
+    attributes: int
+    fingerprint: str
+    notes: list[str]
+    model: ModelFields | None
+    edit: bool = Field(description="Whether facts can be added.")
+    limits: dict[str, float]
+
+
+class ObjectRow(BaseModel):
+    """An object that was found."""
+
+    name: str
+    degree: int
+
+
+class Objects(BaseModel):
+    """Objects by a part of their name."""
+
+    objects: list[ObjectRow]
+    near: list[str] = Field(description="Where none was found: names that may have been meant.")
+    skipped: int
+    truncated: bool
+
+
+class Object(BaseModel):
+    """One object."""
+
+    name: str
+    types: list[str]
+    values: dict[str, float]
+    facts: int
+    degree: int
+
+
+class RelationRow(BaseModel):
+    """A relation."""
+
+    name: str
+    arity: int
+    facts: int
+    trained: bool | None = Field(description="Whether a completion has a trained model; null without a completion.")
+    query: str = Field(description="A query for all its facts.")
+
+
+class Relations(BaseModel):
+    """Relations by a part of their name."""
+
+    relations: list[RelationRow]
+    skipped: int
+    truncated: bool
+
+
+class FactRow(BaseModel):
+    """A fact."""
+
+    relation: str
+    objects: list[str]
+    confidence: float
+
+
+class Facts(BaseModel):
+    """Facts in their order."""
+
+    facts: list[FactRow]
+    count: int
+    skipped: int
+    truncated: bool
+
+
+class QueryAnswers(BaseModel):
+    """Exact answers."""
+
+    query: str
+    reading: str = Field(description="The query with every bracket: how it was read.")
+    variables: list[str]
+    given: dict[str, str]
+    ranging: list[str] = Field(description="Variables that range over the whole domain.")
+    combinations: int
+    note: str
+    answers: list[list[str]]
+    count: int | None
+    facts: list[list[list[str]]] | None
+    skipped: int
+    truncated: bool
+
+
+class AnswerRow(BaseModel):
+    """An answer with its probability."""
+
+    names: list[str]
+    probability: float
+    error: float | None = Field(description="The standard error; null for a single draw.")
+    draws: int
+    known: bool
+
+
+class ConsideredFields(BaseModel):
+    """What was looked at."""
+
+    count: int
+    words: str
+    draws: int
+    kept: int
+    look: int
+
+
+class Answers(BaseModel):
+    """Ranked answers, the most probable first."""
+
+    query: str
+    variables: list[str]
+    answers: list[AnswerRow]
+    considered: ConsideredFields
+    truncated: bool
+
+
+class Member(BaseModel):
+    """A member of a neighbourhood."""
+
+    name: str
+    distance: int
+
+
+class Drawn(BaseModel):
+    """One drawn neighbourhood."""
+
+    members: list[Member]
+    facts: list[FactRow]
+    left_out: dict[str, int]
+    truncated: bool
+
+
+class Neighbourhoods(BaseModel):
+    """Drawn neighbourhoods of some objects."""
+
+    objects: list[str]
+    radius: int
+    size: int
+    seed: int
+    draws: list[Drawn]
+
+
+class Degrees(BaseModel):
+    """The Gaifman graph in numbers."""
+
+    objects: int
+    edges: int
+    isolated: int
+    mean_degree: float
+    median_degree: int
+    largest_degree: int
+    most_connected: str | None
+    degrees: list[list[int]] = Field(description="Degree, and how many objects have it.")
+
+
+class Card(BaseModel):
+    """What the model is."""
+
+    meta: dict[str, Any]
+    card: str = Field(description="The same for people, as Markdown.")
+
+
+class Added(BaseModel):
+    """What became of facts to add."""
+
+    added: int
+    known: int
+    facts: int

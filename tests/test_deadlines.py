@@ -1,0 +1,100 @@
+"""When work ends."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import gaifman
+from gaifman.answers import Ranking
+from gaifman.candidates import Choice, candidates
+from gaifman.config import Budget
+from gaifman.deadlines import SHORTEST, Deadline, never
+from gaifman.errors import GaifmanError, StoppedError
+from gaifman.graph import graph_of
+from gaifman.hiding import hide
+from gaifman.patterns import atom_pattern
+from learnt import demo, little, neighbour
+
+
+def past() -> Deadline:
+    """One that is over."""
+    deadline = Deadline(1e-9)
+    while deadline.left:
+        time.sleep(0.001)
+    return deadline
+
+
+def test_without_seconds_there_is_no_end() -> None:
+    assert never().left is None
+    never().check()
+    assert never().budget() == Budget()
+
+
+def test_the_time_that_is_left_shrinks_and_is_what_a_query_inside_gets() -> None:
+    deadline = Deadline(100)
+    first, second = deadline.left or 0, deadline.left or 0
+    assert 0 < second <= first <= 100
+    inside = deadline.budget(Budget(rows=3))
+    assert inside.rows == 3
+    assert inside.seconds is not None
+    assert SHORTEST <= inside.seconds <= 100
+
+
+def test_who_asks_after_the_end_is_stopped() -> None:
+    for asked in (Deadline.check, Deadline.budget):
+        with pytest.raises(StoppedError, match="stopped after 1e-09 seconds"):
+            asked(past())
+
+
+def test_it_can_be_ended_from_outside() -> None:
+    deadline = Deadline(100)
+    deadline.stop()
+    with pytest.raises(StoppedError, match="was stopped"):
+        deadline.check()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_no_time_is_no_deadline(seconds: float) -> None:
+    with pytest.raises(GaifmanError, match="above 0"):
+        Deadline(seconds)
+
+
+def test_a_ranking_asks_between_its_blocks() -> None:
+    class Counting(Deadline):
+        """Counts how often it is asked, and ends the work the third time."""
+
+        asked = 0
+
+        def check(self) -> None:
+            self.asked += 1
+            if self.asked == 3:
+                self.stop()
+            super().check()
+
+    deadline = Counting()
+    with pytest.raises(StoppedError):
+        neighbour().ranked(None, {}, Ranking(deadline=deadline))
+    assert deadline.asked == 3
+
+
+def test_a_deadline_that_is_not_reached_changes_nothing() -> None:
+    model = little()
+    one, other = model.answers(x="p00", top=5), model.ranked(None, {"x": "p00"}, Ranking(5, deadline=Deadline(100)))
+    assert one.as_dict() == other.as_dict()
+
+
+def test_looking_for_near_candidates_asks_too() -> None:
+    deadline = Deadline(100)
+    deadline.stop()
+    _, pattern = atom_pattern("borders(x, y)", demo(), ["borders"])
+    with pytest.raises(StoppedError):
+        candidates(graph_of(demo()), pattern, demo().tables[2].objects, choice=Choice("near"), deadline=deadline)
+
+
+def test_looking_for_what_to_hide_ends_in_time() -> None:
+    query = "exists z, w. borders(x, z) & borders(z, w) & borders(w, y)"
+    answers = gaifman.query(demo(), query, budget=Budget(rows=2_000)).tuples
+    with pytest.raises(StoppedError):
+        hide(demo(), query, answers, budget=Budget(seconds=0.05))

@@ -1,0 +1,114 @@
+"""What is served changes with an addition, wholly or not at all."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from gaifman.config import Serving
+from gaifman.deadlines import Deadline, never
+from gaifman.desk import Desk
+from gaifman.edits import Edits
+from gaifman.errors import KnowledgeError, OutputError, StoppedError
+from gaifman.facts import Fact
+from gaifman.service import Asked, Exact, Service
+from learnt import towns, worker
+
+NEW = Fact("lives_in", ("p00", "t4"))
+
+
+def desk_at(path: Path, **limits: int) -> Desk:
+    """A desk with a model, which keeps what is added in a file."""
+    edits = Edits(path)
+    return Desk(Service(edits.put(towns()), worker(), Serving(**limits)), edits, "token")
+
+
+def test_the_next_answer_knows_what_was_added_and_so_does_the_next_server(tmp_path: Path) -> None:
+    desk = desk_at(tmp_path / "new.facts")
+    before = desk.service
+    asked = Exact("lives_in('p00', y)")
+    assert before.query(asked, never())["answers"] == [["t0"]]
+    assert desk.add([NEW, NEW, Fact("person", ("p00",))]) == {"added": 1, "known": 2, "facts": len(before.kb) + 1}
+    assert desk.service.query(asked, never())["answers"] == [["t0"], ["t4"]]
+    assert before.query(asked, never())["answers"] == [["t0"]], "who began before is not disturbed"
+    desk.close()
+    again = desk_at(tmp_path / "new.facts")
+    assert again.service.query(asked, never())["answers"] == [["t0"], ["t4"]]
+    again.close()
+
+
+def test_ranked_answers_change_without_training(tmp_path: Path) -> None:
+    desk = desk_at(tmp_path / "new.facts")
+    who = Asked(given={"x": "nobody"}, top=5)
+    desk.add([Fact("person", ("nobody",)), Fact("lives_in", ("nobody", "t3"))], fresh=True)
+    first = desk.service.answers(who, never())["answers"][0]
+    assert first["names"] == ["t3"]
+    desk.close()
+
+
+def test_all_or_none(tmp_path: Path) -> None:
+    desk = desk_at(tmp_path / "new.facts", facts=2)
+    before = desk.service
+    for wrong in ([NEW, Fact("livs_in", ("p00", "t4"))], [NEW, NEW, NEW]):
+        with pytest.raises(KnowledgeError):
+            desk.add(wrong)
+    assert desk.service is before
+    assert not (tmp_path / "new.facts").exists()
+    desk.close()
+
+
+def test_what_is_not_on_the_disk_is_not_served(tmp_path: Path) -> None:
+    desk = desk_at(tmp_path / "new.facts")
+    (tmp_path / "new.facts").mkdir()
+    before = desk.service
+    with pytest.raises(OutputError):
+        desk.add([NEW])
+    assert desk.service is before
+    desk.close()
+
+
+def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+    desk = desk_at(tmp_path / "new.facts")
+    before = len(desk.service.kb)
+    jobs = [
+        threading.Thread(target=desk.add, args=([Fact("person", (f"q{n}",))],), kwargs={"fresh": True})
+        for n in range(8)
+    ]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    assert len(desk.service.kb) == before + 8
+    assert len(Edits(tmp_path / "new.facts")) == 8
+    desk.close()
+
+
+def test_nothing_is_added_where_nothing_may_be(tmp_path: Path) -> None:
+    desk = Desk(Service(towns()), Edits(tmp_path / "new.facts"))
+    assert not desk.may_edit
+    assert not desk.trusts("")
+    with pytest.raises(KnowledgeError, match="adds no facts"):
+        desk.add([NEW])
+    with pytest.raises(KnowledgeError, match="a file to keep them"):
+        Desk(Service(towns()), None, "token")
+
+
+@pytest.mark.parametrize("guess", ["", "toke", "tokens", "tökén", "\ud800"])
+def test_another_token_is_not_trusted(guess: str, tmp_path: Path) -> None:
+    desk = desk_at(tmp_path / "new.facts")
+    assert desk.trusts("token")
+    assert not desk.trusts(guess)
+    desk.close()
+
+
+def test_an_addition_that_comes_too_late_is_none(tmp_path: Path) -> None:
+    desk, deadline = desk_at(tmp_path / "new.facts"), Deadline(60)
+    before = desk.service
+    deadline.stop()
+    with pytest.raises(StoppedError):
+        desk.add([NEW], deadline=deadline)
+    assert desk.service is before
+    assert not (tmp_path / "new.facts").exists()
+    desk.close()

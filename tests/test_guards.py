@@ -1,0 +1,170 @@
+"""What every request passes, and what every answer carries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gaifman.config import Serving
+from gaifman.guards import HEADERS, Guard
+from gaifman.meters import Meters
+
+HOST = (b"host", b"localhost:8000")
+SMALL = Serving(body=10, seconds=0.1, open=1)
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """An application that says what it was sent."""
+    if scope["path"] == "/broken":
+        raise RuntimeError("the inside")
+    if scope["path"] == "/ended":
+        raise asyncio.CancelledError
+    body = (await receive())["body"]
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"cache-control", b"no-cache")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def asked(
+    guard: Guard, *headers: tuple[bytes, bytes], path: str = "/", parts: Sequence[bytes] = (b"",), late: bool = False
+) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of one request to a guard."""
+    sent, waiting = list[Any](), list(parts)
+
+    async def receive() -> dict[str, Any]:
+        if late:
+            await asyncio.sleep(60)
+        return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path, "headers": list(headers)}
+    asyncio.run(guard(scope, receive, send))
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], found, b"".join(message["body"] for message in sent[1:])
+
+
+def guard(serving: Serving = SMALL, *hosts: str) -> Guard:
+    """One before the echo."""
+    return Guard(echo, ["/"], hosts, serving)
+
+
+def test_every_answer_carries_the_headers() -> None:
+    for headers in ((HOST,), ()):
+        _, found, _ = asked(guard(), *headers)
+        wanted = HEADERS | ({"cache-control": "no-cache"} if headers else {})
+        assert {name: found[name] for name in wanted} == wanted
+    policy = HEADERS["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+
+
+@pytest.mark.parametrize("host", [b"127.0.0.1", b"LOCALHOST:99", b"[::1]:8000", b"[::1]", b"gaifman.example:1"])
+def test_hosts_that_are_ours(host: bytes) -> None:
+    assert asked(guard(SMALL, "Gaifman.example"), (b"host", host))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [b"evil.example", b"", b"localhost.evil.example", b"evil@localhost", b"localhost:x", b"::1", b"127.0.0.1.:80"],
+)
+def test_hosts_that_are_not(host: bytes) -> None:
+    status, _, body = asked(guard(), (b"host", host))
+    assert status == 421
+    assert "does not answer for that host" in json.loads(body)["error"]["message"]
+
+
+def test_one_host_and_no_other() -> None:
+    assert asked(guard())[0] == 421
+    assert asked(guard(), HOST, (b"host", b"evil.example"))[0] == 421
+
+
+def test_pages_of_other_sites_may_link_here_and_no_more() -> None:
+    cross = (b"sec-fetch-site", b"cross-site")
+    assert asked(guard(), HOST, cross, path="/api/about")[0] == 403
+    assert asked(guard(), HOST, cross, path="/")[0] == 200
+    assert asked(guard(), HOST, (b"sec-fetch-site", b"same-origin"), path="/api/about")[0] == 200
+
+
+def test_a_body_comes_through_whole() -> None:
+    assert asked(guard(), HOST, (b"content-length", b"10"), parts=[b"01234", b"56789"])[2] == b"0123456789"
+    assert asked(guard(), HOST)[2] == b""
+
+
+@pytest.mark.parametrize("length", [b"11", b"1" * 30, b"-1", b"x", b"1.0"])
+def test_a_body_that_says_it_is_too_large(length: bytes) -> None:
+    status, headers, _ = asked(guard(), HOST, (b"content-length", length))
+    assert status == 413
+    assert headers["connection"] == "close"
+
+
+def test_a_body_that_turns_out_too_large() -> None:
+    chunked = (b"transfer-encoding", b"chunked")
+    assert asked(guard(), HOST, chunked, parts=[b"x" * 6] * 1000)[0] == 413
+    assert asked(guard(), HOST, chunked, parts=[b"x" * 5] * 2)[0] == 200
+
+
+def test_a_body_that_does_not_come() -> None:
+    assert asked(guard(), HOST, (b"content-length", b"5"), late=True)[0] == 408
+
+
+def test_a_client_that_goes_away() -> None:
+    sent = list[Any]()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "path": "/", "headers": [HOST, (b"content-length", b"5")]}
+    asyncio.run(guard()(scope, receive, send))
+    assert sent[0]["status"] == 400
+
+
+def test_too_many_are_refused_but_not_those_who_ask_for_health() -> None:
+    own = guard()
+    own.open = 1
+    status, headers, body = asked(own, HOST)
+    assert (status, headers["retry-after"]) == (503, "1")
+    assert "open" in json.loads(body)["error"]["message"]
+    for path in ("/api/health", "/metrics"):
+        assert asked(own, HOST, path=path)[0] == 200
+
+
+def test_what_goes_wrong_inside_stays_inside(caplog: pytest.LogCaptureFixture) -> None:
+    status, _, body = asked(guard(), HOST, path="/broken")
+    assert status == 500
+    assert b"the inside" not in body
+    assert b"Traceback" not in body
+    assert "the inside" in caplog.text, "whoever runs the server sees it"
+
+
+def test_a_server_that_ends_says_so() -> None:
+    status, headers, body = asked(guard(), HOST, path="/ended")
+    assert (status, headers["retry-after"]) == (503, "1")
+    assert json.loads(body)["error"]["message"] == "the server ends"
+
+
+def test_paths_that_are_not_ours_are_counted_together() -> None:
+    meters = Meters()
+    own = Guard(echo, ["/"], (), SMALL, meters)
+    for path in ("/", "/a", "/b"):
+        asked(own, HOST, path=path)
+    text = meters.text().decode()
+    assert 'gaifman_requests_total{path="other",status="200"} 2.0' in text
+    assert "/a" not in text
+
+
+def test_no_other_protocol() -> None:
+    sent = list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(guard()({"type": "websocket"}, None, send))  # type: ignore[arg-type]
+    assert sent == [{"type": "websocket.close", "code": 1008}]

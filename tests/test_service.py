@@ -1,0 +1,198 @@
+"""What can be asked, without the web."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import gaifman
+from gaifman.config import Serving
+from gaifman.deadlines import Deadline, never
+from gaifman.errors import FormulaError, GaifmanError, KnowledgeError, StoppedError
+from gaifman.kb import KnowledgeBase
+from gaifman.service import Around, Asked, Exact, Page, Service
+from learnt import FEW, demo, neighbour, towns, worker
+
+
+@pytest.fixture(scope="module")
+def bare() -> Service:
+    """A service without a model."""
+    return Service(demo())
+
+
+@pytest.fixture(scope="module")
+def learnt() -> Service:
+    """A service with the model of a query."""
+    return Service(towns(), worker())
+
+
+@pytest.fixture(scope="module")
+def whole() -> Service:
+    """A service with a completion."""
+    return Service(towns(), gaifman.complete(towns(), ["works_in", "citizen"], **FEW))
+
+
+def test_about(bare: Service, learnt: Service, whole: Service) -> None:
+    found = bare.about()
+    assert (found["objects"], found["facts"], found["model"]) == (1155, 5757, None)
+    assert learnt.about()["model"] == {
+        "kind": "model",
+        "query": "works_in(x, y)",
+        "variables": ["x", "y"],
+        "relations": None,
+    }
+    assert whole.about()["model"]["kind"] == "completion"
+
+
+def test_objects_are_found_by_a_part_of_their_name(bare: Service) -> None:
+    found = bare.objects("FRAN", Page(rows=1))
+    assert found["objects"] == [{"name": "france", "degree": 81}]
+    assert found["truncated"]
+    following = bare.objects("FRAN", Page(skip=1, rows=1))
+    assert following["objects"][0]["name"] != "france"
+    assert following["skipped"] == 1
+    none = bare.objects("frnce", Page())
+    assert none["objects"] == []
+    assert "france" in none["near"]
+    with pytest.raises(GaifmanError, match="at most 1,000 characters"):
+        bare.objects("x" * 1001, Page())
+
+
+def test_pages_together_are_all(bare: Service) -> None:
+    names = [row["name"] for skip in range(0, 1155, 500) for row in bare.objects("", Page(skip, 500))["objects"]]
+    assert names == [*demo().objects]
+    facts: list[Any] = []
+    while True:
+        page = bare.facts(Page(len(facts), 1000))
+        facts += page["facts"]
+        if not page["truncated"]:
+            break
+    assert [(f["relation"], tuple(f["objects"]), f["confidence"]) for f in facts] == [tuple(f) for f in demo().facts()]
+    assert page["count"] == len(facts)
+
+
+def test_facts_of_a_relation_with_an_object(learnt: Service) -> None:
+    kb = learnt.kb
+    for relation, name in ((None, "t1"), ("moved", None), ("moved", "t1"), ("town_of", "p00")):
+        found = learnt.facts(Page(rows=1000), relation, name)["facts"]
+        wanted = [fact for fact in kb.facts(relation) if name is None or name in fact.objects]
+        assert [(fact["relation"], *fact["objects"]) for fact in found] == [(f.relation, *f.objects) for f in wanted]
+    with pytest.raises(KnowledgeError, match="no relation moves"):
+        learnt.facts(Page(), "moves")
+    with pytest.raises(KnowledgeError, match="no object tt"):
+        learnt.facts(Page(), None, "tt")
+
+
+def test_an_object(learnt: Service) -> None:
+    found = learnt.object("p03")
+    assert found["types"] == ["person"]
+    assert found["values"] == {"age": 23.0}
+    assert found["facts"] == len([*learnt.kb.facts(obj="p03")])
+    assert found["degree"] == len(learnt.graph.neighbours_of("p03"))
+
+
+def test_relations_say_whether_they_were_learnt(whole: Service, learnt: Service) -> None:
+    trained = {row["name"]: row["trained"] for row in whole.relations("", Page())["relations"]}
+    assert trained["works_in"] is True
+    assert trained["moved"] is False
+    found = learnt.relations("of", Page())["relations"]
+    assert found == [{"name": "town_of", "arity": 2, "facts": 5, "trained": None, "query": "town_of(x, y)"}]
+
+
+def test_a_relation_of_many_places_has_a_query_that_can_be_asked() -> None:
+    service = Service(KnowledgeBase.from_facts([("it's", "a", "b", "c", "d")]))
+    (row,) = service.relations("", Page())["relations"]
+    assert service.query(Exact(row["query"]), never())["answers"] == [["a", "b", "c", "d"]]
+
+
+def test_exact_queries(bare: Service) -> None:
+    found = bare.query(Exact("borders(x, y)", {"x": "portugal"}, count=True, why=True), never())
+    assert found["answers"] == [["portugal", "spain"]]
+    assert found["count"] == 1
+    assert found["facts"] == [[["borders(portugal, spain)."]]]
+    assert not found["truncated"]
+    page = bare.query(Exact("borders(x, y)", page=Page(3, 2)), never())
+    assert (len(page["answers"]), page["skipped"], page["truncated"]) == (2, 3, True)
+    assert bare.query(Exact("x = x & country(y)", page=Page(0, 1)), never())["note"].startswith("x ranges")
+    with pytest.raises(FormulaError):
+        bare.query(Exact("borders(x"), never())
+
+
+def test_a_query_without_end_is_stopped(bare: Service) -> None:
+    untied = " & ".join(f"country(x{i}) & country(y{i}) & x{i} != y{i}" for i in range(6))
+    with pytest.raises(StoppedError):
+        bare.query(Exact(f"exists {', '.join(f'y{i}' for i in range(6))}. {untied}", count=True), Deadline(0.3))
+
+
+def test_ranked_answers_are_those_of_the_model(learnt: Service, whole: Service) -> None:
+    found = learnt.answers(Asked(given={"x": "p01"}, top=3), never())
+    assert found == {**worker().on(towns()).answers(x="p01", top=3).as_dict(), "truncated": True}
+    assert not learnt.answers(Asked("works_in('p01', 't1')"), never())["truncated"]
+    ranked = whole.answers(Asked("works_in('p01', y)", top=2, among={"y": ["t1", "t2"]}), never())
+    assert {row["names"][0] for row in ranked["answers"]} == {"t1", "t2"}
+    with pytest.raises(KnowledgeError, match="say what to answer"):
+        whole.answers(Asked(), never())
+    json.dumps(found, allow_nan=False)
+
+
+def test_without_a_model_nothing_is_ranked(bare: Service) -> None:
+    with pytest.raises(KnowledgeError, match="no model here"):
+        bare.answers(Asked(), never())
+    with pytest.raises(KnowledgeError, match="no model here"):
+        bare.card()
+
+
+def test_a_ranking_is_stopped(learnt: Service) -> None:
+    deadline = Deadline(10)
+    deadline.stop()
+    with pytest.raises(StoppedError):
+        learnt.answers(Asked(given={"x": "p01"}), deadline)
+
+
+def test_neighbourhoods(bare: Service) -> None:
+    found = bare.neighbourhood(Around(["france", "spain"], size=4, draws=2, seed=3), never())
+    assert [len(one["members"]) for one in found["draws"]] == [6, 6]
+    assert not any(one["truncated"] for one in found["draws"])
+    small = Service(demo(), serving=Serving(rows=3)).neighbourhood(Around(["france"], size=3), never())
+    assert all(len(one["facts"]) <= 3 for one in small["draws"])
+
+
+def test_degrees_are_those_of_the_graph(bare: Service) -> None:
+    found = bare.degrees()
+    assert sum(count for _, count in found["degrees"]) == found["objects"] == 1155
+
+
+def test_the_card(learnt: Service) -> None:
+    found = learnt.card()
+    assert found["card"].startswith("# A model of")
+    assert found["meta"]["query"] == "works_in(x, y)"
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda s: s.objects("", Page(0, 6)), "rows is at most 5"),
+        (lambda s: s.facts(Page(0, 6)), "rows is at most 5"),
+        (lambda s: s.query(Exact("person(x)", page=Page(0, 6)), never()), "rows is at most 5"),
+        (lambda s: s.answers(Asked(top=6), never()), "top is at most 5"),
+        (lambda s: s.answers(Asked(top=5, draws=101), never()), "draws is at most 100"),
+        (lambda s: s.neighbourhood(Around(["p00"], radius=4), never()), "radius is at most 3"),
+        (lambda s: s.neighbourhood(Around(["p00"], size=6), never()), "size is at most 5"),
+        (lambda s: s.neighbourhood(Around(["p00"], size=1, draws=101), never()), "draws is at most 100"),
+    ],
+)
+def test_limits(ask: Any, message: str) -> None:
+    with pytest.raises(GaifmanError, match=message):
+        ask(Service(towns(), worker(), Serving(rows=5)))
+
+
+def test_one_that_knows_more_is_another_one(learnt: Service) -> None:
+    learnt.ready()
+    more = learnt.with_facts([gaifman.Fact("person", ("t0",))])
+    more.ready()
+    assert len(more.kb) == len(learnt.kb) + 1
+    assert more.model is not learnt.model
+    Service(demo(), neighbour()).ready()
+    Service(towns(), gaifman.complete(towns(), ["citizen"], **FEW)).ready()
