@@ -86,7 +86,8 @@ def test_numbers_stand_to_the_right_and_an_empty_head_is_none() -> None:
 def hostile() -> KnowledgeBase:
     """A knowledge base of hostile names: relations, objects and attributes."""
     names = [name for name in HOSTILE if name not in ("\x00", "\ud800")]  # these can be no names
-    facts = [(f"r{name}", one, other) for name in names for one in names for other in names]
+    pairs = [(one, other) for number, one in enumerate(names) for other in names[number:]]
+    facts = [(f"r{name}", *pair) for name in names for pair in pairs]
     return KnowledgeBase.from_facts(facts, {(f"v{name}", name): 1.0 for name in names})
 
 
@@ -135,7 +136,7 @@ def test_a_model() -> None:
     said = check(worker()._repr_html_())
     assert "works_in(x, y)" in said
     assert "size of a neighbourhood4 objects" in said
-    assert "AUC" in said
+    assert "held-out tuples" in said
     assert check(GaifmanModel("<b>(x)")._repr_html_()) == "GaifmanModel: <b>(x), radius 1, size 20, not trained"
     assert "base modelmlp" in check(works().model("works_in")._repr_html_())
 
@@ -143,7 +144,7 @@ def test_a_model() -> None:
 def test_a_completion() -> None:
     said = check(works()._repr_html_())
     assert said.startswith("Completion: 2 relations, 2 with a trained model")
-    assert re.search(r"lives_in240yes0\.\d+works_in240yes", said)
+    assert re.search(r"lives_in240yes.+works_in240yes", said)
 
 
 def test_a_completion_of_many_relations_is_cut() -> None:
