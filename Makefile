@@ -54,9 +54,10 @@ fuzz: .venv/dev
 bench: .venv/bench
 	$(BIN)/python benchmarks/all.py
 
-# The command-line reference, from the commands' own help.
+# The command-line reference, from the commands' own help; the outputs of the tutorial, by running it.
 docs: .venv/dev
 	$(BIN)/python tests/reference.py > docs/cli.md
+	$(BIN)/python tests/notebook.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -20,6 +20,7 @@ from gaifman.errors import KnowledgeError, visible
 from gaifman.facts import some
 from gaifman.judging import Estimate, Estimates, Judge, own_fact
 from gaifman.kb import KnowledgeBase
+from gaifman.markup import bar, code, line, quiet, table, together
 from gaifman.names import nearest
 from gaifman.neighbourhoods import Hidden
 from gaifman.patterns import Pattern
@@ -190,6 +191,16 @@ class Ranked:
         rest = len(self) - SHOWN
         more = [f"… and {rest:,} more"] if rest > 0 else []
         return "\n".join([self.reading, *lines, *more, str(self.considered)])
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the same table, with bars."""
+        rows = [
+            (*one.names, bar(one.probability, one.estimate), quiet("known" * one.known)) for one in islice(self, SHOWN)
+        ]
+        rest = len(self) - SHOWN
+        more = [line(f"… and {rest:,} more")] if rest > 0 else []
+        found = table((*self.variables, "probability", ""), rows)
+        return together(line(code(self.reading)), found, *more, line(quiet(self.considered)))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

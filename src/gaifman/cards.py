@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gaifman.errors import FormulaError, InputError, visible
+from gaifman.markup import code as formula
+from gaifman.markup import line, quiet, table, together
 from gaifman.parser import parse_query
 from gaifman.printing import relation_text
 
@@ -41,6 +43,7 @@ _LABELS = {
     "passes": "passes over the examples",
     "training_loss": "loss in the last pass, on the examples it learnt from",
 }
+_SHORT = {key: label.partition(":")[0] for key, label in _LABELS.items()}
 _HEADS = {"auc": "AUC", "held_out": "held-out tuples", "why": "why not"}
 _RECIPE = {
     "positives": "neighbourhoods drawn for each answer",
@@ -60,6 +63,20 @@ def card(meta: Mapping[str, Any]) -> str:
         raise InputError(f"the description of the model lacks {', '.join(lacking)}")
     sections = [_title(meta), _answers(meta), _trained(meta), _how(meta), _well(meta), _limits(meta), _use(meta)]
     return "\n\n".join([*sections, _made(meta)]) + "\n"
+
+
+def brief(said: str, meta: Mapping[str, Any]) -> str:
+    """What a notebook shows of a model or completion: what is said of it, and how it learnt and how well."""
+    metrics = [(label, _words(value)) for label, value in _rows(_SHORT, _last(meta.get("metrics") or {}))]
+    found = table(("", ""), [*_settings(meta), *metrics])
+    if meta.get("kind") != "completion":
+        return together(line(said), line(formula(meta.get("query"))), found)
+    keys, relations = ("name", "arity", "answers", "trained", "training_loss"), _most_answers(meta)
+    rows = [[_words(relation.get(key)) for key in keys] for relation in relations[:SHOWN]]
+    own = table(("relation", "places", "answers", "trained", "loss in training"), rows, right=(1, 2, 4))
+    left = len(relations) - SHOWN
+    rest = [line(quiet(f"… and {left:,} more with fewer answers"))] if left > 0 else []
+    return together(line(said), found, own, *rest)
 
 
 def plain(value: object) -> str:
@@ -138,9 +155,7 @@ def _answers(meta: Mapping[str, Any]) -> str:
         return (
             f"{head}The query {code(meta['query'])}: for any objects in the places of its free variables, how likely."
         )
-    relations = sorted(
-        map(_last, meta["relations"]), key=lambda relation: (-relation.get("answers", 0), str(relation.get("name")))
-    )
+    relations = _most_answers(meta)
     more = sorted(
         {key for relation in relations for key in relation} - {"name", "arity", "answers", "trained", "training_loss"}
     )
@@ -154,6 +169,11 @@ def _answers(meta: Mapping[str, Any]) -> str:
     untrained = sum(relation.get("trained") is False for relation in relations)
     note = f"\n\nFor {untrained:,} of them nothing was learnt: there were too few answers." if untrained else ""
     return f"{head}How likely a fact of one of these relations is.\n\n{table}{rest}{note}"
+
+
+def _most_answers(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The relations of a completion, those with the most answers first."""
+    return sorted(map(_last, meta["relations"]), key=lambda own: (-own.get("answers", 0), str(own.get("name"))))
 
 
 def _last(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,16 +197,21 @@ def _trained(meta: Mapping[str, Any]) -> str:
 
 
 def _how(meta: Mapping[str, Any]) -> str:
+    base, rows = meta.get("base") or {}, _settings(meta)
+    rows += [(f"base model, {key}", value) for key, value in sorted((base.get("settings") or {}).items())]
+    recipe = dict(meta.get("recipe") or {})
+    rows += _rows(_RECIPE, recipe | ({"seed": str(recipe["seed"])} if "seed" in recipe else {}))
+    return f"## How it learnt\n\n{_table(['setting', ''], rows)}"
+
+
+def _settings(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What it looks at, and what learns from that."""
     base = meta.get("base") or {}
     size = "all objects" if meta["size"] is None else f"{_words(meta['size'])} objects"
     rows = [("depth of a neighbourhood", meta["radius"]), ("size of a neighbourhood", size)]
     rows += [("features", meta["features"])] if "features" in meta else []
     rows += [("set of features", meta["phi"])] if "phi" in meta else []
-    rows += [("base model", base["kind"])] if "kind" in base else []
-    rows += [(f"base model, {key}", value) for key, value in sorted((base.get("settings") or {}).items())]
-    recipe = dict(meta.get("recipe") or {})
-    rows += _rows(_RECIPE, recipe | ({"seed": str(recipe["seed"])} if "seed" in recipe else {}))
-    return f"## How it learnt\n\n{_table(['setting', ''], rows)}"
+    return rows + ([("base model", base["kind"])] if "kind" in base else [])
 
 
 def _population(meta: Mapping[str, Any]) -> str:

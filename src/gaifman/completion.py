@@ -25,6 +25,7 @@ import numpy as np
 from gaifman.answers import Ranked, Ranking, ranked
 from gaifman.calibration import Calibration
 from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
+from gaifman.cards import brief
 from gaifman.errors import InputError, KnowledgeError
 from gaifman.explain import TOP, Case
 from gaifman.explanations import Explanation
@@ -87,6 +88,9 @@ class Completion:
 
     def __repr__(self) -> str:
         return f"<Completion: {len(self.relations):,} relations, {len(self.scorers):,} with a trained model>"
+
+    def _repr_html_(self) -> str:
+        return brief(repr(self)[1:-1], self.meta)
 
     def on(self, kb: KnowledgeBase) -> Completion:
         """The same, which answers from another knowledge base."""

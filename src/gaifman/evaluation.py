@@ -33,6 +33,7 @@ from gaifman.errors import KnowledgeError
 from gaifman.examining import Examiner, Part, Report, shelf
 from gaifman.facts import some
 from gaifman.kb import KnowledgeBase
+from gaifman.markup import line, quiet, table, together
 from gaifman.measures import HITS, RESAMPLES, SURE, Figures, Ranks, average_precision, figures
 from gaifman.modelfile import checksum
 from gaifman.names import nearest
@@ -43,6 +44,8 @@ from gaifman.tables import Floats, Ints, Longs
 INTERVALS = f"{SURE:.0%}, bootstrap over facts, {RESAMPLES:,} resamples"
 KINDS = ("side", "category", "relation")
 """What ranks are grouped by."""
+HEAD = ("", "ranks", "mean rank", "MRR", *(f"hits@{most}" for most in HITS))
+"""Of the table of figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +210,16 @@ class Evaluation:
 
     def __str__(self) -> str:
         """A table, for people."""
-        lines = [["", "ranks", "mean rank", "MRR", *(f"hits@{most}" for most in HITS)]]
+        lines = [[*HEAD]]
         lines += [[name, *cells(each)] for name, each in self.rows()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         texts = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
         return "\n".join(["  ".join(text).rstrip() for text in texts])
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the same table."""
+        rows = [(name, *cells(each)) for name, each in self.rows()]
+        return together(line(quiet(repr(self)[1:-1])), table(HEAD, rows, right=range(1, len(HEAD))))
 
 
 def cells(found: Figures) -> list[str]:

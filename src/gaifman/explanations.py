@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,8 @@ from gaifman.calibration import logistic
 from gaifman.errors import visible
 from gaifman.facts import Fact, some
 from gaifman.judging import Estimate
-from gaifman.pictures import AGAINST, FOR, drawn
+from gaifman.markup import Html, bold, code, inside, line, listed, signed, table, together
+from gaifman.pictures import drawn
 from gaifman.scenes import Scene
 
 SHOWN = 4
@@ -225,32 +225,20 @@ def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
 
 
 def page(explanation: Explanation) -> str:
-    """A table and the picture, as HTML that brings its own colours; every name is escaped."""
-    rows = [_row(r.effect, f"<code>{_safe(r.formula)}</code>", _safe(r.said)) for r in explanation.reasons]
+    """What there is to say, a table and the picture; every name is escaped."""
+    rows = [(signed(reason.effect), code(reason.formula), reason.said) for reason in explanation.reasons]
     parts = explanation.parts.named(explanation.estimate.draws)
-    rows += [_row(effect, f"<i>{_safe(words)}</i>", "") for words, effect in parts]
-    rows.append(_row(explanation.log_odds, f"<b>log-odds of {explanation.probability:.3f}</b>", ""))
+    rows += [(signed(effect), inside("i", words), "") for words, effect in parts]
+    rows.append((signed(explanation.log_odds), bold(f"log-odds of {explanation.probability:.3f}"), ""))
     known = ", judged as if it were not known" if explanation.known else ""
     other = explanation.counterfactual
-    last = _safe(NO_FACTS)
+    last = line(NO_FACTS)
     if other:
-        listed = "".join(f"<li><code>{_safe(str(fact))}</code></li>" for fact in other.facts)
-        last = f"without these facts: <b>{other.estimate}</b><ul style='margin:2px 0'>{listed}</ul>"
-    head = "".join(f"<th style='text-align:left'>{name}</th>" for name in ("log-odds", "formula", "facts"))
-    return (
-        f"<div><p><code>{_safe(explanation.query)}</code>: <b>{explanation.estimate}</b>{known}</p>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-        f"<p>{last}</p>{explanation.svg()}</div>"
+        facts = listed(code(fact) for fact in other.facts)
+        last = inside("div", "without these facts: ", bold(other.estimate), facts)
+    return together(
+        line(code(explanation.query), ": ", bold(explanation.estimate), known),
+        table(("log-odds", "formula", "facts"), rows),
+        last,
+        Html(explanation.svg()),
     )
-
-
-def _row(effect: float, what: str, facts: str) -> str:
-    """An effect with its colour, what has it, and the facts."""
-    colour = FOR if effect >= 0 else AGAINST
-    number = f"<span style='border-left:4px solid {colour};padding-left:6px'>{effect:+.3f}</span>"
-    cells = (number, what, facts)
-    return "<tr>" + "".join(f"<td style='text-align:left'>{cell}</td>" for cell in cells) + "</tr>"
-
-
-def _safe(text: str) -> str:
-    return escape(visible(text))

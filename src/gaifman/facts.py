@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import NamedTuple, cast
@@ -17,8 +17,12 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from gaifman.errors import KnowledgeError, shorten
+from gaifman.markup import code, line, quiet, table, together
 from gaifman.names import is_path, is_word, quote
 from gaifman.tables import LARGEST_ARITY, Dropped, Floats, Heap, Index, Ints, Tables, bad_name
+
+First = Callable[[str], str]
+"""The first fact of a relation, written; empty where it has none."""
 
 
 class Fact(NamedTuple):
@@ -210,6 +214,22 @@ def check_kinds(heap: Heap) -> None:
             f"{shorten(written(name))} cannot be both a type and an attribute",
             hint="give one of them another name",
         )
+
+
+SHOWN = 50
+"""Relations that a notebook shows: those with the most facts."""
+
+
+def pictured(said: str, relations: Iterable[Relation], attributes: Iterable[Attribute], first: First) -> str:
+    """A knowledge base as a notebook shows it: what is said of it, relations with their first facts, attributes."""
+    most = sorted(relations, key=lambda relation: (-relation.count, relation.name))
+    rows = [(r.name, r.arity, f"{r.count:,}", code(shorten(first(r.name), 80))) for r in most[:SHOWN]]
+    parts = [line(said), table(("relation", "places", "facts", "such as"), rows, right=(1, 2))]
+    if len(most) > SHOWN:
+        parts.append(line(quiet(f"… and {some(len(most) - SHOWN, 'more relation')}")))
+    if values := [(attribute.name, f"{attribute.count:,}") for attribute in attributes]:
+        parts.append(table(("attribute", "values"), values[:SHOWN], right=(1,)))
+    return together(*parts)
 
 
 def some(count: int, noun: str) -> str:

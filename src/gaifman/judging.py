@@ -21,6 +21,7 @@ from gaifman.graph import Graph, fact_numbers, graph_of
 from gaifman.hiding import hide
 from gaifman.kb import KnowledgeBase, union
 from gaifman.learning import Learning, Scorer
+from gaifman.markup import bar, together
 from gaifman.names import nearest
 from gaifman.neighbourhoods import Hidden, Sampling
 from gaifman.network import Reals
@@ -57,6 +58,9 @@ class Estimate:
 
     def __str__(self) -> str:
         return f"{self.value:.3f}" + ("" if np.isnan(self.error) else f" ± {self.error:.3f}")
+
+    def _repr_html_(self) -> str:
+        return together(bar(self.value, self))
 
 
 @dataclass(frozen=True, slots=True)

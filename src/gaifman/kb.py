@@ -31,6 +31,7 @@ from gaifman.facts import (
     check_kinds,
     dropped_notes,
     fact_of,
+    pictured,
     pile,
     some,
     written,
@@ -84,6 +85,12 @@ class KnowledgeBase:
         if self.attributes:
             text += f", {some(len(self.attributes), 'attribute')} with {some(len(self.numbers), 'value')}"
         return f"<KnowledgeBase: {text}>"
+
+    def _repr_html_(self) -> str:
+        def first(relation: str) -> str:
+            return str(next(self.facts(relation), ""))
+
+        return pictured(repr(self)[1:-1], self.relations.values(), self.attributes.values(), first)
 
     def __len__(self) -> int:
         """The number of facts; values of attributes are counted by `attributes`."""

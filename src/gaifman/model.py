@@ -22,6 +22,7 @@ import numpy.typing as npt
 from gaifman.answers import Ranked, Ranking, ranked
 from gaifman.calibration import Calibration, fit_calibration
 from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
+from gaifman.cards import brief
 from gaifman.constraints import Constraints
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeError
 from gaifman.examples import Examples
@@ -33,6 +34,7 @@ from gaifman.inputs import kinds_of
 from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Learning, Scorer, Source, Trainer, Watch
+from gaifman.markup import together
 from gaifman.modelfile import write_model
 from gaifman.neighbourhoods import Hidden, checked_tuples
 from gaifman.network import BaseModel, Reals
@@ -103,6 +105,9 @@ class GaifmanModel:
         if self._scorer:
             trained = f"{len(self.features):,} features, trained on {self.meta['metrics']['answers']:,} answers"
         return f"<GaifmanModel: {self.query}, radius {learning.radius}, size {size}, {trained}>"
+
+    def _repr_html_(self) -> str:
+        return brief(repr(self)[1:-1], self.meta) if self._scorer else together(repr(self)[1:-1])
 
     def fit(
         self,

@@ -14,12 +14,12 @@ page.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 
-from gaifman.errors import OutputError, visible
+from gaifman.errors import OutputError
 from gaifman.facts import Fact
 from gaifman.io.files import check_place, replaced
+from gaifman.markup import AGAINST, FOR, safe
 from gaifman.scenes import (
     MARGIN,
     SIZE,
@@ -37,7 +37,6 @@ from gaifman.scenes import (
 
 Point = tuple[float, float]
 
-FOR, AGAINST = "#1f6fb4", "#c8641a"
 PILL = 26.0
 
 BOLD = ' font-weight="bold"'
@@ -78,7 +77,7 @@ def drawn(scene: Scene) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" role="img" '
         'style="max-width:100%;height:auto">\n'
-        f"<title>{_safe(scene.title)}</title>\n{STYLE}\n"
+        f"<title>{safe(scene.title)}</title>\n{STYLE}\n"
         f'<rect class="gaifman-page" width="100%" height="100%" rx="8"/>\n' + "\n".join(parts) + "\n</svg>\n"
     )
 
@@ -200,7 +199,7 @@ def _coloured(lit: Sequence[Fact], scene: Scene) -> str:
     strong = {fact.relation for fact in lit if fact in scene.chief}
     names, more = relations_on(lit)
     words = [
-        f'<tspan class="gaifman-{kinds[name]}-text"{BOLD * (name in strong)}>{_safe(short(name))}</tspan>'
+        f'<tspan class="gaifman-{kinds[name]}-text"{BOLD * (name in strong)}>{safe(short(name))}</tspan>'
         for name in names
     ]
     return ", ".join([*words, *([f"+{more}"] if more else [])])
@@ -211,10 +210,10 @@ def _name(spot: Spot, scene: Scene) -> str:
     own = spot.own
     box = f'x="{spot.x - spot.width / 2:.1f}" y="{spot.y - PILL / 2:.1f}" width="{spot.width:.1f}" height="{PILL:.0f}"'
     text = (
-        f'<g class="gaifman-name"><title>{_safe(spot.name)}</title>'
+        f'<g class="gaifman-name"><title>{safe(spot.name)}</title>'
         f'<rect class="gaifman-{"own" if own else "pill"}" {box} rx="{PILL / 2:.0f}"/>'
         f'<text class="gaifman-{"own-name" if own else "text"}" font-size="{SIZE}" text-anchor="middle" '
-        f'x="{spot.x:.1f}" y="{spot.y + 4.5:.1f}">{_safe(short(spot.name))}</text></g>'
+        f'x="{spot.x:.1f}" y="{spot.y + 4.5:.1f}">{safe(short(spot.name))}</text></g>'
     )
     if spot.tags:
         words = _coloured(spot.tags, scene)
@@ -225,8 +224,8 @@ def _name(spot: Spot, scene: Scene) -> str:
 def _words(scene: Scene, width: float, height: float, left_out: int) -> list[str]:
     """Title, what is said, and what the lines mean."""
     lines = [
-        f'<text class="gaifman-text" font-size="15" font-weight="bold" x="{MARGIN}" y="30">{_safe(scene.title)}</text>',
-        f'<text class="gaifman-quiet" font-size="{SIZE}" x="{MARGIN}" y="50">{_safe(scene.said)}</text>',
+        f'<text class="gaifman-text" font-size="15" font-weight="bold" x="{MARGIN}" y="30">{safe(scene.title)}</text>',
+        f'<text class="gaifman-quiet" font-size="{SIZE}" x="{MARGIN}" y="50">{safe(scene.said)}</text>',
     ]
     signs = set(scene.lit.values())
     legend = [("gaifman-for", 1.6, "speaks for it")] if 1 in signs else []
@@ -243,7 +242,3 @@ def _words(scene: Scene, width: float, height: float, left_out: int) -> list[str
         at = f'text-anchor="end" x="{width - MARGIN:.0f}" y="{y + 4}"'
         lines.append(f'<text class="gaifman-quiet" font-size="{SMALL}" {at}>{more}</text>')
     return lines
-
-
-def _safe(text: str) -> str:
-    return escape(visible(text))

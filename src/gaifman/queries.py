@@ -21,8 +21,10 @@ from typing import Any
 from gaifman.config import BUDGET, Budget
 from gaifman.engine import Engine, engine_of
 from gaifman.errors import FormulaError, LimitError
+from gaifman.facts import some
 from gaifman.formulas import Variable, bracketed, free, free_relations
 from gaifman.kb import KnowledgeBase
+from gaifman.markup import bold, code, line, quiet, table, together
 from gaifman.names import nearest
 from gaifman.parser import parse_query
 from gaifman.questions import Query
@@ -117,6 +119,15 @@ class Answers:
         rest = len(self) - SHOWN
         lines += [f"… and {rest:,} more"] if rest > 0 else []
         return "\n".join([self.reading, *lines] if self.variables else [self.reading, str(len(self) > 0).lower()])
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the same as a table; how many there are stands below."""
+        if not self.variables:
+            return together(line(code(self.reading), ": ", bold(str(len(self) > 0).lower())))
+        rest = len(self) - SHOWN
+        more = [line(f"… and {rest:,} more")] if rest > 0 else []
+        count = f"{some(len(self), 'answer')}{', and there are more' * self.truncated}"
+        return together(line(code(self.reading)), table(self.variables, islice(self, SHOWN)), *more, line(quiet(count)))
 
 
 def answers(
