@@ -173,7 +173,9 @@ def draw(figures: dict[str, float], short: str, name: str) -> None:
     keys = [f"{short}_k{size}" if size else f"{short}_none" for size in SIZES]
     lines = {"all candidates ranked": "ranking_per_s", "independent pairs": "pairs_per_s"}
     drawn = {label: [figures.get(f"{key}_{what}") for key in keys] for label, what in lines.items()}
-    speed_plot(SIZES, drawn, PICTURES / f"answers-{short}.svg", f"{name}: answers a second", ("the paper: 5,000", PAPER))
+    speed_plot(
+        SIZES, drawn, PICTURES / f"answers-{short}.svg", f"{name}: answers a second", ("the paper: 5,000", PAPER)
+    )
 
 
 def main() -> None:
