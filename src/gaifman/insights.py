@@ -154,11 +154,11 @@ def _asked(relation: str, arity: int, given: Mapping[int, str]) -> str:
 
 
 def _learnt(service: Service) -> list[str]:
-    """Relations that a completion has a model of, those with most facts first."""
+    """Relations that a completion has a model of, pairs first, and those with most facts."""
     model, kb = service.model, service.kb
     trained = model.scorers if isinstance(model, Completion) else ()
     own = [name for name in trained if name in kb.relations and kb.relations[name].arity > 1]
-    return sorted(own, key=lambda name: (-kb.relations[name].count, name))
+    return sorted(own, key=lambda name: (kb.relations[name].arity, -kb.relations[name].count, name))
 
 
 def _predicted(service: Service) -> Iterator[dict[str, Any]]:
@@ -169,7 +169,7 @@ def _predicted(service: Service) -> Iterator[dict[str, Any]]:
     for relation in _learnt(service)[:SHOWN]:
         name = _prominent(service, relation)
         arity = service.kb.relations[relation].arity
-        yield _row(_asked(relation, arity, {0: name}), f"known and missing facts of {relation.replace('_', ' ')}")
+        yield _row(_asked(relation, arity, {0: name}), f"{_plain(name)}: {_plain(relation)}, known and missing")
 
 
 def _prominent(service: Service, relation: str) -> str:
@@ -187,17 +187,21 @@ def _known(service: Service) -> Iterator[dict[str, Any]]:
     pairs = [r for r in kb.relations.values() if r.arity == 2 and r.count]
     chained = [r.name for r in sorted(pairs, key=lambda r: -r.count) if _holds(service, _two_steps(r.name), never())]
     for name in chained[:1]:
-        yield _row(_two_steps(name), f"two steps of {name.replace('_', ' ')} apart, not one", ranked=False)
+        yield _row(_two_steps(name), f"two steps of {_plain(name)} apart, not one", ranked=False)
         types = kb.types(_prominent(service, name))
         written = relation_text(name)
         for kind in types[:1]:
             lacking = f"{relation_text(kind)}(x) & ~(exists y. {written}(x, y))"
-            yield _row(lacking, f"each {kind.replace('_', ' ')} without {name.replace('_', ' ')}", ranked=False)
+            yield _row(lacking, f"each {_plain(kind)} without {_plain(name)}", ranked=False)
     for name in list(kb.attributes)[:1]:
         values = kb.content.values
         own = values.value[values.rows(list(kb.attributes).index(name))]
         bound = Number(float(f"{np.quantile(own, 0.9):.1e}")) if len(own) else Number(0.0)
-        yield _row(f"{relation_text(name)}(x) > {bound}", f"the largest by {name.replace('_', ' ')}", ranked=False)
+        yield _row(f"{relation_text(name)}(x) > {bound}", f"the largest by {_plain(name)}", ranked=False)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _two_steps(name: str) -> str:

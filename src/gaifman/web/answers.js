@@ -67,7 +67,7 @@ function row(answer, variables, state) {
   const link_ = answer.draws ? h("a", { class: "why", href: why, "aria-label": label, "aria-current": open ? "true" : null }, "why?") : h("span", { class: "soft" }, "no model");
   return h(
     "tr",
-    { class: `${kind}${open ? " open" : ""}`, onclick: (event) => event.target.closest("a") || link_.click() },
+    { class: `${kind}${open ? " open" : ""}`, onclick: (event) => answer.draws && !event.target.closest("a") && link_.click() },
     cells.length ? cells : h("td", {}, h("code", {}, shown(state.q))),
     h("td", { class: "chance" }, bar(answer.probability, answer.error, kind), h("span", { class: "figure" }, share(answer.probability), h("small", {}, error))),
     h("td", {}, h("span", { class: `tag ${kind}` }, kind)),

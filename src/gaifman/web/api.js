@@ -20,16 +20,18 @@ export async function ask(path, { parameters = {}, body = null, signal = null, t
   if (token) headers.Authorization = `Bearer ${token}`;
   const options = body ? { method: "POST", body: JSON.stringify(body), headers, signal } : { signal };
   const reply = await reached(address, options);
-  if (reply.error) throw new Trouble(reply.error);
   if (!token) remember(key, reply);
   return reply;
 }
 
 async function reached(address, options) {
   try {
-    return await (await fetch(address, options)).json();
+    const reply = await fetch(address, options);
+    const said = await reply.json();
+    if (!reply.ok) throw new Trouble(said.error);
+    return said;
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error.name === "AbortError" || error instanceof Trouble) throw error;
     throw new Trouble({ message: "the server does not answer", hint: "it may have ended: start it, and ask again" });
   }
 }

@@ -18,7 +18,7 @@ export async function reasons(split, state, signal) {
   const found = await ask("/api/explanation", { body, signal });
   const lines = [`why = model.explain(*model.tuple_of(${literal(state.q)}, {}, ${literal(answer)}))`, "print(why)"];
   const title = h("h2", { tabindex: "-1", id: "why" }, "Why ", h("code", {}, shown(found.query)), "?");
-  panel.replaceChildren(
+  const parts = [
     h("p", { class: "close" }, h("a", { href: link({ q: state.q }), "aria-label": "Close the reasons" }, "close ×")),
     title,
     verdict(found),
@@ -28,7 +28,8 @@ export async function reasons(split, state, signal) {
     drawn(found),
     sum(found),
     code("/api/explanation", { body, model: true, lines }),
-  );
+  ];
+  panel.replaceChildren(...parts.filter(Boolean));
   panel.removeAttribute("aria-busy");
   title.focus();
 }
