@@ -102,6 +102,8 @@ def test_what_is_asked_of_an_object_is_what_others_of_its_type_stand_in(whole: S
     assert [row["query"] for row in questions(whole, "p01")] == ["citizen('p01', y)", "works_in('p01', y)"]
     assert [row["query"] for row in questions(whole, "t1")] == ["works_in(x, 't1')"]
     assert [row["query"] for row in questions(learnt, "p01")] == ["works_in('p01', y)"]
+    assert questions(whole, "t1")[0]["among"] == {"x": "person"}
+    assert questions(whole, "p01")[0]["among"] == {}
     odd = Service(KnowledgeBase.from_facts([("p", "it's", "b"), ("t", "it's"), ("t", "c")]))
     assert [row["query"] for row in questions(odd, "c")] == [r"p('c', y)"]
     assert reading(odd, questions(odd, "it's")[0]["query"])["error"] is None

@@ -16,7 +16,7 @@ A mistake in a text that is being typed is no failure but what there is to say o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,20 +137,41 @@ def examples(service: Service, deadline: Deadline | None = None) -> list[dict[st
 def questions(service: Service, name: str) -> list[dict[str, Any]]:
     """What the model can be asked of one object: the relations in which it, or others of its type, stand."""
     service.kb.id(name)
-    return [_row(_asked(relation, arity, {place: name}), "") for relation, arity, place in _places(service, name)]
+    found = []
+    for relation, arity, place in _places(service, name):
+        query, among = _asked(relation, arity, {place: name}), _kinds(service, relation, arity, {place})
+        found.append(_row(query, f"{_plain(name)}: {_plain(relation)}", among=among))
+    return found
 
 
-def _row(query: str, words: str, *, ranked: bool = True) -> dict[str, Any]:
-    return {"query": query, "words": words, "ranked": ranked}
+def _row(query: str, words: str, *, ranked: bool = True, among: Mapping[str, str] | None = None) -> dict[str, Any]:
+    return {"query": query, "words": words, "ranked": ranked, "among": dict(among or {})}
 
 
 def _asked(relation: str, arity: int, given: Mapping[int, str]) -> str:
     """A relation with objects at some places and variables at the others."""
-    names = "xyz" if arity <= 3 else [f"x{place + 1}" for place in range(arity)]
-    terms: list[Term] = [Variable(names[place]) for place in range(arity)]
+    terms: list[Term] = [Variable(_variable(place, arity)) for place in range(arity)]
     for place, name in given.items():
         terms[place] = Constant(name)
     return str(Atom(relation, tuple(terms)))
+
+
+def _variable(place: int, arity: int) -> str:
+    return "xyz"[place] if arity <= 3 else f"x{place + 1}"
+
+
+def _kinds(service: Service, relation: str, arity: int, given: Collection[int]) -> dict[str, str]:
+    """For each other place the type of the objects there, where they have one in common, by the first facts."""
+    kb = service.kb
+    table, number = kb.tables[arity], kb.content.relations.number(relation) or 0
+    rows = table.rows(number)[:ALIKE]
+    found = {}
+    for place in set(range(arity)) - set(given):
+        names = [kb.name(one) for one in table.objects[rows.start : rows.stop, place].tolist()]
+        common = set.intersection(*(set(kb.types(name)) for name in names)) if names else set()
+        if common:
+            found[_variable(place, arity)] = min(common, key=lambda kind: (-kb.relations[kind].count, kind))
+    return found
 
 
 def _learnt(service: Service) -> list[str]:

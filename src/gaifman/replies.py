@@ -122,6 +122,7 @@ class ExampleRow(BaseModel):
     query: str
     words: str
     ranked: bool = Field(description="Whether it is for the model.")
+    among: dict[str, str] = Field(description="Variable → type that suits it, for the model.")
 
 
 class Examples(BaseModel):

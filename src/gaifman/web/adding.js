@@ -20,8 +20,11 @@ export async function addingView(page, state, signal) {
   const names = relations.map((row) => h("option", { value: row.name }, shown(row.name)));
   const relation = h("input", { id: "relation", list: "relations", required: true, autocomplete: "off", value: state.relation || relations[0]?.name });
   const places = h("div", { class: "places" });
-  const laid = () => places.replaceChildren(...inputs(relations.find((row) => row.name === relation.value)?.arity ?? 2, state.objects));
-  relation.addEventListener("change", laid);
+  const laid = () => {
+    const arity = relations.find((row) => row.name === relation.value)?.arity ?? (places.children.length || 2);
+    if (places.children.length !== arity) places.replaceChildren(...inputs(arity, state.objects)); // else keep what is typed
+  };
+  relation.addEventListener("input", laid);
   laid();
   const sure = h("input", { id: "confidence", type: "number", min: "0.01", max: "1", step: "0.01", value: "1" });
   const fresh = h("input", { id: "fresh", type: "checkbox" });

@@ -3,7 +3,7 @@
 import { ask } from "/api.js";
 import { code, literal } from "/code.js";
 import { bar, h, number, share, shown, some, trouble } from "/dom.js";
-import { link, objectLink } from "/place.js";
+import { link, objectLink, priorOf } from "/place.js";
 import { reasons } from "/reasons.js";
 
 const ROWS = 50;
@@ -15,7 +15,7 @@ export async function answersView(page, state, signal) {
   if (read.error) return void page.append(trouble(read.error));
   const ranked = read.ranked && state.how !== "exact";
   if (read.ranked) page.append(ways(state, ranked));
-  const split = h("div", { class: state.why ? "split" : "whole" });
+  const split = h("div", { class: state.why ? "split told" : "whole" });
   page.append(split);
   if (ranked) await predicted(split, state, signal);
   else await exact(split, state, read, signal);
@@ -29,7 +29,7 @@ function ways(state, ranked) {
 // Ranked
 
 async function predicted(split, state, signal) {
-  const body = { query: state.q, top: state.top };
+  const body = { query: state.q, top: state.top, ...priorOf(state) };
   const found = await ask("/api/answers", { body, signal });
   const names = found.variables;
   const rows = found.answers.map((answer) => row(answer, names, state));
@@ -42,23 +42,23 @@ async function predicted(split, state, signal) {
     h("thead", {}, h("tr", {}, head)),
     h("tbody", {}, rows),
   );
-  const more = found.truncated && h("a", { class: "button", href: link({ q: state.q, top: state.top * 2 }) }, "More answers");
+  const more = found.truncated && h("a", { class: "button", href: link({ q: state.q, top: state.top * 2, prior: state.prior }) }, "More answers");
   const ground = names.length ? "" : " This very fact is judged, as if it were not known.";
   split.append(
     h(
       "section",
       { "aria-label": "Answers" },
       found.answers.length ? h("div", { class: "scroll" }, table) : h("p", {}, "There is no answer."),
-      h("p", { class: "soft" }, shown(found.considered.words), ".", ground, " A known answer is judged as if it were not known."),
+      h("p", { class: "soft" }, "Looked at: ", shown(found.considered.words), ".", ground, " A known answer is judged as if it were not known.", state.prior ? ` Beforehand, ${state.prior * 100} % of all candidates are held to be answers.` : ""),
       more ? h("p", {}, more) : null,
-      code("/api/answers", { body, model: true, lines: [`print(model.answers(${literal(state.q)}, top=${state.top}))`] }),
+      code("/api/answers", { body, model: true, lines: [`print(model.answers(${literal(state.q)}, top=${state.top}${state.prior ? `, prior=${state.prior}` : ""}))`] }),
     ),
   );
   if (state.why) await reasons(split, state, signal);
 }
 
 function row(answer, variables, state) {
-  const why = link({ q: state.q, top: state.top === 15 ? "" : state.top, why: answer.names.length ? answer.names : [" "] });
+  const why = link({ q: state.q, top: state.top === 15 ? "" : state.top, prior: state.prior, why: answer.names.length ? answer.names : [" "] });
   const open = same(state.why, answer.names);
   const kind = answer.known ? "known" : "predicted";
   const cells = answer.names.map((name, place) => h("td", { "data-name": variables[place] }, objectLink(name)));

@@ -7,7 +7,8 @@ import { link, objectLink } from "/place.js";
 
 const ROWS = 200;
 const QUESTIONS = 12;
-const LIKELY = 0.05;
+const LIKELY = 0.02;
+const PRIOR = 0.01; // most of what is not known is not true
 const SHOWN = 12;
 
 /** The view of an object. */
@@ -64,21 +65,24 @@ async function fill(panel, name, signal) {
   const note = h("p", { class: "soft" }, "Asking the model …");
   panel.append(list, note);
   const found = [];
-  for (const { query } of examples.slice(0, QUESTIONS)) {
-    const { answers } = await ask("/api/answers", { body: { query, top: 3, known: "leave out" }, signal });
+  for (const { query, among } of examples.slice(0, QUESTIONS)) {
+    const { answers } = await ask("/api/answers", { body: { query, among, top: 3, known: "leave out", prior: PRIOR }, signal });
     found.push(...answers.filter((answer) => answer.probability >= LIKELY).map((answer) => ({ query, ...answer })));
     found.sort((one, other) => other.probability - one.probability);
     list.replaceChildren(...found.slice(0, SHOWN).map(row));
   }
   const none = examples.length ? "Nothing that is missing is likely." : "The model says nothing of objects like this.";
-  note.textContent = found.length ? `The most probable facts that are not known, from ${some(Math.min(examples.length, QUESTIONS), "question")} to the model.` : none;
-  const query = examples[0]?.query;
-  if (query) panel.append(code("/api/answers", { body: { query, top: 3, known: "leave out" }, model: true, lines: [`print(model.answers(${literal(query)}, top=3, known="leave out"))`] }));
+  note.textContent = found.length ? `The most probable facts that are not known, if one candidate in 100 were right: from ${some(Math.min(examples.length, QUESTIONS), "question")} to the model.` : none;
+  if (examples.length) {
+    const [{ query, among }] = examples;
+    const lines = [`print(model.answers(${literal(query)}, top=3, known="leave out", among=${literal(among)}, prior=${PRIOR}))`];
+    panel.append(code("/api/answers", { body: { query, among, top: 3, known: "leave out", prior: PRIOR }, model: true, lines }));
+  }
   panel.removeAttribute("aria-busy");
 }
 
 function row(answer) {
-  const why = link({ q: answer.query, why: answer.names });
+  const why = link({ q: answer.query, prior: PRIOR, why: answer.names });
   return h(
     "li",
     {},

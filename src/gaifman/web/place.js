@@ -18,6 +18,7 @@ export function here() {
     relation: one("relation"),
     top: Math.min(whole("top", 15), 1000),
     skip: whole("skip", 0),
+    prior: Number(one("prior")) > 0 && Number(one("prior")) <= 1 ? Number(one("prior")) : null,
     facts: found.has("facts"),
   };
 }
@@ -48,3 +49,6 @@ export function follow() {
     dispatchEvent(new Event("moved"));
   });
 }
+
+/** How likely an answer is held to be beforehand, for a question, where the address says so. */
+export const priorOf = (state) => (state.prior ? { prior: state.prior } : {});

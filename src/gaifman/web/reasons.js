@@ -3,7 +3,7 @@
 import { ask } from "/api.js";
 import { code, literal } from "/code.js";
 import { bar, factText, h, number, s, share, shown, some } from "/dom.js";
-import { link, objectLink } from "/place.js";
+import { link, objectLink, priorOf } from "/place.js";
 
 const TOP = 5;
 const DRAWN = new Set(["svg", "g", "rect", "path", "polygon", "line", "text", "tspan", "title", "circle"]);
@@ -14,18 +14,22 @@ export async function reasons(split, state, signal) {
   const answer = state.why.filter((name) => name !== " ");
   const panel = h("section", { class: "panel", "aria-busy": "true", "aria-label": "Reasons" }, h("p", { class: "soft" }, "Looking for reasons …"));
   split.append(panel);
-  const body = { query: state.q, answer, top: TOP };
+  const body = { query: state.q, answer, top: TOP, ...priorOf(state) };
   const found = await ask("/api/explanation", { body, signal });
-  const lines = [`why = model.explain(*model.tuple_of(${literal(state.q)}, {}, ${literal(answer)}))`, "print(why)"];
+  const lines = [`why = model.explain(*model.tuple_of(${literal(state.q)}, {}, ${literal(answer)})${state.prior ? `, prior=${state.prior}` : ""})`, "print(why)"];
   const title = h("h2", { tabindex: "-1", id: "why" }, "Why ", h("code", {}, shown(found.query)), "?");
   const parts = [
-    h("p", { class: "close" }, h("a", { href: link({ q: state.q }), "aria-label": "Close the reasons" }, "close ×")),
+    h("p", { class: "close" }, h("a", { href: link({ q: state.q, prior: state.prior }), "aria-label": "Close the reasons" }, "close ×")),
     title,
     verdict(found),
-    spoken("What speaks for it", found.reasons.filter((reason) => reason.effect > 0), found.draws),
-    spoken("What speaks against it", found.reasons.filter((reason) => reason.effect < 0), found.draws),
-    without(found),
     drawn(found),
+    without(found),
+    h(
+      "div",
+      { class: "both" },
+      spoken("What speaks for it", found.reasons.filter((reason) => reason.effect > 0), found.draws),
+      spoken("What speaks against it", found.reasons.filter((reason) => reason.effect < 0), found.draws),
+    ),
     sum(found),
     code("/api/explanation", { body, model: true, lines }),
   ];
@@ -109,8 +113,8 @@ function drawn(found) {
   if (!picture) return null;
   picture.setAttribute("role", "img");
   const [, , width] = (picture.getAttribute("viewBox") ?? "0 0 600 400").split(" ").map(Number);
-  picture.style.minInlineSize = `${Math.min(width, 560)}px`;
-  return h("figure", {}, h("figcaption", {}, "One drawn neighbourhood; the facts above stand out."), h("div", { class: "scroll picture", tabindex: "0", role: "group", "aria-label": "Picture of the neighbourhood" }, picture));
+  picture.style.minInlineSize = `${Math.round(0.7 * width)}px`;
+  return h("figure", {}, h("figcaption", {}, "One drawn neighbourhood: the facts that speak stand out."), h("div", { class: "scroll picture", tabindex: "0", role: "group", "aria-label": "Picture of the neighbourhood" }, picture));
 }
 
 /** What is known to be a picture, and nothing else; names of objects lead to their pages. */
