@@ -37,10 +37,12 @@ def test_a_text_is_read(learnt: Service, whole: Service) -> None:
         "variables": ["y"],
         "ranked": True,
         "why_not": None,
+        "among": {},
         "error": None,
     }
     assert "has learnt" in reading(learnt, "lives_in(x, y)")["why_not"]
     assert reading(whole, "citizen(x, 'c0')")["ranked"]
+    assert reading(whole, "citizen(who, what)")["among"] == {"who": "person"}
     assert not reading(whole, "citizen(x, y) & person(x)")["ranked"]
     assert reading(Service(towns()), "person(x)")["why_not"] == "there is no model here"
 

@@ -16,7 +16,7 @@ A mistake in a text that is being typed is no failure but what there is to say o
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ from gaifman.parser import parse_query
 from gaifman.patterns import atom_pattern, model_pattern
 from gaifman.printing import relation_text
 from gaifman.queries import exists
+from gaifman.questions import Query
 from gaifman.scenes import Scene
 from gaifman.service import Service
 
@@ -67,11 +68,12 @@ def reading(service: Service, text: str, given: Mapping[str, str] | None = None)
     try:
         query = parse_query(text, service.kb.vocabulary)
     except GaifmanError as error:
-        return {"reading": None, "variables": [], "ranked": False, "why_not": None, **refusal(error)}
+        return {"reading": None, "variables": [], "ranked": False, "why_not": None, "among": {}, **refusal(error)}
     why_not = _why_not(service, text, given or {})
     names = [variable.name for variable in query.free]
     read = {"reading": bracketed(query), "variables": names, "error": None}
-    return {**read, "ranked": why_not is None, "why_not": why_not}
+    among = {} if why_not else _fitting(service, query)
+    return {**read, "ranked": why_not is None, "why_not": why_not, "among": among}
 
 
 def _why_not(service: Service, text: str, given: Mapping[str, str]) -> str | None:
@@ -87,6 +89,16 @@ def _why_not(service: Service, text: str, given: Mapping[str, str]) -> str | Non
     except GaifmanError as error:
         return error.message
     return None
+
+
+def _fitting(service: Service, query: Query) -> dict[str, str]:
+    """Variable → type of what stands at its place in facts, where the query asks for those of one relation."""
+    atom = query.formula
+    if not isinstance(atom, Atom) or not isinstance(atom.relation, str):
+        return {}
+    kinds = _kinds(service, atom.relation, len(atom.terms))
+    named = {place: term.name for place, term in enumerate(atom.terms) if isinstance(term, Variable)}
+    return {name: kinds[place] for place, name in named.items() if place in kinds}
 
 
 # Why an answer is probable
@@ -139,8 +151,9 @@ def questions(service: Service, name: str) -> list[dict[str, Any]]:
     service.kb.id(name)
     found = []
     for relation, arity, place in _places(service, name):
-        query, among = _asked(relation, arity, {place: name}), _kinds(service, relation, arity, {place})
-        found.append(_row(query, f"{_plain(name)}: {_plain(relation)}", among=among))
+        kinds = {_variable(at, arity): kind for at, kind in _kinds(service, relation, arity).items() if at != place}
+        query = _asked(relation, arity, {place: name})
+        found.append(_row(query, f"{_plain(name)}: {_plain(relation)}", among=kinds))
     return found
 
 
@@ -160,17 +173,19 @@ def _variable(place: int, arity: int) -> str:
     return "xyz"[place] if arity <= 3 else f"x{place + 1}"
 
 
-def _kinds(service: Service, relation: str, arity: int, given: Collection[int]) -> dict[str, str]:
-    """For each other place the type of the objects there, where they have one in common, by the first facts."""
+def _kinds(service: Service, relation: str, arity: int) -> dict[int, str]:
+    """Place → type of the objects there, where they have one in common, by the first facts."""
     kb = service.kb
+    if arity not in kb.tables:
+        return {}
     table, number = kb.tables[arity], kb.content.relations.number(relation) or 0
     rows = table.rows(number)[:ALIKE]
     found = {}
-    for place in set(range(arity)) - set(given):
+    for place in range(arity):
         names = [kb.name(one) for one in table.objects[rows.start : rows.stop, place].tolist()]
         common = set.intersection(*(set(kb.types(name)) for name in names)) if names else set()
         if common:
-            found[_variable(place, arity)] = min(common, key=lambda kind: (-kb.relations[kind].count, kind))
+            found[place] = min(common, key=lambda kind: (-kb.relations[kind].count, kind))
     return found
 
 

@@ -44,6 +44,7 @@ class Reading(BaseModel):
     variables: list[str]
     ranked: bool = Field(description="Whether the model can be asked it.")
     why_not: str | None = Field(description="Why it cannot.")
+    among: dict[str, str] = Field(description="Variable → type that suits it, for the model.")
     error: ErrorFields | None = Field(description="What is wrong, with line, column and caret.")
 
 

@@ -2,7 +2,7 @@
 
 import { ask } from "/api.js";
 import { code, literal } from "/code.js";
-import { bar, h, number, share, shown, some, trouble } from "/dom.js";
+import { bar, h, number, share, shown, some, trouble, words } from "/dom.js";
 import { link, objectLink, priorOf } from "/place.js";
 import { reasons } from "/reasons.js";
 
@@ -17,7 +17,7 @@ export async function answersView(page, state, signal) {
   if (read.ranked) page.append(ways(state, ranked));
   const split = h("div", { class: state.why ? "split told" : "whole" });
   page.append(split);
-  if (ranked) await predicted(split, state, signal);
+  if (ranked) await predicted(split, state, read.among, signal);
   else await exact(split, state, read, signal);
 }
 
@@ -28,8 +28,9 @@ function ways(state, ranked) {
 
 // Ranked
 
-async function predicted(split, state, signal) {
-  const body = { query: state.q, top: state.top, ...priorOf(state) };
+async function predicted(split, state, fitting, signal) {
+  const among = state.any ? {} : fitting;
+  const body = { query: state.q, top: state.top, among, ...priorOf(state) };
   const found = await ask("/api/answers", { body, signal });
   const names = found.variables;
   const rows = found.answers.map((answer) => row(answer, names, state));
@@ -42,23 +43,31 @@ async function predicted(split, state, signal) {
     h("thead", {}, h("tr", {}, head)),
     h("tbody", {}, rows),
   );
-  const more = found.truncated && h("a", { class: "button", href: link({ q: state.q, top: state.top * 2, prior: state.prior }) }, "More answers");
+  const more = found.truncated && h("a", { class: "button", href: link({ q: state.q, top: state.top * 2, prior: state.prior, any: state.any ? "1" : "" }) }, "More answers");
   const ground = names.length ? "" : " This very fact is judged, as if it were not known.";
   split.append(
     h(
       "section",
       { "aria-label": "Answers" },
+      Object.keys(fitting).length ? kinds(state, fitting) : null,
       found.answers.length ? h("div", { class: "scroll" }, table) : h("p", {}, "There is no answer."),
       h("p", { class: "soft" }, "Looked at: ", shown(found.considered.words), ".", ground, " A known answer is judged as if it were not known.", state.prior ? ` Beforehand, ${state.prior * 100} % of all candidates are held to be answers.` : ""),
       more ? h("p", {}, more) : null,
-      code("/api/answers", { body, model: true, lines: [`print(model.answers(${literal(state.q)}, top=${state.top}${state.prior ? `, prior=${state.prior}` : ""}))`] }),
+      code("/api/answers", { body, model: true, lines: [`print(model.answers(${literal(state.q)}, top=${state.top}, among=${literal(among)}${state.prior ? `, prior=${state.prior}` : ""}))`] }),
     ),
   );
   if (state.why) await reasons(split, state, signal);
 }
 
+/** What is looked at: objects of the type that facts have there, or any. */
+function kinds(state, fitting) {
+  const said = Object.entries(fitting).map(([variable, type]) => h("span", { class: "tag" }, `${variable}: ${state.any ? "any object" : words(type)}`));
+  const other = link({ q: state.q, top: state.top === 15 ? "" : state.top, prior: state.prior, any: state.any ? "" : "1" });
+  return h("p", {}, said.flatMap((tag) => [tag, " "]), h("a", { class: "why", href: other }, state.any ? "only of the fitting type" : "look at any object"));
+}
+
 function row(answer, variables, state) {
-  const why = link({ q: state.q, top: state.top === 15 ? "" : state.top, prior: state.prior, why: answer.names.length ? answer.names : [" "] });
+  const why = link({ q: state.q, top: state.top === 15 ? "" : state.top, prior: state.prior, any: state.any ? "1" : "", why: answer.names.length ? answer.names : [" "] });
   const open = same(state.why, answer.names);
   const kind = answer.known ? "known" : "predicted";
   const cells = answer.names.map((name, place) => h("td", { "data-name": variables[place] }, objectLink(name)));

@@ -20,6 +20,7 @@ export function here() {
     skip: whole("skip", 0),
     prior: Number(one("prior")) > 0 && Number(one("prior")) <= 1 ? Number(one("prior")) : null,
     facts: found.has("facts"),
+    any: found.has("any"),
   };
 }
 

@@ -19,7 +19,7 @@ export async function reasons(split, state, signal) {
   const lines = [`why = model.explain(*model.tuple_of(${literal(state.q)}, {}, ${literal(answer)})${state.prior ? `, prior=${state.prior}` : ""})`, "print(why)"];
   const title = h("h2", { tabindex: "-1", id: "why" }, "Why ", h("code", {}, shown(found.query)), "?");
   const parts = [
-    h("p", { class: "close" }, h("a", { href: link({ q: state.q, prior: state.prior }), "aria-label": "Close the reasons" }, "close ×")),
+    h("p", { class: "close" }, h("a", { href: link({ q: state.q, prior: state.prior, any: state.any ? "1" : "" }), "aria-label": "Close the reasons" }, "close ×")),
     title,
     verdict(found),
     drawn(found),
@@ -113,7 +113,7 @@ function drawn(found) {
   if (!picture) return null;
   picture.setAttribute("role", "img");
   const [, , width] = (picture.getAttribute("viewBox") ?? "0 0 600 400").split(" ").map(Number);
-  picture.style.minInlineSize = `${Math.round(0.7 * width)}px`;
+  picture.style.minInlineSize = `${Math.round(0.6 * width)}px`;
   return h("figure", {}, h("figcaption", {}, "One drawn neighbourhood: the facts that speak stand out."), h("div", { class: "scroll picture", tabindex: "0", role: "group", "aria-label": "Picture of the neighbourhood" }, picture));
 }
 
