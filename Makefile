@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: install demo test lint fuzz bench docs clean
+.PHONY: install demo test lint fuzz bench docs screenshots clean
 
 install: .venv/core
 
@@ -29,6 +29,11 @@ install: .venv/core
 
 .venv/dev: .venv/core
 	$(PIP) --editable '.[dev]'
+	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || { \
+	  echo "installing chromium, for the tests of the page" && apt-get update -qq > /dev/null && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null; } || true
+	@command -v chromium > /dev/null || \
+	  echo "there is no chromium here: the tests of the page are left out. As root: apt-get install chromium" >&2
 	@touch $@
 
 .venv/bench: .venv/dev
@@ -58,6 +63,10 @@ bench: .venv/bench
 docs: .venv/dev
 	$(BIN)/python tests/reference.py > docs/cli.md
 	$(BIN)/python tests/notebook.py
+
+# The pictures of the page, in docs/pictures.
+screenshots: .venv/dev
+	$(BIN)/python tests/screenshots.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

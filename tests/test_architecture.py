@@ -20,7 +20,7 @@ _ORDER = (
     "learning judging splits parts patterns candidates answers effects scenes pictures explanations explain "
     "model completion school training "
     "ranking measures subjects examining evaluation speeds plots downloads studies "
-    "reproduction finder edits service desk gates meters messages guards server hosting cli"
+    "reproduction finder edits service messages insights replies desk gates meters guards server hosting cli"
 )
 ORDER = _ORDER.split()
 """The way of the data: each module imports only from those before it."""

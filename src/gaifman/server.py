@@ -22,7 +22,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from gaifman import __version__, messages
+from gaifman import __version__, insights, messages, replies
 from gaifman.config import Serving
 from gaifman.deadlines import Deadline
 from gaifman.desk import Desk
@@ -32,6 +32,7 @@ from gaifman.gates import Gate
 from gaifman.guards import Guard
 from gaifman.messages import AnswersBody, Count, ErrorBody, FactsBody, QueryBody, Whole, encoded, failure, refusal
 from gaifman.meters import CONTENT_TYPE, Meters
+from gaifman.replies import ExplanationBody, ReadingBody
 from gaifman.service import Around, Asked, Exact, Page, Service
 
 WEB = Path(__file__).parent / "web"
@@ -200,6 +201,33 @@ async def answers(hall: Here, body: AnswersBody) -> Response:
     """The answers that the model finds most probable, with standard errors."""
     asked = Asked(**body.model_dump())
     return await hall.computed(lambda service, deadline: service.answers(asked, deadline))
+
+
+@router.post("/api/reading", response_model=replies.Reading)
+async def reading(hall: Here, body: ReadingBody) -> Response:
+    """How a text is read as a query; what is wrong with it is an answer here, so it can be asked at every key."""
+    return await hall.said(lambda service, _: insights.reading(service, body.query, body.given))
+
+
+@router.post("/api/explanation", response_model=replies.Explained)
+async def explanation(hall: Here, body: ExplanationBody) -> Response:
+    """Why an answer is as probable as the model says: formulas and facts, what if these were not known, a picture."""
+    doubted = insights.Doubted(**body.model_dump())
+    return await hall.computed(lambda service, deadline: insights.explanation(service, doubted, deadline))
+
+
+@router.get("/api/examples", response_model=replies.Examples)
+async def examples(
+    hall: Here,
+    object: Annotated[str | None, Query(description="Only questions of this object to the model.")] = None,  # noqa: A002
+) -> Response:
+    """What is worth asking here: of the knowledge base, or of one object."""
+
+    def work(service: Service, deadline: Deadline) -> dict[str, Any]:
+        found = insights.examples(service, deadline) if object is None else insights.questions(service, object)
+        return {"examples": found}
+
+    return await hall.said(work)
 
 
 @router.get("/api/neighbourhood", response_model=messages.Neighbourhoods)

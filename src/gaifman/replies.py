@@ -1,0 +1,132 @@
+"""What goes over the wire for the page: readings, explanations and what is worth asking.
+
+>>> ReadingBody(query="borders(x, y)").given
+{}
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gaifman.messages import Count, ErrorFields, FactRow, Share
+
+
+class _Sent(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ReadingBody(_Sent):
+    """A text that is being typed."""
+
+    query: str = Field(description="A query, or the beginning of one.", examples=["borders('france', y)"])
+    given: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
+
+
+class ExplanationBody(_Sent):
+    """An answer of the model that is to be explained."""
+
+    query: str | None = Field(
+        default=None,
+        description="As it was asked for answers; nothing for the model's own query.",
+        examples=["capital('france', y)"],
+    )
+    given: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
+    answer: list[str] = Field(default=[], description="Names for the other variables, in their order.")
+    top: Count = Field(default=10, description="Formulas for it at most, and so many against it.")
+    draws: Count | None = Field(default=None, description="Neighbourhoods to average over; the model's own number.")
+    prior: Share | None = Field(default=None, description="How likely an answer is before anything is known.")
+
+
+class Reading(BaseModel):
+    """How a text is read, or what is wrong with it."""
+
+    reading: str | None = Field(description="The query with every bracket; null where something is wrong.")
+    variables: list[str]
+    ranked: bool = Field(description="Whether the model can be asked it.")
+    why_not: str | None = Field(description="Why it cannot.")
+    among: dict[str, str] = Field(description="Variable → type that suits it, for the model.")
+    error: ErrorFields | None = Field(description="What is wrong, with line, column and caret.")
+
+
+class ReasonRow(BaseModel):
+    """A formula that spoke for an answer, or against it."""
+
+    formula: str
+    feature: str
+    effect: float = Field(description="In log-odds.")
+    draws: int = Field(description="Draws in which it said something.")
+    value: float
+    facts: list[FactRow] = Field(description="Its witnesses.")
+
+
+class OthersFields(BaseModel):
+    """Formulas that are not listed."""
+
+    count: int
+    effect: float
+
+
+class PartsFields(BaseModel):
+    """What adds up with the effects of formulas to the log-odds."""
+
+    base: float
+    interactions: float
+    averaging: float
+    calibration: float
+    others: OthersFields
+
+
+class CounterfactualFields(BaseModel):
+    """What would be said without some facts."""
+
+    facts: list[FactRow]
+    probability: float
+    error: float | None
+    draws: int
+
+
+class SceneFact(FactRow):
+    """A fact of a picture."""
+
+    speaks: int = Field(description="1 for the answer, −1 against it, 0 neither.")
+    chief: bool = Field(description="Whether the answer hangs on it.")
+
+
+class SceneFields(BaseModel):
+    """One of the drawn neighbourhoods."""
+
+    objects: list[str]
+    members: list[str]
+    facts: list[SceneFact]
+
+
+class Explained(BaseModel):
+    """Why an answer is as probable as the model says."""
+
+    query: str
+    variables: dict[str, str]
+    known: bool
+    probability: float
+    error: float | None
+    draws: int
+    log_odds: float
+    reasons: list[ReasonRow]
+    parts: PartsFields
+    counterfactual: CounterfactualFields | None
+    scene: SceneFields | None
+    picture: str = Field(description="The scene as SVG without a style; its classes are those of docs/pictures.md.")
+
+
+class ExampleRow(BaseModel):
+    """A query worth asking."""
+
+    query: str
+    words: str
+    ranked: bool = Field(description="Whether it is for the model.")
+    among: dict[str, str] = Field(description="Variable → type that suits it, for the model.")
+
+
+class Examples(BaseModel):
+    """Queries worth asking."""
+
+    examples: list[ExampleRow]

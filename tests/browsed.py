@@ -1,0 +1,99 @@
+"""A real browser for the page: Debian's chromium, driven by playwright. Not a test itself."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlencode
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+MISSING = "there is no chromium here: the tests of the page are left out; as root: apt-get install chromium"
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """The browser of this machine; nothing is downloaded."""
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+class Watched:
+    """A window that remembers whatever should not happen in it."""
+
+    def __init__(self, page: Page, port: int) -> None:
+        self.page, self.origin = page, f"http://127.0.0.1:{port}"
+        self.complaints: list[str] = []
+        self.foreign: list[str] = []
+        page.on("console", lambda message: self._said(message.type, message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self._asked(request.url))
+        page.set_default_timeout(60_000)
+
+    def _said(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.complaints.append(text)
+
+    def _asked(self, url: str) -> None:
+        if not url.startswith((f"{self.origin}/", "data:")):
+            self.foreign.append(url)
+
+    def open(self, **fields: str | list[str]) -> Page:
+        """Go to a view, and wait until all of it is there."""
+        self.page.goto(f"{self.origin}/?{urlencode(fields, doseq=True)}")
+        return self.settled()
+
+    def settled(self) -> Page:
+        """Wait until the view is there."""
+        self.page.wait_for_selector("main:not([aria-busy])")
+        return self.page
+
+
+# In the page: every text that is seen, whose contrast with what is behind it is below a bound.
+CONTRAST = """
+(least) => {
+  const context = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })
+    .getContext("2d", { willReadFrequently: true });
+  const rgba = (colour) => {
+    context.clearRect(0, 0, 1, 1);
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+    return [...context.getImageData(0, 0, 1, 1).data];
+  };
+  const over = (top, below) => [0, 1, 2].map((i) => (top[i] * top[3] + below[i] * (255 - top[3])) / 255);
+  const behind = (element) => {
+    const layers = [];
+    for (let one = element; one; one = one.parentElement) {
+      const pill = one.closest?.(".gaifman-name")?.querySelector("rect");
+      layers.push(rgba(pill && one === element ? getComputedStyle(pill).fill : getComputedStyle(one).backgroundColor));
+    }
+    return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255]);
+  };
+  const light = (colour) => {
+    const [r, g, b] = colour.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const poor = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let seen = 0;
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.localName === "title") continue;
+    const style = getComputedStyle(element);
+    const back = behind(element);
+    const colour = element instanceof SVGElement ? style.fill : style.color;
+    const [one, other] = [light(over(rgba(colour), back)), light(back)];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    seen += 1;
+    const named = `${element.localName}.${element.getAttribute("class")}: ${element.textContent.slice(0, 40)}`;
+    if (ratio < least) poor.push(`${ratio.toFixed(2)} ${named}`);
+  }
+  return [seen, poor];
+}
+"""

@@ -1,0 +1,113 @@
+"""How texts are read, answers explained, and what is worth asking."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import gaifman
+from gaifman.config import Serving
+from gaifman.deadlines import Deadline, never
+from gaifman.errors import GaifmanError, KnowledgeError, StoppedError
+from gaifman.insights import Doubted, bare, examples, explanation, questions, reading
+from gaifman.kb import KnowledgeBase
+from gaifman.queries import exists
+from gaifman.replies import Examples, Explained, Reading
+from gaifman.service import Service
+from learnt import FEW, demo, towns, worker
+
+
+@pytest.fixture(scope="module")
+def learnt() -> Service:
+    """A service with the model of a query."""
+    return Service(towns(), worker())
+
+
+@pytest.fixture(scope="module")
+def whole() -> Service:
+    """A service with a completion."""
+    return Service(towns(), gaifman.complete(towns(), ["works_in", "citizen"], **FEW))
+
+
+def test_a_text_is_read(learnt: Service, whole: Service) -> None:
+    found = reading(learnt, "works_in('p01', y)")
+    assert found == {
+        "reading": "works_in('p01', y)",
+        "variables": ["y"],
+        "ranked": True,
+        "why_not": None,
+        "among": {},
+        "error": None,
+    }
+    assert "has learnt" in reading(learnt, "lives_in(x, y)")["why_not"]
+    assert reading(whole, "citizen(x, 'c0')")["ranked"]
+    assert reading(whole, "citizen(who, what)")["among"] == {"who": "person"}
+    assert not reading(whole, "citizen(x, y) & person(x)")["ranked"]
+    assert reading(Service(towns()), "person(x)")["why_not"] == "there is no model here"
+
+
+@pytest.mark.parametrize("text", ["", "(", "works_in(x", "werks_in(x, y)", "works_in(x)", "works_in('p0', y)", "\x00"])
+def test_a_mistake_is_what_there_is_to_say(learnt: Service, text: str) -> None:
+    found = reading(learnt, text)
+    Reading.model_validate(found, strict=True)
+    assert found["reading"] is None
+    assert found["error"]["message"]
+    assert found["error"]["line"] == (1 if text else None)
+
+
+def test_an_explanation_is_that_of_the_model(learnt: Service, whole: Service) -> None:
+    found = explanation(learnt, Doubted("works_in('p01', y)", {}, ["t1"], top=3), never())
+    own = worker().on(towns()).explain("p01", "t1", top=3)
+    assert {name: found[name] for name in own.as_dict()} == own.as_dict()
+    Explained.model_validate(json.loads(json.dumps(found, allow_nan=False)), strict=True)
+    assert found["scene"]["objects"] == ["p01", "t1"]
+    assert sum(fact["speaks"] != 0 for fact in found["scene"]["facts"]) == len(own.scene.lit)  # type: ignore[union-attr]
+    assert found["picture"].startswith("<svg ")
+    assert "style" not in found["picture"]
+    same = explanation(learnt, Doubted(None, {"x": "p01", "y": "t1"}, top=3), never())
+    assert same == found
+    assert explanation(whole, Doubted("citizen('p01', y)", {}, ["c1"]), never())["query"] == "citizen('p01', 'c1')"
+
+
+def test_explanations_have_limits(learnt: Service) -> None:
+    with pytest.raises(GaifmanError, match="draws is at most 100"):
+        explanation(learnt, Doubted(None, {}, ["p01", "t1"], draws=101), never())
+    with pytest.raises(KnowledgeError, match="no model here"):
+        explanation(Service(towns()), Doubted("person(x)", {}, ["p01"]), never())
+    stopped = Deadline(10)
+    stopped.stop()
+    with pytest.raises(StoppedError):
+        explanation(learnt, Doubted(None, {}, ["p01", "t1"]), stopped)
+    few = Service(towns(), worker(), Serving(rows=3))
+    assert len(explanation(few, Doubted(None, {}, ["p01", "t1"], top=1), never())["scene"]["facts"]) <= 3
+
+
+def test_names_in_a_picture_keep_what_looks_like_a_style() -> None:
+    assert bare('<text>&lt;style&gt;x style=&quot;a&quot;</text><a style="b"/>').endswith("&quot;a&quot;</text><a/>")
+
+
+def test_examples_have_answers(whole: Service, learnt: Service) -> None:
+    for service in (whole, learnt, Service(demo())):
+        found = examples(service)
+        Examples.model_validate({"examples": found}, strict=True)
+        assert found
+        for row in found:
+            assert row["words"]
+            assert reading(service, row["query"])["ranked"] >= row["ranked"]
+            assert row["ranked"] or exists(service.kb, row["query"])
+    assert examples(Service(demo()))[0]["query"].startswith("exists z. ")
+    assert examples(Service(KnowledgeBase.from_facts([]))) == []
+
+
+def test_what_is_asked_of_an_object_is_what_others_of_its_type_stand_in(whole: Service, learnt: Service) -> None:
+    assert [row["query"] for row in questions(whole, "p01")] == ["citizen('p01', y)", "works_in('p01', y)"]
+    assert [row["query"] for row in questions(whole, "t1")] == ["works_in(x, 't1')"]
+    assert [row["query"] for row in questions(learnt, "p01")] == ["works_in('p01', y)"]
+    assert questions(whole, "t1")[0]["among"] == {"x": "person"}
+    assert questions(whole, "p01")[0]["among"] == {}
+    odd = Service(KnowledgeBase.from_facts([("p", "it's", "b"), ("t", "it's"), ("t", "c")]))
+    assert [row["query"] for row in questions(odd, "c")] == [r"p('c', y)"]
+    assert reading(odd, questions(odd, "it's")[0]["query"])["error"] is None
+    with pytest.raises(KnowledgeError, match="no object nobody"):
+        questions(whole, "nobody")
