@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from gaifman.desk import Desk
 from gaifman.insights import Doubted
-from gaifman.replies import ExplanationBody, ReadingBody
+from gaifman.replies import Examples, Explained, ExplanationBody, Reading, ReadingBody
+from gaifman.service import Service
+from learnt import towns, worker
+from served import serving
 
 
 def test_what_is_not_known_is_refused() -> None:
@@ -23,3 +27,16 @@ def test_what_is_not_known_is_refused() -> None:
 def test_a_body_is_what_is_to_be_explained() -> None:
     body = ExplanationBody(query="p(x)", answer=["a"])
     assert Doubted(**body.model_dump()) == Doubted("p(x)", {}, ["a"], 10)
+
+
+def test_what_the_server_says_has_these_fields() -> None:
+    with serving(Desk(Service(towns(), worker()))) as client:
+        Reading.model_validate(client.post("/api/reading", {"query": "works_in(x, y)"}).json, strict=True)
+        wrong = client.post("/api/reading", {"query": "works_in(x"})
+        assert wrong.status == 200
+        assert Reading.model_validate(wrong.json, strict=True).error is not None
+        asked = {"query": "works_in('p01', y)", "answer": ["t1"], "top": 2}
+        Explained.model_validate(client.post("/api/explanation", asked).json, strict=True)
+        assert client.post("/api/explanation", asked | {"answer": ["t11"]}).error["near"][0] == "t1"
+        Examples.model_validate(client.get("/api/examples").json, strict=True)
+        assert client.get("/api/examples?object=p01").json["examples"][0]["query"] == "works_in('p01', y)"
