@@ -204,7 +204,7 @@ def test_every_view_is_usable_narrow_wide_light_and_dark(web: Watched) -> None:
             page.set_viewport_size({"width": width, "height": 800})
             assert wide(page) <= 0, (view, width)
         for theme in ("light", "dark"):
-            page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=theme, reduced_motion="reduce")
             seen, poor = page.evaluate(CONTRAST, 4.5)
             assert seen > 10
             assert poor == [], (view, theme)
