@@ -26,6 +26,7 @@ from gaifman.answers import Ranked, Ranking, ranked
 from gaifman.calibration import Calibration
 from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
 from gaifman.cards import brief
+from gaifman.deadlines import Deadline
 from gaifman.errors import InputError, KnowledgeError
 from gaifman.explain import TOP, Case
 from gaifman.explanations import Explanation
@@ -180,7 +181,13 @@ class Completion:
         return ranked(judge, query, pattern, estimate, wanted.draws, self.learning.seed, ranking)
 
     def explain(
-        self, relation: str, *objects: str, draws: int | None = None, prior: float | None = None, top: int = TOP
+        self,
+        relation: str,
+        *objects: str,
+        draws: int | None = None,
+        prior: float | None = None,
+        top: int = TOP,
+        deadline: Deadline | None = None,
     ) -> Explanation:
         """Why a fact is as probable as `probability` says: `completion.explain("capital", "france", "paris")`.
 
@@ -189,7 +196,7 @@ class Completion:
         judge, scorer = self.judge(relation), self._scorer(relation)
         calibration = self.calibration if prior is None else self.calibration.at(prior)
         case = Case(judge, scorer, calibration, self.learning, query_of(relation, judge.width))
-        return case.explain(tuple_numbers(judge, [objects]), draws, top)
+        return case.explain(tuple_numbers(judge, [objects]), draws, top, deadline)
 
     def tuple_of(self, question: str | Query, given: Given, answer: Sequence[str]) -> tuple[str, ...]:
         """The relation of a question, and the objects of an answer to it: what `explain` wants."""

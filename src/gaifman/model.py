@@ -24,6 +24,7 @@ from gaifman.calibration import Calibration, fit_calibration
 from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
 from gaifman.cards import brief
 from gaifman.constraints import Constraints
+from gaifman.deadlines import Deadline
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeError
 from gaifman.examples import Examples
 from gaifman.explain import TOP, Case
@@ -223,16 +224,21 @@ class GaifmanModel:
         return ranked(judge, self._asked, pattern, estimate, wanted.draws, self.learning.seed, ranking)
 
     def explain(
-        self, *objects: str, draws: int | None = None, prior: float | None = None, top: int = TOP
+        self,
+        *objects: str,
+        draws: int | None = None,
+        prior: float | None = None,
+        top: int = TOP,
+        deadline: Deadline | None = None,
     ) -> Explanation:
         """Why a tuple is as probable as `probability` says: `model.explain("ann", "cleo")`.
 
         The `top` formulas that spoke for it and against it, with the facts that witness them, and what would be said
-        without the facts it hangs on. See docs/explain.md.
+        without the facts it hangs on; a `deadline` stops the work between its parts. See docs/explain.md.
         """
         calibration = self.calibration if prior is None else self.calibration.at(prior)
         case = Case(self._judge, self._trained(), calibration, self.learning, self._asked)
-        return case.explain(self._numbers([objects]), draws, top)
+        return case.explain(self._numbers([objects]), draws, top, deadline)
 
     def tuple_of(self, question: str | Query | None, given: Given, answer: Sequence[str]) -> tuple[str, ...]:
         """The objects of an answer to a question, in the order of the model's query: what `explain` wants."""
