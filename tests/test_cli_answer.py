@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import gaifman
+from commands import one_message
 from gaifman.answers import KNOWN as TREATED
 from gaifman.candidates import LIMIT, WAYS
 from gaifman.cli import cli
 from gaifman.cli.answer import KNOWN
-from commands import one_message
 from learnt import GOOD, towns, worker
 from test_answers import completed
 from test_cli import output, run

@@ -57,8 +57,12 @@ def test_tables_of_what_spoke_for_and_against(folder: Path) -> None:
 
 def test_json_is_what_the_library_says(folder: Path) -> None:
     question = "works_in('p03', y)"
-    settings: dict[str, Any]
-    for words, settings in (([], {}), (["--top", "2"], {"top": 2}), (["--draws", "3"], {"draws": 3})):
+    each: list[tuple[list[str], dict[str, Any]]] = [
+        ([], {}),
+        (["--top", "2"], {"top": 2}),
+        (["--draws", "3"], {"draws": 3}),
+    ]
+    for words, settings in each:
         body = asked(folder, "towns.gaifman", question, "--answer", "t3", *words)
         assert body == json.loads(json.dumps(completed().explain("works_in", "p03", "t3", **settings).as_dict()))
     body = asked(folder, "towns.gaifman", question, "-a", "t3", "--prior", "0.01")
