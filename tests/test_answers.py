@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -239,7 +240,10 @@ def test_the_first_look_keeps_those_that_look_best(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(module, name, value)
     objects = np.arange(len(towns().objects), dtype=np.int32)
     tuples = np.stack([np.full_like(objects, towns().id("p03")), objects], axis=1)
-    looked = worker().probabilities(tuples, draws=2).values
+    judge, learning = worker()._judge, worker().learning
+    sampling = replace(learning.sampling(2, "look"), shared=True)
+    hidden = judge.secret(worker()._asked, tuples, learning.seed)
+    looked = judge.each(worker()._trained(), tuples, sampling, hidden).mean(axis=1)
     best = np.lexsort((objects, -looked))[:9]
     final = worker().probabilities(tuples[best], draws=4).values
     wanted = best[np.lexsort((objects[best], -final))][:3]
