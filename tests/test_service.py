@@ -155,7 +155,11 @@ def test_a_ranking_is_stopped(learnt: Service) -> None:
 
 def test_what_rankings_share_is_made_once_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     hastened = list[GaifmanModel]()
-    monkeypatch.setattr(GaifmanModel, "hasten", lambda model: hastened.append(model))
+
+    def hasten(model: GaifmanModel) -> None:
+        hastened.append(model)
+
+    monkeypatch.setattr(GaifmanModel, "hasten", hasten)
     service = Service(towns(), worker())
     for number in range(1, 2 * OFTEN):
         service.answers(Asked(given={"x": "p01"}), never())
