@@ -59,13 +59,16 @@ def test_a_mistake_is_what_there_is_to_say(learnt: Service, text: str) -> None:
 def test_an_explanation_is_that_of_the_model(learnt: Service, whole: Service) -> None:
     found = explanation(learnt, Doubted("works_in('p01', y)", {}, ["t1"], top=3), never())
     own = worker().on(towns()).explain("p01", "t1", top=3)
-    assert {name: found[name] for name in own.as_dict()} == own.as_dict()
     Explained.model_validate(json.loads(json.dumps(found, allow_nan=False)), strict=True)
+    said = {reason["formula"]: reason.pop("words") for reason in found["reasons"]}
+    assert said["lives_in('p01', 't1')"] == "p01 lives in t1"
+    assert {name: found[name] for name in own.as_dict()} == own.as_dict()
     assert found["scene"]["objects"] == ["p01", "t1"]
     assert sum(fact["speaks"] != 0 for fact in found["scene"]["facts"]) == len(own.scene.lit)  # type: ignore[union-attr]
     assert found["picture"].startswith("<svg ")
     assert "style" not in found["picture"]
     same = explanation(learnt, Doubted(None, {"x": "p01", "y": "t1"}, top=3), never())
+    assert {reason["formula"]: reason.pop("words") for reason in same["reasons"]} == said
     assert same == found
     assert explanation(whole, Doubted("citizen('p01', y)", {}, ["c1"]), never())["query"] == "citizen('p01', 'c1')"
 

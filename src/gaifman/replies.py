@@ -52,6 +52,7 @@ class ReasonRow(BaseModel):
     """A formula that spoke for an answer, or against it."""
 
     formula: str
+    words: str = Field(description="The formula in words; brackets are lost.")
     feature: str
     effect: float = Field(description="In log-odds.")
     draws: int = Field(description="Draws in which it said something.")
