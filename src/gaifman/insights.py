@@ -160,12 +160,14 @@ def questions(service: Service, name: str) -> list[dict[str, Any]]:
     for relation, arity, place in _places(service, name):
         kinds = {_variable(at, arity): kind for at, kind in _kinds(service, relation, arity).items() if at != place}
         query = _asked(relation, arity, {place: name})
-        found.append(_row(query, f"{plain(name)}: {plain(relation)}", among=kinds))
+        row = _row(query, f"{plain(name)}: {plain(relation)}", among=kinds)
+        found.append({**row, "relation": relation, "objects": [name if at == place else None for at in range(arity)]})
     return found
 
 
 def _row(query: str, words: str, *, ranked: bool = True, among: Mapping[str, str] | None = None) -> dict[str, Any]:
-    return {"query": query, "words": words, "ranked": ranked, "among": dict(among or {})}
+    fields = {"query": query, "words": words, "ranked": ranked, "among": dict(among or {})}
+    return {**fields, "relation": None, "objects": []}
 
 
 def _asked(relation: str, arity: int, given: Mapping[int, str]) -> str:
