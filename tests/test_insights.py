@@ -103,11 +103,25 @@ def test_examples_have_answers(whole: Service, learnt: Service) -> None:
     assert examples(Service(KnowledgeBase.from_facts([]))) == []
 
 
+def test_examples_are_of_various_objects_and_read_well() -> None:
+    kb = demo()
+    found = examples(Service(kb, gaifman.complete(kb, ["borders", "capital", "member_of"], **FEW)))
+    ranked = [row["query"] for row in found if row["ranked"]]
+    assert ranked == ["member_of('united_kingdom', y)", "borders(x, 'france')", "capital('russia', y)"]
+    long = "/award/award_nominee/award_nominations./award/award_nomination/award_nominee"
+    chains = [(name, f"o{i}", f"o{i + 1}") for name in (long, "short") for i in range(4)]
+    shown = examples(Service(KnowledgeBase.from_facts([*chains, (long, "o7", "o9")])))
+    assert shown[0]["query"] == "exists z. short(x, z) & short(z, y) & x != y & ~short(x, y)"
+    assert [row["query"] for row in shown[1:]] == ["short(x, 'o1')", f"{long}('o2', y)"]
+
+
 def test_what_is_asked_of_an_object_is_what_others_of_its_type_stand_in(whole: Service, learnt: Service) -> None:
     assert [row["query"] for row in questions(whole, "p01")] == ["citizen('p01', y)", "works_in('p01', y)"]
     assert [row["query"] for row in questions(whole, "t1")] == ["works_in(x, 't1')"]
     assert [row["query"] for row in questions(learnt, "p01")] == ["works_in('p01', y)"]
     assert questions(whole, "t1")[0]["among"] == {"x": "person"}
+    assert questions(whole, "t1")[0]["relation"] == "works_in"
+    assert questions(whole, "t1")[0]["objects"] == [None, "t1"]
     assert questions(whole, "p01")[0]["among"] == {}
     odd = Service(KnowledgeBase.from_facts([("p", "it's", "b"), ("t", "it's"), ("t", "c")]))
     assert [row["query"] for row in questions(odd, "c")] == [r"p('c', y)"]

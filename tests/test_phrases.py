@@ -15,11 +15,11 @@ from generators import Generator
 SAID = {
     "borders('spain', 'france')": "spain borders france",
     "country('spain')": "spain counts as country",
-    "separates('alps', 'france', 'italy')": "alps, france and italy stand in separates",
+    "separates('alps', 'france', 'italy')": "alps separates france, italy",
     "exists r. r('spain', 'france')": "spain is linked to france",
     "exists r. r('spain', 'france', 'alps')": "spain, france and alps are linked",
     "exists x. borders('spain', x)": "spain borders something",
-    "exists x, y. separates(x, 'spain', y)": "something, spain and something stand in separates",
+    "exists x, y. separates(x, 'spain', y)": "something separates spain, something",
     "exists x. borders('spain', x) & borders(x, 'italy')": "for some x, spain borders x and x borders italy",
     "forall x. borders(x, 'spain') -> country(x)": "for every x, if x borders spain, then x counts as country",
     "country('spain') <-> landlocked('spain')": "spain counts as country exactly if spain counts as landlocked",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -90,6 +91,7 @@ def test_an_object(learnt: Service) -> None:
     assert found["types"] == ["person"]
     assert found["values"] == {"age": 23.0}
     assert found["facts"] == len([*learnt.kb.facts(obj="p03")])
+    assert found["relations"] == Counter(fact.relation for fact in learnt.kb.facts(obj="p03"))
     assert found["degree"] == len(learnt.graph.neighbours_of("p03"))
 
 

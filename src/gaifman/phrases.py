@@ -104,7 +104,7 @@ def _atom(atom: Atom, words: Words) -> str:
     name = plain(atom.relation)
     if len(terms) == 1:
         return f"{terms[0]} counts as {name}"
-    return f"{terms[0]} {name} {terms[1]}" if len(terms) == 2 else f"{_listed(terms)} stand in {name}"
+    return f"{terms[0]} {name} {', '.join(terms[1:])}"
 
 
 def _some(node: Exists, words: Words) -> str:

@@ -20,7 +20,7 @@ export async function degreesView(page, state, signal) {
     h("dl", { class: "figures" }, rows.map(([name, value]) => h("div", {}, h("dd", {}, value), h("dt", {}, name)))),
     h("section", { "aria-label": "Distribution" }, chart(found), most),
     h("details", {}, h("summary", {}, "The same as a table"), h("div", { class: "scroll" }, h("table", { class: "sum" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, cells)))),
-    code("/api/degrees", { lines: ["print(gaifman.graph_of(kb).summary())"] }),
+    code("/api/degrees", { lines: ["from gaifman.graph import graph_of", "print(graph_of(kb).summary())"] }),
   );
 }
 
