@@ -6,7 +6,7 @@ import { bar, factText, h, number, s, share, shown, some } from "/dom.js";
 import { link, objectLink, priorOf } from "/place.js";
 
 const TOP = 5;
-const HEAD = 52; // of a picture: its title, and what is said below it
+const HEAD = 58; // of a picture: its title, and what is said below it
 const DRAWN = new Set(["svg", "g", "rect", "path", "polygon", "line", "text", "tspan", "title", "circle"]);
 const ATTRIBUTES = "viewBox width height class d x y x1 y1 x2 y2 cx cy r rx points fill stroke-width font-size font-weight text-anchor".split(" ");
 
@@ -63,6 +63,8 @@ function said(reason, most, draws) {
   weight.style.inlineSize = `${((100 * Math.abs(reason.effect)) / most).toFixed(1)}%`;
   const odds = Math.exp(Math.abs(reason.effect));
   const times = odds >= 1000 ? "over 1,000" : odds.toPrecision(odds >= 100 ? 3 : 2);
+  const better = sign === "for" ? "better" : "worse";
+  const changed = odds < 1.05 ? `makes the odds a little ${better}` : `makes the odds ${times} times ${better}`;
   const held = reason.draws === draws ? "in every drawn neighbourhood" : `in ${number(reason.draws)} of ${some(draws, "drawn neighbourhood")}`;
   return h(
     "li",
@@ -70,7 +72,7 @@ function said(reason, most, draws) {
     h("span", { class: "track" }, weight),
     h("p", { class: "said" }, shown(reason.words)),
     h("code", { class: "formula" }, shown(reason.formula)),
-    h("p", {}, `makes the odds ${times} times ${sign === "for" ? "better" : "worse"}, ${held}`, h("span", { class: "soft" }, ` (${reason.effect > 0 ? "+" : "−"}${Math.abs(reason.effect).toFixed(2)} log-odds)`)),
+    h("p", {}, `${changed}, ${held}`, h("span", { class: "soft" }, ` (${reason.effect > 0 ? "+" : "−"}${Math.abs(reason.effect).toFixed(2)} log-odds)`)),
     witnesses(reason),
   );
 }
