@@ -1,7 +1,8 @@
-"""The command, run in the process of the tests."""
+"""The command, run in the process of the tests, and what it says to bad input in one of its own."""
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -23,3 +24,12 @@ def refused(*words: str) -> GaifmanError:
     with pytest.raises(GaifmanError) as caught:
         CliRunner().invoke(cli, words, catch_exceptions=False)
     return caught.value
+
+
+def one_message(done: subprocess.CompletedProcess[str], words: str) -> None:
+    """That a command that was run refused its input as it should: one message, nothing printed, no traceback."""
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    assert not done.stdout

@@ -17,7 +17,7 @@ _ORDER = (
     "parser semantics tables interning facts kb draft io datasets kernels keys graph drawing neighbourhoods "
     "phi plans families worlds features grounds safety frames semijoins sql engine queries witnesses hiding mining "
     "constraints corruptions examples calibration network inputs adapters testing modelfile cards runfolder runs "
-    "learning judging splits parts patterns candidates answers effects scenes pictures explanations explain "
+    "learning judging splits parts patterns candidates glances answers effects scenes pictures explanations explain "
     "model completion school training "
     "ranking measures subjects examining evaluation speeds plots downloads studies "
     "reproduction finder edits service messages insights replies desk gates meters guards server hosting cli"

@@ -61,22 +61,37 @@ def test_no_time_is_no_deadline(seconds: float) -> None:
         Deadline(seconds)
 
 
+class Counting(Deadline):
+    """Counts how often it is asked, and ends the work when it has been asked so often."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__()
+        self.asked, self.last = 0, last
+
+    def check(self) -> None:
+        self.asked += 1
+        if self.asked == self.last:
+            self.stop()
+        super().check()
+
+
 def test_a_ranking_asks_between_its_blocks() -> None:
-    class Counting(Deadline):
-        """Counts how often it is asked, and ends the work the third time."""
-
-        asked = 0
-
-        def check(self) -> None:
-            self.asked += 1
-            if self.asked == 3:
-                self.stop()
-            super().check()
-
-    deadline = Counting()
+    deadline = Counting(3)
     with pytest.raises(StoppedError):
         neighbour().ranked(None, {}, Ranking(deadline=deadline))
     assert deadline.asked == 3
+
+
+def test_an_explanation_asks_between_its_parts_and_is_stopped_at_each() -> None:
+    model, whole = little(), Counting(-1)
+    found = model.explain("p00", "p01", deadline=whole)
+    assert found.as_dict() == model.explain("p00", "p01").as_dict()
+    assert whole.asked > found.estimate.draws  # at least before each draw's structure is made
+    for last in range(1, whole.asked + 1):
+        deadline = Counting(last)
+        with pytest.raises(StoppedError):
+            model.explain("p00", "p01", deadline=deadline)
+        assert deadline.asked == last
 
 
 def test_a_deadline_that_is_not_reached_changes_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from typing import Any
 
@@ -13,7 +14,8 @@ from gaifman.config import Serving
 from gaifman.deadlines import Deadline, never
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeError, StoppedError
 from gaifman.kb import KnowledgeBase
-from gaifman.service import Around, Asked, Exact, Page, Service
+from gaifman.model import GaifmanModel
+from gaifman.service import OFTEN, Around, Asked, Exact, Page, Service
 from learnt import FEW, demo, neighbour, towns, worker
 
 
@@ -151,6 +153,23 @@ def test_a_ranking_is_stopped(learnt: Service) -> None:
     deadline.stop()
     with pytest.raises(StoppedError):
         learnt.answers(Asked(given={"x": "p01"}), deadline)
+
+
+def test_what_rankings_share_is_made_once_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    hastened = list[GaifmanModel]()
+
+    def hasten(model: GaifmanModel) -> None:
+        hastened.append(model)
+
+    monkeypatch.setattr(GaifmanModel, "hasten", hasten)
+    service = Service(towns(), worker())
+    for number in range(1, 2 * OFTEN):
+        service.answers(Asked(given={"x": "p01"}), never())
+        for thread in threading.enumerate():
+            if thread.name == "gaifman-hasten":
+                thread.join()
+        assert len(hastened) == (number >= OFTEN)
+    assert hastened == [service.model]
 
 
 def test_neighbourhoods(bare: Service) -> None:

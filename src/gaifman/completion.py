@@ -26,10 +26,12 @@ from gaifman.answers import Ranked, Ranking, ranked
 from gaifman.calibration import Calibration
 from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
 from gaifman.cards import brief
+from gaifman.deadlines import Deadline
 from gaifman.errors import InputError, KnowledgeError
 from gaifman.explain import TOP, Case
 from gaifman.explanations import Explanation
 from gaifman.formulas import Atom
+from gaifman.glances import Glances
 from gaifman.graph import Graph, fact_numbers, graph_of
 from gaifman.inputs import kinds_of
 from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing, variables
@@ -85,6 +87,7 @@ class Completion:
         self.trust = trust
         """How held-out tuples were judged; not kept in files, which have the figures."""
         self._judges: dict[int, Judge] = {}
+        self._glances: dict[int, Glances] = {}
 
     def __repr__(self) -> str:
         return f"<Completion: {len(self.relations):,} relations, {len(self.scorers):,} with a trained model>"
@@ -176,11 +179,28 @@ class Completion:
         def estimate(tuples: Ints, hidden: Hidden, draws: int) -> Estimates:
             return self._estimates(relation, tuples, hidden, Wanted(draws, deadline=ranking.deadline), prior)
 
-        query = query_of(relation, judge.width)
-        return ranked(judge, query, pattern, estimate, wanted.draws, self.learning.seed, ranking)
+        def glance(tuples: Ints, hidden: Hidden) -> Floats:
+            return self._glancing(judge).values(self.scorers[relation], tuples, hidden, ranking.deadline)
+
+        query, looking = query_of(relation, judge.width), glance if relation in self.scorers else None
+        return ranked(judge, query, pattern, estimate, looking, wanted.draws, self.learning.seed, ranking)
+
+    def hasten(self) -> None:
+        """Make what rankings of all objects share: some seconds for a large knowledge base, for whoever asks often."""
+        for relation in {self.relations[name]: name for name in self.scorers}.values():
+            self._glancing(self.judge(relation)).prepare()
+
+    def _glancing(self, judge: Judge) -> Glances:
+        return self._glances.setdefault(judge.width, Glances(judge, self.learning))
 
     def explain(
-        self, relation: str, *objects: str, draws: int | None = None, prior: float | None = None, top: int = TOP
+        self,
+        relation: str,
+        *objects: str,
+        draws: int | None = None,
+        prior: float | None = None,
+        top: int = TOP,
+        deadline: Deadline | None = None,
     ) -> Explanation:
         """Why a fact is as probable as `probability` says: `completion.explain("capital", "france", "paris")`.
 
@@ -189,7 +209,7 @@ class Completion:
         judge, scorer = self.judge(relation), self._scorer(relation)
         calibration = self.calibration if prior is None else self.calibration.at(prior)
         case = Case(judge, scorer, calibration, self.learning, query_of(relation, judge.width))
-        return case.explain(tuple_numbers(judge, [objects]), draws, top)
+        return case.explain(tuple_numbers(judge, [objects]), draws, top, deadline)
 
     def tuple_of(self, question: str | Query, given: Given, answer: Sequence[str]) -> tuple[str, ...]:
         """The relation of a question, and the objects of an answer to it: what `explain` wants."""

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gaifman.deadlines import Deadline, never
 from gaifman.graph import ranges
 from gaifman.network import BaseModel, Rows
 from gaifman.tables import Floats, Ints, Longs
@@ -54,11 +55,12 @@ class Effects:
         return self.total - self.base - float(self.effects.sum())
 
 
-def effects_of(base: BaseModel, rows: Rows) -> Effects:
-    """The effect of each input, over all rows; changed rows are scored together, not one by one."""
+def effects_of(base: BaseModel, rows: Rows, deadline: Deadline | None = None) -> Effects:
+    """The effect of each input, over all rows; changed rows are scored many at a time, and a deadline asked between."""
     whole = base.scores(rows)
     owner = np.repeat(np.arange(len(rows)), np.diff(rows.starts))
-    changed = np.concatenate([np.zeros(0), *(base.scores(part) for part in _without_one(rows, owner))])
+    parts = _without_one(rows, owner, deadline or never())
+    changed = np.concatenate([np.zeros(0), *(base.scores(part) for part in parts)])
     columns, at, draws = np.unique(rows.columns, return_inverse=True, return_counts=True)
     sums = np.bincount(at, whole[owner] - changed, len(columns)).astype(np.float64)
     nothing = Rows(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), rows.width)
@@ -66,11 +68,12 @@ def effects_of(base: BaseModel, rows: Rows) -> Effects:
     return Effects(float(base.scores(nothing)[0]), columns, sums / count, draws, float(whole.sum() / count))
 
 
-def _without_one(rows: Rows, owner: Longs) -> Iterator[Rows]:
+def _without_one(rows: Rows, owner: Longs, deadline: Deadline) -> Iterator[Rows]:
     """For each entry, in their order, its row without it; some at a time."""
     begins, ends = rows.starts[owner], rows.starts[owner + 1]
     blocks = np.cumsum(ends - begins) // ENTRIES
     for entries in np.split(np.arange(len(owner)), np.flatnonzero(np.diff(blocks)) + 1):
+        deadline.check()
         lengths = (ends - begins)[entries]
         kept = ranges(begins[entries], ends[entries])
         kept = kept[kept != np.repeat(entries, lengths)]

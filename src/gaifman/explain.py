@@ -25,6 +25,7 @@ from itertools import accumulate
 import numpy as np
 
 from gaifman.calibration import Calibration, log_odds
+from gaifman.deadlines import Deadline, never
 from gaifman.effects import Effects, effects_of
 from gaifman.errors import KnowledgeError
 from gaifman.explanations import Counterfactual, Explanation, Others, Parts, Reason
@@ -34,7 +35,7 @@ from gaifman.formulas import Constant, Variable, bracketed
 from gaifman.grounds import Inside, grounds, inside_of
 from gaifman.judging import Estimate, Judge, Wanted, calibrated
 from gaifman.learning import Learning, Scorer
-from gaifman.neighbourhoods import Hidden, Neighbourhoods, draw
+from gaifman.neighbourhoods import Hidden, Neighbourhoods, check_draws, draw
 from gaifman.questions import Feature, Query
 from gaifman.rewriting import substitute
 from gaifman.scenes import Scene
@@ -46,6 +47,8 @@ LOOKED = 50
 """Draws in which witnesses are looked for, at most."""
 TRIED = 12
 """Formulas that speak for the answer whose facts are tried, at most: what if they were not known?"""
+DRAWS = 10_000
+"""Draws that are taken apart at most: a second or so."""
 NAMED = 20
 """Facts that are named as what the answer hangs on, at most."""
 ENOUGH = 0.5
@@ -65,12 +68,16 @@ class Case:
     learning: Learning
     query: Query
 
-    def explain(self, tuples: Ints, draws: int | None = None, top: int = TOP) -> Explanation:
-        """Explain what is said of one tuple (1, places) over so many draws."""
+    def explain(
+        self, tuples: Ints, draws: int | None = None, top: int = TOP, deadline: Deadline | None = None
+    ) -> Explanation:
+        """Explain what is said of one tuple (1, places) over so many draws; the deadline is asked between parts."""
         if not isinstance(top, int) or isinstance(top, bool) or top < 1:
             raise KnowledgeError(f"top is a whole number, 1 or more, not {top!r}")
-        wanted = Wanted(self.learning.draws if draws is None else draws)
-        hidden = self.judge.secret(self.query, tuples, self.learning.seed)
+        count = self.learning.draws if draws is None else draws
+        check_draws(count, most=DRAWS)
+        wanted = Wanted(count, deadline=deadline or never())
+        hidden = self.judge.secret(self.query, tuples, self.learning.seed, wanted.deadline.budget())
         return _Told(self, tuples, hidden, wanted).explanation(top)
 
     def estimate(self, tuples: Ints, hidden: Sequence[Longs], wanted: Wanted) -> list[Estimate]:
@@ -87,19 +94,21 @@ class _Told:
 
     def __init__(self, case: Case, tuples: Ints, hidden: Hidden, wanted: Wanted) -> None:
         self.case, self.tuples, self.hidden, self.wanted = case, tuples, hidden, wanted
-        judge, graph = case.judge, case.judge.graph
+        judge, graph, self.deadline = case.judge, case.judge.graph, wanted.deadline
         self.fact = cache(graph.fact)
         self.names = tuple(judge.kb.name(number) for number in tuples[0].tolist())
+        self.deadline.check()
         self.drawn: Neighbourhoods = draw(graph, tuples, case.learning.sampling(wanted.draws, "answer 0"), hidden)
         self.matrix: FeatureMatrix = judge.evaluator.features(self.drawn, hidden)
         rows = case.scorer.inputs.rows(self.matrix)
         self.each: Floats = case.scorer.base.probabilities(rows).reshape(1, -1)
-        self.effects: Effects = effects_of(case.scorer.base, rows)
+        self.effects: Effects = effects_of(case.scorer.base, rows, self.deadline)
         self.ids: Longs = case.scorer.inputs.features()[self.effects.columns]
         made: dict[bytes, Inside] = {}
         self.insides: list[Inside] = []
         """Of the first draws; draws with the same members share one."""
         for at in range(min(wanted.draws, LOOKED)):
+            self.deadline.check()
             members = self.drawn.of(0, at)
             if members.tobytes() not in made:
                 made[members.tobytes()] = inside_of(graph, members, hidden.facts, self.fact)
@@ -169,6 +178,7 @@ class _Told:
                 if feature in features:
                     key = (id(inside), feature)
                     if key not in seen:
+                        self.deadline.check()
                         ways = grounds(inside, self.feature(feature), self.names, above=above)
                         seen[key] = {inside.numbers[fact.relation, fact.objects] for facts in ways for fact in facts}
                     found[feature].update(seen[key])

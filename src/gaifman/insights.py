@@ -112,8 +112,12 @@ def explanation(service: Service, doubted: Doubted, deadline: Deadline) -> dict[
     """What spoke for an answer and against it, what it would be without the facts it hangs on, and the picture."""
     service._most("top", doubted.top, service.serving.rows)
     service._most("draws", doubted.draws or 1, service.serving.draws)
-    deadline.check()
-    settings: dict[str, Any] = {"draws": doubted.draws, "prior": doubted.prior, "top": doubted.top}
+    settings: dict[str, Any] = {
+        "draws": doubted.draws,
+        "prior": doubted.prior,
+        "top": doubted.top,
+        "deadline": deadline,
+    }
     model = service._learnt()
     if isinstance(model, GaifmanModel):
         objects = model.tuple_of(doubted.query, doubted.given, doubted.answer)

@@ -24,11 +24,13 @@ from gaifman.calibration import Calibration, fit_calibration
 from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
 from gaifman.cards import brief
 from gaifman.constraints import Constraints
+from gaifman.deadlines import Deadline
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeError
 from gaifman.examples import Examples
 from gaifman.explain import TOP, Case
 from gaifman.explanations import Explanation
 from gaifman.features import Evaluator
+from gaifman.glances import Glances
 from gaifman.graph import graph_of
 from gaifman.inputs import kinds_of
 from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing
@@ -58,7 +60,7 @@ from gaifman.patterns import Given, answered, model_pattern
 from gaifman.phi import FeatureSet, chosen
 from gaifman.plans import plan_of
 from gaifman.questions import Feature, Query
-from gaifman.tables import Ints
+from gaifman.tables import Floats, Ints
 
 Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]
 """Tuples by name, or by number (b, n)."""
@@ -220,19 +222,31 @@ class GaifmanModel:
         def estimate(tuples: Ints, hidden: Hidden, draws: int) -> Estimates:
             return self._estimates(tuples, hidden, Wanted(draws, deadline=ranking.deadline), prior)
 
-        return ranked(judge, self._asked, pattern, estimate, wanted.draws, self.learning.seed, ranking)
+        def glance(tuples: Ints, hidden: Hidden) -> Floats:
+            return self._glances.values(self._trained(), tuples, hidden, ranking.deadline)
+
+        return ranked(judge, self._asked, pattern, estimate, glance, wanted.draws, self.learning.seed, ranking)
+
+    def hasten(self) -> None:
+        """Make what rankings of all objects share: some seconds for a large knowledge base, for whoever asks often."""
+        self._glances.prepare()
 
     def explain(
-        self, *objects: str, draws: int | None = None, prior: float | None = None, top: int = TOP
+        self,
+        *objects: str,
+        draws: int | None = None,
+        prior: float | None = None,
+        top: int = TOP,
+        deadline: Deadline | None = None,
     ) -> Explanation:
         """Why a tuple is as probable as `probability` says: `model.explain("ann", "cleo")`.
 
         The `top` formulas that spoke for it and against it, with the facts that witness them, and what would be said
-        without the facts it hangs on. See docs/explain.md.
+        without the facts it hangs on; a `deadline` stops the work between its parts. See docs/explain.md.
         """
         calibration = self.calibration if prior is None else self.calibration.at(prior)
         case = Case(self._judge, self._trained(), calibration, self.learning, self._asked)
-        return case.explain(self._numbers([objects]), draws, top)
+        return case.explain(self._numbers([objects]), draws, top, deadline)
 
     def tuple_of(self, question: str | Query | None, given: Given, answer: Sequence[str]) -> tuple[str, ...]:
         """The objects of an answer to a question, in the order of the model's query: what `explain` wants."""
@@ -265,9 +279,14 @@ class GaifmanModel:
         relations, attributes = spoken(self.features, self._asked)
         return Judge(knowing(self.kb, relations, attributes), self.features, len(self._asked.free))
 
+    @cached_property
+    def _glances(self) -> Glances:
+        return Glances(self._judge, self.learning)
+
     def _forget(self) -> None:
         """What was made ready for one knowledge base."""
-        self.__dict__.pop("_judge", None)
+        for name in ("_judge", "_glances"):
+            self.__dict__.pop(name, None)
 
     def _trained(self) -> Scorer:
         if self._scorer is None:

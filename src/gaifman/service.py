@@ -14,10 +14,11 @@ A service never changes: one with further facts is another one, and who asks the
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -44,6 +45,8 @@ from gaifman.witnesses import explanations
 
 Model = GaifmanModel | Completion
 T = TypeVar("T")
+OFTEN = 5
+"""Rankings after which what they share is made, beside further ones: whoever asks once need not pay for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Service:
         self.kb, self.serving = kb, serving
         self.model: Model | None = None if model is None else model.on(kb)
         self.engine: Engine = engine_of(kb)
+        self._rankings = count(1)
 
     @cached_property
     def graph(self) -> Graph:
@@ -253,6 +257,8 @@ class Service:
             )
         else:
             found = model.ranked(asked.query, asked.given, ranking, **settings)
+        if next(self._rankings) == OFTEN:
+            threading.Thread(target=model.hasten, name="gaifman-hasten", daemon=True).start()
         return {**found.as_dict(), "truncated": found.considered.count > len(found)}
 
     def neighbourhood(self, around: Around, deadline: Deadline) -> dict[str, Any]:

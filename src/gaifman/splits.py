@@ -210,6 +210,11 @@ class Split:
         self._sums: dict[tuple[int, int, int], Reals] = {}
         self._touch = _Touch(field, scorer.inputs.features())
 
+    @property
+    def kept(self) -> int:
+        """Bytes of sums that are kept for the next question."""
+        return sum(sums.nbytes for sums in self._sums.values())
+
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Shape (counts, b, objects), float64: means over draws for each tuple with every object at a position."""
         found = np.empty((len(self.counts), len(tuples), len(self.field.judge.graph)))

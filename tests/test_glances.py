@@ -1,0 +1,203 @@
+"""First looks at candidates: the same whether drawn or looked up, whatever is hidden, on several threads."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gaifman
+from gaifman import answers as answering
+from gaifman import glances as module
+from gaifman.deadlines import Deadline, never
+from gaifman.errors import StoppedError
+from gaifman.glances import LOOK, PURPOSE, Glances, Pool
+from gaifman.graph import fact_numbers
+from gaifman.judging import Judge
+from gaifman.learning import Learning, Scorer
+from gaifman.model import GaifmanModel
+from gaifman.neighbourhoods import Hidden
+from gaifman.network import Network
+from gaifman.splits import Field
+from gaifman.tables import Floats, Ints
+from learnt import GOOD, towns
+from test_splits import ready, town
+
+
+@cache
+def splitting() -> GaifmanModel:
+    """A model whose scores can be split: its features speak of no numbers."""
+    return gaifman.fit(towns(), "works_in(x, y)", phi="paper", **GOOD)
+
+
+def pairs(judge: Judge, fixed: int, position: int) -> Ints:
+    """One object with every object at a position."""
+    found = np.full((len(judge.graph), 2), fixed, np.int32)
+    found[:, position] = np.arange(len(found))
+    return found
+
+
+def secret(judge: Judge, tuples: Ints) -> Hidden:
+    """The facts of one relation that the tuples are."""
+    number = judge.kb.content.relations.number("r0")
+    assert number is not None
+    return Hidden.one_each(fact_numbers(judge.graph, number, tuples))
+
+
+def plainly(judge: Judge, scorer: Scorer, learning: Learning, tuples: Ints, hidden: Hidden) -> Floats:
+    """By definition: shared draws of the look's own purpose, each tuple with its hidden facts."""
+    sampling = replace(learning.sampling(LOOK, PURPOSE), shared=True)
+    return np.asarray(judge.each(scorer, tuples, sampling, hidden).mean(axis=1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    phi=st.sampled_from(["paper", "default"]),
+    size=st.sampled_from([3, 6, 20, None]),
+    fixed=st.integers(0, 41),
+    position=st.integers(0, 1),
+)
+def test_a_look_is_the_same_drawn_or_looked_up(
+    seed: int, phi: str, size: int | None, fixed: int, position: int
+) -> None:
+    learning = Learning(size=size, seed=seed)
+    judge, scorer = ready(town(seed), phi, learning, Network([9, 5]))
+    glances, tuples = Glances(judge, learning), pairs(judge, fixed, position)
+    hidden = secret(judge, tuples)
+    wanted = plainly(judge, scorer, learning, tuples, hidden)
+    assert np.array_equal(glances.values(scorer, tuples, hidden, never()), wanted)
+    glances.prepare()
+    assert glances.prepared
+    found = glances.values(scorer, tuples, hidden, never())
+    assert np.abs(found - wanted).max() < 1e-5
+    own = np.flatnonzero(np.diff(hidden.starts))
+    assert np.array_equal(found[own], wanted[own]), "what is hidden from is drawn"
+
+
+def test_what_is_hidden_matters_here() -> None:
+    """Else the test above could not fail where a look saw hidden facts."""
+    learning = Learning(size=None)
+    judge, scorer = ready(town(1), "paper", learning, Network([9, 5]))
+    tuples = pairs(judge, 0, 1)
+    hidden = secret(judge, tuples)
+    seen = Hidden.one_each(np.full(len(tuples), -1))
+    different = plainly(judge, scorer, learning, tuples, hidden) != plainly(judge, scorer, learning, tuples, seen)
+    assert different[np.flatnonzero(np.diff(hidden.starts))].all()
+
+
+def test_some_candidates_are_those_of_all() -> None:
+    learning = Learning(size=6)
+    judge, scorer = ready(town(3), "default", learning, Network([9, 5]))
+    glances, tuples = Glances(judge, learning), pairs(judge, 2, 1)
+    glances.prepare()
+    nothing = Hidden.one_each(np.full(len(tuples), -1))
+    every = glances.values(scorer, tuples, nothing, never())
+    for rows in (np.arange(30)[::-1].copy(), np.array([7, 7]), np.zeros(0, np.int64)):
+        few = glances.values(scorer, tuples[rows], nothing.of(rows), never())
+        assert np.abs(few - every[rows]).max(initial=0) < 1e-5
+
+
+def test_where_scores_cannot_be_split_a_look_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = Learning(size=6, radius=2)
+    judge, scorer = ready(town(3), "paper", wide, Network([9, 5]))
+    glances, tuples = Glances(judge, wide), pairs(judge, 2, 1)
+    glances.prepare()
+    assert not glances.prepared
+    assert len(glances.values(scorer, tuples, secret(judge, tuples), never())) == len(tuples)
+    monkeypatch.setattr(module, "OBJECTS", 41)
+    glances = Glances(judge, replace(wide, radius=1))
+    glances.prepare()
+    assert not glances.prepared, "too many objects"
+
+
+def test_answers_are_the_same_hastened_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PLENTY", 0), ("LEAST", 20), ("TIMES", 3)):
+        monkeypatch.setattr(answering, name, value)
+    model = splitting().on(towns())
+    questions = [{"x": "p03"}, {"x": "t1"}, {"y": "t2"}, {"y": "p09"}]
+    before = [model.answers(None, asked, top=5).as_dict() for asked in questions]
+    model.hasten()
+    assert model._glances.prepared
+    assert [model.answers(None, asked, top=5).as_dict() for asked in questions] == before
+    assert all(found["considered"]["look"] == LOOK for found in before)
+
+
+def test_a_completion_is_hastened_for_pairs_and_stays_as_it_is_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PLENTY", 0), ("LEAST", 5), ("TIMES", 1)):
+        monkeypatch.setattr(answering, name, value)
+    kb = towns().with_facts([("likes", "p00", "p01")])
+    completion = gaifman.complete(kb, ["works_in", "person", "moved", "likes"], phi="paper", **GOOD)
+    questions = ["works_in('p03', y)", "works_in(x, 't1')", "works_in(x, x)", "person(x)", "likes('p00', y)"]
+    before = [completion.answers(asked, top=3).as_dict() for asked in questions]
+    completion.hasten()
+    assert {width: glances.prepared for width, glances in completion._glances.items()} == {1: False, 2: True, 3: False}
+    assert [completion.answers(asked, top=3).as_dict() for asked in questions] == before
+
+
+def test_another_knowledge_base_has_its_own_looks() -> None:
+    model = splitting().on(towns())
+    model.hasten()
+    assert not model.on(towns(60))._glances.prepared
+
+
+def test_threads_get_what_one_alone_gets() -> None:
+    learning = Learning(size=6)
+    judge, first = ready(town(5), "default", learning, Network([9, 5]))
+    scorers = [first, Scorer(first.inputs, Network([4]))]
+    scorers[1].base.begin(first.inputs.width, 8)
+    glances = Glances(judge, learning)
+    glances.prepare()
+    asked = [(scorers[number % 2], pairs(judge, number % 42, number // 2 % 2)) for number in range(60)]
+
+    def work(row: tuple[Scorer, Ints]) -> bytes:
+        return glances.values(*row, Hidden.one_each(np.full(len(row[1]), -1)), never()).tobytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(work, asked)] == [*map(work, asked)]
+
+
+def test_a_pool_keeps_the_models_asked_last_within_its_bytes() -> None:
+    learning = Learning(size=6)
+    judge, first = ready(town(5), "default", learning, Network([9, 5]))
+    field = Field(judge, learning, LOOK, PURPOSE)
+    scorers = [first, Scorer(first.inputs, Network([9])), Scorer(first.inputs, Network([9]))]
+    for scorer in scorers[1:]:
+        scorer.base.begin(first.inputs.width, 1)
+    pool, used = Pool(field), []
+    for scorer in (scorers[0], scorers[1], scorers[0]):
+        with pool.taken(scorer) as split:
+            split.scores(np.zeros((1, 2), np.int32), 1)
+            used.append(split)
+    assert used[0] is used[2] is not used[1]
+    assert len(pool) == 2
+    small = Pool(field, used[0].kept + used[1].kept)
+    for scorer in scorers:
+        with small.taken(scorer) as split:
+            split.scores(np.zeros((1, 2), np.int32), 1)
+    assert len(small) == 2
+    assert [split.scorer is scorer for split, scorer in zip(small._idle, scorers[1:], strict=True)] == [True, True]
+
+
+def test_one_whose_work_was_broken_off_is_not_used_again() -> None:
+    learning = Learning(size=6)
+    judge, scorer = ready(town(5), "default", learning, Network([9, 5]))
+    pool = Pool(Field(judge, learning, LOOK, PURPOSE))
+    with pytest.raises(KeyboardInterrupt), pool.taken(scorer):
+        raise KeyboardInterrupt
+    assert len(pool) == 0
+
+
+def test_a_look_ends_in_time() -> None:
+    model = splitting().on(towns())
+    model.hasten()
+    deadline = Deadline(10)
+    deadline.stop()
+    tuples = pairs(model._judge, 0, 1)
+    with pytest.raises(StoppedError):
+        model._glances.values(model._trained(), tuples, Hidden.one_each(np.full(len(tuples), -1)), deadline)
