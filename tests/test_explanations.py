@@ -69,7 +69,7 @@ def test_without_others_and_without_facts_it_hangs_on() -> None:
 def test_as_json() -> None:
     body = json.loads(json.dumps(SAID.as_dict()))
     assert set(body) == {
-        *("query", "variables", "known", "probability", "error", "draws", "log_odds"),
+        *("query", "variables", "known", "hidden", "probability", "error", "draws", "log_odds"),
         *("reasons", "parts", "counterfactual"),
     }
     assert body["variables"] == {"x": "portugal", "y": "spain"}

@@ -33,13 +33,14 @@ from gaifman.facts import Fact
 from gaifman.features import FeatureMatrix
 from gaifman.formulas import Constant, Variable, bracketed
 from gaifman.grounds import Inside, grounds, inside_of
-from gaifman.judging import Estimate, Judge, Wanted, calibrated
+from gaifman.judging import Estimate, Judge, Wanted, calibrated, own_fact
 from gaifman.learning import Learning, Scorer
 from gaifman.neighbourhoods import Hidden, Neighbourhoods, check_draws, draw
 from gaifman.questions import Feature, Query
 from gaifman.rewriting import substitute
 from gaifman.scenes import Scene
 from gaifman.tables import Floats, Ints, Longs
+from gaifman.witnesses import true_of
 
 TOP = 10
 """Formulas that are told, of those for and of those against."""
@@ -128,13 +129,21 @@ class _Told:
             self.asked(),
             tuple(variable.name for variable in self.case.query.free),
             self.names,
-            len(self.hidden.facts) > 0,
+            self.known(),
             estimate,
             reasons,
             self.parts(estimate, np.setdiff1d(np.arange(len(order)), told)),
             other,
             self.scene(reasons, other),
+            len(self.hidden.facts) > 0,
         )
+
+    def known(self) -> bool:
+        """Whether the tuple is an answer by what is known."""
+        query = self.case.query
+        if own_fact(query) is not None:
+            return len(self.hidden.facts) > 0
+        return bool(true_of(self.case.judge.kb, query, self.tuples, budget=self.deadline.budget())[0])
 
     def estimate(self) -> Estimate:
         """What `Judge.estimates` says, to the bit: from the same numbers in the same order."""

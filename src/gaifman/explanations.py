@@ -29,10 +29,10 @@ from typing import Any
 
 import numpy as np
 
-from gaifman.calibration import logistic
+from gaifman.calibration import log_odds, logistic
 from gaifman.errors import visible
 from gaifman.facts import Fact, some
-from gaifman.judging import Estimate
+from gaifman.judging import Estimate, shown
 from gaifman.markup import Html, bold, code, inside, line, listed, signed, table, together
 from gaifman.pictures import drawn
 from gaifman.scenes import Scene
@@ -136,7 +136,7 @@ class Explanation:
     objects: tuple[str, ...]
     """What the variables of the model's query stand for."""
     known: bool
-    """Whether facts that make it true are known; they were hidden."""
+    """Whether it is an answer by what is known."""
     estimate: Estimate
     """What `model.probability` says."""
     reasons: tuple[Reason, ...]
@@ -146,6 +146,17 @@ class Explanation:
     """None where no facts were found that the probability hangs on."""
     scene: Scene | None = field(default=None, repr=False)
     """One of the drawn neighbourhoods, to be drawn as a picture."""
+    hidden: bool = True
+    """Of a known answer: whether facts that make it so were hidden. Numbers, and what is not so, cannot be."""
+
+    @property
+    def judged(self) -> str:
+        """How a known answer was judged, in words; nothing for others."""
+        if not self.known:
+            return ""
+        return (
+            "judged as if it were not known" if self.hidden else "known by what cannot be hidden, and judged with that"
+        )
 
     @property
     def probability(self) -> float:
@@ -158,6 +169,18 @@ class Explanation:
         return self.parts.total + sum(reason.effect for reason in self.reasons)
 
     @property
+    def without(self) -> str:
+        """The probability without the facts it hangs on; in log-odds too where it is written alike."""
+        other = self.counterfactual
+        if other is None:
+            return NO_FACTS
+        if str(other.estimate) != str(self.estimate):
+            return str(other.estimate)
+        return (
+            f"{other.estimate} (log-odds {float(log_odds(other.estimate.value)):+.2f} instead of {self.log_odds:+.2f})"
+        )
+
+    @property
     def speaking_for(self) -> tuple[Reason, ...]:
         """Reasons that raise the probability."""
         return tuple(reason for reason in self.reasons if reason.effect > 0)
@@ -168,15 +191,15 @@ class Explanation:
         return tuple(reason for reason in self.reasons if reason.effect < 0)
 
     def __str__(self) -> str:
-        lines = [f"{visible(self.query)}: {self.estimate}{', judged as if it were not known' * self.known}"]
+        lines = [f"{visible(self.query)}: {self.estimate}{f', {self.judged}' if self.known else ''}"]
         for reason in self.reasons:
             lines.append(f"  {reason.effect:+.3f}  {visible(reason.formula)}")
             lines.append(f"{'':10}{reason.said}")
         lines += [f"  {effect:+.3f}  {words}" for words, effect in self.parts.named(self.estimate.draws)]
-        lines.append(f"  {self.log_odds:+.3f}  log-odds of {float(logistic(self.log_odds)):.3f}")
+        lines.append(f"  {self.log_odds:+.3f}  log-odds of {shown(float(logistic(self.log_odds)))}")
         if self.counterfactual is None:
             return "\n".join([*lines, NO_FACTS])
-        lines.append(f"without these facts: {self.counterfactual.estimate}")
+        lines.append(f"without these facts: {self.without}")
         return "\n".join([*lines, *(f"  {visible(str(fact))}" for fact in self.counterfactual.facts)])
 
     def as_dict(self) -> dict[str, Any]:
@@ -185,6 +208,7 @@ class Explanation:
             "query": self.query,
             "variables": dict(zip(self.variables, self.objects, strict=True)),
             "known": self.known,
+            "hidden": self.known and self.hidden,
             **estimate_as_dict(self.estimate),
             "log_odds": self.log_odds,
             "reasons": [reason.as_dict() for reason in self.reasons],
@@ -229,13 +253,13 @@ def page(explanation: Explanation) -> str:
     rows = [(signed(reason.effect), code(reason.formula), reason.said) for reason in explanation.reasons]
     parts = explanation.parts.named(explanation.estimate.draws)
     rows += [(signed(effect), inside("i", words), "") for words, effect in parts]
-    rows.append((signed(explanation.log_odds), bold(f"log-odds of {explanation.probability:.3f}"), ""))
-    known = ", judged as if it were not known" if explanation.known else ""
+    rows.append((signed(explanation.log_odds), bold(f"log-odds of {shown(explanation.probability)}"), ""))
+    known = f", {explanation.judged}" if explanation.known else ""
     other = explanation.counterfactual
     last = line(NO_FACTS)
     if other:
         facts = listed(code(fact) for fact in other.facts)
-        last = inside("div", "without these facts: ", bold(other.estimate), facts)
+        last = inside("div", "without these facts: ", bold(explanation.without), facts)
     return together(
         line(code(explanation.query), ": ", bold(explanation.estimate), known),
         table(("log-odds", "formula", "facts"), rows),

@@ -30,7 +30,7 @@ from gaifman.neighbourhoods import Hidden
 from gaifman.queries import Known, prepare
 from gaifman.questions import Query
 from gaifman.tables import Ints, Longs
-from gaifman.witnesses import MOST, Witnesses, facts_decide, ground_instances, rows_of, witnesses
+from gaifman.witnesses import MOST, Witnesses, facts_decide, ground_instances, rows_of, true_of, witnesses
 
 STEPS = 20_000
 """Choices that are tried for one tuple until a small set, perhaps not the smallest, is taken."""
@@ -59,7 +59,8 @@ def hide(
     rows = rows_of(query, answers)
     if not facts_decide(query, engine.kb):
         own = ground_instances(engine, query, rows, most=most, budget=budget)
-        return _hidden(len(rows), own.answer, own.facts[:, 0])
+        answered = true_of(engine, query, rows, budget=deadline.budget(budget))[own.answer]
+        return _hidden(len(rows), own.answer[answered], own.facts[answered, 0])
     found = witnesses(engine, query, rows, most=most, budget=budget)
     return _hidden(len(rows), *_chosen(found, rows, seed, deadline))
 

@@ -38,12 +38,23 @@ BLOCK = 4_096
 """Neighbourhoods that are in memory at once."""
 
 
+def shown(probability: float) -> str:
+    """A probability for people: no model is certain, however its numbers are rounded.
+
+    >>> [shown(value) for value in (0.25, 0.0004, 0.99999)]
+    ['0.250', '<0.001', '>0.999']
+    """
+    if probability < 0.0005:
+        return "<0.001"
+    return ">0.999" if probability >= 0.9995 else f"{probability:.3f}"
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A probability with its standard error.
 
-    >>> print(Estimate(0.9312, 0.004, 10))
-    0.931 ± 0.004
+    >>> print(Estimate(0.9312, 0.004, 10), Estimate(3e-7, 1e-7, 10), sep=", ")
+    0.931 ± 0.004, <0.001 ± 0.000
     >>> round(float(Estimate(0.9312, 0.004, 10)), 2)
     0.93
     """
@@ -57,7 +68,7 @@ class Estimate:
         return self.value
 
     def __str__(self) -> str:
-        return f"{self.value:.3f}" + ("" if np.isnan(self.error) else f" ± {self.error:.3f}")
+        return shown(self.value) + ("" if np.isnan(self.error) else f" ± {self.error:.3f}")
 
     def _repr_html_(self) -> str:
         return together(bar(self.value, self))

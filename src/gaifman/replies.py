@@ -107,6 +107,7 @@ class Explained(BaseModel):
     query: str
     variables: dict[str, str]
     known: bool
+    hidden: bool
     probability: float
     error: float | None
     draws: int

@@ -145,6 +145,22 @@ def ground_instances(
     return _joined(engine, query, ways, answers, most, budget)
 
 
+def true_of(
+    kb: Known, question: str | Query, answers: npt.ArrayLike, *, budget: Budget = BUDGET
+) -> npt.NDArray[np.bool_]:
+    """Shape (b,): which of some tuples (b, variables) by number are answers; whatever the query is made of."""
+    engine, deadline = engine_of(kb), Deadline(budget.seconds)
+    query = prepare(engine, question, budget=budget).query
+    rows = rows_of(query, answers)
+    cursor, found = engine.cursor(), np.zeros(len(rows), bool)
+    engine.work(lambda c: _put(c, rows), deadline.budget(budget).seconds, cursor)
+    for way in alternatives(plain(query.formula, engine.kb)):
+        text = _frame(engine.kb, query, way).text(["a0.n"], distinct=True)
+        (numbers,) = engine.work(partial(_fetched, text), deadline.budget(budget).seconds, cursor)
+        found[numbers.astype(np.int64)] = True
+    return found
+
+
 def facts_decide(question: Query, kb: KnowledgeBase) -> bool:
     """Whether an answer can become false only by losing facts, and true only by gaining them: no ¬, ↔ or ∀ of atoms."""
     parts = walk(plain(question.formula, kb))

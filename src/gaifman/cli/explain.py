@@ -94,7 +94,7 @@ def show(explanation: Explanation) -> None:
     """Tables of what spoke, sums, and the counterfactual."""
     from gaifman.explanations import NO_FACTS
 
-    known = " (judged as if it were not known)" if explanation.known else ""
+    known = f" ({explanation.judged})" if explanation.known else ""
     print_fields([("read as", explanation.query + known), ("probability", str(explanation.estimate))])
     for title, reasons in (("For it", explanation.speaking_for), ("Against it", explanation.speaking_against)):
         if reasons:
@@ -106,7 +106,7 @@ def show(explanation: Explanation) -> None:
     if other is None:
         click.echo(f"\n{NO_FACTS}")
         return
-    click.echo("\n" + click.style(f"Without these facts: {other.estimate}", bold=True))
+    click.echo("\n" + click.style(f"Without these facts: {explanation.without}", bold=True))
     for fact in other.facts:
         click.echo(f"  {_shown(str(fact))}")
 

@@ -151,7 +151,9 @@ def show_trial(found: dict[str, Any]) -> None:
 
 
 def _chance(row: dict[str, Any]) -> str:
-    return f"{row['probability']:.3f} ± {row['error']:.3f}"
+    from gaifman.judging import Estimate
+
+    return str(Estimate(row["probability"], row["error"], draws=0))  # how many is not shown
 
 
 def _yes(right: bool) -> str:

@@ -47,7 +47,8 @@ const plusMinus = (found) => share(found.probability) + (found.error === null ? 
 
 function verdict(found) {
   const kind = found.known ? "known" : "predicted";
-  const said = found.known ? "This fact is known; it was hidden, and judged as if it were not." : "This fact is not known; it is predicted.";
+  const hidden = found.hidden ? "it was hidden, and judged as if it were not." : "by what cannot be hidden, and judged with that.";
+  const said = found.known ? `This is known; ${hidden}` : "This is not known; it is predicted.";
   return h("div", { class: "verdict" }, h("strong", { class: "figure" }, plusMinus(found)), bar(found.probability, found.error, kind), h("p", { class: "soft" }, said));
 }
 
