@@ -93,13 +93,15 @@ def speed_plot(
         heights = np.array([np.nan if value is None else value for value in values])
         axes.plot(places, heights, color=colour, marker=marker, markersize=5, linewidth=1.6, label=name)
     if reference:
-        axes.axhline(reference[1], color="#888888", linewidth=1, linestyle=(0, (4, 3)), label=reference[0])
+        axes.axhline(reference[1], color="#888888", linewidth=1, linestyle=(0, (4, 3)))
+        place = axes.get_yaxis_transform()  # at the right end of the line, above it, where no legend is
+        axes.text(1, reference[1] * 1.1, reference[0], transform=place, ha="right", va="bottom", color="#555555")
     axes.set_yscale("log")
     axes.set_xticks(places, ["∞" if size is None else f"{size:,}" for size in sizes])
     axes.set_xlabel("k: objects in a neighbourhood besides the pair's own")
     axes.set_ylabel("answers a second")
     axes.set_title(title, loc="left", color=INK, fontsize=11)
-    axes.legend(loc="best", frameon=False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 0.12), frameon=False)
     _plain(axes)
     save(figure, path)
 
