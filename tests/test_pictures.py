@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from gaifman.errors import OutputError
 from gaifman.facts import Fact
 from gaifman.kb import KnowledgeBase
 from gaifman.pictures import check_picture, drawn, write_picture
-from gaifman.scenes import OTHERS, Scene
+from gaifman.scenes import OTHERS, SMALL, Scene, width_of
 from kbs import HOSTILE, knowledge_bases
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -46,6 +47,8 @@ def boxes(root: ET.Element) -> dict[str, tuple[float, float, float, float]]:
     """Left, top, right and bottom of every name."""
     found = {}
     for group in root.iter(f"{SVG}g"):
+        if group.get("class") != "gaifman-name":
+            continue
         title, box = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
         assert title is not None
         assert box is not None
@@ -175,3 +178,27 @@ def test_writing(tmp_path: Path) -> None:
         check_picture("spain.png")
     with pytest.raises(OutputError, match="nowhere"):
         check_picture(tmp_path / "nowhere" / "spain.svg")
+
+
+def test_whoever_points_at_a_relation_sees_the_whole_facts() -> None:
+    titles = [g.findtext(f"{SVG}title") for g in parsed(SCENE).iter(f"{SVG}g") if g.get("class") == "gaifman-facts"]
+    assert any("0.9::separates(tagus, portugal, spain)." in (title or "") for title in titles)
+
+
+def test_a_long_title_does_not_make_it_wide() -> None:
+    """A name of 900 letters once made a picture 8,337 wide."""
+    root = parsed(replace(SCENE, title=f"borders('portugal', '{'x' * 900}')"))
+    assert float(root.get("width", "")) < 1_100
+    assert "x" * 900 in (root.findtext(f"{SVG}title") or "")
+
+
+def test_what_is_left_out_is_said_beside_the_legend_and_not_over_it() -> None:
+    many = (*MEMBERS, *(f"o{i}" for i in range(40)))
+    facts = (*SCENE.facts, *(Fact("near", ("spain", f"o{i}")) for i in range(40)))
+    for scene in (replace(SCENE, members=many, facts=facts), replace(SCENE, objects=("spain",), members=many)):
+        root = parsed(replace(scene, title="q", said=""))
+        (left,) = [text for text in root.iter(f"{SVG}text") if "more object" in (text.text or "")]
+        (other,) = [text for text in root.iter(f"{SVG}text") if text.text == "other facts"]
+        ends = float(other.get("x", "")) + width_of("other facts", SMALL)
+        begins = float(left.get("x", "")) - width_of(left.text or "", SMALL)
+        assert begins > ends or left.get("y") != other.get("y")

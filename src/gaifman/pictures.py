@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gaifman.errors import OutputError
+from gaifman.errors import OutputError, shorten
 from gaifman.facts import Fact
 from gaifman.io.files import check_place, replaced
 from gaifman.markup import AGAINST, FOR, safe
@@ -27,6 +27,7 @@ from gaifman.scenes import (
     Scene,
     Spot,
     columns_of,
+    headline,
     label_width,
     places_of,
     relations_on,
@@ -38,6 +39,8 @@ from gaifman.scenes import (
 Point = tuple[float, float]
 
 PILL = 26.0
+LONG = 400
+"""Characters of facts that are shown to whoever points at the words on a line."""
 
 BOLD = ' font-weight="bold"'
 
@@ -182,8 +185,9 @@ def _on_line(lit: Sequence[Fact], scene: Scene, spot: Point) -> str:
     page = (
         f'<rect class="gaifman-page" x="{x - width / 2:.1f}" y="{y - 8:.1f}" width="{width:.1f}" height="16" rx="4"/>'
     )
-    words = _coloured(lit, scene)
-    return page + _small(words, x, y + 4)
+    facts = " ".join(map(str, dict.fromkeys(lit)))  # with all objects and confidences, for whoever points at it
+    title = safe(shorten(facts, LONG))
+    return f'<g class="gaifman-facts"><title>{title}</title>{page}{_small(_coloured(lit, scene), x, y + 4)}</g>'
 
 
 def _small(words: str, x: float, y: float) -> str:
@@ -223,8 +227,9 @@ def _name(spot: Spot, scene: Scene) -> str:
 
 def _words(scene: Scene, width: float, height: float, left_out: int) -> list[str]:
     """Title, what is said, and what the lines mean."""
+    title = safe(headline(scene))
     lines = [
-        f'<text class="gaifman-text" font-size="15" font-weight="bold" x="{MARGIN}" y="30">{safe(scene.title)}</text>',
+        f'<text class="gaifman-text" font-size="15" font-weight="bold" x="{MARGIN}" y="30">{title}</text>',
         f'<text class="gaifman-quiet" font-size="{SIZE}" x="{MARGIN}" y="50">{safe(scene.said)}</text>',
     ]
     signs = set(scene.lit.values())
@@ -239,6 +244,7 @@ def _words(scene: Scene, width: float, height: float, left_out: int) -> list[str
         x += 32 + width_of(words, SMALL) + 22
     if left_out:
         more = f"and {left_out:,} more object{'s' if left_out > 1 else ''}"
-        at = f'text-anchor="end" x="{width - MARGIN:.0f}" y="{y + 4}"'
+        above = 0 if x + width_of(more, SMALL) < width - MARGIN else 18  # where the legend leaves no room beside it
+        at = f'text-anchor="end" x="{width - MARGIN:.0f}" y="{y + 4 - above}"'
         lines.append(f'<text class="gaifman-quiet" font-size="{SMALL}" {at}>{more}</text>')
     return lines

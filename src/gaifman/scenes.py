@@ -26,6 +26,8 @@ OTHERS = 16
 """Objects besides the tuple's own that are drawn."""
 LONGEST, LINE = 26, 36
 """Characters of a name that are drawn, and of all relations on a line."""
+HEADLINE = 100
+"""Characters of the title that are drawn."""
 ROW, SIZE, SMALL = 46.0, 13, 11
 MARGIN, TOP, BOTTOM, BENT = 24.0, 74.0, 64.0, 84.0
 
@@ -134,7 +136,7 @@ def places_of(
             spots[name] = Spot(name, x, TOP + y, width, name in own, outer, room, words[number])
         gap = max(words[number : number + 2]) + BENT
         x += widest / 2 + gap
-    least = max(width_of(scene.title, 15), width_of(scene.said, SIZE), 560.0) + 2 * MARGIN
+    least = max(width_of(headline(scene), 15), width_of(scene.said, SIZE), 560.0) + 2 * MARGIN
     width = x - gap + MARGIN
     for spot in spots.values():
         spot.x += max(0.0, least - width) / 2
@@ -186,6 +188,11 @@ def label_width(facts: Iterable[Fact]) -> float:
     """About how wide the words on a line are, of which some may be bold."""
     names, more = relations_on(facts)
     return 1.08 * width_of(", ".join([*map(short, names), *([f"+{more}"] if more else [])]), SMALL) + 8
+
+
+def headline(scene: Scene) -> str:
+    """The title, as far as there is room for it."""
+    return shorten(scene.title, HEADLINE)
 
 
 def short(name: str) -> str:
