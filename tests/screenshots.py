@@ -8,6 +8,7 @@ import gaifman
 from browsed import CHROMIUM, MISSING, Watched, browser
 from gaifman.config import Serving
 from gaifman.desk import Desk
+from gaifman.pictures import write_picture
 from gaifman.service import Service
 from served import serving
 
@@ -28,13 +29,15 @@ SHOTS: list[tuple[str, int, int, str, dict[str, str | list[str]]]] = [
 
 
 def main() -> None:
-    """Learn a few relations, and take every picture."""
+    """Learn a few relations, draw why one answer is probable, and take every picture of the page."""
     if CHROMIUM is None:
         raise SystemExit(MISSING)
     whole = gaifman.demo()
     facts = [fact for fact in whole.facts() if (fact.relation, fact.objects) not in HIDDEN]
     kb = gaifman.KnowledgeBase.from_facts(facts, {(name, obj): value for name, obj, value in whole.values()})
     model = gaifman.complete(kb, RELATIONS, seed=1)
+    write_picture(model.explain("borders", "portugal", "spain").svg(), FOLDER / "explanation.svg")
+    print("wrote docs/pictures/explanation.svg")
     with serving(Desk(Service(kb, model, Serving(seconds=60.0)))) as client, browser() as found:
         for name, width, height, theme, view in SHOTS:
             size = {"width": width, "height": height}

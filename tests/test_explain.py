@@ -355,8 +355,9 @@ def test_mistakes() -> None:
         worker().explain("p03", "t3", top=0)
     with pytest.raises(KnowledgeError, match="draws is a whole number"):
         worker().explain("p03", "t3", draws=0)
-    with pytest.raises(KnowledgeError, match="a prior is above 0"):
-        worker().explain("p03", "t3", prior=1.0)
+    for prior in (1.0, "a"):
+        with pytest.raises(KnowledgeError, match="a prior is above 0"):
+            worker().explain("p03", "t3", prior=prior)  # type: ignore[arg-type]
     with pytest.raises(KnowledgeError, match="only the fallback"):
         completed().explain("mayor", "p01", "t1")
     with pytest.raises(KnowledgeError, match="there is no model of work_in"):

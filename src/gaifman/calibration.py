@@ -378,6 +378,6 @@ def _positive(number: float, name: str) -> float:
 
 
 def _odds_of(prior: float) -> float:
-    if not 0 < prior < 1:
+    if not isinstance(prior, int | float) or not 0 < prior < 1:
         raise KnowledgeError(f"a prior is above 0 and below 1, not {prior!r}")
     return prior / (1 - prior)
