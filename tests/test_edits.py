@@ -138,6 +138,14 @@ def test_mistakes(fact: Fact, message: str, near: tuple[str, ...]) -> None:
     assert caught.value.near == near
 
 
+def test_where_no_relation_is_near_it_is_said_how_to_find_them() -> None:
+    for relation, words in (("parnt", ""), ("xyzzy", "GET /api/relations")):
+        with pytest.raises(KnowledgeError) as caught:
+            checked(KB, [Fact(relation, ("ann", "bob"))])
+        assert caught.value.hint.startswith(words)
+        assert bool(caught.value.hint) != bool(caught.value.near)
+
+
 @pytest.mark.parametrize(
     ("name", "message"), [("", "empty"), ("a\0", "NUL"), ("\ud800", "surrogate"), ("x" * 11, "at most 10")]
 )

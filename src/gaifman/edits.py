@@ -110,9 +110,9 @@ def checked(kb: KnowledgeBase, facts: Sequence[Fact], *, fresh: bool = False, lo
 def _checked(kb: KnowledgeBase, fact: Fact, fresh: bool, longest: int) -> Fact:
     fact = fact_of(fact)
     if fact.relation not in kb.relations:
-        raise KnowledgeError(
-            f"there is no relation {shorten(written(fact.relation))}", near=nearest(fact.relation, kb.relations)
-        )
+        near = nearest(fact.relation, kb.relations)
+        hint = "" if near else "GET /api/relations lists those there are; a new one cannot be added"
+        raise KnowledgeError(f"there is no relation {shorten(written(fact.relation))}", near=near, hint=hint)
     arity = kb.relations[fact.relation].arity
     if arity != len(fact.objects):
         raise KnowledgeError(f"{shorten(written(fact.relation))} has {some(arity, 'place')}, not {len(fact.objects)}")

@@ -218,7 +218,9 @@ class Service:
     def _number(self, relation: str) -> int:
         number = self.kb.content.relations.number(relation)
         if number is None:
-            raise KnowledgeError(f"there is no relation {relation}", near=nearest(relation, self.kb.relations))
+            near = nearest(relation, self.kb.relations)
+            hint = "" if near else "GET /api/relations lists those there are"
+            raise KnowledgeError(f"there is no relation {relation}", near=near, hint=hint)
         return number
 
     def _fact(self, table: Facts, row: int) -> dict[str, Any]:
@@ -256,16 +258,21 @@ class Service:
         settings: dict[str, Any] = {"draws": asked.draws, "prior": asked.prior}
         if isinstance(model, GaifmanModel):
             found = model.ranked(asked.query, asked.given, ranking, **settings)
-        elif asked.query is None:
-            raise KnowledgeError(
-                f"the model is a completion of {len(model.relations):,} relations: say what to answer",
-                hint=f"as in {self._relation(next(iter(model.relations)))['query']}",
-            )
         else:
-            found = model.ranked(asked.query, asked.given, ranking, **settings)
+            found = model.ranked(self.question(model, asked.query), asked.given, ranking, **settings)
         if next(self._rankings) == OFTEN:
             threading.Thread(target=model.hasten, name="gaifman-hasten", daemon=True).start()
         return {**found.as_dict(), "truncated": found.considered.count > len(found)}
+
+    def question(self, model: Completion, query: str | None) -> str:
+        """What a completion is asked, which has no query of its own."""
+        if query is not None:
+            return query
+        relation, arity = next(iter(model.relations.items()))
+        raise KnowledgeError(
+            f"the model is a completion of {len(model.relations):,} relations: say what to answer",
+            hint=f"as in {relation_text(relation)}({', '.join(_variables(arity))})",
+        )
 
     def neighbourhood(self, around: Around, deadline: Deadline) -> dict[str, Any]:
         """What is drawn around some objects."""
