@@ -84,9 +84,9 @@ class Serving:
     body: int = 2_000_000
     """Bytes of a request's body."""
     at_once: int = 16
-    """Requests that are worked on at a time."""
+    """Requests of one kind that are worked on at a time; additions go one by one."""
     waiting: int = 64
-    """Requests that wait for that; a further one is refused."""
+    """Requests of one kind that wait for that; a further one is refused."""
     open: int = 512
     """Requests that are there at all, also those that are still being read; a further one is refused."""
     draws: int = 100
