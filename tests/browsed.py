@@ -13,6 +13,11 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 MISSING = "there is no chromium here: the tests of the page are left out; as root: apt-get install chromium"
 
 
+Field = str | list[str]
+Fields = dict[str, Field]
+"""What stands in the address of a view."""
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
     """The browser of this machine; nothing is downloaded."""
@@ -44,7 +49,7 @@ class Watched:
         if not url.startswith((f"{self.origin}/", "data:")):
             self.foreign.append(url)
 
-    def open(self, **fields: str | list[str]) -> Page:
+    def open(self, **fields: Field) -> Page:
         """Go to a view, and wait until all of it is there."""
         self.page.goto(f"{self.origin}/?{urlencode(fields, doseq=True)}")
         return self.settled()
@@ -95,5 +100,26 @@ CONTRAST = """
     if (ratio < least) poor.push(`${ratio.toFixed(2)} ${named}`);
   }
   return [seen, poor];
+}
+"""
+
+# In the page: texts that have next to no room, so that they stand a letter below another.
+SQUEEZED = """
+() => [...document.querySelectorAll("main :is(p, td, th, li, a, code, h1, h2, h3, dt, dd, summary, span)")]
+  .filter((one) => one.checkVisibility() && one.textContent.trim().length > 8 && !one.closest("svg"))
+  .filter((one) => one.getBoundingClientRect().width < 44)
+  .map((one) => `${one.localName}.${one.className}: ${one.textContent.slice(0, 40)}`)
+"""
+
+# In the page: what the keys are at, and whether nothing shows it; null when they have left the page.
+UNSEEN = """
+() => {
+  const one = document.activeElement;
+  if (!one || one === document.body) return null;
+  const style = getComputedStyle(one);
+  const name = one.getAttribute("aria-label") || one.textContent.trim().slice(0, 40) || one.id;
+  const box = one.getBoundingClientRect();
+  const seen = box.width > 0 && box.bottom > 0 && box.top < innerHeight && box.right > 0;
+  return { name, unseen: !seen || style.outlineStyle === "none" || parseFloat(style.outlineWidth) < 2 };
 }
 """

@@ -229,10 +229,18 @@ def test_three_places() -> None:
 def test_a_first_look_where_there_are_many() -> None:
     found = neighbour().answers(top=10, draws=10)
     looked = found.considered
-    assert (looked.kept, looked.look, looked.draws) == (200, 2, 10)
-    assert str(looked).endswith("the best 200 by 2 draws got 10 draws")
+    assert (looked.kept, looked.look, looked.draws) == (1_000, 2, 10)
+    assert str(looked).endswith("the best 1,000 by 2 draws got 10 draws")
     assert found.estimates.draws.tolist() == [10] * 10
     assert same(found.estimates, neighbour().probabilities(found.tuples, draws=10))
+
+
+def test_the_first_look_misses_none_of_the_best() -> None:
+    """With 200 kept, and draws of its own, a first look missed four of ten."""
+    for known in ("mark", "leave out"):
+        found = neighbour().answers(top=10, known=known, draws=10)
+        assert found.considered.look
+        assert names(found) == names(neighbour().answers(top=None, known=known, draws=10))[:10]
 
 
 def test_the_first_look_keeps_those_that_look_best(monkeypatch: pytest.MonkeyPatch) -> None:

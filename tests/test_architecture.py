@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "gaifman"
 
 _ORDER = (
-    "errors markup config deadlines names printing formulas questions rewriting vocabulary tokens syntax parser "
-    "semantics tables interning facts kb draft io datasets kernels keys graph drawing neighbourhoods "
+    "errors markup config deadlines names printing formulas questions phrases rewriting vocabulary tokens syntax "
+    "parser semantics tables interning facts kb draft io datasets kernels keys graph drawing neighbourhoods "
     "phi plans families worlds features grounds safety frames semijoins sql engine queries witnesses hiding mining "
     "constraints corruptions examples calibration network inputs adapters testing modelfile cards runfolder runs "
     "learning judging splits parts patterns candidates glances answers effects scenes pictures explanations explain "

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import gaifman
-from gaifman.cli import cli
+from gaifman.cli import cli, main
 from gaifman.cli.convert import WRITTEN
 from gaifman.cli.terminal import FORMATS
 from gaifman.io import FORMATS as READABLE
@@ -146,6 +146,17 @@ def test_an_error_is_json_where_json_was_asked_for() -> None:
     assert done.returncode == 1
     body = json.loads(done.stderr)
     assert body["place"]["column"] == 6
+
+
+def test_too_little_memory_is_one_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def hungry(**_: object) -> None:
+        raise MemoryError("7.28 TiB")
+
+    monkeypatch.setattr(cli, "main", hungry)
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    said = capsys.readouterr().err
+    assert said == "error: there is not enough memory for this: 7.28 TiB\nhint: ask for less at a time\n"
 
 
 def test_a_reader_that_stops_early_is_no_error() -> None:

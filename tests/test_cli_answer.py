@@ -149,6 +149,7 @@ def test_nothing_to_show(folder: Path) -> None:
         (["works.gaifman", "towns.facts", "--among", "x=persn"], "near: person"),
         (["works.gaifman", "towns.facts", "--draws", "0"], "draws is a whole number"),
         (["works.gaifman", "towns.facts", "--top", "0"], "top is a whole number"),
+        (["works.gaifman", "towns.facts", "--draws", "1000000000000"], "draws is a whole number from 1 to 1,000,000"),
         (["works.gaifman", "towns.facts", "--prior", "1"], "a prior is above 0"),
         (["works.gaifman", "towns.facts", "--limit", "0"], "the limit of candidates"),
         (["works.gaifman", "towns.facts", "--limit", "9"], "there are more than 9 candidates"),

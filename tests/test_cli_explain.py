@@ -131,6 +131,10 @@ def test_nothing_it_hangs_on(folder: Path, tmp_path: Path) -> None:
         (["works.gaifman", "towns.facts", "--set", "z=p03", "--answer", "t3"], "its variables are x, y"),
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--top", "0"], "top is a whole number"),
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--draws", "0"], "draws is a whole number"),
+        (
+            ["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--draws", "1000000"],
+            "from 1 to 10,000, not 1000000",
+        ),
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--prior", "0"], "a prior is above 0"),
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--picture", "why.png"], "end the name with .svg"),
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--picture", "no/why.svg"], "no"),

@@ -115,6 +115,7 @@ BAD = [
     (["neighbourhood", "demo", "france", "--size", "0"], 1, "the size k is a whole number, 1 or more"),
     (["neighbourhood", "demo", "france", "--radius", "-1"], 1, "the radius r is a whole number, 0 or more"),
     (["neighbourhood", "demo", "france", "--draws", "0"], 1, "the number of draws"),
+    (["neighbourhood", "demo", "france", "--draws", "1000000000000"], 1, "the number of draws is a whole number from"),
     (["neighbourhood", "demo", "france", "--seed", "-1"], 1, "a seed is a whole number"),
     (["neighbourhood", "demo", "france", "--size", "many"], 2, "neither a whole number nor all"),
     (["neighbourhood", "demo"], 2, "Missing argument"),

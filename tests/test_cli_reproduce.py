@@ -97,13 +97,18 @@ def test_all_rows_share_what_they_can(folder: Path) -> None:
 
 
 def test_a_quick_look_and_then_the_whole_share_the_training(folder: Path) -> None:
-    text = here(*ROW, "--fraction", "0.5").stdout
-    assert "A sample: 4 of 8 test facts were ranked." in text
-    model = folder / "reproduce-wn18" / "k20-w5-25.gaifman"
+    there = folder / "reproduce-wn18"
+    quick = here(*ROW, "--fraction", "0.5")
+    assert "A sample: 4 of 8 test facts were ranked." in quick.stdout
+    assert quick.stderr == "wrote results-fraction0.5.md, results-fraction0.5.json in reproduce-wn18\n"
+    model = there / "k20-w5-25.gaifman"
     before = model.stat().st_mtime_ns
-    text = here(*ROW).stdout
-    assert "A sample" not in text
+    assert "A sample" not in here(*ROW).stdout
     assert model.stat().st_mtime_ns == before
+    whole = (there / "results.md").read_bytes()
+    here(*ROW, "--fraction", "0.5", "--facts", "train+valid")
+    assert (there / "results.md").read_bytes() == whole, "a quick look does not replace what took hours"
+    assert (there / "results-valid-fraction0.5.md").exists()
 
 
 @pytest.mark.usefixtures("folder")

@@ -19,7 +19,7 @@ import pytest
 
 import gaifman
 from commands import here, one_message, refused
-from gaifman.cli.serve import edits_of, prepare, show, warn
+from gaifman.cli.serve import edits_of, prepare, python_of, show, warn
 from gaifman.desk import Desk
 from gaifman.edits import Edits
 from gaifman.errors import GaifmanError, OutputError
@@ -118,6 +118,21 @@ def test_it_serves_a_model(tmp_path: Path) -> None:
     with process("towns.duckdb", "work.gaifman", "--seconds", "300", folder=tmp_path) as (client, _, _):
         found = client.post("/api/answers", {"given": {"x": "p01"}, "top": 3}).json
         assert found["answers"] == model.answers(x="p01", top=3).as_dict()["answers"]
+        read = ['kb = gaifman.read("towns.duckdb")', 'model = gaifman.load("work.gaifman", kb)']
+        assert client.get("/api/about").json["python"] == ["import gaifman", *read]
+
+
+def test_what_a_program_reads_is_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert python_of(("demo",), None, None, None, "full", folders=True) == ["import gaifman", "kb = gaifman.demo()"]
+    told = python_of(("/home/ann/a b.nt", "c.tsv"), "/home/ann/m", "ntriples", None, "local", folders=False)
+    assert told[1:] == [
+        'kb = gaifman.read("a b.nt", "c.tsv", format="ntriples", iris="local")',
+        'model = gaifman.load("m", kb)',
+    ]
+    assert '"/home/ann/m"' in python_of(("c.tsv",), "/home/ann/m", None, "t", "full", folders=True)[2]
+    Path("demo").write_text("r(a, b).")
+    assert python_of(("demo",), None, None, None, "full", folders=True)[1] == 'kb = gaifman.read("demo")'
 
 
 def test_for_people_it_says_where_it_is(family: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman import examining
+from gaifman import subjects
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeError
 from gaifman.evaluation import Classification, Evaluation, Terms, evaluate
@@ -18,6 +18,7 @@ from gaifman.kb import KnowledgeBase
 from gaifman.learning import Learning
 from gaifman.measures import TIES
 from gaifman.neighbourhoods import Hidden, Sampling
+from gaifman.ranking import BLOCK
 from gaifman.subjects import Learnt
 from gaifman.tables import Floats, Ints
 from learnt import FEW, GOOD, towns, worker
@@ -163,7 +164,8 @@ def test_any_number_of_threads_gives_the_same(threads: int | None) -> None:
 
 def test_blocks_do_not_change_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     for cells in (1, 100, 150):
-        monkeypatch.setattr(examining, "CELLS", cells)
+        monkeypatch.setattr(subjects, "CELLS", cells)
+        monkeypatch.setattr(subjects, "BLOCK", 4 * cells)
         assert same(evaluate(completed(), train(), TEST, [VALID], threads=2), found())
 
 
@@ -335,7 +337,8 @@ def test_progress_is_told_to_its_end() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_goes_wrong_in_a_thread_ends_the_whole(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examining, "CELLS", 1)
+    monkeypatch.setattr(subjects, "CELLS", 1)
+    monkeypatch.setattr(subjects, "BLOCK", 1)
     calls = []
 
     def stop(phase: str, done: int, total: int | None) -> None:
@@ -346,6 +349,15 @@ def test_what_goes_wrong_in_a_thread_ends_the_whole(threads: int, monkeypatch: p
     with pytest.raises(KeyboardInterrupt):
         evaluate(completed(), train(), TEST, [VALID], threads=threads, report=stop)
     assert len(calls) < 10
+
+
+def test_where_tuples_are_drawn_one_by_one_fewer_are_asked_for_at_once() -> None:
+    """Else a stop was noticed only after a minute."""
+    ground = subjects.Ground(train(), TEST)
+    cells = {(s.name, n): s.ranker.cells for n in (1, 8) for s in subjects.subjects_of(completed(), ground, None, [n])}
+    plain = {name for (name, _), most in cells.items() if most < subjects.CELLS}
+    assert plain
+    assert all(cells[name, 8] == cells[name, 1] // 8 == BLOCK // 8 for name in plain)
 
 
 def test_a_relation_of_which_no_model_of_its_width_was_learnt() -> None:

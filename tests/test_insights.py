@@ -59,13 +59,16 @@ def test_a_mistake_is_what_there_is_to_say(learnt: Service, text: str) -> None:
 def test_an_explanation_is_that_of_the_model(learnt: Service, whole: Service) -> None:
     found = explanation(learnt, Doubted("works_in('p01', y)", {}, ["t1"], top=3), never())
     own = worker().on(towns()).explain("p01", "t1", top=3)
-    assert {name: found[name] for name in own.as_dict()} == own.as_dict()
     Explained.model_validate(json.loads(json.dumps(found, allow_nan=False)), strict=True)
+    said = {reason["formula"]: reason.pop("words") for reason in found["reasons"]}
+    assert said["lives_in('p01', 't1')"] == "p01 lives in t1"
+    assert {name: found[name] for name in own.as_dict()} == own.as_dict()
     assert found["scene"]["objects"] == ["p01", "t1"]
     assert sum(fact["speaks"] != 0 for fact in found["scene"]["facts"]) == len(own.scene.lit)  # type: ignore[union-attr]
     assert found["picture"].startswith("<svg ")
     assert "style" not in found["picture"]
     same = explanation(learnt, Doubted(None, {"x": "p01", "y": "t1"}, top=3), never())
+    assert {reason["formula"]: reason.pop("words") for reason in same["reasons"]} == said
     assert same == found
     assert explanation(whole, Doubted("citizen('p01', y)", {}, ["c1"]), never())["query"] == "citizen('p01', 'c1')"
 
@@ -100,11 +103,25 @@ def test_examples_have_answers(whole: Service, learnt: Service) -> None:
     assert examples(Service(KnowledgeBase.from_facts([]))) == []
 
 
+def test_examples_are_of_various_objects_and_read_well() -> None:
+    kb = demo()
+    found = examples(Service(kb, gaifman.complete(kb, ["borders", "capital", "member_of"], **FEW)))
+    ranked = [row["query"] for row in found if row["ranked"]]
+    assert ranked == ["member_of('united_kingdom', y)", "borders(x, 'france')", "capital('russia', y)"]
+    long = "/award/award_nominee/award_nominations./award/award_nomination/award_nominee"
+    chains = [(name, f"o{i}", f"o{i + 1}") for name in (long, "short") for i in range(4)]
+    shown = examples(Service(KnowledgeBase.from_facts([*chains, (long, "o7", "o9")])))
+    assert shown[0]["query"] == "exists z. short(x, z) & short(z, y) & x != y & ~short(x, y)"
+    assert [row["query"] for row in shown[1:]] == ["short(x, 'o1')", f"{long}('o2', y)"]
+
+
 def test_what_is_asked_of_an_object_is_what_others_of_its_type_stand_in(whole: Service, learnt: Service) -> None:
     assert [row["query"] for row in questions(whole, "p01")] == ["citizen('p01', y)", "works_in('p01', y)"]
     assert [row["query"] for row in questions(whole, "t1")] == ["works_in(x, 't1')"]
     assert [row["query"] for row in questions(learnt, "p01")] == ["works_in('p01', y)"]
     assert questions(whole, "t1")[0]["among"] == {"x": "person"}
+    assert questions(whole, "t1")[0]["relation"] == "works_in"
+    assert questions(whole, "t1")[0]["objects"] == [None, "t1"]
     assert questions(whole, "p01")[0]["among"] == {}
     odd = Service(KnowledgeBase.from_facts([("p", "it's", "b"), ("t", "it's"), ("t", "c")]))
     assert [row["query"] for row in questions(odd, "c")] == [r"p('c', y)"]

@@ -50,7 +50,7 @@ def test_estimates_are_a_list_of_them() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"draws": 0}, "draws is a whole number, 1 or more, not 0"),
+        ({"draws": 0}, "draws is a whole number from 1 to 1,000,000, not 0"),
         ({"draws": True}, "draws is a whole number"),
         ({"draws": 3, "most": -1}, "most is a whole number"),
         ({"draws": 3, "error": -0.1}, "a number above 0, not -0.1"),

@@ -368,7 +368,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"least": -1}, "least is a whole number, 0 or more, not -1", ""),
     ({"rare": 1.5}, "rare is a whole number, 0 or more, not 1.5", ""),
     ({"patience": True}, "patience is a whole number, 0 or more, not True", ""),
-    ({"draws": 0}, "the number of draws is a whole number, 1 or more, not 0", ""),
+    ({"draws": 0}, "the number of draws is a whole number from 1 to 1,000,000, not 0", ""),
     ({"size": 0}, "the size k", ""),
     ({"radius": -1}, "radius", ""),
     ({"seed": -1}, "seed", ""),

@@ -309,7 +309,7 @@ def test_no_tuples_give_no_neighbourhoods() -> None:
         ({"size": True}, "the size k .* not True"),
         ({"radius": -1}, "the radius r is a whole number, 0 or more, not -1"),
         ({"radius": 1.0}, "the radius r is a whole number, 0 or more, not 1.0"),
-        ({"draws": 0}, "the number of draws is a whole number, 1 or more, not 0"),
+        ({"draws": 0}, "the number of draws is a whole number from 1 to 1,000,000, not 0"),
         ({"seed": -1}, "a seed is a whole number from 0"),
         ({"seed": 1 << 64}, "a seed is a whole number from 0"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -92,6 +93,7 @@ def test_an_object(learnt: Service) -> None:
     assert found["types"] == ["person"]
     assert found["values"] == {"age": 23.0}
     assert found["facts"] == len([*learnt.kb.facts(obj="p03")])
+    assert found["relations"] == Counter(fact.relation for fact in learnt.kb.facts(obj="p03"))
     assert found["degree"] == len(learnt.graph.neighbours_of("p03"))
 
 

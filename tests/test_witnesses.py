@@ -144,3 +144,31 @@ def test_atoms_are_found_with_facts_of_one_relation_only() -> None:
     (facts,) = why(FAMILY, "gave(x, y, z)", ("ann", "ring", "bob"))
     assert [str(fact) for fact in facts] == ["gave(ann, ring, bob)."]
     assert isinstance(parse_query("gave(x, y, z)", FAMILY).formula, Atom)
+
+
+@over_seeds(60)
+def test_the_first_witnesses_are_the_first_of_all(seed: int) -> None:
+    rng = random.Random(seed)
+    kb, query = queries_long.knowledge(rng), positive(rng)
+    with Engine(kb, threads=1) as engine:
+        found = answers(engine, query, budget=Budget(combinations=10**9)).tuples
+        every = explanations(engine, query, found, most=10**6)
+        assert all(explanations(engine, query, found, most=most) == [own[:most] for own in every] for most in (1, 3))
+
+
+def test_one_set_of_facts_that_comes_in_very_many_rows_hides_no_other() -> None:
+    """A variable that no fact is about multiplies the rows of every witness."""
+    kb = KnowledgeBase.from_facts([("likes", "ann", f"b{i:03}") for i in range(200)])
+    query = "exists y, z, w. likes(x, y) & z != w"
+    (found,) = explanations(kb, query, [[kb.id("ann")]], most=3)
+    assert [str(fact) for (fact,) in found] == ["likes(ann, b000).", "likes(ann, b001).", "likes(ann, b002)."]
+
+
+def test_the_time_of_witnesses_is_for_all_ways_together() -> None:
+    """A query of many ways once had the whole time for each of them, and no end while it sorted what it found."""
+    kb = KnowledgeBase.from_facts([("likes", f"a{i:02}", f"a{j:02}") for i in range(50) for j in range(50)])
+    chain = "exists a, b, c, d, e. likes(x, a) & likes(a, b) & likes(b, c) & likes(c, d) & likes(d, e)"
+    query = " | ".join([f"({chain})"] * 8)
+    for most in (3, 10**6):
+        with Engine(kb) as engine, pytest.raises(StoppedError):
+            explanations(engine, query, [[0]], most=most, budget=Budget(seconds=0.5))

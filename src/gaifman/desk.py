@@ -31,11 +31,13 @@ from gaifman.service import Service
 class Desk:
     """A service that is replaced by another one with each addition; who began with the old one ends with it."""
 
-    def __init__(self, service: Service, edits: Edits | None = None, token: str | None = None) -> None:
-        """`edits` keep what is added; without a `token` nothing can be."""
+    def __init__(
+        self, service: Service, edits: Edits | None = None, token: str | None = None, python: Sequence[str] = ()
+    ) -> None:
+        """`edits` keep what is added; without a `token` nothing can be. `python` are lines that read what is served."""
         if token is not None and edits is None:
             raise KnowledgeError("facts can be added only where there is a file to keep them")
-        self.service, self.edits = service, edits
+        self.service, self.edits, self.python = service, edits, list(python)
         self.added = 0
         """Facts that were added since the start."""
         self._token = token

@@ -28,9 +28,6 @@ from gaifman.subjects import Subject
 from gaifman.tables import Floats, Ints, Longs
 
 Report = Callable[[str, int, int | None], None]
-CELLS = 1 << 18
-"""Scores that a thread has in memory at once, for each number of draws. Between two blocks it tells how far it is, and
-can be stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +161,7 @@ def abreast(subjects: Sequence[Subject], threads: int, tally: Tally, work: Calla
 def ranked(subject: Subject, objects: int, tally: Tally) -> Longs:
     """Shape (counts, 2, 3, ranks), int64: as `Part.ranks`; facts that differ at the place alone share their scores."""
     width = subject.tuples.shape[1]
-    found, step = list[Longs](), max(1, CELLS // objects)
+    found, step = list[Longs](), max(1, subject.ranker.cells // objects)
     for position in range(width):
         filters, rest = Filters(subject.known, subject.tuples, position), subject.tuples.copy()
         rest[:, position] = 0

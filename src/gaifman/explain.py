@@ -35,7 +35,7 @@ from gaifman.formulas import Constant, Variable, bracketed
 from gaifman.grounds import Inside, grounds, inside_of
 from gaifman.judging import Estimate, Judge, Wanted, calibrated
 from gaifman.learning import Learning, Scorer
-from gaifman.neighbourhoods import Hidden, Neighbourhoods, draw
+from gaifman.neighbourhoods import Hidden, Neighbourhoods, check_draws, draw
 from gaifman.questions import Feature, Query
 from gaifman.rewriting import substitute
 from gaifman.scenes import Scene
@@ -47,6 +47,8 @@ LOOKED = 50
 """Draws in which witnesses are looked for, at most."""
 TRIED = 12
 """Formulas that speak for the answer whose facts are tried, at most: what if they were not known?"""
+DRAWS = 10_000
+"""Draws that are taken apart at most: a second or so."""
 NAMED = 20
 """Facts that are named as what the answer hangs on, at most."""
 ENOUGH = 0.5
@@ -72,7 +74,9 @@ class Case:
         """Explain what is said of one tuple (1, places) over so many draws; the deadline is asked between parts."""
         if not isinstance(top, int) or isinstance(top, bool) or top < 1:
             raise KnowledgeError(f"top is a whole number, 1 or more, not {top!r}")
-        wanted = Wanted(self.learning.draws if draws is None else draws, deadline=deadline or never())
+        count = self.learning.draws if draws is None else draws
+        check_draws(count, most=DRAWS)
+        wanted = Wanted(count, deadline=deadline or never())
         hidden = self.judge.secret(self.query, tuples, self.learning.seed, wanted.deadline.budget())
         return _Told(self, tuples, hidden, wanted).explanation(top)
 

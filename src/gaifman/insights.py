@@ -16,8 +16,9 @@ A mistake in a text that is being typed is no failure but what there is to say o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,9 @@ from gaifman.explanations import Explanation, facts_as_dicts
 from gaifman.formulas import Atom, Constant, Number, Term, Variable, bracketed
 from gaifman.messages import refusal
 from gaifman.model import GaifmanModel
-from gaifman.parser import parse_query
+from gaifman.parser import parse_feature, parse_query
 from gaifman.patterns import atom_pattern, model_pattern
+from gaifman.phrases import phrase, plain
 from gaifman.printing import relation_text
 from gaifman.queries import exists
 from gaifman.questions import Query
@@ -43,6 +45,8 @@ SHOWN = 4
 """Relations of which an example is made."""
 ALIKE = 8
 """Objects of the same type that say what can be asked of one."""
+READABLE = 40
+"""Characters of a relation's name that still read well in an example."""
 SECONDS = 0.5
 """Time for the check that an example has an answer."""
 
@@ -121,7 +125,10 @@ def explanation(service: Service, doubted: Doubted, deadline: Deadline) -> dict[
         objects = model.tuple_of(service.question(model, doubted.query), doubted.given, doubted.answer)
     found: Explanation = model.explain(*objects, **settings)
     scene = None if found.scene is None else scene_of(found.scene, service.serving.rows)
-    return {**found.as_dict(), "scene": scene, "picture": bare(found.svg())}
+    fields = found.as_dict()
+    for reason in fields["reasons"]:
+        reason["words"] = phrase(parse_feature(reason["formula"], service.kb.vocabulary, unknown_objects=True))
+    return {**fields, "scene": scene, "picture": bare(found.svg())}
 
 
 def scene_of(scene: Scene, most: int) -> dict[str, Any]:
@@ -157,12 +164,14 @@ def questions(service: Service, name: str) -> list[dict[str, Any]]:
     for relation, arity, place in _places(service, name):
         kinds = {_variable(at, arity): kind for at, kind in _kinds(service, relation, arity).items() if at != place}
         query = _asked(relation, arity, {place: name})
-        found.append(_row(query, f"{_plain(name)}: {_plain(relation)}", among=kinds))
+        row = _row(query, f"{plain(name)}: {plain(relation)}", among=kinds)
+        found.append({**row, "relation": relation, "objects": [name if at == place else None for at in range(arity)]})
     return found
 
 
 def _row(query: str, words: str, *, ranked: bool = True, among: Mapping[str, str] | None = None) -> dict[str, Any]:
-    return {"query": query, "words": words, "ranked": ranked, "among": dict(among or {})}
+    fields = {"query": query, "words": words, "ranked": ranked, "among": dict(among or {})}
+    return {**fields, "relation": None, "objects": []}
 
 
 def _asked(relation: str, arity: int, given: Mapping[int, str]) -> str:
@@ -202,46 +211,52 @@ def _learnt(service: Service) -> list[str]:
 
 
 def _predicted(service: Service) -> Iterator[dict[str, Any]]:
-    """Of the model: what it was made for, asked of a well-known object."""
-    model = service.model
+    """Of the model: what it was made for, each time asked of another well-known object, from either side."""
+    model, told = service.model, set[str]()
     if isinstance(model, GaifmanModel):
         yield _row(str(model._asked), "what the model has learnt, most probable first")
-    for relation in _learnt(service)[:SHOWN]:
-        name = _prominent(service, relation)
-        arity = service.kb.relations[relation].arity
-        yield _row(_asked(relation, arity, {0: name}), f"{_plain(name)}: {_plain(relation)}, known and missing")
+    for turn, relation in enumerate(_learnt(service)[:SHOWN]):
+        arity, place = service.kb.relations[relation].arity, turn % 2
+        for name in _prominent(service, relation, place, told):
+            told.add(name)
+            yield _row(_asked(relation, arity, {place: name}), f"{plain(name)}: {plain(relation)}, known and missing")
 
 
-def _prominent(service: Service, relation: str) -> str:
-    """The object with most neighbours that stands first in a fact of the relation, by the first thousand facts."""
+def _prominent(service: Service, relation: str, place: int, told: Collection[str] = ()) -> list[str]:
+    """The object with most neighbours at a place of a relation, by the first thousand facts; none that was told."""
     kb = service.kb
     table, number = kb.tables[kb.relations[relation].arity], kb.content.relations.number(relation) or 0
     rows = table.rows(number)[:1000]
-    first = np.unique(table.objects[rows.start : rows.stop, 0])
-    return kb.name(int(first[np.argmax(service.graph.degrees[first])]))
+    there = np.unique(table.objects[rows.start : rows.stop, place])
+    ordered = there[np.argsort(-service.graph.degrees[there], kind="stable")]
+    names = (kb.name(int(one)) for one in ordered[: len(told) + 1])
+    return [name for name in names if name not in told][:1]
 
 
 def _known(service: Service) -> Iterator[dict[str, Any]]:
-    """Exact ones: two steps, what is lacking, and a number."""
+    """Exact ones: two steps, what is lacking, a number; and without a model what is known of well-known objects."""
     kb = service.kb
     pairs = [r for r in kb.relations.values() if r.arity == 2 and r.count]
-    chained = [r.name for r in sorted(pairs, key=lambda r: -r.count) if _holds(service, _two_steps(r.name), never())]
-    for name in chained[:1]:
-        yield _row(_two_steps(name), f"two steps of {_plain(name)} apart, not one", ranked=False)
-        types = kb.types(_prominent(service, name))
+    best = [r.name for r in sorted(pairs, key=lambda r: (len(r.name) > READABLE, -r.count, r.name))]
+    chained = (name for name in best if _holds(service, _two_steps(name), never()))
+    for name in islice(chained, 1):
+        yield _row(_two_steps(name), f"two steps of {plain(name)} apart, not one", ranked=False)
+        types = [kind for one in _prominent(service, name, 0) for kind in kb.types(one)]
         written = relation_text(name)
         for kind in types[:1]:
             lacking = f"{relation_text(kind)}(x) & ~(exists y. {written}(x, y))"
-            yield _row(lacking, f"each {_plain(kind)} without {_plain(name)}", ranked=False)
+            yield _row(lacking, f"each {plain(kind)} without {plain(name)}", ranked=False)
     for name in list(kb.attributes)[:1]:
         values = kb.content.values
         own = values.value[values.rows(list(kb.attributes).index(name))]
         bound = Number(float(f"{np.quantile(own, 0.9):.1e}")) if len(own) else Number(0.0)
-        yield _row(f"{relation_text(name)}(x) > {bound}", f"the largest by {_plain(name)}", ranked=False)
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", " ")
+        yield _row(f"{relation_text(name)}(x) > {bound}", f"the largest by {plain(name)}", ranked=False)
+    if service.model is None:
+        told = set[str]()
+        for turn, relation in enumerate(best[:2]):
+            for name in _prominent(service, relation, 1 - turn, told):
+                told.add(name)
+                yield _row(_asked(relation, 2, {1 - turn: name}), f"{plain(name)}: {plain(relation)}", ranked=False)
 
 
 def _two_steps(name: str) -> str:

@@ -23,7 +23,7 @@ from gaifman.kb import KnowledgeBase, union
 from gaifman.learning import Learning, Scorer
 from gaifman.markup import bar, together
 from gaifman.names import nearest
-from gaifman.neighbourhoods import Hidden, Sampling
+from gaifman.neighbourhoods import Hidden, Sampling, check_draws
 from gaifman.network import Reals
 from gaifman.phi import FeatureSet
 from gaifman.plans import plan_of
@@ -100,9 +100,7 @@ class Wanted:
 
     def __post_init__(self) -> None:
         for name in ("draws", "most"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise KnowledgeError(f"{name} is a whole number, 1 or more, not {value!r}")
+            check_draws(getattr(self, name), name)
         if self.error is not None and not self.error > 0:
             raise KnowledgeError(f"the bound of the standard error is a number above 0, not {self.error!r}")
 

@@ -150,6 +150,7 @@ class About(BaseModel):
     notes: list[str]
     model: ModelFields | None
     edit: bool = Field(description="Whether facts can be added.")
+    python: list[str] = Field(description="How a program reads what is served: lines of Python, for people to copy.")
     limits: dict[str, float]
 
 
@@ -176,6 +177,7 @@ class Object(BaseModel):
     types: list[str]
     values: dict[str, float]
     facts: int
+    relations: dict[str, int] = Field(description="Relation → how many of these facts are of it.")
     degree: int
 
 

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from gaifman.drawing import Job, Part
 
 
+MOST = 1_000_000
+"""Draws for one tuple at most: they are in memory together."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How neighbourhoods are drawn; the words of the paper are r, k and w."""
@@ -63,8 +67,7 @@ class Sampling:
                 f"the size k is a whole number, 1 or more, or None, not {self.size!r}",
                 hint="the tuple's own objects are members anyway: for them alone write r=0; for all objects k=None",
             )
-        if not _whole(self.draws, 1):
-            raise KnowledgeError(f"the number of draws is a whole number, 1 or more, not {self.draws!r}")
+        check_draws(self.draws)
         if not _whole(self.seed, 0) or self.seed >= 1 << 64:
             raise KnowledgeError(f"a seed is a whole number from 0 to 2**64 - 1, not {self.seed!r}")
 
@@ -269,6 +272,12 @@ def _own(tuples: Ints) -> tuple[Ints, Ints]:
     for array in (count, places):
         array.setflags(write=False)
     return count, places
+
+
+def check_draws(draws: int, name: str = "the number of draws", most: int = MOST) -> None:
+    """Refuse what cannot be a number of draws."""
+    if not _whole(draws, 1) or draws > most:
+        raise KnowledgeError(f"{name} is a whole number from 1 to {most:,}, not {draws!r}")
 
 
 def _whole(number: object, least: int) -> bool:

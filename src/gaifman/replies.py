@@ -52,6 +52,7 @@ class ReasonRow(BaseModel):
     """A formula that spoke for an answer, or against it."""
 
     formula: str
+    words: str = Field(description="The formula in words; brackets are lost.")
     feature: str
     effect: float = Field(description="In log-odds.")
     draws: int = Field(description="Draws in which it said something.")
@@ -124,6 +125,8 @@ class ExampleRow(BaseModel):
     words: str
     ranked: bool = Field(description="Whether it is for the model.")
     among: dict[str, str] = Field(description="Variable → type that suits it, for the model.")
+    relation: str | None = Field(description="Of a question about one object: the relation that is asked for.")
+    objects: list[str | None] = Field(description="Of such a question: its objects, null where a variable stands.")
 
 
 class Examples(BaseModel):

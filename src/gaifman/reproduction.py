@@ -122,11 +122,18 @@ class Reproduction:
 
     def ranks_folder(self, setting: Setting) -> Path:
         """Where the ranks of a setting are kept: another folder for another choice of rows, facts or fraction."""
-        study = self.study
-        parts = [f"ranks-{setting.name}-n{'-'.join(map(str, study.draws(setting)))}"]
-        parts += ["valid"] if study.facts != "train" else []
-        parts += [f"fraction{study.fraction:g}"] if study.fraction is not None else []
-        return self.folder / "-".join(parts)
+        return self.folder / self._named(f"ranks-{setting.name}-n{'-'.join(map(str, self.study.draws(setting)))}")
+
+    @property
+    def results_name(self) -> str:
+        """How the files with the results begin: a quick look does not replace what took hours."""
+        return self._named("results", whole=self.study.fraction == 1)
+
+    def _named(self, first: str, *, whole: bool = False) -> str:
+        parts = [first]
+        parts += ["valid"] if self.study.facts != "train" else []
+        parts += [f"fraction{self.study.fraction:g}"] if self.study.fraction is not None and not whole else []
+        return "-".join(parts)
 
     def trained(
         self,
@@ -250,8 +257,8 @@ class Reproduction:
 
     def write(self, results: Mapping[str, Any]) -> None:
         """Write the results, for programs and for people."""
-        write_json(self.folder / "results.json", results)
-        with replaced(self.folder / "results.md") as temporary:
+        write_json(self.folder / f"{self.results_name}.json", results)
+        with replaced(self.folder / f"{self.results_name}.md") as temporary:
             temporary.write_text(markdown(results), encoding="utf-8")
 
 

@@ -115,14 +115,13 @@ def places_of(
 ) -> tuple[dict[str, Spot], float, float]:
     """Spots in columns, and how large the picture is. Between a pair there is room for what links it."""
     own = set(scene.objects)
-    words = max([20.0, *(label_width(facts) + 34 for facts in _together(ties, own))])
-    gap = words + BENT
+    words = _words_beside(columns, ties, own)
     parted = len(columns) == 5
     needed = [len(column) + (parted and number == 2) for number, column in enumerate(columns)]
     rows = max(*needed, 2 * len(own) - 1 if len(own) > 2 else 1)
     height = TOP + rows * ROW + BOTTOM
     spots: dict[str, Spot] = {}
-    x = MARGIN
+    x, gap = MARGIN, 0.0
     for number, column in enumerate(columns):
         widest = max([width_of(short(name), SIZE) + 24 for name in column], default=0.0)
         if not column and not (parted and number == 2):
@@ -131,9 +130,9 @@ def places_of(
         outer = -1 if number == 0 else int(number == len(columns) - 1)
         step = 2 * ROW if len(own) > 2 and number == 1 else ROW  # what links them stands between
         for name, y in zip(column, _heights(len(column), rows, step, parted and number == 2), strict=True):
-            spots[name] = Spot(
-                name, x, TOP + y, width_of(short(name), SIZE) + 24, name in own, outer, widest / 2, words
-            )
+            room, width = widest / 2, width_of(short(name), SIZE) + 24
+            spots[name] = Spot(name, x, TOP + y, width, name in own, outer, room, words[number])
+        gap = max(words[number : number + 2]) + BENT
         x += widest / 2 + gap
     least = max(width_of(scene.title, 15), width_of(scene.said, SIZE), 560.0) + 2 * MARGIN
     width = x - gap + MARGIN
@@ -142,13 +141,28 @@ def places_of(
     return spots, max(width, least), height
 
 
-def _together(ties: Mapping[tuple[str, str], list[Fact]], own: set[str]) -> list[list[Fact]]:
+def _words_beside(
+    columns: Sequence[Sequence[str]], ties: Mapping[tuple[str, str], list[Fact]], own: set[str]
+) -> list[float]:
+    """What is kept free beside each column: a picture is no wider than its longest words need, each in its place."""
+    column_of = {name: number for number, column in enumerate(columns) for name in column}
+    middle = 2  # the column between a pair, and the one beside any other tuple: there stands what links these
+    found = [20.0 if number not in (1, 3) else 0.0 for number in range(len(columns))]
+    for names, facts in _together(ties, own):
+        for number in {column_of[name] for name in names if name not in own} or {middle}:
+            found[number] = max(found[number], label_width(facts) + 34)
+    return found
+
+
+def _together(
+    ties: Mapping[tuple[str, str], list[Fact]], own: set[str]
+) -> Iterable[tuple[tuple[str, ...], list[Fact]]]:
     """Facts whose relations may stand in one place: those of a line, and of all lines of an object that is not own."""
     found: dict[str, list[Fact]] = {}
     for (one, other), facts in ties.items():
         if len(own) != 2 and len(own & {one, other}) == 1:
             found.setdefault(other if one in own else one, []).extend(facts)
-    return [*found.values(), *ties.values()]
+    return [*(((name,), facts) for name, facts in found.items()), *ties.items()]
 
 
 def _heights(count: int, rows: int, step: float, parted: bool) -> list[float]:

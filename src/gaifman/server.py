@@ -183,7 +183,7 @@ async def metrics(hall: Here) -> Response:
 @router.get("/api/about", response_model=messages.About)
 async def about(hall: Here) -> Response:
     """What is served: knowledge base, model, limits."""
-    more = {"edit": hall.desk.may_edit, "limits": asdict(hall.serving)}
+    more = {"edit": hall.desk.may_edit, "python": hall.desk.python, "limits": asdict(hall.serving)}
     return await hall.said(lambda service, _: {**service.about(), **more})
 
 

@@ -171,12 +171,15 @@ class Service:
         """What one object is: its types and numbers, and how many facts it stands in."""
         number = self.kb.id(name)
         values = {each: self.kb.value(each, name) for each in self.kb.attributes}
-        counts = sum(len(table.with_object(number)) for table in self.kb.tables.values())
+        held = [table.relation[table.with_object(number)] for table in self.kb.tables.values()]
+        kinds, counts = np.unique(np.concatenate([np.zeros(0, np.int32), *held]), return_counts=True)
+        names = [self.kb.content.relations[kind] for kind in kinds.tolist()]
         return {
             "name": name,
             "types": list(self.kb.types(name)),
             "values": {attribute: value for attribute, value in values.items() if value is not None},
-            "facts": counts,
+            "facts": int(counts.sum()),
+            "relations": dict(zip(names, counts.tolist(), strict=True)),
             "degree": int(self.graph.degrees[number]),
         }
 

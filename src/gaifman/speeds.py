@@ -20,7 +20,7 @@ import numpy as np
 
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeError
-from gaifman.examining import CELLS, Report
+from gaifman.examining import Report
 from gaifman.kb import KnowledgeBase
 from gaifman.neighbourhoods import Hidden
 from gaifman.network import Network
@@ -156,7 +156,7 @@ def _first(subject: Subject) -> None:
 
 def _ranking(subject: Subject, objects: int, pool: ThreadPoolExecutor, threads: int) -> float:
     """Candidates a second, every object at both places of a block of test facts, as large as an evaluation's."""
-    asked = subject.tuples[: max(1, CELLS // objects)]
+    asked = subject.tuples[: max(1, subject.ranker.cells // objects)]
     jobs = [partial(subject.ranker.scores, asked, place) for place in (0, 1) for _ in range(-(-threads // 2))]
     return len(jobs) * len(asked) * objects / _seconds(pool, jobs)
 

@@ -32,17 +32,23 @@ from gaifman.neighbourhoods import Hidden
 from gaifman.network import Network
 from gaifman.parts import spoken
 from gaifman.queries import answers
-from gaifman.ranking import Plain
+from gaifman.ranking import BLOCK, Plain
 from gaifman.splits import Field, splittable
 from gaifman.tables import Floats, Ints, Longs
 
 Model = GaifmanModel | Completion
+CELLS = 1 << 18
+"""Scores that a thread has in memory at once, for each number of draws."""
 MANY = 1.5
 """Objects for one on the other side, on average, from which on there are said to be many."""
 
 
 class Ranker(Protocol):
     """Scores tuples of one relation; the higher, the likelier."""
+
+    @property
+    def cells(self) -> int:
+        """Scores to ask for at once: a second's work or so, because only between blocks can it be stopped."""
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Shape (counts, b, objects), float64: of the tuples (b, n) with every object put at `position`.
@@ -68,6 +74,11 @@ class Learnt:
     ) -> None:
         self._plan, self._field = Plain(judge, scorer, learning, counts, threads=threads), field
 
+    @property
+    def cells(self) -> int:
+        """Fewer where every tuple is drawn by itself."""
+        return BLOCK // self._plan.sampling.draws if self._field is None else CELLS
+
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Of every candidate; split where there is a field."""
         if self._field is None:
@@ -86,6 +97,11 @@ class Fallback:
 
     def __init__(self, graph: Graph, relation: str, counts: Sequence[int]) -> None:
         self._graph, self._relation, self._counts = graph, relation, counts
+
+    @property
+    def cells(self) -> int:
+        """As many as are kept in memory: nothing is drawn."""
+        return CELLS
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Of every candidate, row by row."""

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import BUDGET, Budget
+from gaifman.deadlines import Deadline
 from gaifman.engine import Engine, engine_of
 from gaifman.errors import KnowledgeError, LimitError, StoppedError
 from gaifman.facts import Fact
@@ -39,6 +40,10 @@ WAYS = 256
 """Ways to choose among the parts of ∨ at most."""
 MOST = 20_000_000
 """Witnesses that are looked at in one go at most."""
+FEW = 100
+"""So many witnesses of an answer are found without keeping all of them."""
+AGAIN = 24
+"""Rows that are kept for each of them at first: four atoms of one relation find the same facts in so many orders."""
 ASKED = "asked"
 
 
@@ -79,15 +84,45 @@ def explanations(
 ) -> list[list[tuple[Fact, ...]]]:
     """For each of some answers (b, variables) by number, the facts of its first witnesses."""
     engine = engine_of(kb)
-    found = witnesses(engine, question, answers, budget=budget)
+    numbers = _first if most <= FEW else _all
+    found = numbers(engine, prepare(engine, question, budget=budget).query, answers, most, budget)
+    return [[tuple(fact_of(engine.kb, number) for number in facts) for facts in each] for each in found]
+
+
+def _all(engine: Engine, query: Query, answers: npt.ArrayLike, most: int, budget: Budget) -> list[list[list[int]]]:
+    """The first witnesses of each answer, by way of all of them."""
+    found = witnesses(engine, query, answers, budget=budget)
     starts = np.searchsorted(found.answer, np.arange(len(np.asarray(answers)) + 1)).tolist()
-    return [
-        [
-            tuple(fact_of(engine.kb, number) for number in facts if number >= 0)
-            for facts in found.facts[begin : min(end, begin + most)].tolist()
-        ]
-        for begin, end in itertools.pairwise(starts)
-    ]
+    rows = [found.facts[begin : min(end, begin + most)].tolist() for begin, end in itertools.pairwise(starts)]
+    return [[[number for number in facts if number >= 0] for facts in each] for each in rows]
+
+
+def _first(engine: Engine, query: Query, answers: npt.ArrayLike, most: int, budget: Budget) -> list[list[list[int]]]:
+    """The same, where the database gives no more than are wanted: an answer may have millions."""
+    rows, deadline = rows_of(query, answers), Deadline(budget.seconds)
+    ways = list(alternatives(plain(query.formula, engine.kb)))
+    cursor = engine.cursor()
+    engine.work(lambda c: _put(c, rows), deadline.budget(budget).seconds, cursor)
+    found: list[set[tuple[int, ...]]] = [set() for _ in rows]
+    for way in ways:
+        for distinct in (False, True):
+            text = _smallest(engine.kb, query, way, most * AGAIN, distinct=distinct)
+            lists = engine.work(partial(_rows, text), deadline.budget(budget).seconds, cursor)
+            sets = {n: {tuple(facts) for facts in own} for n, own in lists}
+            if all(len(own) < most * AGAIN or len(sets[n]) >= most for n, own in lists):
+                break  # else one set of facts came so often that others had no place
+        for n, own in sets.items():
+            found[n] |= own
+    return [[[*facts] for facts in sorted(each)[:most]] for each in found]
+
+
+def _smallest(kb: KnowledgeBase, query: Query, way: list[Formula], count: int, *, distinct: bool) -> str:
+    """SQL for so many of the smallest sets of facts of one way, for each answer."""
+    frame, first = _frame(kb, query, way), offsets(kb)
+    numbers = ", ".join(f"{alias}.rowid + {first[arity]}" for arity, alias in frame.facts)
+    chosen = ["a0.n AS n", f"list_sort(list_distinct(CAST([{numbers}] AS BIGINT[]))) AS facts"]
+    inner = frame.text(chosen, distinct=distinct)
+    return f"SELECT n, min(facts, {count:d}) FROM ({inner}) GROUP BY n"  # noqa: S608 (made of numbers and our own names)
 
 
 def witnesses(
@@ -156,19 +191,20 @@ def _ways(formula: Formula) -> int:
 def _joined(
     engine: Engine, query: Query, ways: list[list[Formula]], answers: npt.ArrayLike, most: int, budget: Budget
 ) -> Witnesses:
-    """The facts of every way, for every answer, in one statement each."""
-    rows = rows_of(query, answers)
+    """The facts of every way, for every answer, in one statement each; the time is for all of them together."""
+    rows, deadline = rows_of(query, answers), Deadline(budget.seconds)
     statements = [_statement(engine.kb, query, way, most) for way in ways]
     cursor = engine.cursor()
-    engine.work(lambda c: _put(c, rows), budget.seconds, cursor)
+    engine.work(lambda c: _put(c, rows), deadline.budget(budget).seconds, cursor)
     parts = []
     for statement, arities in statements:
-        columns = engine.work(partial(_fetched, statement), budget.seconds, cursor)
+        columns = engine.work(partial(_fetched, statement), deadline.budget(budget).seconds, cursor)
         if len(columns[0]) > most:
             raise StoppedError(
                 f"the answers have more than {most:,} witnesses", hint="ask for those of fewer answers at a time"
             )
         parts.append((columns[0], _numbered(engine.kb, columns[1:], arities)))
+    deadline.check()
     return _collected(parts)
 
 
@@ -191,14 +227,23 @@ def _fetched(text: str, cursor: Any) -> list[npt.NDArray[Any]]:
     return list(cursor.execute(text).fetchnumpy().values())
 
 
+def _rows(text: str, cursor: Any) -> list[tuple[int, list[list[int]]]]:
+    return list(cursor.execute(text).fetchall())
+
+
 def _statement(kb: KnowledgeBase, query: Query, way: list[Formula], most: int) -> tuple[str, list[int]]:
     """SQL for the rows of all facts of one way, and the arities of the facts."""
+    frame = _frame(kb, query, way)
+    chosen = ["a0.n", *(f"{alias}.rowid AS w{place}" for place, (_, alias) in enumerate(frame.facts))]
+    return f"{frame.text(chosen)} LIMIT {most + 1:d}", [arity for arity, _ in frame.facts]
+
+
+def _frame(kb: KnowledgeBase, query: Query, way: list[Formula]) -> Frame:
+    """The tables of all facts of one way, beside the answers."""
     frame = Frame({v: f"a0.c{place}" for place, v in enumerate(query.free)})
     frame.add(f"{ASKED} a0", [])
     translator = Translator(kb, And((Truth(True), Truth(True), *way)))
-    frame = translator.frame(way, (), frame.env, begun=frame)
-    chosen = ["a0.n", *(f"{alias}.rowid AS w{place}" for place, (_, alias) in enumerate(frame.facts))]
-    return f"{frame.text(chosen)} LIMIT {most + 1:d}", [arity for arity, _ in frame.facts]
+    return translator.frame(way, (), frame.env, begun=frame)
 
 
 def _numbered(kb: KnowledgeBase, columns: list[npt.NDArray[Any]], arities: list[int]) -> list[Longs]:

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from typing import NoReturn
 
 import click
 
@@ -29,7 +30,7 @@ from gaifman.cli.query import query
 from gaifman.cli.reproduce import reproduce
 from gaifman.cli.serve import serve
 from gaifman.cli.train import resume, train
-from gaifman.errors import GaifmanError
+from gaifman.errors import GaifmanError, StoppedError
 
 EXAMPLES = """
 \b
@@ -90,10 +91,16 @@ def main() -> None:
         click.echo("stopped", err=True)
         sys.exit(128 + signal.SIGINT)
     except GaifmanError as error:
-        wants_json = "--json" in sys.argv
-        click.echo(json.dumps(error.as_dict()) if wants_json else f"error: {error}", err=True)
-        sys.exit(1)
+        _refuse(error)
+    except MemoryError as error:
+        _refuse(StoppedError(f"there is not enough memory for this: {error}", hint="ask for less at a time"))
     except BrokenPipeError:
         # The reader of our output has gone; Python would complain once more when it closes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _refuse(error: GaifmanError) -> NoReturn:
+    wants_json = "--json" in sys.argv
+    click.echo(json.dumps(error.as_dict()) if wants_json else f"error: {error}", err=True)
+    sys.exit(1)

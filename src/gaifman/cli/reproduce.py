@@ -101,7 +101,7 @@ def reproduce(
     if as_json:
         print_json(results)
     else:
-        _show(results, folder)
+        _show(results, folder, work.results_name)
 
 
 def _features(phi: str) -> tuple[str, Given | None]:
@@ -150,15 +150,15 @@ def _done(work: Reproduction, figures: bool, threads: int | None, interrupt: Int
     return results
 
 
-def _show(results: dict[str, Any], folder: Path) -> None:
+def _show(results: dict[str, Any], folder: Path, name: str) -> None:
     from gaifman.reproduction import FIGURES, TIMES, figure_cells, notes, time_cells
     from gaifman.studies import NAMES
 
-    rows, name = results["rows"], NAMES[results["data"]]
-    print_table(f"{name}, beside the paper's Table 2", FIGURES, map(figure_cells, rows), range(1, len(FIGURES)))
+    rows, data = results["rows"], NAMES[results["data"]]
+    print_table(f"{data}, beside the paper's Table 2", FIGURES, map(figure_cells, rows), range(1, len(FIGURES)))
     print_table("Times", TIMES, map(time_cells, rows), range(1, len(TIMES)))
     click.echo()
     for note in notes(results):
         click.echo(note)
     more = ", degrees.svg, runtime.svg" if results["speeds"] else ""
-    click.echo(f"wrote results.md, results.json{more} in {folder}", err=True)
+    click.echo(f"wrote {name}.md, {name}.json{more} in {folder}", err=True)

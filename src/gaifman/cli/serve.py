@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -79,7 +80,7 @@ def serve(
       GAIFMAN_TOKEN=… gaifman serve family.tsv family.gaifman --allow-edit
     """
     from gaifman.config import Serving
-    from gaifman.hosting import bound
+    from gaifman.hosting import bound, is_loopback
 
     serving = Serving(seconds=seconds, rows=rows, at_once=at_once, waiting=waiting)
     given = token_of() if allow_edit else ""
@@ -90,6 +91,9 @@ def serve(
         warn(listening, names, given)
         known = open_kb((kb, *others), form, table, iris)
         desk = desk_of(known, model, serving, kept, token)
+        folders = is_loopback(listening)  # whoever asks from elsewhere need not know where files are
+        added = [str(kept.path)] if kept and kept.path.exists() else []
+        desk.python = python_of((kb, *others, *added), model, form, table, iris, folders=folders)
         run(desk, listening, names, "" if given else token or "", browse=browse, as_json=as_json)
 
 
@@ -158,6 +162,26 @@ def desk_of(known: Any, model: str | None, serving: Any, kept: Edits | None, tok
     service = Service(kept.put(known) if kept else known, load(model) if model else None, serving)
     service.check()
     return Desk(service, kept, token)
+
+
+def python_of(
+    sources: tuple[str, ...], model: str | None, form: str | None, table: str | None, iris: str, *, folders: bool
+) -> list[str]:
+    """How a program reads the same, for people to copy.
+
+    >>> python_of(("demo",), "dir/m.gaifman", None, None, "full", folders=False)
+    ['import gaifman', 'kb = gaifman.demo()', 'model = gaifman.load("m.gaifman", kb)']
+    """
+
+    def written(value: str) -> str:
+        return json.dumps(value if folders else Path(value).name, ensure_ascii=False)
+
+    named = {"format": form, "table": table, "iris": "local" if iris == "local" else None}
+    options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in named.items() if value]
+    bundled = sources == ("demo",) and not Path("demo").exists() and not options
+    opened = "gaifman.demo()" if bundled else f"gaifman.read({', '.join([*map(written, sources), *options])})"
+    loaded = [f"model = gaifman.load({written(model)}, kb)"] if model else []
+    return ["import gaifman", f"kb = {opened}", *loaded]
 
 
 def run(desk: Desk, listening: socket.socket, hosts: list[str], token: str, *, browse: bool, as_json: bool) -> None:

@@ -1,6 +1,6 @@
 // Add a fact, where the server allows it, and see what changes.
 
-import { ask, forget } from "/api.js";
+import { ask, forget, limited } from "/api.js";
 import { code } from "/code.js";
 import { h, shown, trouble } from "/dom.js";
 import { link } from "/place.js";
@@ -16,7 +16,7 @@ export async function addingView(page, state, signal) {
   const about = await ask("/api/about", { signal });
   page.append(h("h1", {}, "Add a fact"));
   if (!about.edit) return void page.append(h("p", {}, "This server adds no facts. One that does is started with ", h("code", {}, "--allow-edit"), "."));
-  const { relations } = await ask("/api/relations", { parameters: { rows: 1000 }, signal });
+  const { relations } = await ask("/api/relations", { parameters: { rows: await limited(1000) }, signal });
   const names = relations.map((row) => h("option", { value: row.name }, shown(row.name)));
   const relation = h("input", { id: "relation", list: "relations", required: true, autocomplete: "off", value: state.relation || relations[0]?.name });
   const places = h("div", { class: "places" });
@@ -62,7 +62,7 @@ function inputs(arity, given) {
     const list = h("datalist", { id: `${id}-names` });
     const input = h("input", { id, list: list.id, required: true, autocomplete: "off", value: given[place] ?? "" });
     input.addEventListener("input", async () => {
-      const { objects } = await ask("/api/objects", { parameters: { text: input.value, rows: 8 } }).catch(() => ({ objects: [] }));
+      const { objects } = await ask("/api/objects", { parameters: { text: input.value, rows: await limited(8) } }).catch(() => ({ objects: [] }));
       list.replaceChildren(...objects.map((row) => h("option", { value: row.name })));
     });
     return h("div", { class: "field" }, h("label", { for: id }, `Object ${place + 1}`), input, list);

@@ -1,24 +1,32 @@
 // The answers of a query: ranked by the model, known and predicted told apart, or exact.
 
-import { ask } from "/api.js";
+import { ask, limited } from "/api.js";
 import { code, literal } from "/code.js";
-import { bar, h, number, share, shown, some, trouble, words } from "/dom.js";
+import { bar, h, number, s, share, shown, some, words } from "/dom.js";
 import { link, objectLink, priorOf } from "/place.js";
 import { reasons } from "/reasons.js";
+import { writing } from "/writing.js";
 
 const ROWS = 50;
+let left = null; // the answer whose reasons were just closed
 
 /** The view of a query. */
 export async function answersView(page, state, signal) {
   const read = await ask("/api/reading", { body: { query: state.q }, signal });
   page.append(h("h1", { class: "query" }, h("code", {}, shown(state.q))));
-  if (read.error) return void page.append(trouble(read.error));
+  if (read.error) return mistaken(page, signal);
   const ranked = read.ranked && state.how !== "exact";
   if (read.ranked) page.append(ways(state, ranked));
-  const split = h("div", { class: state.why ? "split told" : "whole" });
+  const split = h("div", { class: state.why && ranked ? "split told" : ranked ? "split told waiting" : "whole" });
   page.append(split);
   if (ranked) await predicted(split, state, read.among, signal);
   else await exact(split, state, read, signal);
+}
+
+/** What is wrong stands below the box, with its carets: here stands how it can be put right. */
+async function mistaken(page, signal) {
+  const [about, { relations }] = await Promise.all([ask("/api/about", { signal }), ask("/api/relations", { parameters: { rows: await limited(100) }, signal })]);
+  page.append(h("p", { class: "lead" }, "This cannot be read as a query: what is wrong with it is marked above."), writing(relations, about));
 }
 
 function ways(state, ranked) {
@@ -30,12 +38,13 @@ function ways(state, ranked) {
 
 async function predicted(split, state, fitting, signal) {
   const among = state.any ? {} : fitting;
-  const body = { query: state.q, top: state.top, among, ...priorOf(state) };
+  const top = await limited(state.top);
+  const body = { query: state.q, top, among, ...priorOf(state) };
   const found = await ask("/api/answers", { body, signal });
   const names = found.variables;
   const rows = found.answers.map((answer) => row(answer, names, state));
   const known = found.answers.filter((answer) => answer.known).length;
-  const head = [...(names.length ? names : ["fact"]), "probability", "", ""].map((name) => h("th", { scope: "col" }, name));
+  const head = [...(names.length ? names : ["fact"]), "probability", "known?", "reasons"].map((name) => h("th", { scope: "col" }, name));
   const table = h(
     "table",
     { class: "answers" },
@@ -43,20 +52,34 @@ async function predicted(split, state, fitting, signal) {
     h("thead", {}, h("tr", {}, head)),
     h("tbody", {}, rows),
   );
-  const more = found.truncated && h("a", { class: "button", href: link({ q: state.q, top: state.top * 2, prior: state.prior, any: state.any ? "1" : "" }) }, "More answers");
+  const more = found.truncated && top === state.top && h("a", { class: "button", href: link({ q: state.q, top: state.top * 2, prior: state.prior, any: state.any ? "1" : "" }) }, "More answers");
   const ground = names.length ? "" : " This very fact is judged, as if it were not known.";
   split.append(
     h(
       "section",
-      { "aria-label": "Answers" },
+      { "aria-label": "Answers", class: "listed" },
       Object.keys(fitting).length ? kinds(state, fitting) : null,
       found.answers.length ? h("div", { class: "scroll" }, table) : h("p", {}, "There is no answer."),
-      h("p", { class: "soft" }, "Looked at: ", shown(found.considered.words), ".", ground, " A known answer is judged as if it were not known.", state.prior ? ` Beforehand, ${state.prior * 100} % of all candidates are held to be answers.` : ""),
+      h("p", { class: "soft" }, "Looked at: ", shown(found.considered.words), ".", ground, " A known answer is judged as if it were not known.", state.prior ? ` Beforehand, ${Number((state.prior * 100).toPrecision(3))}\u00a0% of all candidates are held to be answers.` : ""),
       more ? h("p", {}, more) : null,
-      code("/api/answers", { body, model: true, lines: [`print(model.answers(${literal(state.q)}, top=${state.top}, among=${literal(among)}${state.prior ? `, prior=${state.prior}` : ""}))`] }),
+      code("/api/answers", { body, model: true, lines: [`print(model.answers(${literal(state.q)}, top=${top}, among=${literal(among)}${state.prior ? `, prior=${state.prior}` : ""}))`] }),
     ),
   );
-  if (state.why) await reasons(split, state, signal);
+  if (state.why) {
+    left = JSON.stringify([state.q, state.why]);
+    await reasons(split, state, signal);
+  } else {
+    const back = found.answers.findIndex((answer) => JSON.stringify([state.q, whyOf(answer)]) === left);
+    rows[back]?.querySelector("a.why")?.focus();
+    left = null;
+    split.append(h("aside", { class: "soft hint" }, icon(), h("p", {}, "Choose an answer: here stands what speaks for it and against it, the neighbourhood in which it was seen, and what if those facts were not known.")));
+  }
+}
+
+const whyOf = (answer) => (answer.names.length ? answer.names : [" "]);
+
+function icon() {
+  return s("svg", { viewBox: "0 0 120 70", width: 120, height: 70, "aria-hidden": "true" }, s("path", { d: "M20 50 L60 15 L100 50" }), s("path", { d: "M20 50 L100 50", class: "asked" }), [[20, 50], [60, 15], [100, 50]].map(([cx, cy]) => s("circle", { cx, cy, r: 9 })));
 }
 
 /** What is looked at: objects of the type that facts have there, or any. */
@@ -67,7 +90,7 @@ function kinds(state, fitting) {
 }
 
 function row(answer, variables, state) {
-  const why = link({ q: state.q, top: state.top === 15 ? "" : state.top, prior: state.prior, any: state.any ? "1" : "", why: answer.names.length ? answer.names : [" "] });
+  const why = link({ q: state.q, top: state.top === 15 ? "" : state.top, prior: state.prior, any: state.any ? "1" : "", why: whyOf(answer) });
   const open = same(state.why, answer.names);
   const kind = answer.known ? "known" : "predicted";
   const cells = answer.names.map((name, place) => h("td", { "data-name": variables[place] }, objectLink(name)));
@@ -89,9 +112,9 @@ const same = (why, names) => why !== null && JSON.stringify(why.filter((name) =>
 // Exact
 
 async function exact(split, state, read, signal) {
-  const body = { query: state.q, skip: state.skip, rows: ROWS, count: true, why: state.facts };
+  const body = { query: state.q, skip: state.skip, rows: await limited(ROWS), count: true, why: state.facts };
   const found = await ask("/api/query", { body, signal });
-  const section = h("section", { "aria-label": "Answers" });
+  const section = h("section", { "aria-label": "Answers", class: "listed" });
   split.append(section);
   if (!found.variables.length) section.append(h("p", { class: "verdict" }, found.answers.length ? "true" : "false"));
   else section.append(h("div", { class: "scroll" }, listed(found)), pages(found, state));
@@ -108,7 +131,7 @@ async function exact(split, state, read, signal) {
 function listed(found) {
   const head = [...found.variables, ...(found.facts ? ["because"] : [])].map((name) => h("th", { scope: "col" }, name));
   const rows = found.answers.map((names, at) =>
-    h("tr", {}, names.map((name) => h("td", {}, objectLink(name))), found.facts ? h("td", {}, behind(found.facts[at])) : null),
+    h("tr", {}, names.map((name, place) => h("td", { "data-name": found.variables[place] }, objectLink(name))), found.facts ? h("td", { "data-name": "because" }, behind(found.facts[at])) : null),
   );
   const caption = found.count === 0 ? "No answer: nothing that is known makes it true" : some(found.count, "answer");
   return h("table", { class: "answers exact" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
@@ -119,6 +142,6 @@ const behind = (ways) => h("div", { class: "behind" }, ways.map((facts) => h("co
 function pages(found, state) {
   const to = (skip, text) => h("a", { class: "button", href: link({ q: state.q, how: state.how, skip: skip || "", facts: state.facts ? "1" : "" }) }, text);
   const back = found.skipped > 0 && to(Math.max(0, found.skipped - ROWS), "Before");
-  const on = found.truncated && to(found.skipped + ROWS, "Following");
+  const on = found.truncated && to(found.skipped + found.answers.length, "Following");
   return back || on ? h("p", { class: "pages" }, back, on) : "";
 }

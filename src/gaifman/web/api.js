@@ -41,6 +41,9 @@ function remember(key, reply) {
   kept.set(key, reply);
 }
 
+/** So many rows, or as many as this server gives. */
+export const limited = async (rows) => Math.min(rows, (await ask("/api/about")).limits.rows);
+
 /** What was said before is no longer so. */
 export const forget = () => kept.clear();
 

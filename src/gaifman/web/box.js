@@ -1,7 +1,7 @@
 // The box for a query: names are completed while it is typed, and it is said at once how it is read.
 
-import { ask } from "/api.js";
-import { h, quoted, shown, some } from "/dom.js";
+import { ask, limited } from "/api.js";
+import { brief, h, quoted, shown, some } from "/dom.js";
 import { go } from "/place.js";
 
 const PAUSE = 150;
@@ -33,7 +33,7 @@ export function begun(text, at) {
 }
 
 async function fitting(part) {
-  const parameters = { text: part.text, rows: ROWS };
+  const parameters = { text: part.text, rows: await limited(ROWS) };
   if (part.kind === "relation") {
     const { relations } = await ask("/api/relations", { parameters });
     const rows = relations.map((row) => ({ put: row.query.slice(0, row.query.lastIndexOf("(") + 1), text: row.query, note: some(row.facts, "fact") }));
@@ -63,7 +63,7 @@ function show(at) {
       h(
         "li",
         { id: `option-${place}`, role: "option", "aria-selected": String(place === chosen), onpointerdown: (event) => { event.preventDefault(); take(place); } },
-        h("bdi", {}, row.text),
+        h("bdi", { title: row.text }, row.text.length > 60 ? brief(row.text) : row.text),
         h("span", { class: "soft" }, row.note),
       ),
     ),
@@ -92,10 +92,7 @@ function close() {
 /** Say how a text is read, or point at what is wrong with it. */
 export async function read(text) {
   const turn = ++waiting;
-  if (!text.trim()) {
-    said.replaceChildren();
-    return;
-  }
+  if (!text.trim()) return void said.replaceChildren(hint());
   try {
     const found = await ask("/api/reading", { body: { query: text } });
     if (turn === waiting) said.replaceChildren(found.error ? mistake(found.error) : reading(found));
@@ -103,6 +100,11 @@ export async function read(text) {
     if (turn === waiting) said.replaceChildren(h("p", { class: "wrong" }, error.message));
   }
 }
+
+/** A query of this knowledge base that has answers: the box shows it as long as nothing is typed. */
+export const suggest = (text) => (input.placeholder = text);
+
+const hint = () => h("p", { class: "soft" }, h("kbd", {}, "/"), " leads to this box; names are completed while you type");
 
 function reading(found) {
   const who = found.ranked ? "for the model" : "exact";

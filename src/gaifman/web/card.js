@@ -7,7 +7,7 @@ import { h } from "/dom.js";
 /** The view of the model's card. */
 export async function cardView(page, state, signal) {
   const { card } = await ask("/api/model", { signal });
-  page.append(h("article", { class: "prose" }, blocks(card)), code("/api/model", { model: true, lines: ["print(model.meta)"] }));
+  page.append(h("section", { class: "card-sheet", "aria-label": "Model" }, h("article", { class: "prose" }, blocks(card))), code("/api/model", { model: true, lines: ["print(model.meta)"] }));
 }
 
 function blocks(text) {

@@ -30,6 +30,12 @@ export function shown(name) {
   });
 }
 
+/** A name that leaves room for others: its middle is left out where it is long. */
+export function brief(name) {
+  const text = [...shown(name)];
+  return text.length <= 44 ? text.join("") : [...text.slice(0, 14), "…", ...text.slice(-28)].join("");
+}
+
 /** A name in quotes, as formulas have it. */
 export function quoted(name) {
   return `'${shown(name.replace(/['\\]/g, "\\$&"))}'`;
@@ -54,6 +60,13 @@ export function factText(fact, linked) {
   const objects = fact.objects.flatMap((name, place) => [place ? ", " : "", linked(name)]);
   const sure = fact.confidence < 1 ? h("span", { class: "soft" }, ` (${fact.confidence})`) : null;
   return h("span", { class: "fact" }, h("span", { class: "relation" }, shown(fact.relation)), "(", objects, ")", sure);
+}
+
+/** A list of chips; those after the first few are there when they are wanted. */
+export function chips(items, most, noun) {
+  const list = (some) => h("ul", { class: "chips" }, some.map((item) => h("li", {}, item)));
+  if (items.length <= most) return list(items);
+  return h("div", { class: "folded" }, list(items.slice(0, most)), h("details", {}, h("summary", {}, some(items.length - most, `more ${noun}`)), list(items.slice(most))));
 }
 
 /** A bar as long as a probability, with its standard error. */

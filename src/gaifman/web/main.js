@@ -3,10 +3,10 @@
 import { addingView, asking } from "/adding.js";
 import { answersView } from "/answers.js";
 import { ask } from "/api.js";
-import { put, start } from "/box.js";
+import { put, start, suggest } from "/box.js";
 import { cardView } from "/card.js";
 import { degreesView } from "/degrees.js";
-import { h, number, trouble } from "/dom.js";
+import { h, number, shown, trouble } from "/dom.js";
 import { homeView } from "/home.js";
 import { objectView } from "/objects.js";
 import { follow, here, link } from "/place.js";
@@ -16,18 +16,19 @@ const page = document.getElementById("main");
 let running = new AbortController();
 let first = true;
 
-async function show() {
+async function show(event) {
   running.abort();
   running = new AbortController();
   const { signal } = running;
   const state = here();
   put(state.q);
   if (state.q) asking(state.q);
-  document.title = [state.q || state.object || (state.view === "home" ? "" : state.view), "gaifman"].filter(Boolean).join(" – ");
+  document.title = shown([state.q || state.object || (state.view === "home" ? "" : state.view), "gaifman"].filter(Boolean).join(" – "));
   mark(state.view);
   const draft = h("div", { class: "view" });
   page.setAttribute("aria-busy", "true");
   page.replaceChildren(draft);
+  if (event?.type === "moved") scrollTo(0, 0);
   if (!first && document.activeElement?.id !== "q") page.focus();
   first = false;
   try {
@@ -37,7 +38,9 @@ async function show() {
     draft.querySelectorAll("[aria-busy]").forEach((part) => part.remove());
     draft.append(trouble(error.fields ?? { message: `this page has a mistake: ${error.message}` }));
   }
-  if (!signal.aborted) page.removeAttribute("aria-busy");
+  if (signal.aborted) return;
+  page.removeAttribute("aria-busy");
+  if (event?.type === "popstate") scrollTo(0, event.state?.y ?? 0);
 }
 
 function mark(view) {
@@ -72,5 +75,7 @@ start();
 follow();
 addEventListener("popstate", show);
 addEventListener("moved", show);
+history.scrollRestoration = "manual"; // a view is not there at once: where it was read is kept in the history
 ask("/api/about").then(navigation, () => {});
+ask("/api/examples").then(({ examples }) => examples.length && suggest(examples[0].query), () => {});
 show();

@@ -28,8 +28,11 @@ export function here() {
 export const link = (fields) => `/${query(fields)}`;
 
 /** Go there. */
-export function go(fields) {
-  history.pushState(null, "", link(fields));
+export const go = (fields) => move(link(fields));
+
+function move(address) {
+  history.replaceState({ y: scrollY }, "");
+  history.pushState(null, "", address);
   dispatchEvent(new Event("moved"));
 }
 
@@ -46,8 +49,7 @@ export function follow() {
     const href = anchor?.getAttribute("href") ?? "";
     if (!plain || event.defaultPrevented || !(href === "/" || href.startsWith("/?"))) return;
     event.preventDefault();
-    history.pushState(null, "", href);
-    dispatchEvent(new Event("moved"));
+    move(href);
   });
 }
 

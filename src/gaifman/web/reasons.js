@@ -6,6 +6,7 @@ import { bar, factText, h, number, s, share, shown, some } from "/dom.js";
 import { link, objectLink, priorOf } from "/place.js";
 
 const TOP = 5;
+const HEAD = 58; // of a picture: its title, and what is said below it
 const DRAWN = new Set(["svg", "g", "rect", "path", "polygon", "line", "text", "tspan", "title", "circle"]);
 const ATTRIBUTES = "viewBox width height class d x y x1 y1 x2 y2 cx cy r rx points fill stroke-width font-size font-weight text-anchor".split(" ");
 
@@ -17,13 +18,15 @@ export async function reasons(split, state, signal) {
   const body = { query: state.q, answer, top: TOP, ...priorOf(state) };
   const found = await ask("/api/explanation", { body, signal });
   const lines = [`why = model.explain(*model.tuple_of(${literal(state.q)}, {}, ${literal(answer)})${state.prior ? `, prior=${state.prior}` : ""})`, "print(why)"];
+  const close = h("a", { href: link({ q: state.q, top: state.top === 15 ? "" : state.top, prior: state.prior, any: state.any ? "1" : "" }), "aria-label": "Close the reasons" }, "close ×");
+  const picture = drawn(found);
+  panel.addEventListener("keydown", (event) => event.key === "Escape" && close.click());
   const title = h("h2", { tabindex: "-1", id: "why" }, "Why ", h("code", {}, shown(found.query)), "?");
   const parts = [
-    h("p", { class: "close" }, h("a", { href: link({ q: state.q, prior: state.prior, any: state.any ? "1" : "" }), "aria-label": "Close the reasons" }, "close ×")),
+    h("p", { class: "close" }, close),
     title,
-    verdict(found),
-    drawn(found),
-    without(found),
+    h("div", { class: "both" }, verdict(found), without(found)),
+    picture,
     h(
       "div",
       { class: "both" },
@@ -35,6 +38,8 @@ export async function reasons(split, state, signal) {
   ];
   panel.replaceChildren(...parts.filter(Boolean));
   panel.removeAttribute("aria-busy");
+  const scene = picture?.querySelector(".scroll");
+  if (scene) scene.scrollLeft = (scene.scrollWidth - scene.clientWidth) / 2; // the pair is in the middle
   title.focus();
 }
 
@@ -58,13 +63,16 @@ function said(reason, most, draws) {
   weight.style.inlineSize = `${((100 * Math.abs(reason.effect)) / most).toFixed(1)}%`;
   const odds = Math.exp(Math.abs(reason.effect));
   const times = odds >= 1000 ? "over 1,000" : odds.toPrecision(odds >= 100 ? 3 : 2);
+  const better = sign === "for" ? "better" : "worse";
+  const changed = odds < 1.05 ? `makes the odds a little ${better}` : `makes the odds ${times} times ${better}`;
   const held = reason.draws === draws ? "in every drawn neighbourhood" : `in ${number(reason.draws)} of ${some(draws, "drawn neighbourhood")}`;
   return h(
     "li",
     {},
     h("span", { class: "track" }, weight),
+    h("p", { class: "said" }, shown(reason.words)),
     h("code", { class: "formula" }, shown(reason.formula)),
-    h("p", {}, `makes the odds ${times} times ${sign === "for" ? "better" : "worse"}, ${held}`, h("span", { class: "soft" }, ` (${reason.effect > 0 ? "+" : "−"}${Math.abs(reason.effect).toFixed(2)} log-odds)`)),
+    h("p", {}, `${changed}, ${held}`, h("span", { class: "soft" }, ` (${reason.effect > 0 ? "+" : "−"}${Math.abs(reason.effect).toFixed(2)} log-odds)`)),
     witnesses(reason),
   );
 }
@@ -86,7 +94,7 @@ function without(found) {
     h("h3", {}, "What if these were not known?"),
     h("ul", { class: "facts" }, other.facts.map((fact) => h("li", {}, factText(fact, objectLink)))),
     h("p", {}, "Then it would be ", h("strong", {}, plusMinus(other)), " instead of ", h("strong", {}, plusMinus(found)), "."),
-    h("div", { class: "pair" }, bar(found.probability, found.error, "predicted"), bar(other.probability, other.error, "against")),
+    h("div", { class: "pair" }, h("span", { class: "soft" }, "with"), bar(found.probability, found.error, found.known ? "known" : "predicted"), h("span", { class: "soft" }, "without"), bar(other.probability, other.error, "against")),
   );
 }
 
@@ -112,9 +120,13 @@ function drawn(found) {
   const picture = copied(new DOMParser().parseFromString(found.picture, "image/svg+xml").documentElement, new Set(found.scene.members));
   if (!picture) return null;
   picture.setAttribute("role", "img");
-  const [, , width] = (picture.getAttribute("viewBox") ?? "0 0 600 400").split(" ").map(Number);
-  picture.style.minInlineSize = `${Math.round(0.6 * width)}px`;
-  return h("figure", {}, h("figcaption", {}, "One drawn neighbourhood: the facts that speak stand out."), h("div", { class: "scroll picture", tabindex: "0", role: "group", "aria-label": "Picture of the neighbourhood" }, picture));
+  const [, , width, height] = picture.getAttribute("viewBox").split(" ").map(Number);
+  const size = { viewBox: `0 ${HEAD} ${width} ${height - HEAD}`, width, height: height - HEAD }; // its title stands above it here
+  for (const [name, value] of Object.entries(size)) picture.setAttribute(name, value);
+  picture.style.minInlineSize = `${Math.round(0.8 * width)}px`;
+  picture.style.maxInlineSize = `${Math.round(1.25 * width)}px`;
+  const about = "One drawn neighbourhood: the facts that speak stand out.";
+  return h("figure", {}, h("figcaption", {}, about), h("div", { class: "scroll picture", tabindex: "0", role: "group", "aria-label": "Picture of the neighbourhood" }, picture));
 }
 
 /** What is known to be a picture, and nothing else; names of objects lead to their pages. */
