@@ -18,11 +18,16 @@ from urllib.parse import urlsplit
 import pytest
 
 import gaifman
-from commands import refused
-from gaifman.cli.serve import edits_of, python_of
-from gaifman.errors import OutputError
+from commands import here, one_message, refused
+from gaifman.cli.serve import edits_of, prepare, python_of, show, warn
+from gaifman.desk import Desk
+from gaifman.edits import Edits
+from gaifman.errors import GaifmanError, OutputError
+from gaifman.facts import Fact
 from gaifman.hosting import bound
-from learnt import worker
+from gaifman.kb import KnowledgeBase
+from gaifman.service import Service
+from learnt import FEW, worker
 from served import ENDLESS, Client
 
 HERE = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent / "src")}
@@ -149,12 +154,112 @@ def test_mistakes(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(family)
     assert "there is no file famly.facts" in refused("serve", "famly.facts", "--port", "0").message
     assert "above 0" in refused("serve", "family.facts", "--seconds", "0").message
+    assert "at most 86,400" in refused("serve", "family.facts", "--seconds", "inf").message
+    assert "at most 1,000" in refused("serve", "family.facts", "--at-once", "1001").message
     assert "there is no serving at" in refused("serve", "family.facts", "--host", "no host").message
     with bound("127.0.0.1", 0) as taken:
         taken.listen()
         port = str(taken.getsockname()[1])
         assert "in use" in refused("serve", "family.facts", "--port", port).message
     assert "--edits" in refused("serve", "demo", "--port", "0", "--allow-edit").hint
+
+
+def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lost(
+    family: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of added facts was read first, then the knowledge base, and only then was the file locked."""
+    monkeypatch.chdir(family)
+    seen = []
+
+    def reading(*_: object) -> KnowledgeBase:
+        with pytest.raises(OutputError, match="another server"):  # nobody adds while this goes on
+            Edits("family.facts.edits.facts").hold()
+        return gaifman.read("family.facts")
+
+    def running(desk: Desk, *_: object, **__: object) -> None:
+        desk.add([Fact("person", ("cleo",))])
+        seen.append(len(desk.service.kb))
+
+    module = sys.modules["gaifman.cli.serve"]
+    read = module.edits_of
+
+    def between(*words: Any) -> Any:
+        found = read(*words)  # read, not yet held: a server that still runs adds one more fact, and ends
+        other = Edits("family.facts.edits.facts")
+        other.hold()
+        other.add([Fact("person", ("bob",))])
+        other.close()
+        return found
+
+    for name, double in (("edits_of", between), ("open_kb", reading), ("run", running)):
+        monkeypatch.setattr(module, name, double)
+    here("serve", "family.facts", "--port", "0", "--allow-edit")
+    assert seen == [5]
+    assert Path("family.facts.edits.facts").read_text() == "person(bob).\nperson(cleo).\n"
+
+
+def test_a_model_that_has_nothing_to_do_with_the_knowledge_base_is_refused_at_the_start(family: Path) -> None:
+    """The server began, wrote a traceback, and refused every ranking."""
+    (family / "other.facts").write_text("eats(cat, mouse).\n")
+    worker().save(family / "work.gaifman")
+    gaifman.complete(worker().kb, ["works_in"], **FEW).save(family / "all.gaifman")
+    for model, query in (("work.gaifman", []), ("all.gaifman", ["works_in(x, y)"])):
+        words = ["answer", model, "other.facts", *query], ["serve", "other.facts", model, "--port", "0"]
+        quiet: dict[str, Any] = {"cwd": family, "env": HERE, "capture_output": True, "text": True, "timeout": 300}
+        said = [subprocess.run([sys.executable, "-m", "gaifman", *each], check=False, **quiet) for each in words]
+        for done in said:
+            one_message(done, "the knowledge base has none of the")
+        assert said[0].stderr == said[1].stderr
+
+
+def test_what_goes_wrong_while_it_is_made_ready_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    class Broken(Service):
+        def ready(self) -> None:
+            raise GaifmanError("it is not to be", hint="try another")
+
+    prepare(Broken(gaifman.demo()))
+    assert capsys.readouterr().err == "warning: it is not to be\n"
+
+
+@pytest.mark.parametrize("token", [" ", "\t\n", " x", "x "])
+def test_a_blank_token_is_refused(token: str, family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(family)
+    monkeypatch.setenv("GAIFMAN_TOKEN", token)
+    assert "blank" in refused("serve", "family.facts", "--port", "0", "--allow-edit").message
+    assert [path.name for path in family.iterdir()] == ["family.facts"]
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "token", "said"),
+    [
+        ("127.0.0.1", [], "short", []),
+        ("0.0.0.0", [], "", ["nothing is encrypted", "--allow-host"]),
+        ("0.0.0.0", ["here.example"], "short", ["nothing is encrypted", "a token of 5 characters"]),
+        ("0.0.0.0", ["here.example"], "x" * 16, ["nothing is encrypted"]),
+    ],
+)
+def test_what_others_can_do_is_said(
+    host: str, names: list[str], token: str, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with bound(host, 0) as listening:
+        warn(listening, names, token)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(said)
+    assert all(words in line for words, line in zip(said, lines, strict=True))
+
+
+@pytest.mark.parametrize("script", [None, "#!/bin/sh\necho no browser 1 >&2\nexit 3\n", "#!/bin/sh\nexit 0\n"])
+def test_without_a_browser_the_address_is_said_and_nothing_else(
+    script: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if script:
+        (tmp_path / "xdg-open").write_text(script)
+        (tmp_path / "xdg-open").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    show("http://127.0.0.1:1/")
+    found = script is not None and "exit 0" in script
+    assert capfd.readouterr().err == ("" if found else "no browser found; open http://127.0.0.1:1/\n")
 
 
 def test_where_added_facts_are_kept(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import fields
+
 import pytest
 
-from gaifman.config import DEEPEST, LIMITS, Limits
+from gaifman.config import DEEPEST, LIMITS, LONGEST, MOST, Budget, Limits, Serving
 from gaifman.errors import GaifmanError
 
 
@@ -21,3 +24,26 @@ def test_a_limit_is_at_least_one(name: str) -> None:
 def test_no_setting_allows_a_formula_deeper_than_the_stack() -> None:
     with pytest.raises(GaifmanError, match=f"at most {DEEPEST}"):
         Limits(depth=DEEPEST + 1)
+
+
+@pytest.mark.parametrize("seconds", [math.inf, math.nan, -1.0, 0.0, 86_401, True])
+def test_the_time_of_a_request_is_finite(seconds: float) -> None:
+    """Infinity was taken, and then every request failed."""
+    with pytest.raises(GaifmanError, match="the limit seconds of a server is"):
+        Serving(seconds=seconds)
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_every_limit_of_a_server_has_an_end(name: str) -> None:
+    assert getattr(Serving(**{name: MOST[name]}), name) == MOST[name]
+    for wrong in (0, MOST[name] + 1, 2**70):
+        with pytest.raises(GaifmanError, match=f"the limit {name} of a server is"):
+            Serving(**{name: wrong})
+    assert set(MOST) == {field.name for field in fields(Serving)}
+
+
+def test_the_time_of_a_query_is_finite() -> None:
+    assert Budget(seconds=LONGEST).seconds == LONGEST
+    for wrong in (math.inf, math.nan, LONGEST + 1):
+        with pytest.raises(GaifmanError, match="seconds"):
+            Budget(seconds=wrong)

@@ -10,12 +10,13 @@ import gaifman
 from gaifman.answers import Ranking
 from gaifman.candidates import Choice, candidates
 from gaifman.config import Budget
-from gaifman.deadlines import SHORTEST, Deadline, never
+from gaifman.deadlines import SHORTEST, Deadline, current, never
 from gaifman.errors import GaifmanError, StoppedError
 from gaifman.graph import graph_of
 from gaifman.hiding import hide
 from gaifman.patterns import atom_pattern
 from learnt import demo, little, neighbour
+from served import ENDLESS
 
 
 def past() -> Deadline:
@@ -53,6 +54,27 @@ def test_it_can_be_ended_from_outside() -> None:
     deadline.stop()
     with pytest.raises(StoppedError, match="was stopped"):
         deadline.check()
+
+
+def test_stopping_twice_does_no_harm() -> None:
+    deadline = Deadline()
+    for _ in range(2):
+        deadline.stop()
+    assert deadline.stopped.done()
+
+
+def test_a_query_within_a_deadline_stops_with_it() -> None:
+    outer, inner = Deadline(), Deadline()
+    assert current() is None
+    with outer.within():
+        with inner.within():
+            assert current() is inner
+        assert current() is outer
+        outer.stop()
+        with pytest.raises(StoppedError, match="the query was stopped"):
+            gaifman.count(demo(), str(ENDLESS["query"]))
+    assert current() is None
+    assert gaifman.count(demo(), "borders('portugal', y)") == 1
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])

@@ -85,6 +85,31 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
     desk.close()
 
 
+def test_a_server_that_takes_over_knows_what_the_one_before_it_added_last(tmp_path: Path) -> None:
+    """It was read before the lock was taken: the fact in between was acknowledged, and lost with the next addition."""
+    first = desk_at(tmp_path / "new.facts")
+    edits = Edits(tmp_path / "new.facts")
+    service = Service(edits.put(towns()), worker())
+    first.add([NEW])
+    first.close()
+    second = Desk(service, edits, "token")
+    assert NEW in second.service.kb
+    second.add([Fact("person", ("t0",))])
+    second.close()
+    assert NEW in Edits(tmp_path / "new.facts").facts
+
+
+def test_a_fact_that_is_repeated_is_added_once_with_its_highest_confidence(tmp_path: Path) -> None:
+    """With two confidences it was counted twice."""
+    desk = desk_at(tmp_path / "new.facts")
+    before = len(desk.service.kb)
+    twice = [Fact(NEW.relation, NEW.objects, confidence) for confidence in (0.25, 0.75, 0.5)]
+    assert desk.add(twice) == {"added": 1, "known": 2, "facts": before + 1}
+    assert desk.added == 1
+    assert (tmp_path / "new.facts").read_text() == "0.75::lives_in(p00, t4).\n"
+    desk.close()
+
+
 def test_nothing_is_added_where_nothing_may_be(tmp_path: Path) -> None:
     desk = Desk(Service(towns()), Edits(tmp_path / "new.facts"))
     assert not desk.may_edit

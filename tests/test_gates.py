@@ -13,8 +13,12 @@ import pytest
 from gaifman import gates
 from gaifman.config import Serving
 from gaifman.deadlines import Deadline
+from gaifman.engine import engine_of
 from gaifman.errors import BusyError, StoppedError
 from gaifman.gates import Gate, Turn, Turns
+from gaifman.queries import count
+from learnt import demo
+from served import ENDLESS
 
 
 def held(release: threading.Event) -> Callable[[Deadline], str]:
@@ -97,6 +101,42 @@ def test_when_nobody_waits_any_more_the_work_is_stopped() -> None:
     async def scene() -> None:
         task = asyncio.create_task(gate.run(held(never)))
         await settled(lambda: gate.running == 1)
+        task.cancel()
+        await settled(lambda: gate.running == 0)
+
+    asyncio.run(scene())
+    gate.close()
+
+
+def test_who_goes_away_while_waiting_leaves_at_once() -> None:
+    """The place in the queue stayed taken until its turn came."""
+    gate, never = Gate(Serving(at_once=1, seconds=60)), threading.Event()
+
+    async def scene() -> None:
+        first = asyncio.create_task(gate.run(held(never)))
+        await settled(lambda: gate.running == 1)
+        second = asyncio.create_task(gate.run(held(never)))
+        await settled(lambda: gate.waiting == 1)
+        second.cancel()
+        await asyncio.wait([second])
+        assert (gate.running, gate.waiting) == (1, 0)
+        never.set()
+        assert await first == "done"
+
+    asyncio.run(scene())
+    gate.close()
+
+
+def test_what_a_database_does_is_stopped_with_the_work() -> None:
+    """It went on to the end of the request's time, and with it the work that waited for it."""
+    gate = Gate(Serving(seconds=3_000))
+
+    async def scene() -> None:
+        engine = engine_of(demo())
+        task = asyncio.create_task(
+            gate.run(lambda deadline: count(engine, str(ENDLESS["query"]), budget=deadline.budget()))
+        )
+        await settled(lambda: bool(engine._running))
         task.cancel()
         await settled(lambda: gate.running == 0)
 

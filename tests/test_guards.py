@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gaifman.config import Serving
-from gaifman.guards import HEADERS, Guard
+from gaifman.guards import HEAD, HEADERS, Guard
 from gaifman.meters import Meters
 
 HOST = (b"host", b"localhost:8000")
@@ -29,7 +29,12 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 def asked(
-    guard: Guard, *headers: tuple[bytes, bytes], path: str = "/", parts: Sequence[bytes] = (b"",), late: bool = False
+    guard: Guard,
+    *headers: tuple[bytes, bytes],
+    path: str = "/",
+    parts: Sequence[bytes] = (b"",),
+    late: bool = False,
+    method: str = "POST",
 ) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of one request to a guard."""
     sent, waiting = list[Any](), list(parts)
@@ -37,12 +42,14 @@ def asked(
     async def receive() -> dict[str, Any]:
         if late:
             await asyncio.sleep(60)
+        if not waiting:  # all has come, and the client waits for the answer
+            await asyncio.Event().wait()
         return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": path, "headers": list(headers)}
+    scope = {"type": "http", "method": method, "path": path, "headers": list(headers)}
     asyncio.run(guard(scope, receive, send))
     found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], found, b"".join(message["body"] for message in sent[1:])
@@ -124,6 +131,89 @@ def test_a_client_that_goes_away() -> None:
     scope = {"type": "http", "path": "/", "headers": [HOST, (b"content-length", b"5")]}
     asyncio.run(guard()(scope, receive, send))
     assert sent[0]["status"] == 400
+
+
+@pytest.mark.parametrize("length", [0, 5])
+def test_the_work_of_a_client_that_goes_away_is_stopped(length: int, caplog: pytest.LogCaptureFixture) -> None:
+    """It went on until its time was over, and kept its place."""
+    events, sent, meters = list[str](), list[Any](), Meters()
+
+    async def scene() -> None:
+        begun, gone = asyncio.Event(), asyncio.Event()
+
+        async def working(_: Any, receive: Any, __: Any) -> None:
+            assert (await receive())["body"] == b"x" * length
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                events.append("stopped")
+                raise
+
+        messages = [{"type": "http.request", "body": b"x" * length, "more_body": False}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop(0)
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        own = Guard(working, ["/"], (), Serving(), meters)
+        headers = [HOST, *([(b"content-length", b"5")] if length else [])]
+        asked = asyncio.create_task(own({"type": "http", "path": "/", "headers": headers}, receive, send))
+        await begun.wait()
+        assert own.open == 1
+        gone.set()
+        await asked
+        assert own.open == 0
+
+    asyncio.run(scene())
+    assert events == ["stopped"]
+    assert sent == [], "there is nobody to answer"
+    assert 'gaifman_requests_total{path="/",status="499"} 1.0' in meters.text().decode()
+    assert not caplog.records
+
+
+def test_an_application_that_asks_hears_that_the_client_has_gone() -> None:
+    heard = list[str]()
+
+    async def curious(_: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        heard.extend([(await receive())["type"], (await receive())["type"]])
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(_: Any) -> None:
+        return
+
+    asyncio.run(Guard(curious, ["/"], ())({"type": "http", "path": "/", "headers": [HOST]}, receive, send))
+    assert heard == ["http.request", "http.disconnect"]
+
+
+def test_the_head_is_what_can_be_got_without_its_body() -> None:
+    seen = list[str]()
+
+    async def telling(scope: Any, _: Any, send: Any) -> None:
+        seen.append(scope["method"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await send({"type": "http.response.body", "body": b"body"})
+
+    status, headers, body = asked(Guard(telling, ["/"], ()), HOST, method="HEAD")
+    assert (status, headers["content-length"], body, seen) == (200, "4", b"", ["GET"])
+    assert asked(guard(), HOST, (b"x", b"y" * HEAD), method="HEAD")[2] == b""
+
+
+def test_a_head_that_is_too_large() -> None:
+    """It was answered where it came at once."""
+    for size, status in ((HEAD - 100, 200), (HEAD, 431)):
+        found, headers, _ = asked(guard(), HOST, (b"x-long", b"y" * size))
+        assert found == status
+        assert ("connection" in headers) == (status == 431)
+    assert asked(guard(), HOST, path=f"/{'p' * HEAD}")[0] == 431
 
 
 def test_too_many_are_refused_but_not_those_who_ask_for_health() -> None:

@@ -180,6 +180,25 @@ def test_neighbourhoods(bare: Service) -> None:
     assert all(len(one["facts"]) <= 3 for one in small["draws"])
 
 
+def test_neighbourhoods_of_one_request_have_so_many_members_and_facts_in_all() -> None:
+    """A hundred of a thousand members were twelve megabytes."""
+    few = Service(demo(), serving=Serving(members=40))
+    with pytest.raises(GaifmanError, match="size × draws is at most 40 here, not 42"):
+        few.neighbourhood(Around(["united_nations"], size=21, draws=2), never())
+    found = few.neighbourhood(Around(["united_nations"], radius=2, size=10, draws=4), never())["draws"]
+    assert [len(one["facts"]) for one in found] == [10] * 4
+    assert all(one["truncated"] for one in found)
+
+
+def test_a_model_fits_where_the_knowledge_base_has_some_of_its_relations(bare: Service, learnt: Service) -> None:
+    for one in (bare, learnt, Service(towns().with_facts([("eats", "p00", "p01")]), worker())):
+        one.check()
+    other = KnowledgeBase.from_facts([("eats", "cat", "mouse")])
+    for model in (worker(), gaifman.complete(towns(), ["works_in"], **FEW)):
+        with pytest.raises(KnowledgeError, match="has none of the"):
+            Service(other, model).check()
+
+
 def test_degrees_are_those_of_the_graph(bare: Service) -> None:
     found = bare.degrees()
     assert sum(count for _, count in found["degrees"]) == found["objects"] == 1155

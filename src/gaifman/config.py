@@ -9,6 +9,9 @@ from gaifman.errors import GaifmanError
 PLACES = 8
 """Places a relation can have."""
 
+LONGEST = 31_536_000
+"""Seconds of a query at most, a year: no clock of the system waits for infinity."""
+
 DEEPEST = 128
 """No setting allows deeper formulas: the functions on trees are recursive, and Python's stack is finite."""
 
@@ -61,6 +64,9 @@ class Budget:
             right = isinstance(value, int | (float if name == "seconds" else int)) and value > 0
             if value is not None and (not right or isinstance(value, bool)):
                 raise GaifmanError(f"the limit {name} of a query is a number above 0, not {value!r}")
+        if self.seconds is not None and self.seconds > LONGEST:
+            hint = "None is for as long as it takes"
+            raise GaifmanError(f"a query takes at most {LONGEST:,} seconds, not {self.seconds!r}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +84,15 @@ class Serving:
     body: int = 2_000_000
     """Bytes of a request's body."""
     at_once: int = 16
-    """Requests that are worked on at a time."""
+    """Requests of one kind that are worked on at a time; additions go one by one."""
     waiting: int = 64
-    """Requests that wait for that; a further one is refused."""
+    """Requests of one kind that wait for that; a further one is refused."""
     open: int = 512
     """Requests that are there at all, also those that are still being read; a further one is refused."""
     draws: int = 100
-    """Neighbourhoods that one answer is averaged over at most."""
+    """Neighbourhoods that one answer is averaged over, or that are drawn around one tuple, at most."""
+    members: int = 10_000
+    """Members of all neighbourhoods that are drawn for one request, and facts inside them all."""
     candidates: int = 100_000
     """Candidates for several variables at most."""
     radius: int = 3
@@ -100,7 +108,25 @@ class Serving:
             right = isinstance(value, int | (float if name == "seconds" else int)) and value > 0
             if not right or isinstance(value, bool):
                 raise GaifmanError(f"the limit {name} of a server is a number above 0, not {value!r}")
+            if value > MOST[name]:
+                raise GaifmanError(f"the limit {name} of a server is at most {MOST[name]:,}, not {value!r}")
 
+
+MOST = {
+    "seconds": 86_400,
+    "rows": 1_000_000,
+    "body": 1_000_000_000,
+    "at_once": 1_000,
+    "waiting": 100_000,
+    "open": 100_000,
+    "draws": 10_000,
+    "members": 10_000_000,
+    "candidates": 1_000_000_000,
+    "radius": 100,
+    "facts": 1_000_000,
+    "name": 1_000_000,
+}
+"""What each limit of a server can be at most: above it no machine does what was asked for."""
 
 SERVING = Serving()
 """The limits of a server where nothing else is said."""

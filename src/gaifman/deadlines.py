@@ -15,6 +15,10 @@ Whoever works long takes one, and asks it before each part; what a database does
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 
 from gaifman.config import BUDGET, Budget
@@ -33,7 +37,8 @@ class Deadline:
             raise GaifmanError(f"the time for work is a number of seconds above 0, not {seconds!r}")
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
-        self._stopped = False
+        self.stopped: Future[None] = Future()
+        """Done when the work is to stop: whoever waits for a database waits for this too."""
 
     @property
     def left(self) -> float | None:
@@ -41,12 +46,22 @@ class Deadline:
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     def stop(self) -> None:
-        """Whoever asks from now on is stopped."""
-        self._stopped = True
+        """Whoever asks from now on is stopped, and so is what a database does `within` this."""
+        with suppress(InvalidStateError):  # it was stopped before
+            self.stopped.set_result(None)
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """While this lasts, what a database does for this thread stops with the deadline, however deep inside."""
+        before = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(before)
 
     def check(self) -> None:
         """Raise where the work has to stop."""
-        if self._stopped:
+        if self.stopped.done():
             raise StoppedError("the work was stopped", hint="it is no longer wanted")
         if self.left == 0:
             raise StoppedError(
@@ -59,6 +74,15 @@ class Deadline:
         Deadline.check(self)
         left = self.left
         return budget if left is None else replace(budget, seconds=max(SHORTEST, round(left, 3)))
+
+
+_CURRENT: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+"""Not an argument: between who sets an end and the database stand functions that know no more than a budget."""
+
+
+def current() -> Deadline | None:
+    """The deadline that what a database does now stops with."""
+    return _CURRENT.get()
 
 
 def never() -> Deadline:

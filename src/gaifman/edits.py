@@ -22,6 +22,7 @@ from pathlib import Path
 from gaifman import io
 from gaifman.errors import KnowledgeError, OutputError, shorten
 from gaifman.facts import Fact, fact_of, some, written
+from gaifman.io.files import abandoned
 from gaifman.kb import KnowledgeBase
 from gaifman.names import fault, nearest
 
@@ -35,9 +36,10 @@ class Edits:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._lock = -1
-        self.facts = KnowledgeBase.from_facts([])
-        if self.path.exists():
-            self.facts = io.read(self.path, format="facts")
+        self.facts = self._read()
+
+    def _read(self) -> KnowledgeBase:
+        return io.read(self.path, format="facts") if self.path.exists() else KnowledgeBase.from_facts([])
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -47,11 +49,18 @@ class Edits:
         return True
 
     def hold(self) -> None:
-        """Keep others from writing the file, for as long as this process lives or until `close`."""
+        """Keep others from writing the file, for as long as this process lives or until `close`.
+
+        It is read again: whoever held it until now may have added facts since it was read. What a process left beside
+        it that was killed while writing is removed.
+        """
         import fcntl
 
-        beside = self.path.with_name(f".{self.path.name}.lock")
+        if self._lock >= 0:
+            return
         try:
+            target = self.path.resolve()  # two links to one file are one file
+            beside = target.with_name(f".{target.name}.lock")
             self._lock = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -60,7 +69,15 @@ class Edits:
                 f"another server adds facts to {self.path}", hint="stop it, or name another file with --edits"
             ) from None
         except OSError as error:
+            self.close()
             raise OutputError(f"{self.path} cannot be written: {error.strerror}") from None
+        try:
+            self.facts = self._read()
+            for left in abandoned(self.path):
+                left.unlink(missing_ok=True)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let others write it."""
@@ -93,9 +110,9 @@ def checked(kb: KnowledgeBase, facts: Sequence[Fact], *, fresh: bool = False, lo
 def _checked(kb: KnowledgeBase, fact: Fact, fresh: bool, longest: int) -> Fact:
     fact = fact_of(fact)
     if fact.relation not in kb.relations:
-        raise KnowledgeError(
-            f"there is no relation {shorten(written(fact.relation))}", near=nearest(fact.relation, kb.relations)
-        )
+        near = nearest(fact.relation, kb.relations)
+        hint = "" if near else "GET /api/relations lists those there are; a new one cannot be added"
+        raise KnowledgeError(f"there is no relation {shorten(written(fact.relation))}", near=near, hint=hint)
     arity = kb.relations[fact.relation].arity
     if arity != len(fact.objects):
         raise KnowledgeError(f"{shorten(written(fact.relation))} has {some(arity, 'place')}, not {len(fact.objects)}")

@@ -20,21 +20,22 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from gaifman.deadlines import current
 from gaifman.errors import KnowledgeError, StoppedError
 from gaifman.io.store import put_table
 from gaifman.kb import KnowledgeBase
 from gaifman.tables import Ints
 
 T = TypeVar("T")
-AT_ONCE = 16
-"""Statements that run at a time; others wait."""
+AT_ONCE = 32
+"""Statements that run at a time; others wait. A server lets half as many queries in, so rankings can ask too."""
 SMALLEST = 64
 """Megabytes without which DuckDB cannot even begin."""
 GRACE = 0.4
@@ -115,16 +116,23 @@ class Engine:
         return int(row[0]) if row else 0
 
     def work(self, job: Callable[[Any], T], seconds: float | None = None, cursor: Any = None) -> T:
-        """What a job makes with a connection of its own, on a thread of its own, so that it can be stopped."""
+        """What a job makes with a connection of its own, on a thread of its own, so that it can be stopped.
+
+        It is stopped with the deadline `within` which it is asked for, too.
+        """
         own = cursor or self._idle_cursor()
         future = self._workers.submit(job, own)
         self._running[future] = own
+        end = current()
         try:
-            wait([future], seconds)
+            ends: list[Future[Any]] = [future, *([] if end is None else [end.stopped])]
+            wait(ends, seconds, FIRST_COMPLETED)
         finally:
             late = not future.done()
             _stop(own, future)
             self._running.pop(future)
+        if late and end is not None and end.stopped.done():
+            raise StoppedError("the query was stopped", hint="it is no longer wanted")
         if late:
             raise StoppedError(
                 f"the query was stopped after {seconds:g} seconds",

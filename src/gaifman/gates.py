@@ -164,6 +164,7 @@ class Gate:
             await asyncio.wait([own], timeout=GRACE)
         finally:
             turn.stop()  # also when nobody waits for it any more
+            future.cancel()  # where it was never begun its place is free at once
         if not own.done():
             raise StoppedError(
                 f"the request was given up after {self.serving.seconds:g} seconds; its work is told to stop",
@@ -176,7 +177,8 @@ class Gate:
             self.running += 1
         try:
             Deadline.check(turn)  # without a place: not all work computes here
-            return work(turn)
+            with turn.within():
+                return work(turn)
         finally:
             turn.end()
             with self._guard:

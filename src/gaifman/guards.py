@@ -41,6 +41,8 @@ HEADERS = {
 """On every answer."""
 DRAINED = 8
 """Of a body that is too large, so many times what is allowed is read and thrown away."""
+HEAD = 65_536
+"""Bytes of a request before its body."""
 ALWAYS = ("/api/health", "/metrics")
 """Paths that are answered however busy the server is."""
 
@@ -78,13 +80,13 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begin, answer = time.perf_counter(), _Answer(send)
+        begin, answer = time.perf_counter(), _Answer(send, bodiless=scope.get("method") == "HEAD")
         try:
             refused, body = self._refused(scope), b""
             if refused is None:
                 refused, body = await self._body(scope, receive)
             if refused is None:
-                await self._app(scope, _replayed(body, receive), answer.send)
+                await self._answered(scope, body, receive, answer)
             else:
                 if refused[0] == 413:
                     await self._drained(receive)
@@ -100,8 +102,27 @@ class Guard:
             path = scope["path"] if scope["path"] in self._paths else "other"
             self._meters.answered(path, answer.status or 499, time.perf_counter() - begin)
 
+    async def _answered(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
+        """Let the application answer; where the client goes away before it does, its work is stopped."""
+        asked = {**scope, "method": "GET"} if scope.get("method") == "HEAD" else scope  # whatever can be got has a head
+        gone = asyncio.create_task(_gone(receive))
+        work = asyncio.ensure_future(self._app(asked, _replayed(body, gone), answer.send))
+        try:
+            await asyncio.wait((gone, work), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() or answer.status is not None:  # also the end of an answer ends the waiting for a client
+                await work
+            else:
+                gone.result()
+                work.cancel()
+                await asyncio.wait([work])
+        finally:
+            gone.cancel()
+            work.cancel()
+
     def _refused(self, scope: Scope) -> Refusal | None:
         """Why a request is not even read."""
+        if _head(scope) > HEAD:
+            return 431, f"a request has at most {HEAD:,} bytes before its body", "send what is long in a body"
         hosts = _header(scope, b"host")
         if len(hosts) != 1 or _name(hosts[0]) not in self._hosts:
             return 421, "this server does not answer for that host", "name it with --allow-host if it should"
@@ -155,8 +176,8 @@ class Guard:
 class _Answer:
     """Sends an answer with all that it has to carry, and remembers its status."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, *, bodiless: bool = False) -> None:
+        self._send, self._bodiless = send, bodiless
         self.status: int | None = None
 
     async def send(self, message: Message) -> None:
@@ -166,19 +187,27 @@ class _Answer:
             known = {name.lower() for name, _ in given}
             more = [(name.encode(), text.encode()) for name, text in HEADERS.items() if name.encode() not in known]
             message = {**message, "headers": [*given, *more]}
+        elif self._bodiless:
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def refuse(self, status: int, message: str, hint: str) -> None:
         body = encoded(failure(message, hint=hint or None))
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         headers += [(b"retry-after", b"1")] if status == 503 else []
-        headers += [(b"connection", b"close")] if status in (408, 413) else []  # what still comes is not read
+        headers += [(b"connection", b"close")] if status in (408, 413, 431) else []  # what still comes is not read
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 
 
 def _header(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1").strip() for key, value in scope["headers"] if key.lower() == name]
+
+
+def _head(scope: Scope) -> int:
+    """Bytes of a request's first line and headers, as they are usually sent."""
+    line = len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
+    return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in scope["headers"])
 
 
 def _name(host: str) -> str:
@@ -191,14 +220,21 @@ def _name(host: str) -> str:
     return (name if name and port.isdecimal() else host).lower()
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body as one message; then whatever comes."""
+async def _gone(receive: Receive) -> None:
+    """Ends when the client goes away; of the request itself nothing is left to come."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _replayed(body: bytes, gone: asyncio.Future[None]) -> Receive:
+    """The body as one message; then, when it is so, that the client has gone."""
     sent = False
 
     async def replay() -> Message:
         nonlocal sent
         if sent:
-            return await receive()
+            await asyncio.wait([gone])
+            return {"type": "http.disconnect"}
         sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 

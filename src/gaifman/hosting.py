@@ -14,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gaifman.errors import GaifmanError, shorten
+from gaifman.guards import HEAD
 
 KEPT = 5
 """Seconds that a connection without requests stays open."""
@@ -21,8 +22,6 @@ ENDING = 2
 """Seconds that requests have to end when the server does."""
 HEADED = 10.0
 """Seconds in which the head of a request has to come."""
-HEAD = 65_536
-"""Bytes of a request before its body."""
 BACKLOG = 2_048
 """Connections that the system keeps until they are taken."""
 
@@ -85,6 +84,9 @@ class Patient(H11Protocol):
         """Wait no more."""
         self._come()
         super().connection_lost(exc)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: who wants another protocol is answered in this one, and no library would change that."""
 
     def _come(self) -> None:
         if self._late is not None:

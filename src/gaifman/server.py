@@ -2,8 +2,8 @@
 
     app = app_of(Desk(Service(kb, model)))        any ASGI server runs it; `gaifman serve` takes uvicorn
 
-Every question goes through a gate, on a thread of its own; health and metrics are answered beside it, however busy the
-server is. There are no parameters in paths: names stand in the query string or in JSON.
+Every question goes through the gate of its kind, on a thread of its own; health and metrics are answered beside them,
+however busy the server is. There are no parameters in paths: names stand in the query string or in JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,12 +26,13 @@ from gaifman import __version__, insights, messages, replies
 from gaifman.config import Serving
 from gaifman.deadlines import Deadline
 from gaifman.desk import Desk
-from gaifman.errors import BusyError, GaifmanError, OutputError, StoppedError, visible
+from gaifman.errors import BusyError, GaifmanError, OutputError, StoppedError, shorten, visible
 from gaifman.facts import Fact
 from gaifman.gates import Gate
-from gaifman.guards import Guard
+from gaifman.guards import ALWAYS, Guard
 from gaifman.messages import AnswersBody, Count, ErrorBody, FactsBody, QueryBody, Whole, encoded, failure, refusal
 from gaifman.meters import CONTENT_TYPE, Meters
+from gaifman.names import nearest
 from gaifman.replies import ExplanationBody, ReadingBody
 from gaifman.service import Around, Asked, Exact, Page, Service
 
@@ -50,6 +51,7 @@ KINDS = {
 """End of a file's name → what it is; others are not served."""
 JSON = "application/json"
 OPENAPI = "/openapi.json describes what there is"
+SEND = "send JSON, with Content-Type: application/json"
 
 router = APIRouter()
 _bearer = HTTPBearer(auto_error=False, description="The token that the server was started with.")
@@ -63,17 +65,23 @@ class Hall:
 
     def __init__(self, desk: Desk, serving: Serving) -> None:
         self.desk, self.serving, self.meters = desk, serving, Meters()
-        self.looking, self.computing = Gate(serving), Gate(serving)
-        """Two gates, so that who looks something up does not wait behind rankings."""
+        self.looking, self.asking, self.computing = Gate(serving), Gate(serving), Gate(serving)
+        self.adding = Gate(replace(serving, at_once=1))  # they go one after another anyway
+        self.gates = (self.looking, self.asking, self.computing, self.adding)
+        """One for each kind of work, so that who browses waits neither behind queries nor rankings nor additions."""
         self.since = time.monotonic()
-        self.meters.watch("gaifman_running_requests", lambda: self.looking.running + self.computing.running)
-        self.meters.watch("gaifman_waiting_requests", lambda: self.looking.waiting + self.computing.waiting)
+        self.meters.watch("gaifman_running_requests", lambda: sum(gate.running for gate in self.gates))
+        self.meters.watch("gaifman_waiting_requests", lambda: sum(gate.waiting for gate in self.gates))
         self.meters.watch("gaifman_objects", lambda: len(desk.service.kb.objects))
         self.meters.watch("gaifman_facts", lambda: len(desk.service.kb))
 
     async def said(self, work: Work) -> Response:
-        """What a service says when it looks something up, or a database does; turned into JSON behind the gate too."""
+        """What a service says when it looks something up; turned into JSON behind the gate too."""
         return await self._through(self.looking, work)
+
+    async def asked(self, work: Work) -> Response:
+        """What a service says when it asks the database."""
+        return await self._through(self.asking, work)
 
     async def computed(self, work: Work) -> Response:
         """What a service says after computing."""
@@ -85,7 +93,7 @@ class Hall:
 
     def close(self) -> None:
         """Stop all work."""
-        for gate in (self.looking, self.computing):
+        for gate in self.gates:
             gate.close()
         self.desk.service.engine.interrupt()
         self.desk.close()
@@ -103,13 +111,15 @@ def app_of(desk: Desk, hosts: Iterable[str] = ()) -> FastAPI:
 
     pages = page_files()
     paths = [*(route.path for route in router.routes), *pages, "/openapi.json"]  # type: ignore[attr-defined]
-    errors = {code: {"model": ErrorBody} for code in (400, 403, 405, 408, 413, 421, 422, 500, 503)}
+    errors = {code: {"model": ErrorBody} for code in (400, 403, 405, 408, 413, 421, 422, 431, 500, 503)}
     app = FastAPI(
         title="gaifman",
         version=__version__,
         description="The missing facts of a knowledge base, with probabilities and reasons.",
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # a path is right, or there is nothing at it
+        dependencies=[Depends(right)],
         lifespan=living,
         responses=errors,  # type: ignore[arg-type]
         middleware=[Middleware(Guard, paths=paths, hosts=tuple(hosts), serving=serving, meters=hall.meters)],
@@ -131,6 +141,24 @@ async def hall_of(request: Request) -> Hall:  # async: others take a thread of a
 def _hall(request: Request) -> Hall:
     hall: Hall = request.app.state.hall
     return hall
+
+
+async def right(request: Request) -> None:
+    """Refuses parameters that a route does not have, or has once: they would count for nothing without a word."""
+    path = request.scope["route"].path
+    if path in ALWAYS or not request.scope["query_string"]:  # probes may send what they like
+        return
+    known = request.app.openapi()["paths"][path][request.method.lower()].get("parameters", [])
+    several = {one["name"]: one["schema"].get("type") == "array" for one in known}
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        what = {"loc": ("query", shorten(name)), "type": "parameter"}
+        if name not in several:
+            hint = f"its parameters: {', '.join(several)}" if several else "it has no parameters"
+            what |= {"msg": "there is no such parameter", "near": nearest(name, several), "hint": hint}
+            raise RequestValidationError([what])
+        if given.count(name) > 1 and not several[name]:
+            raise RequestValidationError([what | {"msg": "it is given more than once", "hint": "give it once"}])
 
 
 Here = Annotated[Hall, Depends(hall_of)]
@@ -193,7 +221,7 @@ async def facts(
 async def query(hall: Here, body: QueryBody) -> Response:
     """Exact answers of a first-order query over the whole knowledge base."""
     exact = Exact(body.query, body.given, Page(body.skip, body.rows), body.count, body.why)
-    return await hall.said(lambda service, deadline: service.query(exact, deadline))
+    return await hall.asked(lambda service, deadline: service.query(exact, deadline))
 
 
 @router.post("/api/answers", response_model=messages.Answers)
@@ -222,12 +250,9 @@ async def examples(
     object: Annotated[str | None, Query(description="Only questions of this object to the model.")] = None,  # noqa: A002
 ) -> Response:
     """What is worth asking here: of the knowledge base, or of one object."""
-
-    def work(service: Service, deadline: Deadline) -> dict[str, Any]:
-        found = insights.examples(service, deadline) if object is None else insights.questions(service, object)
-        return {"examples": found}
-
-    return await hall.said(work)
+    if object is not None:
+        return await hall.said(lambda service, _: {"examples": insights.questions(service, object)})
+    return await hall.asked(lambda service, deadline: {"examples": insights.examples(service, deadline)})
 
 
 @router.get("/api/neighbourhood", response_model=messages.Neighbourhoods)
@@ -273,7 +298,7 @@ async def editor(hall: Here, given: Annotated[HTTPAuthorizationCredentials | Non
 async def add(hall: Here, body: FactsBody) -> Response:
     """Add facts, all of them or none: the next answer knows them, and so does the server after a restart."""
     new = [Fact(fact.relation, tuple(fact.objects), fact.confidence) for fact in body.facts]
-    found = await hall.looking.run(lambda deadline: hall.desk.add(new, fresh=body.new_objects, deadline=deadline))
+    found = await hall.adding.run(lambda deadline: hall.desk.add(new, fresh=body.new_objects, deadline=deadline))
     hall.meters.added.inc(found["added"])
     return Response(encoded(found), media_type=JSON)
 
@@ -313,13 +338,26 @@ async def _invalid(_: Request, error: RequestValidationError) -> Response:
     """The first of what does not fit the description of the request."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    hint = "send JSON, with Content-Type: application/json" if where == "body" else OPENAPI
-    body = failure(f"{where}: {first['msg']}", kind="RequestError", where=visible(where), hint=hint)
+    hint = first.get("hint") or (SEND if where == "body" else OPENAPI)
+    message = f"{where}: {first['msg']}"
+    if first["type"] == "json_invalid":
+        where, hint = f"body, character {first['loc'][-1] + 1}", SEND
+        message = f"the body is no JSON, at character {first['loc'][-1] + 1}: {first['ctx']['error']}"
+    body = failure(message, kind="RequestError", where=visible(where), near=list(first.get("near", ())), hint=hint)
     return Response(encoded(body), 422, None, JSON)
 
 
 async def _http(request: Request, error: HTTPException) -> Response:
     words = {404: "there is nothing at this path", 405: f"this path does not take {request.method}"}
     hint = OPENAPI if error.status_code in words else None
+    if error.status_code == 400:  # of the routes none refuses so: the body could not be read
+        words, hint = {400: f"the body is no JSON: {_trouble(error.__cause__)}"}, SEND
     body = failure(words.get(error.status_code, str(error.detail)), hint=hint)
     return Response(encoded(body), error.status_code, error.headers, JSON)
+
+
+def _trouble(cause: BaseException | None) -> str:
+    """Why a body cannot even be read as text, or is too much for a reader."""
+    if isinstance(cause, UnicodeDecodeError):
+        return f"it is not UTF-8, at byte {cause.start + 1}"
+    return "it is nested too deeply" if isinstance(cause, RecursionError) else "it cannot be read"

@@ -34,10 +34,12 @@ from gaifman.errors import GaifmanError, KnowledgeError
 from gaifman.facts import Fact
 from gaifman.finder import Finder
 from gaifman.graph import Graph, graph_of
+from gaifman.judging import knowing
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.names import nearest
 from gaifman.neighbourhoods import neighbourhoods
+from gaifman.parts import spoken
 from gaifman.printing import relation_text
 from gaifman.queries import answered, counted, prepare
 from gaifman.tables import Facts, Longs
@@ -120,6 +122,13 @@ class Service:
     @cached_property
     def _relations(self) -> Finder:
         return Finder(tuple(self.kb.relations))
+
+    def check(self) -> None:
+        """Raise where the knowledge base has nothing that the model speaks of: it could answer no question."""
+        if isinstance(self.model, Completion):
+            _ = self.model._known
+        elif self.model is not None:
+            knowing(self.kb, *spoken(self.model.features, self.model._asked))
 
     def ready(self) -> None:
         """Make what the first questions would have to wait for."""
@@ -212,7 +221,9 @@ class Service:
     def _number(self, relation: str) -> int:
         number = self.kb.content.relations.number(relation)
         if number is None:
-            raise KnowledgeError(f"there is no relation {relation}", near=nearest(relation, self.kb.relations))
+            near = nearest(relation, self.kb.relations)
+            hint = "" if near else "GET /api/relations lists those there are"
+            raise KnowledgeError(f"there is no relation {relation}", near=near, hint=hint)
         return number
 
     def _fact(self, table: Facts, row: int) -> dict[str, Any]:
@@ -250,31 +261,38 @@ class Service:
         settings: dict[str, Any] = {"draws": asked.draws, "prior": asked.prior}
         if isinstance(model, GaifmanModel):
             found = model.ranked(asked.query, asked.given, ranking, **settings)
-        elif asked.query is None:
-            raise KnowledgeError(
-                f"the model is a completion of {len(model.relations):,} relations: say what to answer",
-                hint=f"as in {self._relation(next(iter(model.relations)))['query']}",
-            )
         else:
-            found = model.ranked(asked.query, asked.given, ranking, **settings)
+            found = model.ranked(self.question(model, asked.query), asked.given, ranking, **settings)
         if next(self._rankings) == OFTEN:
             threading.Thread(target=model.hasten, name="gaifman-hasten", daemon=True).start()
         return {**found.as_dict(), "truncated": found.considered.count > len(found)}
+
+    def question(self, model: Completion, query: str | None) -> str:
+        """What a completion is asked, which has no query of its own."""
+        if query is not None:
+            return query
+        relation, arity = next(iter(model.relations.items()))
+        raise KnowledgeError(
+            f"the model is a completion of {len(model.relations):,} relations: say what to answer",
+            hint=f"as in {relation_text(relation)}({', '.join(_variables(arity))})",
+        )
 
     def neighbourhood(self, around: Around, deadline: Deadline) -> dict[str, Any]:
         """What is drawn around some objects."""
         self._most("radius", around.radius, self.serving.radius)
         self._most("size", around.size, self.serving.rows)
         self._most("draws", around.draws, self.serving.draws)
+        self._most("size × draws", around.size * around.draws, self.serving.members)
+        shown = min(self.serving.rows, self.serving.members // around.draws)
         deadline.check()
         settings = {"radius": around.radius, "size": around.size, "seed": around.seed}
         found = neighbourhoods(self.graph, list(around.objects), draws=around.draws, **settings)
         drawn = []
         for one in found:
             deadline.check()
-            facts = one.as_dict()["facts"]
-            drawn.append({**one.as_dict(), "facts": facts[: self.serving.rows]})
-            drawn[-1]["truncated"] = len(facts) > self.serving.rows
+            fields = one.as_dict()
+            facts = fields["facts"]
+            drawn.append({**fields, "facts": facts[:shown], "truncated": len(facts) > shown})
         return {"objects": list(around.objects), **settings, "draws": drawn}
 
     def degrees(self) -> dict[str, Any]:

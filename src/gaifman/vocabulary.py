@@ -88,7 +88,8 @@ class Vocabulary:
             )
         else:
             near = nearest(name, [*self.relations, *self.attributes])
-            raise where.error(f"there is no relation {relation_text(name)}", span, near=near)
+            hint = "" if near else "gaifman info KB lists those there are, and so does GET /api/relations"
+            raise where.error(f"there is no relation {relation_text(name)}", span, near=near, hint=hint)
 
     def _check_attribute(self, name: str, span: Span, where: _Where) -> None:
         if name in self.attributes:

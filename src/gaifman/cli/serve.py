@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import socket
+import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +22,12 @@ from gaifman.cli.terminal import json_option, open_kb, reading_options
 if TYPE_CHECKING:
     from gaifman.desk import Desk
     from gaifman.edits import Edits
+    from gaifman.service import Service
 
 TOKEN = "GAIFMAN_TOKEN"  # noqa: S105 - the name of a variable
 """The environment's variable with the token; a command line can be read by others."""
+LONG = 16
+"""Characters of a token that nobody guesses."""
 
 
 @click.command(short_help="Serve a knowledge base, and a model, to a browser and to programs.")
@@ -75,16 +83,44 @@ def serve(
     from gaifman.hosting import bound, is_loopback
 
     serving = Serving(seconds=seconds, rows=rows, at_once=at_once, waiting=waiting)
-    kept = edits_of(kb, edits, allow_edit)
+    given = token_of() if allow_edit else ""
+    token = given or (secrets.token_urlsafe(24) if allow_edit else None)
     listening = bound(host, port)  # before anything is read: a port that is taken is said at once
-    with listening:
+    with listening, held(edits_of(kb, edits, allow_edit), allow_edit) as kept:
+        names = [*hosts, *([] if host in ("0.0.0.0", "::") else [f"[{host}]" if ":" in host else host])]  # noqa: S104
+        warn(listening, names, given)
         known = open_kb((kb, *others), form, table, iris)
-        desk, token = desk_of(known, model, serving, kept, allow_edit)
+        desk = desk_of(known, model, serving, kept, token)
         folders = is_loopback(listening)  # whoever asks from elsewhere need not know where files are
         added = [str(kept.path)] if kept and kept.path.exists() else []
         desk.python = python_of((kb, *others, *added), model, form, table, iris, folders=folders)
-        names = [*hosts, *([] if host in ("0.0.0.0", "::") else [f"[{host}]" if ":" in host else host])]  # noqa: S104
-        run(desk, listening, names, token, browse=browse, as_json=as_json)
+        run(desk, listening, names, "" if given else token or "", browse=browse, as_json=as_json)
+
+
+def token_of() -> str:
+    """The token of the environment; empty where there is none."""
+    from gaifman.errors import GaifmanError
+
+    given = os.environ.get(TOKEN, "")
+    if given != given.strip():
+        raise GaifmanError(
+            f"the token in {TOKEN} is blank, or begins or ends with a blank",
+            hint=f"set {TOKEN} to {LONG} characters or more; without it the server makes a token",
+        )
+    return given
+
+
+def warn(listening: socket.socket, names: list[str], token: str) -> None:
+    """Say what other machines can do, where they can reach the server."""
+    from gaifman.hosting import is_loopback
+
+    if is_loopback(listening):
+        return
+    click.echo("warning: other machines can reach this server, and nothing is encrypted", err=True)
+    if not names:
+        click.echo("warning: they get status 421 unless --allow-host NAME says what they call this machine", err=True)
+    if 0 < len(token) < LONG:
+        click.echo(f"warning: a token of {len(token)} characters can be guessed: take {LONG} or more", err=True)
 
 
 def edits_of(kb: str, named: str | None, needed: bool) -> Edits | None:
@@ -102,18 +138,30 @@ def edits_of(kb: str, named: str | None, needed: bool) -> Edits | None:
     return None
 
 
-def desk_of(known: Any, model: str | None, serving: Any, kept: Edits | None, allow_edit: bool) -> tuple[Desk, str]:
-    """What is served, and the token that was made because none was given."""
+@contextmanager
+def held(kept: Edits | None, needed: bool) -> Iterator[Edits | None]:
+    """The file of added facts, which no other server writes as long as this lasts, where facts may be added.
+
+    From before the knowledge base is read: what another server adds while that takes its time would be lost.
+    """
+    try:
+        if kept and needed:
+            kept.hold()
+        yield kept
+    finally:
+        if kept:
+            kept.close()
+
+
+def desk_of(known: Any, model: str | None, serving: Any, kept: Edits | None, token: str | None) -> Desk:
+    """What is served; a model that has nothing to do with the knowledge base is refused."""
     from gaifman.completion import load
     from gaifman.desk import Desk
     from gaifman.service import Service
 
     service = Service(kept.put(known) if kept else known, load(model) if model else None, serving)
-    if not allow_edit:
-        return Desk(service, kept), ""
-    given = os.environ.get(TOKEN, "")
-    token = given or secrets.token_urlsafe(24)
-    return Desk(service, kept, token), "" if given else token
+    service.check()
+    return Desk(service, kept, token)
 
 
 def python_of(
@@ -138,20 +186,37 @@ def python_of(
 
 def run(desk: Desk, listening: socket.socket, hosts: list[str], token: str, *, browse: bool, as_json: bool) -> None:
     """Serve until the end."""
-    from gaifman.hosting import Host, is_loopback, url
+    from gaifman.hosting import Host, url
     from gaifman.server import app_of
 
     address = url(listening)
 
     def ready() -> None:
         say(address, desk, token, as_json)
-        threading.Thread(target=desk.service.ready, daemon=True, name="gaifman-ready").start()
+        threading.Thread(target=prepare, args=(desk.service,), daemon=True, name="gaifman-ready").start()
         if browse:
-            click.launch(address)
+            threading.Thread(target=show, args=(address,), daemon=True, name="gaifman-browser").start()
 
-    if not is_loopback(listening):
-        click.echo("warning: other machines can reach this server, and nothing is encrypted", err=True)
     Host(app_of(desk, hosts), ready).run(sockets=[listening])
+
+
+def prepare(service: Service) -> None:
+    """Make what the first questions would have to wait for; what goes wrong there each of them will say."""
+    from gaifman.errors import GaifmanError
+
+    try:
+        service.ready()
+    except GaifmanError as error:
+        click.echo(f"warning: {error.message}", err=True)
+
+
+def show(address: str) -> None:
+    """Open the page in a browser; xdg-open itself would write a line for each browser that it does not find."""
+    opener = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
+    quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    quiet |= {"start_new_session": True}  # Ctrl-C ends the server, not the browser
+    if not opener or subprocess.run([opener, address], check=False, **quiet).returncode:  # noqa: S603 - our address
+        click.echo(f"no browser found; open {address}", err=True)
 
 
 def say(address: str, desk: Desk, token: str, as_json: bool) -> None:

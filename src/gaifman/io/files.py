@@ -9,6 +9,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -262,7 +263,7 @@ def replaced(path: Path) -> Iterator[Path]:
     A link stays a link, and what it points to is written; a file that was there keeps its mode.
     """
     target, mode = _target(path)
-    temporary = target.parent / f".{target.name[:40]}.{secrets.token_hex(4)}.part"
+    temporary = target.parent / f".{_short(target.name)}.{secrets.token_hex(4)}.part"
     try:
         # Not tempfile: its files are private, and the result should be as readable as any file the user writes.
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else 0o600))
@@ -288,8 +289,17 @@ def check_place(path: Path) -> None:
 def abandoned(path: Path) -> list[Path]:
     """The temporary files of `replaced` that processes left beside a file when they were killed."""
     target, _ = _target(path)
-    ours = re.compile(re.escape(f".{target.name[:40]}.") + r"[0-9a-f]{8}\.part")
+    ours = re.compile(re.escape(f".{_short(target.name)}.") + r"[0-9a-f]{8}\.part")
     return sorted(entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name))
+
+
+def _short(name: str) -> str:
+    """A name that can be made longer; two long ones that begin alike stay different, for `abandoned` tells them apart.
+
+    >>> _short("family.facts"), len(_short("x" * 250))
+    ('family.facts', 40)
+    """
+    return name if len(name) <= 40 else f"{name[:31]}~{zlib.crc32(os.fsencode(name)):08x}"
 
 
 def _target(path: Path) -> tuple[Path, int | None]:
