@@ -152,7 +152,7 @@ BAD = {
     "base": (["small.facts", "--base", "mlpp"], "near: mlp"),
     "holdout": (["small.facts", "--holdout", "nan"], "share"),
     "positives": (["small.facts", "--positives", "0"], "positives is a whole number, 1 or more"),
-    "draws": (["small.facts", "--draws", "0"], "1 or more"),
+    "draws": (["small.facts", "--draws", "0"], "from 1 to 1,000,000"),
     "least": (["small.facts", "--least", "-1"], "least is a whole number"),
     "no phi": (["small.facts", "--phi", "no.phi"], "no.phi cannot be read: No such file"),
     "no set": (["small.facts", "--phi", "papers"], "near: paper"),
