@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -19,10 +18,10 @@ from gaifman.calibration import log_odds
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeError
 from gaifman.explain import NAMED, Case, _tried
-from gaifman.explanations import Counterfactual, Explanation, Others, Parts
+from gaifman.explanations import Explanation
 from gaifman.facts import Fact
 from gaifman.graph import fact_numbers
-from gaifman.judging import Estimate, Wanted
+from gaifman.judging import Wanted
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.neighbourhoods import draw
@@ -381,34 +380,3 @@ def test_semantics_agree_on_the_query_that_is_named() -> None:
         assert holds(towns().structure(), gaifman.parse(found.query, towns())) == found.known
         assert found.variables == ("x", "y")
         assert len(names) == 2
-
-
-@pytest.mark.parametrize(
-    ("query", "judged"),
-    [
-        ("lives_in(x, y) & ~works_in(x, y)", {True: "judged as if it were not known", False: ""}),
-        ("age(x) > 40 & lives_in(x, y)", {True: "judged as if it were not known", False: ""}),
-        ("age(x) > 40 & town_of(y, 'c0')", {True: "judged as if it were not known", False: ""}),
-        ("age(x) > 40 & x != y", {True: "known by what cannot be hidden, and judged with that", False: ""}),
-    ],
-)
-def test_known_is_what_is_true_whatever_could_be_hidden(query: str, judged: dict[bool, str]) -> None:
-    """What is no answer was once called known where facts of it were hidden, and an answer by numbers not known."""
-    model, seen = gaifman.fit(towns(), query, **FEW), set()
-    for names in itertools.product(("p00", "p03", "p24", "p25", "p32"), ("t0", "t1", "t2")):
-        found = model.explain(*names)
-        assert found.known == holds(towns().structure(), gaifman.parse(found.query, towns()))
-        assert found.judged == judged[found.known]
-        (answer,) = model.answers(x=names[0], among={"y": [names[1]]}, top=1)
-        assert (answer.known, answer.estimate) == (found.known, found.estimate)
-        seen.add(found.known)
-    assert seen == {True, False}
-
-
-def test_a_change_that_is_written_alike_is_said_in_log_odds() -> None:
-    low, lower = 0.0001, 0.00001
-    parts = Parts(float(log_odds(low)), Others(0, 0.0), 0.0, 0.0, 0.0)
-    other = Counterfactual((Fact("r", ("a", "b")),), Estimate(lower, 0.0, 10))
-    found = Explanation("r('a', 'b')", ("x", "y"), ("a", "b"), False, Estimate(low, 0.0, 10), (), parts, other)
-    assert found.without == "<0.001 ± 0.000 (log-odds -11.51 instead of -9.21)"
-    assert "without these facts: <0.001 ± 0.000 (log-odds" in str(found)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from gaifman.calibration import log_odds
 from gaifman.explanations import (
     NO_FACTS,
     Counterfactual,
@@ -121,3 +122,12 @@ def test_every_name_is_escaped(bad: str) -> None:
         assert "\x07" not in text
         assert "\u202e" not in text
     assert "\x07" not in str(said)
+
+
+def test_a_change_that_is_written_alike_is_said_in_log_odds() -> None:
+    low, lower = 0.0001, 0.00001
+    parts = Parts(float(log_odds(low)), Others(0, 0.0), 0.0, 0.0, 0.0)
+    other = Counterfactual((Fact("r", ("a", "b")),), Estimate(lower, 0.0, 10))
+    found = Explanation("r('a', 'b')", ("x", "y"), ("a", "b"), False, Estimate(low, 0.0, 10), (), parts, other)
+    assert found.without == "<0.001 ± 0.000 (log-odds -11.51 instead of -9.21)"
+    assert "without these facts: <0.001 ± 0.000 (log-odds" in str(found)
