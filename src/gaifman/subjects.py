@@ -227,7 +227,11 @@ def _names(model: Completion, test: KnowledgeBase, relations: Sequence[str] | No
     for name in held if relations is None else relations:
         if name not in model.relations:
             others = [other for other in held if other in model.relations]
-            hint = "to leave it out, choose the relations to evaluate" if relations is None and others else ""
+            hint = (
+                "to leave it out, name the relations to evaluate: relations=[…], or --relation NAME"
+                if relations is None and others
+                else ""
+            )
             raise KnowledgeError(f"there is no model of {name}", near=nearest(name, model.relations), hint=hint)
     return sorted(held if relations is None else set(relations))
 
