@@ -48,10 +48,23 @@ def test_a_table_with_the_reading_and_what_was_looked_at(folder: Path) -> None:
     found = completed().answers("works_in('p03', y)", top=2)
     assert lines[0] == "read as     works_in('p03', y)"
     assert lines[1] == f"considered  {found.considered}"
-    assert lines[3:5] == ["Answers", "y    probability     known"]
-    assert lines[6].split() == ["t3", *str(found[0].estimate).split(), "yes"]
-    assert lines[7].split() == [*found[1].names, *str(found[1].estimate).split(), "–"]
-    assert len(lines) == 8
+    assert lines[2] == "beforehand  one in two is an answer (--prior 0.01: one in a hundred)"
+    assert lines[4:6] == ["Answers", "y    probability     known"]
+    assert lines[7].split() == ["t3", *str(found[0].estimate).split(), "yes"]
+    assert lines[8].split() == [*found[1].names, *str(found[1].estimate).split(), "–"]
+    assert len(lines) == 9
+
+
+def test_objects_are_of_the_type_that_facts_have_unless_any_are_wanted(folder: Path) -> None:
+    """Else left and right were among the most probable languages."""
+    question = ("towns.gaifman", "towns.facts", "works_in(x, 't3')", "--prior", "0.2")
+    text = ask(folder, *question)
+    assert "considered  40 candidates: all objects, x of type person (--candidates all looks at any object)\n" in text
+    assert "beforehand  the share 0.2 are answers\n" in text
+    assert "considered  47 candidates: all objects\n" in ask(folder, *question, "--candidates", "all")
+    among = asked(folder, *question, "--among", "x=person")
+    assert asked(folder, *question) == among
+    assert asked(folder, "works.gaifman", "towns.facts", "--set", "y=t3")["considered"] == among["considered"]
 
 
 def test_json_is_what_the_library_says(folder: Path) -> None:
@@ -60,7 +73,8 @@ def test_json_is_what_the_library_says(folder: Path) -> None:
         options: dict[str, Any] = {}
         for name, value in zip(words[::2], words[1::2], strict=True):
             options[name[2:]] = None if value == "all" else value if name == "--known" else json.loads(value)
-        assert body == completed().answers("works_in(x, 't3')", **options).as_dict()
+        among = {} if "only" in words else {"x": "person"}
+        assert body == completed().answers("works_in(x, 't3')", among=among, **options).as_dict()
 
 
 def test_known_answers_are_left_out(folder: Path) -> None:
@@ -114,13 +128,13 @@ def test_types_ways_and_limits(folder: Path) -> None:
 def test_pairs_in_a_table(folder: Path) -> None:
     text = ask(folder, "works.gaifman", "towns.facts", "--top", "3", "--known", "only")
     assert "considered  40 candidates: known answers\n" in text
-    assert text.splitlines()[4].split() == ["x", "y", "probability", "known"]
+    assert text.splitlines()[5].split() == ["x", "y", "probability", "known"]
 
 
 def test_nothing_to_show(folder: Path) -> None:
     done = run("answer", "works.gaifman", "towns.facts", "--set", "x=t0", "--known", "only", folder=folder)
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-1] == "considered  0 candidates: known answers"
+    assert done.stdout.splitlines()[-2] == "considered  0 candidates: known answers"
     assert done.stderr == "there is no answer among them\n"
 
 
@@ -204,4 +218,4 @@ def test_what_was_trained_by_the_command_is_asked_by_the_command(tmp_path: Path)
     assert not run("train", "towns.facts", "works_in(x, y)", "-o", "m", *quick, folder=tmp_path).returncode
     done = run("answer", "m", "towns.facts", "works_in(x, 't2')", "--top", "4", folder=tmp_path)
     assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == 10
+    assert len(done.stdout.splitlines()) == 11

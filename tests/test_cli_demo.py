@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 import gaifman
 from gaifman.cli import trial
-from gaifman.cli.demo import NEXT
+from gaifman.cli.demo import NEXT, on_the_path
 from gaifman.cli.trial import best_missing, figures, held_out, query_figures, show_trial, tried
 from gaifman.completion import Completion
 from learnt import FEW, GOOD, demo, towns
@@ -163,3 +165,22 @@ def test_what_is_shown_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert ["r", "2", "0.500", "1"] in lines
     assert ["r(a,", "b)", "0.250", "±", "0.125", "–", "3"] in lines
     assert "not learn from is 0.750" in text
+
+
+def test_how_the_command_is_found_where_it_would_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `make demo` the commands that it names were not found."""
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for name in ("python", "activate"):
+        (tmp_path / ".venv" / "bin" / name).touch(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert on_the_path() == [". .venv/bin/activate"]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert on_the_path() == [f". {tmp_path}/.venv/bin/activate"]
+    (tmp_path / "gaifman").touch(0o755)
+    assert on_the_path() == []
+    (tmp_path / "gaifman").unlink()
+    (tmp_path / ".venv" / "bin" / "activate").unlink()
+    assert on_the_path() == []

@@ -40,11 +40,8 @@ def test_tables_of_what_spoke_for_and_against(folder: Path) -> None:
     found = completed().explain("works_in", "p03", "t3")
     assert lines[0] == "read as      works_in('p03', 't3') (judged as if it were not known)"
     assert lines[1] == f"probability  {found.estimate}"
-    assert lines[3:5] == ["For it", "log-odds   formula   facts"] or lines[4].split() == [
-        "log-odds",
-        "formula",
-        "facts",
-    ]
+    assert lines[2] == "beforehand   one in two is an answer (--prior 0.01: one in a hundred)"
+    assert (lines[4], lines[5].split()) == ("For it", ["log-odds", "formula", "facts"])
     first = found.speaking_for[0]
     assert any(line.split()[:1] == [f"{first.effect:+.3f}"] and "lives_in('p03', 't3')" in line for line in lines)
     assert "Against it" in lines

@@ -29,16 +29,20 @@ import numpy as np
 from gaifman.deadlines import Deadline, never
 from gaifman.errors import FormulaError, KnowledgeError, LimitError
 from gaifman.facts import some
+from gaifman.formulas import Atom, Variable
 from gaifman.graph import Graph, ranges
 from gaifman.kb import KnowledgeBase
 from gaifman.names import nearest
 from gaifman.patterns import Pattern
+from gaifman.questions import Query
 from gaifman.tables import Ints
 
 WAYS = ("auto", "all", "typed", "seen", "near")
 """Where candidates for several variables come from."""
 LIMIT = 100_000
 """Candidates for several variables at most, where nothing else is said: a second or two."""
+ALIKE = 8
+"""Facts by which it is told what type the objects at a place have."""
 STEPS = (2, 1)
 """How far apart near objects are at most: one step where two lead to too many."""
 
@@ -124,6 +128,36 @@ def known_candidates(kb: KnowledgeBase, pattern: Pattern, seen: Ints, among: Amo
     for column, pool in enumerate(_pools(kb, pattern, among)):
         values = values[np.isin(values[:, column], pool)]
     return Candidates(values.astype(np.int32), f"known answers{_limited(pattern, among)}")
+
+
+def types_at(kb: KnowledgeBase, relation: str, arity: int) -> dict[int, str]:
+    """Place → type of the objects there, where they have one in common, by the first facts.
+
+    >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")])
+    >>> types_at(kb, "parent", 2)
+    {0: 'person'}
+    """
+    table, number = kb.tables.get(arity), kb.content.relations.number(relation)
+    if table is None or number is None:
+        return {}
+    rows = table.rows(number)[:ALIKE]
+    found = {}
+    for place in range(arity):
+        names = [kb.name(one) for one in table.objects[rows.start : rows.stop, place].tolist()]
+        common = set.intersection(*(set(kb.types(name)) for name in names)) if names else set()
+        if common:
+            found[place] = min(common, key=lambda kind: (-kb.relations[kind].count, kind))
+    return found
+
+
+def fitting_types(kb: KnowledgeBase, query: Query) -> dict[str, str]:
+    """Variable → type of what stands at its place in facts, where the query asks for those of one relation."""
+    atom = query.formula
+    if not isinstance(atom, Atom) or not isinstance(atom.relation, str):
+        return {}
+    kinds = types_at(kb, atom.relation, len(atom.terms))
+    named = {place: term.name for place, term in enumerate(atom.terms) if isinstance(term, Variable)}
+    return {name: kinds[place] for place, name in named.items() if place in kinds}
 
 
 def objects_of_type(kb: KnowledgeBase, name: str) -> Ints:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from gaifman.candidates import fitting_types, types_at
 from gaifman.completion import Completion
 from gaifman.config import Budget
 from gaifman.deadlines import Deadline, never
@@ -37,7 +38,6 @@ from gaifman.patterns import atom_pattern, model_pattern
 from gaifman.phrases import phrase, plain
 from gaifman.printing import relation_text
 from gaifman.queries import exists
-from gaifman.questions import Query
 from gaifman.scenes import Scene
 from gaifman.service import Service
 
@@ -76,7 +76,7 @@ def reading(service: Service, text: str, given: Mapping[str, str] | None = None)
     why_not = _why_not(service, text, given or {})
     names = [variable.name for variable in query.free]
     read = {"reading": bracketed(query), "variables": names, "error": None}
-    among = {} if why_not else _fitting(service, query)
+    among = {} if why_not else fitting_types(service.kb, query)
     return {**read, "ranked": why_not is None, "why_not": why_not, "among": among}
 
 
@@ -93,16 +93,6 @@ def _why_not(service: Service, text: str, given: Mapping[str, str]) -> str | Non
     except GaifmanError as error:
         return error.message
     return None
-
-
-def _fitting(service: Service, query: Query) -> dict[str, str]:
-    """Variable → type of what stands at its place in facts, where the query asks for those of one relation."""
-    atom = query.formula
-    if not isinstance(atom, Atom) or not isinstance(atom.relation, str):
-        return {}
-    kinds = _kinds(service, atom.relation, len(atom.terms))
-    named = {place: term.name for place, term in enumerate(atom.terms) if isinstance(term, Variable)}
-    return {name: kinds[place] for place, name in named.items() if place in kinds}
 
 
 # Why an answer is probable
@@ -162,7 +152,9 @@ def questions(service: Service, name: str) -> list[dict[str, Any]]:
     service.kb.id(name)
     found = []
     for relation, arity, place in _places(service, name):
-        kinds = {_variable(at, arity): kind for at, kind in _kinds(service, relation, arity).items() if at != place}
+        kinds = {
+            _variable(at, arity): kind for at, kind in types_at(service.kb, relation, arity).items() if at != place
+        }
         query = _asked(relation, arity, {place: name})
         row = _row(query, f"{plain(name)}: {plain(relation)}", among=kinds)
         found.append({**row, "relation": relation, "objects": [name if at == place else None for at in range(arity)]})
@@ -184,22 +176,6 @@ def _asked(relation: str, arity: int, given: Mapping[int, str]) -> str:
 
 def _variable(place: int, arity: int) -> str:
     return "xyz"[place] if arity <= 3 else f"x{place + 1}"
-
-
-def _kinds(service: Service, relation: str, arity: int) -> dict[int, str]:
-    """Place → type of the objects there, where they have one in common, by the first facts."""
-    kb = service.kb
-    if arity not in kb.tables:
-        return {}
-    table, number = kb.tables[arity], kb.content.relations.number(relation) or 0
-    rows = table.rows(number)[:ALIKE]
-    found = {}
-    for place in range(arity):
-        names = [kb.name(one) for one in table.objects[rows.start : rows.stop, place].tolist()]
-        common = set.intersection(*(set(kb.types(name)) for name in names)) if names else set()
-        if common:
-            found[place] = min(common, key=lambda kind: (-kb.relations[kind].count, kind))
-    return found
 
 
 def _learnt(service: Service) -> list[str]:

@@ -212,7 +212,7 @@ def _header_of(file: BinaryIO, size: int, name: str) -> bytes:
         raise InputError(f"{name} is empty", hint=_OURS)
     length, first = file.read(8), file.read(1)
     if first != b"{":
-        raise InputError(f"{name} is no model file", hint=_OURS)
+        raise InputError(f"{name} is no model file", hint=f"{_OURS}, and is named before the knowledge base")
     count = int.from_bytes(length, "little")
     text = first + file.read(min(count, HEADER) - 1) if count else b""
     wanted = 8 + count + (_end(text) if len(text) == count else 0)

@@ -40,7 +40,7 @@ Examples:
   gaifman parse "exists z. borders(x, z) & borders(z, y)" --kb demo
   gaifman query demo "borders('france', y)"
   gaifman train demo -o countries.gaifman
-  gaifman evaluate countries.gaifman train.tsv test.tsv
+  gaifman evaluate mine.gaifman train.tsv test.tsv
   gaifman answer countries.gaifman demo "capital('france', y)"
   gaifman explain countries.gaifman demo "capital('france', y)" --answer paris
   gaifman serve demo countries.gaifman --open

@@ -38,10 +38,11 @@ KNOWN = ("mark", "leave-out", "only")
     type=click.Choice(["auto", "all", "typed", "seen", "near"]),
     default="auto",
     show_default=True,
-    help="For several variables: all combinations, of the types seen there, of objects seen there, or also near.",
+    help="All objects, those of the types seen at their places, those seen there, or also near; auto: of the type that "
+    "facts have there, and for several variables the first of these ways that stays below the limit.",
 )
 @click.option("--limit", type=int, default=100_000, show_default=True, help="Such combinations at most.")
-@click.option("--prior", type=float, help="How likely a tuple is an answer before anything is known of it.")
+@click.option("--prior", type=float, help="The share of candidates that are answers, beforehand: 0.5 if not said.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
 @reading_options
 @json_option
@@ -83,11 +84,26 @@ def answer(
     objects, found = given_to(given), load(model)
     question = needed(query, found) if isinstance(found, Completion) else query
     asked: Any = found.on(open_kb((kb, *others), form, table, iris))
-    ranked = asked.answers(question, objects, **settings)
+    usual = candidates == "auto" and not among and known != "only"
+    types = fitting(asked, question, objects) if usual else {}
+    ranked = asked.answers(question, objects, **settings | ({"among": types} if types else {}))
     if as_json:
         print_json(ranked.as_dict())
     else:
-        show(ranked)
+        show(ranked, prior, "--candidates all looks at any object" if types else "")
+
+
+def fitting(asked: Any, question: str | None, given: dict[str, str]) -> dict[str, str]:
+    """Variable → the type that facts have at its place, where nothing else was asked for: as the page does it."""
+    from gaifman.candidates import fitting_types
+    from gaifman.errors import GaifmanError
+    from gaifman.parser import parse_query
+
+    try:
+        query = asked.query if question is None else parse_query(question, asked.kb.vocabulary)
+    except GaifmanError:
+        return {}  # whoever answers says what is wrong
+    return {name: kind for name, kind in fitting_types(asked.kb, query).items() if name not in given}
 
 
 def needed(query: str | None, completion: Completion) -> str:
@@ -104,13 +120,21 @@ def needed(query: str | None, completion: Completion) -> str:
     )
 
 
-def show(ranked: Ranked) -> None:
-    """The answers as a table, with how the question was read and what was looked at."""
-    print_fields([("read as", ranked.reading), ("considered", str(ranked.considered))])
+def show(ranked: Ranked, prior: float | None, hint: str) -> None:
+    """The answers as a table, with how the question was read, what was looked at, and what is presupposed."""
+    considered = f"{ranked.considered} ({hint})" if hint else str(ranked.considered)
+    print_fields([("read as", ranked.reading), ("considered", considered), ("beforehand", presupposed(prior))])
     if len(ranked):
         print_answers(ranked, "Answers")
     else:
         click.echo("there is no answer among them", err=True)
+
+
+def presupposed(prior: float | None) -> str:
+    """What a probability is of: it hangs on how many answers there are at all."""
+    if prior is None:
+        return "one in two is an answer (--prior 0.01: one in a hundred)"
+    return f"the share {prior:g} are answers"
 
 
 def print_answers(ranked: Ranked, title: str) -> None:

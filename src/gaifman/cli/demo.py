@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +27,7 @@ SIZE = 5
 NEXT = (
     "gaifman train demo -o countries.gaifman",
     "gaifman answer countries.gaifman demo \"official_language('malta', y)\"",
-    'gaifman answer countries.gaifman demo "borders(x, y)" --known leave-out',
+    'gaifman answer countries.gaifman demo "borders(x, y)" --known leave-out --prior 0.01',
     "gaifman info your_facts.tsv",
 )
 
@@ -62,7 +65,16 @@ def demo(as_json: bool) -> None:
     with working("items") as report:
         found = tried(kb, report)
     show_trial(found)
-    click.echo("\n".join(["\nNext:", *(f"  {line}" for line in NEXT)]))
+    click.echo("\n".join(["\nNext:", *(f"  {line}" for line in (*on_the_path(), *NEXT))]))
+
+
+def on_the_path() -> list[str]:
+    """How the command is found, where it would not be: `make` puts it into a folder of its own."""
+    activate = Path(sys.executable).with_name("activate")
+    if shutil.which("gaifman") or not activate.exists():
+        return []
+    here = Path.cwd()
+    return [f". {activate.relative_to(here) if activate.is_relative_to(here) else activate}"]
 
 
 def some_facts(kb: KnowledgeBase) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.answer import needed
+from gaifman.cli.answer import needed, presupposed
 from gaifman.cli.query import settings as given_to
 from gaifman.cli.terminal import (
     check_target,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "--top", type=int, default=10, show_default=True, help="Formulas to show, of those for it and of those against it."
 )
 @click.option("--draws", type=int, help="Neighbourhoods to average over, instead of the model's own number.")
-@click.option("--prior", type=float, help="How likely a tuple is an answer before anything is known of it.")
+@click.option("--prior", type=float, help="The share of candidates that are answers, beforehand: 0.5 if not said.")
 @click.option("--picture", metavar="FILE", help="Draw a neighbourhood with the facts that speak: .svg.")
 @click.option("--force", is_flag=True, help="Replace the picture if it is there.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
@@ -85,17 +85,18 @@ def explain(
     if as_json:
         print_json(explanation.as_dict())
     else:
-        show(explanation)
+        show(explanation, prior)
     if picture:
         click.echo(f"wrote {picture}", err=True)
 
 
-def show(explanation: Explanation) -> None:
+def show(explanation: Explanation, prior: float | None) -> None:
     """Tables of what spoke, sums, and the counterfactual."""
     from gaifman.explanations import NO_FACTS
 
     known = f" ({explanation.judged})" if explanation.known else ""
-    print_fields([("read as", explanation.query + known), ("probability", str(explanation.estimate))])
+    fields = [("read as", explanation.query + known), ("probability", str(explanation.estimate))]
+    print_fields([*fields, ("beforehand", presupposed(prior))])
     for title, reasons in (("For it", explanation.speaking_for), ("Against it", explanation.speaking_against)):
         if reasons:
             print_table(title, ["log-odds", "formula", "facts"], map(_row, reasons), right=[0])

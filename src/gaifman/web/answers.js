@@ -60,7 +60,7 @@ async function predicted(split, state, fitting, signal) {
       { "aria-label": "Answers", class: "listed" },
       Object.keys(fitting).length ? kinds(state, fitting) : null,
       found.answers.length ? h("div", { class: "scroll" }, table) : h("p", {}, "There is no answer."),
-      h("p", { class: "soft" }, "Looked at: ", shown(found.considered.words), ".", ground, " A known answer is judged as if it were not known.", state.prior ? ` Beforehand, ${Number((state.prior * 100).toPrecision(3))}\u00a0% of all candidates are held to be answers.` : ""),
+      h("p", { class: "soft" }, "Looked at: ", shown(found.considered.words), ".", ground, " A known answer is judged as if it were not known.", ` Beforehand, ${Number(((state.prior || 0.5) * 100).toPrecision(3))}\u00a0% of all candidates are held to be answers.`),
       more ? h("p", {}, more) : null,
       code("/api/answers", { body, model: true, lines: [`print(model.answers(${literal(state.q)}, top=${top}, among=${literal(among)}${state.prior ? `, prior=${state.prior}` : ""}))`] }),
     ),

@@ -7,6 +7,8 @@ import { link, objectLink, priorOf } from "/place.js";
 
 const TOP = 5;
 const HEAD = 58; // of a picture: its title, and what is said below it
+const SMALLEST = 0.62; // names are 13 units high: so they can still be read
+const WHOLE = 640; // pixels that a picture has at least where it has to be made smaller than is pleasant
 const DRAWN = new Set(["svg", "g", "rect", "path", "polygon", "line", "text", "tspan", "title", "circle"]);
 const ATTRIBUTES = "viewBox width height class d x y x1 y1 x2 y2 cx cy r rx points fill stroke-width font-size font-weight text-anchor".split(" ");
 
@@ -124,7 +126,7 @@ function drawn(found) {
   const [, , width, height] = picture.getAttribute("viewBox").split(" ").map(Number);
   const size = { viewBox: `0 ${HEAD} ${width} ${height - HEAD}`, width, height: height - HEAD }; // its title stands above it here
   for (const [name, value] of Object.entries(size)) picture.setAttribute(name, value);
-  picture.style.minInlineSize = `${Math.round(0.8 * width)}px`;
+  picture.style.minInlineSize = `${Math.round(Math.min(0.8 * width, Math.max(SMALLEST * width, WHOLE)))}px`; // whole on a desk, to be moved on a phone
   picture.style.maxInlineSize = `${Math.round(1.25 * width)}px`;
   const about = "One drawn neighbourhood: the facts that speak stand out.";
   return h("figure", {}, h("figcaption", {}, about), h("div", { class: "scroll picture", tabindex: "0", role: "group", "aria-label": "Picture of the neighbourhood" }, picture));
