@@ -29,7 +29,7 @@ LONGEST, LINE = 26, 36
 HEADLINE = 100
 """Characters of the title that are drawn."""
 ROW, SIZE, SMALL = 46.0, 13, 11
-MARGIN, TOP, BOTTOM, BENT = 24.0, 74.0, 64.0, 84.0
+MARGIN, TOP, BOTTOM, BENT = 24.0, 74.0, 64.0, 48.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _words_beside(
     found = [20.0 if number not in (1, 3) else 0.0 for number in range(len(columns))]
     for names, facts in _together(ties, own):
         for number in {column_of[name] for name in names if name not in own} or {middle}:
-            found[number] = max(found[number], label_width(facts) + 34)
+            found[number] = max(found[number], label_width(facts) + 24)
     return found
 
 
