@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gaifman.config import Serving
+from gaifman.config import BUDGET, Budget, Serving
 from gaifman.deadlines import Deadline, never
 from gaifman.desk import Desk
 from gaifman.edits import Edits
+from gaifman.engine import Engine
 from gaifman.errors import KnowledgeError, OutputError, StoppedError
 from gaifman.facts import Fact
 from gaifman.service import Asked, Exact, Service
@@ -136,4 +137,40 @@ def test_an_addition_that_comes_too_late_is_none(tmp_path: Path) -> None:
         desk.add([NEW], deadline=deadline)
     assert desk.service is before
     assert not (tmp_path / "new.facts").exists()
+    desk.close()
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_an_addition_that_is_stopped_leaves_nothing_behind(
+    last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each once left a whole knowledge base with its engine in memory."""
+
+    class Asking(Deadline):
+        """Stops the work when it has been asked so often."""
+
+        asked = 0
+
+        def budget(self, budget: Budget = BUDGET) -> Budget:
+            self.asked += 1
+            if self.asked == last:
+                self.stop()
+            return super().budget(budget)
+
+    desk, closed = desk_at(tmp_path / "new.facts"), list[Engine]()
+    close = Engine.close
+
+    def counted(engine: Engine) -> None:
+        closed.append(engine)
+        close(engine)
+
+    monkeypatch.setattr(Engine, "close", counted)
+    before = desk.service
+    with pytest.raises(StoppedError):
+        desk.add([NEW], deadline=Asking())
+    assert desk.service is before
+    assert (NEW in desk.service.kb, len(desk.edits or ())) == (False, 0)
+    assert len({id(engine) for engine in closed}) == (last > 1), "the engine of what came to nothing"
+    assert before.engine not in closed
+    assert desk.add([NEW])["added"] == 1
     desk.close()

@@ -77,6 +77,7 @@ def test_as_json() -> None:
     fact = {"relation": "borders", "objects": ["spain", "portugal"], "confidence": 0.9}
     assert body["reasons"][0] == {
         "formula": "borders('spain', 'portugal')",
+        "words": "",
         "feature": "borders(s2, s1)",
         "effect": 2.5,
         "draws": 10,

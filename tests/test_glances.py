@@ -19,13 +19,14 @@ from gaifman.errors import StoppedError
 from gaifman.glances import LOOK, PURPOSE, Glances, Pool
 from gaifman.graph import fact_numbers
 from gaifman.judging import Judge
+from gaifman.kb import KnowledgeBase
 from gaifman.learning import Learning, Scorer
 from gaifman.model import GaifmanModel
 from gaifman.neighbourhoods import Hidden
 from gaifman.network import Network
 from gaifman.splits import Field
 from gaifman.tables import Floats, Ints
-from learnt import GOOD, towns
+from learnt import FEW, GOOD, towns
 from test_splits import ready, town
 
 
@@ -176,7 +177,8 @@ def test_a_pool_keeps_the_models_asked_last_within_its_bytes() -> None:
             used.append(split)
     assert used[0] is used[2] is not used[1]
     assert len(pool) == 2
-    small = Pool(field, used[0].kept + used[1].kept)
+    assert used[0].kept > sum(sums.nbytes for sums in used[0]._sums.values()) + 1000, "room to work in counts too"
+    small = Pool(field, 2 * max(split.kept for split in used))
     for scorer in scorers:
         with small.taken(scorer) as split:
             split.scores(np.zeros((1, 2), np.int32), 1)
@@ -201,3 +203,46 @@ def test_a_look_ends_in_time() -> None:
     tuples = pairs(model._judge, 0, 1)
     with pytest.raises(StoppedError):
         model._glances.values(model._trained(), tuples, Hidden.one_each(np.full(len(tuples), -1)), deadline)
+
+
+def test_who_looks_alike_goes_by_number_drawn_or_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Last bits told those apart that are looked up, and others were kept than without."""
+    for name, value in (("PLENTY", 0), ("LEAST", 6), ("TIMES", 1)):
+        monkeypatch.setattr(answering, name, value)
+    likes = [("likes", f"{kind}{i:04}", f"h{i % 3}") for kind in "bz" for i in range(0, 60, 2)]
+    others = [("near", f"{kind}{i:04}", f"g{i % 7}") for kind in "bz" for i in range(60)]
+    kb = KnowledgeBase.from_facts([*likes, *others])
+    for seed in range(6):
+        model = gaifman.fit(kb, "likes(x, y)", phi="paper", **{**FEW, "seed": seed})
+        before = [model.answers(y=f"h{i}", top=3).as_dict() for i in range(3)]
+        model.hasten()
+        assert model._glances.prepared
+        assert [model.answers(y=f"h{i}", top=3).as_dict() for i in range(3)] == before
+
+
+def test_what_would_take_too_much_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = splitting().on(towns())
+    cost = Field(model._judge, model.learning, LOOK, PURPOSE).cost
+    monkeypatch.setattr(module, "DRAWN", cost - 1)
+    model.hasten()
+    assert not model._glances.prepared
+    monkeypatch.setattr(module, "DRAWN", cost)
+    model.hasten()
+    assert model._glances.prepared
+
+
+@pytest.mark.parametrize("size", [2, 5, 20, None])
+def test_the_cost_is_what_is_drawn(size: int | None) -> None:
+    learning = Learning(size=size)
+    judge, _ = ready(town(4), "paper", learning, Network([3]))
+    field = Field(judge, learning, LOOK, PURPOSE)
+    drawn = sum(len(order.members) for position in (0, 1) for order in field.around(position).orders)
+    assert 0 < drawn <= field.cost
+
+
+def test_making_it_is_stopped_between_its_parts() -> None:
+    model, deadline = splitting().on(towns()), Deadline()
+    deadline.stop()
+    with pytest.raises(StoppedError):
+        model.hasten(deadline)
+    assert not model._glances.prepared

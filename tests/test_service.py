@@ -13,6 +13,7 @@ import gaifman
 from gaifman.config import Serving
 from gaifman.deadlines import Deadline, never
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeError, StoppedError
+from gaifman.facts import Fact
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.service import OFTEN, Around, Asked, Exact, Page, Service
@@ -155,21 +156,60 @@ def test_a_ranking_is_stopped(learnt: Service) -> None:
         learnt.answers(Asked(given={"x": "p01"}), deadline)
 
 
-def test_what_rankings_share_is_made_once_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    hastened = list[GaifmanModel]()
+def joined() -> None:
+    """Wait for what is made beside rankings."""
+    for thread in threading.enumerate():
+        if thread.name == "gaifman-hasten":
+            thread.join()
 
-    def hasten(model: GaifmanModel) -> None:
-        hastened.append(model)
+
+@pytest.mark.parametrize("trouble", [None, MemoryError, StoppedError])
+def test_what_rankings_share_is_made_once_when_they_are_many(
+    monkeypatch: pytest.MonkeyPatch, trouble: type[Exception] | None
+) -> None:
+    hastened = list[tuple[GaifmanModel, Deadline | None]]()
+
+    def hasten(model: GaifmanModel, deadline: Deadline | None = None) -> None:
+        hastened.append((model, deadline))
+        if trouble:
+            raise trouble("no longer wanted")  # nothing is said of it: it is a matter of speed
 
     monkeypatch.setattr(GaifmanModel, "hasten", hasten)
     service = Service(towns(), worker())
-    for number in range(1, 2 * OFTEN):
+    for number in range(1, 3 * OFTEN):
         service.answers(Asked(given={"x": "p01"}), never())
-        for thread in threading.enumerate():
-            if thread.name == "gaifman-hasten":
-                thread.join()
+        joined()
         assert len(hastened) == (number >= OFTEN)
-    assert hastened == [service.model]
+    ((model, deadline),) = hastened
+    assert model is service.model
+    assert deadline is not None
+    assert not deadline.stopped.done()
+    service.retire()
+    assert deadline.stopped.done()
+
+
+def test_one_service_at_a_time_makes_what_rankings_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    hastened, going, release = list[GaifmanModel](), threading.Event(), threading.Event()
+
+    def hasten(model: GaifmanModel, _: Deadline | None = None) -> None:
+        hastened.append(model)
+        going.set()
+        release.wait(60)
+
+    monkeypatch.setattr(GaifmanModel, "hasten", hasten)
+    first = Service(towns(), worker())
+    second = first.with_facts([Fact("lives_in", ("p01", "t2"))])
+    for service in (first, second):
+        for _ in range(OFTEN):
+            service.answers(Asked(given={"x": "p01"}), never())
+        assert going.wait(60)
+    assert hastened == [first.model], "the other comes later"
+    release.set()
+    joined()
+    for _ in range(OFTEN):
+        second.answers(Asked(given={"x": "p01"}), never())
+    joined()
+    assert hastened == [first.model, second.model]
 
 
 def test_neighbourhoods(bare: Service) -> None:

@@ -14,13 +14,14 @@ from gaifman.engine import Engine
 from gaifman.errors import KnowledgeError, LimitError, StoppedError
 from gaifman.formulas import And, Atom, Exists, Formula, Or, Truth, Variable, free
 from gaifman.graph import graph_of
+from gaifman.hiding import hide
 from gaifman.kb import KnowledgeBase
 from gaifman.parser import parse_query
 from gaifman.queries import answers
 from gaifman.questions import Query
 from gaifman.safety import Domain, tidy
 from gaifman.semantics import holds
-from gaifman.witnesses import alternatives, explanations, fact_of, facts_decide, offsets, why, witnesses
+from gaifman.witnesses import alternatives, explanations, fact_of, facts_decide, offsets, true_of, why, witnesses
 from generators import RELATIONS, Generator, over_seeds
 
 FAMILY = KnowledgeBase.from_facts(
@@ -172,3 +173,32 @@ def test_the_time_of_witnesses_is_for_all_ways_together() -> None:
     for most in (3, 10**6):
         with Engine(kb) as engine, pytest.raises(StoppedError):
             explanations(engine, query, [[0]], most=most, budget=Budget(seconds=0.5))
+
+
+@over_seeds(120)
+def test_which_tuples_are_answers_whatever_the_query_is_made_of(seed: int) -> None:
+    rng = random.Random(seed)
+    kb = queries_long.knowledge(rng)
+    formula = Generator(rng, numbers=True, second_order=True).formula(("x", "y"), rng.randint(1, 4))
+    query = Query(free(formula), formula)
+    rows = np.array(list(itertools.product(range(len(kb.objects)), repeat=len(query.free))), np.int32)
+    if not query.free:
+        return
+    with Engine(kb, threads=1) as engine:
+        found = true_of(engine, query, rows, budget=Budget(combinations=10**9)).tolist()
+    structure = kb.structure()
+    named = [{v: kb.name(number) for v, number in zip(query.free, row, strict=True)} for row in rows.tolist()]
+    assert found == [holds(structure, formula, env) for env in named]
+
+
+def test_which_tuples_are_answers_of_a_query_of_very_many_ways() -> None:
+    """With ¬ such a query can be learnt, although its witnesses cannot be listed."""
+    parts = "parent(x, y) | parent(y, x) | person(x) | person(y)"
+    either = " & ".join(f"({parts} | gave(x, '{name}', y))" for name in ("ann", "bea", "bob", "cleo"))
+    text, names = f"parent(x, y) & ~parent(y, x) & {either}", ("ann", "bob")
+    rows = [[FAMILY.id(name) for name in names], [FAMILY.id(name) for name in reversed(names)]]
+    assert true_of(FAMILY, text, rows).tolist() == [True, False]
+    hidden = hide(FAMILY, text, rows)
+    assert [str(fact_of(FAMILY, number)) for number in hidden.facts.tolist()] == ["person(ann).", "parent(ann, bob)."]
+    with pytest.raises(LimitError):
+        witnesses(FAMILY, text, rows)

@@ -185,10 +185,10 @@ class Completion:
         query, looking = query_of(relation, judge.width), glance if relation in self.scorers else None
         return ranked(judge, query, pattern, estimate, looking, wanted.draws, self.learning.seed, ranking)
 
-    def hasten(self) -> None:
+    def hasten(self, deadline: Deadline | None = None) -> None:
         """Make what rankings of all objects share: some seconds for a large knowledge base, for whoever asks often."""
         for relation in {self.relations[name]: name for name in self.scorers}.values():
-            self._glancing(self.judge(relation)).prepare()
+            self._glancing(self.judge(relation)).prepare(deadline)
 
     def _glancing(self, judge: Judge) -> Glances:
         return self._glances.setdefault(judge.width, Glances(judge, self.learning))

@@ -27,6 +27,9 @@ from gaifman.errors import KnowledgeError
 from gaifman.facts import Fact
 from gaifman.service import Service
 
+ENDING = 2.0
+"""Seconds that an addition has to be written when the server ends."""
+
 
 class Desk:
     """A service that is replaced by another one with each addition; who began with the old one ends with it."""
@@ -75,19 +78,35 @@ class Desk:
             wanted = checked(self.service.kb, facts, fresh=fresh, longest=serving.name)
             new = [fact for fact in _once(wanted) if fact not in self.service.kb]
             if new:
-                following = self.service.with_facts(new)
-                following.ready()
-                (deadline or never()).budget()
-                self.edits.add(new)
-                self.service = following
-                self.added += len(new)
-                gc.collect()  # a knowledge base and its engine hold each other, and are large
+                self._follow(new, self.edits, deadline or never())
             return {"added": len(new), "known": len(wanted) - len(new), "facts": len(self.service.kb)}
 
+    def _follow(self, new: Sequence[Fact], edits: Edits, deadline: Deadline) -> None:
+        """Put a service with more facts in the place of the present one; where it comes to nothing, it is gone too."""
+        deadline.budget()
+        following, before = self.service.with_facts(new), self.service
+        try:
+            deadline.budget()
+            following.ready()
+            deadline.budget()
+            edits.add(new)
+            self.service = following
+            self.added += len(new)
+            before.retire()
+        finally:
+            if self.service is not following:
+                following.engine.close()
+            del following, before
+            gc.collect()  # a knowledge base and its engine hold each other, and are large
+
     def close(self) -> None:
-        """Let others add."""
+        """Let others add, when what is being added is written."""
+        self.service.retire()
         if self.edits is not None:
+            written = self._guard.acquire(timeout=ENDING)
             self.edits.close()
+            if written:
+                self._guard.release()
 
 
 def _once(facts: Sequence[Fact]) -> list[Fact]:

@@ -36,6 +36,7 @@ from gaifman.grounds import Inside, grounds, inside_of
 from gaifman.judging import Estimate, Judge, Wanted, calibrated, own_fact
 from gaifman.learning import Learning, Scorer
 from gaifman.neighbourhoods import Hidden, Neighbourhoods, check_draws, draw
+from gaifman.phrases import phrase
 from gaifman.questions import Feature, Query
 from gaifman.rewriting import substitute
 from gaifman.scenes import Scene
@@ -163,7 +164,8 @@ class _Told:
         values = self.matrix.values[self.matrix.ids == number]
         facts = tuple(self.fact(fact) for fact in _by_draws(witnessed[number]))
         effect, draws = float(self.effects.effects[at]), int(self.effects.draws[at])
-        return Reason(str(self.put(feature)), str(feature), effect, draws, float(values.mean()), facts)
+        put = self.put(feature)
+        return Reason(str(put), str(feature), effect, draws, float(values.mean()), facts, phrase(put))
 
     def feature(self, number: int) -> Feature:
         return self.case.judge.evaluator.plan.features[number]

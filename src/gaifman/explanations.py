@@ -57,6 +57,8 @@ class Reason:
     """Its mean value in these."""
     facts: tuple[Fact, ...] = ()
     """Its witnesses in the draws, those of most draws first; none where no facts say it."""
+    words: str = ""
+    """The formula in [words](phrases.md), for people who read no logic."""
 
     @property
     def said(self) -> str:
@@ -66,7 +68,7 @@ class Reason:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        own = {name: getattr(self, name) for name in ("formula", "feature", "effect", "draws", "value")}
+        own = {name: getattr(self, name) for name in ("formula", "words", "feature", "effect", "draws", "value")}
         return own | {"facts": facts_as_dicts(self.facts)}
 
 

@@ -40,6 +40,8 @@ LOOK = 2
 PURPOSE = "look"
 OBJECTS = 1 << 18
 """With more objects a field takes too much memory, and one step of its work too long between two deadlines."""
+DRAWN = 16_000_000
+"""With more members to be drawn a field takes some ten seconds, or half a gigabyte: FB15k at k = 20 has 9 million."""
 SHARE = 0.5
 """Candidates, as a share of all objects, from which on scoring all objects at once is quicker than those alone."""
 
@@ -85,16 +87,22 @@ class Glances:
         """Whether what questions share is there."""
         return self._pool is not None
 
-    def prepare(self) -> None:
-        """Make what all questions share, where scores can be split: seconds for a large knowledge base, once."""
+    def prepare(self, deadline: Deadline | None = None) -> None:
+        """Make what all questions share, where scores can be split: seconds for a large knowledge base, once.
+
+        Nothing is made where it would take too much; a deadline is asked between its parts.
+        """
         judge = self._judge
         fits = splittable(judge.evaluator.plan.features, self._learning, judge.width)
         with self._guard:
-            if self._pool is None and fits and 0 < len(judge.graph) <= OBJECTS:
-                field = Field(judge, self._learning, LOOK, PURPOSE)
-                for position in range(judge.width):
-                    field.around(position)
-                self._pool = Pool(field)
+            if self._pool is not None or not fits or not 0 < len(judge.graph) <= OBJECTS:
+                return
+            field = Field(judge, self._learning, LOOK, PURPOSE)
+            if field.cost > DRAWN:
+                return
+            for position in range(judge.width):
+                field.around(position, deadline)
+            self._pool = Pool(field)
 
     def values(self, scorer: Scorer, tuples: Ints, hidden: Hidden, deadline: Deadline) -> Floats:
         """Shape (b,), float64: the base model's mean over the draws of a look, from which facts are hidden."""

@@ -33,9 +33,9 @@ from gaifman.explanations import Explanation, facts_as_dicts
 from gaifman.formulas import Atom, Constant, Number, Term, Variable, bracketed
 from gaifman.messages import refusal
 from gaifman.model import GaifmanModel
-from gaifman.parser import parse_feature, parse_query
+from gaifman.parser import parse_query
 from gaifman.patterns import atom_pattern, model_pattern
-from gaifman.phrases import phrase, plain
+from gaifman.phrases import plain
 from gaifman.printing import relation_text
 from gaifman.queries import exists
 from gaifman.scenes import Scene
@@ -115,10 +115,7 @@ def explanation(service: Service, doubted: Doubted, deadline: Deadline) -> dict[
         objects = model.tuple_of(service.question(model, doubted.query), doubted.given, doubted.answer)
     found: Explanation = model.explain(*objects, **settings)
     scene = None if found.scene is None else scene_of(found.scene, service.serving.rows)
-    fields = found.as_dict()
-    for reason in fields["reasons"]:
-        reason["words"] = phrase(parse_feature(reason["formula"], service.kb.vocabulary, unknown_objects=True))
-    return {**fields, "scene": scene, "picture": bare(found.svg())}
+    return {**found.as_dict(), "scene": scene, "picture": bare(found.svg())}
 
 
 def scene_of(scene: Scene, most: int) -> dict[str, Any]:

@@ -227,9 +227,9 @@ class GaifmanModel:
 
         return ranked(judge, self._asked, pattern, estimate, glance, wanted.draws, self.learning.seed, ranking)
 
-    def hasten(self) -> None:
+    def hasten(self, deadline: Deadline | None = None) -> None:
         """Make what rankings of all objects share: some seconds for a large knowledge base, for whoever asks often."""
-        self._glances.prepare()
+        self._glances.prepare(deadline)
 
     def explain(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -150,14 +151,14 @@ async def right(request: Request) -> None:
         return
     known = request.app.openapi()["paths"][path][request.method.lower()].get("parameters", [])
     several = {one["name"]: one["schema"].get("type") == "array" for one in known}
-    given = [name for name, _ in request.query_params.multi_items()]
-    for name in given:
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    for name, times in given.items():
         what = {"loc": ("query", shorten(name)), "type": "parameter"}
         if name not in several:
             hint = f"its parameters: {', '.join(several)}" if several else "it has no parameters"
             what |= {"msg": "there is no such parameter", "near": nearest(name, several), "hint": hint}
             raise RequestValidationError([what])
-        if given.count(name) > 1 and not several[name]:
+        if times > 1 and not several[name]:
             raise RequestValidationError([what | {"msg": "it is given more than once", "hint": "give it once"}])
 
 

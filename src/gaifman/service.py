@@ -104,11 +104,19 @@ class Around:
 class Service:
     """One knowledge base, perhaps a model that answers from it, and the limits of what is given."""
 
-    def __init__(self, kb: KnowledgeBase, model: Model | None = None, serving: Serving = SERVING) -> None:
+    def __init__(
+        self,
+        kb: KnowledgeBase,
+        model: Model | None = None,
+        serving: Serving = SERVING,
+        hastening: threading.Lock | None = None,
+    ) -> None:
+        """`hastening` is held by whoever makes what rankings share: one at a time, of all that follow each other."""
         self.kb, self.serving = kb, serving
         self.model: Model | None = None if model is None else model.on(kb)
         self.engine: Engine = engine_of(kb)
-        self._rankings = count(1)
+        self._rankings, self._hastened = count(1), False
+        self._hastening, self._retired = hastening or threading.Lock(), Deadline()
 
     @cached_property
     def graph(self) -> Graph:
@@ -141,7 +149,23 @@ class Service:
 
     def with_facts(self, facts: Iterable[Fact]) -> Service:
         """One that knows more; what was learnt stays as it is."""
-        return Service(self.kb.with_facts(facts), self.model, self.serving)
+        return Service(self.kb.with_facts(facts), self.model, self.serving, self._hastening)
+
+    def retire(self) -> None:
+        """Stop what is made for further rankings: there will be none."""
+        self._retired.stop()
+
+    def _hasten(self) -> None:
+        """Make what rankings share; it is a matter of speed alone, so what goes wrong is not told."""
+        if self.model is None or not self._hastening.acquire(blocking=False):
+            return
+        try:
+            self.model.hasten(self._retired)
+        except (GaifmanError, MemoryError):
+            return
+        finally:
+            self._hastened = True
+            self._hastening.release()
 
     # What is known
 
@@ -263,8 +287,8 @@ class Service:
             found = model.ranked(asked.query, asked.given, ranking, **settings)
         else:
             found = model.ranked(self.question(model, asked.query), asked.given, ranking, **settings)
-        if next(self._rankings) == OFTEN:
-            threading.Thread(target=model.hasten, name="gaifman-hasten", daemon=True).start()
+        if next(self._rankings) % OFTEN == 0 and not self._hastened:
+            threading.Thread(target=self._hasten, name="gaifman-hasten", daemon=True).start()
         return {**found.as_dict(), "truncated": found.considered.count > len(found)}
 
     def question(self, model: Completion, query: str | None) -> str:

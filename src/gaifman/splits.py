@@ -12,10 +12,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.deadlines import Deadline, never
 from gaifman.drawing import Tools, frozen
 from gaifman.families import pattern
 from gaifman.features import Evaluator, FeatureMatrix
@@ -111,19 +113,30 @@ class Field:
         """Shape (objects,), int32: how much longer than its share a draw is around the partner of each object."""
         return frozen(np.maximum(self.quota - self.judge.graph.degrees, 0).astype(np.int32))
 
-    def around(self, position: int) -> Around:
+    @property
+    def cost(self) -> int:
+        """Members that are drawn to find what is around every object: both time and memory grow with them."""
+        degrees, quota = self.judge.graph.degrees, self.quota
+        if self.size is None:
+            return 4 * self.draws * int(degrees.sum())
+        levels = ((level, int((degrees >= quota + level).sum())) for level in range(1, quota + 2))
+        first = int(np.minimum(degrees, quota).sum())
+        return 2 * self.draws * (first + sum(count * (quota + level) for level, count in levels))
+
+    def around(self, position: int, deadline: Deadline | None = None) -> Around:
         """What is around every object at a position: found once, whichever thread asks first."""
         with self._guard:
             if position not in self._around:
-                self._around[position] = self._found(position)
+                self._around[position] = self._found(position, deadline or never())
             return self._around[position]
 
-    def _found(self, position: int) -> Around:
+    def _found(self, position: int, deadline: Deadline) -> Around:
         """Level by level: a draw around an object with few neighbours does not grow, and is not done again."""
         degrees, objects = self.judge.graph.degrees, np.arange(len(self.judge.graph))
         rows = np.zeros((self.quota + 1, len(objects)), np.int64)
         levels, matrices, drawn, count = [], [], [], 0
         for level in range(self.quota + 2):  # the last for who comes in place of a neighbour: see `touching.Reach`
+            deadline.check()
             chosen = objects if level == 0 else objects[degrees >= self.quota + level]
             tuples = np.full((len(chosen), 2), len(objects), np.int32)  # nobody is the last object
             tuples[:, position] = chosen
@@ -212,8 +225,8 @@ class Split:
 
     @property
     def kept(self) -> int:
-        """Bytes of sums that are kept for the next question."""
-        return sum(sums.nbytes for sums in self._sums.values())
+        """Bytes that are kept for the next question: sums, and room to work in."""
+        return sum(sums.nbytes for sums in self._sums.values()) + self._touch.nbytes
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Shape (counts, b, objects), float64: means over draws for each tuple with every object at a position."""
@@ -290,6 +303,12 @@ class _Touch:
         self._met = Met(np.zeros(words, np.uint64), tops, evaluator.counts, np.zeros(features, np.float32))
         self._more = self._room(features + ROOM * count)
         self._tools = Tools()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its own arrays."""
+        arrays: list[npt.NDArray[Any]] = [*self._near, *self._more, *self._met, self._sides.known]
+        return int(sum(array.nbytes for array in arrays))
 
     def _room(self, entries: int) -> More:
         starts = np.zeros(len(self._near.bonds) + 1, np.int64)

@@ -171,6 +171,8 @@ def python_of(
 
     >>> python_of(("demo",), "dir/m.gaifman", None, None, "full", folders=False)
     ['import gaifman', 'kb = gaifman.demo()', 'model = gaifman.load("m.gaifman", kb)']
+    >>> python_of(("demo", "more.facts"), None, None, None, "full", folders=False)[1]
+    'kb = gaifman.demo().with_facts(gaifman.read("more.facts").facts())'
     """
 
     def written(value: str) -> str:
@@ -178,8 +180,11 @@ def python_of(
 
     named = {"format": form, "table": table, "iris": "local" if iris == "local" else None}
     options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in named.items() if value]
-    bundled = sources == ("demo",) and not Path("demo").exists() and not options
-    opened = "gaifman.demo()" if bundled else f"gaifman.read({', '.join([*map(written, sources), *options])})"
+    bundled = sources[0] == "demo" and not Path("demo").exists() and not options
+    read = sources[1:] if bundled else sources
+    opened = f"gaifman.read({', '.join([*map(written, read), *options])})"
+    if bundled:
+        opened = f"gaifman.demo().with_facts({opened}.facts())" if read else "gaifman.demo()"
     loaded = [f"model = gaifman.load({written(model)}, kb)"] if model else []
     return ["import gaifman", f"kb = {opened}", *loaded]
 

@@ -117,7 +117,7 @@ async function exact(split, state, read, signal) {
   const section = h("section", { "aria-label": "Answers", class: "listed" });
   split.append(section);
   if (!found.variables.length) section.append(h("p", { class: "verdict" }, found.answers.length ? "true" : "false"));
-  else section.append(h("div", { class: "scroll" }, listed(found)), pages(found, state));
+  else section.append(h("div", { class: "scroll" }, listed(found)), pages(found, state, body.rows));
   if (found.facts && !found.variables.length) section.append(found.facts.map(behind));
   const facts = found.answers.length && !state.facts;
   section.append(
@@ -139,9 +139,9 @@ function listed(found) {
 
 const behind = (ways) => h("div", { class: "behind" }, ways.map((facts) => h("code", {}, facts.map(shown).join(" "))));
 
-function pages(found, state) {
+function pages(found, state, rows) {
   const to = (skip, text) => h("a", { class: "button", href: link({ q: state.q, how: state.how, skip: skip || "", facts: state.facts ? "1" : "" }) }, text);
-  const back = found.skipped > 0 && to(Math.max(0, found.skipped - ROWS), "Before");
+  const back = found.skipped > 0 && to(Math.max(0, found.skipped - rows), "Before");
   const on = found.truncated && to(found.skipped + found.answers.length, "Following");
   return back || on ? h("p", { class: "pages" }, back, on) : "";
 }

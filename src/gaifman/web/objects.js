@@ -26,7 +26,7 @@ export async function objectView(page, state, signal) {
     h("h2", {}, "Known"),
     facts.count < about.facts || facts.truncated || facts.skipped ? relations(about, state) : null,
     groups(facts.facts, name),
-    pages(facts, state),
+    pages(facts, state, parameters.rows),
     code("/api/facts", { parameters, lines: [`print(*kb.facts(obj=${literal(name)}${state.relation ? `, relation=${literal(state.relation)}` : ""}), sep="\\n")`] }),
   );
   page.append(
@@ -44,11 +44,11 @@ function relations(about, state) {
   return chips([chip("", about.facts, "all"), ...rows.map(([relation, count]) => chip(relation, count, brief(relation)))], CHIPS, "relation");
 }
 
-function pages(facts, state) {
+function pages(facts, state, rows) {
   const to = (skip, text) => h("a", { class: "button", href: link({ object: state.object, relation: state.relation, skip: skip || "" }) }, text);
   if (!facts.truncated && !facts.skipped) return null;
   const said = h("span", { class: "soft" }, `${number(facts.skipped + 1)} to ${number(facts.skipped + facts.facts.length)} of ${number(facts.count)}`);
-  return h("p", { class: "pages" }, facts.skipped > 0 && to(Math.max(0, facts.skipped - ROWS), "Before"), facts.truncated && to(facts.skipped + facts.facts.length, "Following"), said);
+  return h("p", { class: "pages" }, facts.skipped > 0 && to(Math.max(0, facts.skipped - rows), "Before"), facts.truncated && to(facts.skipped + facts.facts.length, "Following"), said);
 }
 
 function groups(facts, name) {
