@@ -41,7 +41,7 @@ PURPOSE = "look"
 OBJECTS = 1 << 18
 """With more objects a field takes too much memory, and one step of its work too long between two deadlines."""
 DRAWN = 16_000_000
-"""With more members to be drawn a field takes some ten seconds, or half a gigabyte: FB15k at k = 20 has 9 million."""
+"""With more members to be drawn a field takes some ten seconds, or half a gigabyte: FB15k at k = 20 has 7 million."""
 SHARE = 0.5
 """Candidates, as a share of all objects, from which on scoring all objects at once is quicker than those alone."""
 
