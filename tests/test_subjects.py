@@ -123,7 +123,7 @@ def test_what_cannot_be_ranked_is_said() -> None:
     with pytest.raises(KnowledgeError, match="there is no model of work_in") as caught:
         subjects_of(completed(), ground)
     assert "works_in" in caught.value.near
-    assert "choose the relations" in caught.value.hint
+    assert "name the relations" in caught.value.hint
     assert [subject.name for subject in subjects_of(completed(), ground, ["lives_in"])] == ["lives_in"]
     with pytest.raises(KnowledgeError, match="several relations are meant"):
         subjects_of(completed(), ground, "lives_in")
