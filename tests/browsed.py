@@ -60,6 +60,16 @@ class Watched:
         return self.page
 
 
+def watched(window: Browser, port: int) -> Iterator[Watched]:
+    """A new window, in which nothing complains and which asks nobody else."""
+    context = window.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
+    found = Watched(context.new_page(), port)
+    yield found
+    assert found.complaints == []
+    assert found.foreign == []
+    context.close()
+
+
 # In the page: every text that is seen, whose contrast with what is behind it is below a bound.
 CONTRAST = """
 (least) => {

@@ -144,7 +144,7 @@ def test_nothing_to_show(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["towns.gaifman", "towns.facts"], 'say what to answer\nhint: as in: "citizen(x, y)"'),
+        (["towns.gaifman", "towns.facts"], 'say what to answer\nhint: as in "citizen(x, y)"'),
         (
             ["towns.gaifman", "towns.facts", "lives_in(x, y)"],
             "there is no model of lives_in\n  lives_in(x, y)\n  ^^^^^^^^",

@@ -18,18 +18,6 @@ from gaifman.service import Service
 from learnt import FEW, demo, towns, worker
 
 
-@pytest.fixture(scope="module")
-def learnt() -> Service:
-    """A service with the model of a query."""
-    return Service(towns(), worker())
-
-
-@pytest.fixture(scope="module")
-def whole() -> Service:
-    """A service with a completion."""
-    return Service(towns(), gaifman.complete(towns(), ["works_in", "citizen"], **FEW))
-
-
 def test_a_text_is_read(learnt: Service, whole: Service) -> None:
     found = reading(learnt, "works_in('p01', y)")
     assert found == {

@@ -26,18 +26,6 @@ def bare() -> Service:
     return Service(demo())
 
 
-@pytest.fixture(scope="module")
-def learnt() -> Service:
-    """A service with the model of a query."""
-    return Service(towns(), worker())
-
-
-@pytest.fixture(scope="module")
-def whole() -> Service:
-    """A service with a completion."""
-    return Service(towns(), gaifman.complete(towns(), ["works_in", "citizen"], **FEW))
-
-
 def test_about(bare: Service, learnt: Service, whole: Service) -> None:
     found = bare.about()
     assert (found["objects"], found["facts"], found["model"]) == (1155, 5757, None)

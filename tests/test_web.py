@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from browsed import CHROMIUM, CONTRAST, MISSING, Watched, browser
+from browsed import CHROMIUM, CONTRAST, MISSING, Watched
 from gaifman.config import Serving
 from gaifman.desk import Desk
 from gaifman.edits import Edits
@@ -48,24 +48,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     edits = Edits(tmp_path_factory.mktemp("web") / "new.facts")
     with serving(Desk(Service(kb, worker(), Serving(seconds=60.0)), edits, TOKEN)) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    """One browser for all."""
-    with browser() as found:
-        yield found
-
-
-@pytest.fixture
-def web(window: Browser, client: Client) -> Iterator[Watched]:
-    """A new window, in which nothing complains and which asks nobody else."""
-    context = window.new_context(viewport={"width": 1200, "height": 900})
-    watched = Watched(context.new_page(), client.port)
-    yield watched
-    assert watched.complaints == []
-    assert watched.foreign == []
-    context.close()
 
 
 @real

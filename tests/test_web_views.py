@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 import gaifman
-from browsed import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, browser
+from browsed import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, watched
 from gaifman.cli.serve import python_of
 from gaifman.config import Serving
 from gaifman.desk import Desk
@@ -67,32 +67,10 @@ def bare() -> Iterator[Client]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def window() -> Iterator[Browser]:
-    """One browser for all."""
-    with browser() as found:
-        yield found
-
-
-@pytest.fixture
-def web(window: Browser, client: Client) -> Iterator[Watched]:
-    """A new window, in which nothing complains and which asks nobody else."""
-    yield from watched(window, client)
-
-
 @pytest.fixture
 def plain(window: Browser, bare: Client) -> Iterator[Watched]:
     """The same where there is no model."""
-    yield from watched(window, bare)
-
-
-def watched(window: Browser, client: Client) -> Iterator[Watched]:
-    context = window.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
-    found = Watched(context.new_page(), client.port)
-    yield found
-    assert found.complaints == []
-    assert found.foreign == []
-    context.close()
+    yield from watched(window, bare.port)
 
 
 def test_the_start_shows_missing_facts_and_their_reasons(web: Watched) -> None:
@@ -263,7 +241,7 @@ def test_a_new_view_begins_at_its_top_and_an_old_one_where_it_was(plain: Watched
 
 def test_an_empty_knowledge_base_has_a_page(window: Browser) -> None:
     with serving(Desk(Service(KnowledgeBase.from_facts([])))) as client:
-        for found in watched(window, client):
+        for found in watched(window, client.port):
             page: Page = found.open()
             expect(page.locator("h1")).to_have_text("What is known?")
             found.open(view="degrees")

@@ -54,7 +54,7 @@ from gaifman.parts import (
     vocabulary_of,
     words_of,
 )
-from gaifman.patterns import Given, answered, atom_pattern
+from gaifman.patterns import Given, Pattern, answered, atom_pattern
 from gaifman.phi import FeatureSet
 from gaifman.questions import Feature, Query
 from gaifman.tables import Floats, Ints
@@ -144,7 +144,7 @@ class Completion:
 
     def answers(
         self,
-        question: str | Query,
+        question: str | Query | None = None,
         given: Given | None = None,
         *,
         top: int | None = 10,
@@ -164,7 +164,7 @@ class Completion:
 
     def ranked(
         self,
-        question: str | Query,
+        question: str | Query | None,
         given: Given,
         ranking: Ranking,
         *,
@@ -173,7 +173,7 @@ class Completion:
     ) -> Ranked:
         """The same, where what is wanted is one object, which may have a deadline."""
         wanted = Wanted(self.learning.draws if draws is None else draws)
-        relation, pattern = atom_pattern(question, self._known, self.relations, given)
+        relation, pattern = self._pattern(question, given)
         judge = self.judge(relation)
 
         def estimate(tuples: Ints, hidden: Hidden, draws: int) -> Estimates:
@@ -184,6 +184,16 @@ class Completion:
 
         query, looking = query_of(relation, judge.width), glance if relation in self.scorers else None
         return ranked(judge, query, pattern, estimate, looking, wanted.draws, self.learning.seed, ranking)
+
+    def _pattern(self, question: str | Query | None, given: Given) -> tuple[str, Pattern]:
+        """The relation that is asked for, and its objects and variables."""
+        if question is None:
+            relation, arity = next(iter(self.relations.items()))
+            raise KnowledgeError(
+                f"the model is a completion of {len(self.relations):,} relations: say what to answer",
+                hint=f'as in "{query_of(relation, arity)}"',
+            )
+        return atom_pattern(question, self._known, self.relations, given)
 
     def hasten(self, deadline: Deadline | None = None) -> None:
         """Make what rankings of all objects share: some seconds for a large knowledge base, for whoever asks often."""
@@ -211,9 +221,9 @@ class Completion:
         case = Case(judge, scorer, calibration, self.learning, query_of(relation, judge.width))
         return case.explain(tuple_numbers(judge, [objects]), draws, top, deadline)
 
-    def tuple_of(self, question: str | Query, given: Given, answer: Sequence[str]) -> tuple[str, ...]:
+    def tuple_of(self, question: str | Query | None, given: Given, answer: Sequence[str]) -> tuple[str, ...]:
         """The relation of a question, and the objects of an answer to it: what `explain` wants."""
-        relation, pattern = atom_pattern(question, self._known, self.relations, given)
+        relation, pattern = self._pattern(question, given)
         return relation, *answered(pattern, self._known, answer)
 
     def raw(self, relation: str, tuples: Tuples, *, draws: int | None = None) -> Floats:

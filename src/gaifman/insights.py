@@ -109,10 +109,7 @@ def explanation(service: Service, doubted: Doubted, deadline: Deadline) -> dict[
         "deadline": deadline,
     }
     model = service._learnt()
-    if isinstance(model, GaifmanModel):
-        objects = model.tuple_of(doubted.query, doubted.given, doubted.answer)
-    else:
-        objects = model.tuple_of(service.question(model, doubted.query), doubted.given, doubted.answer)
+    objects = model.tuple_of(doubted.query, doubted.given, doubted.answer)
     found: Explanation = model.explain(*objects, **settings)
     scene = None if found.scene is None else scene_of(found.scene, service.serving.rows)
     return {**found.as_dict(), "scene": scene, "picture": bare(found.svg())}

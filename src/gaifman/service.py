@@ -283,23 +283,10 @@ class Service:
         ranking = Ranking(asked.top, asked.known, asked.among, choice, deadline)
         model = self._learnt()
         settings: dict[str, Any] = {"draws": asked.draws, "prior": asked.prior}
-        if isinstance(model, GaifmanModel):
-            found = model.ranked(asked.query, asked.given, ranking, **settings)
-        else:
-            found = model.ranked(self.question(model, asked.query), asked.given, ranking, **settings)
+        found = model.ranked(asked.query, asked.given, ranking, **settings)
         if next(self._rankings) % OFTEN == 0 and not self._hastened:
             threading.Thread(target=self._hasten, name="gaifman-hasten", daemon=True).start()
         return {**found.as_dict(), "truncated": found.considered.count > len(found)}
-
-    def question(self, model: Completion, query: str | None) -> str:
-        """What a completion is asked, which has no query of its own."""
-        if query is not None:
-            return query
-        relation, arity = next(iter(model.relations.items()))
-        raise KnowledgeError(
-            f"the model is a completion of {len(model.relations):,} relations: say what to answer",
-            hint=f"as in {relation_text(relation)}({', '.join(_variables(arity))})",
-        )
 
     def neighbourhood(self, around: Around, deadline: Deadline) -> dict[str, Any]:
         """What is drawn around some objects."""

@@ -12,7 +12,6 @@ from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json,
 
 if TYPE_CHECKING:
     from gaifman.answers import Ranked
-    from gaifman.completion import Completion
 
 KNOWN = ("mark", "leave-out", "only")
 """As options have it: `gaifman.answers.KNOWN` without spaces."""
@@ -77,16 +76,15 @@ def answer(
       gaifman answer near.gaifman demo --set x=portugal --among y=country
     """
     from gaifman.candidates import Choice
-    from gaifman.completion import Completion, load
+    from gaifman.completion import load
 
     settings: dict[str, Any] = {"top": top, "known": known.replace("-", " "), "draws": draws, "prior": prior}
     settings |= {"among": given_to(among, "--among", "type"), "candidates": Choice(candidates, limit)}
     objects, found = given_to(given), load(model)
-    question = needed(query, found) if isinstance(found, Completion) else query
     asked: Any = found.on(open_kb((kb, *others), form, table, iris))
     usual = candidates == "auto" and not among and known != "only"
-    types = fitting(asked, question, objects) if usual else {}
-    ranked = asked.answers(question, objects, **settings | ({"among": types} if types else {}))
+    types = fitting(asked, query, objects) if usual else {}
+    ranked = asked.answers(query, objects, **settings | ({"among": types} if types else {}))
     if as_json:
         print_json(ranked.as_dict())
     else:
@@ -97,27 +95,15 @@ def fitting(asked: Any, question: str | None, given: dict[str, str]) -> dict[str
     """Variable → the type that facts have at its place, where nothing else was asked for: as the page does it."""
     from gaifman.candidates import fitting_types
     from gaifman.errors import GaifmanError
+    from gaifman.model import GaifmanModel
     from gaifman.parser import parse_query
 
+    text = str(asked.query) if question is None and isinstance(asked, GaifmanModel) else question or ""
     try:
-        query = asked.query if question is None else parse_query(question, asked.kb.vocabulary)
+        query = parse_query(text, asked.kb.vocabulary)
     except GaifmanError:
         return {}  # whoever answers says what is wrong
     return {name: kind for name, kind in fitting_types(asked.kb, query).items() if name not in given}
-
-
-def needed(query: str | None, completion: Completion) -> str:
-    """What a completion is asked, which has no query of its own."""
-    from gaifman.errors import FormulaError
-    from gaifman.printing import relation_text
-
-    if query is not None:
-        return query
-    relation, arity = next(iter(completion.relations.items()))
-    raise FormulaError(
-        f"the model is a completion of {len(completion.relations):,} relations: say what to answer",
-        hint=f'as in: "{relation_text(relation)}({", ".join("xyzuvwab"[:arity])})"',
-    )
 
 
 def show(ranked: Ranked, prior: float | None, hint: str) -> None:

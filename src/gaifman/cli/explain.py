@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.answer import needed, presupposed
+from gaifman.cli.answer import presupposed
 from gaifman.cli.query import settings as given_to
 from gaifman.cli.terminal import (
     check_target,
@@ -70,16 +70,15 @@ def explain(
       gaifman explain countries.gaifman demo "borders('portugal', 'spain')" --picture spain.svg
       gaifman explain near.gaifman demo --set x=portugal --answer france --json
     """
-    from gaifman.completion import Completion, load
+    from gaifman.completion import load
     from gaifman.pictures import check_picture, write_picture
 
     if picture:
         check_picture(picture)
         check_target(picture, force=force)
     objects, found = given_to(given), load(model)
-    question = needed(query, found) if isinstance(found, Completion) else query
     asked: Any = found.on(open_kb((kb, *others), form, table, iris))
-    explanation = asked.explain(*asked.tuple_of(question, objects, answer), top=top, draws=draws, prior=prior)
+    explanation = asked.explain(*asked.tuple_of(query, objects, answer), top=top, draws=draws, prior=prior)
     if picture:
         write_picture(explanation.svg(), Path(picture))
     if as_json:

@@ -1,0 +1,39 @@
+"""Fixtures of more than one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+import gaifman
+from browsed import Watched, browser, watched
+from gaifman.service import Service
+from learnt import FEW, towns, worker
+from served import Client
+
+
+@pytest.fixture(scope="module")
+def learnt() -> Service:
+    """A service with the model of a query."""
+    return Service(towns(), worker())
+
+
+@pytest.fixture(scope="module")
+def whole() -> Service:
+    """A service with a completion."""
+    return Service(towns(), gaifman.complete(towns(), ["works_in", "citizen"], **FEW))
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    """One browser for all."""
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def web(window: Browser, client: Client) -> Iterator[Watched]:
+    """A new window, in which nothing complains and which asks nobody else; `client` is the file's own server."""
+    yield from watched(window, client.port)
