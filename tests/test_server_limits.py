@@ -196,7 +196,7 @@ def test_an_explanation_of_nothing_says_what_a_ranking_of_nothing_says() -> None
         one, other = (client.post(path, {}).error for path in ("/api/explanation", "/api/answers"))
         assert one == other
         assert "completion of 1 relations: say what to answer" in one["message"]
-        assert one["hint"] == "as in works_in(x, y)"
+        assert one["hint"] == 'as in "works_in(x, y)"'
 
 
 def test_a_head_that_is_too_large_is_refused_also_where_it_comes_at_once(client: Client) -> None:
