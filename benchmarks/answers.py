@@ -35,11 +35,11 @@ import gaifman
 from gaifman.completion import Completion
 from gaifman.kb import KnowledgeBase
 from gaifman.kernels import layers
-from gaifman.kernels.compiling import compiled
-from gaifman.neighbourhoods import Hidden
-from gaifman.plots import speed_plot
-from gaifman.speeds import PAPER, SIZES, sized
-from gaifman.splits import Field, Split
+from gaifman.kernels.compiling import kernel
+from gaifman.neighbourhoods import HiddenFacts
+from gaifman.plots import plot_throughput
+from gaifman.speeds import PAPER_ANSWERS_PER_SECOND, SIZES, with_size
+from gaifman.splits import ObjectFeatures, SplitScorer
 from gaifman.tables import Ints
 from training import loaded
 
@@ -68,9 +68,9 @@ def relations(kb: KnowledgeBase, count: int) -> list[str]:
 
 def facts(kb: KnowledgeBase, name: str, count: int) -> Ints:
     """Objects of some facts of a relation."""
-    number = kb.content.relations.number(name)
+    number = kb.content.relations.find(name)
     assert number is not None
-    rows = kb.tables[2].objects[kb.tables[2].rows(number)]
+    rows = kb.fact_tables[2].objects[kb.fact_tables[2].rows(number)]
     return rows[np.random.default_rng(0).permutation(len(rows))[:count]]
 
 
@@ -78,13 +78,13 @@ def ranking(completion: Completion, questions: int) -> tuple[Callable[[], float]
     """What gives the answers a second over all objects, and the seconds that the field takes."""
     kb, names = completion.kb, list(completion.scorers)
     begin = time.perf_counter()
-    field = Field(completion.judge(names[0]), completion.learning, 1)
+    field = ObjectFeatures(completion.predictor(names[0]), completion.config, 1)
     for position in (0, 1):
-        field.around(position)
+        field.at_position(position)
     ready = time.perf_counter() - begin
 
     def job(name: str, position: int) -> Callable[[], object]:
-        return lambda: Split(field, completion.scorers[name]).scores(facts(kb, name, questions), position)[0]
+        return lambda: SplitScorer(field, completion.scorers[name]).scores(facts(kb, name, questions), position)[0]
 
     jobs = [job(name, position) for name in names for position in (0, 1)]
     jobs[0]()
@@ -95,16 +95,16 @@ def ranking(completion: Completion, questions: int) -> tuple[Callable[[], float]
 def pairs(completion: Completion, count: int) -> float:
     """Independent pairs a second."""
     names = list(completion.scorers)
-    judge, sampling = completion.judge(names[0]), completion.learning.sampling(1, "answer 0")
+    judge, sampling = completion.predictor(names[0]), completion.config.sampling(1, "answer 0")
     tuples = np.random.default_rng(1).integers(0, len(judge.graph), (count, 2)).astype(np.int32)
 
     def job(begin: int, name: str) -> Callable[[], object]:
         part = tuples[begin : begin + 4096]
-        nothing = Hidden.one_each(np.full(len(part), -1, np.int64))
+        nothing = HiddenFacts.one_per_tuple(np.full(len(part), -1, np.int64))
 
         def judged() -> object:
-            matrix = judge.evaluator.sampled(part, sampling, nothing, threads=1)
-            return completion.scorers[name].raw(matrix)
+            matrix = judge.evaluator.sample_and_evaluate(part, sampling, nothing, threads=1)
+            return completion.scorers[name].probabilities(matrix)
 
         return judged
 
@@ -127,10 +127,10 @@ def product_limit(blocks: int = 500) -> float:
         return len(jobs) * blocks * len(rows) / at_once(jobs)
 
 
-@compiled
+@kernel
 def _products(left: Any, weights: Any, rows: int, width: int, out: Any, times: int) -> None:
     for _ in range(times):
-        layers.product(left, 0, weights, 0, rows, width, width, out, 0)
+        layers.add_product(left, 0, weights, 0, rows, width, width, out, 0)
 
 
 def own_product(runs: int = 9, blocks: int = 2_000) -> float:
@@ -198,7 +198,7 @@ def measured(kb: KnowledgeBase, short: str, sizes: Sequence[int | None], quick: 
     found: dict[str, float] = {}
     for size in sizes:
         sys.stderr.write(f"{short}, k = {size or 'none'} …\n")
-        completion, own = sized(model, size).on(kb), f"{short}_k{size}" if size else f"{short}_none"
+        completion, own = with_size(model, size).with_kb(kb), f"{short}_k{size}" if size else f"{short}_none"
         rate, found[f"{own}_field_seconds"] = ranking(completion, 4 if quick else 12)
         found |= side_by_side(rate, len(kb.objects)) if own == "fb15k_k20" else {f"{own}_ranking_per_s": rate()}
         found[f"{own}_pairs_per_s"] = pairs(completion, 200_000 if quick or not size else 1_000_000)
@@ -220,8 +220,12 @@ def draw(figures: dict[str, float], short: str, name: str) -> None:
     keys = [f"{short}_k{size}" if size else f"{short}_none" for size in SIZES]
     lines = {"all candidates ranked": "ranking_per_s", "independent pairs": "pairs_per_s"}
     drawn = {label: [figures.get(f"{key}_{what}") for key in keys] for label, what in lines.items()}
-    speed_plot(
-        SIZES, drawn, PICTURES / f"answers-{short}.svg", f"{name}: answers a second", ("the paper: 5,000", PAPER)
+    plot_throughput(
+        SIZES,
+        drawn,
+        PICTURES / f"answers-{short}.svg",
+        f"{name}: answers a second",
+        ("the paper: 5,000", PAPER_ANSWERS_PER_SECOND),
     )
 
 

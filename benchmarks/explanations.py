@@ -23,12 +23,12 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.completion import Completion, query_of
-from gaifman.explain import Case
+from gaifman.completion import Completion, relation_query
+from gaifman.explain import Explainer
 from gaifman.explanations import Explanation
 from gaifman.facts import Fact
-from gaifman.graph import Graph, fact_numbers
-from gaifman.judging import Wanted
+from gaifman.graph import GaifmanGraph, fact_ids
+from gaifman.judging import DrawBudget
 from gaifman.kb import KnowledgeBase
 from gaifman.tables import Floats, Longs
 from training import loaded
@@ -44,34 +44,36 @@ def chosen(facts: Sequence[Fact], relations: Sequence[str], count: int) -> list[
     return [fitting[at] for at in order.tolist()]
 
 
-def numbers(graph: Graph, facts: Sequence[Fact]) -> Longs:
+def numbers(graph: GaifmanGraph, facts: Sequence[Fact]) -> Longs:
     """Facts by number."""
     kb = graph.kb
     found = [np.zeros(0, np.int64)]
     for fact in facts:
-        objects = np.array([[kb.id(name) for name in fact.objects]], np.int32)
-        relation = kb.content.relations.number(fact.relation)
+        objects = np.array([[kb.object_id(name) for name in fact.objects]], np.int32)
+        relation = kb.content.relations.find(fact.relation)
         assert relation is not None
-        found.append(fact_numbers(graph, relation, objects))
+        found.append(fact_ids(graph, relation, objects))
     return np.concatenate(found)
 
 
 def others(explanation: Explanation, count: int, at: int) -> list[Fact]:
     """As many random facts of the neighbourhood that is drawn."""
-    facts = explanation.scene.facts if explanation.scene else ()
+    facts = explanation.diagram.facts if explanation.diagram else ()
     order = np.random.default_rng(at).permutation(len(facts))[:count]
     return [facts[i] for i in order.tolist()]
 
 
 def asked_again(completion: Completion, fact: Fact, without: Sequence[Sequence[Fact]], seed: int) -> Floats:
     """What is said of a fact with another seed, without some facts, for each choice of them."""
-    judge, relation = completion.judge(fact.relation), fact.relation
-    learning = replace(completion.learning, seed=seed)
-    case = Case(judge, completion.scorers[relation], completion.calibration, learning, query_of(relation, judge.width))
-    tuples = judge.numbers([fact.objects])
-    own = judge.secret(case.query, tuples, seed).facts
+    judge, relation = completion.predictor(fact.relation), fact.relation
+    learning = replace(completion.config, seed=seed)
+    case = Explainer(
+        judge, completion.scorers[relation], completion.calibration, learning, relation_query(relation, judge.width)
+    )
+    tuples = judge.tuple_ids([fact.objects])
+    own = judge.hidden_facts(case.query, tuples, seed).facts
     hidden = [np.union1d(own, numbers(judge.graph, facts)) for facts in without]
-    return np.array([estimate.value for estimate in case.estimate(tuples, hidden, Wanted(learning.draws))])
+    return np.array([estimate.value for estimate in case.estimate_hiding(tuples, hidden, DrawBudget(learning.draws))])
 
 
 def measured(completion: Completion, facts: Sequence[Fact], short: str) -> dict[str, float]:
@@ -85,8 +87,8 @@ def measured(completion: Completion, facts: Sequence[Fact], short: str) -> dict[
         after = other.estimate.value if other else found.probability
         gone = other.facts if other else ()
         named.append(len(gone))
-        again = asked_again(completion, fact, [(), gone], SEED + completion.learning.seed)
-        chance = asked_again(completion, fact, [others(found, max(len(gone), 1), at)], completion.learning.seed)
+        again = asked_again(completion, fact, [(), gone], SEED + completion.config.seed)
+        chance = asked_again(completion, fact, [others(found, max(len(gone), 1), at)], completion.config.seed)
         rows.append((found.probability, after, *again, *chance))
     before, after, first, second, random = np.array(rows).T
     return {
@@ -114,7 +116,7 @@ def wordnet(quick: bool) -> dict[str, float]:
     kb: KnowledgeBase = loaded("WN18", 40_943, 141_442, 18)
     path = common.data("WN18/test.txt.gz")
     tested = list(gaifman.read(path).facts()) if path else list(kb.facts())
-    tested = [fact for fact in tested if all(kb.objects.number(name) is not None for name in fact.objects)]
+    tested = [fact for fact in tested if all(kb.objects.find(name) is not None for name in fact.objects)]
     completion = gaifman.complete(kb, seed=1, **QUICK)  # type: ignore[arg-type]
     return measured(completion, chosen(tested, list(completion.scorers), 250 if quick else 1_000), "wn18")
 

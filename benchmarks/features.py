@@ -21,15 +21,15 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.features import Evaluator
-from gaifman.graph import Graph, fact_numbers, graph_of
+from gaifman.features import FeatureEvaluator
+from gaifman.graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb import KnowledgeBase
-from gaifman.mining import frequent
-from gaifman.neighbourhoods import Hidden, Sampling, draw
-from gaifman.phi import FeatureSet, named, parse_phi
-from gaifman.plans import plan_of
-from gaifman.printing import relation_text
-from gaifman.semantics import value
+from gaifman.mining import frequent_patterns
+from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.phi import FeatureSet, named_feature_set, parse_phi
+from gaifman.plans import compile_features
+from gaifman.printing import format_relation
+from gaifman.semantics import feature_value
 from gaifman.tables import Ints
 from neighbourhoods import generated
 
@@ -42,38 +42,38 @@ def loaded(name: str, objects: int, facts: int, relations: int) -> tuple[Knowled
     return (gaifman.read(path), 0) if path else (generated(objects, facts, relations), 1)
 
 
-def pairs(graph: Graph, count: int, shuffled: bool = False) -> tuple[Ints, Hidden]:
+def pairs(graph: GaifmanGraph, count: int, shuffled: bool = False) -> tuple[Ints, HiddenFacts]:
     """The objects of random facts, and these facts to hide."""
-    table = graph.kb.tables[2]
+    table = graph.kb.fact_tables[2]
     rows = np.random.default_rng(0).integers(0, len(table), count)
     rows = rows if shuffled else np.sort(rows)
     tuples = table.objects[rows]
-    return tuples, Hidden.one_each(fact_numbers(graph, table.relation[rows], tuples))
+    return tuples, HiddenFacts.one_per_tuple(fact_ids(graph, table.relation[rows], tuples))
 
 
-def seconds(evaluator: Evaluator, tuples: Ints, hidden: Hidden, size: int, runs: int) -> float:
+def seconds(evaluator: FeatureEvaluator, tuples: Ints, hidden: HiddenFacts, size: int, runs: int) -> float:
     """The best time to draw and evaluate a batch; compiled and warm before."""
-    evaluator.sampled(tuples[:10], Sampling(size=size))
+    evaluator.sample_and_evaluate(tuples[:10], SamplingConfig(size=size))
     best = float("inf")
     for run in range(runs):
         begin = time.perf_counter()
-        evaluator.sampled(tuples, Sampling(size=size, seed=run), hidden)
+        evaluator.sample_and_evaluate(tuples, SamplingConfig(size=size, seed=run), hidden)
         best = min(best, time.perf_counter() - begin)
     return best
 
 
-def rich(graph: Graph, paper: FeatureSet, times: int, look: int, steps: int) -> FeatureSet:
+def rich(graph: GaifmanGraph, paper: FeatureSet, times: int, look: int, steps: int) -> FeatureSet:
     """The paper set, and mined patterns for `times` as many features in all, or as many as there are."""
     tuples, hidden = pairs(graph, look, shuffled=True)
-    drawn = draw(graph, tuples, Sampling(size=20, purpose="mine"), hidden)
-    have = len(plan_of(paper, graph.kb, 2).features)
-    return FeatureSet((*paper, *frequent(graph, drawn, hidden, 1 / look, (times - 1) * have, steps)))
+    drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(size=20, purpose="mine"), hidden)
+    have = len(compile_features(paper, graph.kb, 2).features)
+    return FeatureSet((*paper, *frequent_patterns(graph, drawn, hidden, 1 / look, (times - 1) * have, steps)))
 
 
-def general(graph: Graph) -> FeatureSet:
+def general(graph: GaifmanGraph) -> FeatureSet:
     """A hundred formulas of two quantifiers over the most frequent relations."""
     frequent = sorted(graph.kb.relations.values(), key=lambda relation: -relation.count)[:25]
-    names = [relation_text(relation.name) for relation in frequent]
+    names = [format_relation(relation.name) for relation in frequent]
     texts = [
         text.replace("R", name)
         for name in names
@@ -87,24 +87,26 @@ def general(graph: Graph) -> FeatureSet:
     return parse_phi("\n".join(texts))
 
 
-def definition_seconds(graph: Graph, features: FeatureSet, tuples: Ints) -> float:
+def definition_seconds(graph: GaifmanGraph, features: FeatureSet, tuples: Ints) -> float:
     """Seconds for one neighbourhood by the definition, gathering its facts included."""
-    plan = plan_of(features, graph.kb, 2)
-    drawn = draw(graph, tuples, Sampling(size=20))
+    plan = compile_features(features, graph.kb, 2)
+    drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(size=20))
     begin = time.perf_counter()
     for t in range(len(tuples)):
-        names = [graph.kb.name(int(member)) for member in drawn.of(t)]
+        names = [graph.kb.object_name(int(member)) for member in drawn.members_of(t)]
         structure = graph.kb.induced(names).structure()
-        pair = tuple(names[place] for place in drawn.places[t])
+        pair = tuple(names[place] for place in drawn.own_positions[t])
         for feature in plan.features[:: max(1, len(plan.features) // 100)]:
-            value(structure, feature, pair)
+            feature_value(structure, feature, pair)
     return (time.perf_counter() - begin) / len(tuples)
 
 
-def measured(name: str, graph: Graph, quick: bool) -> dict[str, float]:
+def measured(name: str, graph: GaifmanGraph, quick: bool) -> dict[str, float]:
     """Rates of the paper set for every size."""
     count, runs = (50_000, 5) if quick else (200_000, 7)
-    evaluator = Evaluator(graph, plan_of(named("paper", 2, graph.kb.vocabulary.relations), graph.kb, 2))
+    evaluator = FeatureEvaluator(
+        graph, compile_features(named_feature_set("paper", 2, graph.kb.schema.relations), graph.kb, 2)
+    )
     tuples, hidden = pairs(graph, count)
     sizes = (20,) if quick else SIZES
     rates = {f"{name}_k{k}_per_s": count / seconds(evaluator, tuples, hidden, k, runs) for k in sizes}
@@ -112,24 +114,26 @@ def measured(name: str, graph: Graph, quick: bool) -> dict[str, float]:
     return rates | {f"{name}_k20_shuffled_per_s": count / seconds(evaluator, tuples, hidden, 20, runs)}
 
 
-def enriched(graph: Graph, quick: bool) -> dict[str, float]:
+def enriched(graph: GaifmanGraph, quick: bool) -> dict[str, float]:
     """How much slower ten times as many features are, the two in turns."""
-    paper = named("paper", 2, graph.kb.vocabulary.relations)
+    paper = named_feature_set("paper", 2, graph.kb.schema.relations)
     times, look = (2, 300) if quick else (10, 12_000)
     sets = {
         "paper": paper,
         "rich": rich(graph, paper, times, look, 2),
         "walks": rich(graph, paper, times, look // 6, 3),
     }
-    evaluators = {name: Evaluator(graph, plan_of(phi, graph.kb, 2)) for name, phi in sets.items()}
+    evaluators = {name: FeatureEvaluator(graph, compile_features(phi, graph.kb, 2)) for name, phi in sets.items()}
     tuples, hidden = pairs(graph, 50_000 if quick else 100_000)
     for evaluator in evaluators.values():
-        evaluator.sampled(tuples[:10], Sampling())
-    jobs = {name: partial(one.sampled, tuples, Sampling(), hidden) for name, one in evaluators.items()}
+        evaluator.sample_and_evaluate(tuples[:10], SamplingConfig())
+    jobs = {
+        name: partial(one.sample_and_evaluate, tuples, SamplingConfig(), hidden) for name, one in evaluators.items()
+    }
     taken = common.interleaved(3 if quick else 7, **jobs)
     figures: dict[str, float] = {}
     for name, evaluator in evaluators.items():
-        few = evaluator.sampled(tuples[::50], Sampling())
+        few = evaluator.sample_and_evaluate(tuples[::50], SamplingConfig())
         figures |= {f"{name}_features": len(evaluator.plan.features), f"{name}_values": len(few.ids) / len(few)}
         if name != "paper":
             figures[f"{name}_over_paper_rate"] = common.median_ratio(taken["paper"], taken[name])
@@ -140,17 +144,17 @@ def main() -> None:
     """Measure and print."""
     quick = common.arguments(__doc__).quick
     kb, made = loaded("FB15k", 14_951, 483_142, 1_345)
-    graph = graph_of(kb)
+    graph = build_graph(kb)
     figures: dict[str, float] = {"fb15k_generated": made, **measured("fb15k", graph, quick), **enriched(graph, quick)}
     hundred = general(graph)
     tuples, hidden = pairs(graph, 10_000 if quick else 50_000)
-    taken = seconds(Evaluator(graph, plan_of(hundred, kb, 2)), tuples, hidden, 20, 3)
+    taken = seconds(FeatureEvaluator(graph, compile_features(hundred, kb, 2)), tuples, hidden, 20, 3)
     figures["general_k20_per_s"] = len(tuples) / taken
     slow = definition_seconds(graph, hundred, tuples[:: len(tuples) // (2 if quick else 10)])
     figures["ratio_to_definition"] = slow * figures["general_k20_per_s"]
     if not quick:
         wordnet, made = loaded("WN18", 40_943, 141_442, 18)
-        figures |= {"wn18_generated": made, **measured("wn18", graph_of(wordnet), quick)}
+        figures |= {"wn18_generated": made, **measured("wn18", build_graph(wordnet), quick)}
     common.report("features", figures)
 
 

@@ -23,10 +23,10 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.graph import Graph, fact_numbers, graph_of
+from gaifman.graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Hidden, Sampling, draw
-from gaifman.tables import Heap, Ints, assemble
+from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.tables import Ints, RawFacts, build_tables
 
 SIZES = (5, 10, 20, 50, 100)
 COPIES = 21
@@ -41,14 +41,14 @@ def generated(objects: int, facts: int, relations: int) -> KnowledgeBase:
 
 def numbered(relation: Ints, pairs: Ints, objects: int, relations: int) -> KnowledgeBase:
     """A knowledge base of numbers."""
-    heap = Heap([f"o{i:08}" for i in range(objects)], [f"r{i:05}" for i in range(relations)], [2] * relations)
-    heap.add(relation, pairs)
-    return KnowledgeBase(assemble(heap)[0])
+    heap = RawFacts([f"o{i:08}" for i in range(objects)], [f"r{i:05}" for i in range(relations)], [2] * relations)
+    heap.add_facts(relation, pairs)
+    return KnowledgeBase(build_tables(heap)[0])
 
 
 def covered(kb: KnowledgeBase, copies: int) -> KnowledgeBase:
     """A random cover: `copies` of every object, each with as many neighbours as the object has."""
-    rng, table, objects = np.random.default_rng(1), kb.tables[2], len(kb.objects)
+    rng, table, objects = np.random.default_rng(1), kb.fact_tables[2], len(kb.objects)
     low, high = table.objects.min(axis=1).astype(np.int64), table.objects.max(axis=1)
     pairs, which = np.unique(low * objects + high, return_inverse=True)
     shift = rng.integers(0, copies, len(pairs))[which]  # copy c of the one is linked with copy c + shift of the other
@@ -92,26 +92,26 @@ def drawn_plainly(rows: Sets, pairs: list[tuple[int, ...]], size: int, radius: i
     return found
 
 
-def kinds(graph: Graph, count: int) -> dict[str, Ints]:
+def kinds(graph: GaifmanGraph, count: int) -> dict[str, Ints]:
     """Random pairs, and the pairs of random facts."""
     rng = np.random.default_rng(2)
-    table = graph.kb.tables[2].objects
+    table = graph.kb.fact_tables[2].objects
     return {
         "random": rng.integers(0, len(graph), (count, 2)).astype(np.int32),
         "training": table[rng.integers(0, len(table), count)],
     }
 
 
-def against_python(name: str, graph: Graph, count: int, runs: int) -> dict[str, float]:
+def against_python(name: str, graph: GaifmanGraph, count: int, runs: int) -> dict[str, float]:
     """Rates for every size and kind of pairs, and the ratio to plain Python."""
-    rows = {number: set(graph.row(number).tolist()) for number in range(len(graph))}
+    rows = {number: set(graph.neighbour_ids(number).tolist()) for number in range(len(graph))}
     figures = {}
     for size in SIZES:
         for kind, pairs in kinds(graph, count).items():
             some = [tuple(pair) for pair in pairs[: count // 100].tolist()]
             seconds = common.interleaved(
                 runs,
-                ours=partial(draw, graph, pairs, Sampling(size=size)),
+                ours=partial(draw_neighbourhoods, graph, pairs, SamplingConfig(size=size)),
                 plain=partial(drawn_plainly, rows, some, size),
                 rows=partial(drawn_plainly, rows, some, size, None),
             )
@@ -121,27 +121,29 @@ def against_python(name: str, graph: Graph, count: int, runs: int) -> dict[str, 
     return figures
 
 
-def per_processor(graph: Graph, count: int) -> float:
+def per_processor(graph: GaifmanGraph, count: int) -> float:
     """Draws at k = 20 per second of processor time: what others do on the machine meanwhile matters less to it."""
     pairs = kinds(graph, count)["random"]
     seconds = []
     for _ in range(5):
         start = time.process_time()
-        draw(graph, pairs)
+        draw_neighbourhoods(graph, pairs)
         seconds.append(time.process_time() - start)
     return count / statistics.median(seconds)
 
 
-def hiding(name: str, graph: Graph, count: int, runs: int) -> dict[str, float]:
+def hiding(name: str, graph: GaifmanGraph, count: int, runs: int) -> dict[str, float]:
     """The rate at k = 20 with the pair's own fact hidden, the finding of the fact included; and at radius 2."""
-    table = graph.kb.tables[2]
+    table = graph.kb.fact_tables[2]
     facts = np.random.default_rng(2).integers(0, len(table), count)
     pairs, relation = table.objects[facts], table.relation[facts]
     few = pairs[:2000]
     seconds = common.interleaved(
         runs,
-        hidden=lambda: draw(graph, pairs, Sampling(), Hidden.one_each(fact_numbers(graph, relation, pairs))),
-        radius=lambda: draw(graph, few, Sampling(radius=2, draws=10)),
+        hidden=lambda: draw_neighbourhoods(
+            graph, pairs, SamplingConfig(), HiddenFacts.one_per_tuple(fact_ids(graph, relation, pairs))
+        ),
+        radius=lambda: draw_neighbourhoods(graph, few, SamplingConfig(radius=2, draws=10)),
     )
     return {
         f"{name}_k20_hidden_draws_per_s": count / statistics.median(seconds["hidden"]),
@@ -149,17 +151,19 @@ def hiding(name: str, graph: Graph, count: int, runs: int) -> dict[str, float]:
     }
 
 
-def grown(small: Graph, count: int, runs: int) -> dict[str, float]:
+def grown(small: GaifmanGraph, count: int, runs: int) -> dict[str, float]:
     """How the rate at k = 20 changes on a cover of 21 times the facts, in turns."""
     kb = covered(small.kb, COPIES)
     start = time.perf_counter()
-    large = graph_of(kb)
+    large = build_graph(kb)
     figures: dict[str, float] = {"large_facts": len(kb), "large_graph_s": time.perf_counter() - start}
     assert len(large) == COPIES * len(small)
     assert large.degrees.sum() == COPIES * small.degrees.sum()
     for kind in ("random", "training"):
         few, many = kinds(small, count)[kind], kinds(large, count)[kind]
-        seconds = common.interleaved(runs, small=partial(draw, small, few), large=partial(draw, large, many))
+        seconds = common.interleaved(
+            runs, small=partial(draw_neighbourhoods, small, few), large=partial(draw_neighbourhoods, large, many)
+        )
         figures[f"large_k20_{kind}_draws_per_s"] = count / statistics.median(seconds["large"])
         figures[f"large_k20_{kind}_over_small"] = common.median_ratio(seconds["small"], seconds["large"])
     return figures
@@ -176,9 +180,9 @@ def main() -> None:
         figures[f"{name}_generated"] = int(path is None)
         if path is None:
             print(f"{folder} is not there (GAIFMAN_DATA names the folder of the data): generated in its place")
-        graphs[name] = graph_of(gaifman.read(path) if path else generated(*size))
+        graphs[name] = build_graph(gaifman.read(path) if path else generated(*size))
     start = time.perf_counter()
-    draw(graphs["wn18"], [[0, 1]])
+    draw_neighbourhoods(graphs["wn18"], [[0, 1]])
     figures["first_draw_s"] = time.perf_counter() - start  # with compiling, where nothing is kept on disk yet
     for name, graph in graphs.items():
         figures |= against_python(name, graph, count, runs) | hiding(name, graph, count, runs)

@@ -33,7 +33,7 @@ from gaifman.engine import Engine
 from gaifman.errors import StoppedError
 from gaifman.kb import KnowledgeBase
 from gaifman.names import quote
-from gaifman.printing import relation_text
+from gaifman.printing import format_relation
 from gaifman.queries import answers, count
 
 SHAPES = {
@@ -69,8 +69,8 @@ class Asked:
 
     def text(self, kb: KnowledgeBase) -> str:
         """In our language."""
-        terms = [[t if isinstance(t, str) else quote(kb.name(t)) for t in terms] for _, *terms in self.atoms]
-        names = [relation_text(kb.content.relations[r]) for r, *_ in self.atoms]
+        terms = [[t if isinstance(t, str) else quote(kb.object_name(t)) for t in terms] for _, *terms in self.atoms]
+        names = [format_relation(kb.content.relations[r]) for r, *_ in self.atoms]
         atoms = [f"{name}({', '.join(pair)})" for name, pair in zip(names, terms, strict=True)]
         return f"q({', '.join(self.out)}) :- {', '.join(atoms)}"
 
@@ -101,7 +101,7 @@ class Asked:
 
 def drawn(kb: KnowledgeBase, shape: str, rng: random.Random) -> Asked | None:
     """A query of a shape, from facts that make it true; None where the facts drawn lead nowhere."""
-    table = kb.tables[2]
+    table = kb.fact_tables[2]
     bound: dict[str, int] = {}
     atoms: list[tuple[int, str | int, str | int]] = []
     for names in shape.split():
@@ -143,7 +143,7 @@ def in_sqlite(kb: KnowledgeBase) -> sqlite3.Connection:
     """The facts in SQLite, with an index for either direction."""
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE facts2 (relation INTEGER, a1 INTEGER, a2 INTEGER)")
-    table = kb.tables[2]
+    table = kb.fact_tables[2]
     rows = np.column_stack([table.relation, table.objects]).tolist()
     connection.executemany("INSERT INTO facts2 VALUES (?, ?, ?)", rows)
     connection.execute("CREATE INDEX forward ON facts2 (relation, a1, a2)")
@@ -154,7 +154,7 @@ def in_sqlite(kb: KnowledgeBase) -> sqlite3.Connection:
 
 def in_oxigraph(kb: KnowledgeBase) -> pyoxigraph.Store:
     """The facts in an RDF store."""
-    table = kb.tables[2]
+    table = kb.fact_tables[2]
     rows = zip(table.relation.tolist(), table.objects.tolist(), strict=True)
     text = "".join(f"<o:{one}> <r:{r}> <o:{other}> .\n" for r, (one, other) in rows)
     store = pyoxigraph.Store()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common import arguments, interleaved, median_ratio, report
-from gaifman.measures import HITS, TIES, Filters, Ranks, ranks
+from gaifman.measures import HITS_AT, TIES, CandidateFilter, Ranks, compute_ranks
 from gaifman.tables import Floats, Ints
 
 BATCH = 128
@@ -25,7 +25,7 @@ Said = dict[tuple[int, str, str], float]
 METRICS = {
     "arithmetic_mean_rank": "mean",
     "inverse_harmonic_mean_rank": "mrr",
-    **{f"hits_at_{k}": f"{k}" for k in HITS},
+    **{f"hits_at_{k}": f"{k}" for k in HITS_AT},
 }
 
 
@@ -51,15 +51,15 @@ def ours(case: Case) -> Said:
     """By gaifman."""
     said: Said = {}
     for place, scores in enumerate(case.scores):
-        filters, parts = Filters(case.known, case.test, place), []
+        filters, parts = CandidateFilter(case.known, case.test, place), []
         for begin in range(0, len(case.test), BATCH):
             rows = np.arange(begin, min(begin + BATCH, len(case.test)))
-            parts.append(ranks(scores[rows], case.test[rows, place], filters.of(rows)))
-        whole = Ranks.together(parts)
+            parts.append(compute_ranks(scores[rows], case.test[rows, place], filters.excluded(rows)))
+        whole = Ranks.concatenate(parts)
         for ties in TIES:
-            found = whole.by(ties)
+            found = whole.with_ties(ties)
             said[place, ties, "mean"], said[place, ties, "mrr"] = float(found.mean()), float((1 / found).mean())
-            said |= {(place, ties, f"{most}"): float((found <= most).mean()) for most in HITS}
+            said |= {(place, ties, f"{most}"): float((found <= most).mean()) for most in HITS_AT}
     return said
 
 
@@ -72,9 +72,9 @@ def theirs(case: Case) -> Said:
     def triples(pairs: Ints) -> torch.Tensor:
         return torch.as_tensor(np.stack([pairs[:, 0], np.zeros(len(pairs), np.int32), pairs[:, 1]], axis=1)).long()
 
-    settings = [None, None, *({"k": most} for most in HITS)]
+    settings = [None, None, *({"k": most} for most in HITS_AT)]
     evaluator = RankBasedEvaluator(
-        metrics=["mr", "mrr", *["hits@k"] * len(HITS)], metrics_kwargs=settings, add_defaults=False
+        metrics=["mr", "mrr", *["hits@k"] * len(HITS_AT)], metrics_kwargs=settings, add_defaults=False
     )
     known, test = triples(case.known), triples(case.test)
     for side, column, scores in zip(("head", "tail"), (0, 2), case.scores, strict=True):

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from common import arguments, data, interleaved, median_ratio, report
-from gaifman.config import LIMITS
-from gaifman.draft import Draft
+from gaifman.config import DEFAULT_LIMITS
+from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.io import read
-from gaifman.io.files import Source, blocks
-from gaifman.io.rows import split
-from gaifman.tables import Index
+from gaifman.io.files import InputFile, read_blocks
+from gaifman.io.rows import split_rows
+from gaifman.tables import NameEncoder
 
 NONE = np.zeros(0, np.int64)
 
@@ -73,17 +73,17 @@ def speed(path: Path, runs: int) -> dict[str, float | int]:
 
 def numbering(path: Path, runs: int) -> dict[str, float | int]:
     """Names to numbers by arrays, against a dictionary, on the blocks of the file: unpacked, cut, not yet decoded."""
-    cut = [(block, split(block, "\t")) for block in blocks(Source.at(path), LIMITS)]
+    cut = [(block, split_rows(block, "\t")) for block in read_blocks(InputFile.from_path(path), DEFAULT_LIMITS)]
 
     def by_arrays() -> None:
-        draft = Draft()
+        draft = KnowledgeBaseBuilder()
         for _, rows in cut:
-            rows.numbers(draft, NONE, NONE)
+            rows.encode_names(draft, NONE, NONE)
 
     def by_dictionary() -> None:
-        index = Index()
+        index = NameEncoder()
         for block, _ in cut:
-            index.numbers(block.text().replace("\n", "\t").split("\t")[:-1])
+            index.encode(block.decode().replace("\n", "\t").split("\t")[:-1])
 
     seconds = interleaved(runs, arrays=by_arrays, dictionary=by_dictionary)
     return {"interner_seconds_over_dictionary": median_ratio(seconds["arrays"], seconds["dictionary"])}

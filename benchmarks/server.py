@@ -36,7 +36,7 @@ import numpy as np
 import common
 import gaifman
 from gaifman.kb import KnowledgeBase
-from gaifman.printing import relation_text
+from gaifman.printing import format_relation
 
 CLIENTS = 64
 SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 1, "negatives": 2, "epochs": 1, "batch": 128}
@@ -119,7 +119,7 @@ def questions(kb: KnowledgeBase, relations: Sequence[str], count: int) -> list[d
     for relation in relations:
         facts = list(kb.facts(relation))
         for row in draws.integers(0, len(facts), count // len(relations)).tolist():
-            query = f"{relation_text(relation)}(x, y)"
+            query = f"{format_relation(relation)}(x, y)"
             found.append({"query": query, "given": {"x": facts[row].objects[0]}, "top": 10})
     order = draws.permutation(len(found)).tolist()
     return [found[place] for place in order]

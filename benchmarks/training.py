@@ -27,13 +27,13 @@ import numpy as np
 import common
 import gaifman
 from gaifman.calibration import reliability
-from gaifman.completion import Completion, query_of
-from gaifman.examples import Examples, Recipe
-from gaifman.graph import graph_of
+from gaifman.completion import Completion, relation_query
+from gaifman.examples import ExampleConfig, TrainingExamples
+from gaifman.graph import build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Arrays, Learning, Watch
-from gaifman.network import Batch, Network, Rows
-from gaifman.school import Desk, School
+from gaifman.learning import Arrays, Callback, TrainingConfig
+from gaifman.network import MLP, Batch, SparseRows
+from gaifman.school import PartStore, RelationTrainer
 from gaifman.tables import Floats
 from neighbourhoods import generated
 
@@ -42,13 +42,13 @@ SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 5, "negatives": 25, "le
 BATCH = 128
 
 
-class Counting(Watch, Desk):
+class Counting(Callback, PartStore):
     """Counts the examples that are learnt from; keeps some of the batches' rows."""
 
     def __init__(self) -> None:
         self.examples = 0
 
-    def watch(self, relation: str) -> Watch:
+    def watch(self, relation: str) -> Callback:
         return self
 
     def block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, object]]]) -> None:
@@ -73,13 +73,13 @@ def trained(kb: KnowledgeBase, names: list[str], settings: dict[str, Any]) -> tu
     """A completion, its seconds, and examples a second while relations were learnt."""
     gaifman.complete(kb, names[-1:], threads=1, **SETTINGS | {"options": PAPER | {"epochs": 1}})
     counting, begin = Counting(), time.perf_counter()
-    school = School(graph_of(kb), "paper", Learning.of(settings), None)
+    school = RelationTrainer(build_graph(kb), "paper", TrainingConfig.from_settings(settings), None)
     for width in {kb.relations[name].arity for name in names}:
-        school.ready(width)
+        school.evaluator_and_kinds(width)
     ready = time.perf_counter()
-    parts = school.parts(names, threads=2, desk=counting)
+    parts = school.train_all(names, threads=2, store=counting)
     learnt = time.perf_counter()
-    completion = school.completion(names, parts)
+    completion = school.build_completion(names, parts)
     return completion, time.perf_counter() - begin, counting.examples / (learnt - ready)
 
 
@@ -88,23 +88,25 @@ def trained(kb: KnowledgeBase, names: list[str], settings: dict[str, Any]) -> tu
 
 def batches(kb: KnowledgeBase, name: str, count: int) -> list[Batch]:
     """Batches as a relation's training has them, of 128 rows each."""
-    from gaifman.features import Evaluator
-    from gaifman.inputs import kinds_of
-    from gaifman.learning import Source, Trainer
-    from gaifman.phi import named
-    from gaifman.plans import plan_of
+    from gaifman.features import FeatureEvaluator
+    from gaifman.inputs import feature_kinds
+    from gaifman.learning import Trainer, TrainingSource
+    from gaifman.phi import named_feature_set
+    from gaifman.plans import compile_features
 
-    graph, learning = graph_of(kb), Learning.of(SETTINGS)
-    plan = plan_of(named("paper", 2, kb.vocabulary.relations), kb, 2)
-    examples = Examples(graph, query_of(name, 2), Recipe(holdout=0.0))
-    source = Source(Evaluator(graph, plan), examples, kinds_of(plan.features))
-    trainer = Trainer([source], learning, learning.new_base())
-    inputs, found = trainer.survey(), list[Batch]()
+    graph, learning = build_graph(kb), TrainingConfig.from_settings(SETTINGS)
+    plan = compile_features(named_feature_set("paper", 2, kb.schema.relations), kb, 2)
+    examples = TrainingExamples(graph, relation_query(name, 2), ExampleConfig(holdout=0.0))
+    source = TrainingSource(FeatureEvaluator(graph, plan), examples, feature_kinds(plan.features))
+    trainer = Trainer([source], learning, learning.make_base_model())
+    inputs, found = trainer.fit_scaler(), list[Batch]()
     for block in trainer.batches(inputs, 0):
         rows = block.rows
         for first, last in pairwise(range(0, len(rows) + 1, BATCH)):
             low, high = rows.starts[first], rows.starts[last]
-            part = Rows(rows.starts[first : last + 1] - low, rows.columns[low:high], rows.values[low:high], rows.width)
+            part = SparseRows(
+                rows.starts[first : last + 1] - low, rows.columns[low:high], rows.values[low:high], rows.width
+            )
             found.append(Batch(part, block.targets[first:last]))
         if len(found) >= count:
             break
@@ -142,13 +144,13 @@ def torch_learner(width: int, given: list[Batch]) -> Callable[[], None]:
 
 def network(given: list[Batch], runs: int) -> dict[str, float]:
     """Ours beside PyTorch's, in turns."""
-    ours = Network(epochs=1)
+    ours = MLP(epochs=1)
     width = given[0].rows.width
-    ours.begin(width, 0)
+    ours.reset(width, 0)
 
     def learn() -> None:
         for batch in given:
-            ours.learn(batch)
+            ours.fit_batch(batch)
 
     theirs = torch_learner(width, given)
     for job in (learn, theirs):
@@ -173,24 +175,26 @@ def calibration(completion: Completion, kb: KnowledgeBase, facts: list[tuple[str
         if relation in completion.scorers and all(name in kb.objects for name in objects):
             by_relation.setdefault(relation, []).append(tuple(objects))
     for relation, tuples in sorted(by_relation.items()):
-        numbers = np.array([[kb.id(name) for name in row] for row in tuples], np.int32)
+        numbers = np.array([[kb.object_id(name) for name in row] for row in tuples], np.int32)
         whole = kb.with_facts([(relation, *row) for row in tuples])
-        examples = Examples(graph_of(whole), query_of(relation, numbers.shape[1]), Recipe(holdout=0.0))
+        examples = TrainingExamples(
+            build_graph(whole), relation_query(relation, numbers.shape[1]), ExampleConfig(holdout=0.0)
+        )
         rows = [int(np.flatnonzero((examples.answers == row).all(axis=1))[0]) for row in numbers]
-        corrupted = examples.corrupted(np.array(rows), 1)
+        corrupted = examples.sample_negatives(np.array(rows), 1)
         asked, wanted = np.concatenate([numbers, corrupted]), np.repeat([1.0, 0.0], [len(numbers), len(corrupted)])
         fair.append(completion.probabilities(relation, asked).values)
-        means.append(completion.raw(relation, asked))
+        means.append(completion.raw_scores(relation, asked))
         targets.append(wanted)
     said, raw, so = np.concatenate(fair), np.concatenate(means), np.concatenate(targets)
-    return reliability(said, so).error, reliability(raw, so).error
+    return reliability(said, so).ece, reliability(raw, so).ece
 
 
 def split(kb: KnowledgeBase) -> tuple[KnowledgeBase, list[tuple[str, ...]]]:
     """A tenth of the facts taken away."""
     facts = [(fact.relation, *fact.objects) for fact in kb.facts()]
     chosen = [facts[number] for number in np.random.default_rng(0).permutation(len(facts))[: len(facts) // 10]]
-    return kb.without(chosen), chosen
+    return kb.without_facts(chosen), chosen
 
 
 def validation(name: str) -> list[tuple[str, ...]]:

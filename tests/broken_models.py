@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.network import BaseModel, Batch, Reals, Rows, State
+from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
 from gaifman.tables import Floats
 from plain_model import Plain
 
@@ -30,70 +30,70 @@ class PassesByHalves(Plain):
 class ForeignLoss(Plain):
     """The loss is a plain float, which JSON can hold."""
 
-    def learn(self, batch: Batch) -> float:
-        return np.float32(super().learn(batch))  # type: ignore[return-value]
+    def fit_batch(self, batch: Batch) -> float:
+        return np.float32(super().fit_batch(batch))  # type: ignore[return-value]
 
 
 class NegativeLoss(Plain):
     """A cross-entropy is not below 0."""
 
-    def learn(self, batch: Batch) -> float:
-        return -super().learn(batch)
+    def fit_batch(self, batch: Batch) -> float:
+        return -super().fit_batch(batch)
 
 
 class Single(Plain):
     """float32 is not what ranking wants."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         return np.asarray(super().probabilities(rows), np.float32)
 
 
 class Column(Plain):
     """A column is not a list."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         return super().probabilities(rows)[:, None]
 
 
 class Logits(Plain):
     """Log-odds are no probabilities."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         return self.scores(rows)
 
 
 class Nothing(Plain):
     """NaN is no probability."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         return super().probabilities(rows) * np.nan
 
 
 class Flat(Plain):
     """An embedding has rows and columns."""
 
-    def embed(self, rows: Rows) -> Reals:
+    def embed(self, rows: SparseRows) -> Reals:
         return super().embed(rows)[:, 0]
 
 
 class Ragged(Plain):
     """An embedding has as many columns for any rows."""
 
-    def embed(self, rows: Rows) -> Reals:
+    def embed(self, rows: SparseRows) -> Reals:
         return np.zeros((len(rows), 1 + len(rows) % 2), np.float32)
 
 
 class Endless(Plain):
     """An embedding is finite."""
 
-    def embed(self, rows: Rows) -> Reals:
+    def embed(self, rows: SparseRows) -> Reals:
         return super().embed(rows) + np.float32(np.inf)
 
 
 class Comparing(Plain):
     """Probabilities among the rows that happen to be asked for."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         p = super().probabilities(rows)
         found: Floats = p if len(p) < 2 else np.clip(p - (p.mean() - 0.5) / 100, 0, 1)
         return found
@@ -102,7 +102,7 @@ class Comparing(Plain):
 class Ordered(Plain):
     """The first row is treated better."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         p = super().probabilities(rows)
         return np.asarray(np.clip(p + (np.arange(len(p)) == 0) * 1e-9, 0, 1))
 
@@ -110,7 +110,7 @@ class Ordered(Plain):
 class Fickle(Plain):
     """Each question changes the answers."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         self.weights[-1] += 1e-9 * (len(rows) == 300)
         return super().probabilities(rows)
 
@@ -118,15 +118,15 @@ class Fickle(Plain):
 class Deaf(Plain):
     """Learns nothing."""
 
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         return 0.7
 
 
 class DeafTwin(Plain):
     """Learns only how many answers there are: good enough where there is only one class."""
 
-    def learn(self, batch: Batch) -> float:
-        loss = super().learn(batch)
+    def fit_batch(self, batch: Batch) -> float:
+        loss = super().fit_batch(batch)
         self.weights[:-1] = 0
         return loss
 
@@ -134,14 +134,14 @@ class DeafTwin(Plain):
 class Shy(Plain):
     """Learns what is so, and never says it."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         return 0.5 + (super().probabilities(rows) - 0.5) / 100
 
 
 class Boasting(Plain):
     """Rounds its probabilities."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         p = super().probabilities(rows)
         return np.where(np.abs(p - 0.5) < 1e-9, p, np.clip(0.5 + 10 * (p - 0.5), 0.01, 0.99))
 
@@ -149,23 +149,23 @@ class Boasting(Plain):
 class Hard(Plain):
     """Rounds soft targets."""
 
-    def learn(self, batch: Batch) -> float:
-        return super().learn(Batch(batch.rows, np.round(batch.targets)))
+    def fit_batch(self, batch: Batch) -> float:
+        return super().fit_batch(Batch(batch.rows, np.round(batch.targets)))
 
 
 class Lucky(Plain):
     """Draws from the random numbers of the process."""
 
-    def begin(self, width: int, seed: int) -> None:
-        super().begin(width, seed)
+    def reset(self, width: int, seed: int) -> None:
+        super().reset(width, seed)
         self.weights[-1] += random.random() / 1000
 
 
 class LuckyArrays(Plain):
     """Draws from those of numpy."""
 
-    def begin(self, width: int, seed: int) -> None:
-        super().begin(width, seed)
+    def reset(self, width: int, seed: int) -> None:
+        super().reset(width, seed)
         self.weights[-1] += np.random.random() / 1000
 
 
@@ -174,8 +174,8 @@ class Counting(Plain):
 
     made = 0
 
-    def begin(self, width: int, seed: int) -> None:
-        super().begin(width, seed)
+    def reset(self, width: int, seed: int) -> None:
+        super().reset(width, seed)
         Counting.made += 1
         self.weights[-1] += Counting.made / 1e6
 
@@ -183,16 +183,16 @@ class Counting(Plain):
 class Narrow(Plain):
     """Cannot take a seed of 64 bits."""
 
-    def begin(self, width: int, seed: int) -> None:
-        super().begin(int(np.int32(width)), int(np.int64(seed)))
+    def reset(self, width: int, seed: int) -> None:
+        super().reset(int(np.int32(width)), int(np.int64(seed)))
 
 
 class Remembering(Plain):
     """Keeps what it learnt."""
 
-    def begin(self, width: int, seed: int) -> None:
+    def reset(self, width: int, seed: int) -> None:
         known = getattr(self, "weights", np.zeros(0))
-        super().begin(width, seed)
+        super().reset(width, seed)
         if len(known) == len(self.weights):
             self.weights[:] = known
 
@@ -202,47 +202,47 @@ class Disturbed(Plain):
 
     asked = False
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         self.asked = True
         return super().probabilities(rows)
 
-    def learn(self, batch: Batch) -> float:
-        loss = super().learn(batch)
+    def fit_batch(self, batch: Batch) -> float:
+        loss = super().fit_batch(batch)
         self.weights[-1] += 1e-6 * self.asked
         return loss
 
-    def begin(self, width: int, seed: int) -> None:
-        super().begin(width, seed)
+    def reset(self, width: int, seed: int) -> None:
+        super().reset(width, seed)
         self.asked = False
 
 
 class Writing(Plain):
     """Scales its inputs in place."""
 
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         batch.rows.values[...] = batch.rows.values / 2
-        return super().learn(batch)
+        return super().fit_batch(batch)
 
 
 class Forgetful(Plain):
     """Loses a little on the way to the file."""
 
-    def state(self, *, whole: bool = False) -> State:
-        found = super().state(whole=whole)
+    def state(self, *, resumable: bool = False) -> State:
+        found = super().state(resumable=resumable)
         return found | {"weights": found["weights"].astype(np.float32)}
 
 
 class Live(Plain):
     """Gives its own arrays, which change later."""
 
-    def begin(self, width: int, seed: int) -> None:
+    def reset(self, width: int, seed: int) -> None:
         if not hasattr(self, "weights") or len(self.weights) != width + 1:
-            super().begin(width, seed)
+            super().reset(width, seed)
         self.weights[:] = np.random.default_rng(seed).normal(0, 0.01, width + 1)
         self.squares[:] = 1e-6
 
-    def state(self, *, whole: bool = False) -> State:
-        return super().state(whole=whole) | {"weights": self.weights}
+    def state(self, *, resumable: bool = False) -> State:
+        return super().state(resumable=resumable) | {"weights": self.weights}
 
 
 class Growing(Plain):
@@ -252,23 +252,23 @@ class Growing(Plain):
         super().restore(state)
         self.restored = np.ones(1)
 
-    def state(self, *, whole: bool = False) -> State:
-        found = super().state(whole=whole)
+    def state(self, *, resumable: bool = False) -> State:
+        found = super().state(resumable=resumable)
         return found | {"restored": self.restored} if hasattr(self, "restored") else found
 
 
 class Objects(Plain):
     """A state of objects would need pickle."""
 
-    def state(self, *, whole: bool = False) -> State:
-        return super().state(whole=whole) | {"model": np.array([self], object)}
+    def state(self, *, resumable: bool = False) -> State:
+        return super().state(resumable=resumable) | {"model": np.array([self], object)}
 
 
 class Halting(Plain):
     """Cannot go on where it stopped: the squares are not kept."""
 
-    def state(self, *, whole: bool = False) -> State:
-        return super().state(whole=False)
+    def state(self, *, resumable: bool = False) -> State:
+        return super().state(resumable=False)
 
 
 class Unwritable(Plain):
@@ -289,7 +289,7 @@ class Silent(Plain):
     """Does not tell how it was made."""
 
     def settings(self) -> Mapping[str, Any]:
-        return {"rate": self.rate + 0.1, "passes": self.passes}
+        return {"rate": self.rate + 0.1, "passes": self.epochs}
 
 
 BROKEN: list[tuple[type[BaseModel], str]] = [

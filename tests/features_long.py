@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gaifman.features import features_of
-from gaifman.formulas import Exists, Forall, Not, RelationVariable, free, walk
-from gaifman.graph import Graph, graph_of
+from gaifman.features import compute_features
+from gaifman.formulas import Exists, Forall, Not, RelationVariable, free_variables, walk
+from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling, draw
+from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet
-from gaifman.plans import Plan, plan_of
+from gaifman.plans import FeaturePlan, compile_features
 from gaifman.questions import Aggregate, Difference, Feature, query_position
-from gaifman.semantics import Structure, value
+from gaifman.semantics import Structure, feature_value
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
 THIRTY = (*OBJECTS, *(f"o{i:02}" for i in range(25)))
@@ -54,23 +54,23 @@ def knowledge(rng: random.Random) -> KnowledgeBase:
     values = {(a, o): float(rng.randint(-3, 5)) for a in ATTRIBUTES for o in objects if rng.random() < 0.6}
     values |= {(name, objects[0]): 1.0 for name in ATTRIBUTES}
     kb = KnowledgeBase.from_facts([*facts, *dummies], values, objects)
-    return kb.without(sorted(dummies - facts))
+    return kb.without_facts(sorted(dummies - facts))
 
 
-def hide(rng: random.Random, graph: Graph, tuples: int) -> Hidden:
+def hide(rng: random.Random, graph: GaifmanGraph, tuples: int) -> HiddenFacts:
     """From half of the tuples, a few facts."""
     every = len(graph.kb)
     most = [min(every, rng.choice([0, 0, 1, 3, 12])) for _ in range(tuples)]
     chosen = [sorted(rng.sample(range(every), count)) for count in most]
     starts = np.append(0, np.cumsum([len(numbers) for numbers in chosen])).astype(np.int64)
-    return Hidden(starts, np.array([n for numbers in chosen for n in numbers], np.int64))
+    return HiddenFacts(starts, np.array([n for numbers in chosen for n in numbers], np.int64))
 
 
 def features(rng: random.Random, width: int, count: int) -> FeatureSet:
     """Random features of every kind for a query of so many variables."""
     generator = Generator(rng)
     found = [generator.feature(depth=rng.randint(1, 4)) for _ in range(count)]
-    return FeatureSet(tuple(f for f in found if not any(query_position(v) > width for v in free(f))))
+    return FeatureSet(tuple(f for f in found if not any(query_position(v) > width for v in free_variables(f))))
 
 
 def kind(feature: Feature) -> str:
@@ -82,7 +82,7 @@ def kind(feature: Feature) -> str:
         return "second order"
     if isinstance(feature.body, Difference):
         return "difference"
-    if any(not query_position(v) for v in free(feature)):
+    if any(not query_position(v) for v in free_variables(feature)):
         return "counting"
     if any(isinstance(part, Forall) for part in parts):
         return "universal"
@@ -94,37 +94,42 @@ def kind(feature: Feature) -> str:
 def case(seed: int, tally: Tally) -> None:
     """One knowledge base, a few tuples, a few features: compare every value."""
     rng = random.Random(seed)
-    graph = graph_of(knowledge(rng))
+    graph = build_graph(knowledge(rng))
     width = rng.choice([1, 2, 2, 2, 3])
     tuples = np.array([[rng.randrange(len(graph)) for _ in range(width)] for _ in range(6)], np.int32)
     hidden = hide(rng, graph, len(tuples))
-    sampling = Sampling(rng.randint(0, 2), rng.choice([1, 3, 5, 8]), draws=2, seed=seed)
-    drawn = draw(graph, tuples, sampling, hidden, threads=1)
-    plan = plan_of(features(rng, width, 6), graph.kb, width)
+    sampling = SamplingConfig(rng.randint(0, 2), rng.choice([1, 3, 5, 8]), draws=2, seed=seed)
+    drawn = draw_neighbourhoods(graph, tuples, sampling, hidden, threads=1)
+    plan = compile_features(features(rng, width, 6), graph.kb, width)
     tally.kinds.update(map(kind, plan.features))
     compare(graph, drawn, plan, hidden, tally)
     tally.cases += 1
 
 
-def compare(graph: Graph, drawn: Neighbourhoods, plan: Plan, hidden: Hidden, tally: Tally) -> None:
+def compare(
+    graph: GaifmanGraph, drawn: NeighbourhoodBatch, plan: FeaturePlan, hidden: HiddenFacts, tally: Tally
+) -> None:
     """Every value of the matrix with what the definition says."""
-    found = features_of(graph, drawn, plan, hidden).dense()
+    found = compute_features(graph, drawn, plan, hidden).to_dense()
     for row in range(len(drawn)):
         t = row // drawn.draws
-        names = [graph.kb.name(int(member)) for member in drawn.of(t, row % drawn.draws)]
-        inside, objects = visible(graph, hidden, t).induced(names), tuple(names[place] for place in drawn.places[t])
+        names = [graph.kb.object_name(int(member)) for member in drawn.members_of(t, row % drawn.draws)]
+        inside, objects = (
+            visible(graph, hidden, t).induced(names),
+            tuple(names[place] for place in drawn.own_positions[t]),
+        )
         for column, feature in enumerate(plan.features):
-            expected = np.float32(value(inside, feature, objects))
+            expected = np.float32(feature_value(inside, feature, objects))
             tally.values += 1
             tally.other_than_zero += bool(expected)
             if not np.isclose(found[row, column], expected, rtol=1e-5, atol=1e-6):
                 tally.worst.append(f"{feature} of {objects} in {names}: {found[row, column]}, not {expected}")
 
 
-def visible(graph: Graph, hidden: Hidden, t: int) -> Structure:
+def visible(graph: GaifmanGraph, hidden: HiddenFacts, t: int) -> Structure:
     """What is known, without what is hidden from a tuple."""
     unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist()
-    kb = graph.kb.without([graph.fact(number) for number in unseen]) if unseen else graph.kb
+    kb = graph.kb.without_facts([graph.fact_by_id(number) for number in unseen]) if unseen else graph.kb
     return kb.structure()
 
 

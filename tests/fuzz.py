@@ -19,7 +19,7 @@ from pathlib import Path
 import lark
 
 from gaifman.errors import GaifmanError
-from gaifman.formulas import Node, bracketed, to_ascii
+from gaifman.formulas import Node, to_ascii, to_bracketed
 from gaifman.parser import parse, parse_feature, parse_query
 from generators import texts
 
@@ -74,7 +74,7 @@ def check(text: str, kind: str) -> Node | None:
     except GaifmanError as refusal:
         check_refusal(text, kind, refusal)
         return None
-    for written in (str(node), to_ascii(node), bracketed(node)):
+    for written in (str(node), to_ascii(node), to_bracketed(node)):
         again = READERS[kind](written)
         assert again == node, f"{text!r} prints as {written!r}, which is read otherwise"
     assert accepts(text, kind), f"accepted a {kind} beyond the grammar: {text!r}"

@@ -30,19 +30,19 @@ from gaifman.formulas import (
     Term,
     Truth,
     Variable,
-    bracketed,
-    free,
+    free_variables,
     to_ascii,
+    to_bracketed,
 )
-from gaifman.questions import KINDS, Aggregate, Difference, Feature, Query, query_position
-from gaifman.semantics import Extension, Object, Structure
+from gaifman.questions import AGGREGATES, Aggregate, Difference, Feature, Query, query_position
+from gaifman.semantics import Element, Extension, Structure
 from gaifman.tokens import SPELLINGS, tokenise
-from gaifman.vocabulary import Vocabulary
+from gaifman.vocabulary import Schema
 
 RELATIONS = {"p": 1, "q": 1, "r": 2, "has part": 2, "/film/cast": 2, "t": 3, "f": 4}
 ATTRIBUTES = ("age", "net worth")
 OBJECTS = ("ann", "it's", "/m/01", "7", "naïve\n")
-VOCABULARY = Vocabulary(RELATIONS, ATTRIBUTES, OBJECTS)
+VOCABULARY = Schema(RELATIONS, ATTRIBUTES, OBJECTS)
 
 
 @dataclass
@@ -64,11 +64,11 @@ class Generator:
             {name: self.numbers_of(objects) for name in ATTRIBUTES},
         )
 
-    def numbers_of(self, objects: tuple[str, ...]) -> dict[Object, float]:
+    def numbers_of(self, objects: tuple[str, ...]) -> dict[Element, float]:
         """Numbers for some of the objects."""
         return {name: float(self.rng.randint(-2, 3)) for name in objects if self.rng.random() < 0.7}
 
-    def tuples(self, objects: tuple[str, ...], arity: int, density: float) -> frozenset[tuple[Object, ...]]:
+    def tuples(self, objects: tuple[str, ...], arity: int, density: float) -> frozenset[tuple[Element, ...]]:
         """About `density` times as many random tuples as there are objects, squared."""
         count = round(density * len(objects) ** 2 * self.rng.random() * 2)
         return frozenset(tuple(self.rng.choices(objects, k=arity)) for _ in range(count))
@@ -141,7 +141,7 @@ class Generator:
     def query(self, depth: int = 3) -> Query:
         """A query with or without a head."""
         formula = self.formula(("x", "y"), depth)
-        variables = free(formula)
+        variables = free_variables(formula)
         if not variables or self.rng.random() < 0.5:
             return Query(variables, formula)
         return Query(tuple(self.rng.sample(variables, len(variables))), formula, self.rng.choice(["h", "has part"]))
@@ -170,7 +170,7 @@ class Generator:
 
     def aggregate(self, variables: tuple[str, ...], depth: int) -> Aggregate:
         """A count, or another aggregate of a number."""
-        kind = self.rng.choice(KINDS)
+        kind = self.rng.choice(AGGREGATES)
         bare = kind == "count" and self.rng.random() < 0.5
         return Aggregate(kind, None if bare else self.attribute(variables), self.formula(variables, depth))
 
@@ -190,10 +190,10 @@ def over_seeds(count: int, blocks: int = 4) -> Callable[[Callable[[int], None]],
     return wrap
 
 
-def assignment(rng: random.Random, structure: Structure, node: Node) -> dict[Variable, Object]:
+def assignment(rng: random.Random, structure: Structure, node: Node) -> dict[Variable, Element]:
     """Random objects for the free variables that a query gives."""
     objects = sorted(map(str, structure.domain))
-    return {v: rng.choice(objects) for v in free(node) if not query_position(v)}
+    return {v: rng.choice(objects) for v in free_variables(node) if not query_position(v)}
 
 
 def respell(rng: random.Random, text: str) -> str:
@@ -221,7 +221,7 @@ def _text(rng: random.Random, generator: Generator) -> str:
         lambda: generator.query(depth),
         lambda: generator.feature(depth),
     ]
-    writers: list[Callable[[Node], str]] = [str, to_ascii, bracketed]
+    writers: list[Callable[[Node], str]] = [str, to_ascii, to_bracketed]
     text = rng.choice(writers)(rng.choice(makers)())
     return respell(rng, text) if rng.random() < 0.5 else text
 

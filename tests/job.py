@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gaifman.modelfile import write_model
-from gaifman.runs import Interrupt, Run
+from gaifman.runs import InterruptHandler, Run
 
 TASKS = ("parent", "a/b", "../up", "tab\there", "漢字 ∃", "n" * 300, 'it\'s "quoted"')
 SETTINGS = {"seed": 7, "tasks": list(TASKS)}
@@ -37,21 +37,21 @@ def links(name: str, steps: int) -> bytes:
     return state
 
 
-def work(run: Run, name: str, steps: int, pause: float, interrupt: Interrupt) -> None:
+def work(run: Run, name: str, steps: int, pause: float, interrupt: InterruptHandler) -> None:
     """One task in blocks, from its checkpoint or its beginning."""
     at, state = 0, f"{SETTINGS['seed']} {name}".encode()
-    if found := run.checkpointed(name):
+    if found := run.load_checkpoint(name):
         at, state = found[1]["at"], found[0]["state"].tobytes()
         run.log("resumed", task=name, at=at)
     while at < steps:
         for _ in range(min(BLOCK, steps - at)):
             state, at = hashlib.blake2b(state, digest_size=32).digest(), at + 1
-        stop = interrupt.interrupted()
-        run.checkpoint(name, {"state": np.frombuffer(state, np.uint8)}, {"at": at}, now=stop)
+        stop = interrupt.stop_requested()
+        run.checkpoint(name, {"state": np.frombuffer(state, np.uint8)}, {"at": at}, force=stop)
         if stop:
             return
         time.sleep(pause)
-    run.keep(name, {"state": np.frombuffer(state, np.uint8)}, {"steps": steps})
+    run.save_task(name, {"state": np.frombuffer(state, np.uint8)}, {"steps": steps})
     run.log("done", task=name)
 
 
@@ -60,13 +60,16 @@ def job(folder: Path, target: Path, threads: int, steps: int, pause: float) -> i
     begun = (folder / "run.json").exists()
     if target.exists() and not begun:
         return 0
-    with Run.open(folder, seconds=0) if begun else Run.create(folder, SETTINGS, seconds=0) as run, Interrupt() as stop:
+    with (
+        Run.open(folder, checkpoint_seconds=0) if begun else Run.create(folder, SETTINGS, checkpoint_seconds=0) as run,
+        InterruptHandler() as stop,
+    ):
         print("ready", flush=True)
-        names = [name for name in run.settings["tasks"] if name not in run.done()]
+        names = [name for name in run.settings["tasks"] if name not in run.finished_tasks()]
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda name: work(run, name, steps, pause, stop), names))
-        if stop.interrupted():
-            run.log("interrupted", signal=stop.signal)
+        if stop.stop_requested():
+            run.log("interrupted", signal=stop.received)
             return 3
         run.finish(target, lambda path: assemble(run, path))
         return 0
@@ -74,7 +77,7 @@ def job(folder: Path, target: Path, threads: int, steps: int, pause: float) -> i
 
 def assemble(run: Run, path: Path) -> None:
     """The result: what all tasks gave."""
-    parts = {name: run.taken(name) for name in run.settings["tasks"]}
+    parts = {name: run.load_task(name) for name in run.settings["tasks"]}
     arrays = {f"state {number}": parts[name][0]["state"] for number, name in enumerate(parts)}
     write_model(path, arrays, {name: meta for name, (_, meta) in parts.items()})
 

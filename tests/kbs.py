@@ -65,5 +65,5 @@ def knowledge_bases(
     extra = draw(st.lists(names, max_size=3)) if isolated else []
     kb = KnowledgeBase.from_facts(known, values, extra)
     if isolated and len(kb) and draw(st.booleans()):
-        kb = kb.without([next(kb.facts())])
+        kb = kb.without_facts([next(kb.facts())])
     return kb

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.examples import Examples
-from gaifman.features import Evaluator, FeatureMatrix
-from gaifman.graph import graph_of
-from gaifman.inputs import kinds_of
+from gaifman.examples import TrainingExamples
+from gaifman.features import FeatureEvaluator, FeatureMatrix
+from gaifman.graph import build_graph
+from gaifman.inputs import feature_kinds
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Arrays, Learning, Source, Trainer, Watch
-from gaifman.neighbourhoods import Hidden, Sampling
-from gaifman.network import BaseModel, Batch, Network, Reals, Rows, State
+from gaifman.learning import Arrays, Callback, Trainer, TrainingConfig, TrainingSource
+from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.network import MLP, BaseModel, Batch, Reals, SparseRows, State
 from gaifman.parser import parse_query
-from gaifman.phi import named, parse_phi
-from gaifman.plans import plan_of
+from gaifman.phi import named_feature_set, parse_phi
+from gaifman.plans import compile_features
 from gaifman.tables import Floats
 
 Saved = tuple[Arrays, dict[str, Any]]
-SMALL = Learning(positives=2, negatives=3, least=0, rare=1, size=6)
+SMALL = TrainingConfig(positives=2, negatives=3, min_examples=0, min_feature_count=1, size=6)
 
 
 def people(count: int = 60, towns: int = 6, prefix: str = "") -> KnowledgeBase:
@@ -48,7 +48,7 @@ class Seen:
     dropping: bool
 
 
-class Recorder(Evaluator):
+class Recorder(FeatureEvaluator):
     """An evaluator that keeps what it is asked for."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
@@ -58,13 +58,13 @@ class Recorder(Evaluator):
     def sampled(
         self,
         tuples: npt.ArrayLike,
-        sampling: Sampling,
-        hidden: Hidden | None = None,
+        sampling: SamplingConfig,
+        hidden: HiddenFacts | None = None,
         *,
         dropping: bool = False,
         threads: int | None = None,
     ) -> FeatureMatrix:
-        found = super().sampled(tuples, sampling, hidden, dropping=dropping, threads=threads)
+        found = super().sample_and_evaluate(tuples, sampling, hidden, drop_uncertain=dropping, threads=threads)
         self.seen.append(Seen(sampling.purpose, np.asarray(tuples), sampling.draws, found, dropping))
         return found
 
@@ -75,33 +75,38 @@ class Recorder(Evaluator):
         for seen in self.seen:
             if seen.purpose.startswith(purpose):
                 tuples = np.repeat(seen.tuples, seen.draws, axis=0).tolist()
-                found += zip(map(tuple, tuples), seen.matrix.dense()[:, column].tolist(), strict=True)
+                found += zip(map(tuple, tuples), seen.matrix.to_dense()[:, column].tolist(), strict=True)
         return found
 
 
 def source(
     kb: KnowledgeBase,
-    learning: Learning = SMALL,
+    learning: TrainingConfig = SMALL,
     query: str = "lives_in(x, y)",
     phi: str = "paper",
     block: int = 16,
-    features: Callable[..., Evaluator] = Evaluator,
-) -> Source:
+    features: Callable[..., FeatureEvaluator] = FeatureEvaluator,
+) -> TrainingSource:
     """A knowledge base ready to be learnt from; `phi` is a name or the features themselves."""
-    graph, question = graph_of(kb), parse_query(query, kb)
+    graph, question = build_graph(kb), parse_query(query, kb)
     arities = {name: relation.arity for name, relation in kb.relations.items()}
-    width = len(question.free)
-    wanted = named(phi, width, arities) if phi in ("paper", "default") else parse_phi(phi, kb)
-    recipe = replace(learning.recipe(), block=block)
-    plan = plan_of(wanted, kb, width)
-    return Source(features(graph, plan), Examples(graph, question, recipe), kinds_of(plan.features))
+    width = len(question.variables)
+    wanted = named_feature_set(phi, width, arities) if phi in ("paper", "default") else parse_phi(phi, kb)
+    recipe = replace(learning.example_config(), block_size=block)
+    plan = compile_features(wanted, kb, width)
+    return TrainingSource(
+        features(graph, plan), TrainingExamples(graph, question, recipe), feature_kinds(plan.features)
+    )
 
 
 def trainer(
-    given: Source | Sequence[Source], learning: Learning = SMALL, base: BaseModel | None = None, threads: int = 1
+    given: TrainingSource | Sequence[TrainingSource],
+    learning: TrainingConfig = SMALL,
+    base: BaseModel | None = None,
+    threads: int = 1,
 ) -> Trainer:
-    sources = [given] if isinstance(given, Source) else given
-    return Trainer(sources, learning, base or Network([8], epochs=3, batch=16), threads)
+    sources = [given] if isinstance(given, TrainingSource) else given
+    return Trainer(sources, learning, base or MLP([8], epochs=3, batch_size=16), threads)
 
 
 class Stopped(Exception):
@@ -109,7 +114,7 @@ class Stopped(Exception):
 
 
 @dataclass
-class Notes(Watch):
+class Notes(Callback):
     """A watch that writes everything down, stops the work after so many blocks, and knows where an earlier one stood.
 
     What it keeps goes through JSON and copies, as through a file.
@@ -147,30 +152,30 @@ class Scripted(BaseModel):
 
     def __init__(self, said: Sequence[float], passes: int | None = None) -> None:
         self.said = list(said)
-        self.passes = passes or len(said)
-        self.begin(0, 0)
+        self.epochs = passes or len(said)
+        self.reset(0, 0)
 
-    def begin(self, width: int, seed: int) -> None:
+    def reset(self, width: int, seed: int) -> None:
         self.done, self.learnt = 0, 0
 
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         self.learnt += len(batch.rows)
         return 0.5
 
-    def pass_done(self) -> None:
+    def end_epoch(self) -> None:
         self.done += 1
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         return np.full(len(rows), self.said[self.done - 1])
 
-    def embed(self, rows: Rows) -> Reals:
+    def embed(self, rows: SparseRows) -> Reals:
         return np.zeros((len(rows), 1), np.float32)
 
     def settings(self) -> Mapping[str, Any]:
-        return {"said": self.said, "passes": self.passes}
+        return {"said": self.said, "passes": self.epochs}
 
-    def state(self, *, whole: bool = False) -> State:
-        return {"done": np.array([self.done])} | ({"learnt": np.array([self.learnt])} if whole else {})
+    def state(self, *, resumable: bool = False) -> State:
+        return {"done": np.array([self.done])} | ({"learnt": np.array([self.learnt])} if resumable else {})
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         self.done = int(state["done"][0])

@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import combinations, product
 
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Sampling
+from gaifman.neighbourhoods import SamplingConfig
 from test_graph import adjacent, reached
 from test_kernels import MASK, plain_mix
 
@@ -62,17 +62,21 @@ def plain_order(key: int, row: list[int]) -> Iterator[int]:
         yield row[s]
 
 
-def plain_key(sampling: Sampling, number: int) -> int:
+def plain_key(sampling: SamplingConfig, number: int) -> int:
     purpose = int.from_bytes(hashlib.blake2b(sampling.purpose.encode(), digest_size=8).digest(), "little")
     return plain_join(plain_join(plain_join(0, sampling.seed), purpose), number)
 
 
-def plain_draw(kb: KnowledgeBase, seen: KnowledgeBase, objects: list[int], sampling: Sampling, number: int) -> set[int]:
+def plain_draw(
+    kb: KnowledgeBase, seen: KnowledgeBase, objects: list[int], sampling: SamplingConfig, number: int
+) -> set[int]:
     """S of one draw: `seen` is the knowledge base without what is hidden."""
-    names = tuple(kb.name(obj) for obj in objects)
+    names = tuple(kb.object_name(obj) for obj in objects)
     rows = adjacent(kb)
-    whole = [sorted(kb.id(name) for name in set(reached(rows, {name}, sampling.radius)) - {name}) for name in names]
-    allowed = [{kb.id(name) for name in pool} for pool in pools(seen, names, sampling.radius)]
+    whole = [
+        sorted(kb.object_id(name) for name in set(reached(rows, {name}, sampling.radius)) - {name}) for name in names
+    ]
+    allowed = [{kb.object_id(name) for name in pool} for pool in pools(seen, names, sampling.radius)]
     if sampling.size is None:
         return set().union(*allowed)
     base = plain_key(sampling, number)
@@ -81,12 +85,12 @@ def plain_draw(kb: KnowledgeBase, seen: KnowledgeBase, objects: list[int], sampl
         key = plain_join(key, obj)
     drawn: set[int] = set()
     for i, (row, pool) in enumerate(zip(whole, allowed, strict=True)):
-        own = plain_join(plain_join(base, objects[i]) if sampling.shared else key, i)
+        own = plain_join(plain_join(base, objects[i]) if sampling.shared_order else key, i)
         order = [obj for obj in plain_order(own, row) if obj in pool]
         drawn.update(order[: sampling.size // len(objects)])
     longer = [i for i, row in enumerate(whole) if len(row) > sampling.size // len(objects)]
     order = list(plain_order(plain_join(key, len(objects)), sorted(set().union(*(allowed[i] for i in longer)))))
-    if sampling.shared and len(longer) == 1:  # the order that was begun goes on
+    if sampling.shared_order and len(longer) == 1:  # the order that was begun goes on
         (i,) = longer
         order = [o for o in plain_order(plain_join(plain_join(base, objects[i]), i), whole[i]) if o in allowed[i]]
     for obj in order:

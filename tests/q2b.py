@@ -15,7 +15,7 @@ from pathlib import Path
 from gaifman.io import read
 from gaifman.kb import KnowledgeBase
 from gaifman.names import quote
-from gaifman.printing import relation_text
+from gaifman.printing import format_relation
 
 SHAPES = ("1c", "2c", "3c", "2i", "3i", "ic", "ci", "2u", "uc")
 FOLDER = Path("queries_q2b") / "FB15k-237"
@@ -67,7 +67,7 @@ def _chain(branch: str, end: str, stem: str, objects: list[str], relations: list
 
 
 def _step(number: int, start: str, end: str, relations: list[str]) -> str:
-    name = relation_text(relations[number - number % 2])
+    name = format_relation(relations[number - number % 2])
     return f"{name}({end}, {start})" if number % 2 else f"{name}({start}, {end})"
 
 

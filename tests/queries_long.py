@@ -21,7 +21,7 @@ from gaifman.formulas import And, Atom, Comparison, Equal, Exists, Forall, Formu
 from gaifman.kb import KnowledgeBase
 from gaifman.queries import answers, count, exists
 from gaifman.questions import Query
-from gaifman.semantics import Object
+from gaifman.semantics import Element
 from gaifman.semantics import answers as defined
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
@@ -55,7 +55,7 @@ def knowledge(rng: random.Random) -> KnowledgeBase:
     }
     values = {(a, o): float(rng.randint(-3, 3)) for a in ATTRIBUTES for o in objects if rng.random() < 0.6}
     values |= {(name, objects[0]): 1.0 for name in ATTRIBUTES}
-    return KnowledgeBase.from_facts([*facts, *dummies], values, objects).without(sorted(dummies - facts))
+    return KnowledgeBase.from_facts([*facts, *dummies], values, objects).without_facts(sorted(dummies - facts))
 
 
 def conjunctive(rng: random.Random, generator: Generator) -> Query:
@@ -93,14 +93,14 @@ def kinds(query: Query) -> set[str]:
     return {named[type(part)] for part in walk(query.formula) if type(part) in named}
 
 
-def compare(engine: Engine, query: Query, wanted: list[tuple[Object, ...]], rng: random.Random, tally: Tally) -> None:
+def compare(engine: Engine, query: Query, wanted: list[tuple[Element, ...]], rng: random.Random, tally: Tally) -> None:
     """Every way to ask, against the sorted answers of the definition."""
     budget = Budget(combinations=10**12)
     found = answers(engine, query, budget=budget)
     tally.pairs += 1
     tally.answers += len(wanted)
     tally.with_answers += bool(wanted)
-    tally.ranging += bool(found.prepared.statement.ranging)
+    tally.ranging += bool(found.prepared.statement.unrestricted)
     tally.kinds.update(kinds(query))
     seen: list[tuple[str, object, object]] = [
         ("answers", list(found), wanted),
@@ -110,9 +110,9 @@ def compare(engine: Engine, query: Query, wanted: list[tuple[Object, ...]], rng:
     skip, rows = rng.randint(0, len(wanted)), rng.randint(1, 5)
     page = answers(engine, query, skip=skip, budget=Budget(rows=rows, combinations=10**12))
     seen.append(("page", (list(page), page.truncated), (wanted[skip : skip + rows], len(wanted) > skip + rows)))
-    if query.free:
-        place, obj = rng.randrange(len(query.free)), rng.choice(list(engine.kb.objects))
-        given = answers(engine, query, {query.free[place].name: obj}, budget=budget)
+    if query.variables:
+        place, obj = rng.randrange(len(query.variables)), rng.choice(list(engine.kb.objects))
+        given = answers(engine, query, {query.variables[place].name: obj}, budget=budget)
         seen.append((f"given {obj!r}", list(given), [row for row in wanted if row[place] == obj]))
     for what, one, other in seen:
         if one != other:

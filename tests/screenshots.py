@@ -6,9 +6,9 @@ from pathlib import Path
 
 import gaifman
 from browsed import CHROMIUM, MISSING, Watched, browser
-from gaifman.config import Serving
-from gaifman.desk import Desk
-from gaifman.pictures import write_picture
+from gaifman.config import ServerLimits
+from gaifman.desk import ServerState
+from gaifman.pictures import write_svg
 from gaifman.service import Service
 from served import serving
 
@@ -36,9 +36,9 @@ def main() -> None:
     facts = [fact for fact in whole.facts() if (fact.relation, fact.objects) not in HIDDEN]
     kb = gaifman.KnowledgeBase.from_facts(facts, {(name, obj): value for name, obj, value in whole.values()})
     model = gaifman.complete(kb, RELATIONS, seed=1)
-    write_picture(model.explain("borders", "portugal", "spain").svg(), FOLDER / "explanation.svg")
+    write_svg(model.explain("borders", "portugal", "spain").svg(), FOLDER / "explanation.svg")
     print("wrote docs/pictures/explanation.svg")
-    with serving(Desk(Service(kb, model, Serving(seconds=60.0)))) as client, browser() as found:
+    with serving(ServerState(Service(kb, model, ServerLimits(seconds=60.0)))) as client, browser() as found:
         for name, width, height, theme, view in SHOTS:
             size = {"width": width, "height": height}
             context = found.new_context(viewport=size, color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]

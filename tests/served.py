@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from gaifman.config import Serving
-from gaifman.desk import Desk
-from gaifman.hosting import Host, bound
-from gaifman.server import app_of
+from gaifman.config import ServerLimits
+from gaifman.desk import ServerState
+from gaifman.hosting import UvicornServer, bind
+from gaifman.server import create_app
 
 TOKEN = "a token for tests"
-PATIENT = Serving(seconds=300)
+PATIENT = ServerLimits(seconds=300)
 """For tests that are not about time: kernels may have to be compiled first."""
 ENDLESS = {
     "query": f"exists {', '.join(f'y{i}' for i in range(6))}. "
@@ -74,11 +74,11 @@ class Client:
 
 
 @contextmanager
-def serving(desk: Desk, *hosts: str) -> Iterator[Client]:
+def serving(desk: ServerState, *hosts: str) -> Iterator[Client]:
     """A server that runs as long as this does."""
     ready = threading.Event()
-    with bound("127.0.0.1", 0) as listening:
-        host = Host(app_of(desk, hosts), ready.set)
+    with bind("127.0.0.1", 0) as listening:
+        host = UvicornServer(create_app(desk, hosts), ready.set)
         thread = threading.Thread(target=host.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

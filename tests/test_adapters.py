@@ -18,11 +18,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from gaifman.adapters import Classifier
-from gaifman.adapters.classifiers import matrix
+from gaifman.adapters import SklearnModel
+from gaifman.adapters.classifiers import to_csr
 from gaifman.calibration import log_odds
-from gaifman.errors import InputError, KnowledgeError, OutputError
-from gaifman.network import Batch, Rows
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.network import Batch, SparseRows
 from gaifman.testing import check_base_model
 
 
@@ -31,12 +31,12 @@ def trees() -> LGBMClassifier:
     return LGBMClassifier(n_estimators=20, num_leaves=7, verbosity=-1, n_jobs=1)
 
 
-def rows_of(dense: list[list[float]]) -> Rows:
+def rows_of(dense: list[list[float]]) -> SparseRows:
     """Rows from a small table."""
     table = np.array(dense, np.float32).reshape(len(dense), -1)
     at, columns = np.nonzero(table)
     starts = np.searchsorted(at, np.arange(len(dense) + 1)).astype(np.int64)
-    return Rows(starts, columns.astype(np.int32), table[at, columns], table.shape[1])
+    return SparseRows(starts, columns.astype(np.int32), table[at, columns], table.shape[1])
 
 
 def batch_of(dense: list[list[float]], targets: list[float]) -> Batch:
@@ -52,13 +52,13 @@ def examples(seed: int, count: int = 400, width: int = 6) -> Batch:
     return batch_of(table.tolist(), (rng.random(count) < truth).tolist())
 
 
-def trained(estimator: Any, *batches: Batch, seed: int = 0, **options: Any) -> Classifier:
+def trained(estimator: Any, *batches: Batch, seed: int = 0, **options: Any) -> SklearnModel:
     """A classifier that has learnt."""
-    model = Classifier(estimator, **options)
-    model.begin(batches[0].rows.width, seed)
+    model = SklearnModel(estimator, **options)
+    model.reset(batches[0].rows.width, seed)
     for batch in batches:
-        assert np.isnan(model.learn(batch))
-    model.pass_done()
+        assert np.isnan(model.fit_batch(batch))
+    model.end_epoch()
     return model
 
 
@@ -74,7 +74,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", list(ESTIMATORS))
 def test_estimators_keep_the_rules(name: str) -> None:
-    check_base_model(lambda: Classifier(ESTIMATORS[name]()))
+    check_base_model(lambda: SklearnModel(ESTIMATORS[name]()))
 
 
 @pytest.mark.parametrize("name", list(ESTIMATORS))
@@ -84,23 +84,23 @@ def test_what_it_says_is_what_the_estimator_says(name: str) -> None:
     plain = ESTIMATORS[name]()
     if "random_state" in plain.get_params():
         plain.set_params(random_state=5)
-    plain.fit(matrix(batch.rows), batch.targets.astype(int))
-    wanted = plain.predict_proba(matrix(batch.rows))[:, 1]
+    plain.fit(to_csr(batch.rows), batch.targets.astype(int))
+    wanted = plain.predict_proba(to_csr(batch.rows))[:, 1]
     np.testing.assert_allclose(model.probabilities(batch.rows), wanted, atol=1e-9)
 
 
 def test_the_matrix_is_the_rows() -> None:
     table = [[0.0, 2, 0], [0.0, 0, 0], [1.0, 0, 3]]
-    np.testing.assert_array_equal(matrix(rows_of(table)).toarray(), table)
-    later = Rows(rows_of(table).starts[1:], rows_of(table).columns, rows_of(table).values, 3)
-    np.testing.assert_array_equal(matrix(later).toarray(), table[1:])
+    np.testing.assert_array_equal(to_csr(rows_of(table)).toarray(), table)
+    later = SparseRows(rows_of(table).starts[1:], rows_of(table).columns, rows_of(table).values, 3)
+    np.testing.assert_array_equal(to_csr(later).toarray(), table[1:])
 
 
 def test_blocks_are_as_good_as_one() -> None:
     whole = examples(2, 300)
     cuts = [(0, 100), (100, 101), (101, 300)]
     parts = [
-        Batch(Rows(whole.rows.starts[i : j + 1], whole.rows.columns, whole.rows.values, 6), whole.targets[i:j])
+        Batch(SparseRows(whole.rows.starts[i : j + 1], whole.rows.columns, whole.rows.values, 6), whole.targets[i:j])
         for i, j in cuts
     ]
     one, other = trained(LogisticRegression(), whole), trained(LogisticRegression(), *parts)
@@ -118,8 +118,8 @@ def test_a_soft_target_is_two_weighted_rows(name: str) -> None:
     twice = np.repeat(np.arange(200), 2)
     labels = np.tile([1, 0], 200)
     weights = np.where(labels == 1, soft.targets[twice], 1 - soft.targets[twice])
-    plain.fit(matrix(batch.rows)[twice], labels, sample_weight=weights)
-    np.testing.assert_allclose(found, plain.predict_proba(matrix(batch.rows))[:, 1], atol=1e-7)
+    plain.fit(to_csr(batch.rows)[twice], labels, sample_weight=weights)
+    np.testing.assert_allclose(found, plain.predict_proba(to_csr(batch.rows))[:, 1], atol=1e-7)
 
 
 def test_hard_and_soft_targets_together() -> None:
@@ -130,7 +130,7 @@ def test_hard_and_soft_targets_together() -> None:
 
 def test_without_weights_soft_targets_are_refused() -> None:
     batch = batch_of([[1, 0], [0, 1], [1, 1], [0, 0], [1, 0], [0, 1]], [1, 0, 0.5, 0, 1, 0])
-    with pytest.raises(KnowledgeError, match=r"KNeighborsClassifier takes no weights.*1 of 6 targets") as caught:
+    with pytest.raises(KnowledgeBaseError, match=r"KNeighborsClassifier takes no weights.*1 of 6 targets") as caught:
         trained(KNeighborsClassifier(1), batch)
     assert "sample_weight" in caught.value.hint
 
@@ -148,18 +148,18 @@ def test_one_class_alone_is_what_is_said(target: float) -> None:
 
 
 def test_no_examples_say_one_half() -> None:
-    model = Classifier(LogisticRegression())
-    model.begin(3, 0)
-    model.pass_done()
+    model = SklearnModel(LogisticRegression())
+    model.reset(3, 0)
+    model.end_epoch()
     assert model.probabilities(rows_of([[1, 1, 1]])).tolist() == [0.5]
 
 
 def test_too_many_rows_are_refused_before_they_fill_the_memory() -> None:
-    model = Classifier(LogisticRegression(), most=3)
-    model.begin(1, 0)
-    model.learn(batch_of([[1], [0]], [1, 0]))
-    with pytest.raises(KnowledgeError, match=r"4 examples and more are too many.*the limit is 3") as caught:
-        model.learn(batch_of([[1]], [0.5]))
+    model = SklearnModel(LogisticRegression(), max_rows=3)
+    model.reset(1, 0)
+    model.fit_batch(batch_of([[1], [0]], [1, 0]))
+    with pytest.raises(KnowledgeBaseError, match=r"4 examples and more are too many.*the limit is 3") as caught:
+        model.fit_batch(batch_of([[1]], [0.5]))
     assert "most=" in caught.value.hint
 
 
@@ -275,69 +275,69 @@ def test_an_estimator_that_only_has_the_name_is_not_kept() -> None:
 
 def test_parameters_that_json_changes_are_refused() -> None:
     with pytest.raises(OutputError, match=r"class_weight=.*cannot be written as JSON"):
-        Classifier(LogisticRegression(class_weight={0: 1.0, 1: 2.0})).settings()
+        SklearnModel(LogisticRegression(class_weight={0: 1.0, 1: 2.0})).settings()
     with pytest.raises(OutputError, match=r"random_state=.*cannot be written as JSON"):
-        Classifier(SGDClassifier(loss="log_loss", random_state=np.random.RandomState(0))).settings()
+        SklearnModel(SGDClassifier(loss="log_loss", random_state=np.random.RandomState(0))).settings()
 
 
 def test_settings_make_it_anew_to_learn_again() -> None:
     batch = examples(12)
     model = trained(LogisticRegression(C=3), batch, most=1_000)
-    again = Classifier(**json.loads(json.dumps(dict(model.settings()))))
-    again.begin(6, 0)
-    again.learn(batch)
-    again.pass_done()
+    again = SklearnModel(**json.loads(json.dumps(dict(model.settings()))))
+    again.reset(6, 0)
+    again.fit_batch(batch)
+    again.end_epoch()
     np.testing.assert_array_equal(again.probabilities(batch.rows), model.probabilities(batch.rows))
     assert again.settings() == model.settings()
     assert model.settings()["most"] == 1_000
 
 
 def test_a_file_cannot_name_any_class() -> None:
-    model = Classifier({"name": "Popen", "parameters": {"args": "true"}})
-    model.begin(2, 0)
-    model.learn(batch_of([[1, 0], [0, 1]], [1, 0]))
+    model = SklearnModel({"name": "Popen", "parameters": {"args": "true"}})
+    model.reset(2, 0)
+    model.fit_batch(batch_of([[1, 0], [0, 1]], [1, 0]))
     with pytest.raises(InputError, match="no estimator Popen that a file may name"):
-        model.pass_done()
+        model.end_epoch()
 
 
 def test_what_was_gathered_is_its_whole_state() -> None:
     batch = examples(13)
-    model = Classifier(LogisticRegression())
-    model.begin(6, 3)
-    model.learn(batch)
+    model = SklearnModel(LogisticRegression())
+    model.reset(6, 3)
+    model.fit_batch(batch)
     with pytest.raises(OutputError, match="has not learnt yet"):
         model.state()
-    again = Classifier(LogisticRegression())
-    again.restore(model.state(whole=True))
+    again = SklearnModel(LogisticRegression())
+    again.restore(model.state(resumable=True))
     for one in (model, again):
-        one.learn(examples(14))
-        one.pass_done()
+        one.fit_batch(examples(14))
+        one.end_epoch()
     np.testing.assert_array_equal(again.probabilities(batch.rows), model.probabilities(batch.rows))
 
 
 def test_another_state_is_refused() -> None:
     with pytest.raises(InputError, match="not the state of a classifier: it holds kernel"):
-        Classifier(LogisticRegression()).restore({"kernel": np.zeros(3)})
+        SklearnModel(LogisticRegression()).restore({"kernel": np.zeros(3)})
 
 
 # Calls out of turn
 
 
 def test_calls_out_of_turn_say_what_is_missing() -> None:
-    model = Classifier(LogisticRegression())
+    model = SklearnModel(LogisticRegression())
     batch = examples(15)
-    for call in (lambda: model.learn(batch), model.pass_done, lambda: model.probabilities(batch.rows), model.state):
-        with pytest.raises(KnowledgeError, match="was not begun"):
+    for call in (lambda: model.fit_batch(batch), model.end_epoch, lambda: model.probabilities(batch.rows), model.state):
+        with pytest.raises(KnowledgeBaseError, match="was not begun"):
             call()
-    model.begin(6, 0)
-    with pytest.raises(KnowledgeError, match="has not learnt yet"):
+    model.reset(6, 0)
+    with pytest.raises(KnowledgeBaseError, match="has not learnt yet"):
         model.embed(batch.rows)
-    with pytest.raises(KnowledgeError, match="rows of 6 columns, these have 2"):
-        model.learn(batch_of([[1, 1]], [1]))
-    model.learn(batch)
-    model.pass_done()
-    with pytest.raises(KnowledgeError, match="learns in one pass, which is done"):
-        model.learn(batch)
+    with pytest.raises(KnowledgeBaseError, match="rows of 6 columns, these have 2"):
+        model.fit_batch(batch_of([[1, 1]], [1]))
+    model.fit_batch(batch)
+    model.end_epoch()
+    with pytest.raises(KnowledgeBaseError, match="learns in one pass, which is done"):
+        model.fit_batch(batch)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import nn
 
-from gaifman.adapters import Torch
+from gaifman.adapters import TorchModel
 from gaifman.calibration import logistic
-from gaifman.errors import InputError, KnowledgeError, OutputError
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.network import Batch
 from gaifman.testing import check_base_model
 from test_adapters import batch_of, examples, rows_of
@@ -40,13 +40,13 @@ class Attention(nn.Module):  # type: ignore[misc]
         return self.judge(inputs * torch.sigmoid(self.weigh(inputs)))
 
 
-MODELS: dict[str, Callable[[], Torch]] = {
-    "layers": lambda: Torch(LAYERS, rate=0.05, epochs=4),
-    "dropout": lambda: Torch(LAYERS, rate=0.05, epochs=4, dropout=0.2),
-    "function": lambda: Torch(two_layers, rate=0.03, epochs=4),
-    "dense": lambda: Torch(Attention, rate=0.05, epochs=4, sparse=False),
-    "adagrad": lambda: Torch(LAYERS, rate=0.2, epochs=3, batch=50, optimiser="adagrad"),
-    "normed": lambda: Torch([["BatchNorm1d"], ["Linear", 1]], rate=0.05, epochs=3, sparse=False),
+MODELS: dict[str, Callable[[], TorchModel]] = {
+    "layers": lambda: TorchModel(LAYERS, learning_rate=0.05, epochs=4),
+    "dropout": lambda: TorchModel(LAYERS, learning_rate=0.05, epochs=4, dropout=0.2),
+    "function": lambda: TorchModel(two_layers, learning_rate=0.03, epochs=4),
+    "dense": lambda: TorchModel(Attention, learning_rate=0.05, epochs=4, sparse=False),
+    "adagrad": lambda: TorchModel(LAYERS, learning_rate=0.2, epochs=3, batch_size=50, optimiser="adagrad"),
+    "normed": lambda: TorchModel([["BatchNorm1d"], ["Linear", 1]], learning_rate=0.05, epochs=3, sparse=False),
 }
 
 
@@ -55,20 +55,20 @@ def test_modules_keep_the_rules(name: str) -> None:
     check_base_model(MODELS[name])
 
 
-def trained(model: Torch, batch: Batch, seed: int = 0) -> Torch:
+def trained(model: TorchModel, batch: Batch, seed: int = 0) -> TorchModel:
     """A model that has learnt."""
-    model.begin(batch.rows.width, seed)
-    for _ in range(model.passes):
-        model.learn(batch)
-        model.pass_done()
+    model.reset(batch.rows.width, seed)
+    for _ in range(model.epochs):
+        model.fit_batch(batch)
+        model.end_epoch()
     return model
 
 
 def test_the_steps_are_those_of_a_plain_loop() -> None:
     batch = examples(1, 300)
-    model = Torch(lambda width: nn.Linear(width, 1), rate=0.05, epochs=2, batch=64)
-    model.begin(6, 3)
-    losses = [model.learn(batch) for _ in range(model.passes)]
+    model = TorchModel(lambda width: nn.Linear(width, 1), learning_rate=0.05, epochs=2, batch_size=64)
+    model.reset(6, 3)
+    losses = [model.fit_batch(batch) for _ in range(model.epochs)]
     dense = np.zeros((300, 6), np.float32)
     at = np.repeat(np.arange(300), np.diff(batch.rows.starts))
     dense[at, batch.rows.columns] = batch.rows.values
@@ -96,21 +96,23 @@ def test_the_steps_are_those_of_a_plain_loop() -> None:
 
 def test_sparse_and_dense_input_come_to_the_same() -> None:
     batch = examples(2)
-    sparse, dense = (trained(Torch(LAYERS, sparse=sparse), batch) for sparse in (True, False))
+    sparse, dense = (trained(TorchModel(LAYERS, sparse=sparse), batch) for sparse in (True, False))
     np.testing.assert_allclose(sparse.probabilities(batch.rows), dense.probabilities(batch.rows), atol=1e-4)
 
 
 def test_input_dropout_is_for_learning_alone() -> None:
     batch = examples(3)
-    model = trained(Torch(LAYERS, dropout=0.5), batch)
+    model = trained(TorchModel(LAYERS, dropout=0.5), batch)
     np.testing.assert_array_equal(model.probabilities(batch.rows), model.probabilities(batch.rows))
-    without = trained(Torch(LAYERS), batch)
+    without = trained(TorchModel(LAYERS), batch)
     assert model.probabilities(batch.rows).tolist() != without.probabilities(batch.rows).tolist()
 
 
 def test_soft_targets_are_learnt_as_they_are() -> None:
     batch = batch_of([[1, 0], [0, 1]] * 50, [0.8, 0.3] * 50)
-    p = trained(Torch([["Linear", 1]], rate=0.1, epochs=100), batch).probabilities(rows_of([[1, 0], [0, 1]]))
+    p = trained(TorchModel([["Linear", 1]], learning_rate=0.1, epochs=100), batch).probabilities(
+        rows_of([[1, 0], [0, 1]])
+    )
     np.testing.assert_allclose(p, [0.8, 0.3], atol=0.02)
 
 
@@ -118,16 +120,16 @@ def test_a_module_of_ones_own_is_copied_and_begun_anew() -> None:
     given = two_layers(6)
     before = {name: tensor.clone() for name, tensor in given.state_dict().items()}
     batch = examples(4)
-    one = trained(Torch(given), batch, seed=1)
+    one = trained(TorchModel(given), batch, seed=1)
     assert all(torch.equal(tensor, before[name]) for name, tensor in given.state_dict().items())
-    same, other = trained(Torch(two_layers(6)), batch, seed=1), trained(Torch(given), batch, seed=2)
+    same, other = trained(TorchModel(two_layers(6)), batch, seed=1), trained(TorchModel(given), batch, seed=2)
     assert one.probabilities(batch.rows).tolist() == same.probabilities(batch.rows).tolist()
     assert one.probabilities(batch.rows).tolist() != other.probabilities(batch.rows).tolist()
 
 
 def test_the_embedding_comes_into_the_last_linear_layer() -> None:
     batch = examples(5)
-    model = trained(Torch(LAYERS), batch)
+    model = trained(TorchModel(LAYERS), batch)
     embedding = model.embed(batch.rows)
     assert embedding.shape == (400, 8)
     state = model.state()
@@ -137,8 +139,8 @@ def test_the_embedding_comes_into_the_last_linear_layer() -> None:
 
 def test_the_embedding_of_one_layer_is_its_input() -> None:
     table = [[0.0, 2, 0], [1.0, 0, 3]]
-    model = Torch([["Linear", 1]])
-    model.begin(3, 0)
+    model = TorchModel([["Linear", 1]])
+    model.reset(3, 0)
     np.testing.assert_array_equal(model.embed(rows_of(table)), table)
 
 
@@ -153,8 +155,8 @@ def test_without_a_linear_layer_the_embedding_is_the_logit() -> None:
         def forward(self, inputs: Any) -> Any:
             return (inputs * self.scale).sum(dim=1)
 
-    model = Torch(Sum, sparse=False)
-    model.begin(3, 0)
+    model = TorchModel(Sum, sparse=False)
+    model.reset(3, 0)
     assert model.embed(rows_of([[0, 2, 0], [1, 0, 3]])).tolist() == [[2.0], [4.0]]
 
 
@@ -167,7 +169,7 @@ def test_the_random_numbers_and_threads_of_torch_are_put_back() -> None:
     try:
         torch.manual_seed(11)
         before = torch.get_rng_state()
-        model = trained(Torch(LAYERS, dropout=0.3), examples(6))
+        model = trained(TorchModel(LAYERS, dropout=0.3), examples(6))
         model.embed(examples(6).rows)
         assert torch.equal(torch.get_rng_state(), before)
         assert torch.get_num_threads() == 2
@@ -178,9 +180,9 @@ def test_the_random_numbers_and_threads_of_torch_are_put_back() -> None:
 def test_learning_does_not_care_for_gradients_switched_off() -> None:
     batch = examples(7)
     with torch.no_grad():
-        quiet = trained(Torch(LAYERS), batch)
+        quiet = trained(TorchModel(LAYERS), batch)
     np.testing.assert_array_equal(
-        quiet.probabilities(batch.rows), trained(Torch(LAYERS), batch).probabilities(batch.rows)
+        quiet.probabilities(batch.rows), trained(TorchModel(LAYERS), batch).probabilities(batch.rows)
     )
 
 
@@ -189,7 +191,7 @@ def test_models_on_many_threads_are_those_of_one() -> None:
     found: dict[int, list[float]] = {}
 
     def work(number: int) -> None:
-        model = trained(Torch(LAYERS, dropout=0.3, epochs=3), batches[number], seed=number)
+        model = trained(TorchModel(LAYERS, dropout=0.3, epochs=3), batches[number], seed=number)
         found[number] = model.probabilities(batches[number].rows).tolist()
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
@@ -208,26 +210,28 @@ def test_models_on_many_threads_are_those_of_one() -> None:
 
 def test_layers_by_name_are_made_anew_from_json() -> None:
     batch = examples(8)
-    model = trained(Torch([["Linear", 4, False], ["LeakyReLU", 0.2], ["LayerNorm"], ["Linear", 1]], epochs=2), batch)
-    again = Torch(**json.loads(json.dumps(dict(model.settings()))))
+    model = trained(
+        TorchModel([["Linear", 4, False], ["LeakyReLU", 0.2], ["LayerNorm"], ["Linear", 1]], epochs=2), batch
+    )
+    again = TorchModel(**json.loads(json.dumps(dict(model.settings()))))
     again.restore(model.state())
     np.testing.assert_array_equal(again.probabilities(batch.rows), model.probabilities(batch.rows))
 
 
 def test_a_module_of_ones_own_keeps_its_state_but_not_its_making() -> None:
     batch = examples(9)
-    model = trained(Torch(two_layers, epochs=2), batch)
+    model = trained(TorchModel(two_layers, epochs=2), batch)
     with pytest.raises(OutputError, match="cannot be made anew from a file") as caught:
         model.settings()
     assert "Linear" in caught.value.hint
-    again = Torch(two_layers)
+    again = TorchModel(two_layers)
     again.restore(model.state())
     np.testing.assert_array_equal(again.probabilities(batch.rows), model.probabilities(batch.rows))
 
 
 def test_the_whole_state_has_the_optimiser_and_the_random_numbers() -> None:
-    model = trained(Torch(LAYERS, epochs=1), examples(10))
-    plain, whole = model.state(), model.state(whole=True)
+    model = trained(TorchModel(LAYERS, epochs=1), examples(10))
+    plain, whole = model.state(), model.state(resumable=True)
     assert set(plain) == {"width", "module.0.weight", "module.0.bias", "module.2.weight", "module.2.bias"}
     more = set(whole) - set(plain)
     assert "random" in more
@@ -236,10 +240,10 @@ def test_the_whole_state_has_the_optimiser_and_the_random_numbers() -> None:
 
 def test_another_state_is_refused() -> None:
     with pytest.raises(InputError, match="not the state of a module: it holds nothing"):
-        Torch(LAYERS).restore({})
-    model = trained(Torch(LAYERS, epochs=1), examples(11))
+        TorchModel(LAYERS).restore({})
+    model = trained(TorchModel(LAYERS, epochs=1), examples(11))
     with pytest.raises(InputError, match="that of another module"):
-        Torch([["Linear", 3], ["Linear", 1]]).restore(model.state())
+        TorchModel([["Linear", 3], ["Linear", 1]]).restore(model.state())
 
 
 # Mistakes
@@ -257,68 +261,68 @@ def test_another_state_is_refused() -> None:
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(KnowledgeError, match=words):
-        Torch(LAYERS, **options)
+    with pytest.raises(KnowledgeBaseError, match=words):
+        TorchModel(LAYERS, **options)
 
 
 def test_an_unknown_layer_names_the_near_ones() -> None:
-    with pytest.raises(KnowledgeError, match="there is no layer Sigmoyd") as caught:
-        Torch([["Linear", 3], ["Sigmoyd"], ["Linear", 1]]).begin(2, 0)
-    assert "Sigmoid" in caught.value.near
+    with pytest.raises(KnowledgeBaseError, match="there is no layer Sigmoyd") as caught:
+        TorchModel([["Linear", 3], ["Sigmoyd"], ["Linear", 1]]).reset(2, 0)
+    assert "Sigmoid" in caught.value.suggestions
 
 
 def test_a_file_cannot_name_any_class() -> None:
-    with pytest.raises(KnowledgeError, match="there is no layer ParameterList to be given by name"):
-        Torch([["ParameterList", [1]]]).begin(2, 0)
+    with pytest.raises(KnowledgeBaseError, match="there is no layer ParameterList to be given by name"):
+        TorchModel([["ParameterList", [1]]]).reset(2, 0)
 
 
 def test_too_many_logits_are_refused() -> None:
-    model = Torch([["Linear", 2]])
-    model.begin(6, 0)
-    with pytest.raises(KnowledgeError, match=r"of shape \(128,\) or \(128, 1\), not \(128, 2\)"):
+    model = TorchModel([["Linear", 2]])
+    model.reset(6, 0)
+    with pytest.raises(KnowledgeBaseError, match=r"of shape \(128,\) or \(128, 1\), not \(128, 2\)"):
         model.probabilities(examples(12).rows)
 
 
 def test_a_module_that_wants_dense_input_is_told_how_to_get_it() -> None:
-    model = Torch(Attention)
-    model.begin(6, 0)
-    with pytest.raises(KnowledgeError, match="the module fails") as caught:
-        model.learn(examples(13))
+    model = TorchModel(Attention)
+    model.reset(6, 0)
+    with pytest.raises(KnowledgeBaseError, match="the module fails") as caught:
+        model.fit_batch(examples(13))
     assert "sparse=False" in caught.value.hint
 
 
 def test_a_module_of_another_width_is_told_so() -> None:
-    model = Torch(nn.Linear(3, 1), sparse=False)
-    model.begin(6, 0)
-    with pytest.raises(KnowledgeError, match="the module fails: mat1 and mat2 shapes") as caught:
+    model = TorchModel(nn.Linear(3, 1), sparse=False)
+    model.reset(6, 0)
+    with pytest.raises(KnowledgeBaseError, match="the module fails: mat1 and mat2 shapes") as caught:
         model.probabilities(examples(13).rows)
     assert not caught.value.hint
 
 
 def test_a_module_that_runs_away_says_so() -> None:
-    model = Torch(LAYERS)
-    model.begin(6, 0)
+    model = TorchModel(LAYERS)
+    model.reset(6, 0)
     state = model.state()
     model.restore(state | {"module.2.bias": np.array([np.nan], np.float32)})
-    with pytest.raises(KnowledgeError, match="not finite") as caught:
+    with pytest.raises(KnowledgeBaseError, match="not finite") as caught:
         model.probabilities(examples(14).rows)
     assert "smaller rate" in caught.value.hint
 
 
 def test_calls_out_of_turn_say_what_is_missing() -> None:
-    model, batch = Torch(LAYERS), examples(15)
+    model, batch = TorchModel(LAYERS), examples(15)
     calls: list[Callable[[], Any]] = [
-        lambda: model.learn(batch),
+        lambda: model.fit_batch(batch),
         lambda: model.probabilities(batch.rows),
         lambda: model.embed(batch.rows),
         model.state,
     ]
     for call in calls:
-        with pytest.raises(KnowledgeError, match="was not begun"):
+        with pytest.raises(KnowledgeBaseError, match="was not begun"):
             call()
-    model.begin(5, 0)
-    with pytest.raises(KnowledgeError, match="rows of 5 columns, these have 6"):
-        model.learn(batch)
+    model.reset(5, 0)
+    with pytest.raises(KnowledgeBaseError, match="rows of 5 columns, these have 6"):
+        model.fit_batch(batch)
 
 
 def test_without_torch_the_message_says_what_to_install() -> None:

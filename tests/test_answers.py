@@ -11,10 +11,10 @@ import pytest
 
 import gaifman
 from gaifman import answers as module
-from gaifman.answers import Ranked
-from gaifman.candidates import Choice
+from gaifman.answers import RankedAnswers
+from gaifman.candidates import CandidateStrategy
 from gaifman.completion import Completion
-from gaifman.errors import KnowledgeError
+from gaifman.errors import KnowledgeBaseError
 from gaifman.judging import Estimates
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
@@ -40,14 +40,14 @@ def apart() -> GaifmanModel:
     return gaifman.fit(demo(), APART, **FEW)
 
 
-def names(found: Ranked) -> list[tuple[str, ...]]:
+def names(found: RankedAnswers) -> list[tuple[str, ...]]:
     return [answer.names for answer in found]
 
 
-def by_hand(found: Ranked, estimates: Estimates, kb: KnowledgeBase) -> list[tuple[str, ...]]:
+def by_hand(found: RankedAnswers, estimates: Estimates, kb: KnowledgeBase) -> list[tuple[str, ...]]:
     """All tuples of a ranking of all, ordered by their probabilities and then by number."""
     order = sorted(range(len(estimates)), key=lambda row: (-estimates.values[row], found.tuples[row].tolist()))
-    return [tuple(kb.name(number) for number in found.values[row].tolist()) for row in order]
+    return [tuple(kb.object_name(number) for number in found.values[row].tolist()) for row in order]
 
 
 # The order
@@ -142,7 +142,7 @@ def test_only_known_answers() -> None:
     found = worker().answers(known="only", top=None)
     assert len(found) == 40
     assert found.known.all()
-    assert found.considered.words == "known answers"
+    assert found.considered.description == "known answers"
     assert names(worker().answers(x="p03", known="only")) == [("t3",)]
     assert len(together().answers(x="p03", known="only", top=None)) == 7
     assert len(worker().answers(x="t3", known="only")) == 0
@@ -154,7 +154,7 @@ def test_only_known_answers_in_their_order() -> None:
 
 
 def test_a_known_answer_is_judged_as_if_it_were_not() -> None:
-    without = worker().on(towns().without([("works_in", "p03", "t3")]))
+    without = worker().with_kb(towns().without_facts([("works_in", "p03", "t3")]))
     one, other = worker().answers(x="p03", y="t3")[0], without.answers(x="p03", y="t3")[0]
     assert one.estimate == other.estimate
     assert (one.known, other.known) == (True, False)
@@ -166,13 +166,13 @@ def test_a_known_answer_is_judged_as_if_it_were_not() -> None:
 def test_objects_by_keyword_by_mapping_or_in_the_query() -> None:
     ways = (
         worker().answers(x="p03"),
-        worker().answers(given={"x": "p03"}),
+        worker().answers(bindings={"x": "p03"}),
         worker().answers("works_in('p03', y)"),
         worker().answers("works_in(a, y)", a="p03"),
-        completed().model("works_in").on(towns()).answers(x="p03"),
+        completed().model("works_in").with_kb(towns()).answers(x="p03"),
     )
     assert len({str(found) for found in ways[:4]}) == 1
-    assert {found.reading for found in ways} == {"works_in('p03', y)"}
+    assert {found.bracketed for found in ways} == {"works_in('p03', y)"}
     assert str(completed().answers("works_in(x, y)", x="p03")) == str(completed().answers("works_in('p03', y)"))
 
 
@@ -197,21 +197,21 @@ def test_no_variable_is_left() -> None:
 
 
 def test_types_and_lists() -> None:
-    found = completed().answers("works_in('p03', y)", among={"y": ["t0", "t3"]}, top=None)
+    found = completed().answers("works_in('p03', y)", restrict_to={"y": ["t0", "t3"]}, top=None)
     assert {name for (name,) in names(found)} == {"t0", "t3"}
-    people = completed().answers("works_in(x, 't3')", among={"x": "person"}, top=None)
+    people = completed().answers("works_in(x, 't3')", restrict_to={"x": "person"}, top=None)
     assert len(people) == people.considered.count == 40
     assert str(people.considered) == "40 candidates: all objects, x of type person"
 
 
 def test_pairs() -> None:
     every = worker().answers(top=None)
-    assert every.considered.words == "all pairs of objects"
+    assert every.considered.description == "all pairs of objects"
     assert len(every) == len(towns().objects) ** 2
     seen = worker().answers(top=None, candidates="seen")
     assert len(seen) == 40 * 5
-    near = worker().answers(top=None, candidates=Choice("near", 150))
-    assert near.considered.words.endswith("at most 1 step apart in the graph")
+    near = worker().answers(top=None, candidates=CandidateStrategy("near", 150))
+    assert near.considered.description.endswith("at most 1 step apart in the graph")
     kept = set(names(near))
     assert [pair for pair in names(seen) if pair in kept] == names(near)
 
@@ -220,7 +220,7 @@ def test_three_places() -> None:
     found = completed().answers("moved(x, y, z)", top=5, candidates="near")
     assert found.variables == ("x", "y", "z")
     assert len(found) == 5
-    assert found.considered.words.startswith("combinations of 3 objects seen")
+    assert found.considered.description.startswith("combinations of 3 objects seen")
 
 
 # The first look
@@ -229,7 +229,7 @@ def test_three_places() -> None:
 def test_a_first_look_where_there_are_many() -> None:
     found = neighbour().answers(top=10, draws=10)
     looked = found.considered
-    assert (looked.kept, looked.look, looked.draws) == (1_000, 2, 10)
+    assert (looked.shortlisted, looked.first_pass_draws, looked.draws) == (1_000, 2, 10)
     assert str(looked).endswith("the best 1,000 by 2 draws got 10 draws")
     assert found.estimates.draws.tolist() == [10] * 10
     assert same(found.estimates, neighbour().probabilities(found.tuples, draws=10))
@@ -239,7 +239,7 @@ def test_the_first_look_misses_none_of_the_best() -> None:
     """With 200 kept, and draws of its own, a first look missed four of ten."""
     for known in ("mark", "leave out"):
         found = neighbour().answers(top=10, known=known, draws=10)
-        assert found.considered.look
+        assert found.considered.first_pass_draws
         assert names(found) == names(neighbour().answers(top=None, known=known, draws=10))[:10]
 
 
@@ -247,32 +247,32 @@ def test_the_first_look_keeps_those_that_look_best(monkeypatch: pytest.MonkeyPat
     for name, value in (("PLENTY", 0), ("LEAST", 6), ("TIMES", 3)):
         monkeypatch.setattr(module, name, value)
     objects = np.arange(len(towns().objects), dtype=np.int32)
-    tuples = np.stack([np.full_like(objects, towns().id("p03")), objects], axis=1)
-    judge, learning = worker()._judge, worker().learning
-    sampling = replace(learning.sampling(2, "look"), shared=True)
-    hidden = judge.secret(worker()._asked, tuples, learning.seed)
-    looked = judge.each(worker()._trained(), tuples, sampling, hidden).mean(axis=1)
+    tuples = np.stack([np.full_like(objects, towns().object_id("p03")), objects], axis=1)
+    judge, learning = worker().predictor, worker().config
+    sampling = replace(learning.sampling(2, "look"), shared_order=True)
+    hidden = judge.hidden_facts(worker().trained_query, tuples, learning.seed)
+    looked = judge.probabilities_per_draw(worker().trained_scorer(), tuples, sampling, hidden).mean(axis=1)
     best = np.lexsort((objects, -looked))[:9]
     final = worker().probabilities(tuples[best], draws=4).values
     wanted = best[np.lexsort((objects[best], -final))][:3]
     found = worker().answers(x="p03", top=3)
     assert found.values[:, 0].tolist() == objects[wanted].tolist()
-    assert (found.considered.kept, found.considered.look) == (9, 2)
-    assert worker().answers(x="p03", top=1).considered.kept == 6
+    assert (found.considered.shortlisted, found.considered.first_pass_draws) == (9, 2)
+    assert worker().answers(x="p03", top=1).considered.shortlisted == 6
 
 
 def test_no_first_look_where_it_spares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PLENTY", 0)
-    assert worker().answers(x="p03", top=5).considered.look == 0, "fewer than a look keeps"
-    assert neighbour().answers(top=5, draws=2).considered.look == 0, "no more draws than a look has"
-    assert worker().answers(top=None).considered.look == 0, "all are wanted"
+    monkeypatch.setattr(module, "MAX_FULL_DRAWS", 0)
+    assert worker().answers(x="p03", top=5).considered.first_pass_draws == 0, "fewer than a look keeps"
+    assert neighbour().answers(top=5, draws=2).considered.first_pass_draws == 0, "no more draws than a look has"
+    assert worker().answers(top=None).considered.first_pass_draws == 0, "all are wanted"
 
 
 def test_the_fallback_needs_no_first_look_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("PLENTY", 0), ("LEAST", 6), ("TIMES", 3)):
         monkeypatch.setattr(module, name, value)
     found = completed().answers("likes(x, y)", top=3)
-    assert found.considered.look == found.considered.draws == 0
+    assert found.considered.first_pass_draws == found.considered.draws == 0
     assert names(found) == names(completed().answers("likes(x, y)", top=None))[:3]
 
 
@@ -294,21 +294,21 @@ def test_a_prior_moves_the_odds_and_not_the_order() -> None:
 
 
 def test_objects_that_training_never_saw() -> None:
-    other = worker().on(towns(30, "new "))
+    other = worker().with_kb(towns(30, "new "))
     assert other.answers(x="new p03", top=1)[0].names == ("new t3",)
-    assert completed().on(towns(30, "new ")).answers("works_in('new p03', y)", top=1)[0].names == ("new t3",)
+    assert completed().with_kb(towns(30, "new ")).answers("works_in('new p03', y)", top=1)[0].names == ("new t3",)
     told = towns().with_facts([("person", "eve"), ("lives_in", "eve", "t2")])
-    assert worker().on(told).answers(x="eve", top=1)[0].names == ("t2",)
+    assert worker().with_kb(told).answers(x="eve", top=1)[0].names == ("t2",)
 
 
 def test_a_relation_that_the_other_lacks_has_no_known_answers() -> None:
     kb = towns()
     fewer = KnowledgeBase.from_facts([f for f in kb.facts() if f.relation not in ("works_in", "moved")])
-    for found in (worker().on(fewer).answers(x="p03"), completed().on(fewer).answers("works_in('p03', y)")):
+    for found in (worker().with_kb(fewer).answers(x="p03"), completed().with_kb(fewer).answers("works_in('p03', y)")):
         assert len(found) == 10
         assert not found.known.any()
-    assert len(completed().on(fewer).answers("moved('p03', y, z)", top=3, among={"z": ["t3"]})) == 3
-    assert len(worker().on(fewer).answers(known="only")) == 0
+    assert len(completed().with_kb(fewer).answers("moved('p03', y, z)", top=3, restrict_to={"z": ["t3"]})) == 3
+    assert len(worker().with_kb(fewer).answers(known="only")) == 0
 
 
 def test_a_file_answers_the_same(tmp_path: Path) -> None:
@@ -317,8 +317,8 @@ def test_a_file_answers_the_same(tmp_path: Path) -> None:
     model, completion = (gaifman.load(tmp_path / f"{n}.gaifman") for n in range(2))
     assert isinstance(model, GaifmanModel)
     assert isinstance(completion, Completion)
-    assert str(model.on(towns()).answers(x="p03")) == str(together().answers(x="p03"))
+    assert str(model.with_kb(towns()).answers(x="p03")) == str(together().answers(x="p03"))
     asked = "citizen(x, 'c1')"
-    assert str(completion.on(completed().kb).answers(asked)) == str(completed().answers(asked))
-    with pytest.raises(KnowledgeError, match="no knowledge base"):
+    assert str(completion.with_kb(completed().kb).answers(asked)) == str(completed().answers(asked))
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base"):
         completion.answers(asked)

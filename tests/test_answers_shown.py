@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman import answers as module
-from gaifman.answers import Answer, Considered, Ranking
-from gaifman.candidates import Choice
-from gaifman.errors import FormulaError, KnowledgeError, LimitError
+from gaifman.answers import Answer, CandidateSummary, RankingOptions
+from gaifman.candidates import CandidateStrategy
+from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
 from gaifman.judging import Estimate
 from gaifman.model import GaifmanModel
 from learnt import little, towns, worker
@@ -25,7 +25,7 @@ from test_answers import completed
 def test_as_a_table() -> None:
     found = worker().answers(x="p03", top=2)
     lines = str(found).splitlines()
-    assert lines[0] == found.reading == "works_in('p03', y)"
+    assert lines[0] == found.bracketed == "works_in('p03', y)"
     assert lines[1].split() == ["y", "probability"]
     assert lines[2].startswith("t3 ")
     assert lines[2].endswith("known")
@@ -71,13 +71,16 @@ def test_rows() -> None:
 
 
 def test_what_was_looked_at_in_words() -> None:
-    assert str(Considered(1, "all objects", 10, 1)) == "1 candidate: all objects"
-    assert str(Considered(9, "all objects", 1, 3, 2)) == "9 candidates: all objects; the best 3 by 2 draws got 1 draw"
+    assert str(CandidateSummary(1, "all objects", 10, 1)) == "1 candidate: all objects"
+    assert (
+        str(CandidateSummary(9, "all objects", 1, 3, 2))
+        == "9 candidates: all objects; the best 3 by 2 draws got 1 draw"
+    )
     assert str(Answer(("a", "b"), Estimate(0.5, 0.1, 3), known=False)) == "a  b  0.500 ± 0.100"
 
 
 def test_nothing_is_found() -> None:
-    found = worker().answers(x="p03", among={"y": []})
+    found = worker().answers(x="p03", restrict_to={"y": []})
     assert len(found) == 0
     assert str(found).splitlines()[-1] == "0 candidates: all objects, y one of 0"
     assert found.as_dict()["answers"] == []
@@ -92,7 +95,7 @@ def test_which_tuples_are_among_others(width: int, count: int, others: int, seed
     numbers = [2**31 - 1, 2**31 - 2, 0] if large else [0, 1, 2]
     one, other = (rng.choice(numbers, (rows, width)).astype(np.int32) for rows in (count, others))
     known = {tuple(row) for row in other.tolist()}
-    assert module._within(one, other).tolist() == [tuple(row) in known for row in one.tolist()]
+    assert module._rows_in(one, other).tolist() == [tuple(row) in known for row in one.tolist()]
 
 
 # Mistakes
@@ -100,30 +103,30 @@ def test_which_tuples_are_among_others(width: int, count: int, others: int, seed
 
 @pytest.mark.parametrize("top", [0, -3, 1.5, True, "all"])
 def test_top_is_a_whole_number(top: object) -> None:
-    with pytest.raises(KnowledgeError, match="top is a whole number, 1 or more, or None for all"):
-        Ranking(top)  # type: ignore[arg-type]
+    with pytest.raises(KnowledgeBaseError, match="top is a whole number, 1 or more, or None for all"):
+        RankingOptions(top)  # type: ignore[arg-type]
 
 
 def test_mistakes() -> None:
-    with pytest.raises(KnowledgeError, match="known answers are treated by one of") as caught:
+    with pytest.raises(KnowledgeBaseError, match="known answers are treated by one of") as caught:
         worker().answers(known="leave-out")
-    assert caught.value.near == ("leave out",)
-    with pytest.raises(KnowledgeError, match="draws is a whole number"):
+    assert caught.value.suggestions == ("leave out",)
+    with pytest.raises(KnowledgeBaseError, match="draws is a whole number"):
         worker().answers(x="p03", draws=0)
-    with pytest.raises(KnowledgeError, match="a prior is above 0"):
+    with pytest.raises(KnowledgeBaseError, match="a prior is above 0"):
         worker().answers(x="p03", prior=0.0)
     with pytest.raises(FormulaError, match="the query has no variable z"):
         worker().answers(z="p03")
-    with pytest.raises(KnowledgeError, match="there is no object p3") as other:
+    with pytest.raises(KnowledgeBaseError, match="there is no object p3") as other:
         worker().answers(x="p3")
-    assert other.value.near
+    assert other.value.suggestions
     with pytest.raises(FormulaError, match="the model has learnt"):
         worker().answers("citizen(x, y)")
     with pytest.raises(FormulaError, match="there is no model of lives_in"):
         completed().answers("lives_in(x, y)")
     with pytest.raises(LimitError, match="more than 10 candidates"):
-        worker().answers(candidates=Choice("auto", 10))
-    with pytest.raises(KnowledgeError, match="not trained yet"):
+        worker().answers(candidates=CandidateStrategy("auto", 10))
+    with pytest.raises(KnowledgeBaseError, match="not trained yet"):
         GaifmanModel("works_in(x, y)").answers(x="p03")
 
 

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from sklearn.isotonic import isotonic_regression
 
 from gaifman.calibration import (
-    LEAST,
-    MOST,
+    MAX_PROBABILITY,
+    MIN_PROBABILITY,
     Calibration,
-    corrected,
+    correct_class_ratio,
     fit_calibration,
-    isotonic,
+    fit_isotonic,
     log_odds,
     logistic,
     reliability,
 )
-from gaifman.errors import InputError, KnowledgeError
+from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.tables import Floats
 
 Warp = Callable[[Floats], Floats]
@@ -41,7 +41,7 @@ def repaired(seed: int, count: int, warp: Warp) -> float:
     """The calibration error on 50,000 other tuples of a map fitted to `count`."""
     _, said, targets = synthetic(seed, count + 50_000, warp)
     found = fit_calibration(said[:count], targets[:count])
-    return reliability(found.apply(said[count:]), targets[count:]).error
+    return reliability(found.apply(said[count:]), targets[count:]).ece
 
 
 # The correction for how often training saw corruptions
@@ -49,37 +49,37 @@ def repaired(seed: int, count: int, warp: Warp) -> float:
 
 def test_where_nothing_is_known_the_corrected_probability_is_one_half() -> None:
     for ratio in (0.5, 1, 4, 100):
-        assert corrected(1 / (1 + ratio), ratio) == pytest.approx(0.5)
+        assert correct_class_ratio(1 / (1 + ratio), ratio) == pytest.approx(0.5)
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.01, 100), st.floats(0.01, 0.99))
 @settings(deadline=None)
 def test_the_correction_multiplies_the_odds(p: float, ratio: float, prior: float) -> None:
     odds = p / (1 - p) * ratio * prior / (1 - prior)
-    assert corrected(p, ratio, prior) == pytest.approx(odds / (1 + odds))
+    assert correct_class_ratio(p, ratio, prior) == pytest.approx(odds / (1 + odds))
 
 
 def test_the_correction_is_bayes_rule_on_counts() -> None:
     # Of 100 tuples with a feature 20 are answers, with 4 corruptions for each answer; with one for each: 20 of 40.
-    assert corrected(20 / 100, 4) == pytest.approx(20 / (20 + 80 / 4))
+    assert correct_class_ratio(20 / 100, 4) == pytest.approx(20 / (20 + 80 / 4))
 
 
 def test_certain_ones_stay_certain() -> None:
-    assert corrected([0.0, 1.0], 7).tolist() == [0.0, 1.0]
+    assert correct_class_ratio([0.0, 1.0], 7).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("ratio", [0, -1, math.inf, math.nan])
 def test_a_ratio_is_a_number_above_0(ratio: float) -> None:
-    with pytest.raises(KnowledgeError, match="the ratio is a number above 0"):
-        corrected(0.5, ratio)
-    with pytest.raises(KnowledgeError, match="the ratio is a number above 0"):
+    with pytest.raises(KnowledgeBaseError, match="the ratio is a number above 0"):
+        correct_class_ratio(0.5, ratio)
+    with pytest.raises(KnowledgeBaseError, match="the ratio is a number above 0"):
         fit_calibration([0.5], [1], ratio=ratio)
 
 
 @pytest.mark.parametrize("prior", [0.0, 1.0, -0.1, math.nan])
 def test_a_prior_is_between_0_and_1(prior: float) -> None:
-    with pytest.raises(KnowledgeError, match="a prior is above 0 and below 1"):
-        corrected(0.5, 1, prior)
+    with pytest.raises(KnowledgeBaseError, match="a prior is above 0 and below 1"):
+        correct_class_ratio(0.5, 1, prior)
 
 
 # The map
@@ -113,7 +113,7 @@ def test_any_temperature_and_shift_are_repaired(seed: int, temperature: float, s
 @pytest.mark.parametrize("warp", [lambda x: x**3 / 4, np.tanh, lambda x: np.where(x > 0, 3 * x, x / 2)])
 def test_bent_maps_are_repaired_too(warp: Warp) -> None:
     _, said, targets = synthetic(0, 50_000, warp)
-    assert reliability(said, targets).error > 0.04
+    assert reliability(said, targets).ece > 0.04
     assert np.mean([repaired(seed, 10_000, warp) for seed in range(5)]) <= 0.02
 
 
@@ -153,7 +153,9 @@ def test_weights_are_repeats(seed: int, most: int) -> None:
     weights = rng.integers(0, most + 1, 300)
     one = fit_calibration(said, targets, weights)
     other = fit_calibration(np.repeat(said, weights), np.repeat(targets, weights))
-    assert (one.answers, one.others, one.fitted) == pytest.approx((other.answers, other.others, other.fitted))
+    assert (one.answer_weight, one.negative_weight, one.fitted) == pytest.approx(
+        (other.answer_weight, other.negative_weight, other.fitted)
+    )
     np.testing.assert_allclose(one.knots, other.knots, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(one.values, other.values, rtol=1e-6, atol=1e-6)
 
@@ -181,21 +183,21 @@ def test_too_few_of_a_class_change_nothing_and_say_so(answers: int, others: int)
     targets = np.repeat([1, 0], [answers, others])
     found = fit_calibration(np.full(len(targets), 0.9), targets)
     assert not found.fitted
-    assert (found.answers, found.others) == (answers, others)
+    assert (found.answer_weight, found.negative_weight) == (answers, others)
     np.testing.assert_allclose(found.apply([0.01, 0.5, 0.9]), [0.01, 0.5, 0.9])
 
 
 def test_too_few_are_still_corrected_for_the_ratio() -> None:
     found = fit_calibration([0.2], [1], ratio=4)
     grid = np.linspace(0.01, 0.99, 50)
-    np.testing.assert_allclose(found.apply(grid), corrected(grid, 4))
+    np.testing.assert_allclose(found.apply(grid), correct_class_ratio(grid, 4))
 
 
 def test_the_ratio_is_part_of_the_map() -> None:
     _, said, targets = synthetic(1, 2_000, lambda x: x - math.log(4))
     with_ratio = fit_calibration(said, targets, ratio=4)
-    by_hand = fit_calibration(corrected(said, 4), targets)
-    np.testing.assert_allclose(with_ratio.apply(said), by_hand.apply(corrected(said, 4)), rtol=1e-6)
+    by_hand = fit_calibration(correct_class_ratio(said, 4), targets)
+    np.testing.assert_allclose(with_ratio.apply(said), by_hand.apply(correct_class_ratio(said, 4)), rtol=1e-6)
     assert with_ratio.shift == pytest.approx(math.log(4))
 
 
@@ -278,10 +280,10 @@ def test_another_prior_moves_the_odds() -> None:
     x = np.concatenate([rng.normal(1, 1, 3_000), rng.normal(-1, 1, 3_000)])
     found = fit_calibration(logistic(x), np.repeat([1, 0], 3_000))
     p = np.linspace(0.1, 0.9, 9)
-    np.testing.assert_allclose(found.at(0.5).apply(p), found.apply(p))
-    np.testing.assert_allclose(found.at(0.1).apply(p), corrected(found.apply(p), 1, 0.1), rtol=1e-9)
+    np.testing.assert_allclose(found.with_prior(0.5).apply(p), found.apply(p))
+    np.testing.assert_allclose(found.with_prior(0.1).apply(p), correct_class_ratio(found.apply(p), 1, 0.1), rtol=1e-9)
     few = fit_calibration([0.2], [1], ratio=4)
-    np.testing.assert_allclose(few.at(0.01).apply(p), corrected(p, 4, 0.01), rtol=1e-9)
+    np.testing.assert_allclose(few.with_prior(0.01).apply(p), correct_class_ratio(p, 4, 0.01), rtol=1e-9)
 
 
 def test_shapes_are_kept() -> None:
@@ -299,7 +301,11 @@ def test_arrays_hold_all_of_it(fitted: bool) -> None:
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.float64)}
     again = Calibration.from_arrays(arrays)
     assert found.fitted is again.fitted is fitted
-    assert (again.shift, again.answers, again.others) == (found.shift, found.answers, found.others)
+    assert (again.shift, again.answer_weight, again.negative_weight) == (
+        found.shift,
+        found.answer_weight,
+        found.negative_weight,
+    )
     np.testing.assert_array_equal(again.apply(said), found.apply(said))
 
 
@@ -313,7 +319,7 @@ def test_other_arrays_are_refused(arrays: dict[str, npt.NDArray[np.float64]]) ->
 
 @pytest.mark.parametrize("values", [[1.0, 0.0], [0.0, 0.0], [0.0], [0.0, math.nan], [0.0, 1.0, 2.0]])
 def test_a_map_that_does_not_rise_is_refused(values: list[float]) -> None:
-    with pytest.raises(KnowledgeError, match="numbers that rise"):
+    with pytest.raises(KnowledgeBaseError, match="numbers that rise"):
         Calibration(np.array([0.0, 1.0]), np.array(values))
 
 
@@ -323,14 +329,14 @@ def test_a_map_that_does_not_rise_is_refused(values: list[float]) -> None:
 def test_log_odds_and_logistic_undo_each_other() -> None:
     x = np.linspace(-30, 30, 1_000)
     np.testing.assert_allclose(log_odds(logistic(x)), x, atol=1e-2)
-    assert log_odds([LEAST, MOST]).tolist() == log_odds([0, 1]).tolist()
+    assert log_odds([MIN_PROBABILITY, MAX_PROBABILITY]).tolist() == log_odds([0, 1]).tolist()
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0.1, 5)), min_size=1, max_size=30))
 @settings(deadline=None)
 def test_pooling_is_isotonic_regression(pairs: list[tuple[float, float]]) -> None:
     values, weights = (np.array(column) for column in zip(*pairs, strict=True))
-    found, block = isotonic(values, weights)
+    found, block = fit_isotonic(values, weights)
     np.testing.assert_allclose(found, isotonic_regression(values, sample_weight=weights), atol=1e-9)
     means = found[np.flatnonzero(np.diff(block, prepend=-1))]
     assert (np.diff(means) > 0).all()

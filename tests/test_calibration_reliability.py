@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, log_loss
 
 from gaifman.calibration import fit_calibration, reliability
-from gaifman.errors import KnowledgeError
+from gaifman.errors import KnowledgeBaseError
 from test_calibration import synthetic
 
 
@@ -19,9 +19,9 @@ def test_the_numbers_of_a_table_by_hand() -> None:
     found = reliability([0.05, 0.05, 0.95, 0.95], [0, 1, 1, 1])
     assert found.counts.tolist() == [2] + [0] * 8 + [2]
     assert found.predicted[[0, 9]] == pytest.approx([0.05, 0.95])
-    assert found.shares[[0, 9]].tolist() == [0.5, 1.0]
-    assert np.isnan(found.shares[1:9]).all()
-    assert found.error == pytest.approx((0.45 + 0.05) / 2)
+    assert found.observed[[0, 9]].tolist() == [0.5, 1.0]
+    assert np.isnan(found.observed[1:9]).all()
+    assert found.ece == pytest.approx((0.45 + 0.05) / 2)
     assert found.brier == pytest.approx((0.05**2 * 3 + 0.95**2) / 4)
     assert found.log_loss == pytest.approx(-(3 * math.log(0.95) + math.log(0.05)) / 4)
 
@@ -31,8 +31,8 @@ def test_bins_of_equal_count_see_what_bins_of_equal_width_do_not() -> None:
     p = np.repeat([0.01, 0.09], 500)
     targets = np.concatenate([np.arange(500) % 20 == 0, np.arange(500) % 20 == 0]).astype(float)
     found = reliability(p, targets)
-    assert found.error == pytest.approx(0, abs=1e-12)
-    assert found.error_by_count == pytest.approx(0.04)
+    assert found.ece == pytest.approx(0, abs=1e-12)
+    assert found.ece_by_count == pytest.approx(0.04)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 30))
@@ -43,7 +43,7 @@ def test_scores_are_those_of_others(seed: int, count: int) -> None:
     found = reliability(said, targets, weights)
     assert found.brier == pytest.approx(brier_score_loss(targets, said, sample_weight=weights, pos_label=1))
     assert found.log_loss == pytest.approx(log_loss(targets, said, sample_weight=weights, labels=[0, 1]))
-    assert 0 <= found.error <= 1
+    assert 0 <= found.ece <= 1
 
 
 @given(st.integers(0, 10_000))
@@ -84,11 +84,11 @@ def test_a_table_is_printed_with_its_errors() -> None:
 )
 def test_what_is_wrong_is_said(p: list[float], targets: list[float], weights: list[float] | None, words: str) -> None:
     for function in (fit_calibration, reliability):
-        with pytest.raises(KnowledgeError, match=words):
+        with pytest.raises(KnowledgeBaseError, match=words):
             function(p, targets, weights)
 
 
 @pytest.mark.parametrize(("p", "weights", "bins"), [([], None, 10), ([0.5], [0], 10), ([0.5], [1], 0)])
 def test_a_table_of_nothing_is_refused(p: list[float], weights: list[float] | None, bins: int) -> None:
-    with pytest.raises(KnowledgeError, match="needs tuples and at least one bin"):
+    with pytest.raises(KnowledgeBaseError, match="needs tuples and at least one bin"):
         reliability(p, p, weights, bins=bins)

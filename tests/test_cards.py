@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 import gaifman
-from gaifman.cards import SHOWN, card, code, plain
-from gaifman.errors import InputError, visible
+from gaifman.cards import MAX_RELATIONS, escape_markdown, inline_code, model_card
+from gaifman.errors import InputError, escape_unprintable
 from kbs import HOSTILE
 
 MARKDOWN = (
@@ -127,11 +127,11 @@ def blocks(text: str) -> list[str]:
 
 @pytest.mark.parametrize("meta", [MODEL, COMPLETION], ids=["model", "completion"])
 def test_every_section_stands_in_its_order(meta: dict[str, Any]) -> None:
-    assert headings(card(meta))[1:] == SECTIONS
+    assert headings(model_card(meta))[1:] == SECTIONS
 
 
 def test_a_model_says_what_it_knows() -> None:
-    text = card(MODEL)
+    text = model_card(MODEL)
     found = cells(text)
     rows = dict(zip(found[::2], found[1::2], strict=False))
     assert rows["facts"] == "5,757"
@@ -147,15 +147,15 @@ def test_a_model_says_what_it_knows() -> None:
     assert "a share of 0.2 of what it learnt from were answers" in text
     assert "objects drawn from the pool `mixed`." in text
     recipe = {"pool": "mixed", "near": 0.25}
-    near = card(MODEL | {"recipe": recipe})
+    near = model_card(MODEL | {"recipe": recipe})
     assert "from the pool `mixed`, a share of 0.25 of them near one that stays." in near
     assert "share of corruptions with an object near one that stays" in near
-    assert "near one that stays." not in card(MODEL | {"recipe": {"pool": "mixed", "near": "some"}})
+    assert "near one that stays." not in model_card(MODEL | {"recipe": {"pool": "mixed", "near": "some"}})
     assert "The seed was 12345. It was made with gaifman 0.1.0." in text
 
 
 def test_a_completion_lists_its_relations_the_largest_first() -> None:
-    text = card(COMPLETION)
+    text = model_card(COMPLETION)
     found = cells(text)
     assert found[:6] == ["relation", "places", "answers", "trained", "loss in training", "AUC"]
     assert found[6:14] == ["passes", "why not", "has part", "3", "5,000", "no", "–", "–"]
@@ -166,17 +166,17 @@ def test_a_completion_lists_its_relations_the_largest_first() -> None:
 
 
 def test_of_many_relations_the_largest_are_listed() -> None:
-    relations = [{"name": f"r{i}", "arity": 2, "answers": i, "trained": True} for i in range(SHOWN + 7)]
-    text = card({**COMPLETION, "relations": relations})
+    relations = [{"name": f"r{i}", "arity": 2, "answers": i, "trained": True} for i in range(MAX_RELATIONS + 7)]
+    text = model_card({**COMPLETION, "relations": relations})
     assert "And 7 more with fewer answers." in text
-    assert f"r{SHOWN + 6}" in cells(text)
+    assert f"r{MAX_RELATIONS + 6}" in cells(text)
     assert "r6" not in cells(text)
-    assert "# A completion of 1 relation\n" in card({**COMPLETION, "relations": relations[:1]})
-    assert "# A completion of 0 relations\n" in card({**COMPLETION, "relations": []})
+    assert "# A completion of 1 relation\n" in model_card({**COMPLETION, "relations": relations[:1]})
+    assert "# A completion of 0 relations\n" in model_card({**COMPLETION, "relations": []})
 
 
 def test_what_is_not_known_is_not_made_up() -> None:
-    text = card({"kind": "model", "query": "p(x)", "radius": 1, "size": None})
+    text = model_card({"kind": "model", "query": "p(x)", "radius": 1, "size": None})
     assert "Nothing was measured" in text
     assert "The description does not say." in text
     assert "does not say what share was answers" in text
@@ -188,13 +188,13 @@ def test_what_is_not_known_is_not_made_up() -> None:
 def test_what_must_be_there(key: str) -> None:
     meta = {name: value for name, value in MODEL.items() if name != key}
     with pytest.raises(InputError, match=f"lacks {key}"):
-        card(meta)
+        model_card(meta)
     with pytest.raises(InputError, match="lacks relations"):
-        card({"kind": "completion", "radius": 1, "size": 1})
+        model_card({"kind": "completion", "radius": 1, "size": 1})
 
 
 def test_the_losses_of_passes_are_told_as_their_number_and_the_last() -> None:
-    found = cells(card({**MODEL, "metrics": {"held_out": 0, "losses": [0.5, 0.4, 0.25]}}))
+    found = cells(model_card({**MODEL, "metrics": {"held_out": 0, "losses": [0.5, 0.4, 0.25]}}))
     rows = dict(zip(found[::2], found[1::2], strict=False))
     assert rows["passes over the examples"] == "3"
     assert rows["loss in the last pass, on the examples it learnt from"] == "0.25"
@@ -202,13 +202,13 @@ def test_the_losses_of_passes_are_told_as_their_number_and_the_last() -> None:
 
 
 def test_the_command_that_made_it_can_be_typed() -> None:
-    made = blocks(card(MODEL))[-1]
+    made = blocks(model_card(MODEL))[-1]
     parts = ["--radius", "1", "--size", "20", "--seed", "12345"]
     assert shlex.split(made) == ["$", "gaifman", "train", "KB", MODEL["query"], "-o", "MODEL", *parts]
-    assert shlex.split(blocks(card(COMPLETION))[-1])[-2:] == ["--size", "all"]
-    given = blocks(card({**MODEL, "command": ["gaifman", "train", "my kb.tsv", "p(x)"]}))[-1]
+    assert shlex.split(blocks(model_card(COMPLETION))[-1])[-2:] == ["--size", "all"]
+    given = blocks(model_card({**MODEL, "command": ["gaifman", "train", "my kb.tsv", "p(x)"]}))[-1]
     assert given == "$ gaifman train 'my kb.tsv' 'p(x)'"
-    assert blocks(card({**MODEL, "command": "gaifman train it's"}))[-1] == "$ gaifman train it's"
+    assert blocks(model_card({**MODEL, "command": "gaifman train it's"}))[-1] == "$ gaifman train it's"
 
 
 @pytest.mark.parametrize("what", ["borders(x, y)", "country(x)", None])
@@ -221,7 +221,9 @@ def test_the_python_of_a_card_runs_with_real_names_put_in(
     quick: dict[str, Any] = {"size": 5, "least": 0, "options": {"epochs": 1, "hidden": [5]}}
     model = gaifman.fit(kb, what, **quick) if what else gaifman.complete(kb, ["capital"], **quick)
     model.save("model.gaifman")
-    python = blocks(card(model.meta))[0].replace('"KB"', '"countries.duckdb"').replace('"MODEL"', '"model.gaifman"')
+    python = (
+        blocks(model_card(model.meta))[0].replace('"KB"', '"countries.duckdb"').replace('"MODEL"', '"model.gaifman"')
+    )
     *lines, ask = python.replace('"OBJECT"', '"france"').splitlines()
     found: dict[str, Any] = {}
     exec("\n".join([*lines, f"answer = {ask}"]), found)
@@ -230,16 +232,16 @@ def test_the_python_of_a_card_runs_with_real_names_put_in(
 
 def test_the_command_of_a_card_names_the_relation_as_formulas_do() -> None:
     asked = "'has part'(x1, x2, x3)"
-    odd = card({**COMPLETION, "relations": [{"name": "has part", "arity": 3}]})
+    odd = model_card({**COMPLETION, "relations": [{"name": "has part", "arity": 3}]})
     assert f"`gaifman answer MODEL KB {shlex.quote(asked)}`" in odd
     assert f"print(model.answers({asked!r}))" in odd
-    assert len(gaifman.parse_query(asked).free) == 3
-    assert "`gaifman answer MODEL KB`" in card({"kind": "model", "query": "r(x)", "radius": 1, "size": 2})
+    assert len(gaifman.parse_query(asked).variables) == 3
+    assert "`gaifman answer MODEL KB`" in model_card({"kind": "model", "query": "r(x)", "radius": 1, "size": 2})
 
 
 @pytest.mark.parametrize("name", ["born_in", "has part", "it's", "exists", "/m/1", "`", 'say "hi"', "back\\slash"])
 def test_the_python_of_a_completion_names_its_relation(name: str) -> None:
-    python = blocks(card({**COMPLETION, "relations": [{"name": name, "arity": 3}]}))[0]
+    python = blocks(model_card({**COMPLETION, "relations": [{"name": name, "arity": 3}]}))[0]
     call = ast.parse(python).body[-1]
     assert isinstance(call, ast.Expr)
     assert isinstance(call.value, ast.Call)
@@ -252,9 +254,9 @@ def test_any_name_is_shown_as_it_is(name: str) -> None:
     meta = copy.deepcopy(COMPLETION)
     meta["relations"] = [{"name": name, "arity": 2, "answers": 3, "trained": True, name + "x": 1}]
     meta |= {"phi": name, "kb": {"fingerprint": name}, "version": name, "recipe": {"pool": name, "seed": 1}}
-    text = card(meta)
+    text = model_card(meta)
     assert headings(text)[1:] == SECTIONS
-    assert visible(name).split() in [cell.split() for cell in cells(text)[6:12]]
+    assert escape_unprintable(name).split() in [cell.split() for cell in cells(text)[6:12]]
     kinds = {token.type for token in tokens(text)}
     assert not kinds & {"link_open", "image", "html_block", "html_inline", "em_open", "strong_open", "s_open", "hr"}
     assert not any(c != "\n" and not c.isprintable() for c in text)
@@ -262,11 +264,11 @@ def test_any_name_is_shown_as_it_is(name: str) -> None:
 
 @given(st.one_of(st.sampled_from(NASTY), st.text(min_size=1, max_size=12)))
 def test_any_query_is_shown_as_it_is(query: str) -> None:
-    text = card({**MODEL, "query": query})
+    text = model_card({**MODEL, "query": query})
     found = headings(text)
     assert found[1:] == SECTIONS
-    assert found[0].split() == f"A model of {visible(query)}".split()
-    assert f"gaifman train KB {visible(shlex.quote(query))} -o MODEL" in blocks(text)[-1]
+    assert found[0].split() == f"A model of {escape_unprintable(query)}".split()
+    assert f"gaifman train KB {escape_unprintable(shlex.quote(query))} -o MODEL" in blocks(text)[-1]
     assert not any(c != "\n" and not c.isprintable() for c in text)
 
 
@@ -279,18 +281,18 @@ def test_any_query_is_shown_as_it_is(query: str) -> None:
     ],
 )
 def test_values_as_text(value: object, text: str) -> None:
-    assert plain(value) == text
+    assert escape_markdown(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [("a", "`a`"), ("`", "`` ` ``"), ("a``b", "```a``b```"), (" ", "`   `")])
 def test_values_as_code(value: str, text: str) -> None:
-    assert code(value) == text
+    assert inline_code(value) == text
 
 
 def test_the_same_description_gives_the_same_card() -> None:
     backwards = {key: MODEL[key] for key in reversed(MODEL)}
     backwards["metrics"] = dict(reversed(MODEL["metrics"].items()))
-    assert card(backwards) == card(MODEL)
+    assert model_card(backwards) == model_card(MODEL)
     metrics = {"zebra": 1, "apple": 2, "loss": 3}
-    found = cells(card({**MODEL, "metrics": metrics}))
+    found = cells(model_card({**MODEL, "metrics": metrics}))
     assert found.index("apple") < found.index("zebra")

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 import gaifman
 from gaifman.cli import cli, main
-from gaifman.cli.convert import WRITTEN
+from gaifman.cli.convert import OUTPUT_FORMATS
 from gaifman.cli.terminal import FORMATS
-from gaifman.io import FORMATS as READABLE
-from gaifman.io import WRITTEN as WRITABLE
+from gaifman.io import READ_FORMATS as READABLE
+from gaifman.io import WRITE_FORMATS as WRITABLE
 
 
 def run(*words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -196,7 +196,7 @@ def test_a_file_named_demo_is_read(tmp_path: Path) -> None:
 
 def test_the_formats_the_help_lists_are_those_that_can_be_read_and_written() -> None:
     assert FORMATS == READABLE
-    assert WRITTEN == WRITABLE
+    assert OUTPUT_FORMATS == WRITABLE
 
 
 def test_a_long_read_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 
 import gaifman
 from commands import one_message
-from gaifman.answers import KNOWN as TREATED
-from gaifman.candidates import LIMIT, WAYS
+from gaifman.answers import KNOWN_MODES as TREATED
+from gaifman.candidates import MAX_CANDIDATES, STRATEGIES
 from gaifman.cli import cli
-from gaifman.cli.answer import KNOWN
+from gaifman.cli.answer import KNOWN_CHOICES
 from learnt import GOOD, towns, worker
 from test_answers import completed
 from test_cli import output, run
@@ -74,7 +74,7 @@ def test_json_is_what_the_library_says(folder: Path) -> None:
         for name, value in zip(words[::2], words[1::2], strict=True):
             options[name[2:]] = None if value == "all" else value if name == "--known" else json.loads(value)
         among = {} if "only" in words else {"x": "person"}
-        assert body == completed().answers("works_in(x, 't3')", among=among, **options).as_dict()
+        assert body == completed().answers("works_in(x, 't3')", restrict_to=among, **options).as_dict()
 
 
 def test_known_answers_are_left_out(folder: Path) -> None:
@@ -189,10 +189,10 @@ def test_wrong_usage(folder: Path) -> None:
 
 
 def test_the_options_are_the_librarys() -> None:
-    assert tuple(name.replace("-", " ") for name in KNOWN) == TREATED
+    assert tuple(name.replace("-", " ") for name in KNOWN_CHOICES) == TREATED
     options = {option.name: option for option in cli.commands["answer"].params}
-    assert tuple(options["candidates"].type.choices) == WAYS  # type: ignore[attr-defined]
-    assert options["limit"].default == LIMIT
+    assert tuple(options["candidates"].type.choices) == STRATEGIES  # type: ignore[attr-defined]
+    assert options["limit"].default == MAX_CANDIDATES
 
 
 @pytest.mark.parametrize("query", [["works_in(x, y)"], ["person(x)"], ["--relation", "moved"], ["--with", "more"]])

@@ -12,8 +12,8 @@ import pytest
 
 import gaifman
 from gaifman.cli import trial
-from gaifman.cli.demo import NEXT, on_the_path
-from gaifman.cli.trial import best_missing, figures, held_out, query_figures, show_trial, tried
+from gaifman.cli.demo import NEXT_COMMANDS, activation_hint
+from gaifman.cli.trial import best_missing, hold_out_facts, learn_query, print_trial, rank_held_out, run_trial
 from gaifman.completion import Completion
 from learnt import FEW, GOOD, demo, towns
 from test_cli import output
@@ -22,8 +22,8 @@ from test_cli import output
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two relations are learnt, and few facts are held out."""
-    monkeypatch.setattr(trial, "FACTS", 600)
-    monkeypatch.setattr(trial, "EVERY", 150)
+    monkeypatch.setattr(trial, "MIN_FACTS", 600)
+    monkeypatch.setattr(trial, "HOLD_OUT_EVERY", 150)
 
 
 def pairs(found: Completion, relation: str) -> list[tuple[str, ...]]:
@@ -47,7 +47,7 @@ def test_demo_shows_facts_a_formula_a_neighbourhood_and_what_is_learnt() -> None
         "Missing facts",
         "Missing answers",
         "AUC",
-        *NEXT,
+        *NEXT_COMMANDS,
     ):
         assert piece in text
     assert [line.split()[0] for line in text.split("─\n")[1].splitlines()[:2]] == ["borders", "member_of"]
@@ -69,7 +69,7 @@ def test_demo_as_json() -> None:
 
 def test_what_to_type_next_can_be_typed() -> None:
     known = demo()
-    for line in NEXT:
+    for line in NEXT_COMMANDS:
         for text in line.split('"')[1::2]:
             assert gaifman.parse_query(text, known)
 
@@ -78,7 +78,7 @@ def test_what_to_type_next_can_be_typed() -> None:
 
 
 def test_one_fact_in_twenty_is_held_out_and_a_border_both_ways() -> None:
-    held = held_out(demo())
+    held = hold_out_facts(demo())
     assert all(demo().relations[name].arity == 2 and demo().relations[name].count >= 100 for name in held)
     assert len(held) == 12
     for name, facts in held.items():
@@ -98,10 +98,10 @@ def test_held_out_facts_are_not_learnt_from(monkeypatch: pytest.MonkeyPatch) -> 
         return learn(kb, relations, **{**settings, **FEW})
 
     monkeypatch.setattr("gaifman.school.complete", complete)
-    monkeypatch.setattr(trial, "FACTS", 800)
+    monkeypatch.setattr(trial, "MIN_FACTS", 800)
     monkeypatch.setattr(trial, "QUERY", "borders(x, y)")
     told: list[tuple[str, int, int | None]] = []
-    found = tried(demo(), lambda *said: told.append(said))
+    found = run_trial(demo(), lambda *said: told.append(said))
     (kb,) = seen
     assert len(kb) == len(demo()) - found["held_out"]
     assert [said[0] for said in told] == [
@@ -117,7 +117,7 @@ def test_figures_by_their_definition() -> None:
     """The rank of a held-out fact among all objects, without known facts and the other held-out ones."""
     facts = [("p03", "t3"), ("p03", "t1"), ("p04", "t4"), ("t0", "p00")]
     kb = towns().with_facts([("works_in", "p03", "t1"), ("works_in", "t0", "p00")])
-    found = gaifman.complete(kb.without(("works_in", *pair) for pair in facts), ["works_in"], **GOOD)
+    found = gaifman.complete(kb.without_facts(("works_in", *pair) for pair in facts), ["works_in"], **GOOD)
     areas, hits = [], 0
     for x, y in facts:
         rows = {o: found.probability("works_in", x, o, draws=trial.DRAWS).value for o in found.kb.objects}
@@ -126,13 +126,13 @@ def test_figures_by_their_definition() -> None:
         rank = 1 + sum(value > rows[y] for value in others) + sum(value == rows[y] for value in others) / 2
         areas.append(1 - (rank - 1) / len(others))
         hits += rank <= 10
-    assert figures(found, "works_in", facts) == {"auc": round(float(np.mean(areas)), 3), "hits": hits}
+    assert rank_held_out(found, "works_in", facts) == {"auc": round(float(np.mean(areas)), 3), "hits": hits}
     assert 0 < hits < 4, "works_in(t0, p00) is none that anyone would find"
 
 
 def test_the_most_probable_missing_fact() -> None:
     held = [("p03", "t3"), ("p04", "t4")]
-    found = gaifman.complete(towns().without(("works_in", *pair) for pair in held), ["works_in"], **GOOD)
+    found = gaifman.complete(towns().without_facts(("works_in", *pair) for pair in held), ["works_in"], **GOOD)
     wanted = found.answers("works_in(x, y)", known="leave out", prior=trial.PRIOR)
     row = best_missing(found, "works_in", held)
     assert row["fact"] == f"works_in({', '.join(wanted[0].names)})"
@@ -143,11 +143,11 @@ def test_the_most_probable_missing_fact() -> None:
 
 def test_the_query_and_whether_its_answers_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "QUERY", "exists z. lives_in(x, z) & lives_in(y, z) & x != y")
-    rest = towns().without([("lives_in", f"p{i:02d}", f"t{i % 5}") for i in (3, 14)])
-    found = query_figures(towns(), rest)
+    rest = towns().without_facts([("lives_in", f"p{i:02d}", f"t{i % 5}") for i in (3, 14)])
+    found = learn_query(towns(), rest)
     assert found["reading"] == "∃z (lives_in(x, z) ∧ lives_in(y, z) ∧ x ≠ y)"
     names = [frozenset(row["names"]) for row in found["missing"]]
-    assert len(set(names)) == len(names) == trial.SHOWN, "not both ways"
+    assert len(set(names)) == len(names) == trial.MAX_ANSWERS, "not both ways"
     true = set(gaifman.query(towns(), trial.QUERY))
     assert [row["true"] for row in found["missing"]] == [tuple(row["names"]) in true for row in found["missing"]]
     assert not any(row["known"] for row in found["missing"])
@@ -157,7 +157,7 @@ def test_what_is_shown_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     query = {"reading": "r(x, y)", "auc": 0.75, "missing": []}
     missing = {"fact": "r(a, b)", "probability": 0.25, "error": 0.125, "held_out": False, "of_ten": 3}
     relations = [{"relation": "r", "held_out": 2, "auc": 0.5, "hits": 1}]
-    show_trial({"held_out": 2, "relations": relations, "missing": [missing], "prior": 0.001, "query": query})
+    print_trial({"held_out": 2, "relations": relations, "missing": [missing], "prior": 0.001, "query": query})
     text = capsys.readouterr().out
     assert "one fact in 20 is held out, 2 in all" in text
     assert "if one pair in 1,000 were a fact" in text
@@ -175,12 +175,12 @@ def test_how_the_command_is_found_where_it_would_not_be(tmp_path: Path, monkeypa
     monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert on_the_path() == [". .venv/bin/activate"]
+    assert activation_hint() == [". .venv/bin/activate"]
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
-    assert on_the_path() == [f". {tmp_path}/.venv/bin/activate"]
+    assert activation_hint() == [f". {tmp_path}/.venv/bin/activate"]
     (tmp_path / "gaifman").touch(0o755)
-    assert on_the_path() == []
+    assert activation_hint() == []
     (tmp_path / "gaifman").unlink()
     (tmp_path / ".venv" / "bin" / "activate").unlink()
-    assert on_the_path() == []
+    assert activation_hint() == []

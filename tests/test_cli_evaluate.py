@@ -14,7 +14,7 @@ import commands
 import gaifman
 from commands import refused
 from gaifman.cli import main
-from gaifman.errors import InputError, KnowledgeError
+from gaifman.errors import InputError, KnowledgeBaseError
 from trainings import QUICK, small
 
 TEST = "knows(p0, p9).\nknows(stranger, p1).\nlikes(p3, p4).\ngives(p1, p2, p3).\nrare(p5, p6).\n"
@@ -128,8 +128,8 @@ def test_bad_input_is_said() -> None:
     assert "above 0 and at most 1" in str(refused(*ALL, "--fraction", "0"))
     assert "draws is a whole number" in str(refused(*ALL, "--draws", "0"))
     wrong = refused(*ALL, "--relation", "like")
-    assert isinstance(wrong, KnowledgeError)
-    assert wrong.near == ("likes",)
+    assert isinstance(wrong, KnowledgeBaseError)
+    assert wrong.suggestions == ("likes",)
 
 
 def test_ranks_are_kept_and_a_stale_folder_is_refused(folder: Path) -> None:

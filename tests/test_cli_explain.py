@@ -42,7 +42,7 @@ def test_tables_of_what_spoke_for_and_against(folder: Path) -> None:
     assert lines[1] == f"probability  {found.estimate}"
     assert lines[2] == "beforehand   one in two is an answer (--prior 0.01: one in a hundred)"
     assert (lines[4], lines[5].split()) == ("For it", ["log-odds", "formula", "facts"])
-    first = found.speaking_for[0]
+    first = found.supporting[0]
     assert any(line.split()[:1] == [f"{first.effect:+.3f}"] and "lives_in('p03', 't3')" in line for line in lines)
     assert "Against it" in lines
     assert "Together" in lines
@@ -89,7 +89,7 @@ def test_a_picture(folder: Path, tmp_path: Path) -> None:
     done = run(*words, str(target), folder=folder)
     assert done.stderr == f"wrote {target}\n"
     assert "lives_in" in "".join(ET.fromstring(target.read_text()).itertext())
-    assert target.read_text() == worker().on(completed().kb).explain("p03", "t3").svg()
+    assert target.read_text() == worker().with_kb(completed().kb).explain("p03", "t3").svg()
     again = run(*words, str(target), folder=folder)
     assert (again.returncode, again.stdout) == (1, "")
     assert "is there already" in again.stderr

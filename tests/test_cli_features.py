@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import gaifman
-from gaifman.grounds import WAYS, witnesses
+from gaifman.grounds import SHOWN_GROUNDINGS, find_witness_facts
 from gaifman.kb import KnowledgeBase
 from gaifman.parser import parse_feature
 from gaifman.phi import parse_phi, read_phi
-from gaifman.semantics import holds, value
+from gaifman.semantics import feature_value, holds
 from test_cli import output, run
 
 KNOWN = [("knows", "ann", f"p{i}") for i in range(6)]
@@ -131,8 +131,8 @@ def test_a_mistake_in_a_phi_file_has_its_line(family: str, tmp_path: Path) -> No
 def test_a_witness_is_a_set_of_facts_that_is_enough(text: str, facts: list[str]) -> None:
     feature = parse_feature(text, FAMILY)
     inside = FAMILY.structure()
-    assert value(inside, feature, ("ann", "cleo")) != 0
-    assert witnesses(inside, feature, ("ann", "cleo")) == (facts, False)
+    assert feature_value(inside, feature, ("ann", "cleo")) != 0
+    assert find_witness_facts(inside, feature, ("ann", "cleo")) == (facts, False)
 
 
 def test_a_witness_alone_makes_the_formula_true() -> None:
@@ -143,11 +143,11 @@ def test_a_witness_alone_makes_the_formula_true() -> None:
         "each r. ∃x r(s1, x) ∧ r(x, s2)\neach r, q. ∃x r(s1, x) ∧ q(s2, x)\n∃x, y borders(s1, x) ∧ borders(x, y)"
     )
     compared = 0
-    for feature in phi.expanded({name: r.arity for name, r in kb.relations.items()}, 2):
-        if not value(inside.structure(), feature, pair):
+    for feature in phi.expand({name: r.arity for name, r in kb.relations.items()}, 2):
+        if not feature_value(inside.structure(), feature, pair):
             continue
-        facts, _ = witnesses(inside.structure(), feature, pair)
-        alone = inside.without([fact for fact in inside.facts() if str(fact) not in facts]).structure()
+        facts, _ = find_witness_facts(inside.structure(), feature, pair)
+        alone = inside.without_facts([fact for fact in inside.facts() if str(fact) not in facts]).structure()
         assert holds(alone, feature.body, {"s1": pair[0], "s2": pair[1]})  # type: ignore[arg-type]
         compared += 1
     assert compared >= 5
@@ -155,9 +155,9 @@ def test_a_witness_alone_makes_the_formula_true() -> None:
 
 def test_more_ways_are_told_only_where_they_count() -> None:
     inside = FAMILY.structure()
-    facts, more = witnesses(inside, parse_feature("knows(s1, x)"), ("ann",))
-    assert (len(facts), more) == (WAYS, True)
-    assert witnesses(inside, parse_feature("∃x knows(s1, x)"), ("ann",)) == (["knows(ann, p0)."], False)
+    facts, more = find_witness_facts(inside, parse_feature("knows(s1, x)"), ("ann",))
+    assert (len(facts), more) == (SHOWN_GROUNDINGS, True)
+    assert find_witness_facts(inside, parse_feature("∃x knows(s1, x)"), ("ann",)) == (["knows(ann, p0)."], False)
 
 
 # mine

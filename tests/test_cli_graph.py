@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import gaifman
-from gaifman.graph import graph_of
-from gaifman.neighbourhoods import neighbourhoods
+from gaifman.graph import build_graph
+from gaifman.neighbourhoods import named_neighbourhoods
 from test_cli import output, run
 
 DEMO = gaifman.demo()
@@ -17,7 +17,7 @@ DEMO = gaifman.demo()
 
 def test_graph_counts_edges_and_degrees_as_the_graph_has_them() -> None:
     body = json.loads(output("graph", "demo", "--json"))
-    graph = graph_of(DEMO)
+    graph = build_graph(DEMO)
     assert body["objects"] == len(DEMO.objects)
     assert body["edges"] == len(graph.neighbours) // 2
     assert sum(count for _, count in body["degrees"]) == len(DEMO.objects)
@@ -65,7 +65,7 @@ def test_a_graph_with_isolated_objects_has_a_degree_of_none(tmp_path: Path) -> N
 def test_neighbourhood_is_the_one_the_library_draws() -> None:
     words = ["neighbourhood", "demo", "france", "spain", "--size", "7", "--draws", "3", "--seed", "5", "--json"]
     body = json.loads(output(*words))
-    drawn = neighbourhoods(DEMO, ("france", "spain"), size=7, draws=3, seed=5)
+    drawn = named_neighbourhoods(DEMO, ("france", "spain"), size=7, draws=3, seed=5)
     assert [[m["name"] for m in one["members"]] for one in body["draws"]] == [
         [n for n, _ in one.members] for one in drawn
     ]

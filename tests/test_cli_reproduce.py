@@ -222,7 +222,7 @@ def test_test_facts_of_a_relation_that_was_not_learnt_are_said(folder: Path) -> 
     (folder / "data" / "WN18" / "test.txt.gz").write_bytes(b"00000001\t_hypernim\t00000002\n")
     error = refused(*ROW)
     assert "there is no model of _hypernim" in str(error)
-    assert "_hypernym" in error.near
+    assert "_hypernym" in error.suggestions
 
 
 @pytest.mark.parametrize("words", [["wn11"], ["wn18", "--facts", "test"], ["wn18", "--threads", "0"], []])
@@ -244,7 +244,7 @@ def test_without_matplotlib_it_says_so_at_once(folder: Path, monkeypatch: pytest
 def test_what_is_nowhere_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]) -> None:
     monkeypatch.delenv("GAIFMAN_DATA")
     with served(giving(archive())) as home:
-        monkeypatch.setitem(downloads.SETS, "wn18", replace(tiny(home), folder="WN18"))
+        monkeypatch.setitem(downloads.DATASETS, "wn18", replace(tiny(home), folder="WN18"))
         text = here(*ROW, "--fraction", "1", "-o", "out").stdout
     assert "not the published" not in text, "its checksums are what they should be"
     assert names(folder / "cache" / "gaifman") == ["WN18"]
@@ -255,7 +255,7 @@ def test_what_is_nowhere_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_cannot_be_fetched_is_one_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GAIFMAN_DATA")
     with served(lambda handler: handler.send_error(503)) as home:
-        monkeypatch.setitem(downloads.SETS, "wn18", replace(tiny(home), folder="WN18"))
+        monkeypatch.setitem(downloads.DATASETS, "wn18", replace(tiny(home), folder="WN18"))
         error = refused(*ROW)
     assert "cannot be fetched" in str(error)
     assert "--data FOLDER" in error.hint

@@ -19,12 +19,12 @@ import pytest
 
 import gaifman
 from commands import here, one_message, refused
-from gaifman.cli.serve import edits_of, prepare, python_of, show, warn
-from gaifman.desk import Desk
-from gaifman.edits import Edits
+from gaifman.cli.serve import find_edits_file, open_page, preload, print_warnings, python_snippet
+from gaifman.desk import ServerState
+from gaifman.edits import EditsFile
 from gaifman.errors import GaifmanError, OutputError
 from gaifman.facts import Fact
-from gaifman.hosting import bound
+from gaifman.hosting import bind
 from gaifman.kb import KnowledgeBase
 from gaifman.service import Service
 from learnt import FEW, worker
@@ -124,15 +124,18 @@ def test_it_serves_a_model(tmp_path: Path) -> None:
 
 def test_what_a_program_reads_is_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert python_of(("demo",), None, None, None, "full", folders=True) == ["import gaifman", "kb = gaifman.demo()"]
-    told = python_of(("/home/ann/a b.nt", "c.tsv"), "/home/ann/m", "ntriples", None, "local", folders=False)
+    assert python_snippet(("demo",), None, None, None, "full", full_paths=True) == [
+        "import gaifman",
+        "kb = gaifman.demo()",
+    ]
+    told = python_snippet(("/home/ann/a b.nt", "c.tsv"), "/home/ann/m", "ntriples", None, "local", full_paths=False)
     assert told[1:] == [
         'kb = gaifman.read("a b.nt", "c.tsv", format="ntriples", iris="local")',
         'model = gaifman.load("m", kb)',
     ]
-    assert '"/home/ann/m"' in python_of(("c.tsv",), "/home/ann/m", None, "t", "full", folders=True)[2]
+    assert '"/home/ann/m"' in python_snippet(("c.tsv",), "/home/ann/m", None, "t", "full", full_paths=True)[2]
     Path("demo").write_text("r(a, b).")
-    assert python_of(("demo",), None, None, None, "full", folders=True)[1] == 'kb = gaifman.read("demo")'
+    assert python_snippet(("demo",), None, None, None, "full", full_paths=True)[1] == 'kb = gaifman.read("demo")'
 
 
 def test_for_people_it_says_where_it_is(family: Path) -> None:
@@ -157,7 +160,7 @@ def test_mistakes(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "at most 86,400" in refused("serve", "family.facts", "--seconds", "inf").message
     assert "at most 1,000" in refused("serve", "family.facts", "--at-once", "1001").message
     assert "there is no serving at" in refused("serve", "family.facts", "--host", "no host").message
-    with bound("127.0.0.1", 0) as taken:
+    with bind("127.0.0.1", 0) as taken:
         taken.listen()
         port = str(taken.getsockname()[1])
         assert "in use" in refused("serve", "family.facts", "--port", port).message
@@ -173,11 +176,11 @@ def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lo
 
     def reading(*_: object) -> KnowledgeBase:
         with pytest.raises(OutputError, match="another server"):  # nobody adds while this goes on
-            Edits("family.facts.edits.facts").hold()
+            EditsFile("family.facts.edits.facts").lock()
         return gaifman.read("family.facts")
 
-    def running(desk: Desk, *_: object, **__: object) -> None:
-        desk.add([Fact("person", ("cleo",))])
+    def running(desk: ServerState, *_: object, **__: object) -> None:
+        desk.add_facts([Fact("person", ("cleo",))])
         seen.append(len(desk.service.kb))
 
     module = sys.modules["gaifman.cli.serve"]
@@ -185,8 +188,8 @@ def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lo
 
     def between(*words: Any) -> Any:
         found = read(*words)  # read, not yet held: a server that still runs adds one more fact, and ends
-        other = Edits("family.facts.edits.facts")
-        other.hold()
+        other = EditsFile("family.facts.edits.facts")
+        other.lock()
         other.add([Fact("person", ("bob",))])
         other.close()
         return found
@@ -217,7 +220,7 @@ def test_what_goes_wrong_while_it_is_made_ready_is_one_line(capsys: pytest.Captu
         def ready(self) -> None:
             raise GaifmanError("it is not to be", hint="try another")
 
-    prepare(Broken(gaifman.demo()))
+    preload(Broken(gaifman.demo()))
     assert capsys.readouterr().err == "warning: it is not to be\n"
 
 
@@ -241,8 +244,8 @@ def test_a_blank_token_is_refused(token: str, family: Path, monkeypatch: pytest.
 def test_what_others_can_do_is_said(
     host: str, names: list[str], token: str, said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with bound(host, 0) as listening:
-        warn(listening, names, token)
+    with bind(host, 0) as listening:
+        print_warnings(listening, names, token)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(said)
     assert all(words in line for words, line in zip(said, lines, strict=True))
@@ -257,19 +260,19 @@ def test_without_a_browser_the_address_is_said_and_nothing_else(
         (tmp_path / "xdg-open").chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "platform", "linux")
-    show("http://127.0.0.1:1/")
+    open_page("http://127.0.0.1:1/")
     found = script is not None and "exit 0" in script
     assert capfd.readouterr().err == ("" if found else "no browser found; open http://127.0.0.1:1/\n")
 
 
 def test_where_added_facts_are_kept(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(family)
-    assert edits_of("family.facts", None, needed=False) is None
-    named = edits_of("demo", "new.facts", needed=False)
+    assert find_edits_file("family.facts", None, needed=False) is None
+    named = find_edits_file("demo", "new.facts", needed=False)
     assert named is not None
     assert named.path == Path("new.facts")
-    beside = edits_of("family.facts", None, needed=True)
+    beside = find_edits_file("family.facts", None, needed=True)
     assert beside is not None
     assert beside.path == Path("family.facts.edits.facts")
     with pytest.raises(OutputError):
-        edits_of("demo", None, needed=True)
+        find_edits_file("demo", None, needed=True)

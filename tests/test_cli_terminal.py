@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from gaifman.cli import terminal
-from gaifman.cli.terminal import counts, progress, working
+from gaifman.cli.terminal import format_counts, read_progress, work_progress
 
 WORK = """
 import threading, time
@@ -97,12 +97,12 @@ def test_work_of_a_moment_shows_nothing() -> None:
     assert on_a_terminal('report("quick", 1, 1)', patience=60) == ""
 
 
-@pytest.mark.parametrize("bar", [progress, working])
+@pytest.mark.parametrize("bar", [read_progress, work_progress])
 def test_without_a_terminal_there_is_nothing_to_report_to(bar, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     with bar() as report:
         assert report is None
     assert capfd.readouterr() == ("", "")
-    assert terminal.Report == terminal.Progress
+    assert terminal.ProgressCallback == terminal.Progress
 
 
 @pytest.mark.parametrize(
@@ -116,4 +116,4 @@ def test_without_a_terminal_there_is_nothing_to_report_to(bar, capfd: pytest.Cap
     ],
 )
 def test_counts_as_text(arguments: tuple[int, float | None, float | None, str], text: str) -> None:
-    assert counts(*arguments) == text
+    assert format_counts(*arguments) == text

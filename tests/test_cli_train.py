@@ -125,7 +125,7 @@ def test_force_replaces_a_model_and_nothing_else_does(folder: Path) -> None:
     after = Path("m.gaifman").read_bytes()
     assert after != before
     error = refused("train", "small.facts", "know(x, y)", "-o", "m.gaifman", "--force")
-    assert error.near == ("knows",)
+    assert error.suggestions == ("knows",)
     assert Path("m.gaifman").read_bytes() == after
     assert names(folder) == ["m.gaifman", "m.gaifman.log.jsonl", "m.gaifman.md", "small.facts"]
 
@@ -260,7 +260,7 @@ def test_a_signal_stops_it_with_a_word_how_to_go_on(number: int, folder: Path) -
     events = read_log("m.gaifman.run/log.jsonl")
     assert events[-1]["event"] == "stop"
     with Run.open("m.gaifman.run") as run:
-        assert run.checkpointed("model")
+        assert run.load_checkpoint("model")
     assert "holds a run already" in str(refused("train", "small.facts", QUERY, "-o", "m.gaifman"))
 
 

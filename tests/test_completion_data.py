@@ -36,7 +36,7 @@ def test_facts_about_objects_never_seen_are_told_from_corruptions(name: str) -> 
     facts = [f for f in test.facts() if f.relation in seen.relations and set(f.objects) <= set(unseen.objects)]
     assert len(facts) > 100
     options = {"hidden": [20], "epochs": 2}
-    completion = gaifman.complete(seen, options=options, least=5_000, negatives=10, threads=1).on(unseen)
+    completion = gaifman.complete(seen, options=options, least=5_000, negatives=10, threads=1).with_kb(unseen)
     scores, targets = [], []
     for target, rows in ((1.0, facts), (0.0, corrupted(unseen, facts, 0))):
         for relation in sorted({fact.relation for fact in rows}):

@@ -9,26 +9,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.constraints import Constraints, Functional, Own, Typed, parse_constraints, read_constraints
+from gaifman.constraints import (
+    Constraints,
+    FunctionalConstraint,
+    QueryConstraints,
+    TypeConstraint,
+    parse_constraints,
+    read_constraints,
+)
 from gaifman.errors import FormulaError, InputError
 from gaifman.kb import KnowledgeBase
 from gaifman.parser import parse_query
-from gaifman.vocabulary import Vocabulary
+from gaifman.vocabulary import Schema
 from kbs import names
 
-WORDS = Vocabulary({"born_in": 2, "has part": 2, "/people/born": 2, "gave": 3, "person": 1, "place": 1, "/t/thing": 1})
+WORDS = Schema({"born_in": 2, "has part": 2, "/people/born": 2, "gave": 3, "person": 1, "place": 1, "/t/thing": 1})
 BOTH = "functional: born_in 1→2\ntypes: born_in person, place\n"
 
 
-def own(text: str, query: str) -> Own:
-    return parse_constraints(text, WORDS).of(parse_query(query))
+def own(text: str, query: str) -> QueryConstraints:
+    return parse_constraints(text, WORDS).for_query(parse_query(query))
 
 
 def test_both_kinds_are_read() -> None:
     found = parse_constraints(BOTH, WORDS)
-    assert found.functional == (Functional("born_in", (0,), 1),)
-    assert found.types == (Typed("born_in", ("person", "place")),)
-    assert found.text() == BOTH
+    assert found.functional == (FunctionalConstraint("born_in", (0,), 1),)
+    assert found.types == (TypeConstraint("born_in", ("person", "place")),)
+    assert found.to_text() == BOTH
 
 
 @pytest.mark.parametrize(
@@ -49,19 +56,19 @@ def test_both_kinds_are_read() -> None:
 )
 def test_spellings(line: str, written: str) -> None:
     found = parse_constraints(line, WORDS)
-    assert found.text() == f"{written}\n"
-    assert parse_constraints(found.text(), WORDS) == found
+    assert found.to_text() == f"{written}\n"
+    assert parse_constraints(found.to_text(), WORDS) == found
 
 
 def test_comments_and_empty_lines_are_nothing() -> None:
     found = parse_constraints("# all\n\n   \nfunctional: born_in 1→2 # one place\n\t# end", WORDS)
     assert found == parse_constraints("functional: born_in 1→2", WORDS)
     assert parse_constraints("", WORDS) == Constraints()
-    assert Constraints().text() == ""
+    assert Constraints().to_text() == ""
 
 
 def test_what_is_written_twice_is_one() -> None:
-    assert parse_constraints(BOTH + BOTH, WORDS).text() == BOTH
+    assert parse_constraints(BOTH + BOTH, WORDS).to_text() == BOTH
     assert len(parse_constraints("functional: gave 1,2→3\nfunctional: gave 2,1→3", WORDS).functional) == 1
 
 
@@ -100,7 +107,7 @@ def test_a_mistake_is_marked_in_its_line(line: str, message: str, marked: str) -
     with pytest.raises(FormulaError) as error:
         parse_constraints(f"{BOTH}{line} # so", WORDS, source="mine.txt")
     assert message in error.value.message
-    place = error.value.place
+    place = error.value.location
     assert place is not None
     assert (place.source, place.line) == ("mine.txt", 3)
     assert place.text[place.column - 1 :][: place.width].strip() == marked
@@ -118,7 +125,7 @@ def test_a_mistake_is_marked_in_its_line(line: str, message: str, marked: str) -
 def test_near_names_are_told(line: str, near: tuple[str, ...]) -> None:
     with pytest.raises(FormulaError) as error:
         parse_constraints(line, WORDS)
-    assert error.value.near == near
+    assert error.value.suggestions == near
 
 
 def test_other_types_for_the_same_relation_are_an_error() -> None:
@@ -128,14 +135,14 @@ def test_other_types_for_the_same_relation_are_an_error() -> None:
 
 def test_without_a_vocabulary_any_name_will_do() -> None:
     text = "functional: likes 1→8\ntypes: likes this, that\n"
-    assert parse_constraints(text).text() == text
+    assert parse_constraints(text).to_text() == text
     with pytest.raises(FormulaError, match="a relation has at most 8 places"):
         parse_constraints("functional: likes 1→9")
 
 
 def test_a_knowledge_base_is_a_vocabulary() -> None:
     kb = KnowledgeBase.from_facts([("born_in", "ann", "rome"), ("person", "ann"), ("place", "rome")])
-    assert parse_constraints(BOTH, kb).text() == BOTH
+    assert parse_constraints(BOTH, kb).to_text() == BOTH
     with pytest.raises(FormulaError, match="no relation gave"):
         parse_constraints("functional: gave 1→2", kb)
 
@@ -143,25 +150,25 @@ def test_a_knowledge_base_is_a_vocabulary() -> None:
 @given(st.lists(st.tuples(names, names, names), max_size=4))
 def test_any_names_are_read_back(rows: list[tuple[str, str, str]]) -> None:
     found = Constraints(
-        tuple(dict.fromkeys(Functional(relation, (0,), 1) for relation, _, _ in rows)),
-        tuple({relation: Typed(relation, (one, None, other)) for relation, one, other in rows}.values()),
+        tuple(dict.fromkeys(FunctionalConstraint(relation, (0,), 1) for relation, _, _ in rows)),
+        tuple({relation: TypeConstraint(relation, (one, None, other)) for relation, one, other in rows}.values()),
     )
-    assert parse_constraints(found.text()) == found
+    assert parse_constraints(found.to_text()) == found
 
 
 # Of a query
 
 
 def test_an_atom_has_the_constraints_of_its_relation() -> None:
-    assert own(BOTH, "born_in(x, y)") == Own((((0,), 1),), ("person", "place"))
-    assert own(BOTH, "gave(x, y, z)") == Own((), (None, None, None))
+    assert own(BOTH, "born_in(x, y)") == QueryConstraints((((0,), 1),), ("person", "place"))
+    assert own(BOTH, "gave(x, y, z)") == QueryConstraints((), (None, None, None))
     assert own("functional: gave 1,3→2\nfunctional: gave 2→1", "gave(x, y, z)").functional == (((0, 2), 1), ((1,), 0))
 
 
 def test_variables_turned_round_turn_the_constraints() -> None:
-    assert own(BOTH, "q(y, x) :- born_in(x, y)") == Own((((1,), 0),), ("place", "person"))
+    assert own(BOTH, "q(y, x) :- born_in(x, y)") == QueryConstraints((((1,), 0),), ("place", "person"))
     turned = own("functional: gave 1,2→3\ntypes: gave person, _, place", "q(z, x, y) :- gave(x, y, z)")
-    assert turned == Own((((1, 2), 0),), ("place", "person", None))
+    assert turned == QueryConstraints((((1, 2), 0),), ("place", "person", None))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +184,9 @@ def test_nothing_is_known_of_other_queries(query: str) -> None:
 def test_a_constraint_can_name_the_head() -> None:
     query = parse_query("lives(x, z) :- born_in(x, y), born_in(z, y)")
     text = "functional: lives 1→2\ntypes: lives person, _"
-    assert parse_constraints(text, WORDS, query=query).of(query) == Own((((0,), 1),), ("person", None))
+    assert parse_constraints(text, WORDS, query=query).for_query(query) == QueryConstraints(
+        (((0,), 1),), ("person", None)
+    )
     with pytest.raises(FormulaError, match="no relation lives"):
         parse_constraints(text, WORDS)
     with pytest.raises(FormulaError, match="lives has 2 places"):
@@ -187,19 +196,21 @@ def test_a_constraint_can_name_the_head() -> None:
 def test_a_head_of_an_atom_adds_to_its_relation() -> None:
     query = parse_query("birthplace(y, x) :- born_in(x, y)")
     found = parse_constraints(f"{BOTH}functional: birthplace 1→2\ntypes: birthplace _, /t/thing", WORDS, query=query)
-    assert found.of(query) == Own((((1,), 0), ((0,), 1)), ("place", "/t/thing"))
+    assert found.for_query(query) == QueryConstraints((((1,), 0), ((0,), 1)), ("place", "/t/thing"))
 
 
 def test_a_head_of_its_relations_name_does_not_count_twice() -> None:
     query = parse_query("born_in(y, x) :- born_in(x, y)")
-    assert parse_constraints(BOTH, WORDS, query=query).of(query) == Own((((1,), 0),), ("place", "person"))
+    assert parse_constraints(BOTH, WORDS, query=query).for_query(query) == QueryConstraints(
+        (((1,), 0),), ("place", "person")
+    )
 
 
 def test_a_constraint_that_does_not_fit_the_head_is_an_error() -> None:
     query = parse_query("gave(x, y) :- born_in(x, z), born_in(y, z)")
     for line in ("functional: gave 1→3", "types: gave person, person, place"):
         with pytest.raises(FormulaError, match="speaks of 3 places, and the query has 2 variables"):
-            parse_constraints(line, WORDS, query=query).of(query)
+            parse_constraints(line, WORDS, query=query).for_query(query)
 
 
 # Files
@@ -209,8 +220,8 @@ def test_a_file_may_be_packed_marked_and_of_any_line_ends(tmp_path: Path) -> Non
     plain, packed = tmp_path / "kb.constraints", tmp_path / "kb.constraints.gz"
     plain.write_bytes(b"\xef\xbb\xbf" + BOTH.replace("\n", "\r\n").encode())
     packed.write_bytes(gzip.compress(BOTH.removesuffix("\n").encode()))
-    assert read_constraints(plain, WORDS).text() == BOTH
-    assert read_constraints(str(packed), WORDS).text() == BOTH
+    assert read_constraints(plain, WORDS).to_text() == BOTH
+    assert read_constraints(str(packed), WORDS).to_text() == BOTH
 
 
 def test_a_mistake_in_a_file_names_it(tmp_path: Path) -> None:
@@ -224,7 +235,7 @@ def test_a_file_can_name_the_head(tmp_path: Path) -> None:
     path = tmp_path / "mine.constraints"
     path.write_text("functional: lives 1→2\n")
     query = parse_query("lives(x, z) :- born_in(x, y), born_in(z, y)")
-    assert read_constraints(path, WORDS, query=query).of(query).functional == (((0,), 1),)
+    assert read_constraints(path, WORDS, query=query).for_query(query).functional == (((0,), 1),)
 
 
 def test_a_file_that_cannot_be_read_is_our_own_error(tmp_path: Path) -> None:

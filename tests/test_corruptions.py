@@ -11,18 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from gaifman.constraints import Own
-from gaifman.corruptions import POOLS, Corruptions, Corruptor
-from gaifman.errors import KnowledgeError
+from gaifman.constraints import QueryConstraints
+from gaifman.corruptions import NEGATIVE_SAMPLING, Negatives, NegativeSampler
+from gaifman.errors import KnowledgeBaseError
 from gaifman.kb import KnowledgeBase
-from gaifman.keys import start
+from gaifman.keys import make_key
 from gaifman.tables import Ints
 from generators import over_seeds
 from plain_corruptions import Plain, Row
 from test_kernels import surprising
 from uncompiled import both
 
-KEY = start(3, "corrupt", 1)
+KEY = make_key(3, "corrupt", 1)
 
 
 def names(count: int) -> list[str]:
@@ -41,25 +41,25 @@ def knowledge(
 
 def made(
     plain: Plain, count: int, types: dict[str, set[int]] | None = None, typed: tuple[str | None, ...] = ()
-) -> Corruptions:
+) -> Negatives:
     width = len(plain.answers[0])
-    own = Own(plain.functional, typed or (None,) * width)
-    corruptor = Corruptor(
+    own = QueryConstraints(plain.functional, typed or (None,) * width)
+    corruptor = NegativeSampler(
         knowledge(plain.objects, types, plain.around),
         np.array(plain.answers, np.int32),
-        pool=plain.pool,
-        own=own,
+        negative_sampling=plain.pool,
+        constraints=own,
         known=np.array(sorted(plain.known), np.int32) if plain.known else None,
-        near=plain.near,
+        hard_negative_fraction=plain.near,
     )
-    return corruptor.corrupted(np.arange(len(plain.answers)), count, KEY)
+    return corruptor.sample(np.arange(len(plain.answers)), count, KEY)
 
 
 def rows(found: Ints) -> list[Row]:
     return [tuple(row) for row in found.tolist()]
 
 
-def differing(found: Corruptions, answers: Sequence[Row]) -> list[int]:
+def differing(found: Negatives, answers: Sequence[Row]) -> list[int]:
     """The position that each corruption changes; that it is one is asserted."""
     positions = []
     for row, source in zip(rows(found.tuples), found.sources.tolist(), strict=True):
@@ -82,7 +82,7 @@ def random_plain(rng: random.Random) -> tuple[Plain, dict[str, set[int]], tuple[
     types = {"even": {i for i in range(objects) if i % 2 == 0}, "none": set[int](), "some": {0, objects - 1}}
     typed = tuple(rng.choice([None, None, "even", "some"]) for _ in range(width))
     sets = [None if name is None else types[name] for name in typed]
-    return Plain(objects, chosen, rng.choice(POOLS), tuple(functional), sets, known), types, typed
+    return Plain(objects, chosen, rng.choice(NEGATIVE_SAMPLING), tuple(functional), sets, known), types, typed
 
 
 @over_seeds(200)
@@ -123,22 +123,22 @@ def test_corruptions_of_an_answer_take_the_positions_in_turn(width: int) -> None
 
 def test_an_answer_has_the_same_corruptions_alone_and_among_others_and_the_first_ones_of_more() -> None:
     answers = [(i, (i * 7) % 40) for i in range(40)]
-    corruptor = Corruptor(knowledge(60), np.array(answers, np.int32))
-    whole = corruptor.corrupted(np.arange(40), 6, KEY)
+    corruptor = NegativeSampler(knowledge(60), np.array(answers, np.int32))
+    whole = corruptor.sample(np.arange(40), 6, KEY)
     for row in (0, 17, 39):
-        alone = corruptor.corrupted(np.array([row]), 3, KEY)
+        alone = corruptor.sample(np.array([row]), 3, KEY)
         assert rows(alone.tuples) == rows(whole.tuples[whole.sources == row])[:3]
-    backward = corruptor.corrupted(np.arange(40)[::-1], 6, KEY)
+    backward = corruptor.sample(np.arange(40)[::-1], 6, KEY)
     assert rows(backward.tuples[backward.sources == 0]) == rows(whole.tuples[whole.sources == 39])
-    other = corruptor.corrupted(np.arange(40), 6, start(3, "corrupt", 2))
+    other = corruptor.sample(np.arange(40), 6, make_key(3, "corrupt", 2))
     assert rows(other.tuples) != rows(whole.tuples)
 
 
 def test_threads_share_a_corruptor() -> None:
-    corruptor = Corruptor(knowledge(60), np.array([(i, (i * 7) % 40) for i in range(40)], np.int32))
-    alone = corruptor.corrupted(np.arange(40), 200, KEY)
+    corruptor = NegativeSampler(knowledge(60), np.array([(i, (i * 7) % 40) for i in range(40)], np.int32))
+    alone = corruptor.sample(np.arange(40), 200, KEY)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: corruptor.corrupted(np.arange(40), 200, KEY), range(16)):
+        for found in pool.map(lambda _: corruptor.sample(np.arange(40), 200, KEY), range(16)):
             assert rows(found.tuples) == rows(alone.tuples)
 
 
@@ -187,9 +187,11 @@ def test_a_type_takes_the_place_of_what_answers_have() -> None:
 
 def test_a_type_nobody_has_leaves_the_other_positions() -> None:
     answers = [(0, 1), (2, 3)]
-    kb = knowledge(20, {"place": {1}}).without([("place", "o0001")])
-    corruptor = Corruptor(kb, np.array(answers, np.int32), pool="typed", own=Own((), (None, "place")))
-    assert set(differing(corruptor.corrupted(np.arange(2), 6, KEY), answers)) == {0}
+    kb = knowledge(20, {"place": {1}}).without_facts([("place", "o0001")])
+    corruptor = NegativeSampler(
+        kb, np.array(answers, np.int32), negative_sampling="typed", constraints=QueryConstraints((), (None, "place"))
+    )
+    assert set(differing(corruptor.sample(np.arange(2), 6, KEY), answers)) == {0}
 
 
 # Nearly everything is true
@@ -197,7 +199,7 @@ def test_a_type_nobody_has_leaves_the_other_positions() -> None:
 
 def test_a_saturated_relation_gives_the_one_tuple_that_is_left() -> None:
     answers = [row for row in itertools.product(range(30), repeat=2) if row != (7, 11)]
-    for pool in POOLS:
+    for pool in NEGATIVE_SAMPLING:
         found = made(Plain(30, answers, pool), 3)
         assert set(rows(found.tuples)) == {(7, 11)}
         assert len(found) == 3 * (29 + 29)
@@ -236,7 +238,7 @@ def test_what_is_determined_can_be_anything_else() -> None:
 
 def test_what_determines_must_be_known_to_determine_something_else() -> None:
     answers = [(0, 10), (1, 11), (2, 12), (3, 10)]
-    for pool in POOLS:
+    for pool in NEGATIVE_SAMPLING:
         counts = counted(Plain(30, answers, pool, (((0,), 1),)), 0, 300)
         assert set(counts) == {1, 2}
 
@@ -278,15 +280,17 @@ def test_what_is_only_known_determines_nothing_but_stays_true() -> None:
 
 
 def test_a_pool_that_is_none_is_told_the_near_name() -> None:
-    with pytest.raises(KnowledgeError, match="a pool is one of uniform, typed, mixed") as error:
-        Corruptor(knowledge(3), np.array([[0, 1]], np.int32), pool="type")
-    assert error.value.near == ("typed",)
+    with pytest.raises(KnowledgeBaseError, match="a pool is one of uniform, typed, mixed") as error:
+        NegativeSampler(knowledge(3), np.array([[0, 1]], np.int32), negative_sampling="type")
+    assert error.value.suggestions == ("typed",)
 
 
 def test_a_type_that_is_none_is_told_the_near_name() -> None:
-    with pytest.raises(KnowledgeError, match="there is no type plac") as error:
-        Corruptor(knowledge(3, {"place": {0}}), np.array([[0, 1]], np.int32), own=Own((), (None, "plac")))
-    assert error.value.near == ("place",)
+    with pytest.raises(KnowledgeBaseError, match="there is no type plac") as error:
+        NegativeSampler(
+            knowledge(3, {"place": {0}}), np.array([[0, 1]], np.int32), constraints=QueryConstraints((), (None, "plac"))
+        )
+    assert error.value.suggestions == ("place",)
 
 
 SCRIPT = """

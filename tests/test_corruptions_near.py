@@ -8,9 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gaifman.corruptions import Corruptor
-from gaifman.errors import KnowledgeError
-from gaifman.graph import graph_of
+from gaifman.corruptions import NegativeSampler
+from gaifman.errors import KnowledgeBaseError
+from gaifman.graph import build_graph
 from generators import over_seeds
 from plain_corruptions import Plain
 from test_corruptions import KEY, counted, differing, knowledge, made, neighbours, random_plain, rows
@@ -68,14 +68,18 @@ def test_a_stroll_of_one_variable_begins_at_the_answer() -> None:
 
 def test_no_share_that_is_near_changes_nothing() -> None:
     answers = np.array([(i, (i * 7) % 40) for i in range(40)], np.int32)
-    plain, other = Corruptor(knowledge(40), answers), Corruptor(knowledge(40, around=LINE), answers, near=0)
-    assert rows(plain.corrupted(np.arange(40), 9, KEY).tuples) == rows(other.corrupted(np.arange(40), 9, KEY).tuples)
+    plain, other = (
+        NegativeSampler(knowledge(40), answers),
+        NegativeSampler(knowledge(40, around=LINE), answers, hard_negative_fraction=0),
+    )
+    assert rows(plain.sample(np.arange(40), 9, KEY).tuples) == rows(other.sample(np.arange(40), 9, KEY).tuples)
 
 
 def test_a_graph_that_is_there_is_taken() -> None:
     kb, answers = knowledge(40, around=LINE), np.array([(5, 30)], np.int32)
     found = [
-        Corruptor(kb, answers, near=1, graph=graph).corrupted(np.arange(1), 50, KEY) for graph in (None, graph_of(kb))
+        NegativeSampler(kb, answers, hard_negative_fraction=1, graph=graph).sample(np.arange(1), 50, KEY)
+        for graph in (None, build_graph(kb))
     ]
     assert rows(found[0].tuples) == rows(found[1].tuples)
 
@@ -89,8 +93,8 @@ def test_what_determines_must_determine_something_else_wherever_a_stroll_ends() 
 
 @pytest.mark.parametrize("near", [-0.1, 1.1, "half", None, True, float("nan")])
 def test_a_share_that_is_none_is_refused(near: float) -> None:
-    with pytest.raises(KnowledgeError, match="near is the share of corruptions"):
-        Corruptor(knowledge(3), np.array([[0, 1]], np.int32), near=near)
+    with pytest.raises(KnowledgeBaseError, match="near is the share of corruptions"):
+        NegativeSampler(knowledge(3), np.array([[0, 1]], np.int32), hard_negative_fraction=near)
 
 
 @over_seeds(200)

@@ -11,4 +11,4 @@ def test_the_demo_is_read_once() -> None:
 
 
 def test_the_demo_is_read_without_a_word_of_warning() -> None:
-    assert [note.what for note in demo().notes] == ["read as facts"]
+    assert [note.text for note in demo().notes] == ["read as facts"]

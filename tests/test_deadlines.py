@@ -7,12 +7,12 @@ import time
 import pytest
 
 import gaifman
-from gaifman.answers import Ranking
-from gaifman.candidates import Choice, candidates
+from gaifman.answers import RankingOptions
+from gaifman.candidates import CandidateStrategy, select_candidates
 from gaifman.config import Budget
-from gaifman.deadlines import SHORTEST, Deadline, current, never
+from gaifman.deadlines import MIN_SECONDS, Deadline, current_deadline, no_deadline
 from gaifman.errors import GaifmanError, StoppedError
-from gaifman.graph import graph_of
+from gaifman.graph import build_graph
 from gaifman.hiding import hide
 from gaifman.patterns import atom_pattern
 from learnt import demo, little, neighbour
@@ -22,36 +22,36 @@ from served import ENDLESS
 def past() -> Deadline:
     """One that is over."""
     deadline = Deadline(1e-9)
-    while deadline.left:
+    while deadline.remaining:
         time.sleep(0.001)
     return deadline
 
 
 def test_without_seconds_there_is_no_end() -> None:
-    assert never().left is None
-    never().check()
-    assert never().budget() == Budget()
+    assert no_deadline().remaining is None
+    no_deadline().check()
+    assert no_deadline().limit_budget() == Budget()
 
 
 def test_the_time_that_is_left_shrinks_and_is_what_a_query_inside_gets() -> None:
     deadline = Deadline(100)
-    first, second = deadline.left or 0, deadline.left or 0
+    first, second = deadline.remaining or 0, deadline.remaining or 0
     assert 0 < second <= first <= 100
-    inside = deadline.budget(Budget(rows=3))
+    inside = deadline.limit_budget(Budget(rows=3))
     assert inside.rows == 3
     assert inside.seconds is not None
-    assert SHORTEST <= inside.seconds <= 100
+    assert MIN_SECONDS <= inside.seconds <= 100
 
 
 def test_who_asks_after_the_end_is_stopped() -> None:
-    for asked in (Deadline.check, Deadline.budget):
+    for asked in (Deadline.check, Deadline.limit_budget):
         with pytest.raises(StoppedError, match="stopped after 1e-09 seconds"):
             asked(past())
 
 
 def test_it_can_be_ended_from_outside() -> None:
     deadline = Deadline(100)
-    deadline.stop()
+    deadline.cancel()
     with pytest.raises(StoppedError, match="was stopped"):
         deadline.check()
 
@@ -59,21 +59,21 @@ def test_it_can_be_ended_from_outside() -> None:
 def test_stopping_twice_does_no_harm() -> None:
     deadline = Deadline()
     for _ in range(2):
-        deadline.stop()
-    assert deadline.stopped.done()
+        deadline.cancel()
+    assert deadline.cancelled.done()
 
 
 def test_a_query_within_a_deadline_stops_with_it() -> None:
     outer, inner = Deadline(), Deadline()
-    assert current() is None
-    with outer.within():
-        with inner.within():
-            assert current() is inner
-        assert current() is outer
-        outer.stop()
+    assert current_deadline() is None
+    with outer.activate():
+        with inner.activate():
+            assert current_deadline() is inner
+        assert current_deadline() is outer
+        outer.cancel()
         with pytest.raises(StoppedError, match="the query was stopped"):
             gaifman.count(demo(), str(ENDLESS["query"]))
-    assert current() is None
+    assert current_deadline() is None
     assert gaifman.count(demo(), "borders('portugal', y)") == 1
 
 
@@ -93,14 +93,14 @@ class Counting(Deadline):
     def check(self) -> None:
         self.asked += 1
         if self.asked == self.last:
-            self.stop()
+            self.cancel()
         super().check()
 
 
 def test_a_ranking_asks_between_its_blocks() -> None:
     deadline = Counting(3)
     with pytest.raises(StoppedError):
-        neighbour().ranked(None, {}, Ranking(deadline=deadline))
+        neighbour().rank(None, {}, RankingOptions(deadline=deadline))
     assert deadline.asked == 3
 
 
@@ -118,16 +118,25 @@ def test_an_explanation_asks_between_its_parts_and_is_stopped_at_each() -> None:
 
 def test_a_deadline_that_is_not_reached_changes_nothing() -> None:
     model = little()
-    one, other = model.answers(x="p00", top=5), model.ranked(None, {"x": "p00"}, Ranking(5, deadline=Deadline(100)))
+    one, other = (
+        model.answers(x="p00", top=5),
+        model.rank(None, {"x": "p00"}, RankingOptions(5, deadline=Deadline(100))),
+    )
     assert one.as_dict() == other.as_dict()
 
 
 def test_looking_for_near_candidates_asks_too() -> None:
     deadline = Deadline(100)
-    deadline.stop()
+    deadline.cancel()
     _, pattern = atom_pattern("borders(x, y)", demo(), ["borders"])
     with pytest.raises(StoppedError):
-        candidates(graph_of(demo()), pattern, demo().tables[2].objects, choice=Choice("near"), deadline=deadline)
+        select_candidates(
+            build_graph(demo()),
+            pattern,
+            demo().fact_tables[2].objects,
+            strategy=CandidateStrategy("near"),
+            deadline=deadline,
+        )
 
 
 def test_looking_for_what_to_hide_ends_in_time() -> None:

@@ -116,22 +116,22 @@ def test_every_limit_is_documented() -> None:
 
 
 def test_every_setting_of_learning_is_documented() -> None:
-    from gaifman.learning import Learning
+    from gaifman.learning import TrainingConfig
 
     text = (ROOT / "docs" / "learning.md").read_text()
-    for field in fields(Learning):
+    for field in fields(TrainingConfig):
         assert f"| `{field.name}` |" in text, field.name
 
 
 def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
-    from gaifman.config import Serving
-    from gaifman.desk import Desk
+    from gaifman.config import ServerLimits
+    from gaifman.desk import ServerState
     from gaifman.meters import COUNTERS, GAUGES
-    from gaifman.server import app_of
+    from gaifman.server import create_app
     from gaifman.service import Service
 
     text, metrics = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("server", "meters"))
-    document = app_of(Desk(Service(gaifman.KnowledgeBase.from_facts([])))).openapi()
+    document = create_app(ServerState(Service(gaifman.KnowledgeBase.from_facts([])))).openapi()
     bodies = document["components"]["schemas"]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -143,7 +143,7 @@ def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
                 names += bodies[reference.rpartition("/")[2]]["properties"]
             for name in names:
                 assert f"`{name}`" in row, f"{path}: {name}"
-    for field in fields(Serving):
+    for field in fields(ServerLimits):
         assert f"| `{field.name}` |" in text, field.name
     for metric in (*COUNTERS, *GAUGES):
         assert f"`{metric}`" in metrics, metric

@@ -16,7 +16,17 @@ import pytest
 
 from data import DATA, NEEDED
 from gaifman import downloads
-from gaifman.downloads import PARTS, SETS, DataSet, cache, digest, digest_of, fetch, files_in, located
+from gaifman.downloads import (
+    DATASETS,
+    SPLIT_NAMES,
+    Dataset,
+    cache_dir,
+    download,
+    file_digest,
+    find_split_files,
+    locate_dataset,
+    text_digest,
+)
 from gaifman.errors import GaifmanError, InputError, OutputError
 from studied import data_set, lines
 
@@ -40,9 +50,9 @@ def add(packed: tarfile.TarFile, name: str, text: bytes, wanted: bool) -> None:
         packed.addfile(about, io.BytesIO(text))
 
 
-def tiny(home: str = "") -> DataSet:
-    digests = {part: digest_of("\n".join(own).encode()) for part, own in lines().items()}
-    return DataSet("Tiny", home, "tiny-{}.txt", digests)
+def tiny(home: str = "") -> Dataset:
+    digests = {part: text_digest("\n".join(own).encode()) for part, own in lines().items()}
+    return Dataset("Tiny", home, "tiny-{}.txt", digests)
 
 
 @contextmanager
@@ -80,7 +90,7 @@ def giving(body: bytes, length: int | None = None) -> Reply:
 
 def fetched(reply: Reply, folder: Path) -> Path:
     with served(reply) as home:
-        fetch(tiny(home), folder / "Tiny")
+        download(tiny(home), folder / "Tiny")
     return folder / "Tiny"
 
 
@@ -99,26 +109,26 @@ def test_an_archive_is_fetched_unpacked_and_checked(tmp_path: Path) -> None:
     folder = fetched(giving(archive()), tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["test.txt.gz", "train.txt.gz", "valid.txt.gz"]
     assert gzip.decompress((folder / "test.txt.gz").read_bytes()).decode().splitlines() == lines()["test"]
-    assert files_in(folder).original(tiny())
+    assert find_split_files(folder).is_published(tiny())
     assert [path.name for path in tmp_path.iterdir()] == ["Tiny"]
 
 
 @pytest.mark.parametrize(("prefix", "ends"), [("", "\n"), ("a/b/", "\r\n"), ("./tiny/", "\n")])
 def test_neither_folders_nor_ends_of_lines_matter(prefix: str, ends: str, tmp_path: Path) -> None:
-    assert files_in(fetched(giving(archive(prefix, ends)), tmp_path)).original(tiny())
+    assert find_split_files(fetched(giving(archive(prefix, ends)), tmp_path)).is_published(tiny())
 
 
 def test_the_same_facts_are_the_same_files(tmp_path: Path) -> None:
     one, two = (fetched(giving(archive()), tmp_path / name) for name in "ab")
-    for part in PARTS:
+    for part in SPLIT_NAMES:
         assert (one / f"{part}.txt.gz").read_bytes() == (two / f"{part}.txt.gz").read_bytes()
 
 
 def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "BLOCK", 100)
+    monkeypatch.setattr(downloads, "BLOCK_SIZE", 100)
     told: list[tuple[str, int, int | None]] = []
     with served(giving(archive())) as home:
-        fetch(tiny(home), tmp_path / "Tiny", lambda *words: told.append(words))
+        download(tiny(home), tmp_path / "Tiny", lambda *words: told.append(words))
     assert told[-1] == ("fetching Tiny", len(archive()), len(archive()))
     assert len(told) > 2
 
@@ -129,7 +139,7 @@ def test_without_a_length_it_is_read_to_the_end(tmp_path: Path) -> None:
         handler.end_headers()
         handler.wfile.write(archive())
 
-    assert files_in(fetched(reply, tmp_path)).original(tiny())
+    assert find_split_files(fetched(reply, tmp_path)).is_published(tiny())
 
 
 # Refused, one clear error each
@@ -173,7 +183,7 @@ def test_a_server_that_has_it_not_is_said(tmp_path: Path) -> None:
 
 
 def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "LARGEST", 100)
+    monkeypatch.setattr(downloads, "MAX_BYTES", 100)
     assert "more than 100 bytes" in refused(giving(archive()), tmp_path).message
 
 
@@ -181,12 +191,12 @@ def test_without_a_network_there_is_one_message(tmp_path: Path) -> None:
     with served(giving(b"")) as home:
         pass
     with pytest.raises(InputError, match=r"cannot be fetched: .*refused"):
-        fetch(tiny(home), tmp_path / "Tiny")
+        download(tiny(home), tmp_path / "Tiny")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloads, "PATIENCE", 0.2)
+    monkeypatch.setattr(downloads, "TIMEOUT_SECONDS", 0.2)
     until = threading.Event()
 
     def silent(_: BaseHTTPRequestHandler) -> None:
@@ -194,7 +204,7 @@ def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pyt
 
     with served(silent) as home:
         with pytest.raises(InputError, match=r"cannot be fetched: .*timed out"):
-            fetch(tiny(home), tmp_path / "Tiny")
+            download(tiny(home), tmp_path / "Tiny")
         until.set()
     assert list(tmp_path.iterdir()) == []
 
@@ -204,14 +214,14 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with served(giving(archive())) as home, pytest.raises(KeyboardInterrupt):
-        fetch(tiny(home), tmp_path / "Tiny", stop)
+        download(tiny(home), tmp_path / "Tiny", stop)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot be written"):
-        fetch(tiny(), tmp_path / "file" / "Tiny")
+        download(tiny(), tmp_path / "file" / "Tiny")
 
 
 # Found
@@ -228,13 +238,13 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_named_folder_comes_first(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data_set(nowhere / "named")
     monkeypatch.setenv("GAIFMAN_DATA", str(data_set(nowhere / "given")))
-    assert located(SETS["wn18"], str(nowhere / "named")).train == nowhere / "named" / "WN18" / "train.txt.gz"
-    assert located(SETS["wn18"]).test == nowhere / "given" / "WN18" / "test.txt.gz"
+    assert locate_dataset(DATASETS["wn18"], str(nowhere / "named")).train == nowhere / "named" / "WN18" / "train.txt.gz"
+    assert locate_dataset(DATASETS["wn18"]).test == nowhere / "given" / "WN18" / "test.txt.gz"
 
 
 def test_a_named_folder_without_it_is_an_error(nowhere: Path) -> None:
     with pytest.raises(InputError, match=r"there is no file .*train\.txt\.gz") as caught:
-        located(SETS["wn18"], str(nowhere / "named"))
+        locate_dataset(DATASETS["wn18"], str(nowhere / "named"))
     assert "valid.txt.gz and test.txt.gz, tab-separated triples" in caught.value.hint
 
 
@@ -242,7 +252,7 @@ def test_a_missing_part_is_named(nowhere: Path) -> None:
     data_set(nowhere / "named")
     (nowhere / "named" / "WN18" / "valid.txt.gz").unlink()
     with pytest.raises(InputError, match=r"there is no file .*valid\.txt\.gz"):
-        located(SETS["wn18"], str(nowhere / "named"))
+        locate_dataset(DATASETS["wn18"], str(nowhere / "named"))
 
 
 def test_what_gaifman_data_has_not_is_fetched_into_the_cache_once(
@@ -250,21 +260,23 @@ def test_what_gaifman_data_has_not_is_fetched_into_the_cache_once(
 ) -> None:
     monkeypatch.setenv("GAIFMAN_DATA", str(nowhere))
     with served(giving(archive())) as home:
-        first = located(tiny(home))
-    assert first.train == nowhere / "cache" / "gaifman" / "Tiny" / "train.txt.gz" == cache() / "Tiny" / "train.txt.gz"
-    assert located(tiny(home)) == first, "the server is gone, and not asked"
+        first = locate_dataset(tiny(home))
+    assert (
+        first.train == nowhere / "cache" / "gaifman" / "Tiny" / "train.txt.gz" == cache_dir() / "Tiny" / "train.txt.gz"
+    )
+    assert locate_dataset(tiny(home)) == first, "the server is gone, and not asked"
 
 
 def test_the_cache_is_in_the_home_folder(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(nowhere))
-    assert cache() == nowhere / ".cache" / "gaifman"
+    assert cache_dir() == nowhere / ".cache" / "gaifman"
 
 
 def test_files_may_be_unpacked(nowhere: Path) -> None:
-    files = located(replace(tiny(), folder="WN18"), str(data_set(nowhere / "named", packed=False)))
+    files = locate_dataset(replace(tiny(), folder="WN18"), str(data_set(nowhere / "named", packed=False)))
     assert files.train.name == "train.txt"
-    assert files.original(tiny())
+    assert files.is_published(tiny())
 
 
 # Checksums
@@ -272,29 +284,29 @@ def test_files_may_be_unpacked(nowhere: Path) -> None:
 
 def test_the_checksum_is_of_the_facts(tmp_path: Path) -> None:
     texts = [b"a\tr\tb\nb\tr\tc\n", b"b\tr\tc\r\na\tr\tb", b"\nb\tr\tc\n\na\tr\tb\n"]
-    assert len({digest_of(text) for text in texts}) == 1
-    assert digest_of(b"a\tr\tb\n") != digest_of(b"a\tr\tb\na\tr\tb\n")
+    assert len({text_digest(text) for text in texts}) == 1
+    assert text_digest(b"a\tr\tb\n") != text_digest(b"a\tr\tb\na\tr\tb\n")
     (tmp_path / "plain").write_bytes(texts[0])
     (tmp_path / "packed").write_bytes(gzip.compress(texts[1]))
-    assert digest(tmp_path / "plain") == digest(tmp_path / "packed") == digest_of(texts[0])
+    assert file_digest(tmp_path / "plain") == file_digest(tmp_path / "packed") == text_digest(texts[0])
 
 
 def test_a_damaged_file_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "bad.gz").write_bytes(gzip.compress(b"a\tr\tb\n" * 100)[:-20])
     with pytest.raises(InputError, match=r"bad\.gz"):
-        digest(tmp_path / "bad.gz")
+        file_digest(tmp_path / "bad.gz")
 
 
 def test_other_facts_are_not_the_published_ones(tmp_path: Path) -> None:
-    assert not files_in(data_set(tmp_path) / "WN18").original(SETS["wn18"])
+    assert not find_split_files(data_set(tmp_path) / "WN18").is_published(DATASETS["wn18"])
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", DATASETS)
 def test_every_set_has_a_home_and_three_checksums(name: str) -> None:
-    data = SETS[name]
-    assert data.home.startswith("https://")
-    assert "{}" in data.member
-    assert [len(data.digests[part]) for part in PARTS] == [64, 64, 64]
+    data = DATASETS[name]
+    assert data.url.startswith("https://")
+    assert "{}" in data.member_pattern
+    assert [len(data.digests[part]) for part in SPLIT_NAMES] == [64, 64, 64]
 
 
 class TestPublished:
@@ -302,6 +314,6 @@ class TestPublished:
 
     pytestmark = NEEDED
 
-    @pytest.mark.parametrize("name", SETS)
+    @pytest.mark.parametrize("name", DATASETS)
     def test_the_facts_here_are_the_published_ones(self, name: str) -> None:
-        assert files_in(DATA / SETS[name].folder).original(SETS[name])
+        assert find_split_files(DATA / DATASETS[name].folder).is_published(DATASETS[name])

@@ -5,37 +5,37 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gaifman.draft import NUMBER, Draft, Where
-from gaifman.errors import InputError, Place
+from gaifman.draft import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
+from gaifman.errors import InputError, Location
 from gaifman.facts import Note
 from gaifman.kb import KnowledgeBase
 from gaifman.tables import Ints
 
 
-def place(row: int, field: int = 0) -> Place:
-    return Place("x", row + 1, field + 2, "text")
+def place(row: int, field: int = 0) -> Location:
+    return Location("x", row + 1, field + 2, "text")
 
 
-def add(draft: Draft, *rows: str, confidence: list[float] | None = None, where: Where = place) -> None:
+def add(draft: KnowledgeBaseBuilder, *rows: str, confidence: list[float] | None = None, where: Locator = place) -> None:
     """Add rows such as "parent ann bob", all of one arity."""
     width = len(rows[0].split())
     words = [word for row in rows for word in row.split()]
-    table = draft.numbers(words, lambda position: where(position // width, position % width)).reshape(-1, width)
-    draft.facts(table[:, 0], table[:, 1:], None if confidence is None else np.array(confidence), where)
+    table = draft.encode_names(words, lambda position: where(position // width, position % width)).reshape(-1, width)
+    draft.add_facts(table[:, 0], table[:, 1:], None if confidence is None else np.array(confidence), where)
 
 
-def value(draft: Draft, attribute: str, obj: str, number: float) -> None:
-    numbers = draft.numbers([attribute, obj], place)
-    draft.values(numbers[:1], numbers[1:], np.array([number]), place)
+def value(draft: KnowledgeBaseBuilder, attribute: str, obj: str, number: float) -> None:
+    numbers = draft.encode_names([attribute, obj], place)
+    draft.add_values(numbers[:1], numbers[1:], np.array([number]), place)
 
 
 def test_blocks_of_several_arities_make_one_knowledge_base() -> None:
-    draft = Draft()
+    draft = KnowledgeBaseBuilder()
     add(draft, "parent ann bob", "parent bob cleo", confidence=[1, 0.5])
     add(draft, "person ann")
     add(draft, "parent cleo ann")
     value(draft, "age", "ann", 80)
-    kb = draft.finish()
+    kb = draft.build()
     assert [str(fact) for fact in kb.facts()] == [
         *("parent(ann, bob).", "0.5::parent(bob, cleo).", "parent(cleo, ann).", "person(ann)."),
     ]
@@ -43,88 +43,88 @@ def test_blocks_of_several_arities_make_one_knowledge_base() -> None:
 
 
 def test_one_name_may_be_an_object_a_relation_and_an_attribute() -> None:
-    draft = Draft()
+    draft = KnowledgeBaseBuilder()
     add(draft, "x x x")
     value(draft, "x", "x", 1)
-    assert draft.finish() == KnowledgeBase.from_facts([("x", "x", "x")], {("x", "x"): 1})
+    assert draft.build() == KnowledgeBase.from_facts([("x", "x", "x")], {("x", "x"): 1})
 
 
 def test_names_of_relations_are_no_objects() -> None:
-    draft = Draft()
+    draft = KnowledgeBaseBuilder()
     add(draft, "parent ann bob")
-    assert list(draft.finish().objects) == ["ann", "bob"]
+    assert list(draft.build().objects) == ["ann", "bob"]
 
 
 def test_what_is_declared_need_have_no_facts() -> None:
-    draft = Draft()
-    numbers = draft.numbers(["ann", "p", "r", "v"], place)
+    draft = KnowledgeBaseBuilder()
+    numbers = draft.encode_names(["ann", "p", "r", "v"], place)
     draft.declare(numbers[:1], numbers[1:3], np.array([1, 2], np.int32), numbers[3:], place)
-    kb = draft.finish()
+    kb = draft.build()
     assert (list(kb.objects), list(kb.attributes)) == (["ann"], ["v"])
     assert [(r.name, r.arity, r.count) for r in kb.relations.values()] == [("p", 1, 0), ("r", 2, 0)]
 
 
-def refused(draft: Draft, *rows: str, confidence: list[float] | None = None) -> InputError:
+def refused(draft: KnowledgeBaseBuilder, *rows: str, confidence: list[float] | None = None) -> InputError:
     with pytest.raises(InputError) as caught:
         add(draft, *rows, confidence=confidence)
     return caught.value
 
 
 def test_the_first_wrong_row_is_named() -> None:
-    draft = Draft()
+    draft = KnowledgeBaseBuilder()
     add(draft, "p a b", "q a b")
     error = refused(draft, "r a", "q a", "p a")
-    assert (error.message, error.place, error.hint) == (
+    assert (error.message, error.location, error.hint) == (
         *("q has 2 places, not 1", place(1, 0), "it was first met in x, line 2, column 2"),
     )
 
 
 def test_arities_are_checked_in_the_order_of_rows() -> None:
-    draft = Draft()
-    relation: Ints = draft.numbers(["p", "q", "p", "q"], place)
+    draft = KnowledgeBaseBuilder()
+    relation: Ints = draft.encode_names(["p", "q", "p", "q"], place)
     draft.check_arities(relation, np.array([1, 2, 1, 2]), place)
     with pytest.raises(InputError) as caught:
         draft.check_arities(relation, np.array([1, 2, 3, 1]), place)
-    assert (caught.value.message, caught.value.place) == ("p has 1 place, not 3", place(2, 0))
+    assert (caught.value.message, caught.value.location) == ("p has 1 place, not 3", place(2, 0))
     assert caught.value.hint == "it was first met in x, line 1, column 2"
 
 
 @pytest.mark.parametrize("wrong", [0, -0.5, 1.01, float("nan"), float("inf")])
 def test_confidences_out_of_range_are_refused(wrong: float) -> None:
-    error = refused(Draft(), "p a", "p b", confidence=[0.5, wrong])
+    error = refused(KnowledgeBaseBuilder(), "p a", "p b", confidence=[0.5, wrong])
     assert error.message == "a confidence is above 0 and at most 1"
-    assert error.place == place(1, NUMBER)
+    assert error.location == place(1, NUMBER_FIELD)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
 def test_values_must_be_finite(wrong: float) -> None:
     with pytest.raises(InputError, match="a value must be a finite number"):
-        value(Draft(), "age", "ann", wrong)
+        value(KnowledgeBaseBuilder(), "age", "ann", wrong)
 
 
 def test_a_bad_name_is_named_where_it_stands() -> None:
-    draft = Draft()
+    draft = KnowledgeBaseBuilder()
     with pytest.raises(InputError) as caught:
-        draft.numbers(["ann", "", "bob"], place)
-    assert caught.value.place == place(1)
+        draft.encode_names(["ann", "", "bob"], place)
+    assert caught.value.location == place(1)
 
 
 def test_types_are_no_attributes() -> None:
-    draft = Draft()
+    draft = KnowledgeBaseBuilder()
     value(draft, "age", "ann", 3)
     assert "both a type and an attribute" in refused(draft, "age ann").message
-    draft = Draft()
+    draft = KnowledgeBaseBuilder()
     add(draft, "age ann")
     with pytest.raises(InputError, match="both a type and an attribute"):
         value(draft, "age", "ann", 3)
 
 
 def test_notes_of_one_kind_are_added_up() -> None:
-    draft = Draft()
-    draft.note(2, "odd things", "this")
-    draft.note(3, "odd things", "that")
-    assert draft.finish().notes == (Note(5, "odd things", "this"),)
+    draft = KnowledgeBaseBuilder()
+    draft.add_note(2, "odd things", "this")
+    draft.add_note(3, "odd things", "that")
+    assert draft.build().notes == (Note(5, "odd things", "this"),)
 
 
 def test_an_empty_draft_is_an_empty_knowledge_base() -> None:
-    assert Draft().finish() == KnowledgeBase.from_facts([])
+    assert KnowledgeBaseBuilder().build() == KnowledgeBase.from_facts([])

@@ -14,10 +14,10 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from gaifman import effects
-from gaifman.adapters import Classifier
+from gaifman.adapters import SklearnModel
 from gaifman.calibration import log_odds
-from gaifman.effects import effects_of
-from gaifman.network import BaseModel, Batch, Logistic, Network, Reals, Rows, State
+from gaifman.effects import compute_effects
+from gaifman.network import MLP, BaseModel, Batch, Logistic, Reals, SparseRows, State
 from gaifman.tables import Floats
 from plain_model import Plain
 
@@ -30,43 +30,43 @@ class Bare(BaseModel):
     kind = "bare"
     passes = 1
 
-    def begin(self, width: int, seed: int) -> None:
+    def reset(self, width: int, seed: int) -> None:
         pass
 
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         return float("nan")
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         dense = dense_of(rows)
         return np.where((dense[:, 0] != 0) & (dense[:, 1] != 0), 0.9, 0.5)
 
-    def embed(self, rows: Rows) -> Reals:
+    def embed(self, rows: SparseRows) -> Reals:
         return self.probabilities(rows).astype(np.float32)[:, None]
 
     def settings(self) -> Mapping[str, Any]:
         return {}
 
-    def state(self, *, whole: bool = False) -> State:
+    def state(self, *, resumable: bool = False) -> State:
         return {}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         pass
 
 
-def dense_of(rows: Rows) -> Reals:
+def dense_of(rows: SparseRows) -> Reals:
     whole = np.zeros((len(rows), rows.width), np.float32)
     whole[np.repeat(np.arange(len(rows)), np.diff(rows.starts)), rows.columns] = rows.values
     return whole
 
 
-def rows_of(dense: npt.ArrayLike) -> Rows:
+def rows_of(dense: npt.ArrayLike) -> SparseRows:
     table = np.asarray(dense, np.float32)
     at, columns = np.nonzero(table)
     starts = np.searchsorted(at, np.arange(len(table) + 1)).astype(np.int64)
-    return Rows(starts, columns.astype(np.int32), table[at, columns], table.shape[1])
+    return SparseRows(starts, columns.astype(np.int32), table[at, columns], table.shape[1])
 
 
-def random_rows(seed: int, draws: int, share: float = 0.4) -> Rows:
+def random_rows(seed: int, draws: int, share: float = 0.4) -> SparseRows:
     rng = np.random.default_rng(seed)
     return rows_of(rng.normal(1, 0.5, (draws, WIDTH)) * (rng.random((draws, WIDTH)) < share))
 
@@ -74,25 +74,25 @@ def random_rows(seed: int, draws: int, share: float = 0.4) -> Rows:
 def taught(base: BaseModel, seed: int = 0) -> BaseModel:
     rows = random_rows(seed + 100, 64)
     targets = (dense_of(rows)[:, :3].sum(axis=1) > 1).astype(np.float32)
-    base.begin(WIDTH, seed)
-    for _ in range(base.passes):
-        base.learn(Batch(rows, targets))
-        base.pass_done()
+    base.reset(WIDTH, seed)
+    for _ in range(base.epochs):
+        base.fit_batch(Batch(rows, targets))
+        base.end_epoch()
     return base
 
 
 MODELS: dict[str, Callable[[], BaseModel]] = {
-    "mlp": lambda: Network((16, 8), "relu", 0.2, 20, 0.0, 16),
-    "sigmoid": lambda: Network((16, 8), "sigmoid", 0.2, 5),
-    "logistic": lambda: Logistic(rate=0.3, epochs=10),
+    "mlp": lambda: MLP((16, 8), "relu", 0.2, 20, 0.0, 16),
+    "sigmoid": lambda: MLP((16, 8), "sigmoid", 0.2, 5),
+    "logistic": lambda: Logistic(learning_rate=0.3, epochs=10),
     "plain": Plain,
-    "classifier": lambda: Classifier(LogisticRegression()),
-    "forest": lambda: Classifier(RandomForestClassifier(10, random_state=0)),
+    "classifier": lambda: SklearnModel(LogisticRegression()),
+    "forest": lambda: SklearnModel(RandomForestClassifier(10, random_state=0)),
     "bare": Bare,
 }
 
 
-def brute(base: BaseModel, rows: Rows) -> tuple[float, dict[int, float], float]:
+def brute(base: BaseModel, rows: SparseRows) -> tuple[float, dict[int, float], float]:
     """One input of one row after another."""
     dense, found = dense_of(rows), dict[int, float]()
     for column in range(rows.width):
@@ -111,7 +111,7 @@ def brute(base: BaseModel, rows: Rows) -> tuple[float, dict[int, float], float]:
 @pytest.mark.parametrize("seed", range(3))
 def test_effects_are_what_brute_force_finds(name: str, seed: int) -> None:
     base, rows = taught(MODELS[name](), seed), random_rows(seed, 7)
-    found = effects_of(base, rows)
+    found = compute_effects(base, rows)
     start, each, total = brute(base, rows)
     assert found.base == pytest.approx(start, abs=1e-12)
     assert found.total == pytest.approx(total, abs=1e-12)
@@ -123,7 +123,7 @@ def test_effects_are_what_brute_force_finds(name: str, seed: int) -> None:
 @given(st.integers(0, 10_000), st.integers(1, 12), st.floats(0, 1), st.sampled_from(["logistic", "mlp"]))
 def test_the_parts_add_up(seed: int, draws: int, share: float, name: str) -> None:
     base, rows = TAUGHT[name], random_rows(seed, draws, share)
-    found = effects_of(base, rows)
+    found = compute_effects(base, rows)
     assert found.base + found.effects.sum() + found.interactions == pytest.approx(np.mean(base.scores(rows)), abs=1e-9)
 
 
@@ -132,12 +132,12 @@ TAUGHT: dict[str, BaseModel] = {name: taught(MODELS[name]()) for name in ("logis
 
 def test_a_sum_has_no_interactions() -> None:
     for name in ("logistic", "plain", "classifier"):
-        found = effects_of(taught(MODELS[name]()), random_rows(5, 10))
+        found = compute_effects(taught(MODELS[name]()), random_rows(5, 10))
         assert found.interactions == pytest.approx(0, abs=1e-4)
 
 
 def test_what_counts_only_together_counts_twice_and_the_interaction_takes_it_back() -> None:
-    found = effects_of(Bare(), rows_of([[1, 1, *[0] * 10]]))
+    found = compute_effects(Bare(), rows_of([[1, 1, *[0] * 10]]))
     worth = float(log_odds(0.9))
     assert found.effects.tolist() == pytest.approx([worth, worth])
     assert found.interactions == pytest.approx(-worth)
@@ -145,22 +145,22 @@ def test_what_counts_only_together_counts_twice_and_the_interaction_takes_it_bac
 
 
 def test_rows_without_entries() -> None:
-    found = effects_of(TAUGHT["logistic"], rows_of(np.zeros((3, WIDTH))))
+    found = compute_effects(TAUGHT["logistic"], rows_of(np.zeros((3, WIDTH))))
     assert (len(found.columns), found.interactions, found.total) == (0, 0.0, found.base)
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    base, rows = taught(Network((16, 8), "relu", 0.2, 5)), random_rows(1, 9)
-    whole = effects_of(base, rows)
+    base, rows = taught(MLP((16, 8), "relu", 0.2, 5)), random_rows(1, 9)
+    whole = compute_effects(base, rows)
     for entries in (1, 7, 40):
-        monkeypatch.setattr(effects, "ENTRIES", entries)
-        part = effects_of(base, rows)
+        monkeypatch.setattr(effects, "MAX_ENTRIES", entries)
+        part = compute_effects(base, rows)
         assert part.effects.tolist() == whole.effects.tolist()
 
 
 def test_log_odds_far_out_keep_their_digits() -> None:
-    base = taught(Network((16, 8), "relu", 0.2, 20, 0.0, 16))
+    base = taught(MLP((16, 8), "relu", 0.2, 20, 0.0, 16))
     dense = dense_of(random_rows(3, 4)) * 400
     far = base.scores(rows_of(dense))
     assert np.abs(far).max() > 40  # where probabilities are 0 or 1 as far as float64 can tell
-    assert effects_of(base, rows_of(dense)).total == pytest.approx(float(far.mean()))
+    assert compute_effects(base, rows_of(dense)).total == pytest.approx(float(far.mean()))

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from gaifman.config import Budget
-from gaifman.engine import Engine, engine_of
-from gaifman.errors import GaifmanError, KnowledgeError, StoppedError
+from gaifman.engine import Engine, get_engine
+from gaifman.errors import GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.io import write
 from gaifman.kb import KnowledgeBase
 from gaifman.queries import answers, prepare
@@ -37,7 +37,7 @@ ENDLESS = "r(x, y) & s(z, u) & t(v, w)"
 @pytest.fixture(scope="module")
 def crowd() -> Iterator[Engine]:
     """A knowledge base in which much can be asked."""
-    with Engine(crowded(), memory=1_000) as engine:
+    with Engine(crowded(), memory_mb=1_000) as engine:
         yield engine
 
 
@@ -45,7 +45,7 @@ def test_the_tables_are_those_of_a_saved_file(tmp_path: Path) -> None:
     write(KB, tmp_path / "kb.duckdb")
     names = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'main'"
     with Engine(KB) as engine, duckdb.connect(str(tmp_path / "kb.duckdb"), read_only=True) as saved:
-        ours = set(engine.work(lambda cursor: cursor.execute(names).fetchall()))
+        ours = set(engine.run_job(lambda cursor: cursor.execute(names).fetchall()))
         assert ours <= set(saved.execute(names).fetchall())
         assert {table for table, _ in ours} == {
             "objects", "relations", "facts1", "facts2", "facts3", "attribute_values",
@@ -53,23 +53,23 @@ def test_the_tables_are_those_of_a_saved_file(tmp_path: Path) -> None:
         for table in ("facts1", "facts2", "facts3"):
             columns = [column for name, column in sorted(ours) if name == table]
             text = f"SELECT {', '.join(columns)} FROM {table} ORDER BY rowid"
-            assert engine.run(text).tolist() == [list(row) for row in saved.execute(text).fetchall()]
+            assert engine.fetch_rows(text).tolist() == [list(row) for row in saved.execute(text).fetchall()]
 
 
 def test_the_engine_of_a_knowledge_base_is_made_once_and_left_behind_by_copies() -> None:
     kb = KnowledgeBase.from_facts([("p", "a")])
-    assert engine_of(kb) is engine_of(kb)
+    assert get_engine(kb) is get_engine(kb)
     assert "_engine" not in vars(copy.copy(kb))
     own = Engine(kb)
-    assert engine_of(own) is own
+    assert get_engine(own) is own
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
     for memory in (1, 0, -5, 1.5, "much"):
-        with pytest.raises(KnowledgeError, match="memory is a whole number of megabytes"):
-            Engine(KB, memory=memory)  # type: ignore[arg-type]
+        with pytest.raises(KnowledgeBaseError, match="memory is a whole number of megabytes"):
+            Engine(KB, memory_mb=memory)  # type: ignore[arg-type]
     for threads in (0, 1.5):
-        with pytest.raises(KnowledgeError, match="number of threads"):
+        with pytest.raises(KnowledgeBaseError, match="number of threads"):
             Engine(KB, threads=threads)  # type: ignore[arg-type]
     for seconds in (0, -1, True, "long"):
         with pytest.raises(GaifmanError, match="the limit seconds of a query is a number above 0"):
@@ -82,7 +82,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
 def test_statements_reach_no_files(tmp_path: Path) -> None:
     (tmp_path / "secret.csv").write_text("a\n1\n")
     with Engine(KB) as engine, pytest.raises(duckdb.Error, match="disabled"):
-        engine.run(f"SELECT * FROM '{tmp_path / 'secret.csv'}'")
+        engine.fetch_rows(f"SELECT * FROM '{tmp_path / 'secret.csv'}'")
 
 
 @pytest.mark.parametrize("text", WORST, ids=range(len(WORST)))
@@ -143,15 +143,15 @@ def test_queries_of_many_threads_are_answered_side_by_side(crowd: Engine) -> Non
 
 
 def test_what_does_not_fit_into_memory_goes_to_disk_and_is_gone_afterwards() -> None:
-    with Engine(crowded(2_000, 20_000), memory=150, threads=1) as engine:
-        folder = Path(engine.folder)
-        total = engine.number(
+    with Engine(crowded(2_000, 20_000), memory_mb=150, threads=1) as engine:
+        folder = Path(engine.temp_dir)
+        total = engine.fetch_scalar(
             "SELECT count(*) FROM (SELECT DISTINCT a.id AS x, b.id * 7 + a.id AS y FROM objects a, objects b)"
         )
         assert total == 4_000_000
         seen, parts = (
             0,
-            engine.batches(
+            engine.fetch_batches(
                 "SELECT a.id AS x, b.id AS y, a.id AS z, b.id AS u FROM objects a, objects b ORDER BY ALL", 500_000
             ),
         )
@@ -164,15 +164,15 @@ def test_what_does_not_fit_into_memory_goes_to_disk_and_is_gone_afterwards() -> 
 
 
 def test_more_memory_than_there_may_be_is_a_clear_error() -> None:
-    with Engine(KB, memory=64, threads=1) as engine:
+    with Engine(KB, memory_mb=64, threads=1) as engine:
         text = "SELECT len(list(a.range || b.range::VARCHAR)) FROM range(20000) a, range(20000) b"
         with pytest.raises(StoppedError, match="more memory than 64 MB"):
-            engine.number(text, 60)
+            engine.fetch_scalar(text, 60)
 
 
 def test_an_engine_that_nobody_holds_takes_its_folder_along() -> None:
     engine = Engine(KB)
-    folder = Path(engine.folder)
+    folder = Path(engine.temp_dir)
     assert folder.is_dir()
     del engine
     gc.collect()
@@ -182,8 +182,8 @@ def test_an_engine_that_nobody_holds_takes_its_folder_along() -> None:
 def test_rows_keep_the_order_of_facts() -> None:
     kb = crowded(500, 3_000)
     with Engine(kb) as engine:
-        table = kb.tables[2]
-        rows = engine.run("SELECT relation, a1, a2 FROM facts2 ORDER BY rowid")
+        table = kb.fact_tables[2]
+        rows = engine.fetch_rows("SELECT relation, a1, a2 FROM facts2 ORDER BY rowid")
         assert (rows == np.column_stack([table.relation, table.objects])).all()
 
 
@@ -246,5 +246,5 @@ def test_the_statement_shown_runs_unchanged_on_the_saved_file(tmp_path: Path) ->
     ]
     with duckdb.connect(str(tmp_path / "crowd.duckdb"), read_only=True) as saved:
         for text in texts:
-            rows = saved.execute(prepare(kb, text).statement.ordered()).fetchall()
+            rows = saved.execute(prepare(kb, text).statement.ordered_sql()).fetchall()
             assert [list(row) for row in rows] == answers(kb, text).tuples.tolist()

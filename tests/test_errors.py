@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gaifman import errors
-from gaifman.errors import EXCERPT, FormulaError, GaifmanError, Place, shorten, visible
+from gaifman.errors import EXCERPT_LENGTH, FormulaError, GaifmanError, Location, escape_unprintable, shorten
 
 ALL = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, Exception)]
 
@@ -20,8 +20,10 @@ def test_every_error_is_drawn_in_the_docstring_and_has_one_base(error: type[Exce
 
 
 def test_an_error_shows_place_caret_expected_near_and_hint() -> None:
-    place = Place.at("query", "p(x)\nbordrs(x, y)", 5, 6)
-    error = FormulaError("no such relation", place=place, expected=("(",), near=("borders",), hint="write borders")
+    place = Location.from_offset("query", "p(x)\nbordrs(x, y)", 5, 6)
+    error = FormulaError(
+        "no such relation", location=place, expected=("(",), suggestions=("borders",), hint="write borders"
+    )
     assert str(error).splitlines() == [
         "query, line 2, column 1: no such relation",
         "  bordrs(x, y)",
@@ -33,7 +35,7 @@ def test_an_error_shows_place_caret_expected_near_and_hint() -> None:
 
 
 def test_an_error_is_also_fields_for_json() -> None:
-    error = FormulaError("what", place=Place("query", 1, 2, "abc"), near=("b",))
+    error = FormulaError("what", location=Location("query", 1, 2, "abc"), suggestions=("b",))
     body = json.loads(json.dumps(error.as_dict()))
     assert body["error"] == "FormulaError"
     assert body["message"] == "what"
@@ -49,26 +51,26 @@ def test_an_error_without_place_is_one_line() -> None:
 @pytest.mark.parametrize("column", [1, 50, 500, 1000])
 def test_a_long_line_is_shortened_around_the_column(column: int) -> None:
     text = "".join(chr(ord("a") + i % 26) for i in range(1000))
-    line, caret = Place("file", 1, column, text).excerpt().split("\n")
-    assert len(line) <= EXCERPT + 2
+    line, caret = Location("file", 1, column, text).excerpt().split("\n")
+    assert len(line) <= EXCERPT_LENGTH + 2
     assert line[caret.index("^")] == text[column - 1]
 
 
 def test_the_caret_stands_under_wide_and_combining_characters() -> None:
-    _, caret = Place("query", 1, 3, "日本x").excerpt().split("\n")
+    _, caret = Location("query", 1, 3, "日本x").excerpt().split("\n")
     assert caret == "    ^"
-    _, caret = Place("query", 1, 3, "e\u0301x").excerpt().split("\n")
+    _, caret = Location("query", 1, 3, "e\u0301x").excerpt().split("\n")
     assert caret == " ^"
 
 
 def test_the_place_at_the_end_of_a_text() -> None:
-    place = Place.at("query", "p(x", 3)
+    place = Location.from_offset("query", "p(x", 3)
     assert (place.line, place.column) == (1, 4)
     assert place.excerpt() == "p(x\n   ^"
 
 
 def test_control_and_bidirectional_characters_are_shown_as_what_they_are() -> None:
-    assert visible("a\x00\x1b[31m\u202eb") == r"a\x00\x1b[31m\u202eb"
+    assert escape_unprintable("a\x00\x1b[31m\u202eb") == r"a\x00\x1b[31m\u202eb"
 
 
 def test_shortening_keeps_both_ends() -> None:

@@ -12,14 +12,14 @@ import pytest
 import gaifman
 from gaifman import subjects
 from gaifman.completion import Completion
-from gaifman.errors import KnowledgeError
-from gaifman.evaluation import Classification, Evaluation, Terms, evaluate
+from gaifman.errors import KnowledgeBaseError
+from gaifman.evaluation import Classification, Evaluation, EvaluationConfig, evaluate
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Learning
+from gaifman.learning import TrainingConfig
 from gaifman.measures import TIES
-from gaifman.neighbourhoods import Hidden, Sampling
-from gaifman.ranking import BLOCK
-from gaifman.subjects import Learnt
+from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.ranking import BLOCK_SIZE
+from gaifman.subjects import ModelScorer
 from gaifman.tables import Floats, Ints
 from learnt import FEW, GOOD, towns, worker
 from plain_ranks import Names, rank_of
@@ -41,7 +41,7 @@ VALID = KnowledgeBase.from_facts([("works_in", "p03", "t1"), ("works_in", "guest
 @cache
 def train() -> KnowledgeBase:
     kb = towns().with_facts(LATE[:1])
-    return kb.without([fact for fact in HELD if fact in kb])
+    return kb.without_facts([fact for fact in HELD if fact in kb])
 
 
 @cache
@@ -77,17 +77,21 @@ def slow_score(completion: Completion, relation: str, objects: Names) -> float:
     """One tuple by itself, with the draws of an answer."""
     if relation not in completion.scorers:
         return completion.probability(relation, *objects).value
-    learning, judge = completion.learning, completion.judge(relation)
-    sampling = Sampling(learning.radius, learning.size, learning.draws, learning.seed, "answer 0", shared=True)
-    nothing = Hidden(np.zeros(2, np.int64), np.zeros(0, np.int64))
-    return float(judge.each(completion.scorers[relation], judge.numbers([objects]), sampling, nothing).mean())
+    learning, judge = completion.config, completion.predictor(relation)
+    sampling = SamplingConfig(
+        learning.radius, learning.size, learning.draws, learning.seed, "answer 0", shared_order=True
+    )
+    nothing = HiddenFacts(np.zeros(2, np.int64), np.zeros(0, np.int64))
+    return float(
+        judge.probabilities_per_draw(completion.scorers[relation], judge.tuple_ids([objects]), sampling, nothing).mean()
+    )
 
 
 @pytest.mark.parametrize("raw", [False, True])
 def test_ranks_by_their_definition(raw: bool) -> None:
     """Each fact, each place, each object: by names, one tuple at a time."""
     objects = sorted({*train().objects, *TEST.objects, *VALID.objects})
-    completion = completed().on(KnowledgeBase.from_facts(train().facts(), dict(values(train())), objects))
+    completion = completed().with_kb(KnowledgeBase.from_facts(train().facts(), dict(values(train())), objects))
     everything = {(f.relation, *f.objects) for kb in (train(), TEST, VALID) for f in kb.facts()}
     result, at = found(), 0
     for relation in result.relations:
@@ -97,7 +101,7 @@ def test_ranks_by_their_definition(raw: bool) -> None:
             for fact in facts:
                 wanted = rank_of(fact, place, objects, known, lambda t, r=relation: slow_score(completion, r, t))  # type: ignore[misc]
                 ranks = result.raw if raw else result.filtered
-                assert tuple(ranks.by(ties)[at] for ties in TIES) == wanted, (relation, fact, place)
+                assert tuple(ranks.with_ties(ties)[at] for ties in TIES) == wanted, (relation, fact, place)
                 assert result.relations[result.relation[at]] == relation
                 assert result.position[at] == place
                 at += 1
@@ -110,7 +114,7 @@ def values(kb: KnowledgeBase) -> list[tuple[tuple[str, str], float]]:
 
 def test_unseen_test_objects_are_never_forgotten() -> None:
     result = found()
-    assert result.unseen == 1
+    assert result.unseen_objects == 1
     assert result.objects == len({*train().objects, "newcomer", "guest"})
     citizen = result.relations.index("citizen")
     assert (result.relation == citizen).sum() == 2, "both places of citizen(newcomer, c1) are ranked"
@@ -133,7 +137,7 @@ def test_known_facts_of_all_splits_are_filtered() -> None:
         without.objects,
     )
     for ties in TIES:
-        assert (with_it.filtered.by(ties) <= with_it.raw.by(ties)).all()
+        assert (with_it.filtered.with_ties(ties) <= with_it.raw.with_ties(ties)).all()
 
 
 def test_one_knowledge_base_of_known_facts_needs_no_list() -> None:
@@ -142,16 +146,16 @@ def test_one_knowledge_base_of_known_facts_needs_no_list() -> None:
 
 def test_test_facts_in_the_knowledge_base_are_taken_out_of_it() -> None:
     seen = evaluate(completed(), train().with_facts(HELD[:3]), TEST, [VALID], threads=1)
-    assert seen.hidden == 3
+    assert seen.hidden_test_facts == 3
     assert seen.as_dict() | {"hidden": 0} == found().as_dict()
     assert np.array_equal(seen.filtered.realistic, found().filtered.realistic)
 
 
 def test_what_was_learnt_ranks_better_than_chance() -> None:
     good = evaluate(gaifman.complete(train(), ["works_in"], **GOOD), train(), TEST, relations=["works_in"])
-    assert good.figures().mean_rank.value < 12
-    assert good.by("side")["place 2"].hits[3].value == 1.0, "of all objects"
-    assert good.classification.measured()["auc"] > 0.8
+    assert good.metrics().mean_rank.value < 12
+    assert good.metrics_by("side")["place 2"].hits[3].value == 1.0, "of all objects"
+    assert good.classification.metrics()["auc"] > 0.8
 
 
 # The same for any number of threads, blocks, orders
@@ -164,7 +168,7 @@ def test_any_number_of_threads_gives_the_same(threads: int | None) -> None:
 
 def test_blocks_do_not_change_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     for cells in (1, 100, 150):
-        monkeypatch.setattr(subjects, "CELLS", cells)
+        monkeypatch.setattr(subjects, "MAX_CELLS", cells)
         monkeypatch.setattr(subjects, "BLOCK", 4 * cells)
         assert same(evaluate(completed(), train(), TEST, [VALID], threads=2), found())
 
@@ -173,18 +177,18 @@ def test_a_query_model_with_threads_gives_the_same() -> None:
     one, two = (evaluate(worker(), towns(), TEST, threads=threads) for threads in (1, 2))
     assert same(one, two)
     assert one.relations == ("works_in(x, y)",)
-    assert one.ranked == 5
+    assert one.ranked_facts == 5
 
 
 def test_facts_that_differ_at_the_place_alone_share_their_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
-    scores = Learnt.scores
+    scores = ModelScorer.scores
 
-    def counted(self: Learnt, tuples: Ints, position: int) -> Floats:
+    def counted(self: ModelScorer, tuples: Ints, position: int) -> Floats:
         asked.append((len(tuples), position))
         return scores(self, tuples, position)
 
-    monkeypatch.setattr(Learnt, "scores", counted)
+    monkeypatch.setattr(ModelScorer, "scores", counted)
     test = KnowledgeBase.from_facts([("works_in", f"p{i:02d}", "t1") for i in (2, 3, 4)])
     evaluate(completed(), train(), test, threads=1)
     assert asked == [(1, 0), (3, 1)]
@@ -194,19 +198,19 @@ def test_facts_that_differ_at_the_place_alone_share_their_scores(monkeypatch: py
 
 
 def test_groups_are_parts_of_the_whole() -> None:
-    whole = found().figures()
+    whole = found().metrics()
     for kind in ("side", "category", "relation"):
-        groups = found().by(kind)
+        groups = found().metrics_by(kind)
         assert sum(each.ranks for each in groups.values()) == whole.ranks
         mean = sum(each.mean_rank.value * each.ranks for each in groups.values()) / whole.ranks
         assert mean == pytest.approx(whole.mean_rank.value)
-    assert [*found().by("side")] == ["place 1", "place 2", "place 3"]
-    assert [*found().by("relation")] == ["citizen", "likes", "moved", "person", "works_in"]
-    assert [*found().by("category")] == ["1-1", "n-1", "other"]
+    assert [*found().metrics_by("side")] == ["place 1", "place 2", "place 3"]
+    assert [*found().metrics_by("relation")] == ["citizen", "likes", "moved", "person", "works_in"]
+    assert [*found().metrics_by("category")] == ["1-1", "n-1", "other"]
     assert dict(zip(found().relations, found().trained, strict=True))["likes"] is False
-    with pytest.raises(KnowledgeError, match="grouped by side, category, relation") as caught:
-        found().by("sides")
-    assert "side" in caught.value.near
+    with pytest.raises(KnowledgeBaseError, match="grouped by side, category, relation") as caught:
+        found().metrics_by("sides")
+    assert "side" in caught.value.suggestions
 
 
 def test_a_dictionary_for_json() -> None:
@@ -238,7 +242,7 @@ def test_a_table_for_people() -> None:
 
 def test_a_sample_says_so_and_ranks_as_the_whole_does() -> None:
     some = evaluate(completed(), train(), TEST, [VALID], fraction=0.4, threads=1)
-    assert (some.ranked, some.facts, some.sampled) == (4, 10, True)
+    assert (some.ranked_facts, some.test_facts, some.sampled) == (4, 10, True)
     assert repr(some).endswith(", a sample of 10>")
     assert (some.as_dict()["facts"], some.as_dict()["of"], some.as_dict()["sampled"]) == (4, 10, True)
     whole = list(zip(found().relation, found().position, found().filtered.realistic, strict=True))
@@ -263,18 +267,23 @@ def test_a_sample_says_so_and_ranks_as_the_whole_does() -> None:
     ],
 )
 def test_wrong_terms_are_said(terms: dict[str, Any], wanted: str) -> None:
-    with pytest.raises(KnowledgeError, match=wanted):
+    with pytest.raises(KnowledgeBaseError, match=wanted):
         evaluate(completed(), train(), TEST, **terms)
 
 
 def test_how_many_facts_are_wanted() -> None:
-    assert Terms(fraction=0.01).wanted(10) == 1
-    assert Terms(fraction=0.25).wanted(10) == 3
-    assert Terms(fraction=1.0).wanted(10) == Terms().wanted(10) == Terms(count=20).wanted(10) == 10
+    assert EvaluationConfig(fraction=0.01).sample_size(10) == 1
+    assert EvaluationConfig(fraction=0.25).sample_size(10) == 3
+    assert (
+        EvaluationConfig(fraction=1.0).sample_size(10)
+        == EvaluationConfig().sample_size(10)
+        == EvaluationConfig(count=20).sample_size(10)
+        == 10
+    )
 
 
 def test_draws_are_the_models_unless_others_are_wanted() -> None:
-    assert found().draws == completed().learning.draws == FEW["draws"]
+    assert found().draws == completed().config.draws == FEW["draws"]
     other = evaluate(completed(), train(), TEST, [VALID], draws=1, threads=1)
     assert other.draws == 1
     assert not np.array_equal(other.classification.scores, found().classification.scores)
@@ -290,35 +299,35 @@ def test_corruptions_are_never_known(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [("owns", *pair) for pair in pairs if pair not in missing]
     kb, test, valid = (KnowledgeBase.from_facts(known[i::3]) for i in range(3))
     model, judged = gaifman.complete(kb, **FEW), []
-    scores = Learnt.judged
+    scores = ModelScorer.tuple_scores
 
-    def kept(self: Learnt, tuples: Ints) -> Floats:
+    def kept(self: ModelScorer, tuples: Ints) -> Floats:
         judged.append(tuples)
         return scores(self, tuples)
 
-    monkeypatch.setattr(Learnt, "judged", kept)
+    monkeypatch.setattr(ModelScorer, "judged", kept)
     result = evaluate(model, kb, test, [valid], threads=1)
     objects = sorted({name for pair in pairs for name in pair})
     corrupted = {(objects[a], objects[b]) for a, b in judged[1].tolist()}
     assert corrupted <= missing
     assert corrupted
-    assert result.classification.measured()["corruptions"] == len(judged[1]) <= len(known[1::3])
+    assert result.classification.metrics()["corruptions"] == len(judged[1]) <= len(known[1::3])
 
 
 def test_measures_of_a_classification() -> None:
     scores, targets = np.array([0.9, 0.6, 0.4, 0.7]), np.array([1.0, 1.0, 0.0, 0.0])
     result = Classification(scores, targets, np.array([0, 0, 0, 1], np.int32))
-    assert result.measured() == {"facts": 2, "corruptions": 2, "auc": 0.75, "average_precision": 0.833333}
-    assert result.measured(0) == {"facts": 2, "corruptions": 1, "auc": 1.0, "average_precision": 1.0}
-    assert result.measured(1) == {"facts": 0, "corruptions": 1, "auc": None, "average_precision": None}
+    assert result.metrics() == {"facts": 2, "corruptions": 2, "auc": 0.75, "average_precision": 0.833333}
+    assert result.metrics(0) == {"facts": 2, "corruptions": 1, "auc": 1.0, "average_precision": 1.0}
+    assert result.metrics(1) == {"facts": 0, "corruptions": 1, "auc": None, "average_precision": None}
 
 
 def test_scores_that_are_no_numbers_are_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found().objects
-    monkeypatch.setattr(Learnt, "judged", lambda _, tuples: np.full((1, len(tuples)), np.nan))
-    monkeypatch.setattr(Learnt, "scores", lambda _, tuples, __: np.full((1, len(tuples), whole), np.nan))
+    monkeypatch.setattr(ModelScorer, "judged", lambda _, tuples: np.full((1, len(tuples)), np.nan))
+    monkeypatch.setattr(ModelScorer, "scores", lambda _, tuples, __: np.full((1, len(tuples), whole), np.nan))
     result = evaluate(completed(), train(), TEST, [VALID], relations=["works_in"])
-    assert result.classification.measured()["auc"] == 0.5
+    assert result.classification.metrics()["auc"] == 0.5
     assert result.filtered.optimistic.tolist() == [1.0] * 10
     assert (result.raw.pessimistic == whole).all()
 
@@ -328,7 +337,7 @@ def test_scores_that_are_no_numbers_are_worst(monkeypatch: pytest.MonkeyPatch) -
 
 def test_progress_is_told_to_its_end() -> None:
     told: list[tuple[str, int, int | None]] = []
-    evaluate(completed(), train(), TEST, [VALID], threads=2, report=lambda *words: told.append(words))
+    evaluate(completed(), train(), TEST, [VALID], threads=2, progress=lambda *words: told.append(words))
     assert told[0] == ("preparing", 0, None)
     assert told[-1] == ("ranking", 21, 21)
     done = [done for phase, done, _ in told if phase == "ranking"]
@@ -337,7 +346,7 @@ def test_progress_is_told_to_its_end() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_goes_wrong_in_a_thread_ends_the_whole(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "CELLS", 1)
+    monkeypatch.setattr(subjects, "MAX_CELLS", 1)
     monkeypatch.setattr(subjects, "BLOCK", 1)
     calls = []
 
@@ -347,17 +356,19 @@ def test_what_goes_wrong_in_a_thread_ends_the_whole(threads: int, monkeypatch: p
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate(completed(), train(), TEST, [VALID], threads=threads, report=stop)
+        evaluate(completed(), train(), TEST, [VALID], threads=threads, progress=stop)
     assert len(calls) < 10
 
 
 def test_where_tuples_are_drawn_one_by_one_fewer_are_asked_for_at_once() -> None:
     """Else a stop was noticed only after a minute."""
-    ground = subjects.Ground(train(), TEST)
-    cells = {(s.name, n): s.ranker.cells for n in (1, 8) for s in subjects.subjects_of(completed(), ground, None, [n])}
-    plain = {name for (name, _), most in cells.items() if most < subjects.CELLS}
+    ground = subjects.EvaluationData(train(), TEST)
+    cells = {
+        (s.name, n): s.scorer.block_size for n in (1, 8) for s in subjects.build_tasks(completed(), ground, None, [n])
+    }
+    plain = {name for (name, _), most in cells.items() if most < subjects.MAX_CELLS}
     assert plain
-    assert all(cells[name, 8] == cells[name, 1] // 8 == BLOCK // 8 for name in plain)
+    assert all(cells[name, 8] == cells[name, 1] // 8 == BLOCK_SIZE // 8 for name in plain)
 
 
 def test_a_relation_of_which_no_model_of_its_width_was_learnt() -> None:
@@ -366,12 +377,12 @@ def test_a_relation_of_which_no_model_of_its_width_was_learnt() -> None:
     result = evaluate(completion, kb, KnowledgeBase.from_facts([("gave", "ann", "pen", "bob")]))
     assert result.trained == (False,)
     assert result.filtered.better.tolist() == [0, 0, 0], "ann and bob are seen there, and the book is filtered"
-    assert result.classification.measured()["facts"] == 1
+    assert result.classification.metrics()["facts"] == 1
 
 
 def test_the_seed_of_the_model_draws_the_neighbourhoods() -> None:
-    assert Learning().seed == 0
+    assert TrainingConfig().seed == 0
     one, two = (evaluate(completed(), train(), TEST, [VALID], seed=seed, threads=1) for seed in (0, 1))
     assert np.array_equal(one.filtered.realistic, two.filtered.realistic)
-    assert one.figures().mrr.value == two.figures().mrr.value
-    assert one.figures().mrr.low != two.figures().mrr.low
+    assert one.metrics().mrr.value == two.metrics().mrr.value
+    assert one.metrics().mrr.low != two.metrics().mrr.low

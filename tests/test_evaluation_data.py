@@ -22,10 +22,10 @@ def splits(name: str) -> list[KnowledgeBase]:
 def test_most_missing_facts_are_among_the_first_ten() -> None:
     train, valid, test = splits("umls")
     found = gaifman.evaluate(gaifman.complete(train, **QUICK), train, test, [valid], count=150, draws=5)
-    assert (found.ranked, found.facts, found.objects) == (150, len(test), 135)
-    assert found.figures().hits[10].value > 0.7
-    assert found.figures(raw=True).mean_rank.value > found.figures().mean_rank.value
-    assert found.classification.measured()["auc"] > 0.8
+    assert (found.ranked_facts, found.test_facts, found.objects) == (150, len(test), 135)
+    assert found.metrics().hits[10].value > 0.7
+    assert found.metrics(raw=True).mean_rank.value > found.metrics().mean_rank.value
+    assert found.classification.metrics()["auc"] > 0.8
 
 
 def test_every_place_of_facts_of_any_size() -> None:
@@ -36,7 +36,7 @@ def test_every_place_of_facts_of_any_size() -> None:
     facts, first, counts = np.unique(found.fact, return_index=True, return_counts=True)
     assert len(facts) == 20
     assert counts.tolist() == [widths[found.relations[number]] for number in found.relation[first]]
-    assert found.figures().mean_rank.value < found.objects / 4
+    assert found.metrics().mean_rank.value < found.objects / 4
 
 
 @pytest.mark.parametrize("name", ["WN18RR_v1"])
@@ -46,5 +46,5 @@ def test_facts_between_objects_never_seen_in_training(name: str) -> None:
     chosen = [relation for relation in test.relations if relation in seen.relations]
     found = gaifman.evaluate(gaifman.complete(seen, **QUICK), unseen, test, relations=chosen, draws=5)
     assert found.objects == len({*unseen.objects, *test.objects})
-    assert found.facts == sum(test.relations[relation].count for relation in chosen) == found.ranked
-    assert found.figures().mrr.value > 0.3
+    assert found.test_facts == sum(test.relations[relation].count for relation in chosen) == found.ranked_facts
+    assert found.metrics().mrr.value > 0.3

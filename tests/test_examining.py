@@ -16,14 +16,14 @@ import pytest
 import gaifman
 from gaifman import examining
 from gaifman.completion import Completion
-from gaifman.errors import InputError, KnowledgeError, OutputError
-from gaifman.evaluation import Evaluation, evaluate, evaluations
-from gaifman.examining import Part, Tally, shelf
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.evaluation import Evaluation, evaluate, evaluate_draw_counts
+from gaifman.examining import RankProgress, TaskResult, open_checkpoint
 from gaifman.kb import KnowledgeBase
 from gaifman.measures import TIES
 from gaifman.modelfile import checksum, model_bytes
 from gaifman.runs import Run, read_log
-from gaifman.subjects import Learnt
+from gaifman.subjects import ModelScorer
 from gaifman.tables import Floats, Ints
 from learnt import FEW, towns, worker
 
@@ -39,7 +39,7 @@ DRAWS = [1, 3]
 
 @cache
 def train() -> KnowledgeBase:
-    return towns().without([fact for fact in HELD if fact in towns()])
+    return towns().without_facts([fact for fact in HELD if fact in towns()])
 
 
 @cache
@@ -49,7 +49,7 @@ def completed() -> Completion:
 
 def ranked(folder: Path | None, **more: Any) -> list[Evaluation]:
     given: dict[str, Any] = {"draws": DRAWS, "threads": 1, **more}
-    return evaluations(completed(), train(), TEST, kept=folder, **given)
+    return evaluate_draw_counts(completed(), train(), TEST, checkpoint_dir=folder, **given)
 
 
 @cache
@@ -61,8 +61,8 @@ def same(one: list[Evaluation], other: list[Evaluation]) -> bool:
     """Bit for bit."""
     return len(one) == len(other) and all(
         a.as_dict() == b.as_dict()
-        and all(np.array_equal(a.filtered.by(ties), b.filtered.by(ties)) for ties in TIES)
-        and all(np.array_equal(a.raw.by(ties), b.raw.by(ties)) for ties in TIES)
+        and all(np.array_equal(a.filtered.with_ties(ties), b.filtered.with_ties(ties)) for ties in TIES)
+        and all(np.array_equal(a.raw.with_ties(ties), b.raw.with_ties(ties)) for ties in TIES)
         and np.array_equal(a.classification.scores, b.classification.scores)
         for a, b in zip(one, other, strict=True)
     )
@@ -91,13 +91,13 @@ def test_several_numbers_of_draws_are_what_each_gives_by_itself() -> None:
 
 def test_all_draws_are_ranked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    scores = Learnt.scores
+    scores = ModelScorer.scores
 
-    def counted(self: Learnt, tuples: Ints, position: int) -> Floats:
+    def counted(self: ModelScorer, tuples: Ints, position: int) -> Floats:
         asked.append(len(tuples))
         return scores(self, tuples, position)
 
-    monkeypatch.setattr(Learnt, "scores", counted)
+    monkeypatch.setattr(ModelScorer, "scores", counted)
     ranked(None, draws=[1])
     once = sum(asked)
     asked.clear()
@@ -110,12 +110,12 @@ def test_draws_may_stand_in_any_order() -> None:
 
 
 def test_without_draws_they_are_the_models() -> None:
-    found = evaluations(completed(), train(), TEST, threads=1)
-    assert [each.draws for each in found] == [completed().learning.draws]
+    found = evaluate_draw_counts(completed(), train(), TEST, threads=1)
+    assert [each.draws for each in found] == [completed().config.draws]
 
 
 def test_no_draws_are_refused() -> None:
-    with pytest.raises(KnowledgeError, match="at least one"):
+    with pytest.raises(KnowledgeBaseError, match="at least one"):
         ranked(None, draws=[])
 
 
@@ -124,7 +124,7 @@ def test_no_draws_are_refused() -> None:
 
 def test_what_is_kept_is_not_ranked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert same(ranked(tmp_path / "ranks"), whole())
-    monkeypatch.setattr(examining, "ranked", lambda *_: pytest.fail("it was kept"))
+    monkeypatch.setattr(examining, "rank_test_facts", lambda *_: pytest.fail("it was kept"))
     assert same(ranked(tmp_path / "ranks"), whole())
     assert same(ranked(tmp_path / "ranks", threads=3), whole())
 
@@ -141,7 +141,7 @@ def test_progress_counts_what_is_there_already(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         ranked(tmp_path / "ranks", report=stop_after(7))
     with Run.open(tmp_path / "ranks") as run:
-        done = sum(len(kept[0]["targets"] > 0) > 0 for kept in map(run.taken, run.done()))
+        done = sum(len(kept[0]["targets"] > 0) > 0 for kept in map(run.load_task, run.finished_tasks()))
     assert done > 0
     told: list[tuple[str, int, int | None]] = []
     ranked(tmp_path / "ranks", report=lambda *words: told.append(words))
@@ -193,7 +193,7 @@ def test_killed_at_any_change_of_a_file_it_goes_on(count: int, tmp_path: Path) -
 
 
 def test_a_model_of_a_query_is_kept_too(tmp_path: Path) -> None:
-    found = [evaluate(worker(), towns(), TEST, kept=tmp_path / "ranks", threads=t) for t in (1, 2)]
+    found = [evaluate(worker(), towns(), TEST, checkpoint_dir=tmp_path / "ranks", threads=t) for t in (1, 2)]
     assert same(found[:1], found[1:])
     assert same(found[:1], [evaluate(worker(), towns(), TEST, threads=1)])
 
@@ -226,10 +226,10 @@ def test_another_model_knowledge_base_or_test_is_said(tmp_path: Path) -> None:
     fewer = KnowledgeBase.from_facts(HELD[:3])
     given: dict[str, Any] = {"draws": DRAWS, "kept": folder, "threads": 1}
     works: dict[str, Callable[[], object]] = {
-        "model": lambda: evaluations(other, train(), TEST, **given),
-        "knowledge base": lambda: evaluations(completed(), more, TEST, **given),
-        "test facts": lambda: evaluations(completed(), train(), fewer, **given),
-        "known facts": lambda: evaluations(completed(), train(), TEST, [fewer], **given),
+        "model": lambda: evaluate_draw_counts(other, train(), TEST, **given),
+        "knowledge base": lambda: evaluate_draw_counts(completed(), more, TEST, **given),
+        "test facts": lambda: evaluate_draw_counts(completed(), train(), fewer, **given),
+        "known facts": lambda: evaluate_draw_counts(completed(), train(), TEST, [fewer], **given),
     }
     for what, work in works.items():
         with pytest.raises(InputError, match=f"what differs: {what}\n"):
@@ -257,9 +257,9 @@ def test_a_run_of_something_else_is_refused(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", {"seed": 1}):
         pass
     with pytest.raises(InputError, match="another evaluation"):
-        shelf(tmp_path / "run", {"model": "x"})
+        open_checkpoint(tmp_path / "run", {"model": "x"})
     with pytest.raises(InputError, match="what differs: what was asked"):
-        shelf(tmp_path / "run", {})
+        open_checkpoint(tmp_path / "run", {})
 
 
 def test_a_record_of_another_version_says_what_to_do(tmp_path: Path) -> None:
@@ -282,14 +282,14 @@ def test_two_processes_do_not_rank_into_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_part_gives_the_ranks_of_each_number_of_draws() -> None:
-    part = Part(np.arange(24).reshape(2, 2, 3, 2), np.zeros((2, 1)), np.ones(1))
-    assert part.ranked(1, raw=False).better.tolist() == [12, 13]
-    assert part.ranked(0, raw=True).candidates.tolist() == [10, 11]
+    part = TaskResult(np.arange(24).reshape(2, 2, 3, 2), np.zeros((2, 1)), np.ones(1))
+    assert part.ranks_for(1, raw=False).better.tolist() == [12, 13]
+    assert part.ranks_for(0, raw=True).candidates.tolist() == [10, 11]
 
 
 def test_a_tally_begins_with_what_is_done() -> None:
     told: list[tuple[str, int, int | None]] = []
-    tally = Tally(10, lambda *words: told.append(words), done=4)
+    tally = RankProgress(10, lambda *words: told.append(words), done=4)
     tally.add(2)
     assert told == [("ranking", 4, 10), ("ranking", 6, 10)]
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 import data
 from gaifman.constraints import parse_constraints
-from gaifman.errors import FormulaError, KnowledgeError
-from gaifman.examples import Collection, Examples, Recipe
-from gaifman.graph import graph_of
+from gaifman.errors import FormulaError, KnowledgeBaseError
+from gaifman.examples import ExampleCollection, ExampleConfig, TrainingExamples
+from gaifman.graph import build_graph
 from gaifman.io import read
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Sampling, draw
+from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from gaifman.parser import parse_query
-from gaifman.printing import relation_text
+from gaifman.printing import format_relation
 from kbs import knowledge_bases
 from test_examples import examples, rows, towns, whole
 from uncompiled import both
@@ -26,13 +26,16 @@ from uncompiled import both
 # Several knowledge bases
 
 
-def three() -> list[Examples]:
-    return [examples(towns(count), "born_in(x, y)", Recipe(negatives=2, block=4, seed=3)) for count in (40, 15, 8)]
+def three() -> list[TrainingExamples]:
+    return [
+        examples(towns(count), "born_in(x, y)", ExampleConfig(negatives=2, block_size=4, seed=3))
+        for count in (40, 15, 8)
+    ]
 
 
 def test_a_collection_shuffles_the_blocks_of_all() -> None:
     parts = three()
-    collection = Collection(parts)
+    collection = ExampleCollection(parts)
     made = list(collection.blocks(0))
     assert len(made) == len(collection) == sum(map(len, parts)) == 9 + 4 + 2
     assert collection.count() == sum(part.count() for part in parts)
@@ -45,7 +48,7 @@ def test_a_collection_shuffles_the_blocks_of_all() -> None:
 
 
 def test_a_collection_begun_in_the_middle_goes_on_as_it_would_have() -> None:
-    collection = Collection(three())
+    collection = ExampleCollection(three())
     made = list(collection.blocks(2))
     for first in range(len(made) + 2):
         later = list(collection.blocks(2, first))
@@ -55,19 +58,19 @@ def test_a_collection_begun_in_the_middle_goes_on_as_it_would_have() -> None:
 
 def test_a_collection_of_one_is_that_one() -> None:
     alone = three()[0]
-    made = list(Collection([alone]).blocks(5, 2))
+    made = list(ExampleCollection([alone]).blocks(5, 2))
     assert {owner for owner, _ in made} == {0}
     assert whole(block for _, block in made) == whole(alone.blocks(5, 2))
 
 
 def test_a_collection_has_one_query_and_one_seed() -> None:
     one = examples(towns(), "born_in(x, y)")
-    with pytest.raises(KnowledgeError, match="at least one knowledge base"):
-        Collection([])
-    with pytest.raises(KnowledgeError, match="one query and one seed, not born_in"):
-        Collection([one, examples(towns(), "near(x, y)")])
-    with pytest.raises(KnowledgeError, match=r"with seed 0 and .* with seed 1"):
-        Collection([one, examples(towns(), "born_in(x, y)", Recipe(negatives=4, seed=1))])
+    with pytest.raises(KnowledgeBaseError, match="at least one knowledge base"):
+        ExampleCollection([])
+    with pytest.raises(KnowledgeBaseError, match="one query and one seed, not born_in"):
+        ExampleCollection([one, examples(towns(), "near(x, y)")])
+    with pytest.raises(KnowledgeBaseError, match=r"with seed 0 and .* with seed 1"):
+        ExampleCollection([one, examples(towns(), "born_in(x, y)", ExampleConfig(negatives=4, seed=1))])
 
 
 # Random knowledge bases
@@ -81,41 +84,43 @@ def test_a_collection_has_one_query_and_one_seed() -> None:
     st.integers(1, 5),
 )
 def test_the_laws_hold_for_every_relation(kb: KnowledgeBase, pool: str, hide: str, block: int) -> None:
-    graph = graph_of(kb)
+    graph = build_graph(kb)
     for name, relation in kb.relations.items():
-        query = parse_query(f"{relation_text(name)}({', '.join('xyzu'[: relation.arity])})")
-        recipe = Recipe(pool=pool, hide=hide, negatives=3, holdout=0.3, block=block)
+        query = parse_query(f"{format_relation(name)}({', '.join('xyzu'[: relation.arity])})")
+        recipe = ExampleConfig(negative_sampling=pool, hide=hide, negatives=3, holdout=0.3, block_size=block)
         if not relation.count:
-            with pytest.raises(KnowledgeError, match="has no answers"):
-                Examples(graph, query, recipe)
+            with pytest.raises(KnowledgeBaseError, match="has no answers"):
+                TrainingExamples(graph, query, recipe)
             continue
-        found = Examples(graph, query, recipe)
+        found = TrainingExamples(graph, query, recipe)
         true, seen = set(rows(found.answers)), []
         for one in found.blocks(1):
             assert len(one.answers) <= block
-            assert true.isdisjoint(rows(one.corrupted))
-            assert ((one.answers[one.sources] != one.corrupted).sum(axis=1) == 1).all()
+            assert true.isdisjoint(rows(one.negatives))
+            assert ((one.answers[one.sources] != one.negatives).sum(axis=1) == 1).all()
             assert (np.bincount(one.sources, minlength=1) <= 3).all()
-            hidden, unseen = one.hidden.of(one.sources), one.unseen
+            hidden, unseen = one.hidden.select(one.sources), one.negatives_hidden
             for c in range(len(one.sources)):
                 least = hidden.facts[hidden.starts[c] : hidden.starts[c + 1]]
                 assert set(least) <= set(unseen.facts[unseen.starts[c] : unseen.starts[c + 1]])
-            draw(graph, one.corrupted, Sampling(size=3), one.unseen)  # what draws takes it as it is
+            draw_neighbourhoods(
+                graph, one.negatives, SamplingConfig(size=3), one.negatives_hidden
+            )  # what draws takes it as it is
             seen += rows(one.answers)
         assert len(seen) == len(set(seen))
-        assert {*seen, *rows(found.held_out().answers)} == true
+        assert {*seen, *rows(found.held_out_block().answers)} == true
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_tuples_of_one_two_and_three_objects(width: int) -> None:
     tuples = list(itertools.islice(itertools.product("abcdef", repeat=width), 0, 6**width, 5))
     kb = KnowledgeBase.from_facts([("r", *row) for row in tuples], objects=list("abcdef"))
-    found = examples(kb, f"r({', '.join('xyz'[:width])})", Recipe(negatives=6, holdout=0))
+    found = examples(kb, f"r({', '.join('xyz'[:width])})", ExampleConfig(negatives=6, holdout=0))
     true = set(rows(found.answers))
     for block in found.blocks(0):
-        assert len(block.corrupted) == 6 * len(block.answers)
-        assert true.isdisjoint(rows(block.corrupted))
-        places = (block.answers[block.sources] != block.corrupted).argmax(axis=1)
+        assert len(block.negatives) == 6 * len(block.answers)
+        assert true.isdisjoint(rows(block.negatives))
+        places = (block.answers[block.sources] != block.negatives).argmax(axis=1)
         assert set(places.tolist()) == set(range(width))
 
 
@@ -123,10 +128,10 @@ def test_a_head_can_have_constraints() -> None:
     kb = KnowledgeBase.from_facts([("parent", f"a{i}", f"b{i % 3}") for i in range(6)])
     query = parse_query("sibling(x, y) :- parent(x, z), parent(y, z), x != y", kb)
     rules = parse_constraints("functional: sibling 1→2", kb, query=query)
-    (block,) = Examples(graph_of(kb), query, Recipe(negatives=8), rules).blocks(0)
-    first = block.corrupted[:, 0] != block.answers[block.sources, 0]
+    (block,) = TrainingExamples(build_graph(kb), query, ExampleConfig(negatives=8), rules).blocks(0)
+    first = block.negatives[:, 0] != block.answers[block.sources, 0]
     seen = {row[0] for row in rows(block.answers)}
-    assert set(block.corrupted[first, 0].tolist()) <= seen
+    assert set(block.negatives[first, 0].tolist()) <= seen
 
 
 # What is refused
@@ -155,47 +160,47 @@ def test_a_head_can_have_constraints() -> None:
     ],
 )
 def test_a_recipe_that_means_nothing_is_refused(wrong: dict[str, object], message: str) -> None:
-    with pytest.raises(KnowledgeError) as error:
-        Recipe(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(KnowledgeBaseError) as error:
+        ExampleConfig(**wrong)  # type: ignore[arg-type]
     assert message in str(error.value)
 
 
 def test_near_names_of_choices_are_told() -> None:
-    with pytest.raises(KnowledgeError) as error:
-        Recipe(hide="link")
-    assert error.value.near == ("links",)
+    with pytest.raises(KnowledgeBaseError) as error:
+        ExampleConfig(hide="link")
+    assert error.value.suggestions == ("links",)
 
 
 def test_queries_without_answers_or_variables_are_refused() -> None:
     kb = towns()
-    with pytest.raises(KnowledgeError, match="has no answers: there is nothing to learn from"):
+    with pytest.raises(KnowledgeBaseError, match="has no answers: there is nothing to learn from"):
         examples(kb, "born_in(x, y) & born_in(y, x)")
-    with pytest.raises(KnowledgeError, match="has no answers"):
-        examples(kb.without(kb.facts("near")), "near(x, y)")
-    with pytest.raises(KnowledgeError, match="has no free variables"):
+    with pytest.raises(KnowledgeBaseError, match="has no answers"):
+        examples(kb.without_facts(kb.facts("near")), "near(x, y)")
+    with pytest.raises(KnowledgeBaseError, match="has no free variables"):
         examples(kb, "exists x, y. born_in(x, y)")
     with pytest.raises(FormulaError, match="no relation born_im"):
-        Examples(graph_of(kb), parse_query("born_im(x, y)"))
+        TrainingExamples(build_graph(kb), parse_query("born_im(x, y)"))
     with pytest.raises(FormulaError, match="born_in has 2 places"):
-        Examples(graph_of(kb), parse_query("born_in(x)"))
+        TrainingExamples(build_graph(kb), parse_query("born_in(x)"))
 
 
 def test_known_tuples_of_another_shape_are_refused() -> None:
-    with pytest.raises(KnowledgeError, match="known tuples have 2 places here, not 3"):
+    with pytest.raises(KnowledgeBaseError, match="known tuples have 2 places here, not 3"):
         examples(towns(), "born_in(x, y)", known=[[0, 1, 2]])
-    with pytest.raises(KnowledgeError, match="objects are numbered from 0"):
+    with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0"):
         examples(towns(), "born_in(x, y)", known=[[0, 1_000]])
 
 
 def test_epochs_and_blocks_are_counted_from_0() -> None:
     found = examples(towns(), "born_in(x, y)")
-    for call in (lambda: found.blocks(-1), lambda: found.blocks(0, -1), lambda: found.held_out(-1)):
-        with pytest.raises(KnowledgeError, match="is a whole number, 0 or more, not -1"):
+    for call in (lambda: found.blocks(-1), lambda: found.blocks(0, -1), lambda: found.held_out_block(-1)):
+        with pytest.raises(KnowledgeBaseError, match="is a whole number, 0 or more, not -1"):
             call()
-    with pytest.raises(KnowledgeError, match="negatives is a whole number"):
-        found.held_out(0, -2)
-    with pytest.raises(KnowledgeError, match="epoch is a whole number"):
-        Collection([found]).blocks(-1)
+    with pytest.raises(KnowledgeBaseError, match="negatives is a whole number"):
+        found.held_out_block(0, -2)
+    with pytest.raises(KnowledgeBaseError, match="epoch is a whole number"):
+        ExampleCollection([found]).blocks(-1)
 
 
 # Without the compiler
@@ -227,15 +232,15 @@ class TestData:
 
     def test_no_known_fact_of_fb15k_is_a_negative(self) -> None:
         kb = read(data.DATA / "FB15k" / "train.txt.gz")
-        graph, table = graph_of(kb), kb.tables[2]
+        graph, table = build_graph(kb), kb.fact_tables[2]
         known = table.relation.astype(np.int64) << 40 | table.objects[:, 0].astype(np.int64) << 20 | table.objects[:, 1]
         counts = np.diff(table.starts)
         for number in [*np.argsort(-counts)[:8].tolist(), *np.argsort(counts)[:40].tolist()]:
             name = kb.content.relations[number]
-            found = Examples(graph, parse_query(f"{relation_text(name)}(x, y)"))
+            found = TrainingExamples(graph, parse_query(f"{format_relation(name)}(x, y)"))
             made = 0
             for block in found.blocks(0):
-                tuples = block.corrupted.astype(np.int64)
+                tuples = block.negatives.astype(np.int64)
                 packed = np.int64(number) << 40 | tuples[:, 0] << 20 | tuples[:, 1]
                 assert not np.isin(packed, known).any()
                 made += len(tuples) + 5 * len(block.answers)

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import gaifman
-from gaifman.adapters import Classifier
+from gaifman.adapters import SklearnModel
 from gaifman.calibration import log_odds
 from gaifman.completion import Completion
-from gaifman.errors import KnowledgeError
-from gaifman.explain import NAMED, Case, _tried
+from gaifman.errors import KnowledgeBaseError
+from gaifman.explain import MAX_COUNTERFACTUAL_FACTS, Explainer, _fact_sets_to_hide
 from gaifman.explanations import Explanation
 from gaifman.facts import Fact
-from gaifman.graph import fact_numbers
-from gaifman.judging import Wanted
+from gaifman.graph import fact_ids
+from gaifman.judging import DrawBudget
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
-from gaifman.neighbourhoods import draw
-from gaifman.network import Network
+from gaifman.neighbourhoods import draw_neighbourhoods
+from gaifman.network import MLP
 from gaifman.parser import parse_feature
 from gaifman.phi import parse_phi
-from gaifman.semantics import Extension, Structure, holds, value
+from gaifman.semantics import Extension, Structure, feature_value, holds
 from learnt import FEW, GOOD, demo, neighbour, towns, worker
 from plain_model import Plain
 
@@ -57,7 +57,7 @@ def model_of(kind: str) -> tuple[GaifmanModel, tuple[tuple[str, ...], ...]]:
         "demo": (neighbour, (("portugal", "spain"), ("portugal", "japan"), ("chad", "niger"))),
         "logistic": (lambda: works(base="logistic", **_no_options()), PAIRS),
         "plain": (lambda: works(base=Plain(), **_no_options()), PAIRS),
-        "classifier": (lambda: works(base=Classifier(LogisticRegression()), **_no_options()), PAIRS),
+        "classifier": (lambda: works(base=SklearnModel(LogisticRegression()), **_no_options()), PAIRS),
         "type": (lambda: gaifman.fit(towns(), "person(x)", **GOOD), (("p03",), ("t1",))),
         "query": (lambda: gaifman.fit(towns(), NEAR, **FEW), (("p03", "p08"), ("p01", "p06"), ("p01", "p02"))),
         "phi": (lambda: works(phi=parse_phi(PHI, towns()), **GOOD), PAIRS),
@@ -115,8 +115,8 @@ def test_for_any_answer_draws_prior_and_top(person: int, town: int, draws: int, 
     wanted = worker().probability(*names, draws=draws, prior=prior)
     assert (found.estimate.value, found.estimate.draws) == (wanted.value, draws)
     assert found.log_odds == pytest.approx(float(log_odds(found.probability)), abs=1e-9)
-    assert len(found.speaking_for) <= top
-    assert len(found.speaking_against) <= top
+    assert len(found.supporting) <= top
+    assert len(found.opposing) <= top
 
 
 def test_more_formulas_told_are_fewer_others() -> None:
@@ -133,13 +133,13 @@ def test_more_formulas_told_are_fewer_others() -> None:
 @pytest.mark.parametrize("kind", ["mlp", "logistic", "plain", "demo", "unsure", "three"])
 def test_effects_are_what_brute_force_finds_from_the_features_of_the_draws(kind: str) -> None:
     model, names, found = explained(kind)[0]
-    judge, scorer = model._judge, model._trained()
-    tuples = judge.numbers([names])
-    hidden = judge.secret(model._asked, tuples, model.learning.seed)
-    sampling = model.learning.sampling(model.learning.draws, "answer 0")
-    matrix = judge.evaluator.sampled(tuples, sampling, hidden)
-    rows = scorer.inputs.rows(matrix)
-    features = [str(judge.evaluator.plan.features[number]) for number in scorer.inputs.features()]
+    judge, scorer = model.predictor, model.trained_scorer()
+    tuples = judge.tuple_ids([names])
+    hidden = judge.hidden_facts(model.trained_query, tuples, model.config.seed)
+    sampling = model.config.sampling(model.config.draws, "answer 0")
+    matrix = judge.evaluator.sample_and_evaluate(tuples, sampling, hidden)
+    rows = scorer.scaler.transform(matrix)
+    features = [str(judge.evaluator.plan.features[number]) for number in scorer.scaler.features()]
     whole = scorer.base.scores(rows)
     for reason in found.reasons:
         column = features.index(reason.feature)
@@ -170,12 +170,12 @@ def test_the_same_each_time_and_after_a_file(tmp_path: Any) -> None:
 
 def seen(model: GaifmanModel, names: tuple[str, ...]) -> list[Structure]:
     """The drawn neighbourhoods, by definition: members, and what is known of them alone that is not hidden."""
-    judge = model._judge
-    tuples = judge.numbers([names])
-    hidden = judge.secret(model._asked, tuples, model.learning.seed)
-    drawn = draw(judge.graph, tuples, model.learning.sampling(model.learning.draws, "answer 0"), hidden)
-    known = judge.kb.without([judge.graph.fact(number) for number in hidden.facts.tolist()]).structure()
-    return [known.induced([judge.kb.name(int(m)) for m in drawn.of(0, at)]) for at in range(drawn.draws)]
+    judge = model.predictor
+    tuples = judge.tuple_ids([names])
+    hidden = judge.hidden_facts(model.trained_query, tuples, model.config.seed)
+    drawn = draw_neighbourhoods(judge.graph, tuples, model.config.sampling(model.config.draws, "answer 0"), hidden)
+    known = judge.kb.without_facts([judge.graph.fact_by_id(number) for number in hidden.facts.tolist()]).structure()
+    return [known.induced([judge.kb.object_name(int(m)) for m in drawn.members_of(0, at)]) for at in range(drawn.draws)]
 
 
 def only(structure: Structure, facts: tuple[Fact, ...]) -> Structure:
@@ -193,17 +193,17 @@ def test_witnesses_make_the_formula_what_it_is_in_the_drawn_neighbourhoods(kind:
     for model, names, found in explained(kind):
         structures = seen(model, names)
         for reason in found.reasons:
-            feature = parse_feature(reason.feature, model._judge.kb)
+            feature = parse_feature(reason.feature, model.predictor.kb)
             for inside in structures:
-                said = value(inside, feature, names)
-                assert value(only(inside, reason.facts), feature, names) == said or not reason.facts
+                said = feature_value(inside, feature, names)
+                assert feature_value(only(inside, reason.facts), feature, names) == said or not reason.facts
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_witnesses_are_facts_of_a_drawn_neighbourhood_with_their_confidence(kind: str) -> None:
     for model, names, found in explained(kind):
         structures = seen(model, names)
-        confidence = {(fact.relation, fact.objects): fact.confidence for fact in model._judge.kb.facts()}
+        confidence = {(fact.relation, fact.objects): fact.confidence for fact in model.predictor.kb.facts()}
         for fact in {fact for reason in found.reasons for fact in reason.facts}:
             assert any(fact.objects in inside.relations[fact.relation].tuples for inside in structures)
             assert fact.confidence == confidence[fact.relation, fact.objects]
@@ -225,14 +225,14 @@ def test_what_facts_make_false_is_told_by_these_facts() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_known_answer_is_never_its_own_reason(kind: str) -> None:
     for model, names, found in explained(kind):
-        judge = model._judge
-        hidden = judge.secret(model._asked, judge.numbers([names]), model.learning.seed).facts
-        secret = {judge.graph.fact(number) for number in hidden.tolist()}
+        judge = model.predictor
+        hidden = judge.hidden_facts(model.trained_query, judge.tuple_ids([names]), model.config.seed).facts
+        secret = {judge.graph.fact_by_id(number) for number in hidden.tolist()}
         assert found.known == bool(secret)
         told = {fact for reason in found.reasons for fact in reason.facts}
         told |= set(found.counterfactual.facts if found.counterfactual else ())
-        assert found.scene is not None
-        assert secret.isdisjoint(told | set(found.scene.facts))
+        assert found.diagram is not None
+        assert secret.isdisjoint(told | set(found.diagram.facts))
 
 
 def test_names_stand_in_the_formulas() -> None:
@@ -251,7 +251,7 @@ def test_without_the_named_facts_it_is_less_probable() -> None:
     assert found.counterfactual is not None
     assert [str(fact) for fact in found.counterfactual.facts] == ["lives_in(p03, t3)."]
     assert found.counterfactual.estimate.value < found.probability - 0.3
-    without = worker().on(towns().without(found.counterfactual.facts))
+    without = worker().with_kb(towns().without_facts(found.counterfactual.facts))
     assert without.probability("p03", "t3").value == pytest.approx(found.counterfactual.estimate.value, abs=0.1)
 
 
@@ -260,19 +260,19 @@ def test_the_counterfactual_is_what_the_model_says_when_the_facts_are_hidden(kin
     for model, names, found in explained(kind):
         if found.counterfactual is None:
             continue
-        judge, graph = model._judge, model._judge.graph
-        assert 0 < len(found.counterfactual.facts) <= NAMED
+        judge, graph = model.predictor, model.predictor.graph
+        assert 0 < len(found.counterfactual.facts) <= MAX_COUNTERFACTUAL_FACTS
         assert found.counterfactual.estimate.value < found.probability
-        hidden = [judge.secret(model._asked, judge.numbers([names]), model.learning.seed).facts]
+        hidden = [judge.hidden_facts(model.trained_query, judge.tuple_ids([names]), model.config.seed).facts]
         for fact in found.counterfactual.facts:
-            number = judge.kb.content.relations.number(fact.relation)
+            number = judge.kb.content.relations.find(fact.relation)
             assert number is not None
             hidden.append(
-                fact_numbers(graph, number, np.array([[judge.kb.id(name) for name in fact.objects]], np.int32))
+                fact_ids(graph, number, np.array([[judge.kb.object_id(name) for name in fact.objects]], np.int32))
             )
-        case = Case(judge, model._trained(), model.calibration, model.learning, model._asked)
+        case = Explainer(judge, model.trained_scorer(), model.calibration, model.config, model.trained_query)
         facts = np.unique(np.concatenate(hidden))
-        (said,) = case.estimate(judge.numbers([names]), [facts], Wanted(model.learning.draws))
+        (said,) = case.estimate_hiding(judge.tuple_ids([names]), [facts], DrawBudget(model.config.draws))
         assert said == found.counterfactual.estimate
 
 
@@ -289,30 +289,30 @@ def test_most_answers_hang_on_the_facts_that_are_named() -> None:
 
 
 def test_facts_of_formulas_are_tried_alone_and_together() -> None:
-    a, b, many = frozenset({1, 2}), frozenset({2, 3}), frozenset(range(10, 11 + NAMED))
-    assert _tried([a, frozenset(), many, b, a]) == [a, b, a | b]
-    rest = frozenset(range(100, 99 + NAMED))
-    assert _tried([a, rest]) == [a, rest]
-    assert _tried([]) == []
+    a, b, many = frozenset({1, 2}), frozenset({2, 3}), frozenset(range(10, 11 + MAX_COUNTERFACTUAL_FACTS))
+    assert _fact_sets_to_hide([a, frozenset(), many, b, a]) == [a, b, a | b]
+    rest = frozenset(range(100, 99 + MAX_COUNTERFACTUAL_FACTS))
+    assert _fact_sets_to_hide([a, rest]) == [a, rest]
+    assert _fact_sets_to_hide([]) == []
 
 
 def test_nothing_speaks_where_nothing_is_known() -> None:
-    kb = towns().with_facts([("person", "hermit")]).without([("person", "hermit")])
-    model = worker().on(kb)
+    kb = towns().with_facts([("person", "hermit")]).without_facts([("person", "hermit")])
+    model = worker().with_kb(kb)
     found = model.explain("hermit", "hermit")
     assert (found.reasons, found.counterfactual, found.known) == ((), None, False)
     assert found.log_odds == pytest.approx(float(log_odds(found.probability)))
-    assert found.scene is not None
-    assert found.scene.members == ("hermit",)
+    assert found.diagram is not None
+    assert found.diagram.members == ("hermit",)
     assert found._repr_html_()
 
 
 def test_a_base_model_that_is_sure_of_everything() -> None:
-    base = Network((4,), epochs=1)
+    base = MLP((4,), epochs=1)
     model = gaifman.fit(towns(), "works_in(x, y)", base=base, **_no_options())
-    state = dict(model._trained().base.state())
+    state = dict(model.trained_scorer().base.state())
     state["biases 2"] = np.array([500.0], np.float32)
-    model._trained().base.restore(state)
+    model.trained_scorer().base.restore(state)
     found = model.explain("p03", "t3")
     assert found.estimate == model.probability("p03", "t3")
     assert np.isfinite(found.log_odds)
@@ -338,41 +338,41 @@ def test_a_completion_explains_facts_of_its_relations() -> None:
 
 def test_other_knowledge_bases() -> None:
     kb = towns(20, "new_")
-    found = worker().on(kb).explain("new_p03", "new_t3")
+    found = worker().with_kb(kb).explain("new_p03", "new_t3")
     assert found.reasons[0].formula == "lives_in('new_p03', 'new_t3')"
     bare = KnowledgeBase.from_facts([("lives_in", "ann", "rome")])
-    assert worker().on(bare).explain("ann", "rome").reasons[0].formula == "lives_in('ann', 'rome')"
+    assert worker().with_kb(bare).explain("ann", "rome").reasons[0].formula == "lives_in('ann', 'rome')"
 
 
 def test_mistakes() -> None:
-    with pytest.raises(KnowledgeError, match="there is no object p3") as caught:
+    with pytest.raises(KnowledgeBaseError, match="there is no object p3") as caught:
         worker().explain("p3", "t3")
-    assert "p03" in caught.value.near
-    with pytest.raises(KnowledgeError, match="name as many objects"):
+    assert "p03" in caught.value.suggestions
+    with pytest.raises(KnowledgeBaseError, match="name as many objects"):
         worker().explain("p03")
-    with pytest.raises(KnowledgeError, match="top is a whole number"):
+    with pytest.raises(KnowledgeBaseError, match="top is a whole number"):
         worker().explain("p03", "t3", top=0)
-    with pytest.raises(KnowledgeError, match="draws is a whole number"):
+    with pytest.raises(KnowledgeBaseError, match="draws is a whole number"):
         worker().explain("p03", "t3", draws=0)
     for prior in (1.0, "a"):
-        with pytest.raises(KnowledgeError, match="a prior is above 0"):
+        with pytest.raises(KnowledgeBaseError, match="a prior is above 0"):
             worker().explain("p03", "t3", prior=prior)  # type: ignore[arg-type]
-    with pytest.raises(KnowledgeError, match="only the fallback"):
+    with pytest.raises(KnowledgeBaseError, match="only the fallback"):
         completed().explain("mayor", "p01", "t1")
-    with pytest.raises(KnowledgeError, match="there is no model of work_in"):
+    with pytest.raises(KnowledgeBaseError, match="there is no model of work_in"):
         completed().explain("work_in", "p01", "t1")
-    with pytest.raises(KnowledgeError, match="not trained yet"):
+    with pytest.raises(KnowledgeBaseError, match="not trained yet"):
         GaifmanModel("works_in(x, y)").explain("p03", "t3")
 
 
 def test_the_objects_of_an_answer() -> None:
-    assert worker().tuple_of(None, {"x": "p03"}, ["t3"]) == ("p03", "t3")
-    assert worker().tuple_of("works_in(b, b)", {}, ["t3"]) == ("t3", "t3")
-    assert completed().tuple_of("works_in('p03', y)", {}, ["t3"]) == ("works_in", "p03", "t3")
-    with pytest.raises(KnowledgeError, match="names an object for each of x, y, not t3"):
-        worker().tuple_of(None, {}, ["t3"])
-    with pytest.raises(KnowledgeError, match="names no object, not t3"):
-        worker().tuple_of("works_in('p03', 't3')", {}, "t3")
+    assert worker().answer_tuple(None, {"x": "p03"}, ["t3"]) == ("p03", "t3")
+    assert worker().answer_tuple("works_in(b, b)", {}, ["t3"]) == ("t3", "t3")
+    assert completed().answer_tuple("works_in('p03', y)", {}, ["t3"]) == ("works_in", "p03", "t3")
+    with pytest.raises(KnowledgeBaseError, match="names an object for each of x, y, not t3"):
+        worker().answer_tuple(None, {}, ["t3"])
+    with pytest.raises(KnowledgeBaseError, match="names no object, not t3"):
+        worker().answer_tuple("works_in('p03', 't3')", {}, "t3")
 
 
 def test_semantics_agree_on_the_query_that_is_named() -> None:

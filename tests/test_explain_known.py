@@ -26,8 +26,8 @@ def test_known_is_what_is_true_whatever_could_be_hidden(query: str, judged: dict
     for names in itertools.product(("p00", "p03", "p24", "p25", "p32"), ("t0", "t1", "t2")):
         found = model.explain(*names)
         assert found.known == holds(towns().structure(), gaifman.parse(found.query, towns()))
-        assert found.judged == judged[found.known]
-        (answer,) = model.answers(x=names[0], among={"y": [names[1]]}, top=1)
+        assert found.known_note == judged[found.known]
+        (answer,) = model.answers(x=names[0], restrict_to={"y": [names[1]]}, top=1)
         assert (answer.known, answer.estimate) == (found.known, found.estimate)
         seen.add(found.known)
     assert seen == {True, False}

@@ -11,23 +11,23 @@ import pytest
 
 from gaifman.calibration import log_odds
 from gaifman.explanations import (
-    NO_FACTS,
+    NO_COUNTERFACTUAL,
     Counterfactual,
+    Decomposition,
     Explanation,
-    Others,
-    Parts,
+    OtherFormulas,
     Reason,
     estimate_as_dict,
-    facts_text,
+    format_facts,
 )
 from gaifman.facts import Fact
 from gaifman.judging import Estimate
-from gaifman.scenes import Scene
+from gaifman.scenes import Diagram
 
 BORDERS = Fact("borders", ("spain", "portugal"), 0.9)
 FOR = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.5, 10, 1.0, (BORDERS,))
 AGAINST = Reason("area('spain')", "area(s2)", -0.5, 8, 505_990.0)
-PARTS = Parts(-2.0, Others(3, 0.25), 0.5, -0.25, 1.5)
+PARTS = Decomposition(-2.0, OtherFormulas(3, 0.25), 0.5, -0.25, 1.5)
 SAID = Explanation(
     "borders('portugal', 'spain')",
     ("x", "y"),
@@ -37,13 +37,13 @@ SAID = Explanation(
     (FOR, AGAINST),
     PARTS,
     Counterfactual((BORDERS,), Estimate(0.31, 0.02, 10)),
-    Scene("borders('portugal', 'spain')", "", ("portugal", "spain"), ("portugal", "spain"), (BORDERS,), {BORDERS: 1}),
+    Diagram("borders('portugal', 'spain')", "", ("portugal", "spain"), ("portugal", "spain"), (BORDERS,), {BORDERS: 1}),
 )
 
 
 def test_the_parts_are_all_of_it() -> None:
-    assert SAID.log_odds == 2.0 == FOR.effect + AGAINST.effect + sum(effect for _, effect in PARTS.named(10))
-    assert (SAID.speaking_for, SAID.speaking_against) == ((FOR,), (AGAINST,))
+    assert SAID.log_odds == 2.0 == FOR.effect + AGAINST.effect + sum(effect for _, effect in PARTS.labelled(10))
+    assert (SAID.supporting, SAID.opposing) == ((FOR,), (AGAINST,))
     assert SAID.probability == 0.8808
 
 
@@ -58,13 +58,15 @@ def test_as_text() -> None:
 
 
 def test_without_others_and_without_facts_it_hangs_on() -> None:
-    said = replace(SAID, parts=replace(PARTS, others=Others(0, 0.0)), counterfactual=None, known=False, scene=None)
+    said = replace(
+        SAID, parts=replace(PARTS, others=OtherFormulas(0, 0.0)), counterfactual=None, known=False, diagram=None
+    )
     assert "other" not in str(said)
     assert "judged as if" not in str(said)
-    assert str(said).splitlines()[-1] == NO_FACTS
+    assert str(said).splitlines()[-1] == NO_COUNTERFACTUAL
     assert said.as_dict()["counterfactual"] is None
     assert said.svg() == ""
-    assert NO_FACTS in said._repr_html_()
+    assert NO_COUNTERFACTUAL in said._repr_html_()
 
 
 def test_as_json() -> None:
@@ -97,7 +99,7 @@ def test_as_json() -> None:
 
 def test_many_facts_are_counted() -> None:
     facts = tuple(Fact("r", (f"o{i}",)) for i in range(7))
-    assert facts_text(facts) == "r(o0). r(o1). r(o2). r(o3). … and 3 more"
+    assert format_facts(facts) == "r(o0). r(o1). r(o2). r(o3). … and 3 more"
 
 
 def test_in_a_notebook() -> None:
@@ -113,7 +115,7 @@ def test_in_a_notebook() -> None:
 def test_every_name_is_escaped(bad: str) -> None:
     fact = Fact(bad, (bad, bad))
     reason = Reason(bad, bad, 1.0, 1, 1.0, (fact,))
-    scene = Scene(bad, bad, (bad,), (bad,), (fact,), {fact: 1})
+    scene = Diagram(bad, bad, (bad,), (bad,), (fact,), {fact: 1})
     other = Counterfactual((fact,), Estimate(0.1, 0.0, 2))
     said = Explanation(bad, ("x",), (bad,), False, Estimate(0.5, 0.0, 2), (reason,), PARTS, other, scene)
     page = said._repr_html_()
@@ -127,8 +129,8 @@ def test_every_name_is_escaped(bad: str) -> None:
 
 def test_a_change_that_is_written_alike_is_said_in_log_odds() -> None:
     low, lower = 0.0001, 0.00001
-    parts = Parts(float(log_odds(low)), Others(0, 0.0), 0.0, 0.0, 0.0)
+    parts = Decomposition(float(log_odds(low)), OtherFormulas(0, 0.0), 0.0, 0.0, 0.0)
     other = Counterfactual((Fact("r", ("a", "b")),), Estimate(lower, 0.0, 10))
     found = Explanation("r('a', 'b')", ("x", "y"), ("a", "b"), False, Estimate(low, 0.0, 10), (), parts, other)
-    assert found.without == "<0.001 ± 0.000 (log-odds -11.51 instead of -9.21)"
+    assert found.counterfactual_text == "<0.001 ± 0.000 (log-odds -11.51 instead of -9.21)"
     assert "without these facts: <0.001 ± 0.000 (log-odds" in str(found)

@@ -8,9 +8,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gaifman.errors import KnowledgeError
-from gaifman.facts import Fact, FactLike, Note, check_kinds, dropped_notes, fact_of, pile, some, written
-from gaifman.tables import Dropped, Heap, assemble
+from gaifman.errors import KnowledgeBaseError
+from gaifman.facts import (
+    Fact,
+    FactLike,
+    Note,
+    append_facts,
+    as_fact,
+    check_types_and_attributes,
+    duplicate_notes,
+    format_name,
+    plural,
+)
+from gaifman.tables import Duplicates, RawFacts, build_tables
 
 
 @pytest.mark.parametrize(
@@ -28,43 +38,43 @@ def test_facts_print_as_in_a_file(fact: Fact, text: str) -> None:
 
 
 def test_names_stand_bare_where_they_can() -> None:
-    assert [written(name) for name in ("ann", "/m/1", "12", "a b", "", "é", "a-b")] == [
+    assert [format_name(name) for name in ("ann", "/m/1", "12", "a b", "", "é", "a-b")] == [
         *("ann", "/m/1", "12", "'a b'", "''", "é", "'a-b'"),
     ]
 
 
 def test_a_tuple_is_a_fact() -> None:
-    assert fact_of(("p", "a", "b")) == Fact("p", ("a", "b"), 1.0)
-    assert fact_of(Fact("p", ("a",), 0.5)).confidence == 0.5
-    with pytest.raises(KnowledgeError, match="not 'text'"):
-        fact_of("text")  # type: ignore[arg-type]
+    assert as_fact(("p", "a", "b")) == Fact("p", ("a", "b"), 1.0)
+    assert as_fact(Fact("p", ("a",), 0.5)).confidence == 0.5
+    with pytest.raises(KnowledgeBaseError, match="not 'text'"):
+        as_fact("text")  # type: ignore[arg-type]
 
 
 def test_a_heap_keeps_the_numbers_it_had() -> None:
-    heap = Heap(["z"], ["s"], [1], ["w"])
-    pile(heap, [("r", "a", "z"), ("s", "a")], {("v", "b"): 2}, ["lonely"])
+    heap = RawFacts(["z"], ["s"], [1], ["w"])
+    append_facts(heap, [("r", "a", "z"), ("s", "a")], {("v", "b"): 2}, ["lonely"])
     assert heap.objects == ["z", "a", "b", "lonely"]
     assert (heap.relations, heap.arities, heap.attributes) == (["s", "r"], [1, 2], ["w", "v"])
     assert heap.facts[2][0][1].tolist() == [[1, 0]]
 
 
 def test_a_type_is_no_attribute() -> None:
-    check_kinds(Heap([], ["p", "q"], [2, 1], ["p"]))
-    with pytest.raises(KnowledgeError, match="q cannot be both a type and an attribute"):
-        check_kinds(Heap([], ["p", "q"], [2, 1], ["q"]))
+    check_types_and_attributes(RawFacts([], ["p", "q"], [2, 1], ["p"]))
+    with pytest.raises(KnowledgeBaseError, match="q cannot be both a type and an attribute"):
+        check_types_and_attributes(RawFacts([], ["p", "q"], [2, 1], ["q"]))
 
 
 def test_notes_say_how_often_and_what() -> None:
     assert str(Note(1200, "names")) == "1,200 names"
     assert str(Note(1, "repeated facts", "p(a).")) == "1 repeated facts, such as p(a)."
-    tables, _ = assemble(Heap(["a"], ["p"], [1], ["v"]))
-    assert dropped_notes(tables, Dropped(0, None, 0, None)) == ()
-    found = dropped_notes(tables, Dropped(3, (0, 0), 2, (0, 0)))
+    tables, _ = build_tables(RawFacts(["a"], ["p"], [1], ["v"]))
+    assert duplicate_notes(tables, Duplicates(0, None, 0, None)) == ()
+    found = duplicate_notes(tables, Duplicates(3, (0, 0), 2, (0, 0)))
     assert [(note.count, note.example) for note in found] == [(3, "p(a)."), (2, "v(a)")]
 
 
 def test_one_place_and_two_places() -> None:
-    assert [some(count, "place") for count in (0, 1, 2000)] == ["0 places", "1 place", "2,000 places"]
+    assert [plural(count, "place") for count in (0, 1, 2000)] == ["0 places", "1 place", "2,000 places"]
 
 
 # What a user may write by mistake
@@ -80,16 +90,16 @@ def test_one_place_and_two_places() -> None:
     ],
 )
 def test_what_is_no_fact_is_our_error(fact: FactLike) -> None:
-    with pytest.raises(KnowledgeError) as caught:
-        fact_of(fact)
+    with pytest.raises(KnowledgeBaseError) as caught:
+        as_fact(fact)
     assert len(str(caught.value)) < 300
 
 
 def test_a_fact_may_be_given_as_a_list_of_objects_and_any_number() -> None:
-    odd = fact_of(Fact("p", ["a", "b"], np.float32(0.5)))  # type: ignore[arg-type]
+    odd = as_fact(Fact("p", ["a", "b"], np.float32(0.5)))  # type: ignore[arg-type]
     assert odd == Fact("p", ("a", "b"), 0.5)
     assert type(odd.confidence) is float
-    assert fact_of(Fact("p", ("a",), Fraction(1, 4))).confidence == 0.25  # type: ignore[arg-type]
+    assert as_fact(Fact("p", ("a",), Fraction(1, 4))).confidence == 0.25  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -100,15 +110,15 @@ def test_a_fact_may_be_given_as_a_list_of_objects_and_any_number() -> None:
     ],
 )
 def test_values_that_are_none_are_our_errors(values: dict[tuple[str, str], float]) -> None:
-    with pytest.raises(KnowledgeError) as caught:
-        pile(Heap([], [], []), [], values)
+    with pytest.raises(KnowledgeBaseError) as caught:
+        append_facts(RawFacts([], [], []), [], values)
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("objects", ["ann", [1], [None], ["ann", 2], [""], ["a\0"]])
 def test_objects_that_are_none_are_our_errors(objects: list[str]) -> None:
-    with pytest.raises(KnowledgeError):
-        pile(Heap([], [], []), [], {}, objects)
+    with pytest.raises(KnowledgeBaseError):
+        append_facts(RawFacts([], [], []), [], {}, objects)
 
 
 def test_a_note_speaks_of_one_or_of_many() -> None:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from gaifman.facts import Fact
-from gaifman.families import TWINS, families_of, pattern
-from gaifman.features import Evaluator
-from gaifman.graph import Graph, graph_of
+from gaifman.families import MAX_DUPLICATES, build_template_index, match_template
+from gaifman.features import FeatureEvaluator
+from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling, draw
+from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from gaifman.parser import parse_feature
-from gaifman.phi import FeatureSet, named, parse_phi
-from gaifman.plans import plan_of
+from gaifman.phi import FeatureSet, named_feature_set, parse_phi
+from gaifman.plans import compile_features
 from generators import RELATIONS, over_seeds
 from test_features import case, check
 
@@ -77,7 +77,7 @@ f(x, y, s1, z)
     ],
 )
 def test_a_shape_is_recognised(text: str, family: str) -> None:
-    found = pattern(parse_feature(text))
+    found = match_template(parse_feature(text))
     assert found is not None
     assert found[0] == family
 
@@ -108,41 +108,41 @@ def test_a_shape_is_recognised(text: str, family: str) -> None:
     ],
 )
 def test_another_shape_is_left_to_the_machine(text: str) -> None:
-    assert pattern(parse_feature(text)) is None
+    assert match_template(parse_feature(text)) is None
 
 
 def test_what_asks_for_the_same_has_the_same_value() -> None:
     """Only so many, because each is looked at in every row; what goes beyond is left to the machine."""
     _, graph, drawn = case(1)
     texts = ["∃x r(s1, x)", "∃y r(s1, y)", "r(x, s2)", "r(y, s2)", "∃x r(s1, x) ∧ r(x, s2)", "∃x r(x, s2) ∧ r(s1, x)"]
-    more = [f"∃x{i} r(s1, x{i})" for i in range(TWINS)]
-    plan = plan_of(parse_phi("\n".join(texts + more)), graph.kb, 2)
-    found, taken = families_of(graph, plan)
-    assert found.twins[:3].tolist() == [[0, 1], [2, 3], [4, 5]]
-    assert len(taken) == TWINS + 3 < len(plan.features)
-    fast, slow = Evaluator(graph, plan), Evaluator(graph, plan, specialised=False)
-    assert fast.features(drawn).dense().tolist() == slow.features(drawn).dense().tolist()
+    more = [f"∃x{i} r(s1, x{i})" for i in range(MAX_DUPLICATES)]
+    plan = compile_features(parse_phi("\n".join(texts + more)), graph.kb, 2)
+    found, taken = build_template_index(graph, plan)
+    assert found.duplicates[:3].tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert len(taken) == MAX_DUPLICATES + 3 < len(plan.features)
+    fast, slow = FeatureEvaluator(graph, plan), FeatureEvaluator(graph, plan, use_templates=False)
+    assert fast.evaluate(drawn).to_dense().tolist() == slow.evaluate(drawn).to_dense().tolist()
 
 
-def hide(rng: random.Random, graph: Graph, drawn: Neighbourhoods, most: int) -> Hidden:
+def hide(rng: random.Random, graph: GaifmanGraph, drawn: NeighbourhoodBatch, most: int) -> HiddenFacts:
     """Up to so many facts for each tuple, those between its own objects more often than others."""
     chosen: list[list[int]] = []
-    for t in range(len(drawn.places)):
-        own = {graph.kb.name(int(drawn.of(t)[place])) for place in drawn.places[t]}
-        near = [n for n in range(len(graph.kb)) if own & set(graph.fact(n).objects)]
+    for t in range(len(drawn.own_positions)):
+        own = {graph.kb.object_name(int(drawn.members_of(t)[place])) for place in drawn.own_positions[t]}
+        near = [n for n in range(len(graph.kb)) if own & set(graph.fact_by_id(n).objects)]
         pool = near if near and rng.random() < 0.7 else list(range(len(graph.kb)))
         chosen.append(sorted(rng.sample(pool, min(len(pool), rng.randint(0, most)))))
     starts = np.append(0, np.cumsum([len(numbers) for numbers in chosen])).astype(np.int64)
-    return Hidden(starts, np.array([n for numbers in chosen for n in numbers], np.int64))
+    return HiddenFacts(starts, np.array([n for numbers in chosen for n in numbers], np.int64))
 
 
-def assert_the_same(rng: random.Random, graph: Graph, drawn: Neighbourhoods, phi: str) -> None:
+def assert_the_same(rng: random.Random, graph: GaifmanGraph, drawn: NeighbourhoodBatch, phi: str) -> None:
     """The machine and the families agree, whatever is hidden."""
-    plan = plan_of(parse_phi(phi), graph.kb, 2)
-    fast, slow = Evaluator(graph, plan), Evaluator(graph, plan, specialised=False)
+    plan = compile_features(parse_phi(phi), graph.kb, 2)
+    fast, slow = FeatureEvaluator(graph, plan), FeatureEvaluator(graph, plan, use_templates=False)
     for most in (0, 1, 4):
         unseen = hide(rng, graph, drawn, most)
-        found, expected = fast.features(drawn, unseen).dense(), slow.features(drawn, unseen).dense()
+        found, expected = fast.evaluate(drawn, unseen).to_dense(), slow.evaluate(drawn, unseen).to_dense()
         wrong = [str(plan.features[column]) for column in np.flatnonzero((found != expected).any(axis=0))]
         assert not wrong
 
@@ -157,30 +157,30 @@ def test_every_family_equals_the_machine_where_labels_are_read_off_bonds(seed: i
     """That is where no relation has more than two places."""
     rng, graph, _ = case(seed)
     kb = graph.kb
-    facts = {fact for fact in kb.facts() if len(fact.objects) < 3} | {Fact("r", (kb.name(0), kb.name(0)))}
+    facts = {fact for fact in kb.facts() if len(fact.objects) < 3} | {Fact("r", (kb.object_name(0), kb.object_name(0)))}
     few = KnowledgeBase.from_facts(sorted(facts), objects=list(kb.objects))
-    graph = graph_of(few)
+    graph = build_graph(few)
     tuples = np.array([[rng.randrange(len(graph)) for _ in range(2)] for _ in range(4)], np.int32)
-    drawn = draw(graph, tuples, Sampling(rng.randint(0, 2), rng.choice([1, 3, 6, None]), 2, seed))
+    drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(rng.randint(0, 2), rng.choice([1, 3, 6, None]), 2, seed))
     assert_the_same(rng, graph, drawn, EVERY)
 
 
 def test_a_hidden_type_is_hidden_where_there_is_nothing_but_types() -> None:
     """Once what is hidden was taken for a fact of two places, and its second object read beyond the row's end."""
     kb = KnowledgeBase.from_facts([("p", "ann"), ("p", "bob"), ("q", "ann")])
-    graph = graph_of(kb)
-    plan = plan_of(parse_phi("p(s1)\nq(s1)\np(s2)\np(x)"), kb, 2)
-    drawn = draw(graph, [[0, 1]], Sampling())
-    hidden = Hidden(np.array([0, 2]), np.array([0, 2], np.int64))
+    graph = build_graph(kb)
+    plan = compile_features(parse_phi("p(s1)\nq(s1)\np(s2)\np(x)"), kb, 2)
+    drawn = draw_neighbourhoods(graph, [[0, 1]], SamplingConfig())
+    hidden = HiddenFacts(np.array([0, 2]), np.array([0, 2], np.int64))
     for specialised in (True, False):
-        found = Evaluator(graph, plan, specialised=specialised).features(drawn, hidden)
-        assert found.dense().tolist() == [[0, 0, 1, 1]]
+        found = FeatureEvaluator(graph, plan, use_templates=specialised).evaluate(drawn, hidden)
+        assert found.to_dense().tolist() == [[0, 0, 1, 1]]
 
 
 @over_seeds(40)
 def test_every_family_equals_the_definition(seed: int) -> None:
     rng, graph, drawn = case(seed)
-    plan = plan_of(parse_phi(EVERY + WIDE), graph.kb, 2)
+    plan = compile_features(parse_phi(EVERY + WIDE), graph.kb, 2)
     chosen = FeatureSet(tuple(rng.sample(plan.features, 25)))
     check(graph, drawn, chosen, hide(rng, graph, drawn, 2))
 
@@ -191,53 +191,56 @@ def test_every_family_drops_the_same_uncertain_facts_as_the_machine(seed: int) -
     sure = [fact for fact in graph.kb.facts() if len(fact.objects) < 3]
     facts = [Fact(fact.relation, fact.objects, rng.choice([0.3, 0.7, 1.0])) for fact in sure]
     kb = KnowledgeBase.from_facts(facts, objects=list(graph.kb.objects))
-    graph, sampling = graph_of(kb), Sampling(1, 6, 3, seed)
-    drawn = draw(graph, [[0, 1], [1, 1]], sampling)
+    graph, sampling = build_graph(kb), SamplingConfig(1, 6, 3, seed)
+    drawn = draw_neighbourhoods(graph, [[0, 1], [1, 1]], sampling)
     names = {name: relation.arity for name, relation in kb.relations.items()}
     if not names:
         return
-    plan = plan_of(named("default", 2, names), kb, 2)
-    found = [Evaluator(graph, plan, specialised=fast).features(drawn, dropping=sampling) for fast in (True, False)]
-    assert found[0].dense().tolist() == found[1].dense().tolist()
+    plan = compile_features(named_feature_set("default", 2, names), kb, 2)
+    found = [
+        FeatureEvaluator(graph, plan, use_templates=fast).evaluate(drawn, drop_uncertain=sampling)
+        for fast in (True, False)
+    ]
+    assert found[0].to_dense().tolist() == found[1].to_dense().tolist()
 
 
 @pytest.mark.parametrize("name", ["paper", "universal-schema", "default"])
 def test_named_sets_equal_the_machine_for_any_number_of_threads(name: str) -> None:
     _, graph, _ = case(3)
-    plan = plan_of(named(name, 2, RELATIONS, graph.kb.attributes), graph.kb, 2)
+    plan = compile_features(named_feature_set(name, 2, RELATIONS, graph.kb.attributes), graph.kb, 2)
     tuples = np.random.default_rng(1).integers(0, len(graph), (6000, 2)).astype(np.int32)
-    drawn = draw(graph, tuples, Sampling(size=4))
-    fast = [Evaluator(graph, plan).features(drawn, threads=threads) for threads in (1, 2, 4)]
-    slow = Evaluator(graph, plan, specialised=False).features(drawn)
+    drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(size=4))
+    fast = [FeatureEvaluator(graph, plan).evaluate(drawn, threads=threads) for threads in (1, 2, 4)]
+    slow = FeatureEvaluator(graph, plan, use_templates=False).evaluate(drawn)
     for one in fast:
         assert one.starts.tolist() == fast[0].starts.tolist()
         assert one.ids.tobytes() == fast[0].ids.tobytes()
         assert one.values.tobytes() == fast[0].values.tobytes()
-    assert fast[0].dense().tolist() == slow.dense().tolist()
+    assert fast[0].to_dense().tolist() == slow.to_dense().tolist()
 
 
 def test_uncertain_facts_drop_out_as_often_as_they_are_uncertain() -> None:
     """A fact of confidence 0.3 is there in about 30 % of the neighbourhoods, the same ones each time."""
     kb = KnowledgeBase.from_facts([Fact("r", ("ann", "bob"), 0.3), Fact("r", ("bob", "ann"))])
-    graph = graph_of(kb)
-    sampling = Sampling(size=5, draws=4000, seed=2)
-    drawn = draw(graph, [[0, 1]], sampling)
-    plan = plan_of(FeatureSet((parse_feature("r(s1, s2)"), parse_feature("r(s2, s1)"))), kb, 2)
+    graph = build_graph(kb)
+    sampling = SamplingConfig(size=5, draws=4000, seed=2)
+    drawn = draw_neighbourhoods(graph, [[0, 1]], sampling)
+    plan = compile_features(FeatureSet((parse_feature("r(s1, s2)"), parse_feature("r(s2, s1)"))), kb, 2)
     for specialised in (True, False):
-        evaluator = Evaluator(graph, plan, specialised=specialised)
-        found = evaluator.features(drawn, dropping=sampling).dense()
+        evaluator = FeatureEvaluator(graph, plan, use_templates=specialised)
+        found = evaluator.evaluate(drawn, drop_uncertain=sampling).to_dense()
         assert abs(found[:, 0].mean() - 0.3) < 0.03
         assert found[:, 1].all()
-        assert evaluator.features(drawn).dense().all()
-        assert evaluator.features(drawn, dropping=sampling).dense().tolist() == found.tolist()
+        assert evaluator.evaluate(drawn).to_dense().all()
+        assert evaluator.evaluate(drawn, drop_uncertain=sampling).to_dense().tolist() == found.tolist()
 
 
 def test_a_named_set_works_where_a_relation_has_the_name_of_its_variable() -> None:
     _, graph, _ = case(2)
     assert "r" in graph.kb.relations
-    text = named("default", 2, RELATIONS).text()
+    text = named_feature_set("default", 2, RELATIONS).to_text()
     assert "each r1. r1(s1, s2)" in text
-    assert plan_of(named("default", 2, RELATIONS), graph.kb, 2).features
+    assert compile_features(named_feature_set("default", 2, RELATIONS), graph.kb, 2).features
 
 
 def test_random_feature_sets_keep_their_columns() -> None:
@@ -245,18 +248,18 @@ def test_random_feature_sets_keep_their_columns() -> None:
     lines = EVERY.strip().splitlines()
     rng.shuffle(lines)
     _, graph, drawn = case(7)
-    ordered = plan_of(parse_phi(EVERY), graph.kb, 2)
-    shuffled = plan_of(parse_phi("\n".join(lines)), graph.kb, 2)
+    ordered = compile_features(parse_phi(EVERY), graph.kb, 2)
+    shuffled = compile_features(parse_phi("\n".join(lines)), graph.kb, 2)
     columns = [shuffled.features.index(feature) for feature in ordered.features]
-    one, other = Evaluator(graph, ordered).features(drawn), Evaluator(graph, shuffled).features(drawn)
-    assert one.dense().tolist() == other.dense()[:, columns].tolist()
+    one, other = FeatureEvaluator(graph, ordered).evaluate(drawn), FeatureEvaluator(graph, shuffled).evaluate(drawn)
+    assert one.to_dense().tolist() == other.to_dense()[:, columns].tolist()
 
 
 def test_a_shape_that_only_families_have_needs_no_default() -> None:
     """Once it took the first program for its own, whose tables had no room, and wrote beyond them."""
     _, graph, _ = case(2)
-    drawn = draw(graph, [[0, 1]], Sampling(size=None))
-    plan = plan_of(parse_phi("r(s1, x)\n∀x r(s1, x)\nr(s1, 'ann')"), graph.kb, 2)
-    fast, slow = Evaluator(graph, plan), Evaluator(graph, plan, specialised=False)
-    assert fast.features(drawn).dense().tolist() == slow.features(drawn).dense().tolist()
-    assert fast.features(drawn).shapes.max() < plan.shapes.max()
+    drawn = draw_neighbourhoods(graph, [[0, 1]], SamplingConfig(size=None))
+    plan = compile_features(parse_phi("r(s1, x)\n∀x r(s1, x)\nr(s1, 'ann')"), graph.kb, 2)
+    fast, slow = FeatureEvaluator(graph, plan), FeatureEvaluator(graph, plan, use_templates=False)
+    assert fast.evaluate(drawn).to_dense().tolist() == slow.evaluate(drawn).to_dense().tolist()
+    assert fast.evaluate(drawn).default_rows.max() < plan.default_groups.max()

@@ -7,15 +7,15 @@ import random
 import numpy as np
 import pytest
 
-from gaifman.features import features_of
-from gaifman.formulas import free
-from gaifman.graph import Graph, graph_of
+from gaifman.features import compute_features
+from gaifman.formulas import free_variables
+from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling, draw
+from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet
-from gaifman.plans import plan_of
+from gaifman.plans import compile_features
 from gaifman.questions import query_position
-from gaifman.semantics import value
+from gaifman.semantics import feature_value
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator, over_seeds
 
 PLENTY = (*OBJECTS, *(f"o{i}" for i in range(12)))
@@ -33,41 +33,41 @@ def knowledge(rng: random.Random, count: int | None = None) -> KnowledgeBase:
     values = {(a, o): float(rng.randint(-3, 5)) for a in ATTRIBUTES for o in objects if rng.random() < 0.6}
     values |= {(name, objects[0]): 1.0 for name in ATTRIBUTES}
     kb = KnowledgeBase.from_facts([*facts, *dummies], values, objects)
-    return kb.without([dummy for dummy in dummies if dummy not in facts])
+    return kb.without_facts([dummy for dummy in dummies if dummy not in facts])
 
 
 def features(rng: random.Random, count: int) -> FeatureSet:
     """Random features for two query variables."""
     generator = Generator(rng)
     found = [generator.feature(depth=rng.randint(1, 4)) for _ in range(count)]
-    return FeatureSet(tuple(f for f in found if not any(query_position(v) > 2 for v in free(f))))
+    return FeatureSet(tuple(f for f in found if not any(query_position(v) > 2 for v in free_variables(f))))
 
 
-def check(graph: Graph, drawn: Neighbourhoods, phi: FeatureSet, hidden: Hidden | None = None) -> int:
+def check(graph: GaifmanGraph, drawn: NeighbourhoodBatch, phi: FeatureSet, hidden: HiddenFacts | None = None) -> int:
     """Compare every value with the definition; how many were compared."""
     kb = graph.kb
-    plan = plan_of(phi, kb, 2)
-    found = features_of(graph, drawn, plan, hidden).dense()
+    plan = compile_features(phi, kb, 2)
+    found = compute_features(graph, drawn, plan, hidden).to_dense()
     for row in range(len(drawn)):
         t = row // drawn.draws
         unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist() if hidden else []
-        structure = kb.without([graph.fact(number) for number in unseen]).structure()
-        members = drawn.of(t, row % drawn.draws)
-        names = [kb.name(int(member)) for member in members]
-        inside, pair = structure.induced(names), tuple(names[place] for place in drawn.places[t])
+        structure = kb.without_facts([graph.fact_by_id(number) for number in unseen]).structure()
+        members = drawn.members_of(t, row % drawn.draws)
+        names = [kb.object_name(int(member)) for member in members]
+        inside, pair = structure.induced(names), tuple(names[place] for place in drawn.own_positions[t])
         for column, feature in enumerate(plan.features):
-            expected = np.float32(value(inside, feature, pair))
+            expected = np.float32(feature_value(inside, feature, pair))
             assert found[row, column] == pytest.approx(expected, rel=1e-5, abs=1e-6), f"{feature} of {pair} in {names}"
     return found.size
 
 
-def case(seed: int) -> tuple[random.Random, Graph, Neighbourhoods]:
+def case(seed: int) -> tuple[random.Random, GaifmanGraph, NeighbourhoodBatch]:
     """A random knowledge base with some neighbourhoods of random pairs, equal objects included."""
     rng = random.Random(seed)
-    graph = graph_of(knowledge(rng))
+    graph = build_graph(knowledge(rng))
     tuples = np.array([[rng.randrange(len(graph)) for _ in range(2)] for _ in range(3)], np.int32)
-    sampling = Sampling(radius=rng.randint(0, 2), size=rng.choice([1, 3, 6]), draws=2, seed=seed)
-    return rng, graph, draw(graph, tuples, sampling)
+    sampling = SamplingConfig(radius=rng.randint(0, 2), size=rng.choice([1, 3, 6]), draws=2, seed=seed)
+    return rng, graph, draw_neighbourhoods(graph, tuples, sampling)
 
 
 @over_seeds(120)
@@ -80,7 +80,7 @@ def test_the_machine_gives_what_the_definition_says(seed: int) -> None:
 def test_hidden_facts_are_not_seen(seed: int) -> None:
     rng, graph, drawn = case(seed)
     every = len(graph.kb)
-    chosen = [sorted(rng.sample(range(every), min(every, rng.randint(0, 6)))) for _ in range(len(drawn.places))]
+    chosen = [sorted(rng.sample(range(every), min(every, rng.randint(0, 6)))) for _ in range(len(drawn.own_positions))]
     starts = np.append(0, np.cumsum([len(numbers) for numbers in chosen])).astype(np.int64)
-    hidden = Hidden(starts, np.array([n for numbers in chosen for n in numbers], np.int64))
+    hidden = HiddenFacts(starts, np.array([n for numbers in chosen for n in numbers], np.int64))
     check(graph, drawn, features(rng, 6), hidden)

@@ -10,18 +10,18 @@ import pytest
 
 import features_long
 from features_long import Tally, features, hide, knowledge
-from gaifman.errors import KnowledgeError
+from gaifman.errors import KnowledgeBaseError
 from gaifman.facts import Fact
-from gaifman.features import Evaluator, features_of
+from gaifman.features import FeatureEvaluator, compute_features
 from gaifman.formulas import And, Equal, Exists, Forall, Formula, Iff, Implies, Not, Or, Variable
-from gaifman.graph import graph_of
+from gaifman.graph import build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling, draw
-from gaifman.phi import FeatureSet, named, parse_phi
-from gaifman.plans import plan_of
+from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.phi import FeatureSet, named_feature_set, parse_phi
+from gaifman.plans import compile_features
 from gaifman.questions import Feature
 from gaifman.rewriting import negation_normal_form, substitute
-from gaifman.semantics import value
+from gaifman.semantics import feature_value
 from generators import Generator, over_seeds
 
 Dense = npt.NDArray[np.float32]
@@ -30,14 +30,14 @@ VARIABLES = ("s1", "s2", "x")
 
 def values(kb: KnowledgeBase, *formulas: Formula, seed: int = 0) -> list[Dense]:
     """A column for each formula: its values in some neighbourhoods of some pairs."""
-    graph = graph_of(kb)
+    graph = build_graph(kb)
     rng = random.Random(seed)
     tuples = [[rng.randrange(len(graph)) for _ in range(2)] for _ in range(5)]
     hidden = hide(rng, graph, len(tuples))
-    drawn = draw(graph, tuples, Sampling(rng.randint(0, 2), 9, draws=2, seed=seed), hidden)
+    drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(rng.randint(0, 2), 9, draws=2, seed=seed), hidden)
     wanted = [Feature(formula) for formula in formulas]
-    plan = plan_of(FeatureSet(tuple(wanted)), kb, 2)
-    found = features_of(graph, drawn, plan, hidden).dense()
+    plan = compile_features(FeatureSet(tuple(wanted)), kb, 2)
+    found = compute_features(graph, drawn, plan, hidden).to_dense()
     return [found[:, plan.features.index(feature)] for feature in wanted]
 
 
@@ -106,7 +106,7 @@ def test_the_order_in_which_facts_were_told_does_not_matter(seed: int) -> None:
     told = {(attribute, obj): number for attribute, obj, number in kb.values()}
     empty = [r.name for r in kb.relations.values() if not r.count]
     dummies = [(name, *[kb.objects[0]] * kb.relations[name].arity) for name in empty]
-    again = KnowledgeBase.from_facts([*facts, *dummies], told, reversed(kb.objects)).without(dummies)
+    again = KnowledgeBase.from_facts([*facts, *dummies], told, reversed(kb.objects)).without_facts(dummies)
     for one, other in zip(values(kb, f, g, seed=seed), values(again, f, g, seed=seed), strict=True):
         assert one.tobytes() == other.tobytes()
 
@@ -116,27 +116,29 @@ def test_facts_with_an_object_outside_never_change_a_value(seed: int) -> None:
     """Locality: the members stay, everything that speaks of anything else goes, or more of it comes."""
     rng = random.Random(seed)
     kb = knowledge(rng)
-    graph = graph_of(kb)
-    drawn = draw(graph, [[rng.randrange(len(graph)) for _ in range(2)]], Sampling(rng.randint(0, 1), 4, seed=seed))
-    members = {kb.name(int(member)) for member in drawn.of(0)}
+    graph = build_graph(kb)
+    drawn = draw_neighbourhoods(
+        graph, [[rng.randrange(len(graph)) for _ in range(2)]], SamplingConfig(rng.randint(0, 1), 4, seed=seed)
+    )
+    members = {kb.object_name(int(member)) for member in drawn.members_of(0)}
     phi = features(rng, 2, 8)
-    before = features_of(graph, drawn, plan_of(phi, kb, 2)).dense()
-    less = kb.without([fact for fact in kb.facts() if not members.issuperset(fact.objects)])
+    before = compute_features(graph, drawn, compile_features(phi, kb, 2)).to_dense()
+    less = kb.without_facts([fact for fact in kb.facts() if not members.issuperset(fact.objects)])
     assert less.objects == kb.objects
-    assert (features_of(graph_of(less), drawn, plan_of(phi, less, 2)).dense() == before).all()
+    assert (compute_features(build_graph(less), drawn, compile_features(phi, less, 2)).to_dense() == before).all()
     outside = [name for name in kb.objects if name not in members]
     if outside:
         names = [(r.name, *rng.choices(kb.objects, k=r.arity - 1), rng.choice(outside)) for r in kb.relations.values()]
         more = kb.with_facts(names)
-        assert (features_of(graph_of(more), drawn, plan_of(phi, more, 2)).dense() == before).all()
+        assert (compute_features(build_graph(more), drawn, compile_features(phi, more, 2)).to_dense() == before).all()
 
 
 def test_an_object_twice_in_the_tuple_is_one_member_with_two_names() -> None:
     kb = KnowledgeBase.from_facts([("likes", "ann", "ann"), ("likes", "ann", "bob")])
-    graph = graph_of(kb)
+    graph = build_graph(kb)
     phi = parse_phi("s1 = s2\nlikes(s1, s2)\nlikes(s1, x)\n¬likes(s2, x)\nx = x\nlikes(s1, 'bob')")
-    drawn = draw(graph, [[0, 0], [0, 1], [1, 1]], Sampling(size=None))
-    assert features_of(graph, drawn, plan_of(phi, kb, 2)).dense().tolist() == [
+    drawn = draw_neighbourhoods(graph, [[0, 0], [0, 1], [1, 1]], SamplingConfig(size=None))
+    assert compute_features(graph, drawn, compile_features(phi, kb, 2)).to_dense().tolist() == [
         [1, 1, 2, 0, 2, 1],
         [0, 1, 2, 2, 2, 1],
         [1, 0, 0, 2, 2, 0],
@@ -145,10 +147,14 @@ def test_an_object_twice_in_the_tuple_is_one_member_with_two_names() -> None:
 
 def test_an_object_without_facts_has_the_defaults() -> None:
     kb = KnowledgeBase.from_facts([("likes", "ann", "bob")], {("age", "eve"): 7}, ["eve"])
-    graph = graph_of(kb)
+    graph = build_graph(kb)
     phi = parse_phi("likes(s1, x)\n¬likes(s1, x)\n∀x, y likes(x, y) → likes(y, x)\nage(s1)\nx = s1", kb)
-    found = features_of(graph, draw(graph, [[kb.id("eve")]], Sampling(2, None)), plan_of(phi, kb, 1))
-    assert found.dense().tolist() == [[0, 1, 1, 7, 1]]
+    found = compute_features(
+        graph,
+        draw_neighbourhoods(graph, [[kb.object_id("eve")]], SamplingConfig(2, None)),
+        compile_features(phi, kb, 1),
+    )
+    assert found.to_dense().tolist() == [[0, 1, 1, 7, 1]]
     assert found.ids.tolist() == [3, 4], "what differs from the default, or has none"
 
 
@@ -161,8 +167,10 @@ def star(members: int) -> KnowledgeBase:
     return KnowledgeBase.from_facts([*hub, *ring, *odd], {("age", name): float(i) for i, name in enumerate(others)})
 
 
-def whole(kb: KnowledgeBase) -> Neighbourhoods:
-    return draw(graph_of(kb), [[kb.id("hub"), kb.id("o0001")]], Sampling(size=None))
+def whole(kb: KnowledgeBase) -> NeighbourhoodBatch:
+    return draw_neighbourhoods(
+        build_graph(kb), [[kb.object_id("hub"), kb.object_id("o0001")]], SamplingConfig(size=None)
+    )
 
 
 @pytest.mark.parametrize("members", [3, 62, 63, 64, 65, 66, 127, 128, 129])
@@ -174,13 +182,13 @@ def test_a_word_has_64_members_and_nothing_happens_at_its_edges(members: int) ->
         "max age(x) for likes(s1, x)\nsum age(x) for odd(x)\nx ≠ y ∧ odd(x) ∧ odd(y)",
         kb,
     )
-    plan = plan_of(phi, kb, 2)
+    plan = compile_features(phi, kb, 2)
     drawn = whole(kb)
-    assert len(drawn.of(0)) == members
-    found = features_of(graph_of(kb), drawn, plan).dense()[0]
+    assert len(drawn.members_of(0)) == members
+    found = compute_features(build_graph(kb), drawn, plan).to_dense()[0]
     structure = kb.structure()
     for column, feature in enumerate(plan.features):
-        assert found[column] == value(structure, feature, ("hub", "o0001")), str(feature)
+        assert found[column] == feature_value(structure, feature, ("hub", "o0001")), str(feature)
 
 
 @pytest.mark.parametrize("members", [70, 1024, 1025, 1500])
@@ -206,8 +214,8 @@ def test_everything_around_an_object_can_be_taken(members: int) -> None:
         "x ≠ s1": members - 1,
         "∃r r(x, y)": 2 * rest,
     }
-    plan = plan_of(parse_phi("\n".join(expected), kb), kb, 2)
-    found = features_of(graph_of(kb), whole(kb), plan).dense()[0]
+    plan = compile_features(parse_phi("\n".join(expected), kb), kb, 2)
+    found = compute_features(build_graph(kb), whole(kb), plan).to_dense()[0]
     assert dict(zip(map(str, plan.features), found.tolist(), strict=True)) == expected
 
 
@@ -215,21 +223,23 @@ def test_everything_around_an_object_can_be_taken(members: int) -> None:
 def test_rows_do_not_depend_on_each_other(seed: int) -> None:
     rng = random.Random(seed)
     kb = knowledge(rng)
-    graph = graph_of(kb)
-    plan = plan_of(named("default", 2, {n: r.arity for n, r in kb.relations.items()}, kb.attributes), kb, 2)
+    graph = build_graph(kb)
+    plan = compile_features(
+        named_feature_set("default", 2, {n: r.arity for n, r in kb.relations.items()}, kb.attributes), kb, 2
+    )
     tuples = np.array([[rng.randrange(len(graph)) for _ in range(2)] for _ in range(6)])
-    sampling = Sampling(1, 5, seed=seed)
-    together = features_of(graph, draw(graph, tuples, sampling), plan).dense()
+    sampling = SamplingConfig(1, 5, seed=seed)
+    together = compute_features(graph, draw_neighbourhoods(graph, tuples, sampling), plan).to_dense()
     for t, one in enumerate(tuples):
-        alone = features_of(graph, draw(graph, one[None], sampling), plan).dense()
+        alone = compute_features(graph, draw_neighbourhoods(graph, one[None], sampling), plan).to_dense()
         assert (alone[0] == together[t]).all()
 
 
 def test_the_matrix_is_sparse_sorted_and_cannot_be_written() -> None:
     kb = star(30)
-    graph = graph_of(kb)
-    plan = plan_of(named("paper", 2, {n: r.arity for n, r in kb.relations.items()}), kb, 2)
-    found = features_of(graph, draw(graph, [[0, 1], [1, 2], [2, 2]], Sampling(draws=3)), plan)
+    graph = build_graph(kb)
+    plan = compile_features(named_feature_set("paper", 2, {n: r.arity for n, r in kb.relations.items()}), kb, 2)
+    found = compute_features(graph, draw_neighbourhoods(graph, [[0, 1], [1, 2], [2, 2]], SamplingConfig(draws=3)), plan)
     assert [array.dtype.name for array in (found.starts, found.ids, found.values)] == ["int64", "int32", "float32"]
     assert len(found) == 9
     for start, end in zip(found.starts[:-1], found.starts[1:], strict=True):
@@ -241,61 +251,63 @@ def test_the_matrix_is_sparse_sorted_and_cannot_be_written() -> None:
 
 def test_a_plan_for_pairs_is_not_for_single_objects() -> None:
     kb = star(5)
-    graph = graph_of(kb)
-    with pytest.raises(KnowledgeError, match="tuples of 2 objects, these have 1"):
-        features_of(graph, draw(graph, [[0]]), plan_of(parse_phi("likes(s1, s2)"), kb, 2))
+    graph = build_graph(kb)
+    with pytest.raises(KnowledgeBaseError, match="tuples of 2 objects, these have 1"):
+        compute_features(graph, draw_neighbourhoods(graph, [[0]]), compile_features(parse_phi("likes(s1, s2)"), kb, 2))
 
 
 def test_nothing_asked_and_no_tuples_are_empty_matrices() -> None:
     kb = star(5)
-    graph = graph_of(kb)
-    drawn = draw(graph, [[0, 1]])
-    assert features_of(graph, drawn, plan_of(parse_phi(""), kb, 2)).dense().shape == (1, 0)
-    none = draw(graph, np.zeros((0, 2), np.int32))
-    assert features_of(graph, none, plan_of(parse_phi("likes(s1, s2)"), kb, 2)).dense().shape == (0, 1)
+    graph = build_graph(kb)
+    drawn = draw_neighbourhoods(graph, [[0, 1]])
+    assert compute_features(graph, drawn, compile_features(parse_phi(""), kb, 2)).to_dense().shape == (1, 0)
+    none = draw_neighbourhoods(graph, np.zeros((0, 2), np.int32))
+    assert compute_features(graph, none, compile_features(parse_phi("likes(s1, s2)"), kb, 2)).to_dense().shape == (0, 1)
 
 
 def test_hiding_the_same_fact_twice_or_one_that_is_elsewhere_is_harmless() -> None:
     kb = star(6)
-    graph = graph_of(kb)
-    plan = plan_of(parse_phi("likes(s1, x)\nnext(x, y)"), kb, 2)
+    graph = build_graph(kb)
+    plan = compile_features(parse_phi("likes(s1, x)\nnext(x, y)"), kb, 2)
     drawn = whole(kb)
-    likes = [i for i in range(len(kb)) if graph.fact(i).relation == "likes"]
-    hidden = Hidden(np.array([0, 3]), np.array([likes[0], likes[0], likes[2]]))
-    assert features_of(graph, drawn, plan, hidden).dense().tolist() == [[3, 5]]
+    likes = [i for i in range(len(kb)) if graph.fact_by_id(i).relation == "likes"]
+    hidden = HiddenFacts(np.array([0, 3]), np.array([likes[0], likes[0], likes[2]]))
+    assert compute_features(graph, drawn, plan, hidden).to_dense().tolist() == [[3, 5]]
 
 
 def test_uncertain_facts_count_unless_they_are_to_drop_out() -> None:
     facts = [Fact("likes", ("hub", f"o{i:03}"), 0.25) for i in range(200)]
     kb = KnowledgeBase.from_facts([*facts, Fact("likes", ("hub", "sure"))])
-    graph = graph_of(kb)
-    sampling = Sampling(size=None, draws=40, seed=1)
-    drawn = draw(graph, [[kb.id("hub")]], sampling)
+    graph = build_graph(kb)
+    sampling = SamplingConfig(size=None, draws=40, seed=1)
+    drawn = draw_neighbourhoods(graph, [[kb.object_id("hub")]], sampling)
     for specialised in (True, False):
-        evaluator = Evaluator(
-            graph, plan_of(parse_phi("likes(s1, x)\nlikes(s1, 'sure')"), kb, 1), specialised=specialised
+        evaluator = FeatureEvaluator(
+            graph, compile_features(parse_phi("likes(s1, x)\nlikes(s1, 'sure')"), kb, 1), use_templates=specialised
         )
-        assert evaluator.features(drawn).dense().tolist() == [[201, 1]] * 40
-        dropped = evaluator.features(drawn, dropping=sampling).dense()
+        assert evaluator.evaluate(drawn).to_dense().tolist() == [[201, 1]] * 40
+        dropped = evaluator.evaluate(drawn, drop_uncertain=sampling).to_dense()
         assert (dropped[:, 1] == 1).all(), "what is certain stays"
         assert len(set(dropped[:, 0].tolist())) > 5, "each draw drops others"
         assert dropped[:, 0].mean() == pytest.approx(51, abs=5 * (200 * 0.25 * 0.75 / 40) ** 0.5)
-        assert (evaluator.features(drawn, dropping=sampling).dense() == dropped).all()
+        assert (evaluator.evaluate(drawn, drop_uncertain=sampling).to_dense() == dropped).all()
 
 
 @over_seeds(12)
 def test_kernels_threads_and_the_machine_agree_to_the_bit(seed: int) -> None:
     rng = random.Random(seed)
     kb = knowledge(rng)
-    graph = graph_of(kb)
-    plan = plan_of(named("default", 2, {n: r.arity for n, r in kb.relations.items()}, kb.attributes), kb, 2)
+    graph = build_graph(kb)
+    plan = compile_features(
+        named_feature_set("default", 2, {n: r.arity for n, r in kb.relations.items()}, kb.attributes), kb, 2
+    )
     tuples = [[rng.randrange(len(graph)) for _ in range(2)] for _ in range(3000)]
     hidden = hide(rng, graph, len(tuples))
-    drawn = draw(graph, tuples, Sampling(rng.randint(0, 2), 7, draws=3, seed=seed), hidden)
-    one = Evaluator(graph, plan).features(drawn, hidden, threads=1)
+    drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(rng.randint(0, 2), 7, draws=3, seed=seed), hidden)
+    one = FeatureEvaluator(graph, plan).evaluate(drawn, hidden, threads=1)
     for other in (
-        Evaluator(graph, plan).features(drawn, hidden, threads=3),
-        Evaluator(graph, plan, specialised=False).features(drawn, hidden),
+        FeatureEvaluator(graph, plan).evaluate(drawn, hidden, threads=3),
+        FeatureEvaluator(graph, plan, use_templates=False).evaluate(drawn, hidden),
     ):
         assert other.starts.tobytes() == one.starts.tobytes()
         assert other.ids.tobytes() == one.ids.tobytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.finder import Finder
+from gaifman.finder import NameIndex
 
 NAMES = st.lists(st.text(st.sampled_from("abAB ßİ\n"), min_size=1, max_size=5), unique=True).map(sorted)
 
@@ -19,14 +19,14 @@ def plain(names: list[str], text: str) -> list[int]:
 
 @given(NAMES, st.text(st.sampled_from("abAB ßİ\n"), max_size=3))
 def test_it_finds_what_a_plain_search_finds(names: list[str], text: str) -> None:
-    assert list(Finder(names).find(text)) == plain(names, text)
+    assert list(NameIndex(names).search(text)) == plain(names, text)
 
 
 def test_an_empty_text_is_in_every_name() -> None:
-    assert list(Finder(["ann", "bob"]).find("")) == [0, 1]
-    assert list(Finder([]).find("")) == []
-    assert list(Finder([]).find("a")) == []
+    assert list(NameIndex(["ann", "bob"]).search("")) == [0, 1]
+    assert list(NameIndex([]).search("")) == []
+    assert list(NameIndex([]).search("a")) == []
 
 
 def test_what_stands_between_names_is_in_none() -> None:
-    assert list(Finder(["a", "b"]).find("a\0b")) == []
+    assert list(NameIndex(["a", "b"]).search("a\0b")) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gaifman.config import DEEPEST, Limits
+from gaifman.config import MAX_FORMULA_DEPTH, Limits
 from gaifman.errors import FormulaError
 from gaifman.formulas import (
     And,
@@ -20,11 +20,11 @@ from gaifman.formulas import (
     RelationVariable,
     Truth,
     Variable,
-    bracketed,
     children,
-    free,
-    free_relations,
+    free_relation_variables,
+    free_variables,
     to_ascii,
+    to_bracketed,
     walk,
 )
 from gaifman.parser import parse, parse_feature, parse_query
@@ -42,7 +42,7 @@ def read(line: str) -> tuple[Node, str]:
     kind, colon, text = line.partition(": ")
     if not colon:
         return parse(line), line
-    return (parse_query(text) if kind == "query" else parse_feature(text, VOCABULARY, unknown_objects=True)), text
+    return (parse_query(text) if kind == "query" else parse_feature(text, VOCABULARY, allow_unknown_objects=True)), text
 
 
 @pytest.mark.parametrize("line", IDENTITY)
@@ -52,7 +52,7 @@ def test_canonical_text_parses_and_prints_as_itself(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", IDENTITY)
-@pytest.mark.parametrize("write", [to_ascii, bracketed])
+@pytest.mark.parametrize("write", [to_ascii, to_bracketed])
 def test_every_print_parses_to_the_same_tree(line: str, write: type[str]) -> None:
     node, _ = read(line)
     kind = line.partition(": ")[0] if ": " in line else ""
@@ -78,7 +78,7 @@ def test_the_ascii_print_is_ascii(line: str) -> None:
     ],
 )
 def test_the_bracketed_reading_shows_scope_and_precedence(text: str, reading: str) -> None:
-    assert bracketed(parse(text)) == reading
+    assert to_bracketed(parse(text)) == reading
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_the_bracketed_reading_shows_scope_and_precedence(text: str, reading: st
     ],
 )
 def test_free_variables_come_in_order_of_first_use(text: str, names: str) -> None:
-    assert [v.name for v in free(parse(text))] == names.split()
+    assert [v.name for v in free_variables(parse(text))] == names.split()
 
 
 def test_free_relation_variables_are_those_no_quantifier_binds() -> None:
     r, x = RelationVariable("r"), Variable("x")
-    assert free_relations(Atom(r, (x,))) == (r,)
-    assert free_relations(Exists((r,), Atom(r, (x,)))) == ()
+    assert free_relation_variables(Atom(r, (x,))) == (r,)
+    assert free_relation_variables(Exists((r,), Atom(r, (x,)))) == ()
 
 
 def test_positions_are_kept_and_never_compared() -> None:
@@ -144,18 +144,18 @@ def test_a_comparison_has_a_known_sign() -> None:
 def test_lists_become_tuples_so_that_trees_can_be_hashed() -> None:
     x = Variable("x")
     atom = Atom("p", [x])  # type: ignore[arg-type]
-    assert free(Exists([x], And([atom, atom]))) == ()  # type: ignore[arg-type]
+    assert free_variables(Exists([x], And([atom, atom]))) == ()  # type: ignore[arg-type]
     assert hash(atom) == hash(Atom("p", (x,)))
 
 
 def test_the_deepest_formula_prints_whatever_it_is_made_of() -> None:
     text = "p(x)"
-    for _ in range(DEEPEST // 2 - 1):
+    for _ in range(MAX_FORMULA_DEPTH // 2 - 1):
         text = f"({text} & p(x))"
-    formula = parse(text, limits=Limits(depth=DEEPEST, nodes=5000))
+    formula = parse(text, limits=Limits(depth=MAX_FORMULA_DEPTH, nodes=5000))
     assert str(formula)
     assert repr(formula)
-    assert bracketed(formula)
+    assert to_bracketed(formula)
 
 
 def test_a_relation_named_as_a_bound_variable_is_printed_quoted() -> None:

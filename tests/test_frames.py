@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from gaifman.formulas import Variable
-from gaifman.frames import Frame
+from gaifman.frames import SelectBuilder
 
 X, Y, Z = map(Variable, "xyz")
 
 
 def test_the_first_table_has_its_conditions_in_where() -> None:
-    frame = Frame({})
-    frame.add("facts2 f1", ["f1.relation = 1"])
-    frame.add("facts2 f2", ["f2.a1 = f1.a1"])
-    frame.add("objects o3", [])
-    frame.add("facts1 f4", [], "SEMI")
-    assert frame.text(["1"], "\n") == (
+    frame = SelectBuilder({})
+    frame.join("facts2 f1", ["f1.relation = 1"])
+    frame.join("facts2 f2", ["f2.a1 = f1.a1"])
+    frame.join("objects o3", [])
+    frame.join("facts1 f4", [], "SEMI")
+    assert frame.to_sql(["1"], "\n") == (
         "SELECT 1\nFROM facts2 f1\nJOIN facts2 f2 ON f2.a1 = f1.a1\nCROSS JOIN objects o3\n"
         "SEMI JOIN facts1 f4 ON true\nWHERE f1.relation = 1"
     )
 
 
 def test_rows_repeat_where_a_column_is_left_out() -> None:
-    frame = Frame({X: "f1.a1", Y: "f1.a2", Z: "f1.a1"}, own={X, Y})
-    assert frame.repeats([X])
-    assert not frame.repeats([X, Y])
-    assert not frame.repeats([Z, Y])
-    assert not Frame({}).repeats([])
+    frame = SelectBuilder({X: "f1.a1", Y: "f1.a2", Z: "f1.a1"}, own_variables={X, Y})
+    assert frame.may_repeat([X])
+    assert not frame.may_repeat([X, Y])
+    assert not frame.may_repeat([Z, Y])
+    assert not SelectBuilder({}).may_repeat([])
 
 
 def test_constants_are_seen_by_every_select_within() -> None:
-    assert Frame({X: "17", Y: "f1.a2"}).constants() == {X: "17"}
+    assert SelectBuilder({X: "17", Y: "f1.a2"}).constants() == {X: "17"}

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from gaifman import gates
-from gaifman.config import Serving
+from gaifman.config import ServerLimits
 from gaifman.deadlines import Deadline
-from gaifman.engine import engine_of
+from gaifman.engine import get_engine
 from gaifman.errors import BusyError, StoppedError
-from gaifman.gates import Gate, Turn, Turns
+from gaifman.gates import CpuDeadline, CpuSlots, WorkLimiter
 from gaifman.queries import count
 from learnt import demo
 from served import ENDLESS
@@ -39,23 +39,23 @@ async def settled(condition: Callable[[], bool]) -> None:
 
 
 def test_some_work_some_wait_and_others_are_refused() -> None:
-    gate, release = Gate(Serving(at_once=2, waiting=1, seconds=60)), threading.Event()
+    gate, release = WorkLimiter(ServerLimits(max_concurrency=2, max_queued=1, seconds=60)), threading.Event()
 
     async def scene() -> list[str]:
         asked = [asyncio.create_task(gate.run(held(release))) for _ in range(3)]
-        await settled(lambda: gate.running == 2 and gate.waiting == 1)
+        await settled(lambda: gate.running == 2 and gate.queued == 1)
         with pytest.raises(BusyError, match="2 requests are worked on and 1 wait"):
             await gate.run(held(release))
         release.set()
         return await asyncio.gather(*asked)
 
     assert asyncio.run(scene()) == ["done"] * 3
-    assert (gate.running, gate.waiting) == (0, 0)
+    assert (gate.running, gate.queued) == (0, 0)
     gate.close()
 
 
 def test_work_is_stopped_at_the_end_of_its_time() -> None:
-    gate, never = Gate(Serving(seconds=0.1)), threading.Event()
+    gate, never = WorkLimiter(ServerLimits(seconds=0.1)), threading.Event()
     with pytest.raises(StoppedError, match="stopped after"):
         asyncio.run(gate.run(held(never)))
 
@@ -64,7 +64,7 @@ def test_work_is_stopped_at_the_end_of_its_time() -> None:
 
 
 def test_a_request_that_was_never_begun_is_refused() -> None:
-    gate, release = Gate(Serving(at_once=1, seconds=0.3)), threading.Event()
+    gate, release = WorkLimiter(ServerLimits(max_concurrency=1, seconds=0.3)), threading.Event()
 
     def deaf(_: Deadline) -> None:
         release.wait()
@@ -85,7 +85,7 @@ def test_a_request_that_was_never_begun_is_refused() -> None:
 
 
 def test_an_error_of_the_work_is_that_of_the_request() -> None:
-    gate = Gate()
+    gate = WorkLimiter()
 
     def work(_: Deadline) -> None:
         raise KeyError("inside")
@@ -96,7 +96,7 @@ def test_an_error_of_the_work_is_that_of_the_request() -> None:
 
 
 def test_when_nobody_waits_any_more_the_work_is_stopped() -> None:
-    gate, never = Gate(Serving(seconds=60)), threading.Event()
+    gate, never = WorkLimiter(ServerLimits(seconds=60)), threading.Event()
 
     async def scene() -> None:
         task = asyncio.create_task(gate.run(held(never)))
@@ -110,16 +110,16 @@ def test_when_nobody_waits_any_more_the_work_is_stopped() -> None:
 
 def test_who_goes_away_while_waiting_leaves_at_once() -> None:
     """The place in the queue stayed taken until its turn came."""
-    gate, never = Gate(Serving(at_once=1, seconds=60)), threading.Event()
+    gate, never = WorkLimiter(ServerLimits(max_concurrency=1, seconds=60)), threading.Event()
 
     async def scene() -> None:
         first = asyncio.create_task(gate.run(held(never)))
         await settled(lambda: gate.running == 1)
         second = asyncio.create_task(gate.run(held(never)))
-        await settled(lambda: gate.waiting == 1)
+        await settled(lambda: gate.queued == 1)
         second.cancel()
         await asyncio.wait([second])
-        assert (gate.running, gate.waiting) == (1, 0)
+        assert (gate.running, gate.queued) == (1, 0)
         never.set()
         assert await first == "done"
 
@@ -129,12 +129,12 @@ def test_who_goes_away_while_waiting_leaves_at_once() -> None:
 
 def test_what_a_database_does_is_stopped_with_the_work() -> None:
     """It went on to the end of the request's time, and with it the work that waited for it."""
-    gate = Gate(Serving(seconds=3_000))
+    gate = WorkLimiter(ServerLimits(seconds=3_000))
 
     async def scene() -> None:
-        engine = engine_of(demo())
+        engine = get_engine(demo())
         task = asyncio.create_task(
-            gate.run(lambda deadline: count(engine, str(ENDLESS["query"]), budget=deadline.budget()))
+            gate.run(lambda deadline: count(engine, str(ENDLESS["query"]), budget=deadline.limit_budget()))
         )
         await settled(lambda: bool(engine._running))
         task.cancel()
@@ -145,7 +145,7 @@ def test_what_a_database_does_is_stopped_with_the_work() -> None:
 
 
 def test_closing_stops_what_is_worked_on() -> None:
-    gate, never = Gate(Serving(seconds=60)), threading.Event()
+    gate, never = WorkLimiter(ServerLimits(seconds=60)), threading.Event()
 
     async def scene() -> None:
         task = asyncio.create_task(gate.run(held(never)))
@@ -158,14 +158,14 @@ def test_closing_stops_what_is_worked_on() -> None:
 
 
 def test_turns_are_given_in_the_order_in_which_they_are_asked_for() -> None:
-    turns, order = Turns(1), list[int]()
+    turns, order = CpuSlots(1), list[int]()
 
     def one(number: int) -> None:
-        turns.take()
+        turns.acquire()
         order.append(number)
-        turns.give()
+        turns.release()
 
-    assert turns.take()
+    assert turns.acquire()
     threads = []
     for number in range(5):
         thread = threading.Thread(target=one, args=(number,))
@@ -173,33 +173,33 @@ def test_turns_are_given_in_the_order_in_which_they_are_asked_for() -> None:
         threads.append(thread)
         while len(turns._queue) <= number:
             time.sleep(0.001)
-    turns.give()
+    turns.release()
     for thread in threads:
         thread.join()
     assert order == [0, 1, 2, 3, 4]
-    assert not turns.wanted
+    assert not turns.has_waiters
 
 
 def test_who_waits_in_vain_leaves_the_queue() -> None:
-    turns = Turns(1)
-    assert turns.take()
-    assert not turns.take(0.01)
-    assert not turns.wanted
-    turns.give()
-    assert turns.take(0.01)
+    turns = CpuSlots(1)
+    assert turns.acquire()
+    assert not turns.acquire(0.01)
+    assert not turns.has_waiters
+    turns.release()
+    assert turns.acquire(0.01)
 
 
 def test_long_work_lets_others_go_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "SLICE", 0.0)
-    turns, done = Turns(1), list[str]()
+    monkeypatch.setattr(gates, "TIME_SLICE", 0.0)
+    turns, done = CpuSlots(1), list[str]()
 
     def work(name: str, parts: int, begun: threading.Event) -> None:
-        turn = Turn(60, turns)
+        turn = CpuDeadline(60, turns)
         for _ in range(parts):
             turn.check()
             begun.set()
             time.sleep(0.005)
-        turn.end()
+        turn.release()
         done.append(name)
 
     begun, soon = threading.Event(), threading.Event()
@@ -214,35 +214,35 @@ def test_long_work_lets_others_go_before_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_turn_that_does_not_come_in_time_stops_the_work() -> None:
-    turns: Any = Turns(1)
+    turns: Any = CpuSlots(1)
     turns.take()
-    turn = Turn(0.05, turns)
+    turn = CpuDeadline(0.05, turns)
     with pytest.raises(StoppedError):
         turn.check()
-    turn.end()
+    turn.release()
     assert turns._free == 0, "what was not taken is not given back"
 
 
 def test_while_a_database_works_the_place_is_for_others() -> None:
-    turns = Turns(1)
-    turn = Turn(60, turns)
+    turns = CpuSlots(1)
+    turn = CpuDeadline(60, turns)
     turn.check()
-    assert not turns.take(0.01)
+    assert not turns.acquire(0.01)
     seconds = turn.budget().seconds
     assert seconds is not None
     assert 0 < seconds <= 60
-    assert turns.take(0.01)
+    assert turns.acquire(0.01)
 
 
 def test_who_would_wait_in_vain_is_told_at_once() -> None:
-    gate, release = Gate(Serving(at_once=1, waiting=50, seconds=60)), threading.Event()
+    gate, release = WorkLimiter(ServerLimits(max_concurrency=1, max_queued=50, seconds=60)), threading.Event()
 
     async def scene() -> None:
         first = asyncio.create_task(gate.run(held(release)))
         await settled(lambda: gate.running == 1)
-        gate._used.extend([53.0 * gate.turns.places] * gates.LATELY)
+        gate._recent_cpu_seconds.extend([53.0 * gate.slots.slots] * gates.HISTORY)
         second = asyncio.create_task(gate.run(held(release)))  # 53 of 60 seconds: there is hope
-        await settled(lambda: gate.waiting == 1)
+        await settled(lambda: gate.queued == 1)
         with pytest.raises(BusyError, match="take all the time"):
             await gate.run(held(release))
         release.set()
@@ -253,7 +253,7 @@ def test_who_would_wait_in_vain_is_told_at_once() -> None:
 
 
 def test_the_time_at_the_processors_is_measured() -> None:
-    gate = Gate()
+    gate = WorkLimiter()
 
     def work(deadline: Deadline) -> None:
         deadline.check()
@@ -261,6 +261,6 @@ def test_the_time_at_the_processors_is_measured() -> None:
 
     asyncio.run(gate.run(work))
     asyncio.run(gate.run(lambda _: None))
-    assert len(gate._used) == 1, "who takes no turn tells nothing"
-    assert gate._used[0] >= 0.01
+    assert len(gate._recent_cpu_seconds) == 1, "who takes no turn tells nothing"
+    assert gate._recent_cpu_seconds[0] >= 0.01
     gate.close()

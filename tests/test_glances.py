@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 import gaifman
 from gaifman import answers as answering
 from gaifman import glances as module
-from gaifman.deadlines import Deadline, never
+from gaifman.deadlines import Deadline, no_deadline
 from gaifman.errors import StoppedError
-from gaifman.glances import LOOK, PURPOSE, Glances, Pool
-from gaifman.graph import fact_numbers
-from gaifman.judging import Judge
+from gaifman.glances import FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE, FastScorer, SplitScorerCache
+from gaifman.graph import fact_ids
+from gaifman.judging import Predictor
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Learning, Scorer
+from gaifman.learning import Scorer, TrainingConfig
 from gaifman.model import GaifmanModel
-from gaifman.neighbourhoods import Hidden
-from gaifman.network import Network
-from gaifman.splits import Field
+from gaifman.neighbourhoods import HiddenFacts
+from gaifman.network import MLP
+from gaifman.splits import ObjectFeatures
 from gaifman.tables import Floats, Ints
 from learnt import FEW, GOOD, towns
 from test_splits import ready, town
@@ -36,24 +36,24 @@ def splitting() -> GaifmanModel:
     return gaifman.fit(towns(), "works_in(x, y)", phi="paper", **GOOD)
 
 
-def pairs(judge: Judge, fixed: int, position: int) -> Ints:
+def pairs(judge: Predictor, fixed: int, position: int) -> Ints:
     """One object with every object at a position."""
     found = np.full((len(judge.graph), 2), fixed, np.int32)
     found[:, position] = np.arange(len(found))
     return found
 
 
-def secret(judge: Judge, tuples: Ints) -> Hidden:
+def secret(judge: Predictor, tuples: Ints) -> HiddenFacts:
     """The facts of one relation that the tuples are."""
-    number = judge.kb.content.relations.number("r0")
+    number = judge.kb.content.relations.find("r0")
     assert number is not None
-    return Hidden.one_each(fact_numbers(judge.graph, number, tuples))
+    return HiddenFacts.one_per_tuple(fact_ids(judge.graph, number, tuples))
 
 
-def plainly(judge: Judge, scorer: Scorer, learning: Learning, tuples: Ints, hidden: Hidden) -> Floats:
+def plainly(judge: Predictor, scorer: Scorer, learning: TrainingConfig, tuples: Ints, hidden: HiddenFacts) -> Floats:
     """By definition: shared draws of the look's own purpose, each tuple with its hidden facts."""
-    sampling = replace(learning.sampling(LOOK, PURPOSE), shared=True)
-    return np.asarray(judge.each(scorer, tuples, sampling, hidden).mean(axis=1))
+    sampling = replace(learning.sampling(FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE), shared_order=True)
+    return np.asarray(judge.probabilities_per_draw(scorer, tuples, sampling, hidden).mean(axis=1))
 
 
 @settings(max_examples=40, deadline=None)
@@ -67,15 +67,15 @@ def plainly(judge: Judge, scorer: Scorer, learning: Learning, tuples: Ints, hidd
 def test_a_look_is_the_same_drawn_or_looked_up(
     seed: int, phi: str, size: int | None, fixed: int, position: int
 ) -> None:
-    learning = Learning(size=size, seed=seed)
-    judge, scorer = ready(town(seed), phi, learning, Network([9, 5]))
-    glances, tuples = Glances(judge, learning), pairs(judge, fixed, position)
+    learning = TrainingConfig(size=size, seed=seed)
+    judge, scorer = ready(town(seed), phi, learning, MLP([9, 5]))
+    glances, tuples = FastScorer(judge, learning), pairs(judge, fixed, position)
     hidden = secret(judge, tuples)
     wanted = plainly(judge, scorer, learning, tuples, hidden)
-    assert np.array_equal(glances.values(scorer, tuples, hidden, never()), wanted)
+    assert np.array_equal(glances.scores(scorer, tuples, hidden, no_deadline()), wanted)
     glances.prepare()
     assert glances.prepared
-    found = glances.values(scorer, tuples, hidden, never())
+    found = glances.scores(scorer, tuples, hidden, no_deadline())
     assert np.abs(found - wanted).max() < 1e-5
     own = np.flatnonzero(np.diff(hidden.starts))
     assert np.array_equal(found[own], wanted[own]), "what is hidden from is drawn"
@@ -83,36 +83,36 @@ def test_a_look_is_the_same_drawn_or_looked_up(
 
 def test_what_is_hidden_matters_here() -> None:
     """Else the test above could not fail where a look saw hidden facts."""
-    learning = Learning(size=None)
-    judge, scorer = ready(town(1), "paper", learning, Network([9, 5]))
+    learning = TrainingConfig(size=None)
+    judge, scorer = ready(town(1), "paper", learning, MLP([9, 5]))
     tuples = pairs(judge, 0, 1)
     hidden = secret(judge, tuples)
-    seen = Hidden.one_each(np.full(len(tuples), -1))
+    seen = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
     different = plainly(judge, scorer, learning, tuples, hidden) != plainly(judge, scorer, learning, tuples, seen)
     assert different[np.flatnonzero(np.diff(hidden.starts))].all()
 
 
 def test_some_candidates_are_those_of_all() -> None:
-    learning = Learning(size=6)
-    judge, scorer = ready(town(3), "default", learning, Network([9, 5]))
-    glances, tuples = Glances(judge, learning), pairs(judge, 2, 1)
+    learning = TrainingConfig(size=6)
+    judge, scorer = ready(town(3), "default", learning, MLP([9, 5]))
+    glances, tuples = FastScorer(judge, learning), pairs(judge, 2, 1)
     glances.prepare()
-    nothing = Hidden.one_each(np.full(len(tuples), -1))
-    every = glances.values(scorer, tuples, nothing, never())
+    nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
+    every = glances.scores(scorer, tuples, nothing, no_deadline())
     for rows in (np.arange(30)[::-1].copy(), np.array([7, 7]), np.zeros(0, np.int64)):
-        few = glances.values(scorer, tuples[rows], nothing.of(rows), never())
+        few = glances.scores(scorer, tuples[rows], nothing.select(rows), no_deadline())
         assert np.abs(few - every[rows]).max(initial=0) < 1e-5
 
 
 def test_where_scores_cannot_be_split_a_look_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = Learning(size=6, radius=2)
-    judge, scorer = ready(town(3), "paper", wide, Network([9, 5]))
-    glances, tuples = Glances(judge, wide), pairs(judge, 2, 1)
+    wide = TrainingConfig(size=6, radius=2)
+    judge, scorer = ready(town(3), "paper", wide, MLP([9, 5]))
+    glances, tuples = FastScorer(judge, wide), pairs(judge, 2, 1)
     glances.prepare()
     assert not glances.prepared
-    assert len(glances.values(scorer, tuples, secret(judge, tuples), never())) == len(tuples)
-    monkeypatch.setattr(module, "OBJECTS", 41)
-    glances = Glances(judge, replace(wide, radius=1))
+    assert len(glances.scores(scorer, tuples, secret(judge, tuples), no_deadline())) == len(tuples)
+    monkeypatch.setattr(module, "MAX_OBJECTS", 41)
+    glances = FastScorer(judge, replace(wide, radius=1))
     glances.prepare()
     assert not glances.prepared, "too many objects"
 
@@ -120,13 +120,13 @@ def test_where_scores_cannot_be_split_a_look_is_drawn(monkeypatch: pytest.Monkey
 def test_answers_are_the_same_hastened_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("PLENTY", 0), ("LEAST", 20), ("TIMES", 3)):
         monkeypatch.setattr(answering, name, value)
-    model = splitting().on(towns())
+    model = splitting().with_kb(towns())
     questions = [{"x": "p03"}, {"x": "t1"}, {"y": "t2"}, {"y": "p09"}]
     before = [model.answers(None, asked, top=5).as_dict() for asked in questions]
-    model.hasten()
-    assert model._glances.prepared
+    model.warm_up()
+    assert model._fast_scorer.prepared
     assert [model.answers(None, asked, top=5).as_dict() for asked in questions] == before
-    assert all(found["considered"]["look"] == LOOK for found in before)
+    assert all(found["considered"]["look"] == FIRST_PASS_DRAWS for found in before)
 
 
 def test_a_completion_is_hastened_for_pairs_and_stays_as_it_is_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,73 +136,79 @@ def test_a_completion_is_hastened_for_pairs_and_stays_as_it_is_for_others(monkey
     completion = gaifman.complete(kb, ["works_in", "person", "moved", "likes"], phi="paper", **GOOD)
     questions = ["works_in('p03', y)", "works_in(x, 't1')", "works_in(x, x)", "person(x)", "likes('p00', y)"]
     before = [completion.answers(asked, top=3).as_dict() for asked in questions]
-    completion.hasten()
-    assert {width: glances.prepared for width, glances in completion._glances.items()} == {1: False, 2: True, 3: False}
+    completion.warm_up()
+    assert {width: glances.prepared for width, glances in completion._fast_scorers.items()} == {
+        1: False,
+        2: True,
+        3: False,
+    }
     assert [completion.answers(asked, top=3).as_dict() for asked in questions] == before
 
 
 def test_another_knowledge_base_has_its_own_looks() -> None:
-    model = splitting().on(towns())
-    model.hasten()
-    assert not model.on(towns(60))._glances.prepared
+    model = splitting().with_kb(towns())
+    model.warm_up()
+    assert not model.with_kb(towns(60))._fast_scorer.prepared
 
 
 def test_threads_get_what_one_alone_gets() -> None:
-    learning = Learning(size=6)
-    judge, first = ready(town(5), "default", learning, Network([9, 5]))
-    scorers = [first, Scorer(first.inputs, Network([4]))]
-    scorers[1].base.begin(first.inputs.width, 8)
-    glances = Glances(judge, learning)
+    learning = TrainingConfig(size=6)
+    judge, first = ready(town(5), "default", learning, MLP([9, 5]))
+    scorers = [first, Scorer(first.scaler, MLP([4]))]
+    scorers[1].base.reset(first.scaler.width, 8)
+    glances = FastScorer(judge, learning)
     glances.prepare()
     asked = [(scorers[number % 2], pairs(judge, number % 42, number // 2 % 2)) for number in range(60)]
 
     def work(row: tuple[Scorer, Ints]) -> bytes:
-        return glances.values(*row, Hidden.one_each(np.full(len(row[1]), -1)), never()).tobytes()
+        return glances.scores(*row, HiddenFacts.one_per_tuple(np.full(len(row[1]), -1)), no_deadline()).tobytes()
 
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(work, asked)] == [*map(work, asked)]
 
 
 def test_a_pool_keeps_the_models_asked_last_within_its_bytes() -> None:
-    learning = Learning(size=6)
-    judge, first = ready(town(5), "default", learning, Network([9, 5]))
-    field = Field(judge, learning, LOOK, PURPOSE)
-    scorers = [first, Scorer(first.inputs, Network([9])), Scorer(first.inputs, Network([9]))]
+    learning = TrainingConfig(size=6)
+    judge, first = ready(town(5), "default", learning, MLP([9, 5]))
+    field = ObjectFeatures(judge, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
+    scorers = [first, Scorer(first.scaler, MLP([9])), Scorer(first.scaler, MLP([9]))]
     for scorer in scorers[1:]:
-        scorer.base.begin(first.inputs.width, 1)
-    pool, used = Pool(field), []
+        scorer.base.reset(first.scaler.width, 1)
+    pool, used = SplitScorerCache(field), []
     for scorer in (scorers[0], scorers[1], scorers[0]):
-        with pool.taken(scorer) as split:
+        with pool.borrow(scorer) as split:
             split.scores(np.zeros((1, 2), np.int32), 1)
             used.append(split)
     assert used[0] is used[2] is not used[1]
     assert len(pool) == 2
-    assert used[0].kept > sum(sums.nbytes for sums in used[0]._sums.values()) + 1000, "room to work in counts too"
-    small = Pool(field, 2 * max(split.kept for split in used))
+    assert used[0].nbytes > sum(sums.nbytes for sums in used[0]._sums.values()) + 1000, "room to work in counts too"
+    small = SplitScorerCache(field, 2 * max(split.nbytes for split in used))
     for scorer in scorers:
-        with small.taken(scorer) as split:
+        with small.borrow(scorer) as split:
             split.scores(np.zeros((1, 2), np.int32), 1)
     assert len(small) == 2
     assert [split.scorer is scorer for split, scorer in zip(small._idle, scorers[1:], strict=True)] == [True, True]
 
 
 def test_one_whose_work_was_broken_off_is_not_used_again() -> None:
-    learning = Learning(size=6)
-    judge, scorer = ready(town(5), "default", learning, Network([9, 5]))
-    pool = Pool(Field(judge, learning, LOOK, PURPOSE))
-    with pytest.raises(KeyboardInterrupt), pool.taken(scorer):
+    learning = TrainingConfig(size=6)
+    judge, scorer = ready(town(5), "default", learning, MLP([9, 5]))
+    pool = SplitScorerCache(ObjectFeatures(judge, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE))
+    with pytest.raises(KeyboardInterrupt), pool.borrow(scorer):
         raise KeyboardInterrupt
     assert len(pool) == 0
 
 
 def test_a_look_ends_in_time() -> None:
-    model = splitting().on(towns())
-    model.hasten()
+    model = splitting().with_kb(towns())
+    model.warm_up()
     deadline = Deadline(10)
-    deadline.stop()
-    tuples = pairs(model._judge, 0, 1)
+    deadline.cancel()
+    tuples = pairs(model.predictor, 0, 1)
     with pytest.raises(StoppedError):
-        model._glances.values(model._trained(), tuples, Hidden.one_each(np.full(len(tuples), -1)), deadline)
+        model._fast_scorer.scores(
+            model.trained_scorer(), tuples, HiddenFacts.one_per_tuple(np.full(len(tuples), -1)), deadline
+        )
 
 
 def test_who_looks_alike_goes_by_number_drawn_or_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,34 +221,34 @@ def test_who_looks_alike_goes_by_number_drawn_or_looked_up(monkeypatch: pytest.M
     for seed in range(6):
         model = gaifman.fit(kb, "likes(x, y)", phi="paper", **{**FEW, "seed": seed})
         before = [model.answers(y=f"h{i}", top=3).as_dict() for i in range(3)]
-        model.hasten()
-        assert model._glances.prepared
+        model.warm_up()
+        assert model._fast_scorer.prepared
         assert [model.answers(y=f"h{i}", top=3).as_dict() for i in range(3)] == before
 
 
 def test_what_would_take_too_much_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = splitting().on(towns())
-    cost = Field(model._judge, model.learning, LOOK, PURPOSE).cost
-    monkeypatch.setattr(module, "DRAWN", cost - 1)
-    model.hasten()
-    assert not model._glances.prepared
-    monkeypatch.setattr(module, "DRAWN", cost)
-    model.hasten()
-    assert model._glances.prepared
+    model = splitting().with_kb(towns())
+    cost = ObjectFeatures(model.predictor, model.config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE).cost
+    monkeypatch.setattr(module, "MAX_DRAWN_MEMBERS", cost - 1)
+    model.warm_up()
+    assert not model._fast_scorer.prepared
+    monkeypatch.setattr(module, "MAX_DRAWN_MEMBERS", cost)
+    model.warm_up()
+    assert model._fast_scorer.prepared
 
 
 @pytest.mark.parametrize("size", [2, 5, 20, None])
 def test_the_cost_is_what_is_drawn(size: int | None) -> None:
-    learning = Learning(size=size)
-    judge, _ = ready(town(4), "paper", learning, Network([3]))
-    field = Field(judge, learning, LOOK, PURPOSE)
-    drawn = sum(len(order.members) for position in (0, 1) for order in field.around(position).orders)
+    learning = TrainingConfig(size=size)
+    judge, _ = ready(town(4), "paper", learning, MLP([3]))
+    field = ObjectFeatures(judge, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
+    drawn = sum(len(order.members) for position in (0, 1) for order in field.at_position(position).draw_orders)
     assert 0 < drawn <= field.cost
 
 
 def test_making_it_is_stopped_between_its_parts() -> None:
-    model, deadline = splitting().on(towns()), Deadline()
-    deadline.stop()
+    model, deadline = splitting().with_kb(towns()), Deadline()
+    deadline.cancel()
     with pytest.raises(StoppedError):
-        model.hasten(deadline)
-    assert not model._glances.prepared
+        model.warm_up(deadline)
+    assert not model._fast_scorer.prepared

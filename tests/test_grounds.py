@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from features_long import hide, knowledge, visible
 from gaifman.facts import Fact
 from gaifman.formulas import Atom, Forall, Formula, Iff, Implies, Not, Or, Variable, walk
-from gaifman.graph import graph_of
-from gaifman.grounds import MOST, Inside, facts_among, grounds, inside_of
+from gaifman.graph import build_graph
+from gaifman.grounds import MAX_GROUNDINGS, LocalStructure, find_groundings, induced_facts, local_structure
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Hidden, Sampling, draw
+from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from gaifman.parser import parse_feature
 from gaifman.questions import Aggregate, Feature
 from gaifman.semantics import Extension, Structure, count, holds
@@ -39,34 +39,34 @@ def only(structure: Structure, facts: tuple[Fact, ...]) -> Structure:
     )
 
 
-def neighbourhood(seed: int) -> tuple[Inside, Structure, tuple[str, ...]]:
+def neighbourhood(seed: int) -> tuple[LocalStructure, Structure, tuple[str, ...]]:
     """A drawn neighbourhood from which facts are hidden, as it is found and by definition, and the pair."""
     rng = random.Random(seed)
-    graph = graph_of(knowledge(rng))
+    graph = build_graph(knowledge(rng))
     tuples = np.array([[rng.randrange(len(graph)) for _ in range(2)]], np.int32)
     hidden = hide(rng, graph, 1)
-    drawn = draw(graph, tuples, Sampling(rng.randint(0, 2), 5, seed=seed), hidden)
-    names = [graph.kb.name(int(member)) for member in drawn.of(0)]
-    inside = inside_of(graph, drawn.of(0), hidden.facts)
-    return inside, visible(graph, hidden, 0).induced(names), tuple(names[place] for place in drawn.places[0])
+    drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(rng.randint(0, 2), 5, seed=seed), hidden)
+    names = [graph.kb.object_name(int(member)) for member in drawn.members_of(0)]
+    inside = local_structure(graph, drawn.members_of(0), hidden.facts)
+    return inside, visible(graph, hidden, 0).induced(names), tuple(names[place] for place in drawn.own_positions[0])
 
 
 @over_seeds(120)
 def test_the_inside_of_a_neighbourhood_is_the_induced_structure_without_what_is_hidden(seed: int) -> None:
     inside, wanted, _ = neighbourhood(seed)
     assert inside.structure == wanted
-    assert {Fact(name, objects) for name, objects in inside.numbers} == set(inside.facts)
+    assert {Fact(name, objects) for name, objects in inside.fact_numbers} == set(inside.facts)
 
 
 @settings(max_examples=50)
 @given(knowledge_bases(isolated=True))
 def test_whatever_the_names_and_arities(kb: KnowledgeBase) -> None:
-    graph = graph_of(kb)
+    graph = build_graph(kb)
     members = np.arange(0, len(graph), 2, dtype=np.int32)
-    inside = inside_of(graph, members, np.zeros(0, np.int64))
-    assert inside.structure == kb.induced([kb.name(int(member)) for member in members]).structure()
-    found = facts_among(graph, members, np.array(sorted(inside.numbers.values())[:1], np.int64))
-    assert found.tolist() == sorted(inside.numbers.values())[1:]
+    inside = local_structure(graph, members, np.zeros(0, np.int64))
+    assert inside.structure == kb.induced([kb.object_name(int(member)) for member in members]).structure()
+    found = induced_facts(graph, members, np.array(sorted(inside.fact_numbers.values())[:1], np.int64))
+    assert found.tolist() == sorted(inside.fact_numbers.values())[1:]
 
 
 def positive(formula: Formula) -> bool:
@@ -78,10 +78,10 @@ def test_a_ground_is_enough_and_without_all_of_them_it_is_false(seed: int) -> No
     inside, _, pair = neighbourhood(seed)
     formula = Generator(random.Random(seed), numbers=False).formula(("s1", "s2"), 3)
     env = {"s1": pair[0], "s2": pair[1]}
-    found = grounds(inside, Feature(formula), pair)
+    found = find_groundings(inside, Feature(formula), pair)
     everything = {fact for facts in found for fact in facts}
     assert everything <= set(inside.facts)
-    if not positive(formula) or len(found) == MOST:
+    if not positive(formula) or len(found) == MAX_GROUNDINGS:
         return
     if not holds(inside.structure, formula, env):
         assert not found
@@ -96,16 +96,18 @@ def test_a_ground_is_enough_and_without_all_of_them_it_is_false(seed: int) -> No
 def test_what_makes_a_formula_false_makes_its_negation_true(seed: int) -> None:
     inside, _, pair = neighbourhood(seed)
     formula = Generator(random.Random(seed)).formula(("s1", "s2", "x"), 3)
-    assert grounds(inside, Feature(formula), pair, above=False) == grounds(inside, Feature(Not(formula)), pair)
+    assert find_groundings(inside, Feature(formula), pair, above_default=False) == find_groundings(
+        inside, Feature(Not(formula)), pair
+    )
 
 
 def test_every_way_of_a_count_has_its_facts() -> None:
-    inside = Inside(FAMILY.structure())
-    found = grounds(inside, parse_feature("parent(s1, x)"), ("ann",))
+    inside = LocalStructure(FAMILY.structure())
+    found = find_groundings(inside, parse_feature("parent(s1, x)"), ("ann",))
     assert [str(fact) for facts in found for fact in facts] == ["parent(ann, bea).", "parent(ann, bob)."]
-    assert grounds(inside, parse_feature("count parent(s1, x)"), ("ann",)) == found
+    assert find_groundings(inside, parse_feature("count parent(s1, x)"), ("ann",)) == found
     assert len(found) == count(FAMILY.structure(), Atom("parent", (Variable("s1"), Variable("x"))), {"s1": "ann"})
-    assert len(grounds(inside, parse_feature("parent(s1, x)"), ("ann",), most=1)) == 1
+    assert len(find_groundings(inside, parse_feature("parent(s1, x)"), ("ann",), limit=1)) == 1
 
 
 @pytest.mark.parametrize(
@@ -125,31 +127,31 @@ def test_every_way_of_a_count_has_its_facts() -> None:
     ],
 )
 def test_what_facts_say(text: str, above: bool, facts: list[str]) -> None:
-    feature = parse_feature(text, FAMILY, unknown_objects=True)
-    found = grounds(Inside(FAMILY.structure()), feature, ("ann",), above=above)
+    feature = parse_feature(text, FAMILY, allow_unknown_objects=True)
+    found = find_groundings(LocalStructure(FAMILY.structure()), feature, ("ann",), above_default=above)
     assert [str(fact) for fact in found[0]] if found else facts == []
 
 
 def test_a_fact_that_stands_twice_in_a_formula_is_there_once() -> None:
     feature = parse_feature("parent(s1, 'bob') ∧ (∃x parent(x, 'bob'))", FAMILY)
-    assert grounds(Inside(FAMILY.structure()), feature, ("ann",)) == [(Fact("parent", ("ann", "bob")),)]
+    assert find_groundings(LocalStructure(FAMILY.structure()), feature, ("ann",)) == [(Fact("parent", ("ann", "bob")),)]
 
 
 def test_a_search_that_takes_too_long_gives_what_it_has_found() -> None:
     variables = tuple(Variable(f"x{i}") for i in range(30))
     old = Atom("old", (Variable("s1"),))
     endless = Forall(variables, Atom("old", variables[:1]))  # 4 ** 30 assignments, were they all tried
-    inside = Inside(FAMILY.structure())
-    assert grounds(inside, Feature(Or((old, endless))), ("ann",)) == [(Fact("old", ("ann",)),)]
-    assert grounds(inside, Feature(Or((endless, old))), ("ann",)) == []
-    assert grounds(inside, Feature(Not(Atom("old", variables[:1]))), ("ann",), most=1) == []
+    inside = LocalStructure(FAMILY.structure())
+    assert find_groundings(inside, Feature(Or((old, endless))), ("ann",)) == [(Fact("old", ("ann",)),)]
+    assert find_groundings(inside, Feature(Or((endless, old))), ("ann",)) == []
+    assert find_groundings(inside, Feature(Not(Atom("old", variables[:1]))), ("ann",), limit=1) == []
 
 
 def test_a_formula_too_large_without_iff_has_no_facts() -> None:
     large: Formula = Atom("old", (Variable("s1"),))
     for _ in range(40):
         large = Iff(large, Atom("old", (Variable("s1"),)))
-    assert grounds(Inside(FAMILY.structure()), Feature(large), ("ann",)) == []
+    assert find_groundings(LocalStructure(FAMILY.structure()), Feature(large), ("ann",)) == []
 
 
 def test_aggregates_of_random_kinds_have_known_facts() -> None:
@@ -158,7 +160,7 @@ def test_aggregates_of_random_kinds_have_known_facts() -> None:
         inside, _, pair = neighbourhood(seed)
         body: Aggregate = Generator(random.Random(seed)).aggregate(("s1", "s2", "x"), 2)
         for above in (True, False):
-            facts = {fact for one in grounds(inside, Feature(body), pair, above=above) for fact in one}
+            facts = {fact for one in find_groundings(inside, Feature(body), pair, above_default=above) for fact in one}
             assert facts <= set(inside.facts)
             compared += len(facts) > 0
     assert compared > 10
@@ -166,8 +168,8 @@ def test_aggregates_of_random_kinds_have_known_facts() -> None:
 
 
 def test_hidden_facts_are_no_grounds() -> None:
-    graph = graph_of(FAMILY)
-    hidden = Hidden.one_each(np.array([0]))
-    drawn = draw(graph, [[0, 1]], Sampling(size=None), hidden)
-    inside = inside_of(graph, drawn.of(0), hidden.facts)
-    assert graph.fact(0) not in inside.facts
+    graph = build_graph(FAMILY)
+    hidden = HiddenFacts.one_per_tuple(np.array([0]))
+    drawn = draw_neighbourhoods(graph, [[0, 1]], SamplingConfig(size=None), hidden)
+    inside = local_structure(graph, drawn.members_of(0), hidden.facts)
+    assert graph.fact_by_id(0) not in inside.facts

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from gaifman.config import Serving
-from gaifman.guards import HEAD, HEADERS, Guard
-from gaifman.meters import Meters
+from gaifman.config import ServerLimits
+from gaifman.guards import MAX_HEAD_BYTES, SECURITY_HEADERS, GuardMiddleware
+from gaifman.meters import Metrics
 
 HOST = (b"host", b"localhost:8000")
-SMALL = Serving(body=10, seconds=0.1, open=1)
+SMALL = ServerLimits(max_body_bytes=10, seconds=0.1, max_open_requests=1)
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -29,7 +29,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 def asked(
-    guard: Guard,
+    guard: GuardMiddleware,
     *headers: tuple[bytes, bytes],
     path: str = "/",
     parts: Sequence[bytes] = (b"",),
@@ -55,17 +55,17 @@ def asked(
     return sent[0]["status"], found, b"".join(message["body"] for message in sent[1:])
 
 
-def guard(serving: Serving = SMALL, *hosts: str) -> Guard:
+def guard(serving: ServerLimits = SMALL, *hosts: str) -> GuardMiddleware:
     """One before the echo."""
-    return Guard(echo, ["/"], hosts, serving)
+    return GuardMiddleware(echo, ["/"], hosts, serving)
 
 
 def test_every_answer_carries_the_headers() -> None:
     for headers in ((HOST,), ()):
         _, found, _ = asked(guard(), *headers)
-        wanted = HEADERS | ({"cache-control": "no-cache"} if headers else {})
+        wanted = SECURITY_HEADERS | ({"cache-control": "no-cache"} if headers else {})
         assert {name: found[name] for name in wanted} == wanted
-    policy = HEADERS["content-security-policy"]
+    policy = SECURITY_HEADERS["content-security-policy"]
     assert "unsafe" not in policy
     assert "default-src 'none'" in policy
 
@@ -136,7 +136,7 @@ def test_a_client_that_goes_away() -> None:
 @pytest.mark.parametrize("length", [0, 5])
 def test_the_work_of_a_client_that_goes_away_is_stopped(length: int, caplog: pytest.LogCaptureFixture) -> None:
     """It went on until its time was over, and kept its place."""
-    events, sent, meters = list[str](), list[Any](), Meters()
+    events, sent, meters = list[str](), list[Any](), Metrics()
 
     async def scene() -> None:
         begun, gone = asyncio.Event(), asyncio.Event()
@@ -161,19 +161,19 @@ def test_the_work_of_a_client_that_goes_away_is_stopped(length: int, caplog: pyt
         async def send(message: Any) -> None:
             sent.append(message)
 
-        own = Guard(working, ["/"], (), Serving(), meters)
+        own = GuardMiddleware(working, ["/"], (), ServerLimits(), meters)
         headers = [HOST, *([(b"content-length", b"5")] if length else [])]
         asked = asyncio.create_task(own({"type": "http", "path": "/", "headers": headers}, receive, send))
         await begun.wait()
-        assert own.open == 1
+        assert own.open_requests == 1
         gone.set()
         await asked
-        assert own.open == 0
+        assert own.open_requests == 0
 
     asyncio.run(scene())
     assert events == ["stopped"]
     assert sent == [], "there is nobody to answer"
-    assert 'gaifman_requests_total{path="/",status="499"} 1.0' in meters.text().decode()
+    assert 'gaifman_requests_total{path="/",status="499"} 1.0' in meters.render().decode()
     assert not caplog.records
 
 
@@ -190,7 +190,7 @@ def test_an_application_that_asks_hears_that_the_client_has_gone() -> None:
     async def send(_: Any) -> None:
         return
 
-    asyncio.run(Guard(curious, ["/"], ())({"type": "http", "path": "/", "headers": [HOST]}, receive, send))
+    asyncio.run(GuardMiddleware(curious, ["/"], ())({"type": "http", "path": "/", "headers": [HOST]}, receive, send))
     assert heard == ["http.request", "http.disconnect"]
 
 
@@ -202,23 +202,23 @@ def test_the_head_is_what_can_be_got_without_its_body() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
         await send({"type": "http.response.body", "body": b"body"})
 
-    status, headers, body = asked(Guard(telling, ["/"], ()), HOST, method="HEAD")
+    status, headers, body = asked(GuardMiddleware(telling, ["/"], ()), HOST, method="HEAD")
     assert (status, headers["content-length"], body, seen) == (200, "4", b"", ["GET"])
-    assert asked(guard(), HOST, (b"x", b"y" * HEAD), method="HEAD")[2] == b""
+    assert asked(guard(), HOST, (b"x", b"y" * MAX_HEAD_BYTES), method="HEAD")[2] == b""
 
 
 def test_a_head_that_is_too_large() -> None:
     """It was answered where it came at once."""
-    for size, status in ((HEAD - 100, 200), (HEAD, 431)):
+    for size, status in ((MAX_HEAD_BYTES - 100, 200), (MAX_HEAD_BYTES, 431)):
         found, headers, _ = asked(guard(), HOST, (b"x-long", b"y" * size))
         assert found == status
         assert ("connection" in headers) == (status == 431)
-    assert asked(guard(), HOST, path=f"/{'p' * HEAD}")[0] == 431
+    assert asked(guard(), HOST, path=f"/{'p' * MAX_HEAD_BYTES}")[0] == 431
 
 
 def test_too_many_are_refused_but_not_those_who_ask_for_health() -> None:
     own = guard()
-    own.open = 1
+    own.open_requests = 1
     status, headers, body = asked(own, HOST)
     assert (status, headers["retry-after"]) == (503, "1")
     assert "open" in json.loads(body)["error"]["message"]
@@ -241,11 +241,11 @@ def test_a_server_that_ends_says_so() -> None:
 
 
 def test_paths_that_are_not_ours_are_counted_together() -> None:
-    meters = Meters()
-    own = Guard(echo, ["/"], (), SMALL, meters)
+    meters = Metrics()
+    own = GuardMiddleware(echo, ["/"], (), SMALL, meters)
     for path in ("/", "/a", "/b"):
         asked(own, HOST, path=path)
-    text = meters.text().decode()
+    text = meters.render().decode()
     assert 'gaifman_requests_total{path="other",status="200"} 2.0' in text
     assert "/a" not in text
 

@@ -11,15 +11,15 @@ import pytest
 import queries_long
 from gaifman.config import Budget
 from gaifman.engine import Engine
-from gaifman.graph import graph_of
-from gaifman.hiding import hide, smallest
+from gaifman.graph import build_graph
+from gaifman.hiding import hide, minimum_hitting_set
 from gaifman.kb import KnowledgeBase
-from gaifman.mining import answers_of
-from gaifman.neighbourhoods import Sampling, draw
+from gaifman.mining import known_answers
+from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from gaifman.parser import parse_query
 from gaifman.queries import answers
 from gaifman.semantics import holds
-from gaifman.witnesses import fact_of, true_of
+from gaifman.witnesses import are_answers, fact_by_number
 from generators import over_seeds
 from test_witnesses import FAMILY, positive
 
@@ -39,7 +39,7 @@ def test_a_smallest_set_meets_all_and_no_smaller_one_does(seed: int) -> None:
     most = rng.randint(1, 8)
     sets = [frozenset(rng.choices(range(most), k=rng.randint(1, 3))) for _ in range(rng.randint(1, 8))]
     key = {number: rng.getrandbits(64) for number in range(most)}
-    found = smallest(sets, key)
+    found = minimum_hitting_set(sets, key)
     assert all(one & found for one in sets)
     assert len(found) == fewest(sets)
 
@@ -47,7 +47,7 @@ def test_a_smallest_set_meets_all_and_no_smaller_one_does(seed: int) -> None:
 def test_beyond_the_steps_every_number_is_still_needed() -> None:
     rng = random.Random(7)
     sets = [frozenset(rng.sample(range(60), 3)) for _ in range(120)]
-    found = smallest(sets, {number: rng.getrandbits(64) for number in range(60)}, steps=1)
+    found = minimum_hitting_set(sets, {number: rng.getrandbits(64) for number in range(60)}, max_steps=1)
     assert all(one & found for one in sets)
     for number in found:
         assert any(not one & (found - {number}) for one in sets)
@@ -55,7 +55,7 @@ def test_beyond_the_steps_every_number_is_still_needed() -> None:
 
 def test_many_choices_that_hang_together_do_not_end_in_python() -> None:
     sets = [frozenset({i, i + 1}) for i in range(3_000)]
-    found = smallest(sets, {i: i * 7919 % 3001 for i in range(3_001)})
+    found = minimum_hitting_set(sets, {i: i * 7919 % 3001 for i in range(3_001)})
     assert all(one & found for one in sets)
 
 
@@ -71,29 +71,29 @@ def test_what_is_hidden_makes_the_tuple_no_answer(seed: int) -> None:
         numbers = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist()
         other = len(found) - 1 - t
         assert numbers == again.facts[again.starts[other] : again.starts[other + 1]].tolist()
-        env = dict(zip(query.free, names, strict=True))
-        without = kb.without([fact_of(kb, number) for number in numbers]).structure()
-        bare = kb.without(list(kb.facts())).structure()
+        env = dict(zip(query.variables, names, strict=True))
+        without = kb.without_facts([fact_by_number(kb, number) for number in numbers]).structure()
+        bare = kb.without_facts(list(kb.facts())).structure()
         assert holds(without, query.formula, env) == holds(bare, query.formula, env)
         if len(numbers) == 1:
             assert holds(kb.structure(), query.formula, env)
 
 
 def test_one_atom_hides_its_own_fact_as_mining_does() -> None:
-    graph = graph_of(FAMILY)
-    pairs, own = answers_of(graph, parse_query("parent(x, y)", FAMILY))
+    graph = build_graph(FAMILY)
+    pairs, own = known_answers(graph, parse_query("parent(x, y)", FAMILY))
     hidden = hide(FAMILY, "parent(x, y)", pairs)
     assert hidden.starts.tolist() == list(range(len(pairs) + 1))
     assert hidden.facts.tolist() == own.facts.tolist()
-    assert len(draw(graph, pairs, Sampling(), hidden)) == len(pairs)
+    assert len(draw_neighbourhoods(graph, pairs, SamplingConfig(), hidden)) == len(pairs)
 
 
 def test_every_seed_hides_a_fact_of_each_witness() -> None:
-    ann, cleo = FAMILY.id("ann"), FAMILY.id("cleo")
+    ann, cleo = FAMILY.object_id("ann"), FAMILY.object_id("cleo")
     seen = set()
     for seed in range(40):
         hidden = hide(FAMILY, "exists z. parent(x, z) & parent(z, y)", [[ann, cleo]], seed=seed)
-        seen.add(tuple(str(fact_of(FAMILY, number)) for number in hidden.facts.tolist()))
+        seen.add(tuple(str(fact_by_number(FAMILY, number)) for number in hidden.facts.tolist()))
     assert {len(facts) for facts in seen} == {2}
     assert len(seen) == 4
 
@@ -110,8 +110,8 @@ def test_every_seed_hides_a_fact_of_each_witness() -> None:
     ],
 )
 def test_own_facts_where_others_do_not_decide(text: str, answer: tuple[str, ...], facts: list[str]) -> None:
-    hidden = hide(FAMILY, text, [[FAMILY.id(name) for name in answer]])
-    assert [str(fact_of(FAMILY, number)) for number in hidden.facts.tolist()] == facts
+    hidden = hide(FAMILY, text, [[FAMILY.object_id(name) for name in answer]])
+    assert [str(fact_by_number(FAMILY, number)) for number in hidden.facts.tolist()] == facts
 
 
 def test_a_hundred_thousand_answers_at_once() -> None:
@@ -132,11 +132,11 @@ def test_nothing_is_hidden_from_what_is_no_answer(seed: int) -> None:
     rng = random.Random(seed)
     kb = queries_long.knowledge(rng)
     query = parse_query(rng.choice(["r(x, y) & ~r(y, x)", "forall z. r(x, z) -> r(z, y)", "r(x, y) <-> p(x)"]))
-    rows = np.array(list(itertools.product(range(len(kb.objects)), repeat=len(query.free))), np.int32)
+    rows = np.array(list(itertools.product(range(len(kb.objects)), repeat=len(query.variables))), np.int32)
     with Engine(kb, threads=1) as engine:
-        hidden, true = hide(engine, query, rows), true_of(engine, query, rows)
+        hidden, true = hide(engine, query, rows), are_answers(engine, query, rows)
     structure = kb.structure()
     for row, answered, count in zip(rows.tolist(), true.tolist(), np.diff(hidden.starts).tolist(), strict=True):
-        env = {v: kb.name(number) for v, number in zip(query.free, row, strict=True)}
+        env = {v: kb.object_name(number) for v, number in zip(query.variables, row, strict=True)}
         assert holds(structure, query.formula, env) == answered
         assert answered or not count

@@ -7,33 +7,33 @@ import socket
 import pytest
 
 from gaifman import hosting
-from gaifman.desk import Desk
+from gaifman.desk import ServerState
 from gaifman.errors import GaifmanError
-from gaifman.hosting import bound, is_loopback, url
+from gaifman.hosting import bind, is_loopback, server_url
 from gaifman.service import Service
 from learnt import towns
 from served import serving
 
 
 def test_a_port_that_is_taken_is_said() -> None:
-    with bound("127.0.0.1", 0) as one:
+    with bind("127.0.0.1", 0) as one:
         one.listen()
         with pytest.raises(GaifmanError, match="there is no serving at 127"):
-            bound("127.0.0.1", one.getsockname()[1])
+            bind("127.0.0.1", one.getsockname()[1])
 
 
 @pytest.mark.parametrize("host", ["no such host", "999.1.1.1", "a" * 300])
 def test_a_host_that_is_none_is_said(host: str) -> None:
     with pytest.raises(GaifmanError, match="there is no serving"):
-        bound(host, 0)
+        bind(host, 0)
 
 
 def test_addresses() -> None:
-    with bound("127.0.0.1", 0) as found:
-        assert url(found) == f"http://127.0.0.1:{found.getsockname()[1]}/"
+    with bind("127.0.0.1", 0) as found:
+        assert server_url(found) == f"http://127.0.0.1:{found.getsockname()[1]}/"
         assert is_loopback(found)
-    with bound("0.0.0.0", 0) as found:
-        assert url(found).startswith("http://127.0.0.1:")
+    with bind("0.0.0.0", 0) as found:
+        assert server_url(found).startswith("http://127.0.0.1:")
         assert not is_loopback(found)
 
 
@@ -54,9 +54,9 @@ def asked(connection: socket.socket) -> bytes:
 def test_a_head_that_does_not_come_keeps_nobody_waiting(
     sent: bytes, before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosting, "HEADED", 0.2)
-    monkeypatch.setattr(hosting, "KEPT", 60 if sent else 1)
-    with serving(Desk(Service(towns()))) as client:
+    monkeypatch.setattr(hosting, "HEAD_TIMEOUT", 0.2)
+    monkeypatch.setattr(hosting, "KEEP_ALIVE_SECONDS", 60 if sent else 1)
+    with serving(ServerState(Service(towns()))) as client:
         with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
             for _ in range(before):
                 assert asked(connection).startswith(b"HTTP/1.1 200 OK")
@@ -66,9 +66,9 @@ def test_a_head_that_does_not_come_keeps_nobody_waiting(
 
 
 def test_a_connection_that_is_used_again_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosting, "HEADED", 0.2)
+    monkeypatch.setattr(hosting, "HEAD_TIMEOUT", 0.2)
     with (
-        serving(Desk(Service(towns()))) as client,
+        serving(ServerState(Service(towns()))) as client,
         socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection,
     ):
         for _ in range(3):

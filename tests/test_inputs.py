@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features_long import features, hide, knowledge
-from gaifman.features import Evaluator, FeatureMatrix
-from gaifman.graph import graph_of
-from gaifman.inputs import KINDS, Inputs, Surveyor, kind_of, kinds_of
+from gaifman.features import FeatureEvaluator, FeatureMatrix
+from gaifman.graph import build_graph
+from gaifman.inputs import KIND_NAMES, FeatureScaler, FeatureStatistics, feature_kind, feature_kinds
 from gaifman.kb import KnowledgeBase
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH
-from gaifman.neighbourhoods import Sampling
-from gaifman.network import Network, Rows
+from gaifman.neighbourhoods import SamplingConfig
+from gaifman.network import MLP, SparseRows
 from gaifman.parser import parse_feature
 from gaifman.phi import FeatureSet, parse_phi
-from gaifman.plans import Plan, plan_of
+from gaifman.plans import FeaturePlan, compile_features
 
 Dense = npt.NDArray[np.float64]
 
@@ -33,44 +33,44 @@ USUAL = [parse_feature(text) for text in _USUAL.split("|")]
 """Features that are other than 0 in a neighbourhood without facts."""
 
 
-def case(seed: int, count: int = 12, rows: int = 14) -> tuple[Plan, FeatureMatrix]:
+def case(seed: int, count: int = 12, rows: int = 14) -> tuple[FeaturePlan, FeatureMatrix]:
     """Random features of every kind in neighbourhoods of a random knowledge base."""
     rng = random.Random(seed)
     kb = knowledge(rng)
-    graph = graph_of(kb)
-    plan = plan_of(FeatureSet((*features(rng, 2, count).features, *rng.sample(USUAL, 3))), kb, 2)
+    graph = build_graph(kb)
+    plan = compile_features(FeatureSet((*features(rng, 2, count).features, *rng.sample(USUAL, 3))), kb, 2)
     tuples = [[rng.randrange(len(graph)) for _ in range(2)] for _ in range(rows)]
     hidden = hide(rng, graph, rows)
-    sampling = Sampling(rng.randint(0, 2), rng.choice([1, 4, 9, None]), draws=2, seed=seed)
-    return plan, Evaluator(graph, plan).sampled(tuples, sampling, hidden)
+    sampling = SamplingConfig(rng.randint(0, 2), rng.choice([1, 4, 9, None]), draws=2, seed=seed)
+    return plan, FeatureEvaluator(graph, plan).sample_and_evaluate(tuples, sampling, hidden)
 
 
-def surveyed(plan: Plan, *matrices: FeatureMatrix, rare: int = 1) -> Inputs:
-    surveyor = Surveyor(kinds_of(plan.features))
+def surveyed(plan: FeaturePlan, *matrices: FeatureMatrix, rare: int = 1) -> FeatureScaler:
+    surveyor = FeatureStatistics(feature_kinds(plan.features))
     for matrix in matrices:
-        surveyor.see(matrix)
-    return surveyor.inputs(rare)
+        surveyor.update(matrix)
+    return surveyor.make_scaler(rare)
 
 
-def away(plan: Plan, matrix: FeatureMatrix) -> Dense:
+def away(plan: FeaturePlan, matrix: FeatureMatrix) -> Dense:
     """Shape (rows, features): how far each value is from its default, where counts and numbers are bent."""
-    dense, default = matrix.dense().astype(np.float64), np.zeros(matrix.dense().shape)
-    for feature, shape in enumerate(matrix.shapes.tolist()):
+    dense, default = matrix.to_dense().astype(np.float64), np.zeros(matrix.to_dense().shape)
+    for feature, shape in enumerate(matrix.default_rows.tolist()):
         if shape >= 0:
             default[:, feature] = matrix.defaults[shape, matrix.sizes]
-    bending = [kind_of(feature) != TRUTH for feature in plan.features]
+    bending = [feature_kind(feature) != TRUTH for feature in plan.features]
     for array in (dense, default):
         array[:, bending] = np.sign(array[:, bending]) * np.log1p(np.abs(array[:, bending]))
     return dense - default
 
 
-def unpacked(rows: Rows) -> Dense:
+def unpacked(rows: SparseRows) -> Dense:
     whole = np.zeros((len(rows), rows.width))
     whole[np.repeat(np.arange(len(rows)), np.diff(rows.starts)), rows.columns] = rows.values
     return whole
 
 
-def plain(plan: Plan, inputs: Inputs, matrix: FeatureMatrix) -> Dense:
+def plain(plan: FeaturePlan, inputs: FeatureScaler, matrix: FeatureMatrix) -> Dense:
     """The inputs by their definition."""
     far = away(plan, matrix)[:, inputs.features()]
     return np.where(far != 0, (far - inputs.centres) / inputs.scales, 0)
@@ -103,12 +103,12 @@ KIND = {
 def test_every_feature_has_its_kind(text: str) -> None:
     kb = KnowledgeBase.from_facts([("r", "a", "b")], {("age", "a"): 3.0})
     feature = parse_feature(text, kb)
-    assert kind_of(feature) == KIND[text]
-    assert kinds_of([feature, feature]).tolist() == [KIND[text]] * 2
+    assert feature_kind(feature) == KIND[text]
+    assert feature_kinds([feature, feature]).tolist() == [KIND[text]] * 2
 
 
 def test_kinds_have_names() -> None:
-    assert [KINDS[kind] for kind in (TRUTH, COUNT, NUMBER)] == ["truth", "count", "number"]
+    assert [KIND_NAMES[kind] for kind in (TRUTH, COUNT, NUMBER)] == ["truth", "count", "number"]
 
 
 # Rows
@@ -119,7 +119,7 @@ def test_kinds_have_names() -> None:
 def test_rows_are_what_the_dense_matrix_gives(seed: int) -> None:
     plan, matrix = case(seed)
     inputs = surveyed(plan, matrix)
-    rows = inputs.rows(matrix)
+    rows = inputs.transform(matrix)
     assert rows.width == inputs.width == len(inputs.features())
     assert np.abs(unpacked(rows) - plain(plan, inputs, matrix)).max(initial=0) < 1e-4
     assert np.isfinite(rows.values).all()
@@ -138,7 +138,7 @@ def test_random_cases_have_features_of_every_kind_and_defaults_other_than_0() ->
         usual = matrix.defaults[:, np.unique(matrix.sizes)] if len(matrix.defaults) else np.zeros((0, 1))
         other = np.flatnonzero((usual != 0).any(axis=1))
         defaults += len(other)
-        changed += int(np.isin(matrix.shapes[inputs.features()], other).sum())
+        changed += int(np.isin(matrix.default_rows[inputs.features()], other).sum())
     assert kinds == {TRUTH, COUNT, NUMBER}
     assert defaults > 40
     assert changed > 40
@@ -146,12 +146,12 @@ def test_random_cases_have_features_of_every_kind_and_defaults_other_than_0() ->
 
 def test_an_absent_feature_is_0_whatever_its_default() -> None:
     kb = KnowledgeBase.from_facts([("r", "a", "b"), ("r", "c", "d"), ("q", "a", "b")])
-    plan = plan_of(parse_phi("forall x. q(s1, x) -> r(x, s1)\nnot q(s1, s2)\ncount not r(s1, x)"), kb, 2)
-    tuples = [[kb.id(x) for x in pair] for pair in (("a", "b"), ("c", "d"))]
-    matrix = Evaluator(graph_of(kb), plan).sampled(tuples, Sampling(size=None))
-    assert matrix.dense().tolist() == [[0, 0, 1], [1, 1, 1]]
+    plan = compile_features(parse_phi("forall x. q(s1, x) -> r(x, s1)\nnot q(s1, s2)\ncount not r(s1, x)"), kb, 2)
+    tuples = [[kb.object_id(x) for x in pair] for pair in (("a", "b"), ("c", "d"))]
+    matrix = FeatureEvaluator(build_graph(kb), plan).sample_and_evaluate(tuples, SamplingConfig(size=None))
+    assert matrix.to_dense().tolist() == [[0, 0, 1], [1, 1, 1]]
     inputs = surveyed(plan, matrix)
-    found = unpacked(inputs.rows(matrix))
+    found = unpacked(inputs.transform(matrix))
     assert found[:, :2].tolist() == [[-1, -1], [0, 0]]
     assert found[:, 2] == pytest.approx([-1, -1]), "one less than both of a neighbourhood without facts"
 
@@ -161,26 +161,28 @@ def test_a_count_that_is_its_default_is_absent() -> None:
     sizes, values = np.array([1, 2], np.int32), np.array([2, 3], np.float32)
     defaults = np.array([[0, 2, 3]], np.float32)
     matrix = FeatureMatrix(np.arange(3), np.zeros(2, np.int32), values, sizes, np.zeros(1, np.int32), defaults)
-    surveyor = Surveyor(kinds_of([parse_feature("r(s1, x)")]))
-    surveyor.see(matrix)
-    assert surveyor.inputs(1).width == 0
-    given = Inputs(np.zeros(1, np.int32), surveyor.kinds, np.zeros(1, np.float32), np.ones(1, np.float32))
-    assert len(given.rows(matrix).columns) == 0
+    surveyor = FeatureStatistics(feature_kinds([parse_feature("r(s1, x)")]))
+    surveyor.update(matrix)
+    assert surveyor.make_scaler(1).width == 0
+    given = FeatureScaler(np.zeros(1, np.int32), surveyor.kinds, np.zeros(1, np.float32), np.ones(1, np.float32))
+    assert len(given.transform(matrix).columns) == 0
 
 
 def test_numbers_too_large_for_float32_are_inputs_like_others() -> None:
     """They were infinite, and made the whole network so."""
     values = {("age", "a"): 1e300, ("age", "b"): -1e300, ("age", "c"): 5.0}
     kb = KnowledgeBase.from_facts([("r", "a", "b"), ("r", "b", "c"), ("r", "c", "a")], values)
-    plan = plan_of(parse_phi("age(s1)\nsum age(x) for r(s1, x)\nage(s1) - age(s2)", kb), kb, 2)
-    matrix = Evaluator(graph_of(kb), plan).sampled([[0, 1], [1, 2], [2, 0]], Sampling(size=None))
+    plan = compile_features(parse_phi("age(s1)\nsum age(x) for r(s1, x)\nage(s1) - age(s2)", kb), kb, 2)
+    matrix = FeatureEvaluator(build_graph(kb), plan).sample_and_evaluate(
+        [[0, 1], [1, 2], [2, 0]], SamplingConfig(size=None)
+    )
     assert np.isinf(matrix.values).any()
     inputs = surveyed(plan, matrix)
-    rows = inputs.rows(matrix)
+    rows = inputs.transform(matrix)
     assert inputs.width == 3
     assert np.abs(rows.values).max() < 2
-    network = Network([3])
-    network.begin(3, 0)
+    network = MLP([3])
+    network.reset(3, 0)
     assert np.isfinite(network.probabilities(rows)).all()
 
 
@@ -192,9 +194,9 @@ def test_numbers_too_large_for_float32_are_inputs_like_others() -> None:
 def test_rows_come_in_the_order_that_is_asked_for_also_more_than_once(seed: int, order: list[int]) -> None:
     plan, matrix = case(seed)
     inputs = surveyed(plan, matrix)
-    found = inputs.rows(matrix, np.array(order, np.int64))
+    found = inputs.transform(matrix, np.array(order, np.int64))
     assert len(found) == len(order)
-    assert unpacked(found).tolist() == unpacked(inputs.rows(matrix))[order].tolist()
+    assert unpacked(found).tolist() == unpacked(inputs.transform(matrix))[order].tolist()
 
 
 def test_the_fullest_row_again_and_again_has_room() -> None:
@@ -203,22 +205,22 @@ def test_the_fullest_row_again_and_again_has_room() -> None:
     ids, values = np.arange(50, dtype=np.int32), np.ones(50, np.float32)
     none, nowhere = np.full(50, -1, np.int32), np.zeros((0, 2), np.float32)
     matrix = FeatureMatrix(starts, ids, values, np.ones(4, np.int32), none, nowhere)
-    surveyor = Surveyor(kinds_of([parse_feature("r(s1, s2)")] * 50))
-    surveyor.see(matrix)
-    rows = surveyor.inputs(1).rows(matrix, np.zeros(4, np.int32))
+    surveyor = FeatureStatistics(feature_kinds([parse_feature("r(s1, s2)")] * 50))
+    surveyor.update(matrix)
+    rows = surveyor.make_scaler(1).transform(matrix, np.zeros(4, np.int32))
     assert rows.starts.tolist() == [0, 50, 100, 150, 200]
     assert rows.columns.tolist() == [*range(50)] * 4
     with pytest.raises(IndexError):
-        surveyor.inputs(1).rows(matrix, np.array([4]))
+        surveyor.make_scaler(1).transform(matrix, np.array([4]))
 
 
 def test_no_rows_and_no_features_are_right_too() -> None:
     plan, matrix = case(3)
     inputs = surveyed(plan, matrix)
-    none = inputs.rows(matrix, np.zeros(0, np.int64))
+    none = inputs.transform(matrix, np.zeros(0, np.int64))
     assert (len(none), len(none.columns), none.width) == (0, 0, inputs.width)
-    bare = Surveyor(kinds_of(plan.features)).inputs(1)
-    assert (bare.width, len(bare.rows(matrix)), len(bare.rows(matrix).columns)) == (0, len(matrix), 0)
+    bare = FeatureStatistics(feature_kinds(plan.features)).make_scaler(1)
+    assert (bare.width, len(bare.transform(matrix)), len(bare.transform(matrix).columns)) == (0, len(matrix), 0)
 
 
 # What is surveyed
@@ -240,7 +242,7 @@ def test_features_seen_less_often_than_rare_have_no_column(seed: int, rare: int)
 def test_counts_and_numbers_are_standardised_where_they_are(seed: int) -> None:
     plan, matrix = case(seed, rows=30)
     inputs = surveyed(plan, matrix)
-    far, found = away(plan, matrix)[:, inputs.features()], unpacked(inputs.rows(matrix))
+    far, found = away(plan, matrix)[:, inputs.features()], unpacked(inputs.transform(matrix))
     for column, feature in enumerate(inputs.features().tolist()):
         there, kind = found[far[:, column] != 0, column], inputs.kinds[feature]
         assert len(there)
@@ -289,16 +291,16 @@ def test_arrays_give_the_same_inputs_back(seed: int, rare: int) -> None:
         "centres": "float32",
         "scales": "float32",
     }
-    again = Inputs.from_arrays(arrays, kinds_of(plan.features))
+    again = FeatureScaler.from_arrays(arrays, feature_kinds(plan.features))
     for one, other in zip(fields(inputs), fields(again), strict=True):
         assert one.dtype == other.dtype
         assert one.tolist() == other.tolist()
-    first, second = inputs.rows(matrix), again.rows(matrix)
+    first, second = inputs.transform(matrix), again.transform(matrix)
     assert first.values.tobytes() == second.values.tobytes()
     assert first.columns.tobytes() == second.columns.tobytes()
 
 
-def fields(inputs: Inputs) -> list[npt.NDArray[np.generic]]:
+def fields(inputs: FeatureScaler) -> list[npt.NDArray[np.generic]]:
     return [inputs.columns, inputs.kinds, inputs.centres, inputs.scales]
 
 
@@ -308,13 +310,13 @@ def test_features_can_be_numbered_anew() -> None:
     inputs = surveyed(plan, matrix, rare=2)
     own = [plan.features[feature] for feature in inputs.features().tolist()]
     arrays = inputs.arrays() | {"features": np.arange(len(own), dtype=np.int32)}
-    again = Inputs.from_arrays(arrays, kinds_of(own))
+    again = FeatureScaler.from_arrays(arrays, feature_kinds(own))
     assert again.columns.tolist() == [*range(inputs.width)]
     assert again.kinds.tolist() == inputs.kinds[inputs.features()].tolist()
     assert 0 < inputs.width < len(plan.features)
 
 
 def test_kinds_that_are_known_need_not_be_found_again() -> None:
-    kinds = kinds_of([parse_feature("r(s1, s2)"), parse_feature("r(s1, x)")])
-    assert Surveyor(kinds).kinds is kinds
+    kinds = feature_kinds([parse_feature("r(s1, s2)"), parse_feature("r(s1, x)")])
+    assert FeatureStatistics(kinds).kinds is kinds
     assert kinds.tolist() == [TRUTH, COUNT]

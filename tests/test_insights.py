@@ -7,19 +7,26 @@ import json
 import pytest
 
 import gaifman
-from gaifman.config import Serving
-from gaifman.deadlines import Deadline, never
-from gaifman.errors import GaifmanError, KnowledgeError, StoppedError
-from gaifman.insights import Doubted, bare, examples, explanation, questions, reading
+from gaifman.config import ServerLimits
+from gaifman.deadlines import Deadline, no_deadline
+from gaifman.errors import GaifmanError, KnowledgeBaseError, StoppedError
+from gaifman.insights import (
+    ExplanationQuery,
+    example_queries,
+    explain_answer,
+    parse_for_page,
+    queries_about,
+    strip_svg_style,
+)
 from gaifman.kb import KnowledgeBase
 from gaifman.queries import exists
-from gaifman.replies import Examples, Explained, Reading
+from gaifman.replies import ExamplesResponse, ExplanationResponse, ParseResponse
 from gaifman.service import Service
 from learnt import FEW, demo, towns, worker
 
 
 def test_a_text_is_read(learnt: Service, whole: Service) -> None:
-    found = reading(learnt, "works_in('p01', y)")
+    found = parse_for_page(learnt, "works_in('p01', y)")
     assert found == {
         "reading": "works_in('p01', y)",
         "variables": ["y"],
@@ -28,36 +35,39 @@ def test_a_text_is_read(learnt: Service, whole: Service) -> None:
         "among": {},
         "error": None,
     }
-    assert "has learnt" in reading(learnt, "lives_in(x, y)")["why_not"]
-    assert reading(whole, "citizen(x, 'c0')")["ranked"]
-    assert reading(whole, "citizen(who, what)")["among"] == {"who": "person"}
-    assert not reading(whole, "citizen(x, y) & person(x)")["ranked"]
-    assert reading(Service(towns()), "person(x)")["why_not"] == "there is no model here"
+    assert "has learnt" in parse_for_page(learnt, "lives_in(x, y)")["why_not"]
+    assert parse_for_page(whole, "citizen(x, 'c0')")["ranked"]
+    assert parse_for_page(whole, "citizen(who, what)")["among"] == {"who": "person"}
+    assert not parse_for_page(whole, "citizen(x, y) & person(x)")["ranked"]
+    assert parse_for_page(Service(towns()), "person(x)")["why_not"] == "there is no model here"
 
 
 @pytest.mark.parametrize("text", ["", "(", "works_in(x", "werks_in(x, y)", "works_in(x)", "works_in('p0', y)", "\x00"])
 def test_a_mistake_is_what_there_is_to_say(learnt: Service, text: str) -> None:
-    found = reading(learnt, text)
-    Reading.model_validate(found, strict=True)
+    found = parse_for_page(learnt, text)
+    ParseResponse.model_validate(found, strict=True)
     assert found["reading"] is None
     assert found["error"]["message"]
     assert found["error"]["line"] == (1 if text else None)
 
 
 def test_an_explanation_is_that_of_the_model(learnt: Service, whole: Service) -> None:
-    found = explanation(learnt, Doubted("works_in('p01', y)", {}, ["t1"], top=3), never())
-    own = worker().on(towns()).explain("p01", "t1", top=3)
-    Explained.model_validate(json.loads(json.dumps(found, allow_nan=False)), strict=True)
+    found = explain_answer(learnt, ExplanationQuery("works_in('p01', y)", {}, ["t1"], top=3), no_deadline())
+    own = worker().with_kb(towns()).explain("p01", "t1", top=3)
+    ExplanationResponse.model_validate(json.loads(json.dumps(found, allow_nan=False)), strict=True)
     said = {reason["formula"]: reason["words"] for reason in found["reasons"]}
     assert said["lives_in('p01', 't1')"] == "p01 lives in t1"
     assert {name: found[name] for name in own.as_dict()} == own.as_dict()
     assert found["scene"]["objects"] == ["p01", "t1"]
-    assert sum(fact["speaks"] != 0 for fact in found["scene"]["facts"]) == len(own.scene.lit)  # type: ignore[union-attr]
+    assert sum(fact["speaks"] != 0 for fact in found["scene"]["facts"]) == len(own.diagram.highlighted)  # type: ignore[union-attr]
     assert found["picture"].startswith("<svg ")
     assert "style" not in found["picture"]
-    same = explanation(learnt, Doubted(None, {"x": "p01", "y": "t1"}, top=3), never())
+    same = explain_answer(learnt, ExplanationQuery(None, {"x": "p01", "y": "t1"}, top=3), no_deadline())
     assert same == found
-    assert explanation(whole, Doubted("citizen('p01', y)", {}, ["c1"]), never())["query"] == "citizen('p01', 'c1')"
+    assert (
+        explain_answer(whole, ExplanationQuery("citizen('p01', y)", {}, ["c1"]), no_deadline())["query"]
+        == "citizen('p01', 'c1')"
+    )
 
 
 def test_objects_and_relations_named_like_variables_are_explained() -> None:
@@ -67,64 +77,72 @@ def test_objects_and_relations_named_like_variables_are_explained() -> None:
     kb = KnowledgeBase.from_facts([*facts, *(("likes", other, one) for _, one, other in facts)])
     model = gaifman.complete(kb, ["knows"], **FEW)
     for one, other in (("x", "y"), ("s1", "r")):
-        found = explanation(Service(kb, model), Doubted("knows(?a, ?b)", {"a": one, "b": other}), never())
+        found = explain_answer(
+            Service(kb, model), ExplanationQuery("knows(?a, ?b)", {"a": one, "b": other}), no_deadline()
+        )
         assert any(reason["words"] for reason in found["reasons"])
     bare = KnowledgeBase.from_facts([("likes", "x", "s1")])
-    assert explanation(Service(bare, model), Doubted("knows(?a, ?b)", {"a": "s1", "b": "x"}), never())["reasons"]
+    assert explain_answer(
+        Service(bare, model), ExplanationQuery("knows(?a, ?b)", {"a": "s1", "b": "x"}), no_deadline()
+    )["reasons"]
 
 
 def test_explanations_have_limits(learnt: Service) -> None:
     with pytest.raises(GaifmanError, match="draws is at most 100"):
-        explanation(learnt, Doubted(None, {}, ["p01", "t1"], draws=101), never())
-    with pytest.raises(KnowledgeError, match="no model here"):
-        explanation(Service(towns()), Doubted("person(x)", {}, ["p01"]), never())
+        explain_answer(learnt, ExplanationQuery(None, {}, ["p01", "t1"], draws=101), no_deadline())
+    with pytest.raises(KnowledgeBaseError, match="no model here"):
+        explain_answer(Service(towns()), ExplanationQuery("person(x)", {}, ["p01"]), no_deadline())
     stopped = Deadline(10)
-    stopped.stop()
+    stopped.cancel()
     with pytest.raises(StoppedError):
-        explanation(learnt, Doubted(None, {}, ["p01", "t1"]), stopped)
-    few = Service(towns(), worker(), Serving(rows=3))
-    assert len(explanation(few, Doubted(None, {}, ["p01", "t1"], top=1), never())["scene"]["facts"]) <= 3
+        explain_answer(learnt, ExplanationQuery(None, {}, ["p01", "t1"]), stopped)
+    few = Service(towns(), worker(), ServerLimits(max_rows=3))
+    assert (
+        len(explain_answer(few, ExplanationQuery(None, {}, ["p01", "t1"], top=1), no_deadline())["scene"]["facts"]) <= 3
+    )
 
 
 def test_names_in_a_picture_keep_what_looks_like_a_style() -> None:
-    assert bare('<text>&lt;style&gt;x style=&quot;a&quot;</text><a style="b"/>').endswith("&quot;a&quot;</text><a/>")
+    assert strip_svg_style('<text>&lt;style&gt;x style=&quot;a&quot;</text><a style="b"/>').endswith(
+        "&quot;a&quot;</text><a/>"
+    )
 
 
 def test_examples_have_answers(whole: Service, learnt: Service) -> None:
     for service in (whole, learnt, Service(demo())):
-        found = examples(service)
-        Examples.model_validate({"examples": found}, strict=True)
+        found = example_queries(service)
+        ExamplesResponse.model_validate({"examples": found}, strict=True)
         assert found
         for row in found:
             assert row["words"]
-            assert reading(service, row["query"])["ranked"] >= row["ranked"]
+            assert parse_for_page(service, row["query"])["ranked"] >= row["ranked"]
             assert row["ranked"] or exists(service.kb, row["query"])
-    assert examples(Service(demo()))[0]["query"].startswith("exists z. ")
-    assert examples(Service(KnowledgeBase.from_facts([]))) == []
+    assert example_queries(Service(demo()))[0]["query"].startswith("exists z. ")
+    assert example_queries(Service(KnowledgeBase.from_facts([]))) == []
 
 
 def test_examples_are_of_various_objects_and_read_well() -> None:
     kb = demo()
-    found = examples(Service(kb, gaifman.complete(kb, ["borders", "capital", "member_of"], **FEW)))
+    found = example_queries(Service(kb, gaifman.complete(kb, ["borders", "capital", "member_of"], **FEW)))
     ranked = [row["query"] for row in found if row["ranked"]]
     assert ranked == ["member_of('united_kingdom', y)", "borders(x, 'france')", "capital('russia', y)"]
     long = "/award/award_nominee/award_nominations./award/award_nomination/award_nominee"
     chains = [(name, f"o{i}", f"o{i + 1}") for name in (long, "short") for i in range(4)]
-    shown = examples(Service(KnowledgeBase.from_facts([*chains, (long, "o7", "o9")])))
+    shown = example_queries(Service(KnowledgeBase.from_facts([*chains, (long, "o7", "o9")])))
     assert shown[0]["query"] == "exists z. short(x, z) & short(z, y) & x != y & ~short(x, y)"
     assert [row["query"] for row in shown[1:]] == ["short(x, 'o1')", f"{long}('o2', y)"]
 
 
 def test_what_is_asked_of_an_object_is_what_others_of_its_type_stand_in(whole: Service, learnt: Service) -> None:
-    assert [row["query"] for row in questions(whole, "p01")] == ["citizen('p01', y)", "works_in('p01', y)"]
-    assert [row["query"] for row in questions(whole, "t1")] == ["works_in(x, 't1')"]
-    assert [row["query"] for row in questions(learnt, "p01")] == ["works_in('p01', y)"]
-    assert questions(whole, "t1")[0]["among"] == {"x": "person"}
-    assert questions(whole, "t1")[0]["relation"] == "works_in"
-    assert questions(whole, "t1")[0]["objects"] == [None, "t1"]
-    assert questions(whole, "p01")[0]["among"] == {}
+    assert [row["query"] for row in queries_about(whole, "p01")] == ["citizen('p01', y)", "works_in('p01', y)"]
+    assert [row["query"] for row in queries_about(whole, "t1")] == ["works_in(x, 't1')"]
+    assert [row["query"] for row in queries_about(learnt, "p01")] == ["works_in('p01', y)"]
+    assert queries_about(whole, "t1")[0]["among"] == {"x": "person"}
+    assert queries_about(whole, "t1")[0]["relation"] == "works_in"
+    assert queries_about(whole, "t1")[0]["objects"] == [None, "t1"]
+    assert queries_about(whole, "p01")[0]["among"] == {}
     odd = Service(KnowledgeBase.from_facts([("p", "it's", "b"), ("t", "it's"), ("t", "c")]))
-    assert [row["query"] for row in questions(odd, "c")] == [r"p('c', y)"]
-    assert reading(odd, questions(odd, "it's")[0]["query"])["error"] is None
-    with pytest.raises(KnowledgeError, match="no object nobody"):
-        questions(whole, "nobody")
+    assert [row["query"] for row in queries_about(odd, "c")] == [r"p('c', y)"]
+    assert parse_for_page(odd, queries_about(odd, "it's")[0]["query"])["error"] is None
+    with pytest.raises(KnowledgeBaseError, match="no object nobody"):
+        queries_about(whole, "nobody")

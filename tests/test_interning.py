@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.interning import Interner
-from gaifman.tables import Index
+from gaifman.tables import NameEncoder
 from kbs import names
 
 words = st.lists(
@@ -23,39 +23,39 @@ def cut(texts: list[str]) -> tuple[bytes, list[int], list[int]]:
     return b"".join(piece + b"\t" for piece in pieces), [e - len(p) for e, p in zip(ends, pieces, strict=True)], [*ends]
 
 
-def numbers(interner: Interner, index: Index, texts: list[str]) -> list[int]:
+def numbers(interner: Interner, index: NameEncoder, texts: list[str]) -> list[int]:
     data, starts, ends = cut(texts)
-    found: list[int] = interner.numbers(data, np.array(starts, np.int64), np.array(ends, np.int64), index).tolist()
+    found: list[int] = interner.encode(data, np.array(starts, np.int64), np.array(ends, np.int64), index).tolist()
     return found
 
 
 @given(st.lists(words, max_size=4))
 def test_it_numbers_names_as_a_dictionary_does(blocks: list[list[str]]) -> None:
-    interner, index, plain = Interner(), Index(), Index()
+    interner, index, plain = Interner(), NameEncoder(), NameEncoder()
     for texts in blocks:
-        assert numbers(interner, index, texts) == plain.numbers(texts).tolist()
+        assert numbers(interner, index, texts) == plain.encode(texts).tolist()
     assert index == plain
 
 
 @given(st.lists(words, max_size=4))
 def test_it_is_exact_where_all_hashes_collide(blocks: list[list[str]]) -> None:
-    interner, index, plain = Interner(), Index(), Index()
+    interner, index, plain = Interner(), NameEncoder(), NameEncoder()
     interner._factor = np.uint64(0)
     for texts in blocks:
         assert numbers(interner, index, texts) == [index[text] for text in texts]
-        plain.numbers(texts)
+        plain.encode(texts)
     assert set(index) == set(plain)
 
 
 @given(words, words)
 def test_names_may_come_in_other_ways_too(ours: list[str], others: list[str]) -> None:
-    interner, index = Interner(), Index()
-    index.numbers(others)
-    assert numbers(interner, index, ours) == index.numbers(ours).tolist()
+    interner, index = Interner(), NameEncoder()
+    index.encode(others)
+    assert numbers(interner, index, ours) == index.encode(ours).tolist()
 
 
 def test_many_names_grow_the_table() -> None:
-    interner, index = Interner(), Index()
+    interner, index = Interner(), NameEncoder()
     texts = [f"name {number}" for number in range(20_000)]
     for _ in range(2):
         assert numbers(interner, index, texts) == list(range(20_000))
@@ -63,13 +63,13 @@ def test_many_names_grow_the_table() -> None:
 
 
 def test_an_empty_name_is_a_name_here() -> None:
-    interner, index = Interner(), Index()
+    interner, index = Interner(), NameEncoder()
     assert numbers(interner, index, ["a", "", "a", "b"]) == [0, 1, 0, 2]
 
 
 def test_bytes_that_are_no_text_are_left_to_the_caller() -> None:
     with pytest.raises(UnicodeDecodeError):
-        Interner().numbers(b"\xff\t", np.array([0]), np.array([1]), Index())
+        Interner().encode(b"\xff\t", np.array([0]), np.array([1]), NameEncoder())
 
 
 def test_two_interners_hash_differently() -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gaifman.errors import InputError, OutputError
 from gaifman.facts import Fact
-from gaifman.io import FORMATS, known, read, write
-from gaifman.io.files import Source
+from gaifman.io import READ_FORMATS, detect_format, read, write
+from gaifman.io.files import InputFile
 from gaifman.kb import KnowledgeBase
 from kbs import HOSTILE, knowledge_bases, names, plain_names
 
@@ -130,7 +130,7 @@ def test_several_files_make_one(tmp_path: Path) -> None:
     assert kb == KnowledgeBase.from_facts(
         [("parent", "ann", "bob"), ("person", "ann"), ("gave", "ann", "book", "bob")], {("age", "ann"): 80}
     )
-    assert [note.what for note in kb.notes] == [
+    assert [note.text for note in kb.notes] == [
         "read as triples",
         "read as attributes",
         "read as types",
@@ -146,8 +146,8 @@ def test_a_relation_has_one_arity_in_all_files(tmp_path: Path) -> None:
         read(tmp_path / "a.tsv", tmp_path / "b.facts")
     error = caught.value
     assert error.message == "parent has 2 places, not 3"
-    assert error.place
-    assert (error.place.line, error.place.column, error.place.width) == (2, 1, 6)
+    assert error.location
+    assert (error.location.line, error.location.column, error.location.width) == (2, 1, 6)
     assert error.hint == f"it was first met in {tmp_path / 'a.tsv'}, line 1, column 5"
 
 
@@ -183,7 +183,7 @@ def test_a_relation_has_one_arity_in_all_files(tmp_path: Path) -> None:
 )
 def test_the_format_is_guessed_from_name_and_content(tmp_path: Path, name: str, text: str, format: str) -> None:  # noqa: A002
     (tmp_path / name).write_text(text)
-    assert f"read as {format}" in [note.what for note in read(tmp_path / name).notes]
+    assert f"read as {format}" in [note.text for note in read(tmp_path / name).notes]
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
     assert read(tmp_path / f"{name}.gz") == read(tmp_path / name)
 
@@ -193,7 +193,7 @@ def test_databases_are_known_by_content(tmp_path: Path) -> None:
     write(FAMILY, tmp_path / "a.parquet")
     for kind in ("duckdb", "parquet"):
         (tmp_path / f"a.{kind}").rename(tmp_path / f"{kind}.tsv")
-        assert known(Source.at(tmp_path / f"{kind}.tsv")) == kind
+        assert detect_format(InputFile.from_path(tmp_path / f"{kind}.tsv")) == kind
         assert read(tmp_path / f"{kind}.tsv") == FAMILY
 
 
@@ -213,8 +213,8 @@ def test_a_format_that_is_given_counts(tmp_path: Path) -> None:
 def test_an_unknown_format_is_an_error_with_near_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path / "x", format="tripels")
-    assert caught.value.near[0] == "triples"
-    assert all(name in caught.value.hint for name in FORMATS)
+    assert caught.value.suggestions[0] == "triples"
+    assert all(name in caught.value.hint for name in READ_FORMATS)
     with pytest.raises(OutputError, match="there is no format turtle"):
         write(FAMILY, tmp_path / "x", format="turtle")
 
@@ -227,7 +227,7 @@ def test_a_missing_file_names_near_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path / "famly.tsv")
     assert "there is no file" in caught.value.message
-    assert caught.value.near == ("family.tsv",)
+    assert caught.value.suggestions == ("family.tsv",)
     with pytest.raises(InputError, match="there is no folder"):
         read(tmp_path / "nowhere" / "x.tsv")
     with pytest.raises(InputError, match="is a folder"):
@@ -256,7 +256,7 @@ def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
     ("kb", "name", "lost"),
     [
         (KnowledgeBase.from_facts([("p", "a", "b")], objects=["z"]), "x.facts", "1 object of no fact, such as z"),
-        (FAMILY.without(list(FAMILY.facts())), "x.tsv", NOTHING),
+        (FAMILY.without_facts(list(FAMILY.facts())), "x.tsv", NOTHING),
         (KnowledgeBase.from_facts([("p", "a", "b")], {("v", "a"): 1}), "x.csv", "1 value of attributes"),
         (KnowledgeBase.from_facts([("p", "a\tb", "b")]), "x.tsv", "1 name with a tab or newline, such as a\\tb"),
         (KnowledgeBase.from_facts([("p", "a")], objects=["z"]), "x.parquet", "1 object of no fact, such as z"),

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from gaifman.errors import GaifmanError
-from gaifman.facts import written
+from gaifman.facts import format_name
 from gaifman.io import read
 
 FOLDER = Path(__file__).parent / "cases" / "reading"
@@ -48,7 +48,7 @@ def outcome(folder: Path, names: list[str], options: dict[str, str]) -> str:
     except GaifmanError as error:
         return f"{type(error).__name__}: {error}\n"
     lines = [str(fact) for fact in kb.facts()]
-    lines += [f"{written(attribute)}({written(obj)}) = {value!r}." for attribute, obj, value in kb.values()]
+    lines += [f"{format_name(attribute)}({format_name(obj)}) = {value!r}." for attribute, obj, value in kb.values()]
     lines += [f"% {note}" for note in kb.notes]
     return "".join(line + "\n" for line in lines)
 

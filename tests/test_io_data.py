@@ -31,17 +31,17 @@ COUNTS = {
 def test_each_set_is_read_as_what_it_is(folder: str) -> None:
     form, objects, relations, facts, repeated = COUNTS[folder]
     kb = read(DATA / folder / "train.txt.gz")
-    assert kb.notes[0].what == f"read as {form}"
+    assert kb.notes[0].text == f"read as {form}"
     assert (len(kb.objects), len(kb.relations), len(kb)) == (objects, relations, facts)
     assert sum(note.count for note in kb.notes[1:]) == repeated
 
 
 def test_confidences_and_values_are_numbers() -> None:
-    confidence = read(DATA / "NL27k" / "train.txt.gz").tables[2].confidence
+    confidence = read(DATA / "NL27k" / "train.txt.gz").fact_tables[2].confidence
     assert confidence is not None
     assert 0 < confidence.min() < confidence.max() <= 1
     numeric = read(DATA / "FB15k-numeric" / "numerical_triples.txt.gz")
-    assert (len(numeric.attributes), len(numeric.numbers)) == (116, 29_395)
+    assert (len(numeric.attributes), len(numeric.value_table)) == (116, 29_395)
 
 
 def test_several_files_of_fb15k_make_one() -> None:
@@ -52,7 +52,7 @@ def test_several_files_of_fb15k_make_one() -> None:
     )
     assert len(kb) == 483_142 + 136_618
     assert kb.types("/m/042kbj")
-    assert [note.what for note in kb.notes] == ["read as triples", "read as types", "read as attributes"]
+    assert [note.text for note in kb.notes] == ["read as triples", "read as types", "read as attributes"]
 
 
 @pytest.mark.parametrize("name", ["kb.duckdb", "kb.facts.gz", "kb.tsv", "kb.parquet"])

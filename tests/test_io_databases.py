@@ -112,7 +112,7 @@ def test_every_table_is_read_or_the_one_asked_for(tmp_path: Path, make) -> None:
     assert contents(read(path, table="everybody")) == ["everybody(ann)."]
     with pytest.raises(InputError) as caught:
         read(path, table="persons")
-    assert caught.value.near == ("person",)
+    assert caught.value.suggestions == ("person",)
 
 
 @pytest.mark.parametrize("make", [make_duckdb, make_sqlite])
@@ -125,9 +125,9 @@ def test_a_null_name_is_an_error_with_its_row(tmp_path: Path, make) -> None:  # 
     with pytest.raises(InputError) as caught:
         read(path)
     assert caught.value.message == "a name cannot be empty"
-    assert caught.value.place
-    assert caught.value.place.source == f"{path}, table t"
-    assert (caught.value.place.line, caught.value.place.column, caught.value.place.text) == (2, 3, "a\t\tc")
+    assert caught.value.location
+    assert caught.value.location.source == f"{path}, table t"
+    assert (caught.value.location.line, caught.value.location.column, caught.value.location.text) == (2, 3, "a\t\tc")
 
 
 @pytest.mark.parametrize("make", [make_duckdb, make_sqlite])
@@ -139,8 +139,8 @@ def test_a_confidence_out_of_range_is_an_error(tmp_path: Path, make) -> None:  #
     )
     with pytest.raises(InputError, match="a confidence is above 0") as caught:
         read(path)
-    assert caught.value.place
-    assert (caught.value.place.line, caught.value.place.column) == (2, 7)
+    assert caught.value.location
+    assert (caught.value.location.line, caught.value.location.column) == (2, 7)
 
 
 @pytest.mark.parametrize("make", [make_duckdb, make_sqlite])

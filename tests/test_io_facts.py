@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.config import Limits
-from gaifman.draft import Draft
+from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.errors import InputError
-from gaifman.facts import Fact, written
+from gaifman.facts import Fact, format_name
 from gaifman.io import read
-from gaifman.io.datalog import read_facts
-from gaifman.io.files import Source, blocks
+from gaifman.io.datalog import read_facts_file
+from gaifman.io.files import InputFile, read_blocks
 from gaifman.kb import KnowledgeBase
 from kbs import HOSTILE, knowledge_bases
 
@@ -106,9 +106,9 @@ def test_each_mistake_has_its_message_and_place(
     with pytest.raises(InputError) as caught:
         read(path)
     assert caught.value.message == message
-    assert caught.value.place
-    assert caught.value.place.source == str(path)
-    assert (caught.value.place.line, caught.value.place.column) == (line, column)
+    assert caught.value.location
+    assert caught.value.location.source == str(path)
+    assert (caught.value.location.line, caught.value.location.column) == (line, column)
 
 
 def test_an_error_shows_the_line_and_points(tmp_path: Path) -> None:
@@ -132,11 +132,11 @@ def test_blocks_may_end_anywhere(tmp_path_factory, kb: KnowledgeBase, size: int,
         for fact in kb.facts()
         if "(" not in fact.relation
     ]
-    lines += [f"{written(a)}({written(o)}) = {v!r}." for a, o, v in kb.values()]
+    lines += [f"{format_name(a)}({format_name(o)}) = {v!r}." for a, o, v in kb.values()]
     path.write_text("".join(line + draw.choice(gaps) for line in lines), newline="")
-    draft = Draft()
-    read_facts(blocks(Source.at(path), Limits(), size=size), Limits(), draft)
-    found = draft.finish()
+    draft = KnowledgeBaseBuilder()
+    read_facts_file(read_blocks(InputFile.from_path(path), Limits(), size=size), Limits(), draft)
+    found = draft.build()
     assert set(found.facts()) == {fact for fact in kb.facts() if "(" not in fact.relation}
     assert list(found.values()) == list(kb.values())
 
@@ -146,9 +146,9 @@ def test_places_are_right_whatever_the_blocks(tmp_path: Path, size: int) -> None
     path = tmp_path / "x.facts"
     path.write_text("p(a,\n  b).\n% note\nq(c). q(\n d, e).\n")
     with pytest.raises(InputError) as caught:
-        read_facts(blocks(Source.at(path), Limits(), size=size), Limits(), Draft())
-    assert caught.value.place
-    assert (caught.value.place.line, caught.value.place.column) == (4, 7)
+        read_facts_file(read_blocks(InputFile.from_path(path), Limits(), size=size), Limits(), KnowledgeBaseBuilder())
+    assert caught.value.location
+    assert (caught.value.location.line, caught.value.location.column) == (4, 7)
 
 
 def test_a_statement_has_the_limit_of_a_line(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_statement_has_the_limit_of_a_line(tmp_path: Path) -> None:
     path.write_text("p(" + "a,\n" * 1000)
     with pytest.raises(InputError) as caught:
         read(path, limits=Limits(line=500))
-    assert caught.value.place
+    assert caught.value.location
 
 
 def test_a_missing_bracket_is_found_in_no_time(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_a_directive_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.pl").write_text(text)
     with pytest.raises(InputError, match="this is a directive") as caught:
         read(tmp_path / "x.pl")
-    assert caught.value.place
-    assert caught.value.place.text.strip().startswith((":-", "?-"))
+    assert caught.value.location
+    assert caught.value.location.text.strip().startswith((":-", "?-"))
 
 
 @pytest.mark.parametrize("escape", ["\\U00110000", "\\ud800", "\\0", "\\q", "\\x41", "\\u12"])
@@ -188,7 +188,7 @@ def test_an_escape_that_stands_for_nothing_is_an_error_with_its_place(tmp_path: 
     (tmp_path / "x.facts").write_text(f"p(a).\nq(b, 'x{escape}').\n")
     with pytest.raises(InputError) as caught:
         read(tmp_path / "x.facts")
-    place = caught.value.place
+    place = caught.value.location
     assert place
     assert (place.line, place.column, place.width) == (2, 6, len(escape) + 3)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gaifman.config import Limits
 from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
-from gaifman.io.files import Block, Source, blocks, check_place, exists, head, replaced
+from gaifman.io.files import InputFile, TextBlock, atomic_write, check_exists, check_writable, read_blocks, read_head
 from gaifman.kb import KnowledgeBase
 from kbs import HOSTILE  # noqa: F401  # its settings: a disk may be slow
 
@@ -27,7 +27,7 @@ def test_blocks_are_the_file_in_whole_lines(tmp_path_factory, data: bytes, size:
         return
     path = tmp_path_factory.mktemp("io") / "x"
     path.write_bytes(gzip.compress(data) if packed else data)
-    found = list(blocks(Source.at(path), Limits(), size=size))
+    found = list(read_blocks(InputFile.from_path(path), Limits(), size=size))
     whole = b"".join(block.data for block in found)
     assert whole == data + b"\n" * (bool(data) and not data.endswith(b"\n"))
     assert all(block.data.endswith(b"\n") for block in found)
@@ -42,51 +42,53 @@ def test_blocks_are_the_file_in_whole_lines(tmp_path_factory, data: bytes, size:
     [(0, 7, 1, "été"), (2, 7, 2, "été"), (3, 7, 3, "été"), (6, 8, 1, "a\tb"), (8, 8, 3, "a\tb")],
 )
 def test_the_place_of_a_byte_counts_characters(offset: int, line: int, column: int, text: str) -> None:
-    place = Block("x", 7, "été\na\tb\r\n".encode()).place(offset)
+    place = TextBlock("x", 7, "été\na\tb\r\n".encode()).location(offset)
     assert (place.line, place.column, place.text) == (line, column, text)
 
 
 def test_only_line_ends_lose_their_carriage_return() -> None:
-    block = Block("x", 1, b"a\rb\r\nc\n")
-    assert block.plain().data == b"a\rb\nc\n"
-    plain = Block("x", 1, b"a\n")
-    assert plain.plain() is plain
+    block = TextBlock("x", 1, b"a\rb\r\nc\n")
+    assert block.normalise_newlines().data == b"a\rb\nc\n"
+    plain = TextBlock("x", 1, b"a\n")
+    assert plain.normalise_newlines() is plain
 
 
 def test_text_is_checked_for_nul_and_utf_8() -> None:
-    assert Block("x", 1, "é\n".encode()).text() == "é\n"
+    assert TextBlock("x", 1, "é\n".encode()).decode() == "é\n"
     with pytest.raises(InputError, match="NUL"):
-        Block("x", 1, b"a\0\n").text()
+        TextBlock("x", 1, b"a\0\n").decode()
     with pytest.raises(InputError, match="0xe9"):
-        Block("x", 1, b"a\n\xe9\n").text()
+        TextBlock("x", 1, b"a\n\xe9\n").decode()
 
 
 @pytest.mark.parametrize("size", [1, 3, 10, 100])
 def test_the_longest_line_is_found_in_any_block(tmp_path: Path, size: int) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"short\n" * 3 + b"x" * 21 + b"\nshort\n")
-    assert len(b"".join(block.data for block in blocks(Source.at(path), Limits(line=21), size=size))) == 46
+    assert (
+        len(b"".join(block.data for block in read_blocks(InputFile.from_path(path), Limits(line=21), size=size))) == 46
+    )
     with pytest.raises(InputError, match="longer than 20 bytes") as caught:
-        list(blocks(Source.at(path), Limits(line=20), size=size))
-    assert caught.value.place
-    assert (caught.value.place.line, caught.value.place.column) == (4, 1)
+        list(read_blocks(InputFile.from_path(path), Limits(line=20), size=size))
+    assert caught.value.location
+    assert (caught.value.location.line, caught.value.location.column) == (4, 1)
 
 
 def test_the_head_of_a_packed_file_is_unpacked(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(gzip.compress(b"hello, world"))
-    assert head(Source.at(tmp_path / "x"), 5) == b"hello"
+    assert read_head(InputFile.from_path(tmp_path / "x"), 5) == b"hello"
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").touch()
-    exists(tmp_path / "train.tsv")
+    check_exists(tmp_path / "train.tsv")
     with pytest.raises(InputError) as caught:
-        exists(tmp_path / "trian.tsv")
-    assert caught.value.near == ("train.tsv",)
+        check_exists(tmp_path / "trian.tsv")
+    assert caught.value.suggestions == ("train.tsv",)
 
 
 def write_half(target: Path, failure: Exception) -> None:
-    with replaced(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_text("half")
         temporary.with_name(temporary.name + ".wal").write_text("log")
         raise failure
@@ -94,7 +96,7 @@ def write_half(target: Path, failure: Exception) -> None:
 
 def test_a_file_takes_its_place_only_when_all_went_well(tmp_path: Path) -> None:
     target = tmp_path / "x"
-    with replaced(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_text("new")
         assert not target.exists()
         assert temporary.parent == tmp_path
@@ -108,7 +110,7 @@ def test_a_file_takes_its_place_only_when_all_went_well(tmp_path: Path) -> None:
 
 def test_long_names_of_files_have_room_for_the_temporary_one(tmp_path: Path) -> None:
     target = tmp_path / ("x" * 250)
-    with replaced(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_text("new")
     assert target.read_text() == "new"
 
@@ -119,12 +121,12 @@ def test_long_names_of_files_have_room_for_the_temporary_one(tmp_path: Path) -> 
 def test_a_link_stays_a_link_and_what_it_points_to_is_written(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
-    with replaced(tmp_path / "link") as temporary:
+    with atomic_write(tmp_path / "link") as temporary:
         temporary.write_text("new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
     (tmp_path / "ahead").symlink_to("later")
-    with replaced(tmp_path / "ahead") as temporary:
+    with atomic_write(tmp_path / "ahead") as temporary:
         temporary.write_text("new")
     assert (tmp_path / "later").read_text() == "new"
 
@@ -140,7 +142,7 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
 def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
     target = tmp_path / "secret"
     target.touch(0o600)
-    with replaced(target) as temporary:
+    with atomic_write(target) as temporary:
         assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
         temporary.write_text("new")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
@@ -159,7 +161,7 @@ def test_names_that_cannot_be_are_our_errors(tmp_path: Path, name: str) -> None:
         write_half(tmp_path / name, KeyError())
     assert len(str(caught.value)) < 300
     with pytest.raises(InputError, match=r"cannot be read|there is no f") as refused:
-        exists(tmp_path / name)
+        check_exists(tmp_path / name)
     assert len(str(refused.value)) < 300
 
 
@@ -169,7 +171,7 @@ def test_a_folder_that_may_not_be_listed_is_our_error(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Path, "iterdir", refuse)
     with pytest.raises(InputError, match="cannot be read: Permission denied"):
-        exists(tmp_path / "x")
+        check_exists(tmp_path / "x")
 
 
 # Pipes and standard input are read whole
@@ -201,8 +203,8 @@ def test_a_database_comes_through_a_pipe(tmp_path: Path) -> None:
 def test_an_error_in_a_pipe_names_the_pipe(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         through_a_pipe(tmp_path / "pipe", b"a\tp\tb\na\tp\n")
-    assert caught.value.place
-    assert (caught.value.place.source, caught.value.place.line) == (str(tmp_path / "pipe"), 2)
+    assert caught.value.location
+    assert (caught.value.location.source, caught.value.location.line) == (str(tmp_path / "pipe"), 2)
 
 
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,9 +228,9 @@ def test_what_names_no_file_is_our_error(name: object) -> None:
 
 
 def test_a_place_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
-    check_place(tmp_path / "new")
+    check_writable(tmp_path / "new")
     (tmp_path / "old").touch()
-    check_place(tmp_path / "old")
+    check_writable(tmp_path / "old")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["old"]
     for path, why in (
         (tmp_path, "is a folder"),
@@ -236,4 +238,4 @@ def test_a_place_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> 
         (Path("/dev/null"), "regular"),
     ):
         with pytest.raises(OutputError, match=why):
-            check_place(path)
+            check_writable(path)

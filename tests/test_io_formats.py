@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from gaifman.config import LIMITS
+from gaifman.config import DEFAULT_LIMITS
 from gaifman.errors import InputError, OutputError
 from gaifman.facts import Fact
 from gaifman.io import read, write
-from gaifman.io.delimited import delimiter
-from gaifman.io.formats import suffix, told
+from gaifman.io.delimited import detect_delimiter
+from gaifman.io.formats import detect_format_of, file_suffix
 from gaifman.kb import KnowledgeBase
 from kbs import HOSTILE, knowledge_bases, names
 
@@ -41,7 +41,7 @@ TABBED = names.filter(lambda name: not set("\t\n") & set(name) and not name.ends
     ],
 )
 def test_formats_are_told_by_content_and_name(begin: bytes, end: str, form: str) -> None:
-    assert told(begin, end) == form
+    assert detect_format_of(begin, end) == form
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_formats_are_told_by_content_and_name(begin: bytes, end: str, form: str)
     [("a/x.tsv", ".tsv"), ("X.CSV.GZ", ".csv"), ("a.b/x", ""), ("x.tar.ttl", ".ttl"), ("-", ""), (".gz", "")],
 )
 def test_the_end_of_a_name(name: str, end: str) -> None:
-    assert suffix(name) == end
+    assert file_suffix(name) == end
 
 
 # What we write as a table is read as that table
@@ -115,7 +115,7 @@ def test_a_table_of_several_widths_always_has_a_header(tmp_path: Path) -> None:
     ],
 )
 def test_the_delimiter_cuts_all_rows_alike(text: bytes, end: str, mark: str) -> None:
-    assert delimiter(text, end) == mark
+    assert detect_delimiter(text, end) == mark
 
 
 def test_decimal_commas_are_no_delimiters(tmp_path: Path) -> None:
@@ -137,11 +137,13 @@ def test_a_quoted_field_that_is_too_long_is_an_error_with_its_place(tmp_path: Pa
     (tmp_path / "x.csv").write_text('a,r,b\n"' + "x\n" * 100_000)
     with pytest.raises(InputError, match="a field is longer than 131,072 characters") as caught:
         read(tmp_path / "x.csv")
-    assert caught.value.place
-    assert caught.value.place.line == 2
+    assert caught.value.location
+    assert caught.value.location.line == 2
 
 
-@pytest.mark.parametrize(("end", "size"), [(".csv", 131_073), (".tsv", LIMITS.line), (".facts", LIMITS.line)])
+@pytest.mark.parametrize(
+    ("end", "size"), [(".csv", 131_073), (".tsv", DEFAULT_LIMITS.line), (".facts", DEFAULT_LIMITS.line)]
+)
 def test_names_too_long_for_a_reader_are_losses(tmp_path: Path, end: str, size: int) -> None:
     kb = KnowledgeBase.from_facts([Fact("p", ("a,b" + "x" * size, "b")), ("p", "a", "b")])
     path = tmp_path / f"x{end}"
@@ -152,7 +154,7 @@ def test_names_too_long_for_a_reader_are_losses(tmp_path: Path, end: str, size: 
 
 
 def test_the_longest_line_that_is_written_is_read(tmp_path: Path) -> None:
-    for size in range(LIMITS.line - 6, LIMITS.line + 1):
+    for size in range(DEFAULT_LIMITS.line - 6, DEFAULT_LIMITS.line + 1):
         kb = KnowledgeBase.from_facts([("p", "é" * (size // 2) + "x" * (size % 2), "b")])
         try:
             write(kb, tmp_path / "x.tsv")

@@ -7,24 +7,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.draft import Draft
-from gaifman.errors import InputError, Place
-from gaifman.io.interpret import decimals, interpret
-from gaifman.io.layouts import DECIMAL, PLAIN, Doubt, Layout, asked, guess, is_number
-from gaifman.io.rows import Rows
+from gaifman.draft import KnowledgeBaseBuilder
+from gaifman.errors import InputError, Location
+from gaifman.io.interpret import add_rows, parse_numbers
+from gaifman.io.layouts import (
+    DECIMAL,
+    DEFAULT_LAYOUTS,
+    LayoutProblem,
+    TableLayout,
+    detect_layout,
+    is_number,
+    layout_for_format,
+)
+from gaifman.io.rows import RowBatch
 
 
-def rows_of(*lines: str) -> Rows:
+def rows_of(*lines: str) -> RowBatch:
     """Rows of words."""
     cells = [line.split() for line in lines]
     widths = np.array([len(row) for row in cells], np.int64)
-    return Rows("x", [cell for row in cells for cell in row], widths, np.arange(1, len(cells) + 1), " ")
+    return RowBatch("x", [cell for row in cells for cell in row], widths, np.arange(1, len(cells) + 1), " ")
 
 
-def contents(rows: Rows, layout: Layout) -> list[str]:
-    draft = Draft()
-    interpret(rows, layout, draft)
-    kb = draft.finish()
+def contents(rows: RowBatch, layout: TableLayout) -> list[str]:
+    draft = KnowledgeBaseBuilder()
+    add_rows(rows, layout, draft)
+    kb = draft.build()
     return [str(fact) for fact in kb.facts()] + [f"{a}({o}) = {v}" for a, o, v in kb.values()]
 
 
@@ -65,8 +73,8 @@ def contents(rows: Rows, layout: Layout) -> list[str]:
     ],
 )
 def test_guesses(lines: list[str], form: str) -> None:
-    found = guess([line.split() for line in lines])
-    if isinstance(found, Doubt):
+    found = detect_layout([line.split() for line in lines])
+    if isinstance(found, LayoutProblem):
         assert found.message.startswith(form)
         assert not lines or found.hint
     else:
@@ -75,64 +83,64 @@ def test_guesses(lines: list[str], form: str) -> None:
 
 @given(st.lists(st.lists(st.text("ab1. ", max_size=3), min_size=1, max_size=6), max_size=8))
 def test_a_guess_never_fails(rows: list[list[str]]) -> None:
-    found = guess(rows)
-    assert isinstance(found, Doubt) or found.format in PLAIN
+    found = detect_layout(rows)
+    assert isinstance(found, LayoutProblem) or found.format in DEFAULT_LAYOUTS
 
 
 @pytest.mark.parametrize(
     ("lines", "layout", "expected"),
     [
-        (["ann parent bob"], PLAIN["triples"], ["parent(ann, bob)."]),
-        (["bob parent ann"], Layout("triples", 1, (2, 0)), ["parent(ann, bob)."]),
-        (["0.5 ann parent bob"], Layout("triples", 2, (1, 3), 0), ["0.5::parent(ann, bob)."]),
-        (["p a", "r a b", "p b", "t a b c"], PLAIN["nary"], ["p(a).", "p(b).", "r(a, b).", "t(a, b, c)."]),
-        (["p 0.5 a", "r 1 a b"], Layout("nary", 0, None, 1), ["0.5::p(a).", "r(a, b)."]),
-        (["b p a 0.5"], Layout("nary", 1, (2, 0), 3), ["0.5::p(a, b)."]),
-        (["ann person"], PLAIN["types"], ["person(ann)."]),
-        (["ann age 80"], PLAIN["attributes"], ["age(ann) = 80.0"]),
-        (["80 age ann"], Layout("attributes", 1, (2,), 0), ["age(ann) = 80.0"]),
-        ([], PLAIN["triples"], []),
+        (["ann parent bob"], DEFAULT_LAYOUTS["triples"], ["parent(ann, bob)."]),
+        (["bob parent ann"], TableLayout("triples", 1, (2, 0)), ["parent(ann, bob)."]),
+        (["0.5 ann parent bob"], TableLayout("triples", 2, (1, 3), 0), ["0.5::parent(ann, bob)."]),
+        (["p a", "r a b", "p b", "t a b c"], DEFAULT_LAYOUTS["nary"], ["p(a).", "p(b).", "r(a, b).", "t(a, b, c)."]),
+        (["p 0.5 a", "r 1 a b"], TableLayout("nary", 0, None, 1), ["0.5::p(a).", "r(a, b)."]),
+        (["b p a 0.5"], TableLayout("nary", 1, (2, 0), 3), ["0.5::p(a, b)."]),
+        (["ann person"], DEFAULT_LAYOUTS["types"], ["person(ann)."]),
+        (["ann age 80"], DEFAULT_LAYOUTS["attributes"], ["age(ann) = 80.0"]),
+        (["80 age ann"], TableLayout("attributes", 1, (2,), 0), ["age(ann) = 80.0"]),
+        ([], DEFAULT_LAYOUTS["triples"], []),
     ],
 )
-def test_rows_become_facts_and_values(lines: list[str], layout: Layout, expected: list[str]) -> None:
+def test_rows_become_facts_and_values(lines: list[str], layout: TableLayout, expected: list[str]) -> None:
     assert contents(rows_of(*lines), layout) == expected
 
 
 def test_numbers_are_no_names() -> None:
-    draft = Draft()
-    interpret(rows_of("ann parent bob 0.25"), Layout("triples", 1, (0, 2), 3), draft)
-    assert list(draft.finish().objects) == ["ann", "bob"]
+    draft = KnowledgeBaseBuilder()
+    add_rows(rows_of("ann parent bob 0.25"), TableLayout("triples", 1, (0, 2), 3), draft)
+    assert list(draft.build().objects) == ["ann", "bob"]
 
 
 @pytest.mark.parametrize(
     ("layout", "says", "width"),
     [
-        (PLAIN["triples"], "head, relation, tail", 3),
-        (Layout("triples", 1, (0, 2), 3), "head, relation, tail, confidence", 4),
-        (Layout("triples", 2, (1, 3), 0), "confidence, head, relation, tail", 4),
-        (PLAIN["types"], "object, type", 2),
-        (PLAIN["attributes"], "object, attribute, value", 3),
-        (PLAIN["nary"], "relation, objects", None),
-        (Layout("nary", 0, None, 1), "relation, confidence, objects", None),
-        (Layout("nary", 1, (2, 0), 3), "arg2, relation, arg1, confidence", 4),
+        (DEFAULT_LAYOUTS["triples"], "head, relation, tail", 3),
+        (TableLayout("triples", 1, (0, 2), 3), "head, relation, tail, confidence", 4),
+        (TableLayout("triples", 2, (1, 3), 0), "confidence, head, relation, tail", 4),
+        (DEFAULT_LAYOUTS["types"], "object, type", 2),
+        (DEFAULT_LAYOUTS["attributes"], "object, attribute, value", 3),
+        (DEFAULT_LAYOUTS["nary"], "relation, objects", None),
+        (TableLayout("nary", 0, None, 1), "relation, confidence, objects", None),
+        (TableLayout("nary", 1, (2, 0), 3), "arg2, relation, arg1, confidence", 4),
     ],
 )
-def test_a_layout_says_its_columns(layout: Layout, says: str, width: int | None) -> None:
-    assert (layout.says(), layout.width) == (says, width)
+def test_a_layout_says_its_columns(layout: TableLayout, says: str, width: int | None) -> None:
+    assert (layout.describe(), layout.column_count) == (says, width)
 
 
 def test_a_format_asked_for_keeps_its_header_and_its_confidence() -> None:
-    assert asked("triples", ["a", "r", "b"]) == PLAIN["triples"]
-    assert asked("triples", ["a", "r", "b", "0.5"]).number == 3
-    assert asked("triples", ["tail", "relation", "head"]).objects == (2, 0)
-    assert asked("nary", ["head", "relation", "tail"]) == PLAIN["nary"]
+    assert layout_for_format("triples", ["a", "r", "b"]) == DEFAULT_LAYOUTS["triples"]
+    assert layout_for_format("triples", ["a", "r", "b", "0.5"]).number_column == 3
+    assert layout_for_format("triples", ["tail", "relation", "head"]).objects == (2, 0)
+    assert layout_for_format("nary", ["head", "relation", "tail"]) == DEFAULT_LAYOUTS["nary"]
 
 
 @pytest.mark.parametrize("text", ["1", "-1", "+1.5", ".5", "5.", "1e5", "1E-5", "007"])
 def test_decimal_numbers(text: str) -> None:
     assert DECIMAL.fullmatch(text)
     assert is_number(text)
-    assert decimals([text], lambda row: Place("x", row, 1, "")).tolist() == [float(text)]
+    assert parse_numbers([text], lambda row: Location("x", row, 1, "")).tolist() == [float(text)]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +151,7 @@ def test_what_is_no_finite_number_is_refused_where_it_stands(text: str) -> None:
         assert not is_number(text)
         return
     with pytest.raises(InputError) as caught:
-        decimals(["1", text, "2"], lambda row: Place("x", row + 1, 1, ""))
+        parse_numbers(["1", text, "2"], lambda row: Location("x", row + 1, 1, ""))
     assert caught.value.message == f"not a finite number: {text!r}"
-    assert caught.value.place
-    assert caught.value.place.line == 2
+    assert caught.value.location
+    assert caught.value.location.line == 2

@@ -9,7 +9,7 @@ import pytest
 
 from gaifman.errors import InputError
 from gaifman.io import read
-from gaifman.io.rdf import Iris
+from gaifman.io.rdf import IriStyle
 from gaifman.kb import KnowledgeBase
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -22,7 +22,7 @@ def turtle(tmp_path: Path, text: str, **how: str) -> KnowledgeBase:
 
 
 def notes(kb: KnowledgeBase) -> dict[str, int]:
-    return {note.what: note.count for note in kb.notes}
+    return {note.text: note.count for note in kb.notes}
 
 
 def test_triples_types_and_values(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_other_literals_are_counted(tmp_path: Path, literal: str, what: str) -> 
     kb = turtle(tmp_path, f"a:ann a:name {literal} ; a:likes a:bob . a:bob a:name {literal} .")
     assert notes(kb)[what] == 2
     assert len(kb) == 1
-    example = next(note.example for note in kb.notes if note.what == what)
+    example = next(note.example for note in kb.notes if note.text == what)
     assert example
 
 
@@ -134,7 +134,7 @@ def test_syntax_errors_have_a_place(tmp_path: Path, name: str, text: str, line: 
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as caught:
         read(tmp_path / name)
-    place = caught.value.place
+    place = caught.value.location
     assert place
     assert (place.source, place.line, place.column) == (str(tmp_path / name), line, column)
     assert place.text == text.splitlines()[line - 1]
@@ -147,8 +147,8 @@ def test_bytes_that_are_no_text_are_errors(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "x.nt").write_bytes(text)
     with pytest.raises(InputError) as caught:
         read(tmp_path / "x.nt")
-    assert caught.value.place
-    assert (caught.value.place.line, caught.value.place.column) == (1, 21)
+    assert caught.value.location
+    assert (caught.value.location.line, caught.value.location.column) == (1, 21)
 
 
 def test_a_type_that_is_also_an_attribute_is_an_error(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_more_triples_than_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyP
     text = "".join(f"<http://a/{n}> <http://a/next> <http://a/{n + 1}> .\n" for n in range(50))
     (tmp_path / "x.nt").write_text(text)
     whole = read(tmp_path / "x.nt")
-    monkeypatch.setattr("gaifman.io.rdf.BATCH", 7)
+    monkeypatch.setattr("gaifman.io.rdf.BATCH_SIZE", 7)
     assert read(tmp_path / "x.nt") == whole
     assert len(whole) == 50
 
@@ -168,7 +168,7 @@ def test_more_triples_than_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # Names never make one object of two
 
 
-def two_files(tmp_path: Path, one: str, two: str, iris: Iris = "full") -> KnowledgeBase:
+def two_files(tmp_path: Path, one: str, two: str, iris: IriStyle = "full") -> KnowledgeBase:
     (tmp_path / "x.ttl").write_text(one)
     (tmp_path / "y.ttl").write_text(two)
     return read(tmp_path / "x.ttl", tmp_path / "y.ttl", iris=iris)

@@ -30,7 +30,7 @@ MAKERS = [make_duckdb, make_sqlite, make_parquet]
 
 
 def notes(kb: KnowledgeBase) -> dict[str, int]:
-    return {note.what: note.count for note in kb.notes}
+    return {note.text: note.count for note in kb.notes}
 
 
 # Columns by their names
@@ -108,8 +108,8 @@ def test_a_place_after_rows_that_were_left_out_is_that_of_the_table(tmp_path: Pa
     )
     with pytest.raises(InputError, match="a name cannot be empty") as caught:
         read(path)
-    assert caught.value.place
-    assert caught.value.place.line == 3
+    assert caught.value.location
+    assert caught.value.location.line == 3
 
 
 # Schemas
@@ -148,7 +148,7 @@ def test_a_table_of_two_schemas_must_be_named_with_one(tmp_path: Path) -> None:
     assert caught.value.hint == "name one of s 3.likes, s2.likes"
     with pytest.raises(InputError) as caught:
         read(path, table="s2.like")
-    assert caught.value.near[0] == "s2.likes"
+    assert caught.value.suggestions[0] == "s2.likes"
 
 
 # Kinds of columns in SQLite
@@ -211,8 +211,8 @@ def test_columns_that_others_changed_are_errors(tmp_path: Path, statement: str, 
     with pytest.raises(InputError) as caught:
         read(changed(tmp_path, statement))
     assert caught.value.message == message
-    assert caught.value.place
-    assert caught.value.place.text
+    assert caught.value.location
+    assert caught.value.location.text
 
 
 def test_a_file_that_was_changed_says_so(tmp_path: Path) -> None:
@@ -227,8 +227,8 @@ def test_errors_in_our_file_show_the_row(tmp_path: Path) -> None:
     path = changed(tmp_path, "INSERT INTO facts2 VALUES (0, 1, 0, 1)")
     with pytest.raises(InputError, match="p has 1 place, not 2") as caught:
         read(path)
-    assert caught.value.place
-    assert (caught.value.place.line, caught.value.place.text) == (2, "0\t1\t0\t1.0")
+    assert caught.value.location
+    assert (caught.value.location.line, caught.value.location.text) == (2, "0\t1\t0\t1.0")
     assert caught.value.hint == f"it was first met in {path}, table relations, line 1, column 1"
 
 
@@ -257,7 +257,7 @@ def test_a_database_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch:
     def fail(connection: duckdb.DuckDBPyConnection, _: list[int]) -> None:
         connection.execute("SELECT nothing")
 
-    monkeypatch.setattr("gaifman.io.store._views", fail)
+    monkeypatch.setattr("gaifman.io.store._create_views", fail)
     with pytest.raises(OutputError) as caught:
         write(FAMILY, tmp_path / "x.duckdb")
     assert caught.value.message.startswith(f"{tmp_path / 'x.duckdb'} cannot be written: Binder Error")

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman.config import Limits
-from gaifman.draft import Draft
+from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.errors import GaifmanError, InputError
 from gaifman.io import read
 from gaifman.io.delimited import read_table
-from gaifman.io.files import Block, Source, blocks
-from gaifman.io.layouts import header
-from gaifman.io.rows import csv_rows, split
+from gaifman.io.files import InputFile, TextBlock, read_blocks
+from gaifman.io.layouts import parse_header
+from gaifman.io.rows import read_csv_rows, split_rows
 from gaifman.kb import KnowledgeBase
 from kbs import TAME
 
@@ -43,8 +43,8 @@ def test_rows_of_blocks_are_those_of_the_plain_reader(tmp_path_factory, text: st
     path = tmp_path_factory.mktemp("io") / "x.tsv"
     path.write_bytes(text.encode())
     found = []
-    for block in blocks(Source.at(path), Limits(), size=size):
-        rows = split(block, "\t")
+    for block in read_blocks(InputFile.from_path(path), Limits(), size=size):
+        rows = split_rows(block, "\t")
         found += [(int(rows.lines[number]), rows.row(number)) for number in range(len(rows))]
         assert rows.fields == [field for number in range(len(rows)) for field in rows.row(number)]
     assert found == plain_twin(text)
@@ -60,9 +60,9 @@ def test_triples_are_those_of_the_plain_reader(tmp_path_factory, rows, end: str,
     path.write_bytes("".join("\t".join(row) + end for row in rows).encode())
     expected = KnowledgeBase.from_facts([(relation, head, tail) for head, relation, tail in rows])
     assert read(path) == expected
-    draft = Draft()
-    read_table(blocks(Source.at(path), Limits(), size=size), ".tsv", "triples", draft)
-    found = draft.finish()
+    draft = KnowledgeBaseBuilder()
+    read_table(read_blocks(InputFile.from_path(path), Limits(), size=size), ".tsv", "triples", draft)
+    found = draft.build()
     assert found == expected
     assert sum(note.count for note in found.notes) == len(rows) - len(expected)
 
@@ -72,8 +72,8 @@ def test_triples_are_those_of_the_plain_reader(tmp_path_factory, rows, end: str,
 )
 def test_quoted_csv_is_read_as_it_was_meant(rows: list[list[str]]) -> None:
     text = "".join(",".join('"' + cell.replace('"', '""') + '"' for cell in row) + "\r\n" for row in rows)
-    data = [Block("x.csv", 1, line.encode()) for line in [text] if line]
-    found = [part.row(number) for part in csv_rows(iter(data), ",") for number in range(len(part))]
+    data = [TextBlock("x.csv", 1, line.encode()) for line in [text] if line]
+    found = [part.row(number) for part in read_csv_rows(iter(data), ",") for number in range(len(part))]
     assert found == rows
 
 
@@ -123,8 +123,8 @@ GOOD = b"ann\tparent\tbob\n"
 def test_bad_lines(tmp_path: Path, text: bytes, message: str, line: int, column: int, width: int) -> None:
     error = refused(tmp_path, text)
     assert message in error.message
-    assert error.place
-    assert (error.place.line, error.place.column, error.place.width) == (line, column, width)
+    assert error.location
+    assert (error.location.line, error.location.column, error.location.width) == (line, column, width)
 
 
 def test_the_offending_text_is_shown_shortened(tmp_path: Path) -> None:
@@ -136,15 +136,15 @@ def test_the_offending_text_is_shown_shortened(tmp_path: Path) -> None:
 
 def test_a_place_after_blank_lines_and_crlf_is_right(tmp_path: Path) -> None:
     error = refused(tmp_path, b"\xef\xbb\xbfann\tparent\tbob\r\n\r\n\r\nann\tparent\t\r\n")
-    assert error.place
-    assert (error.place.line, error.place.column, error.place.text) == (4, 12, "ann\tparent\t")
+    assert error.location
+    assert (error.location.line, error.location.column, error.location.text) == (4, 12, "ann\tparent\t")
 
 
 def test_a_relation_of_two_arities_names_where_it_was_first_met(tmp_path: Path) -> None:
     error = refused(tmp_path, b"q\ta\nr\ta\tb\nr\ta\n", format="nary")
     assert error.message == "r has 2 places, not 1"
-    assert error.place
-    assert error.place.line == 3
+    assert error.location
+    assert error.location.line == 3
     assert error.hint.endswith("x.tsv, line 2, column 1")
     error = refused(tmp_path, b"r\ta\n" * 1001 + b"q\ta\tb\nr\ta\tb\nr\ta\n", format="nary")
     assert error.hint.endswith("x.tsv, line 1, column 1")
@@ -181,16 +181,16 @@ def test_a_100_mb_line_is_refused_in_every_text_format(tmp_path: Path, name: str
             file.write(b"x" * 10_000_000)
     error = refused(tmp_path, path.read_bytes(), f"{name}.gz")
     assert error.message == "the line is longer than 1,048,576 bytes"
-    assert error.place
-    assert (error.place.line, error.place.column) == (1, 1)
+    assert error.location
+    assert (error.location.line, error.location.column) == (1, 1)
     assert len(str(error)) < 500
 
 
 def test_the_limit_of_a_line_is_a_setting(tmp_path: Path) -> None:
     text = GOOD + b"a" * 30 + b"\tr\tb\n" + GOOD
     error = refused(tmp_path, text, limits=Limits(line=33))
-    assert error.place
-    assert error.place.line == 2
+    assert error.location
+    assert error.location.line == 2
     assert len(read(tmp_path / "x.tsv", limits=Limits(line=34))) == 2
 
 
@@ -222,7 +222,7 @@ def test_repeated_facts_are_counted(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_bytes(GOOD * 3 + b"bob\tparent\tann\n")
     kb = read(tmp_path / "x.tsv")
     assert len(kb) == 2
-    assert [(note.count, note.what, note.example) for note in kb.notes][1:] == [
+    assert [(note.count, note.text, note.example) for note in kb.notes][1:] == [
         (2, "repeated facts, kept once", "parent(ann, bob).")
     ]
 
@@ -238,7 +238,7 @@ def test_names_with_spaces_around_are_kept_and_counted(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text(" ann\tparent\tbob \nbob \tparent\tcleo\n")
     kb = read(tmp_path / "x.tsv")
     assert " ann" in kb.objects
-    assert [(note.count, note.what) for note in kb.notes] == [
+    assert [(note.count, note.text) for note in kb.notes] == [
         (2, "names that begin or end with a space"),
         (1, "read as triples"),
     ]
@@ -276,10 +276,10 @@ def test_a_file_without_facts_is_an_empty_knowledge_base(tmp_path: Path, text: b
     ],
 )
 def test_headers_are_known_by_their_words(row: str, format: str | None, objects, number) -> None:  # type: ignore[no-untyped-def]  # noqa: A002
-    found = header(row.split())
+    found = parse_header(row.split())
     assert (found and found.format) == format
     if found:
-        assert (found.objects, found.number, found.header) == (objects, number, True)
+        assert (found.objects, found.number_column, found.header) == (objects, number, True)
 
 
 def test_columns_in_another_order_are_read_by_their_header(tmp_path: Path) -> None:
@@ -294,18 +294,18 @@ def test_places_in_quoted_csv_count_lines_inside_quotes(tmp_path: Path) -> None:
     text = b'"an\nn",parent,bob\r\n"a ""b""",parent,"c,d"\r\nann,,bob\r\n'
     error = refused(tmp_path, text, "x.csv")
     assert error.message == "a name cannot be empty"
-    assert error.place
-    assert (error.place.line, error.place.column, error.place.text) == (4, 5, "ann,,bob")
+    assert error.location
+    assert (error.location.line, error.location.column, error.location.text) == (4, 5, "ann,,bob")
     error = refused(tmp_path, b'a,r,b\n"x\ny","r",""\n', "x.csv")
-    assert error.place
-    assert (error.place.line, error.place.column) == (3, 8)
+    assert error.location
+    assert (error.location.line, error.location.column) == (3, 8)
 
 
 @pytest.mark.parametrize("text", [b'a,r,"b\n', b'a,r,"b"c\n'])
 def test_quotation_marks_that_do_not_fit_are_errors(tmp_path: Path, text: bytes) -> None:
     error = refused(tmp_path, text, "x.csv")
     assert error.message.startswith("the quotation marks are not in order")
-    assert error.place
+    assert error.location
 
 
 def test_quotes_in_tab_separated_files_are_letters(tmp_path: Path) -> None:

@@ -12,14 +12,23 @@ from hypothesis.extra.numpy import arrays
 
 from gaifman import judging
 from gaifman.calibration import Calibration, fit_calibration
-from gaifman.errors import KnowledgeError
+from gaifman.errors import KnowledgeBaseError
 from gaifman.facts import Fact
-from gaifman.graph import graph_of
-from gaifman.judging import Estimate, Estimates, Judge, Wanted, calibrated, knowing, own_fact, variables
+from gaifman.graph import build_graph
+from gaifman.judging import (
+    DrawBudget,
+    Estimate,
+    Estimates,
+    Predictor,
+    atomic_relation,
+    estimate_from_sums,
+    extend_schema,
+    query_variables,
+)
 from gaifman.kb import KnowledgeBase
 from gaifman.parser import parse_feature, parse_query
 from gaifman.tables import Floats
-from gaifman.witnesses import fact_of
+from gaifman.witnesses import fact_by_number
 from kbs import knowledge_bases
 from learnt import little, same, towns
 
@@ -57,13 +66,13 @@ def test_estimates_are_a_list_of_them() -> None:
     ],
 )
 def test_wishes_that_cannot_be(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(KnowledgeError, match=said):
-        Wanted(**given)
+    with pytest.raises(KnowledgeBaseError, match=said):
+        DrawBudget(**given)
 
 
 def test_the_most_is_for_those_with_a_bound() -> None:
-    assert Wanted(20, most=5).limit == 20
-    assert Wanted(20, error=0.1, most=5).limit == 5
+    assert DrawBudget(20, max_draws=5).limit == 20
+    assert DrawBudget(20, max_error=0.1, max_draws=5).limit == 5
 
 
 # Knowledge bases made ready
@@ -71,12 +80,12 @@ def test_the_most_is_for_those_with_a_bound() -> None:
 
 def test_one_that_knows_all_is_itself() -> None:
     kb = family()
-    assert knowing(kb, {"parent": 2}, ["age"]) is kb
-    assert knowing(kb, {}) is kb
+    assert extend_schema(kb, {"parent": 2}, ["age"]) is kb
+    assert extend_schema(kb, {}) is kb
 
 
 def test_what_is_missing_has_no_facts() -> None:
-    found = knowing(family(), {"parent": 2, "likes": 3, "young": 1}, ["age", "height"])
+    found = extend_schema(family(), {"parent": 2, "likes": 3, "young": 1}, ["age", "height"])
     assert {name: (r.arity, r.count) for name, r in found.relations.items()} == {
         "likes": (3, 0),
         "old": (1, 1),
@@ -88,14 +97,14 @@ def test_what_is_missing_has_no_facts() -> None:
 
 
 def test_other_places_are_refused() -> None:
-    with pytest.raises(KnowledgeError, match="parent has 2 places in the knowledge base and 3 in the model"):
-        knowing(family(), {"parent": 3})
+    with pytest.raises(KnowledgeBaseError, match="parent has 2 places in the knowledge base and 3 in the model"):
+        extend_schema(family(), {"parent": 3})
 
 
 def test_nothing_shared_is_refused_with_what_is_near() -> None:
-    with pytest.raises(KnowledgeError, match="none of the 6 relations") as caught:
-        knowing(family(), {"parents": 2, **{f"r{i}": 2 for i in range(5)}})
-    assert caught.value.near == ("parent",)
+    with pytest.raises(KnowledgeBaseError, match="none of the 6 relations") as caught:
+        extend_schema(family(), {"parents": 2, **{f"r{i}": 2 for i in range(5)}})
+    assert caught.value.suggestions == ("parent",)
     assert "…" in caught.value.hint
 
 
@@ -104,7 +113,7 @@ def test_what_was_known_is_known_as_it_was(kb: KnowledgeBase) -> None:
     """Objects keep their numbers, facts their confidences."""
     first = dict.fromkeys([*kb.relations][:1])
     relations = {name: kb.relations[name].arity for name in first} | {"a new one": 2}
-    found = knowing(kb, relations, ["a new number"]) if first else kb
+    found = extend_schema(kb, relations, ["a new number"]) if first else kb
     assert list(found.objects) == list(kb.objects)
     assert list(found.facts()) == list(kb.facts())
     assert list(found.values()) == list(kb.values())
@@ -129,12 +138,12 @@ def test_what_was_known_is_known_as_it_was(kb: KnowledgeBase) -> None:
     ],
 )
 def test_the_own_fact_of_a_query(text: str, relation: str | None) -> None:
-    assert own_fact(parse_query(text)) == relation
+    assert atomic_relation(parse_query(text)) == relation
 
 
 @pytest.mark.parametrize("width", range(1, 9))
 def test_variables_are_as_many_and_different(width: int) -> None:
-    assert len({variable.name for variable in variables(width)}) == width
+    assert len({variable.name for variable in query_variables(width)}) == width
 
 
 # What is hidden
@@ -143,10 +152,10 @@ def test_variables_are_as_many_and_different(width: int) -> None:
 def secrets(kb: KnowledgeBase, query: str, *tuples: tuple[str, ...]) -> list[set[str]]:
     """The facts that are hidden from each tuple."""
     asked = parse_query(query, kb)
-    judge = Judge(kb, [parse_feature("exists r. r(s1, s1)")], len(asked.free))
-    hidden = judge.secret(asked, judge.numbers(tuples), 0)
+    judge = Predictor(kb, [parse_feature("exists r. r(s1, s1)")], len(asked.variables))
+    hidden = judge.hidden_facts(asked, judge.tuple_ids(tuples), 0)
     starts, facts = hidden.starts.tolist(), hidden.facts.tolist()
-    return [{str(fact_of(kb, n)) for n in facts[starts[t] : starts[t + 1]]} for t in range(len(tuples))]
+    return [{str(fact_by_number(kb, n)) for n in facts[starts[t] : starts[t + 1]]} for t in range(len(tuples))]
 
 
 def test_the_fact_itself_is_hidden_where_it_is_known() -> None:
@@ -167,34 +176,34 @@ def test_of_a_general_query_enough_is_hidden_to_make_it_false() -> None:
 
 
 def test_a_relation_without_facts_hides_nothing() -> None:
-    assert secrets(knowing(family(), {"old": 1, "likes": 2}), "likes(x, y)", ("ann", "bob")) == [set()]
+    assert secrets(extend_schema(family(), {"old": 1, "likes": 2}), "likes(x, y)", ("ann", "bob")) == [set()]
 
 
 # Judges
 
 
 def test_names_become_numbers() -> None:
-    judge = Judge(family(), [], 2)
-    assert judge.numbers([("cleo", "ann")]).tolist() == [[2, 0]]
-    assert judge.numbers([]).shape == (0, 2)
+    judge = Predictor(family(), [], 2)
+    assert judge.tuple_ids([("cleo", "ann")]).tolist() == [[2, 0]]
+    assert judge.tuple_ids([]).shape == (0, 2)
     for wrong in ([("ann",)], [("ann", "bob", "cleo")], ["an"], [()]):
-        with pytest.raises(KnowledgeError, match="name as many objects"):
-            judge.numbers(wrong)
-    with pytest.raises(KnowledgeError, match="there is no object anne") as caught:
-        judge.numbers([("anne", "bob")])
-    assert "ann" in caught.value.near
+        with pytest.raises(KnowledgeBaseError, match="name as many objects"):
+            judge.tuple_ids(wrong)
+    with pytest.raises(KnowledgeBaseError, match="there is no object anne") as caught:
+        judge.tuple_ids([("anne", "bob")])
+    assert "ann" in caught.value.suggestions
 
 
 def test_a_graph_that_is_there_is_not_made_again() -> None:
-    graph = graph_of(family())
-    assert Judge(family(), [], 1, graph).graph is graph
-    assert Judge(family(), [], 1, graph).kb is graph.kb
+    graph = build_graph(family())
+    assert Predictor(family(), [], 1, graph).graph is graph
+    assert Predictor(family(), [], 1, graph).kb is graph.kb
 
 
 def test_blocks_do_not_change_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(f"p{i:02d}", f"t{j}") for i in range(12) for j in range(5)]
     whole, embedded = little().probabilities(pairs, draws=3), little().embed(pairs, draws=3)
-    monkeypatch.setattr(judging, "BLOCK", 7)
+    monkeypatch.setattr(judging, "BLOCK_SIZE", 7)
     assert same(little().probabilities(pairs, draws=3), whole)
     assert np.array_equal(little().embed(pairs, draws=3), embedded)
 
@@ -203,9 +212,12 @@ def test_confidences_do_not_make_facts_drop_out_of_answers() -> None:
     kb = towns()
     doubtful = KnowledgeBase.from_facts([Fact(f.relation, f.objects, 0.1) for f in kb.facts()], objects=kb.objects)
     features = [parse_feature("exists x. lives_in(s1, x)")]
-    tuples = np.array([[kb.id("p01")], [kb.id("t1")]], np.int32)
-    sampling = little().learning.sampling(3, "answer 0")
-    found = [Judge(each, features, 1).evaluator.sampled(tuples, sampling).ids.tolist() for each in (kb, doubtful)]
+    tuples = np.array([[kb.object_id("p01")], [kb.object_id("t1")]], np.int32)
+    sampling = little().config.sampling(3, "answer 0")
+    found = [
+        Predictor(each, features, 1).evaluator.sample_and_evaluate(tuples, sampling).ids.tolist()
+        for each in (kb, doubtful)
+    ]
     assert found[0] == found[1]
 
 
@@ -219,7 +231,7 @@ def test_mean_and_error_of_the_draws(each: Floats) -> None:
     count = each.shape[1]
     sums, squares, counts = each.sum(axis=1), (each**2).sum(axis=1), np.full(len(each), float(count))
     map_ = Calibration.identity(0.5)
-    found = calibrated(map_, sums, squares, counts)
+    found = estimate_from_sums(map_, sums, squares, counts)
     mean = np.clip(each.mean(axis=1), 0, 1)
     np.testing.assert_allclose(found.values, map_.apply(mean), rtol=1e-9)
     assert (found.draws == count).all()
@@ -236,10 +248,10 @@ def test_the_error_is_that_of_the_calibrated_probability() -> None:
     said = rng.random(500)
     flat = fit_calibration(said, (rng.random(500) < 0.5 + 0.1 * (said - 0.5)).astype(float))
     sums, squares, counts = np.array([5.0]), np.array([2.6]), np.array([10.0])
-    plain, found = (calibrated(each, sums, squares, counts) for each in (Calibration.identity(), flat))
+    plain, found = (estimate_from_sums(each, sums, squares, counts) for each in (Calibration.identity(), flat))
     assert found.errors[0] < plain.errors[0] / 2
 
 
 def test_no_tuples_no_estimates() -> None:
     none = np.zeros(0)
-    assert len(calibrated(Calibration.identity(), none, none, none)) == 0
+    assert len(estimate_from_sums(Calibration.identity(), none, none, none)) == 0

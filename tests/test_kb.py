@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaifman.errors import GaifmanError, KnowledgeError
+from gaifman.errors import GaifmanError, KnowledgeBaseError
 from gaifman.facts import Fact, FactLike, Note
 from gaifman.kb import KnowledgeBase, union
 from gaifman.parser import parse
@@ -77,12 +77,12 @@ def test_membership_types_and_values(family: KnowledgeBase) -> None:
 
 
 def test_ids_are_places_among_the_sorted_names(family: KnowledgeBase) -> None:
-    assert [family.id(name) for name in family.objects] == list(range(6))
-    assert family.name(3) == "cleo"
-    with pytest.raises(KnowledgeError, match="numbered from 0 to 5, not 6"):
-        family.name(6)
-    with pytest.raises(KnowledgeError, match="not -1"):
-        family.name(-1)
+    assert [family.object_id(name) for name in family.objects] == list(range(6))
+    assert family.object_name(3) == "cleo"
+    with pytest.raises(KnowledgeBaseError, match="numbered from 0 to 5, not 6"):
+        family.object_name(6)
+    with pytest.raises(KnowledgeBaseError, match="not -1"):
+        family.object_name(-1)
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_ids_are_places_among_the_sorted_names(family: KnowledgeBase) -> None:
     ],
 )
 def test_unknown_names_are_errors_with_near_ones(family, ask, message, near) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(KnowledgeError) as caught:
+    with pytest.raises(KnowledgeBaseError) as caught:
         ask(family)
     assert caught.value.message == message
-    assert caught.value.near[: len(near)] == near
+    assert caught.value.suggestions[: len(near)] == near
 
 
 # One canonical form
@@ -132,7 +132,7 @@ def test_the_order_of_facts_changes_nothing(kb: KnowledgeBase, order: random.Ran
 @given(knowledge_bases(isolated=True))
 @settings(max_examples=50)
 def test_arrays_are_sorted_read_only_and_of_the_stated_shape(kb: KnowledgeBase) -> None:
-    for arity, table in kb.tables.items():
+    for arity, table in kb.fact_tables.items():
         assert table.objects.shape == (len(table), arity) == (len(table.relation), table.arity)
         kinds = [str(array.dtype) for array in (table.relation, table.objects, table.starts)]
         assert kinds == ["int32", "int32", "int64"]
@@ -145,7 +145,7 @@ def test_arrays_are_sorted_read_only_and_of_the_stated_shape(kb: KnowledgeBase) 
             with pytest.raises(ValueError, match="read-only"):
                 array[...] = 0
         assert table.confidence is None or not (table.confidence == 1).all()
-    assert kb.numbers.starts[-1] == len(kb.numbers)
+    assert kb.value_table.starts[-1] == len(kb.value_table)
 
 
 def test_facts_too_wide_to_pack_into_64_bits_sort_the_same_way() -> None:
@@ -153,7 +153,7 @@ def test_facts_too_wide_to_pack_into_64_bits_sort_the_same_way() -> None:
     draw = random.Random(1)
     facts = [("p", *(draw.choice(names) for _ in range(8))) for _ in range(300)]
     kb = KnowledgeBase.from_facts([*facts, *facts[:5]], objects=names)
-    assert len(kb.tables[8]) == 300
+    assert len(kb.fact_tables[8]) == 300
     assert [(fact.relation, *fact.objects) for fact in kb.facts()] == sorted(facts)
     assert all(fact in kb for fact in facts)
     assert kb.notes[0].count == 5
@@ -181,7 +181,7 @@ def test_fingerprints_tell_everything_apart(family: KnowledgeBase) -> None:
         family.with_facts([("parent", "bob", "dan")]),
         family.with_facts([], {("age", "cleo"): 20}),
         family.with_facts([], {("age", "ann"): 81}),
-        family.without([("person", "ann")]),
+        family.without_facts([("person", "ann")]),
         family.induced(["ann", "bob", "book", "cleo", "dan"]),
         union([family], prefixes=["x"]),
         KnowledgeBase.from_facts([]),
@@ -208,7 +208,7 @@ def test_it_does_not_change(family: KnowledgeBase) -> None:
     with pytest.raises(TypeError):
         family.relations["x"] = None  # type: ignore[index]
     with pytest.raises(TypeError):
-        family.tables[2] = None  # type: ignore[index]
+        family.fact_tables[2] = None  # type: ignore[index]
 
 
 # What cannot be known
@@ -237,7 +237,7 @@ def test_it_does_not_change(family: KnowledgeBase) -> None:
     ],
 )
 def test_what_cannot_be_a_fact_is_refused_with_words(facts, values, message) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(KnowledgeError) as caught:
+    with pytest.raises(KnowledgeBaseError) as caught:
         KnowledgeBase.from_facts(facts, values)
     assert message in caught.value.message
 
@@ -248,9 +248,9 @@ def test_a_relation_of_two_places_may_share_its_name_with_an_attribute() -> None
 
 
 def test_arity_conflicts_with_what_was_known_before(family: KnowledgeBase) -> None:
-    with pytest.raises(KnowledgeError, match="the relation has 2 places elsewhere"):
+    with pytest.raises(KnowledgeBaseError, match="the relation has 2 places elsewhere"):
         family.with_facts([("parent", "ann")])
-    with pytest.raises(KnowledgeError, match="both a type and an attribute"):
+    with pytest.raises(KnowledgeBaseError, match="both a type and an attribute"):
         family.with_facts([("age", "ann")])
 
 
@@ -274,7 +274,7 @@ def test_more_facts(kb: KnowledgeBase, new: list[tuple[str, str, str]]) -> None:
 def test_fewer_facts_keep_objects_and_relations(kb: KnowledgeBase, draw: random.Random) -> None:
     facts = list(kb.facts())
     hidden = draw.sample(facts, draw.randint(0, len(facts)))
-    less = kb.without(hidden)
+    less = kb.without_facts(hidden)
     assert list(less.facts()) == [fact for fact in facts if fact not in hidden]
     assert (list(less.objects), list(less.relations), list(less.values())) == (
         list(kb.objects),
@@ -320,15 +320,15 @@ def test_a_union_keeps_values_and_unary_and_wide_facts(family: KnowledgeBase) ->
 
 
 def test_a_union_needs_disjoint_objects_and_equal_arities(family: KnowledgeBase) -> None:
-    with pytest.raises(KnowledgeError) as caught:
+    with pytest.raises(KnowledgeBaseError) as caught:
         union([family, family])
     assert caught.value.message == "6 objects in more than one knowledge base: ann, bob, book, …"
     assert "prefixes=" in caught.value.hint
-    with pytest.raises(KnowledgeError, match="parent has 2 places in one knowledge base, 1 in another"):
+    with pytest.raises(KnowledgeBaseError, match="parent has 2 places in one knowledge base, 1 in another"):
         union([family, KnowledgeBase.from_facts([("parent", "x")])])
-    with pytest.raises(KnowledgeError, match="both a type and an attribute"):
+    with pytest.raises(KnowledgeBaseError, match="both a type and an attribute"):
         union([family, KnowledgeBase.from_facts([("age", "x")])])
-    with pytest.raises(KnowledgeError, match="1 knowledge bases but 2 prefixes"):
+    with pytest.raises(KnowledgeBaseError, match="1 knowledge bases but 2 prefixes"):
         union([family], ["a", "b"])
 
 
@@ -344,7 +344,7 @@ def test_the_structure_is_what_formulas_are_true_in(family: KnowledgeBase) -> No
 
 
 def test_the_vocabulary(family: KnowledgeBase) -> None:
-    words = family.vocabulary
+    words = family.schema
     assert dict(words.relations) == {"gave": 3, "parent": 2, "person": 1}
     assert "age" in words.attributes
     assert "ghost" in words.objects
@@ -369,8 +369,8 @@ def test_everything_public_works_on_anything(kb: KnowledgeBase) -> None:
 def test_hostile_names_come_out_as_they_went_in(name: str) -> None:
     kb = KnowledgeBase.from_facts([(name, name, name)], {(name, name): 1.0})
     assert (name, name, name) in kb
-    assert kb.name(kb.id(name)) == name
+    assert kb.object_name(kb.object_id(name)) == name
 
 
 def test_errors_are_gaifman_errors() -> None:
-    assert issubclass(KnowledgeError, GaifmanError)
+    assert issubclass(KnowledgeBaseError, GaifmanError)

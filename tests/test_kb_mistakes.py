@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from gaifman.errors import KnowledgeError
+from gaifman.errors import KnowledgeBaseError
 from gaifman.facts import Note
 from gaifman.kb import KnowledgeBase, union
 from kbs import knowledge_bases
@@ -25,31 +25,31 @@ BOB = KnowledgeBase.from_facts([("parent", "cleo", "dan")])
 
 @pytest.mark.parametrize("name", [5, 1.5, None, b"ann", ["ann"], float("nan")])
 def test_what_is_no_name_is_our_error(name: str) -> None:
-    with pytest.raises(KnowledgeError, match="a name is a text, not"):
-        ANN.id(name)
-    with pytest.raises(KnowledgeError, match="a name is a text, not"):
+    with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
+        ANN.object_id(name)
+    with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
         ANN.value(name, "ann")
-    with pytest.raises(KnowledgeError, match="a name is a text, not"):
+    with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
         ANN.value("age", name)
-    with pytest.raises(KnowledgeError, match="a name is a text, not"):
+    with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
         ANN.induced([name])
     if name is not None:  # None asks for all
-        with pytest.raises(KnowledgeError, match="a name is a text, not"):
+        with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
             ANN.types(name)
-        with pytest.raises(KnowledgeError, match="a name is a text, not"):
+        with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
             ANN.facts(name)
-        with pytest.raises(KnowledgeError, match="a name is a text, not"):
+        with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
             ANN.facts(obj=name)
     assert name not in ANN.objects
 
 
 @pytest.mark.parametrize("number", [None, "0", 1.5, -1, 2, 10**30, 1j])
 def test_what_is_no_number_of_an_object_is_our_error(number: int) -> None:
-    with pytest.raises(KnowledgeError, match="objects are numbered from 0 to 1, not"):
-        ANN.name(number)
-    with pytest.raises(KnowledgeError, match="objects are none here"):
-        KnowledgeBase.from_facts([]).name(number)
-    assert ANN.name(np.int32(1)) == "bob"  # type: ignore[arg-type]
+    with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0 to 1, not"):
+        ANN.object_name(number)
+    with pytest.raises(KnowledgeBaseError, match="objects are none here"):
+        KnowledgeBase.from_facts([]).object_name(number)
+    assert ANN.object_name(np.int32(1)) == "bob"  # type: ignore[arg-type]
 
 
 # Unions
@@ -57,14 +57,14 @@ def test_what_is_no_number_of_an_object_is_our_error(number: int) -> None:
 
 @pytest.mark.parametrize("prefix", ["\0", "\ud800", None, 5])
 def test_a_prefix_is_checked_like_a_name(prefix: str) -> None:
-    with pytest.raises(KnowledgeError):
+    with pytest.raises(KnowledgeBaseError):
         union([ANN, ANN], prefixes=["", prefix])
 
 
 def test_unions_of_other_things_are_our_errors() -> None:
-    with pytest.raises(KnowledgeError, match="not of 1"):
+    with pytest.raises(KnowledgeBaseError, match="not of 1"):
         union([1])  # type: ignore[list-item]
-    with pytest.raises(KnowledgeError, match="2 knowledge bases but 2 prefixes"):
+    with pytest.raises(KnowledgeBaseError, match="2 knowledge bases but 2 prefixes"):
         union([ANN, BOB], prefixes="12")
     assert len(union([ANN, BOB], prefixes=("", ""))) == 3
 
@@ -88,15 +88,17 @@ def test_more_facts_say_which_were_known() -> None:
 @given(knowledge_bases(isolated=True))
 @settings(max_examples=40)
 def test_copies_are_equal_and_stay_read_only(kb: KnowledgeBase) -> None:
-    assert kb.vocabulary.relations is not None  # computed once and kept: not to be copied
+    assert kb.schema.relations is not None  # computed once and kept: not to be copied
     for other in (copy.deepcopy(kb), copy.copy(kb), pickle.loads(pickle.dumps(kb))):
         assert other == kb
         assert other.notes == kb.notes
         assert list(other.facts()) == list(kb.facts())
-        arrays = [array for table in other.tables.values() for array in (table.relation, table.objects, table.starts)]
-        assert not any(array.flags.writeable for array in [*arrays, other.numbers.value, other.numbers.starts])
+        arrays = [
+            array for table in other.fact_tables.values() for array in (table.relation, table.objects, table.starts)
+        ]
+        assert not any(array.flags.writeable for array in [*arrays, other.value_table.value, other.value_table.starts])
         with pytest.raises(TypeError):
-            other.tables[1] = None  # type: ignore[index]
+            other.fact_tables[1] = None  # type: ignore[index]
 
 
 def test_other_processes_can_be_given_one() -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaifman.kernels.random import GAMMA, below, join, mix, word
-from gaifman.kernels.sets import added, cleared, place, sort
+from gaifman.kernels.random import GAMMA, fold_in, mix, random_below, random_word
+from gaifman.kernels.sets import add_to_set, binary_search, clear_set, sort
 from uncompiled import both
 
 WORDS = st.integers(0, 2**64 - 1)
@@ -37,13 +37,13 @@ def surprising(counts: Numbers, expected: Numbers) -> bool:
 
 def test_words_are_those_of_splitmix64() -> None:
     """The reference implementation's output for the seeds 0 and 1234567."""
-    assert [int(word(np.uint64(0), i)) for i in range(4)] == [
+    assert [int(random_word(np.uint64(0), i)) for i in range(4)] == [
         0xE220A8397B1DCDAF,
         0x6E789E6AA1B965F4,
         0x06C45D188009454F,
         0xF88BB8A8724C81EC,
     ]
-    assert [int(word(np.uint64(1234567), i)) for i in range(5)] == [
+    assert [int(random_word(np.uint64(1234567), i)) for i in range(5)] == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,
@@ -57,30 +57,30 @@ def test_words_are_those_of_splitmix64() -> None:
 def test_mixing_and_joining_equal_their_twins_in_plain_integers(key: int, value: int) -> None:
     assert int(mix(np.uint64(key))) == plain_mix(key)
     joined = plain_mix((key ^ plain_mix((value + int(GAMMA)) & MASK)) + int(GAMMA) & MASK)
-    assert int(join(np.uint64(key), value)) == joined
+    assert int(fold_in(np.uint64(key), value)) == joined
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 20, 1000])
 def test_bounded_numbers_are_uniform(bound: int) -> None:
     draws = 2000 * bound if bound < 100 else 200 * bound
-    counts = np.bincount([below(np.uint64(5), i, bound) for i in range(draws)], minlength=bound)
+    counts = np.bincount([random_below(np.uint64(5), i, bound) for i in range(draws)], minlength=bound)
     assert len(counts) == bound
     assert not surprising(counts, np.full(bound, draws / bound))
 
 
 def test_bounded_numbers_are_uniform_where_a_third_of_the_words_is_thrown_away() -> None:
     bound = 3 << 30  # 2³² is no multiple: without rejection the first quarter would come up twice as often
-    numbers = np.array([below(np.uint64(9), i, bound) for i in range(60_000)])
+    numbers = np.array([random_below(np.uint64(9), i, bound) for i in range(60_000)])
     counts = np.bincount(numbers // (1 << 28), minlength=12)
     assert not surprising(counts, np.full(12, 5000.0))
 
 
 def test_keys_that_differ_in_one_part_have_unrelated_numbers() -> None:
-    firsts = [np.uint64(join(np.uint64(0), a)) for a in range(20)]
-    keys = [np.uint64(join(first, b)) for first in firsts for b in range(20)]
+    firsts = [np.uint64(fold_in(np.uint64(0), a)) for a in range(20)]
+    keys = [np.uint64(fold_in(first, b)) for first in firsts for b in range(20)]
     assert len(set(map(int, keys))) == 400
-    pairs = [(below(key, 0, 4), below(key, 1, 4)) for key in keys]
-    pairs += [(below(keys[i], 2, 4), below(keys[i + 1], 2, 4)) for i in range(399)]
+    pairs = [(random_below(key, 0, 4), random_below(key, 1, 4)) for key in keys]
+    pairs += [(random_below(keys[i], 2, 4), random_below(keys[i + 1], 2, 4)) for i in range(399)]
     counts = np.bincount([4 * a + b for a, b in pairs], minlength=16)
     assert not surprising(counts, np.full(16, len(pairs) / 16))
 
@@ -92,10 +92,10 @@ def test_keys_that_differ_in_one_part_have_unrelated_numbers() -> None:
 @given(st.lists(st.integers(0, 2**31 - 2), max_size=60))
 def test_a_set_knows_what_is_new(members: list[int]) -> None:
     table = np.full(256, 7, np.int32)
-    last = cleared(table, len(members))
+    last = clear_set(table, len(members))
     known: set[int] = set()
     for member in members:
-        assert added(table, last, member) == (member not in known)
+        assert add_to_set(table, last, member) == (member not in known)
         known.add(member)
 
 
@@ -120,7 +120,7 @@ def test_places_are_found_by_bisection(numbers: list[int], wanted: int) -> None:
     run = np.array([wanted, *numbers, wanted], np.int32)  # what stands outside the run is not found
     at = bisect.bisect_left(numbers, wanted)
     found = at < len(numbers) and numbers[at] == wanted
-    assert place(run, 1, 1 + len(numbers), wanted) == (1 + at if found else -1)
+    assert binary_search(run, 1, 1 + len(numbers), wanted) == (1 + at if found else -1)
 
 
 # All of them as plain Python

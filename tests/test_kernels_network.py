@@ -9,10 +9,19 @@ import numpy.typing as npt
 import pytest
 from numba import njit
 
-from gaifman.drawing import frozen
-from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, bent
-from gaifman.kernels.layers import RELU, SIGMOID, activate, crossed, product, spread, through, transposed
-from gaifman.kernels.vectors import bits_of, combine, gather, real_of
+from gaifman.drawing import freeze
+from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, transform_value
+from gaifman.kernels.layers import (
+    RELU,
+    SIGMOID,
+    activate,
+    add_product,
+    add_transposed_product,
+    backprop_activation,
+    fill_uniform,
+    transpose,
+)
+from gaifman.kernels.vectors import add_gathered_rows, add_scaled_rows, float_bits, float_from_bits
 from uncompiled import both
 
 Reals = npt.NDArray[np.float32]
@@ -23,13 +32,13 @@ Reals = npt.NDArray[np.float32]
 @njit
 def _combined(values: Any, table: Any, out: Any, at: tuple[int, ...]) -> None:
     v0, step, stride, count, t0, columns, o0, rows = at
-    combine(values, v0, step, stride, count, table, t0, columns, out, o0, rows)
+    add_scaled_rows(values, v0, step, stride, count, table, t0, columns, out, o0, rows)
 
 
 @njit
 def _gathered(values: Any, places: Any, table: Any, out: Any, at: tuple[int, ...]) -> None:
     v0, p0, count, columns, o0 = at
-    gather(values, v0, places, p0, count, table, columns, out, o0)
+    add_gathered_rows(values, v0, places, p0, count, table, columns, out, o0)
 
 
 @njit
@@ -39,22 +48,22 @@ def _activated(kind: int, numbers: Any) -> None:
 
 @njit
 def _through(kind: int, active: Any, deltas: Any) -> None:
-    through(kind, active, deltas)
+    backprop_activation(kind, active, deltas)
 
 
 @njit
 def _products(a: Any, w: Any, d: Any, sizes: tuple[int, int, int], out: Any, crossing: Any, turned: Any) -> None:
     rows, inner, columns = sizes
-    product(a, 3, w, 2, rows, inner, columns, out, 1)
-    crossed(a, 3, d, 4, rows, inner, columns, crossing, 5)
-    transposed(w, 2, inner, columns, turned)
+    add_product(a, 3, w, 2, rows, inner, columns, out, 1)
+    add_transposed_product(a, 3, d, 4, rows, inner, columns, crossing, 5)
+    transpose(w, 2, inner, columns, turned)
 
 
 @njit
 def _there_and_back(numbers: Any, bits: Any, again: Any) -> None:
     for i in range(len(numbers)):
-        bits[i] = bits_of(numbers[i])
-        again[i] = real_of(bits[i])
+        bits[i] = float_bits(numbers[i])
+        again[i] = float_from_bits(bits[i])
 
 
 def whole(rng: np.random.Generator, *shape: int) -> Reals:
@@ -75,7 +84,7 @@ def test_combine_equals_numpy_for_every_number_of_columns(readonly: bool) -> Non
             wanted = out.copy()
             factors = values[2 + step * np.arange(rows)[:, None] + stride * np.arange(count)]
             wanted[4 : 4 + rows * columns] += (factors @ table[3:].reshape(count, columns)).ravel()
-            given = (frozen(values), frozen(table)) if readonly else (values, table)
+            given = (freeze(values), freeze(table)) if readonly else (values, table)
             _combined(*given, out, (2, step, stride, count, 3, columns, 4, rows))
             assert out.tolist() == wanted.tolist(), f"{columns} columns, stride {stride}, {count} for {rows} rows"
 
@@ -91,7 +100,7 @@ def test_gather_equals_numpy_for_every_number_of_columns(readonly: bool) -> None
             wanted = out.copy()
             wanted[4 : 4 + columns] += values[3:] @ table.reshape(9, columns)[places[2:]]
             # In learning values and places are scratch, or rows that are read only; the table is always the weights.
-            given = (frozen(values), frozen(places)) if readonly else (values, places)
+            given = (freeze(values), freeze(places)) if readonly else (values, places)
             _gathered(*given, table, out, (3, 2, count, columns, 4))
             assert out.tolist() == wanted.tolist(), f"{columns} columns, {count} rows"
 
@@ -174,9 +183,9 @@ def test_bits_of_reals_are_numpys() -> None:
 
 def test_spread_numbers_are_uniform_between_the_bounds_and_keyed_by_place() -> None:
     one, longer, other = (np.empty(count, np.float32) for count in (40_000, 50_000, 40_000))
-    spread(np.uint64(1), 0.25, one)
-    spread(np.uint64(1), 0.25, longer)
-    spread(np.uint64(2), 0.25, other)
+    fill_uniform(np.uint64(1), 0.25, one)
+    fill_uniform(np.uint64(1), 0.25, longer)
+    fill_uniform(np.uint64(2), 0.25, other)
     assert one.tobytes() == longer[:40_000].tobytes()
     assert (one != other).mean() > 0.99
     assert np.abs(one).max() <= 0.25
@@ -188,11 +197,11 @@ def test_spread_numbers_are_uniform_between_the_bounds_and_keyed_by_place() -> N
 
 
 def test_counts_and_numbers_are_bent_and_truth_is_not() -> None:
-    assert [bent(TRUTH, value) for value in (0.0, 1.0)] == [0, 1]
+    assert [transform_value(TRUTH, value) for value in (0.0, 1.0)] == [0, 1]
     for kind in (COUNT, NUMBER):
-        assert bent(kind, 0.0) == 0
-        assert bent(kind, 6.0) == pytest.approx(np.log(7))
-        assert bent(kind, -6.0) == pytest.approx(-np.log(7))
+        assert transform_value(kind, 0.0) == 0
+        assert transform_value(kind, 6.0) == pytest.approx(np.log(7))
+        assert transform_value(kind, -6.0) == pytest.approx(-np.log(7))
 
 
 # All of them as plain Python

@@ -12,32 +12,32 @@ import numpy as np
 import pytest
 
 from gaifman import learning as module
-from gaifman.errors import KnowledgeError
+from gaifman.errors import KnowledgeBaseError
 from gaifman.facts import Fact
-from gaifman.features import Evaluator, FeatureMatrix
-from gaifman.graph import graph_of
+from gaifman.features import FeatureEvaluator, FeatureMatrix
+from gaifman.graph import build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import MOST_PASSES, Learning, Scorer, Source, stacked
-from gaifman.neighbourhoods import Sampling
-from gaifman.network import Batch, Logistic, Network
+from gaifman.learning import MAX_EPOCHS, Scorer, TrainingConfig, TrainingSource, stack
+from gaifman.neighbourhoods import SamplingConfig
+from gaifman.network import MLP, Batch, Logistic
 from gaifman.phi import parse_phi
-from gaifman.plans import plan_of
+from gaifman.plans import compile_features
 from learning_cases import SMALL, Notes, Recorder, Scripted, people, source, trainer
 
 # What training neighbourhoods show
 
 
-def recorded(kb: KnowledgeBase, learning: Learning, phi: str, query: str = "lives_in(x, y)") -> Recorder:
+def recorded(kb: KnowledgeBase, learning: TrainingConfig, phi: str, query: str = "lives_in(x, y)") -> Recorder:
     """What was drawn while a model was trained and judged."""
     given = source(kb, learning, query, phi, features=Recorder)
-    one = trainer(given, learning, Network([4], epochs=2))
+    one = trainer(given, learning, MLP([4], epochs=2))
     one.held_out(one.train())
     assert isinstance(given.evaluator, Recorder)
     return given.evaluator
 
 
 def facts_of(kb: KnowledgeBase, relation: str) -> set[tuple[int, ...]]:
-    return {tuple(kb.id(name) for name in fact.objects) for fact in kb.facts() if fact.relation == relation}
+    return {tuple(kb.object_id(name) for name in fact.objects) for fact in kb.facts() if fact.relation == relation}
 
 
 @pytest.mark.parametrize("purpose", ["train", "survey", "held out"])
@@ -75,10 +75,10 @@ def test_leakage_of_each_corruption_by_its_source() -> None:
     kb = people()
     given = source(kb, SMALL, phi="exists x. lives_in(s1, x)")
     block = next(given.examples.blocks(0))
-    matrix = given.matrix(block.corrupted, SMALL.sampling(1, "train 0"), block.unseen, 1)
-    same = block.corrupted[:, 0] == block.answers[block.sources][:, 0]
-    resident = np.isin(block.corrupted[:, 0], block.answers[:, 0])
-    values = matrix.dense()[:, 0]
+    matrix = given.feature_matrix(block.negatives, SMALL.sampling(1, "train 0"), block.negatives_hidden, 1)
+    same = block.negatives[:, 0] == block.answers[block.sources][:, 0]
+    resident = np.isin(block.negatives[:, 0], block.answers[:, 0])
+    values = matrix.to_dense()[:, 0]
     assert same.any()
     assert (values[same] == 0).all(), "s1 stays, its one fact is hidden"
     assert (values[~same & resident] == 1).mean() > 0.3, "another s1 keeps its own fact, where its town was drawn"
@@ -89,7 +89,7 @@ def test_uncertain_facts_drop_out_in_training_as_often_as_they_are_wrong_and_nev
     facts += [Fact("near", (f"p{i}", f"t{i % 9}"), 0.3) for i in range(200)]
     facts += [Fact("sure", (f"p{i}", f"t{i % 9}")) for i in range(200)]
     kb = KnowledgeBase.from_facts(facts)
-    seen = recorded(kb, Learning(positives=5, negatives=1, least=0), "near(s1, s2)\nsure(s1, s2)")
+    seen = recorded(kb, TrainingConfig(positives=5, negatives=1, min_examples=0), "near(s1, s2)\nsure(s1, s2)")
     true = facts_of(kb, "lives_in")
     drawn = [value for row, value in seen.values("near(s1, s2)", "train") if row in true]
     assert len(drawn) == 2 * 180 * 5
@@ -109,7 +109,7 @@ def test_uncertain_facts_drop_out_in_training_as_often_as_they_are_wrong_and_nev
 def test_how_sure_an_answer_is_is_what_is_learnt() -> None:
     facts = [Fact("r", (f"a{i}", f"b{i}"), 0.25 if i % 2 else 1.0) for i in range(40)]
     taught = Taught()
-    learning = Learning(positives=2, negatives=1, least=0, holdout=0)
+    learning = TrainingConfig(positives=2, negatives=1, min_examples=0, holdout=0)
     trainer(source(KnowledgeBase.from_facts(facts), learning, "r(x, y)"), learning, taught).train()
     targets = np.concatenate([batch.targets for batch in taught.batches])
     values, counts = np.unique(targets, return_counts=True)
@@ -123,14 +123,16 @@ class Taught(Logistic):
         super().__init__(epochs=1)
         self.batches: list[Batch] = []
 
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         self.batches.append(batch)
-        return super().learn(batch)
+        return super().fit_batch(batch)
 
 
 def test_neighbourhoods_are_drawn_anew_in_every_pass() -> None:
     kb = people()
-    seen = recorded(kb, Learning(positives=1, negatives=1, size=2, least=0, holdout=0), "count knows(x, y)")
+    seen = recorded(
+        kb, TrainingConfig(positives=1, negatives=1, size=2, min_examples=0, holdout=0), "count knows(x, y)"
+    )
     first, second = (sorted(seen.values("count knows(x, y)", f"train {epoch}")) for epoch in (0, 1))
     assert len(first) == len(second)
     assert first != second
@@ -156,19 +158,19 @@ def test_examples_are_shuffled_in_a_block_and_keep_their_targets() -> None:
 def test_the_survey_keeps_only_features_that_are_seen_and_not_rarely() -> None:
     kb = people().with_facts([("odd", "p000", "p001")])
     phi = "works_in(s1, s2)\nodd(s1, s2)\nodd(s1, x)\ntown(s2)\nknows(s2, s1)\nlives_in(s1, s2)"
-    few = trainer(source(kb, SMALL, phi=phi)).survey()
+    few = trainer(source(kb, SMALL, phi=phi)).fit_scaler()
     assert few.columns[0] == 0
     assert few.columns[1] == -1, "seen around no example"
     assert few.columns[3] > 0
     assert few.columns[5] == -1, "hidden from answers, and corruptions are no answers"
-    rare = Learning(**{**SMALL.as_dict(), "rare": 10**6})
-    assert trainer(source(kb, rare, phi=phi), rare).survey().width == 0
+    rare = TrainingConfig(**{**SMALL.as_dict(), "rare": 10**6})
+    assert trainer(source(kb, rare, phi=phi), rare).fit_scaler().width == 0
 
 
 def test_the_survey_looks_at_so_many_answers_and_at_two_corruptions_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SURVEYED", 30)
+    monkeypatch.setattr(module, "MAX_SCANNED_ANSWERS", 30)
     given = source(people(), SMALL, block=16, features=Recorder)
-    trainer(given).survey()
+    trainer(given).fit_scaler()
     assert isinstance(given.evaluator, Recorder)
     assert [len(one.tuples) for one in given.evaluator.seen] == [16, 32, 16, 32]
 
@@ -205,12 +207,14 @@ def test_means_are_over_the_draws_of_a_tuple() -> None:
     one = trainer(given)
     scorer = one.train()
     tuples = given.examples.answers[:7]
-    matrix = given.evaluator.sampled(tuples, Sampling(size=2, draws=4))
-    raw = scorer.raw(matrix).reshape(7, 4)
-    means, errors = scorer.means(matrix, 4)
+    matrix = given.evaluator.sample_and_evaluate(tuples, SamplingConfig(size=2, draws=4))
+    raw = scorer.probabilities(matrix).reshape(7, 4)
+    means, errors = scorer.mean_probabilities(matrix, 4)
     assert means == pytest.approx(raw.mean(axis=1), abs=1e-12)
     assert errors == pytest.approx(raw.std(axis=1, ddof=1) / 2, abs=1e-12)
-    assert np.isnan(scorer.means(given.evaluator.sampled(tuples, Sampling(size=2)), 1)[1]).all()
+    assert np.isnan(
+        scorer.mean_probabilities(given.evaluator.sample_and_evaluate(tuples, SamplingConfig(size=2)), 1)[1]
+    ).all()
 
 
 # Stacking
@@ -220,14 +224,16 @@ def test_stacked_matrices_keep_the_defaults_of_their_own_sizes() -> None:
     """With size=None a matrix knows the defaults of the sizes it has; those of the other were once taken for all."""
     facts = [("r", "hub", f"n{i}") for i in range(6)] + [("r", "a", "b"), ("q", "b", "a"), ("r", "c", "d")]
     kb = KnowledgeBase.from_facts(facts)
-    plan = plan_of(parse_phi("forall x, y. r(x, y) -> q(y, x)\ncount not r(x, s1)\nnot q(s2, s1)"), kb, 2)
-    evaluator = Evaluator(graph_of(kb), plan)
-    pairs = [[[kb.id(x), kb.id(y)] for x, y in part] for part in ([("a", "b"), ("c", "d")], [("hub", "n1")])]
+    plan = compile_features(parse_phi("forall x, y. r(x, y) -> q(y, x)\ncount not r(x, s1)\nnot q(s2, s1)"), kb, 2)
+    evaluator = FeatureEvaluator(build_graph(kb), plan)
+    pairs = [
+        [[kb.object_id(x), kb.object_id(y)] for x, y in part] for part in ([("a", "b"), ("c", "d")], [("hub", "n1")])
+    ]
     for first, second in (pairs, pairs[::-1]):
-        one, other = (evaluator.sampled(tuples, Sampling(size=None)) for tuples in (first, second))
-        whole = evaluator.sampled(first + second, Sampling(size=None))
-        both = stacked(one, other)
-        assert both.dense().tolist() == whole.dense().tolist()
+        one, other = (evaluator.sample_and_evaluate(tuples, SamplingConfig(size=None)) for tuples in (first, second))
+        whole = evaluator.sample_and_evaluate(first + second, SamplingConfig(size=None))
+        both = stack(one, other)
+        assert both.to_dense().tolist() == whole.to_dense().tolist()
         assert both.starts.tolist() == whole.starts.tolist()
         used = np.unique(both.sizes)
         assert both.defaults[:, used].tolist() == whole.defaults[:, used].tolist()
@@ -239,12 +245,12 @@ def test_stacked_matrices_keep_the_defaults_of_their_own_sizes() -> None:
 def test_few_examples_are_gone_through_more_often() -> None:
     given = source(people(), SMALL)
     count = 54 * 5
-    assert trainer(given).examples == count
-    for least, wanted in ((0, 3), (3 * count, 3), (3 * count + 1, 4), (7 * count, 7), (10**9, MOST_PASSES)):
-        learning = Learning(**{**SMALL.as_dict(), "least": least})
-        assert trainer(given, learning).passes == wanted
-        assert trainer(given, learning, Scripted([0.5])).passes == 1, "one that gathers wants no more of the same"
-    many = Learning(**{**SMALL.as_dict(), "least": 5 * count})
+    assert trainer(given).examples_per_epoch == count
+    for least, wanted in ((0, 3), (3 * count, 3), (3 * count + 1, 4), (7 * count, 7), (10**9, MAX_EPOCHS)):
+        learning = TrainingConfig(**{**SMALL.as_dict(), "least": least})
+        assert trainer(given, learning).num_epochs == wanted
+        assert trainer(given, learning, Scripted([0.5])).num_epochs == 1, "one that gathers wants no more of the same"
+    many = TrainingConfig(**{**SMALL.as_dict(), "least": 5 * count})
     notes = Notes()
     scorer = trainer(given, many).train(notes)
     assert len(scorer.losses) == 5
@@ -255,7 +261,7 @@ def test_few_examples_are_gone_through_more_often() -> None:
 
 
 def patient(patience: int, said: list[float]) -> tuple[Scorer, Scripted, Notes]:
-    learning = Learning(**{**SMALL.as_dict(), "patience": patience})
+    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": patience})
     base, notes = Scripted(said), Notes()
     return trainer(source(people(), learning), learning, base).train(notes), base, notes
 
@@ -282,7 +288,7 @@ def test_without_patience_the_last_pass_is_taken_and_nothing_is_judged() -> None
 
 
 def test_where_nothing_is_held_out_patience_waits_for_ever() -> None:
-    learning = Learning(**{**SMALL.as_dict(), "patience": 1, "holdout": 0.0})
+    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 1, "holdout": 0.0})
     base = Scripted(SAID)
     assert len(trainer(source(people(), learning), learning, base).train().losses) == 8
     assert base.done == 8
@@ -304,25 +310,25 @@ class Weighing(Logistic):
         super().__init__(epochs=1)
         self.bytes, self.taught = list[int](), list[weakref.ref[Any]]()
 
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         self.taught.append(weakref.ref(batch.rows.values))
         self.bytes.append(batch.rows.values.nbytes + batch.rows.columns.nbytes + batch.rows.starts.nbytes)
-        return super().learn(batch)
+        return super().fit_batch(batch)
 
 
 def test_never_more_than_one_block_is_in_memory() -> None:
-    learning = Learning(least=0, holdout=0)
+    learning = TrainingConfig(min_examples=0, holdout=0)
     base, alive = Weighing(), list[int]()
 
-    class Looking(Evaluator):
+    class Looking(FeatureEvaluator):
         """Looks, before it evaluates anything, which earlier batches there are."""
 
         def sampled(self, *given: Any, **more: Any) -> FeatureMatrix:
             alive.append(sum(one() is not None for one in base.taught))
-            return super().sampled(*given, **more)
+            return super().sample_and_evaluate(*given, **more)
 
     one = trainer(source(generated(6_000), learning, "r(x, y)", block=64, features=Looking), learning, base)
-    one.survey()  # what is made once, is made
+    one.fit_scaler()  # what is made once, is made
     gc.collect()
     tracemalloc.start()
     try:
@@ -339,21 +345,39 @@ def test_never_more_than_one_block_is_in_memory() -> None:
 
 
 def test_every_setting_has_its_default_and_they_can_be_told_by_name() -> None:
-    settings = Learning().as_dict()
-    assert list(settings) == [each.name for each in fields(Learning)]
-    assert Learning.of(settings) == Learning()
-    assert Learning.of({"size": None, "options": {"hidden": [3]}}).new_base().settings()["hidden"] == [3]
-    assert Learning(base="logistic").new_base().kind == "logistic"
+    settings = TrainingConfig().as_dict()
+    assert list(settings) == [each.name for each in fields(TrainingConfig)]
+    assert TrainingConfig.from_settings(settings) == TrainingConfig()
+    assert TrainingConfig.from_settings({"size": None, "options": {"hidden": [3]}}).make_base_model().settings()[
+        "hidden"
+    ] == [3]
+    assert TrainingConfig(base="logistic").make_base_model().kind == "logistic"
 
 
 def test_settings_become_recipes_and_samplings() -> None:
-    learning = Learning(2, 7, positives=3, negatives=4, pool="typed", hide="links", holdout=0.2, near=0.4, seed=9)
-    recipe = learning.recipe()
-    assert (recipe.positives, recipe.negatives, recipe.pool, recipe.hide) == (3, 4, "typed", "links")
-    assert (recipe.holdout, recipe.seed, recipe.block, recipe.most_held, recipe.near) == (0.2, 9, 256, 1_000, 0.4)
-    assert learning.sampling(5, "why") == Sampling(2, 7, 5, 9, "why")
-    assert learning.ratio == pytest.approx(4 / 3)
-    assert Learning(negatives=0).ratio == 1
+    learning = TrainingConfig(
+        2,
+        7,
+        positives=3,
+        negatives=4,
+        negative_sampling="typed",
+        hide="links",
+        holdout=0.2,
+        hard_negative_fraction=0.4,
+        seed=9,
+    )
+    recipe = learning.example_config()
+    assert (recipe.positives, recipe.negatives, recipe.negative_sampling, recipe.hide) == (3, 4, "typed", "links")
+    assert (recipe.holdout, recipe.seed, recipe.block_size, recipe.max_held_out, recipe.hard_negative_fraction) == (
+        0.2,
+        9,
+        256,
+        1_000,
+        0.4,
+    )
+    assert learning.sampling(5, "why") == SamplingConfig(2, 7, 5, 9, "why")
+    assert learning.negative_ratio == pytest.approx(4 / 3)
+    assert TrainingConfig(negatives=0).negative_ratio == 1
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
@@ -378,23 +402,23 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("given", "message", "near"), WRONG, ids=[str(given) for given, _, _ in WRONG])
 def test_what_is_wrong_with_a_setting_is_said(given: dict[str, Any], message: str, near: str) -> None:
-    with pytest.raises(KnowledgeError) as caught:
-        Learning.of(given)
+    with pytest.raises(KnowledgeBaseError) as caught:
+        TrainingConfig.from_settings(given)
     assert message in caught.value.message
-    assert near in (caught.value.near or ("",))
+    assert near in (caught.value.suggestions or ("",))
 
 
 def test_a_setting_of_the_base_model_that_is_not_there_is_told_when_it_is_made() -> None:
-    with pytest.raises(KnowledgeError, match="mlp has no setting hiden") as caught:
-        Learning(options={"hiden": [3]}).new_base()
-    assert caught.value.near == ("hidden",)
-    with pytest.raises(KnowledgeError, match="there is no base model 'mpl'"):
-        Learning(base="mpl").new_base()
+    with pytest.raises(KnowledgeBaseError, match="mlp has no setting hiden") as caught:
+        TrainingConfig(options={"hiden": [3]}).make_base_model()
+    assert caught.value.suggestions == ("hidden",)
+    with pytest.raises(KnowledgeBaseError, match="there is no base model 'mpl'"):
+        TrainingConfig(base="mpl").make_base_model()
 
 
 def test_a_source_is_uncertain_where_a_fact_is() -> None:
     sure = KnowledgeBase.from_facts([("r", f"a{i}", f"b{i}") for i in range(3)])
     unsure = sure.with_facts([Fact("r", ("a0", "b1"), 0.5)])
-    assert isinstance(source(sure, SMALL, "r(x, y)"), Source)
-    assert not source(sure, SMALL, "r(x, y)").uncertain
-    assert source(unsure, SMALL, "r(x, y)").uncertain
+    assert isinstance(source(sure, SMALL, "r(x, y)"), TrainingSource)
+    assert not source(sure, SMALL, "r(x, y)").has_confidences
+    assert source(unsure, SMALL, "r(x, y)").has_confidences

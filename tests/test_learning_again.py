@@ -10,18 +10,18 @@ from sklearn.linear_model import LogisticRegression
 
 from gaifman import drawing
 from gaifman import features as evaluation
-from gaifman.adapters import Classifier
-from gaifman.errors import KnowledgeError
+from gaifman.adapters import SklearnModel
+from gaifman.errors import KnowledgeBaseError
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Learning, Scorer, Trainer
-from gaifman.modelfile import canonical
-from gaifman.network import BaseModel, Logistic, Network
+from gaifman.learning import Scorer, Trainer, TrainingConfig
+from gaifman.modelfile import canonical_json
+from gaifman.network import MLP, BaseModel, Logistic
 from learning_cases import SMALL, Notes, Recorder, Saved, Scripted, Stopped, people, source, trainer
 
 
 def bits(scorer: Scorer) -> bytes:
     """Everything that was learnt."""
-    inputs = scorer.inputs
+    inputs = scorer.scaler
     arrays = [inputs.columns, inputs.kinds, inputs.centres, inputs.scales]
     state = scorer.base.state()
     told = repr([None if np.isnan(loss) else loss for loss in scorer.losses]).encode()
@@ -33,13 +33,13 @@ def bits(scorer: Scorer) -> bytes:
 
 @pytest.mark.parametrize("size", [6, None])
 def test_the_same_bits_for_one_thread_and_two(size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    learning = Learning(**{**SMALL.as_dict(), "size": size, "patience": 2})
+    learning = TrainingConfig(**{**SMALL.as_dict(), "size": size, "patience": 2})
     one = trainer(source(people(), learning, phi="default"), learning)
     wanted = one.train()
     held = one.held_out(wanted)
     # Blocks so small that two threads have enough to do: what one block has must not hang on the others.
-    monkeypatch.setattr(drawing, "BLOCK", 64)
-    monkeypatch.setattr(evaluation, "BLOCK", 5)
+    monkeypatch.setattr(drawing, "MEMBERS_PER_BLOCK", 64)
+    monkeypatch.setattr(evaluation, "ROWS_PER_BLOCK", 5)
     for threads in (1, 2, 3):
         other = trainer(source(people(), learning, phi="default"), learning, threads=threads)
         found = other.train()
@@ -53,7 +53,7 @@ def test_the_seed_changes_what_is_learnt_and_training_twice_does_not() -> None:
     one = trainer(source(people(), SMALL))
     first = bits(one.train())
     assert bits(one.train()) == first
-    other = Learning(**{**SMALL.as_dict(), "seed": 1})
+    other = TrainingConfig(**{**SMALL.as_dict(), "seed": 1})
     assert bits(trainer(source(people(), other), other).train()) != first
 
 
@@ -68,16 +68,16 @@ def test_the_order_in_which_facts_are_told_does_not_matter() -> None:
 
 
 def network() -> BaseModel:
-    return Network([6], epochs=3, batch=16)
+    return MLP([6], epochs=3, batch_size=16)
 
 
 def hasty() -> BaseModel:
     """One that soon gets worse on what is held out."""
-    return Network([12], "relu", rate=0.5, epochs=9, batch=8, dropout=0)
+    return MLP([12], "relu", learning_rate=0.5, epochs=9, batch_size=8, dropout=0)
 
 
 def gathering() -> BaseModel:
-    return Classifier(LogisticRegression())
+    return SklearnModel(LogisticRegression())
 
 
 def scripted() -> BaseModel:
@@ -96,13 +96,13 @@ MAKERS: list[tuple[Callable[[], BaseModel], int]] = [
 ]
 
 
-def made(make: Callable[[], BaseModel], learning: Learning) -> Trainer:
+def made(make: Callable[[], BaseModel], learning: TrainingConfig) -> Trainer:
     return trainer(source(people(48), learning, block=12), learning, make())
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda pair: f"{pair[0].__name__}, patience {pair[1]}")
 def test_interrupted_at_any_block_and_resumed_the_bits_are_the_same(make: tuple[Callable[[], BaseModel], int]) -> None:
-    learning = Learning(**{**SMALL.as_dict(), "patience": make[1]})
+    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": make[1]})
     notes = Notes()
     wanted = bits(made(make[0], learning).train(notes))
     assert len(notes.blocks) >= 4
@@ -116,7 +116,7 @@ def test_interrupted_at_any_block_and_resumed_the_bits_are_the_same(make: tuple[
         assert [repr(one) for one in later.passes] == [repr(one) for one in told]
 
 
-def interrupted(make: Callable[[], BaseModel], learning: Learning, stop: int, start: Saved | None) -> Saved:
+def interrupted(make: Callable[[], BaseModel], learning: TrainingConfig, stop: int, start: Saved | None) -> Saved:
     notes = Notes(stop_after=stop, start=start)
     with pytest.raises(Stopped):
         made(make, learning).train(notes)
@@ -125,7 +125,7 @@ def interrupted(make: Callable[[], BaseModel], learning: Learning, stop: int, st
 
 
 def test_interrupted_again_and_again_after_every_block() -> None:
-    learning = Learning(**{**SMALL.as_dict(), "patience": 2})
+    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 2})
     notes = Notes()
     wanted = bits(made(hasty, learning).train(notes))
     saved: Saved | None = None
@@ -136,7 +136,7 @@ def test_interrupted_again_and_again_after_every_block() -> None:
 
 def test_patience_was_put_to_the_test_above() -> None:
     """The hasty one does stop early, and does not end with its last state."""
-    learning = Learning(**{**SMALL.as_dict(), "patience": 2})
+    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 2})
     notes = Notes()
     made(hasty, learning).train(notes)
     held = [float(loss) for _, _, loss in notes.passes if loss is not None]
@@ -145,7 +145,7 @@ def test_patience_was_put_to_the_test_above() -> None:
 
 
 def test_a_saved_state_can_be_kept_in_a_file_and_does_not_change_while_learning_goes_on() -> None:
-    learning = Learning(**{**SMALL.as_dict(), "patience": 2})
+    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 2})
     for make in (hasty, gathering):
         kept: list[tuple[Saved, str]] = []
 
@@ -161,8 +161,8 @@ def test_a_saved_state_can_be_kept_in_a_file_and_does_not_change_while_learning_
 
 
 def shown(saved: Saved) -> str:
-    """As a model file would hold it: `canonical` refuses what JSON cannot say."""
-    return canonical({"meta": saved[1], "arrays": {name: array.tolist() for name, array in saved[0].items()}})
+    """As a model file would hold it: `canonical_json` refuses what JSON cannot say."""
+    return canonical_json({"meta": saved[1], "arrays": {name: array.tolist() for name, array in saved[0].items()}})
 
 
 def test_a_loss_that_is_not_known_is_nan_also_after_an_interruption() -> None:
@@ -174,7 +174,7 @@ def test_a_loss_that_is_not_known_is_nan_also_after_an_interruption() -> None:
 
 def test_a_model_that_fits_at_the_end_of_its_pass_can_be_judged_after_it() -> None:
     """It was asked before, and had nothing to say."""
-    learning = Learning(**{**SMALL.as_dict(), "patience": 1})
+    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 1})
     notes = Notes()
     made(gathering, learning).train(notes)
     ((_, _, held),) = notes.passes
@@ -190,12 +190,12 @@ def test_several_knowledge_bases_are_learnt_from_together() -> None:
     one = trainer(given)
     notes = Notes()
     scorer = one.train(notes)
-    assert one.examples == 2 * 36 * 5
-    assert sum(notes.blocks) == 3 * one.examples
+    assert one.examples_per_epoch == 2 * 36 * 5
+    assert sum(notes.blocks) == 3 * one.examples_per_epoch
     for each in given:
         assert isinstance(each.evaluator, Recorder)
         taught = {tuple(row) for seen in each.evaluator.seen for row in seen.tuples.tolist()}
-        training = {tuple(row) for row in each.examples.answers[each.examples.training].tolist()}
+        training = {tuple(row) for row in each.examples.answers[each.examples.training_rows].tolist()}
         assert training <= taught
     held = one.held_out(scorer)
     assert held.targets.tolist() == ([1.0] * 4 + [0.0] * 4) * 2
@@ -219,9 +219,9 @@ def test_several_knowledge_bases_interrupted_at_any_block() -> None:
 
 def test_knowledge_bases_of_other_features_are_refused() -> None:
     one, other = (source(people(20), SMALL, phi=phi) for phi in ("works_in(s1, s2)", "knows(s1, s2)"))
-    with pytest.raises(KnowledgeError, match="the same features"):
+    with pytest.raises(KnowledgeBaseError, match="the same features"):
         trainer([one, other])
-    with pytest.raises(KnowledgeError, match="at least one"):
+    with pytest.raises(KnowledgeBaseError, match="at least one"):
         trainer([])
 
 
@@ -236,5 +236,5 @@ def test_formulas_and_tuples_of_one_object_are_learnt_too() -> None:
         notes = Notes()
         scorer = one.train(notes)
         assert np.isfinite(scorer.losses).all()
-        assert scorer.inputs.width > 0, query
+        assert scorer.scaler.width > 0, query
         assert notes.blocks

@@ -13,10 +13,24 @@ from hypothesis import strategies as st
 
 import gaifman
 from gaifman.completion import Completion
-from gaifman.errors import visible
+from gaifman.errors import escape_unprintable
 from gaifman.judging import Estimate
 from gaifman.kb import KnowledgeBase
-from gaifman.markup import AGAINST, FOR, WIDTH, Html, bar, code, line, listed, quiet, safe, signed, table, together
+from gaifman.markup import (
+    BAR_WIDTH,
+    NEGATIVE_COLOUR,
+    POSITIVE_COLOUR,
+    Html,
+    bar,
+    bullet_list,
+    code,
+    muted,
+    paragraph,
+    signed_number,
+    stack,
+    table,
+    to_html,
+)
 from gaifman.model import GaifmanModel
 from learnt import FEW, towns, worker
 
@@ -41,39 +55,39 @@ def tags(page: str) -> set[str]:
 
 @pytest.mark.parametrize("bad", HOSTILE)
 def test_hostile_text_is_shown_as_text(bad: str) -> None:
-    row = (bad, code(bad), quiet(bad), bar(0.5, bad))
-    page = together(line(bad), listed([bad]), table(row[:1] * 4, [row]))
+    row = (bad, code(bad), muted(bad), bar(0.5, bad))
+    page = stack(paragraph(bad), bullet_list([bad]), table(row[:1] * 4, [row]))
     assert tags(page) <= {"div", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "code", "span"}
-    assert words(page).count(visible(bad)) == 10
+    assert words(page).count(escape_unprintable(bad)) == 10
     assert words(page).isprintable()
 
 
 @given(st.text())
 def test_any_text_comes_back(text: str) -> None:
-    shown = words(together(text))
-    assert shown == visible(text)
+    shown = words(stack(text))
+    assert shown == escape_unprintable(text)
     assert shown.isprintable()
 
 
 def test_what_is_html_already_is_not_escaped_again() -> None:
-    assert safe(safe("<")) == "&lt;"
-    assert safe(Html("<br/>")) == "<br/>"
-    assert type(together("x")) is str
+    assert to_html(to_html("<")) == "&lt;"
+    assert to_html(Html("<br/>")) == "<br/>"
+    assert type(stack("x")) is str
 
 
-@pytest.mark.parametrize(("share", "length"), [(0, 0), (0.25, 20), (1, WIDTH), (-1, 0), (7, WIDTH), (nan, 0)])
+@pytest.mark.parametrize(("share", "length"), [(0, 0), (0.25, 20), (1, BAR_WIDTH), (-1, 0), (7, BAR_WIDTH), (nan, 0)])
 def test_a_bar_is_as_long_as_its_share(share: float, length: int) -> None:
-    assert re.findall(r"width:(\d+)px", bar(share, "")) == [str(WIDTH), str(length)]
+    assert re.findall(r"width:(\d+)px", bar(share, "")) == [str(BAR_WIDTH), str(length)]
 
 
 def test_a_number_has_the_colour_of_its_sign() -> None:
-    assert FOR in signed(1.0)
-    assert AGAINST in signed(-1.0)
-    assert words(signed(-1.0)) == "-1.000"
+    assert POSITIVE_COLOUR in signed_number(1.0)
+    assert NEGATIVE_COLOUR in signed_number(-1.0)
+    assert words(signed_number(-1.0)) == "-1.000"
 
 
 def test_numbers_stand_to_the_right_and_an_empty_head_is_none() -> None:
-    page = table(("name", "count"), [("a", 1), ("b", 2)], right=[1])
+    page = table(("name", "count"), [("a", 1), ("b", 2)], numeric_columns=[1])
     assert [cell.get("style") for cell in ET.fromstring(page).iter("td")] == ["text-align:left", "text-align:right"] * 2
     assert "<thead>" not in table(("", ""), [("a", 1)])
     assert words(table(("x",), [])) == "x"
@@ -150,7 +164,7 @@ def test_a_completion() -> None:
 def test_a_completion_of_many_relations_is_cut() -> None:
     one = works()
     rows = [{"name": f"r{i:02d}", "arity": 2, "answers": 100 - i, "trained": False} for i in range(52)]
-    many = Completion(one.learning, {}, {}, {}, one.calibration, {**one.meta, "relations": rows})
+    many = Completion(one.config, {}, {}, {}, one.calibration, {**one.meta, "relations": rows})
     assert check(many._repr_html_()).endswith("… and 2 more with fewer answers")
 
 

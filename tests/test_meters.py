@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gaifman.meters import COUNTERS, GAUGES, Meters
+from gaifman.meters import COUNTERS, GAUGES, Metrics
 
 
-def samples(meters: Meters) -> dict[str, float]:
+def samples(meters: Metrics) -> dict[str, float]:
     """Name with labels → value."""
     return {
         f"{sample.name}{sorted(sample.labels.items()) or ''}": sample.value
-        for family in text_string_to_metric_families(meters.text().decode())
+        for family in text_string_to_metric_families(meters.render().decode())
         for sample in family.samples
     }
 
 
 def test_requests_are_counted_by_path_and_status() -> None:
-    meters = Meters()
+    meters = Metrics()
     for status, seconds in ((200, 0.02), (200, 0.2), (503, 0.001)):
-        meters.answered("/api/query", status, seconds)
+        meters.observe_request("/api/query", status, seconds)
     found = samples(meters)
     assert found["gaifman_requests_total[('path', '/api/query'), ('status', '200')]"] == 2
     assert found["gaifman_requests_total[('path', '/api/query'), ('status', '503')]"] == 1
@@ -29,26 +29,26 @@ def test_requests_are_counted_by_path_and_status() -> None:
 
 
 def test_gauges_are_asked_when_somebody_looks() -> None:
-    meters, value = Meters(), [1.0]
+    meters, value = Metrics(), [1.0]
     for name in GAUGES:
-        meters.watch(name, lambda: value[0])
+        meters.add_gauge(name, lambda: value[0])
     assert samples(meters)["gaifman_facts"] == 1
     value[0] = 5
     assert samples(meters)["gaifman_facts"] == 5
 
 
 def test_two_servers_count_apart() -> None:
-    one, two = Meters(), Meters()
+    one, two = Metrics(), Metrics()
     one.refused.inc()
     assert samples(one)["gaifman_refused_total"] == 1
     assert samples(two)["gaifman_refused_total"] == 0
 
 
 def test_everything_has_a_name_of_ours_and_words() -> None:
-    meters = Meters()
+    meters = Metrics()
     for name in GAUGES:
-        meters.watch(name, lambda: 0)
-    families = {family.name: family for family in text_string_to_metric_families(meters.text().decode())}
+        meters.add_gauge(name, lambda: 0)
+    families = {family.name: family for family in text_string_to_metric_families(meters.render().decode())}
     own = {name.removesuffix("_total").removesuffix("_created") for name in families if name.startswith("gaifman_")}
     assert own == {name.removesuffix("_total") for name in (*GAUGES, *COUNTERS)}
     assert all(family.documentation for family in families.values())

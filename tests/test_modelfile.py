@@ -20,7 +20,7 @@ from safetensors import safe_open
 from safetensors.numpy import load, save
 
 from gaifman.errors import InputError, OutputError
-from gaifman.modelfile import CODES, canonical, model_bytes, parse_model, read_model, write_model
+from gaifman.modelfile import DTYPES, canonical_json, model_bytes, parse_model, read_model, write_model
 from kbs import HOSTILE
 
 ARRAYS: dict[str, npt.NDArray[Any]] = {
@@ -100,7 +100,7 @@ def test_other_programs_can_read_it_and_arrays_are_aligned(tmp_path: Path) -> No
     length = int.from_bytes(data[:8], "little")
     assert length % 8 == 0
     for entry in [entry for name, entry in json.loads(data[8 : 8 + length]).items() if name != "__metadata__"]:
-        assert entry["data_offsets"][0] % CODES[entry["dtype"]].itemsize == 0
+        assert entry["data_offsets"][0] % DTYPES[entry["dtype"]].itemsize == 0
 
 
 def test_another_process_writes_the_same_bytes() -> None:
@@ -272,7 +272,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "model.gaifman").write_bytes(SMALL)
     with pytest.raises(InputError, match="there is no file") as caught:
         read_model(tmp_path / "modle.gaifman")
-    assert caught.value.near == ("model.gaifman",)
+    assert caught.value.suggestions == ("model.gaifman",)
     assert "gaifman train" in caught.value.hint
     with pytest.raises(InputError, match="is a folder"):
         read_model(tmp_path)
@@ -326,7 +326,7 @@ def test_a_nest_too_deep_is_refused() -> None:
 def test_numbers_of_numpy_and_tuples_are_kept_as_json_has_them() -> None:
     meta = {"a": np.float64(0.5), "b": np.int32(3), "c": (1, 2), "d": np.bool_(True), "e": np.float32(0.5)}
     assert parse_model(model_bytes({}, meta))[1] == {"a": 0.5, "b": 3, "c": [1, 2], "d": True, "e": 0.5}
-    assert canonical({"b": 1, "a": {"d": None, "c": []}}) == '{"a":{"c":[],"d":null},"b":1}'
+    assert canonical_json({"b": 1, "a": {"d": None, "c": []}}) == '{"a":{"c":[],"d":null},"b":1}'
 
 
 def test_hostile_names_come_back() -> None:
@@ -358,7 +358,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_too_large_a_description_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaifman.modelfile.HEADER", 1000)
+    monkeypatch.setattr("gaifman.modelfile.MAX_HEADER_BYTES", 1000)
     with pytest.raises(OutputError, match="1,000 may be"):
         model_bytes({}, {"a": "x" * 1000})
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.names import fault, folded, is_path, is_word, nearest, quote, unquote
+from gaifman.names import fold_subscripts, is_path, is_word, name_problem, quote, similar_names, unquote
 
-NAMES = st.text(min_size=1).filter(lambda name: not fault(name))
+NAMES = st.text(min_size=1).filter(lambda name: not name_problem(name))
 
 
 @given(NAMES)
@@ -44,7 +44,7 @@ def test_neither(name: str) -> None:
     [("", "empty"), ("a\0b", "NUL"), ("\ud800", "surrogate")],
 )
 def test_what_can_be_no_name_and_why(name: str, words: str) -> None:
-    assert words in fault(name)
+    assert words in name_problem(name)
 
 
 @pytest.mark.parametrize("quoted", [r"''", r"'\u0000'", r"'\ud800'", r"'\U00110000'"])
@@ -61,21 +61,21 @@ def test_an_escape_that_stands_for_nothing_is_an_error_and_loses_no_backslash(qu
 
 @pytest.mark.parametrize(("name", "plain"), [("s₁", "s1"), ("x₁₂", "x12"), ("₁", "₁"), ("x½", "x½"), ("x²", "x²")])
 def test_only_subscript_digits_are_folded_and_only_into_words(name: str, plain: str) -> None:
-    assert folded(name) == plain
+    assert fold_subscripts(name) == plain
 
 
 def test_the_nearest_names_come_first_and_far_ones_not_at_all() -> None:
     names = ["borders", "border_crossing", "capital", "Borders"]
-    assert nearest("boarders", names)[0] in ("borders", "Borders")
-    assert "capital" not in nearest("boarders", names)
-    assert nearest("zzzzzz", names) == ()
+    assert similar_names("boarders", names)[0] in ("borders", "Borders")
+    assert "capital" not in similar_names("boarders", names)
+    assert similar_names("zzzzzz", names) == ()
 
 
 def test_case_and_punctuation_are_near() -> None:
-    assert nearest("United States", ["united_states", "united_kingdom"])[0] == "united_states"
+    assert similar_names("United States", ["united_states", "united_kingdom"])[0] == "united_states"
 
 
 def test_the_names_of_a_mapping_are_its_keys() -> None:
     """Relations by name were taken for what they are mapped to, and the error about one was another error."""
-    assert nearest("bordrs", {"borders": 2, "capital": 2}) == ("borders",)
-    assert nearest("bordrs", (name for name in ("borders",))) == ("borders",)
+    assert similar_names("bordrs", {"borders": 2, "capital": 2}) == ("borders",)
+    assert similar_names("bordrs", (name for name in ("borders",))) == ("borders",)

@@ -11,10 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman import drawing
-from gaifman.errors import KnowledgeError
-from gaifman.graph import Graph, fact_numbers, graph_of
+from gaifman.errors import KnowledgeBaseError
+from gaifman.graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Hidden, Neighbourhoods, Sampling, draw, neighbourhoods
+from gaifman.neighbourhoods import (
+    HiddenFacts,
+    NeighbourhoodBatch,
+    SamplingConfig,
+    draw_neighbourhoods,
+    named_neighbourhoods,
+)
 from kbs import knowledge_bases, plain_names
 from plain_draws import distribution, plain_draw, plain_join, plain_key, plain_order, pools
 from test_kernels import surprising
@@ -24,26 +30,26 @@ small = knowledge_bases(
 )
 
 
-def members(kb: KnowledgeBase, found: Neighbourhoods, t: int, number: int) -> tuple[str, ...]:
-    return tuple(kb.name(int(member)) for member in found.of(t, number))
+def members(kb: KnowledgeBase, found: NeighbourhoodBatch, t: int, number: int) -> tuple[str, ...]:
+    return tuple(kb.object_name(int(member)) for member in found.members_of(t, number))
 
 
 def ids(kb: KnowledgeBase, *tuples: tuple[str, ...]) -> list[list[int]]:
-    return [[kb.id(name) for name in names] for names in tuples]
+    return [[kb.object_id(name) for name in names] for names in tuples]
 
 
-def hide(graph: Graph, *facts: tuple[str, ...]) -> Hidden:
+def hide(graph: GaifmanGraph, *facts: tuple[str, ...]) -> HiddenFacts:
     """The facts hidden from one tuple."""
     kb = graph.kb
     numbers = [
-        int(fact_numbers(graph, kb.content.relations.index(relation), np.array(ids(kb, tuple(objects))))[0])
+        int(fact_ids(graph, kb.content.relations.index(relation), np.array(ids(kb, tuple(objects))))[0])
         for relation, *objects in facts
     ]
-    return Hidden(np.array([0, len(numbers)]), np.array(numbers))
+    return HiddenFacts(np.array([0, len(numbers)]), np.array(numbers))
 
 
 samplings = st.builds(
-    Sampling,
+    SamplingConfig,
     radius=st.integers(0, 3),
     size=st.one_of(st.none(), st.integers(1, 12)),
     draws=st.integers(1, 3),
@@ -64,36 +70,38 @@ def batches(draw: st.DrawFn) -> tuple[KnowledgeBase, list[list[int]], list[list[
     return kb, tuples, [draw(facts) for _ in range(count)]
 
 
-def ragged(lists: list[list[int]]) -> Hidden:
-    return Hidden(np.cumsum([0, *map(len, lists)]), np.array([fact for facts in lists for fact in facts], np.int64))
+def ragged(lists: list[list[int]]) -> HiddenFacts:
+    return HiddenFacts(
+        np.cumsum([0, *map(len, lists)]), np.array([fact for facts in lists for fact in facts], np.int64)
+    )
 
 
 @settings(deadline=None, max_examples=150)
 @given(batches(), samplings)
 def test_draws_are_legal_and_bit_for_bit_those_of_the_plain_twin(
-    batch: tuple[KnowledgeBase, list[list[int]], list[list[int]]], sampling: Sampling
+    batch: tuple[KnowledgeBase, list[list[int]], list[list[int]]], sampling: SamplingConfig
 ) -> None:
     """Any n, r, k and none, w, hidden facts, both keyings; repeated and isolated objects come up too.
 
     The twin fills up from the union; that trial has the same distribution is tested below.
     """
     kb, tuples, lists = batch
-    graph = graph_of(kb)
+    graph = build_graph(kb)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "PATIENCE", 10**6)
-        found = draw(graph, tuples, sampling, ragged(lists))
+        patch.setattr(drawing, "TRIAL_FACTOR", 10**6)
+        found = draw_neighbourhoods(graph, tuples, sampling, ragged(lists))
     assert len(found) == len(tuples) * sampling.draws
     for t, objects in enumerate(tuples):
-        seen = kb.without({graph.fact(number) for number in lists[t]})
+        seen = kb.without_facts({graph.fact_by_id(number) for number in lists[t]})
         own = list(dict.fromkeys(objects))
-        assert found.own[t] == len(own)
-        around = set().union(*pools(seen, tuple(map(kb.name, objects)), sampling.radius))
+        assert found.distinct_counts[t] == len(own)
+        around = set().union(*pools(seen, tuple(map(kb.object_name, objects)), sampling.radius))
         for number in range(sampling.draws):
-            drawn = found.of(t, number).tolist()
+            drawn = found.members_of(t, number).tolist()
             assert drawn[: len(own)] == own
             rest = drawn[len(own) :]
             assert rest == sorted(set(rest))
-            assert {kb.name(member) for member in rest} <= around
+            assert {kb.object_name(member) for member in rest} <= around
             assert len(rest) == (len(around) if sampling.size is None else min(sampling.size, len(around)))
             assert set(rest) == plain_draw(kb, seen, objects, sampling, number)
 
@@ -128,13 +136,15 @@ def test_frequencies_match_the_exact_probabilities(
 ) -> None:
     """Of every set that can be drawn, and so of every member; filling by trial and from the union alike."""
     facts, objects, radius, size, hidden = case
-    monkeypatch.setattr(drawing, "PATIENCE", patience)
+    monkeypatch.setattr(drawing, "TRIAL_FACTOR", patience)
     kb = KnowledgeBase.from_facts(facts)
-    graph = graph_of(kb)
+    graph = build_graph(kb)
     draws = 20_000
-    found = draw(graph, ids(kb, objects), Sampling(radius, size, draws, 7, shared=shared), hide(graph, *hidden))
-    counts = Counter(frozenset(members(kb, found, 0, i)[found.own[0] :]) for i in range(draws))
-    exact = distribution(pools(kb.without(hidden), objects, radius), size)
+    found = draw_neighbourhoods(
+        graph, ids(kb, objects), SamplingConfig(radius, size, draws, 7, shared_order=shared), hide(graph, *hidden)
+    )
+    counts = Counter(frozenset(members(kb, found, 0, i)[found.distinct_counts[0] :]) for i in range(draws))
+    exact = distribution(pools(kb.without_facts(hidden), objects, radius), size)
     assert set(counts) <= set(exact)
     sets = sorted(exact, key=sorted)
     expected = np.array([float(exact[members_]) * draws for members_ in sets])
@@ -155,7 +165,7 @@ def spread(near: int, far: int) -> KnowledgeBase:
 def test_the_same_number_for_each_object_of_the_tuple(sizes: tuple[int, int]) -> None:
     """However unequal the pools: k/n from each, where each has as many."""
     kb = spread(*sizes)
-    found = draw(graph_of(kb), ids(kb, ("a", "b")), Sampling(size=20, draws=200))
+    found = draw_neighbourhoods(build_graph(kb), ids(kb, ("a", "b")), SamplingConfig(size=20, draws=200))
     for number in range(200):
         drawn = members(kb, found, 0, number)[2:]
         assert sum(name.startswith("n") for name in drawn) == sum(name.startswith("f") for name in drawn) == 10
@@ -165,7 +175,7 @@ def test_the_same_number_for_each_object_in_expectation_where_pools_overlap() ->
     both = [("r", x, f"s{i}") for i in range(12) for x in "ab"]
     kb = KnowledgeBase.from_facts([*both, *(("r", x, f"{x}{i}") for i in range(12) for x in "ab")])
     draws = 5000
-    found = draw(graph_of(kb), ids(kb, ("a", "b")), Sampling(size=8, draws=draws, seed=1))
+    found = draw_neighbourhoods(build_graph(kb), ids(kb, ("a", "b")), SamplingConfig(size=8, draws=draws, seed=1))
     drawn = [name for number in range(draws) for name in members(kb, found, 0, number)[2:]]
     ours, theirs = (sum(name[0] in kind for name in drawn) / draws for kind in ("as", "bs"))
     assert abs(ours - theirs) < 0.1
@@ -173,7 +183,7 @@ def test_the_same_number_for_each_object_in_expectation_where_pools_overlap() ->
 
 def test_a_pool_too_small_is_taken_whole_and_the_rest_is_filled_up() -> None:
     kb = spread(3, 50)
-    found = draw(graph_of(kb), ids(kb, ("a", "b")), Sampling(size=20, draws=50))
+    found = draw_neighbourhoods(build_graph(kb), ids(kb, ("a", "b")), SamplingConfig(size=20, draws=50))
     for number in range(50):
         drawn = members(kb, found, 0, number)[2:]
         assert len(drawn) == 20
@@ -184,55 +194,59 @@ def test_a_pool_too_small_is_taken_whole_and_the_rest_is_filled_up() -> None:
 
 
 @pytest.fixture(scope="module")
-def crowd() -> Graph:
+def crowd() -> GaifmanGraph:
     """A graph with short rows and long ones."""
     rng = np.random.default_rng(3)
     pairs = (rng.random((6000, 2)) ** 3 * 900).astype(int)
-    return graph_of(KnowledgeBase.from_facts([("r", f"o{a:03}", f"o{b:03}") for a, b in pairs]))
+    return build_graph(KnowledgeBase.from_facts([("r", f"o{a:03}", f"o{b:03}") for a, b in pairs]))
 
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("radius", "size"), [(1, 10), (1, None), (2, 10)])
 def test_the_same_bits_for_any_threads_blocks_and_order(
-    crowd: Graph, radius: int, size: int | None, shared: bool, monkeypatch: pytest.MonkeyPatch
+    crowd: GaifmanGraph, radius: int, size: int | None, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tuples = np.random.default_rng(4).integers(0, len(crowd), (300, 2))
     facts = np.random.default_rng(5).integers(0, len(crowd.kb), 300)
-    hidden, sampling = Hidden.one_each(facts), Sampling(radius, size, 2, 11, shared=shared)
-    one = draw(crowd, tuples, sampling, hidden, threads=1)
+    hidden, sampling = HiddenFacts.one_per_tuple(facts), SamplingConfig(radius, size, 2, 11, shared_order=shared)
+    one = draw_neighbourhoods(crowd, tuples, sampling, hidden, threads=1)
     for threads, block in ((2, 1 << 18), (4, 500), (1, 37)):
-        monkeypatch.setattr(drawing, "BLOCK", block)
-        monkeypatch.setattr(drawing, "BALLS", block)
-        other = draw(crowd, tuples, sampling, hidden, threads=threads)
+        monkeypatch.setattr(drawing, "MEMBERS_PER_BLOCK", block)
+        monkeypatch.setattr(drawing, "OBJECTS_PER_BLOCK", block)
+        other = draw_neighbourhoods(crowd, tuples, sampling, hidden, threads=threads)
         assert one.members.tobytes() == other.members.tobytes()
         assert one.starts.tobytes() == other.starts.tobytes()
     order = np.random.default_rng(6).permutation(300)
-    moved = draw(crowd, tuples[order], sampling, Hidden.one_each(facts[order]))
+    moved = draw_neighbourhoods(crowd, tuples[order], sampling, HiddenFacts.one_per_tuple(facts[order]))
     for t, was in enumerate(order):
         for number in range(2):
-            assert moved.of(t, number).tolist() == one.of(int(was), number).tolist()
+            assert moved.members_of(t, number).tolist() == one.members_of(int(was), number).tolist()
 
 
-def test_seed_purpose_and_draw_each_change_what_is_drawn(crowd: Graph) -> None:
+def test_seed_purpose_and_draw_each_change_what_is_drawn(crowd: GaifmanGraph) -> None:
     tuples = np.random.default_rng(4).integers(0, 40, (100, 2))
-    base = draw(crowd, tuples, Sampling(size=6, draws=2))
-    for other in (Sampling(size=6, draws=2, seed=1), Sampling(size=6, draws=2, purpose="test")):
-        assert draw(crowd, tuples, other).members.tobytes() != base.members.tobytes()
-    assert any(base.of(t, 0).tolist() != base.of(t, 1).tolist() for t in range(100))
-    fewer = draw(crowd, tuples, Sampling(size=6, draws=1))
-    assert all(fewer.of(t).tolist() == base.of(t, 0).tolist() for t in range(100))
+    base = draw_neighbourhoods(crowd, tuples, SamplingConfig(size=6, draws=2))
+    for other in (SamplingConfig(size=6, draws=2, seed=1), SamplingConfig(size=6, draws=2, purpose="test")):
+        assert draw_neighbourhoods(crowd, tuples, other).members.tobytes() != base.members.tobytes()
+    assert any(base.members_of(t, 0).tolist() != base.members_of(t, 1).tolist() for t in range(100))
+    fewer = draw_neighbourhoods(crowd, tuples, SamplingConfig(size=6, draws=1))
+    assert all(fewer.members_of(t).tolist() == base.members_of(t, 0).tolist() for t in range(100))
 
 
-def test_a_shared_draw_is_a_prefix_of_one_random_order_of_the_object(crowd: Graph) -> None:
+def test_a_shared_draw_is_a_prefix_of_one_random_order_of_the_object(crowd: GaifmanGraph) -> None:
     """For any k, partner and hidden fact, skipping only what the tuple may not see."""
-    sampling = Sampling(size=1, shared=True, seed=2)
+    sampling = SamplingConfig(size=1, shared_order=True, seed=2)
     key = plain_key(sampling, 0)
     for obj in range(0, 60, 7):
         for position in (0, 1):
-            order = list(plain_order(plain_join(plain_join(key, obj), position), crowd.row(obj).tolist()))
+            order = list(plain_order(plain_join(plain_join(key, obj), position), crowd.neighbour_ids(obj).tolist()))
             for partner, size in ((obj + 1, 8), (order[0], 8), (800, 4)):
                 tuples = [[obj, partner] if position == 0 else [partner, obj]]
-                found = set(draw(crowd, tuples, Sampling(size=size, shared=True, seed=2)).of(0).tolist())
+                found = set(
+                    draw_neighbourhoods(crowd, tuples, SamplingConfig(size=size, shared_order=True, seed=2))
+                    .members_of(0)
+                    .tolist()
+                )
                 prefix = [member for member in order if member != partner][: size // 2]
                 assert set(prefix) <= found
 
@@ -243,10 +257,10 @@ def test_a_shared_draw_is_a_prefix_of_one_random_order_of_the_object(crowd: Grap
 @pytest.mark.parametrize("radius", [1, 2, 3])
 def test_a_hidden_fact_is_no_edge_unless_another_fact_gives_it(radius: int) -> None:
     kb = KnowledgeBase.from_facts([("r", "a", "b"), ("r", "b", "c"), ("s", "a", "b"), ("t", "c", "d", "e")])
-    graph = graph_of(kb)
+    graph = build_graph(kb)
 
     def around(*facts: tuple[str, ...]) -> set[str]:
-        found = draw(graph, ids(kb, ("a",)), Sampling(radius, None), hide(graph, *facts))
+        found = draw_neighbourhoods(graph, ids(kb, ("a",)), SamplingConfig(radius, None), hide(graph, *facts))
         return set(members(kb, found, 0, 0)[1:])
 
     whole = {1: {"b"}, 2: {"b", "c"}, 3: {"b", "c", "d", "e"}}[radius]
@@ -257,7 +271,7 @@ def test_a_hidden_fact_is_no_edge_unless_another_fact_gives_it(radius: int) -> N
 
 
 def test_hiding_one_each_leaves_out_unknown_facts() -> None:
-    hidden = Hidden.one_each(np.array([3, -1, 0]))
+    hidden = HiddenFacts.one_per_tuple(np.array([3, -1, 0]))
     assert (hidden.starts.tolist(), hidden.facts.tolist()) == ([0, 1, 1, 2], [3, 0])
 
 
@@ -266,28 +280,28 @@ def test_hiding_one_each_leaves_out_unknown_facts() -> None:
 
 def test_a_neighbourhood_in_names_says_who_how_far_what_is_known_and_what_was_left_out() -> None:
     kb = KnowledgeBase.from_facts([("r", "a", "b"), ("r", "b", "c"), ("r", "c", "d"), ("old", "b"), ("old", "d")])
-    first, second = neighbourhoods(kb, ("a",), radius=2, size=1, draws=2, seed=1)
+    first, second = named_neighbourhoods(kb, ("a",), radius=2, size=1, draws=2, seed=1)
     for found in (first, second):
         (own, drawn) = found.members
         assert own == ("a", 0)
         assert drawn in (("b", 1), ("c", 2))
-        assert found.left_out == {3 - drawn[1]: 1}
+        assert found.not_drawn == {3 - drawn[1]: 1}
         assert list(found.facts) == list(kb.induced([name for name, _ in found.members]).facts())
-    (everything,) = neighbourhoods(graph_of(kb), ("c", "a"), radius=2, size=None)
+    (everything,) = named_neighbourhoods(build_graph(kb), ("c", "a"), radius=2, size=None)
     assert everything.members == (("c", 0), ("a", 0), ("b", 1), ("d", 1))
-    assert everything.left_out == {}
+    assert everything.not_drawn == {}
 
 
 def test_an_isolated_object_has_a_neighbourhood_of_its_own() -> None:
     kb = KnowledgeBase.from_facts([("r", "a", "b"), ("old", "c")], objects=["d"])
     for names in (("c",), ("d", "c"), ("d", "d")):
-        (found,) = neighbourhoods(kb, names, radius=3)
+        (found,) = named_neighbourhoods(kb, names, radius=3)
         assert [name for name, _ in found.members] == list(dict.fromkeys(names))
 
 
 def test_a_repeated_object_is_one_member_and_two_draws_from_equal_pools() -> None:
     kb = spread(40, 0)
-    found = draw(graph_of(kb), ids(kb, ("a", "a")), Sampling(size=10, draws=300))
+    found = draw_neighbourhoods(build_graph(kb), ids(kb, ("a", "a")), SamplingConfig(size=10, draws=300))
     for number in range(300):
         drawn = members(kb, found, 0, number)
         assert len(drawn) == 11
@@ -295,9 +309,9 @@ def test_a_repeated_object_is_one_member_and_two_draws_from_equal_pools() -> Non
 
 
 def test_no_tuples_give_no_neighbourhoods() -> None:
-    graph = graph_of(spread(2, 2))
+    graph = build_graph(spread(2, 2))
     for radius, size in product((0, 1, 2), (3, None)):
-        found = draw(graph, np.zeros((0, 2), np.int32), Sampling(radius, size))
+        found = draw_neighbourhoods(graph, np.zeros((0, 2), np.int32), SamplingConfig(radius, size))
         assert (len(found), found.starts.tolist(), found.members.tolist()) == (0, [0], [])
 
 
@@ -315,8 +329,8 @@ def test_no_tuples_give_no_neighbourhoods() -> None:
     ],
 )
 def test_wrong_settings_are_said(settings_: dict[str, object], message: str) -> None:
-    with pytest.raises(KnowledgeError, match=message):
-        Sampling(**settings_)  # type: ignore[arg-type]
+    with pytest.raises(KnowledgeBaseError, match=message):
+        SamplingConfig(**settings_)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -330,19 +344,19 @@ def test_wrong_settings_are_said(settings_: dict[str, object], message: str) -> 
     ],
 )
 def test_wrong_tuples_are_said(tuples: object, message: str) -> None:
-    with pytest.raises(KnowledgeError, match=message):
-        draw(graph_of(spread(2, 2)), tuples)  # type: ignore[arg-type]
+    with pytest.raises(KnowledgeBaseError, match=message):
+        draw_neighbourhoods(build_graph(spread(2, 2)), tuples)  # type: ignore[arg-type]
 
 
 def test_wrong_names_threads_and_hidden_facts_are_said() -> None:
-    graph = graph_of(KnowledgeBase.from_facts([("borders", "france", "spain")]))
-    with pytest.raises(KnowledgeError, match="there is no object frnce\nnear: france"):
-        neighbourhoods(graph, ("frnce",))
-    with pytest.raises(KnowledgeError, match=r"write \('france',\), not 'france'"):
-        neighbourhoods(graph, "france")
-    with pytest.raises(KnowledgeError, match="number of threads is a whole number, 1 or more, not 0"):
-        draw(graph, [[0]], threads=0)
-    with pytest.raises(KnowledgeError, match="facts are numbered from 0 to 0, not 1\nhint: fact_numbers"):
-        draw(graph, [[0]], hidden=Hidden(np.array([0, 1]), np.array([1])))
-    with pytest.raises(KnowledgeError, match="must rise from 0 to 1, one for each of 1 tuples"):
-        draw(graph, [[0]], hidden=Hidden(np.array([0, 1, 1]), np.array([0])))
+    graph = build_graph(KnowledgeBase.from_facts([("borders", "france", "spain")]))
+    with pytest.raises(KnowledgeBaseError, match="there is no object frnce\nnear: france"):
+        named_neighbourhoods(graph, ("frnce",))
+    with pytest.raises(KnowledgeBaseError, match=r"write \('france',\), not 'france'"):
+        named_neighbourhoods(graph, "france")
+    with pytest.raises(KnowledgeBaseError, match="number of threads is a whole number, 1 or more, not 0"):
+        draw_neighbourhoods(graph, [[0]], threads=0)
+    with pytest.raises(KnowledgeBaseError, match="facts are numbered from 0 to 0, not 1\nhint: fact_numbers"):
+        draw_neighbourhoods(graph, [[0]], hidden=HiddenFacts(np.array([0, 1]), np.array([1])))
+    with pytest.raises(KnowledgeBaseError, match="must rise from 0 to 1, one for each of 1 tuples"):
+        draw_neighbourhoods(graph, [[0]], hidden=HiddenFacts(np.array([0, 1, 1]), np.array([0])))

@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman.calibration import log_odds, logistic
-from gaifman.errors import KnowledgeError
-from gaifman.network import START, BaseModel, Batch, Logistic, Network, Rows, State
+from gaifman.errors import KnowledgeBaseError
+from gaifman.network import INITIAL_SQUARES, MLP, BaseModel, Batch, Logistic, SparseRows, State
 
 Dense = npt.NDArray[np.float64]
 
 
-def sparse(dense: npt.NDArray[Any]) -> Rows:
+def sparse(dense: npt.NDArray[Any]) -> SparseRows:
     """The rows of a dense matrix."""
     at, columns = np.nonzero(dense)
     starts = np.searchsorted(at, np.arange(len(dense) + 1))
     values = dense[at, columns].astype(np.float32)
-    return Rows(starts.astype(np.int64), columns.astype(np.int32), values, dense.shape[1])
+    return SparseRows(starts.astype(np.int64), columns.astype(np.int32), values, dense.shape[1])
 
 
 def drawn(seed: int, rows: int, width: int, share: float = 0.4) -> tuple[Dense, npt.NDArray[np.float32]]:
@@ -38,10 +38,10 @@ def drawn(seed: int, rows: int, width: int, share: float = 0.4) -> tuple[Dense, 
     return dense.astype(np.float32).astype(np.float64), targets.astype(np.float32)
 
 
-def begun(network: Network, width: int, seed: int) -> Network:
+def begun(network: MLP, width: int, seed: int) -> MLP:
     """With random biases too: a bias of 0 would hide what is wrong with it."""
-    network.begin(width, seed)
-    state, rng = network.state(whole=True), np.random.default_rng(seed)
+    network.reset(width, seed)
+    state, rng = network.state(resumable=True), np.random.default_rng(seed)
     for name in [name for name in state if name.startswith("biases")]:
         state[name] = rng.uniform(-0.5, 0.5, state[name].shape).astype(np.float32)
     network.restore(state)
@@ -66,7 +66,7 @@ def torch_loss(
     return torch.nn.functional.binary_cross_entropy_with_logits(units[:, 0], wanted)
 
 
-def torch_gradients(network: Network, dense: Dense, targets: npt.NDArray[np.float32]) -> dict[str, Dense]:
+def torch_gradients(network: MLP, dense: Dense, targets: npt.NDArray[np.float32]) -> dict[str, Dense]:
     weights = parameters(network.state())
     torch_loss(weights, network.activation, dense, targets).backward()
     return {
@@ -83,13 +83,13 @@ def assert_near(found: State, wanted: dict[str, Dense]) -> None:
 
 def masks(seed: int, dropout: float, dense: Dense) -> Dense:
     """Which inputs are kept, found from outside: with no hidden layer, a dropped input's weight has no gradient."""
-    one = Logistic(dropout=dropout, batch=1)
-    one.begin(dense.shape[1], seed)
+    one = Logistic(dropout=dropout, batch_size=1)
+    one.reset(dense.shape[1], seed)
     kept = np.zeros(dense.shape)
     for i in range(len(dense)):
         batch = Batch(sparse(dense[i : i + 1]), np.array([0.25], np.float32))
         kept[i] = one.gradients(batch)["weights 1"][:, 0] != 0
-        one.learn(batch)
+        one.fit_batch(batch)
     return kept
 
 
@@ -103,12 +103,14 @@ HIDDEN = st.lists(st.one_of(st.integers(1, 9), st.sampled_from([16, 33, 100])), 
 def test_gradients_are_those_of_autograd(
     seed: int, rows: int, width: int, hidden: Sequence[int], activation: str
 ) -> None:
-    network = begun(Network(hidden, activation, dropout=0, batch=7), width, seed)
+    network = begun(MLP(hidden, activation, dropout=0, batch_size=7), width, seed)
     dense, targets = drawn(seed, rows, width)
-    before = network.state(whole=True)
+    before = network.state(resumable=True)
     found = network.gradients(Batch(sparse(dense), targets))
     assert_near(found, torch_gradients(network, dense, targets))
-    assert all((array == before[name]).all() for name, array in network.state(whole=True).items()), "nothing is learnt"
+    assert all((array == before[name]).all() for name, array in network.state(resumable=True).items()), (
+        "nothing is learnt"
+    )
 
 
 @settings(deadline=None, max_examples=25)
@@ -116,7 +118,7 @@ def test_gradients_are_those_of_autograd(
 def test_with_dropout_gradients_are_those_of_the_inputs_that_are_left(
     seed: int, dropout: float, hidden: Sequence[int], activation: str
 ) -> None:
-    network = begun(Network(hidden, activation, dropout=dropout, batch=5), 12, seed)
+    network = begun(MLP(hidden, activation, dropout=dropout, batch_size=5), 12, seed)
     dense, targets = drawn(seed, 11, 12)
     share = round(dropout * 65536) / 65536
     left = dense * masks(seed, dropout, dense) / (1 - share)
@@ -127,7 +129,7 @@ def test_with_dropout_gradients_are_those_of_the_inputs_that_are_left(
 
 
 def test_the_gradients_of_no_rows_are_nothing() -> None:
-    network = begun(Network([3], dropout=0), 4, 0)
+    network = begun(MLP([3], dropout=0), 4, 0)
     found = network.gradients(Batch(sparse(np.zeros((0, 4))), np.zeros(0, np.float32)))
     assert all((array == 0).all() for array in found.values())
 
@@ -148,9 +150,9 @@ def test_inputs_drop_out_as_often_as_they_should(dropout: float) -> None:
 
 def test_what_is_expected_of_an_input_stays_as_it_is() -> None:
     """With weights of 0 every delta is p − t = ½ − t: the gradient is −½ times the mean of what was let through."""
-    network = Logistic(dropout=0.3, batch=1)
-    network.begin(1, 3)
-    network.restore(network.state(whole=True) | {"weights 1": np.zeros((1, 1), np.float32)})
+    network = Logistic(dropout=0.3, batch_size=1)
+    network.reset(1, 3)
+    network.restore(network.state(resumable=True) | {"weights 1": np.zeros((1, 1), np.float32)})
     rows = 20_000
     found = network.gradients(Batch(sparse(np.full((rows, 1), 1.5)), np.ones(rows, np.float32)))
     assert abs(found["weights 1"][0, 0] / -0.5 - 1.5) < 5 * 1.5 * math.sqrt(0.3 / 0.7 / rows)
@@ -161,17 +163,17 @@ def test_dropout_is_anew_for_every_example_and_the_same_in_any_split_into_mini_b
     first = masks(1, 0.5, dense)
     assert len({row.tobytes() for row in first}) == 60
     assert (first != masks(2, 0.5, dense)).any()
-    second = Logistic(dropout=0.5, batch=60)
-    second.begin(30, 1)
-    second.learn(Batch(sparse(dense[:20]), np.full(20, 0.25, np.float32)))
+    second = Logistic(dropout=0.5, batch_size=60)
+    second.reset(30, 1)
+    second.fit_batch(Batch(sparse(dense[:20]), np.full(20, 0.25, np.float32)))
     found = second.gradients(Batch(sparse(dense[20:21]), np.array([0.25], np.float32)))
     assert ((found["weights 1"][:, 0] != 0) == first[20]).all()
 
 
 def test_a_dropout_as_near_to_1_as_can_be_leaves_something() -> None:
-    network = Network([4], dropout=1 - 1e-9)
-    network.begin(3, 0)
-    loss = network.learn(Batch(sparse(np.ones((50, 3))), np.ones(50, np.float32)))
+    network = MLP([4], dropout=1 - 1e-9)
+    network.reset(3, 0)
+    loss = network.fit_batch(Batch(sparse(np.ones((50, 3))), np.ones(50, np.float32)))
     assert math.isfinite(loss)
     assert np.isfinite(network.probabilities(sparse(np.ones((2, 3))))).all()
 
@@ -199,12 +201,12 @@ def plain_forward(weights: dict[str, Dense], activation: str, dense: Dense) -> l
     return found
 
 
-def plain_training(network: Network, dense: Dense, targets: npt.NDArray[np.float32], passes: int) -> dict[str, Dense]:
+def plain_training(network: MLP, dense: Dense, targets: npt.NDArray[np.float32], passes: int) -> dict[str, Dense]:
     """Mini-batches of Adagrad in plain numpy, by the textbook."""
     state = network.state()
     weights = {name: array.astype(np.float64) for name, array in state.items()}
-    squares = {name: np.full(array.shape, START) for name, array in state.items()}
-    cuts = [*range(0, len(dense), network.batch), len(dense)]
+    squares = {name: np.full(array.shape, INITIAL_SQUARES) for name, array in state.items()}
+    cuts = [*range(0, len(dense), network.batch_size), len(dense)]
     for begin, end in [*pairwise(cuts)] * passes:
         layers = plain_forward(weights, network.activation, dense[begin:end])
         delta = (logistic(layers[-1]) - targets[begin:end, None]) / (end - begin)
@@ -217,7 +219,7 @@ def plain_training(network: Network, dense: Dense, targets: npt.NDArray[np.float
             delta = delta @ weights[f"weights {number}"].T * slope
         for name, gradient in gradients.items():
             squares[name] += gradient**2
-            weights[name] = weights[name] - network.rate * gradient / (np.sqrt(squares[name]) + 1e-10)
+            weights[name] = weights[name] - network.learning_rate * gradient / (np.sqrt(squares[name]) + 1e-10)
     return weights
 
 
@@ -226,16 +228,16 @@ def test_training_equals_a_plain_twin_and_pytorchs_adagrad(
     hidden: tuple[int, ...], activation: str, batch: int
 ) -> None:
     dense, targets = drawn(8, 150, 25)
-    network = begun(Network(hidden, activation, rate=0.05, dropout=0, batch=batch), 25, 4)
+    network = begun(MLP(hidden, activation, learning_rate=0.05, dropout=0, batch_size=batch), 25, 4)
     wanted = plain_training(network, dense, targets, passes=3)
     weights = parameters(network.state())
-    steps = torch.optim.Adagrad(weights.values(), lr=0.05, initial_accumulator_value=START, eps=1e-10)
+    steps = torch.optim.Adagrad(weights.values(), lr=0.05, initial_accumulator_value=INITIAL_SQUARES, eps=1e-10)
     for _ in range(3):
         for begin in range(0, 150, batch):
             steps.zero_grad()
             torch_loss(weights, activation, dense[begin : begin + batch], targets[begin : begin + batch]).backward()
             steps.step()
-        network.learn(Batch(sparse(dense), targets))
+        network.fit_batch(Batch(sparse(dense), targets))
     assert_near(network.state(), wanted)
     assert_near(network.state(), {name: tensor.detach().numpy() for name, tensor in weights.items()})
     p = logistic(plain_forward(wanted, activation, dense)[-1][:, 0])
@@ -244,36 +246,36 @@ def test_training_equals_a_plain_twin_and_pytorchs_adagrad(
 
 def test_the_loss_that_learning_gives_is_the_mean_before_each_step() -> None:
     dense, targets = drawn(3, 30, 9)
-    network = begun(Network([5], dropout=0, batch=30), 9, 1)
+    network = begun(MLP([5], dropout=0, batch_size=30), 9, 1)
     wanted = torch_loss(parameters(network.state()), "sigmoid", dense, targets).item()
-    assert network.learn(Batch(sparse(dense), targets)) == pytest.approx(wanted, abs=1e-6)
-    assert network.learn(Batch(sparse(dense), targets)) < wanted
+    assert network.fit_batch(Batch(sparse(dense), targets)) == pytest.approx(wanted, abs=1e-6)
+    assert network.fit_batch(Batch(sparse(dense), targets)) < wanted
 
 
 def test_blocks_whose_ends_are_those_of_mini_batches_are_one_block() -> None:
     dense, targets = drawn(4, 40, 9)
-    whole, parts = Network([5], batch=8), Network([5], batch=8)
+    whole, parts = MLP([5], batch_size=8), MLP([5], batch_size=8)
     for network, cuts in ((whole, [0, 40]), (parts, [0, 8, 32, 40])):
-        network.begin(9, 2)
+        network.reset(9, 2)
         for begin, end in pairwise(cuts):
-            network.learn(Batch(sparse(dense[begin:end]), targets[begin:end]))
-    assert same_bits(whole.state(whole=True), parts.state(whole=True))
+            network.fit_batch(Batch(sparse(dense[begin:end]), targets[begin:end]))
+    assert same_bits(whole.state(resumable=True), parts.state(resumable=True))
 
 
 def test_a_column_that_never_occurs_keeps_its_weights() -> None:
     dense, targets = drawn(5, 64, 9)
     dense[:, 3] = 0
-    network = begun(Network([5], batch=8), 9, 2)
+    network = begun(MLP([5], batch_size=8), 9, 2)
     before = network.state()["weights 1"]
-    network.learn(Batch(sparse(dense), targets))
+    network.fit_batch(Batch(sparse(dense), targets))
     moved = (network.state()["weights 1"] != before).any(axis=1)
     assert moved.tolist() == [column != 3 for column in range(9)]
 
 
 def test_first_weights_are_small_and_of_the_seed() -> None:
-    networks = [Network([50, 20]) for _ in range(3)]
+    networks = [MLP([50, 20]) for _ in range(3)]
     for network, seed in zip(networks, (1, 1, 2), strict=True):
-        network.begin(200, seed)
+        network.reset(200, seed)
     one, again, other = (network.state() for network in networks)
     assert same_bits(one, again)
     assert not same_bits(one, other)
@@ -296,21 +298,21 @@ def same_bits(one: State, other: State) -> bool:
 @pytest.mark.parametrize("hidden", [(), (7,), (100, 33)])
 def test_probabilities_do_not_hang_on_how_rows_are_split(hidden: tuple[int, ...]) -> None:
     dense, targets = drawn(6, 90, 20)
-    network = begun(Network(hidden, batch=16), 20, 3)
-    network.learn(Batch(sparse(dense), targets))
+    network = begun(MLP(hidden, batch_size=16), 20, 3)
+    network.fit_batch(Batch(sparse(dense), targets))
     whole, units = network.probabilities(sparse(dense)), network.embed(sparse(dense))
     for cuts in ([0, 1, 2, 90], [0, 40, 90], [*range(91)]):
         parts = [sparse(dense[begin:end]) for begin, end in pairwise(cuts)]
         assert np.concatenate([network.probabilities(part) for part in parts]).tobytes() == whole.tobytes()
         assert np.concatenate([network.embed(part) for part in parts]).tobytes() == units.tobytes()
-    other = Network(hidden, batch=7)
+    other = MLP(hidden, batch_size=7)
     other.restore(network.state())
     assert other.probabilities(sparse(dense)).tobytes() == whole.tobytes()
 
 
 def test_embeddings_are_the_last_hidden_layer_and_probabilities_come_from_them() -> None:
     dense, _ = drawn(7, 12, 6)
-    deep = begun(Network([9, 4]), 6, 1)
+    deep = begun(MLP([9, 4]), 6, 1)
     units = deep.embed(sparse(dense))
     assert units.shape == (12, 4)
     assert units.dtype == np.float32
@@ -327,11 +329,11 @@ def test_embeddings_are_the_last_hidden_layer_and_probabilities_come_from_them()
 
 
 def test_a_network_of_no_columns_learns_the_share_of_answers() -> None:
-    network = Network([4], rate=0.5)
-    network.begin(0, 0)
+    network = MLP([4], learning_rate=0.5)
+    network.reset(0, 0)
     rows = sparse(np.zeros((400, 0)))
     for _ in range(50):
-        network.learn(Batch(rows, np.full(400, 0.25, np.float32)))
+        network.fit_batch(Batch(rows, np.full(400, 0.25, np.float32)))
     assert network.probabilities(rows)[0] == pytest.approx(0.25, abs=0.01)
 
 
@@ -345,20 +347,20 @@ def test_the_logistic_function_never_overflows() -> None:
 
 
 def test_rows_of_another_width_are_refused() -> None:
-    network = begun(Network([3]), 5, 0)
+    network = begun(MLP([3]), 5, 0)
     for call in (
         network.probabilities,
         network.embed,
-        lambda rows: network.learn(Batch(rows, np.zeros(2, np.float32))),
+        lambda rows: network.fit_batch(Batch(rows, np.zeros(2, np.float32))),
     ):
-        with pytest.raises(KnowledgeError, match="rows of 5 columns, these have 4"):
+        with pytest.raises(KnowledgeBaseError, match="rows of 5 columns, these have 4"):
             call(sparse(np.zeros((2, 4))))
 
 
 def test_scores_are_the_log_odds_of_the_probabilities() -> None:
-    rows = Rows(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, np.float32), 2)
-    network = Network(hidden=(4,))
-    network.begin(2, seed=3)
+    rows = SparseRows(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, np.float32), 2)
+    network = MLP(hidden=(4,))
+    network.reset(2, seed=3)
     assert network.scores(rows).dtype == np.float64
     assert np.allclose(log_odds(network.probabilities(rows)), network.scores(rows))
     assert np.allclose(BaseModel.scores(network, rows), network.scores(rows))  # what others have

@@ -65,7 +65,7 @@ def test_unicode_ascii_and_words_say_the_same(text: str) -> None:
 
 
 def test_a_query_without_head_takes_its_free_variables_in_order_of_first_use() -> None:
-    assert parse_query("exists z. r(y, z) & r(z, x)").free == (Y, X)
+    assert parse_query("exists z. r(y, z) & r(z, x)").variables == (Y, X)
 
 
 def test_a_rule_quantifies_what_its_head_does_not_name() -> None:
@@ -79,7 +79,7 @@ def test_a_comma_binds_as_and_does() -> None:
 
 
 def test_a_sentence_is_a_query_without_free_variables() -> None:
-    assert parse_query("exists x. p(x)").free == ()
+    assert parse_query("exists x. p(x)").variables == ()
 
 
 # Features
@@ -164,8 +164,8 @@ def test_a_mistake_has_its_own_words_and_its_place(text: str, column: int, messa
     error = caught.value
     assert message in error.message
     assert hint in error.hint
-    assert error.place is not None
-    assert (error.place.line, error.place.column) == (1, column)
+    assert error.location is not None
+    assert (error.location.line, error.location.column) == (1, column)
     assert "^" in str(error)
 
 
@@ -206,7 +206,7 @@ def test_what_is_no_text_is_an_error_of_ours(text: object) -> None:
 
 def test_a_knowledge_base_can_stand_for_its_vocabulary() -> None:
     kb = gaifman.demo()
-    assert parse("borders(x, 'france')", kb) == parse("borders(x, 'france')", kb.vocabulary)
+    assert parse("borders(x, 'france')", kb) == parse("borders(x, 'france')", kb.schema)
     with pytest.raises(FormulaError, match="there is no relation bordrs"):
         parse("bordrs(x, y)", kb)
 

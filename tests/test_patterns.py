@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gaifman
-from gaifman.errors import FormulaError, KnowledgeError
+from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.formulas import Atom, Constant, Variable
 from gaifman.kb import KnowledgeBase
 from gaifman.parser import parse_query
-from gaifman.patterns import Pattern, atom_pattern, model_pattern
+from gaifman.patterns import QueryPattern, atom_pattern, model_pattern
 from gaifman.questions import Query
 
 KB = KnowledgeBase.from_facts(
@@ -25,7 +25,7 @@ ANN, BOB, CLEO, CUP = range(4)
 GRANDPARENT = parse_query("exists z. parent(x, z) & parent(z, y)", KB)
 
 
-def atom(text: str, **given: str) -> Pattern:
+def atom(text: str, **given: str) -> QueryPattern:
     return atom_pattern(text, KB, list(KB.relations), given)[1]
 
 
@@ -49,26 +49,26 @@ def atom(text: str, **given: str) -> Pattern:
 def test_atoms(text: str, places: tuple[int | str, ...], variables: tuple[str, ...]) -> None:
     relation, found = atom_pattern(text, KB, list(KB.relations))
     assert relation == text.removeprefix("child(y, x) :- ").partition("(")[0]
-    assert (found.places, found.variables) == (places, variables)
+    assert (found.terms, found.variables) == (places, variables)
 
 
 def test_objects_for_variables() -> None:
     assert atom("parent(x, y)", x="ann") == atom("parent('ann', y)")
-    assert atom("parent(x, x)", x="ann").places == (ANN, ANN)
-    assert atom("gave(x, y, x)", y="bob").places == ("x", BOB, "x")
-    assert atom_pattern("parent(?x, y)", KB, ["parent"], {"?x": "ann"})[1].places == (ANN, "y")
+    assert atom("parent(x, x)", x="ann").terms == (ANN, ANN)
+    assert atom("gave(x, y, x)", y="bob").terms == ("x", BOB, "x")
+    assert atom_pattern("parent(?x, y)", KB, ["parent"], {"?x": "ann"})[1].terms == (ANN, "y")
 
 
 def test_the_reading_has_what_was_given() -> None:
-    assert atom("parent(x, y)", x="ann").reading == "parent('ann', y)"
-    assert atom("child(y, x) :- parent(x, y)", x="ann").reading == "child(y) :- parent('ann', y)"
-    assert atom("child(y, x) :- parent(x, y)", x="ann", y="bob").reading == "parent('ann', 'bob')"
+    assert atom("parent(x, y)", x="ann").bracketed == "parent('ann', y)"
+    assert atom("child(y, x) :- parent(x, y)", x="ann").bracketed == "child(y) :- parent('ann', y)"
+    assert atom("child(y, x) :- parent(x, y)", x="ann", y="bob").bracketed == "parent('ann', 'bob')"
 
 
 def test_a_query_made_by_hand() -> None:
     x = Variable("x")
     found = atom_pattern(Query((x,), Atom("parent", (Constant("ann"), x))), KB, ["parent"])[1]
-    assert found == Pattern((ANN, "x"), ("x",), "parent('ann', x)")
+    assert found == QueryPattern((ANN, "x"), ("x",), "parent('ann', x)")
     with pytest.raises(FormulaError, match="there is no object 'dan'"):
         atom_pattern(Query((x,), Atom("parent", (Constant("dan"), x))), KB, ["parent"])
 
@@ -96,10 +96,10 @@ def test_mistakes_in_atoms(text: str, message: str) -> None:
 def test_a_relation_without_a_model_is_pointed_at() -> None:
     with pytest.raises(FormulaError, match="there is no model of parent") as caught:
         atom_pattern("p(x) :- parent(x, 'bob')", KB, ["parents", "old"])
-    assert caught.value.near == ("parents",)
+    assert caught.value.suggestions == ("parents",)
     assert caught.value.hint == "there are models of parents, old"
-    assert caught.value.place is not None
-    assert (caught.value.place.column, caught.value.place.width) == (9, 6)
+    assert caught.value.location is not None
+    assert (caught.value.location.column, caught.value.location.width) == (9, 6)
     with pytest.raises(FormulaError, match="there is no model") as caught:
         atom_pattern("old(x)", KB, [f"r{i}" for i in range(9)])
     assert caught.value.hint == "there are models of r0, r1, r2, r3, r4, …"
@@ -111,9 +111,9 @@ def test_mistakes_in_what_is_given() -> None:
     assert caught.value.hint == "its variables are x, y"
     with pytest.raises(FormulaError, match="it has no free variables"):
         atom("parent('ann', 'bob')", x="ann")
-    with pytest.raises(KnowledgeError, match="there is no object ane") as other:
+    with pytest.raises(KnowledgeBaseError, match="there is no object ane") as other:
         atom("parent(x, y)", x="ane")
-    assert "ann" in other.value.near
+    assert "ann" in other.value.suggestions
 
 
 # Instances of a query
@@ -133,7 +133,7 @@ def test_mistakes_in_what_is_given() -> None:
 )
 def test_instances(text: str, places: tuple[int | str, ...], variables: tuple[str, ...]) -> None:
     found = model_pattern(GRANDPARENT, KB, text)
-    assert (found.places, found.variables) == (places, variables)
+    assert (found.terms, found.variables) == (places, variables)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_others_are_refused(text: str) -> None:
 
 def test_bound_names_are_followed_into_inner_quantifiers() -> None:
     own = parse_query("exists z. parent(x, z) & (exists z. parent(z, y))", KB)
-    assert model_pattern(own, KB, "exists v. parent(x, v) & (exists w. parent(w, y))").places == ("x", "y")
-    assert model_pattern(own, KB, "exists w. parent(x, w) & (exists w. parent(w, 'cleo'))").places == ("x", CLEO)
+    assert model_pattern(own, KB, "exists v. parent(x, v) & (exists w. parent(w, y))").terms == ("x", "y")
+    assert model_pattern(own, KB, "exists w. parent(x, w) & (exists w. parent(w, 'cleo'))").terms == ("x", CLEO)
     other = parse_query("exists z. exists w. parent(x, z) & parent(z, w)", KB)
     with pytest.raises(FormulaError, match="the model has learnt"):
         model_pattern(other, KB, "exists w. exists w. parent(x, w) & parent(w, w)")
@@ -169,7 +169,7 @@ def test_bound_names_are_followed_into_inner_quantifiers() -> None:
 
 def test_numbers_and_relation_variables_are_compared() -> None:
     old = parse_query("age(x) > 60 & (exists r. r(x, y))", KB)
-    assert model_pattern(old, KB, "age('ann') > 60 & (exists s. s('ann', y))").places == (ANN, "y")
+    assert model_pattern(old, KB, "age('ann') > 60 & (exists s. s('ann', y))").terms == (ANN, "y")
     for text in (
         "age(x) > 61 & (exists r. r(x, y))",
         "age(x) < 60 & (exists r. r(x, y))",
@@ -181,22 +181,22 @@ def test_numbers_and_relation_variables_are_compared() -> None:
 
 def test_a_query_with_an_object_wants_that_object() -> None:
     own = parse_query("parent(x, y) & parent('ann', y)", KB)
-    assert model_pattern(own, KB, "parent('ann', u) & parent('ann', u)").places == (ANN, "u")
+    assert model_pattern(own, KB, "parent('ann', u) & parent('ann', u)").terms == (ANN, "u")
     with pytest.raises(FormulaError, match="the model has learnt"):
         model_pattern(own, KB, "parent(x, u) & parent('bob', u)")
 
 
 def test_without_a_question_the_query_itself_is_meant() -> None:
-    found = model_pattern(GRANDPARENT, KB, given={"x": "ann"})
-    assert found == Pattern((ANN, "y"), ("y",), "∃z (parent('ann', z) ∧ parent(z, y))")
+    found = model_pattern(GRANDPARENT, KB, bindings={"x": "ann"})
+    assert found == QueryPattern((ANN, "y"), ("y",), "∃z (parent('ann', z) ∧ parent(z, y))")
     assert model_pattern(GRANDPARENT, KB).variables == ("x", "y")
     with pytest.raises(FormulaError, match="the query has no variable w"):
-        model_pattern(GRANDPARENT, KB, given={"w": "ann"})
+        model_pattern(GRANDPARENT, KB, bindings={"w": "ann"})
 
 
 def test_the_names_of_what_is_given_are_those_of_the_question() -> None:
     found = model_pattern(GRANDPARENT, KB, "exists z. parent(a, z) & parent(z, b)", {"b": "cleo"})
-    assert (found.places, found.variables) == (("a", CLEO), ("a",))
+    assert (found.terms, found.variables) == (("a", CLEO), ("a",))
 
 
 # Tuples
@@ -207,8 +207,8 @@ def test_tuples_and_values() -> None:
     tuples = pattern.tuples(np.array([[ANN], [CUP]], np.int32))
     assert tuples.tolist() == [[ANN, BOB, ANN], [CUP, BOB, CUP]]
     assert pattern.values(tuples).tolist() == [[ANN], [CUP]]
-    assert pattern.fits(np.array([[0, 1, 0], [0, 2, 0], [0, 1, 3]])).tolist() == [True, False, False]
-    assert pattern.at("x") == [0, 2]
+    assert pattern.matches(np.array([[0, 1, 0], [0, 2, 0], [0, 1, 3]])).tolist() == [True, False, False]
+    assert pattern.positions_of("x") == [0, 2]
     nothing = atom("parent('ann', 'bob')")
     assert nothing.tuples(np.zeros((1, 0), np.int32)).tolist() == [[ANN, BOB]]
     assert nothing.values(np.array([[ANN, BOB]])).shape == (1, 0)
@@ -220,7 +220,7 @@ def test_values_come_back_from_tuples(data: st.DataObject, width: int, rows: int
         data.draw(st.lists(st.one_of(st.integers(0, 3), st.sampled_from("xyz")), min_size=width, max_size=width))
     )
     variables = tuple(data.draw(st.permutations(sorted({what for what in places if isinstance(what, str)}))))
-    pattern = Pattern(places, variables, "")
+    pattern = QueryPattern(places, variables, "")
     values = np.array(
         data.draw(
             st.lists(
@@ -232,10 +232,10 @@ def test_values_come_back_from_tuples(data: st.DataObject, width: int, rows: int
         np.int32,
     )
     tuples = pattern.tuples(values.reshape(rows, len(variables)))
-    assert pattern.fits(tuples).all()
+    assert pattern.matches(tuples).all()
     assert np.array_equal(pattern.values(tuples), values)
     every = np.array(np.meshgrid(*[range(4)] * width)).reshape(width, -1).T.astype(np.int32)
-    fitting = every[pattern.fits(every)]
+    fitting = every[pattern.matches(every)]
     assert np.array_equal(pattern.tuples(pattern.values(fitting)), fitting), "what fits is made of its values"
 
 

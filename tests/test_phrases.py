@@ -8,7 +8,7 @@ import pytest
 
 import gaifman
 from gaifman.parser import parse_feature
-from gaifman.phrases import phrase, plain
+from gaifman.phrases import describe_feature, readable_name
 from gaifman.questions import Feature
 from generators import Generator
 
@@ -40,17 +40,17 @@ SAID = {
 
 @pytest.mark.parametrize("text", SAID)
 def test_a_formula_is_said_in_words(text: str) -> None:
-    assert phrase(parse_feature(text, gaifman.demo().vocabulary)) == SAID[text]
+    assert describe_feature(parse_feature(text, gaifman.demo().schema)) == SAID[text]
 
 
 def test_there_are_words_for_any_formula() -> None:
     generator = Generator(random.Random(1))
     for _ in range(200):
-        assert phrase(Feature(generator.formula()))
+        assert describe_feature(Feature(generator.formula()))
 
 
 @pytest.mark.parametrize("name", ["", "_", "/", "//", "/a/b/", "a_b", "/a/b/c_d", "_hypernym"])
 def test_a_name_stays_a_name(name: str) -> None:
-    assert bool(plain(name)) == bool(name)
-    assert plain("/a/b/c_d") == "c d"
-    assert plain("_hypernym") == "hypernym"
+    assert bool(readable_name(name)) == bool(name)
+    assert readable_name("/a/b/c_d") == "c d"
+    assert readable_name("_hypernym") == "hypernym"

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from gaifman.errors import OutputError
 from gaifman.facts import Fact
 from gaifman.kb import KnowledgeBase
-from gaifman.pictures import check_picture, drawn, write_picture
-from gaifman.scenes import OTHERS, SMALL, Scene, width_of
+from gaifman.pictures import check_svg_path, render_svg, write_svg
+from gaifman.scenes import MAX_OTHER_OBJECTS, SMALL_FONT_SIZE, Diagram, text_width
 from kbs import HOSTILE, knowledge_bases
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -24,7 +24,7 @@ RIVER = Fact("separates", ("tagus", "portugal", "spain"), 0.9)
 KING = Fact("monarchy", ("spain",))
 EURO = Fact("uses", ("portugal", "euro"))
 MEMBERS = ("portugal", "spain", "tagus", "euro", "angola")
-SCENE = Scene(
+SCENE = Diagram(
     "borders('portugal', 'spain')",
     "probability 0.97",
     ("portugal", "spain"),
@@ -35,8 +35,8 @@ SCENE = Scene(
 )
 
 
-def parsed(scene: Scene) -> ET.Element:
-    return ET.fromstring(drawn(scene))
+def parsed(scene: Diagram) -> ET.Element:
+    return ET.fromstring(render_svg(scene))
 
 
 def words(root: ET.Element) -> list[str]:
@@ -87,7 +87,7 @@ def test_names_what_is_said_and_what_the_lines_mean() -> None:
 
 
 def test_facts_that_stand_out_have_their_relation_and_colour() -> None:
-    text = drawn(SCENE)
+    text = render_svg(SCENE)
     assert '<tspan class="gaifman-for-text" font-weight="bold">borders</tspan>' in text
     assert '<tspan class="gaifman-for-text">separates</tspan>' in text
     assert '<tspan class="gaifman-against-text">monarchy</tspan>' in text
@@ -99,14 +99,14 @@ def test_facts_that_stand_out_have_their_relation_and_colour() -> None:
 def test_an_arrow_points_to_the_second_place() -> None:
     for objects in (("ann", "bob"), ("bob", "ann")):
         fact = Fact("likes", objects)
-        root = parsed(Scene("q", "", ("ann", "bob"), ("ann", "bob"), (fact,), {fact: 1}))
+        root = parsed(Diagram("q", "", ("ann", "bob"), ("ann", "bob"), (fact,), {fact: 1}))
         (head,) = root.iter(f"{SVG}polygon")
         tip, back, _ = (float(point.split(",")[0]) for point in head.get("points", "").split())
         assert (tip > back) == (objects == ("ann", "bob"))
 
 
 def test_it_can_be_read_on_light_and_dark_pages() -> None:
-    text = drawn(SCENE)
+    text = render_svg(SCENE)
     assert "prefers-color-scheme: dark" in text
     assert '<rect class="gaifman-page" width="100%" height="100%"' in text
     light, dark = text.split("@media")
@@ -119,19 +119,19 @@ def test_tuples_of_any_length(own: tuple[str, ...]) -> None:
     others = tuple(f"other {i}" for i in range(30))
     facts = tuple(Fact("near", (own[i % len(own)], name)) for i, name in enumerate(others))
     among = (Fact("same", (own[0], own[-1])), Fact("next", (others[0], others[2])), Fact("three", (*others[:3],)))
-    scene = Scene(
+    scene = Diagram(
         "q", "", own, (*dict.fromkeys(own), *others), (*facts, *among), dict.fromkeys((*facts[:9], *among), 1)
     )
     root = parsed(scene)
     assert_tidy(root)
-    assert len(boxes(root)) == len(set(own)) + OTHERS
-    assert f"and {30 - OTHERS} more objects" in words(root)
+    assert len(boxes(root)) == len(set(own)) + MAX_OTHER_OBJECTS
+    assert f"and {30 - MAX_OTHER_OBJECTS} more objects" in words(root)
 
 
 def test_objects_of_facts_that_stand_out_are_drawn_before_others() -> None:
     others = tuple(f"o{i}" for i in range(40))
     facts = tuple(Fact("near", ("a", name)) for name in others)
-    root = parsed(Scene("q", "", ("a", "b"), ("a", "b", *others), facts, {facts[-1]: -1}))
+    root = parsed(Diagram("q", "", ("a", "b"), ("a", "b", *others), facts, {facts[-1]: -1}))
     assert "o39" in boxes(root)
 
 
@@ -139,8 +139,10 @@ def test_every_name_is_escaped_and_visible() -> None:
     bad = "<script>alert(1)</script>&\x07\u202e\"'"
     fact = Fact(bad + "r", (bad, bad + "2"), 0.5)
     alone = Fact(bad + "t", (bad,))
-    scene = Scene(bad, bad, (bad, bad + "2"), (bad, bad + "2"), (fact, alone), {fact: 1, alone: -1}, frozenset({fact}))
-    text = drawn(scene)
+    scene = Diagram(
+        bad, bad, (bad, bad + "2"), (bad, bad + "2"), (fact, alone), {fact: 1, alone: -1}, frozenset({fact})
+    )
+    text = render_svg(scene)
     assert "<script" not in text
     assert "\x07" not in text
     assert "\u202e" not in text
@@ -149,7 +151,7 @@ def test_every_name_is_escaped_and_visible() -> None:
 
 def test_long_and_wide_names_are_cut_and_kept_in_the_title() -> None:
     long, wide = "x" * 300, "漢字" * 20
-    root = parsed(Scene("q", "", (long, wide), (long, wide), (), {}))
+    root = parsed(Diagram("q", "", (long, wide), (long, wide), (), {}))
     assert set(boxes(root)) == {long, wide}
     assert_tidy(root)
     assert float(root.get("width", "")) < 1500
@@ -161,23 +163,23 @@ def test_any_neighbourhood_is_well_formed(kb: KnowledgeBase) -> None:
     facts = tuple(kb.facts())
     members = tuple(kb.objects)[:10]
     if members:
-        scene = Scene("q", "", members[:2], members, facts, dict.fromkeys(facts[::2], 1), frozenset(facts[:1]))
+        scene = Diagram("q", "", members[:2], members, facts, dict.fromkeys(facts[::2], 1), frozenset(facts[:1]))
         assert_tidy(parsed(scene))
-        assert drawn(scene) == drawn(scene)
+        assert render_svg(scene) == render_svg(scene)
 
 
 def test_hostile_names() -> None:
     facts = tuple(Fact("r", (HOSTILE[0], name)) for name in HOSTILE[1:])
-    parsed(Scene("q", "", (HOSTILE[0],), HOSTILE, facts, dict.fromkeys(facts, 1)))
+    parsed(Diagram("q", "", (HOSTILE[0],), HOSTILE, facts, dict.fromkeys(facts, 1)))
 
 
 def test_writing(tmp_path: Path) -> None:
-    write_picture(drawn(SCENE), tmp_path / "spain.svg")
-    assert (tmp_path / "spain.svg").read_text() == drawn(SCENE)
+    write_svg(render_svg(SCENE), tmp_path / "spain.svg")
+    assert (tmp_path / "spain.svg").read_text() == render_svg(SCENE)
     with pytest.raises(OutputError, match=r"end the name with \.svg"):
-        check_picture("spain.png")
+        check_svg_path("spain.png")
     with pytest.raises(OutputError, match="nowhere"):
-        check_picture(tmp_path / "nowhere" / "spain.svg")
+        check_svg_path(tmp_path / "nowhere" / "spain.svg")
 
 
 def test_whoever_points_at_a_relation_sees_the_whole_facts() -> None:
@@ -196,9 +198,9 @@ def test_what_is_left_out_is_said_beside_the_legend_and_not_over_it() -> None:
     many = (*MEMBERS, *(f"o{i}" for i in range(40)))
     facts = (*SCENE.facts, *(Fact("near", ("spain", f"o{i}")) for i in range(40)))
     for scene in (replace(SCENE, members=many, facts=facts), replace(SCENE, objects=("spain",), members=many)):
-        root = parsed(replace(scene, title="q", said=""))
+        root = parsed(replace(scene, title="q", subtitle=""))
         (left,) = [text for text in root.iter(f"{SVG}text") if "more object" in (text.text or "")]
         (other,) = [text for text in root.iter(f"{SVG}text") if text.text == "other facts"]
-        ends = float(other.get("x", "")) + width_of("other facts", SMALL)
-        begins = float(left.get("x", "")) - width_of(left.text or "", SMALL)
+        ends = float(other.get("x", "")) + text_width("other facts", SMALL_FONT_SIZE)
+        begins = float(left.get("x", "")) - text_width(left.text or "", SMALL_FONT_SIZE)
         assert begins > ends or left.get("y") != other.get("y")

@@ -6,13 +6,13 @@ import pytest
 
 from gaifman import features
 from gaifman.errors import FormulaError, LimitError
-from gaifman.features import features_of
-from gaifman.graph import graph_of
+from gaifman.features import compute_features
+from gaifman.graph import build_graph
 from gaifman.kb import KnowledgeBase
 from gaifman.kernels import machine
-from gaifman.neighbourhoods import Sampling, draw
+from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from gaifman.phi import parse_phi
-from gaifman.plans import Plan, plan_of
+from gaifman.plans import FeaturePlan, compile_features
 
 KB = KnowledgeBase.from_facts(
     [("likes", "ann", "bob"), ("knows", "ann", "bob"), ("old", "ann"), ("gave", "ann", "book", "bob")],
@@ -45,8 +45,8 @@ LISTINGS = {
 }
 
 
-def planned(text: str, width: int = 2) -> Plan:
-    return plan_of(parse_phi(text, KB), KB, width)
+def planned(text: str, width: int = 2) -> FeaturePlan:
+    return compile_features(parse_phi(text, KB), KB, width)
 
 
 @pytest.mark.parametrize("text", LISTINGS)
@@ -68,7 +68,7 @@ def test_programs_stand_one_after_another_in_the_order_of_the_features() -> None
     assert [str(f) for f in plan.features] == ["likes(s1, s2)", "knows(s1, x)", "likes(s1, x)", "old(s1)"]
     assert plan.listing(1).split("\n")[0] == "r0(x1) = knows(s1, x1)"
     assert plan.programs.starts.tolist() == [0, 2, 4, 6, 8]
-    assert planned("").programs.code.shape == (0, machine.WIDTH)
+    assert planned("").programs.code.shape == (0, machine.INSTRUCTION_WIDTH)
 
 
 # Limits
@@ -80,36 +80,36 @@ def atoms(count: int) -> str:
 
 
 def test_a_part_with_too_many_variables_at_once_is_refused() -> None:
-    planned(atoms(machine.AXES))
-    with pytest.raises(LimitError, match=f"{machine.AXES + 1} variables at once; the limit is {machine.AXES}"):
-        planned(atoms(machine.AXES + 1))
+    planned(atoms(machine.MAX_AXES))
+    with pytest.raises(LimitError, match=f"{machine.MAX_AXES + 1} variables at once; the limit is {machine.MAX_AXES}"):
+        planned(atoms(machine.MAX_AXES + 1))
 
 
 def test_a_long_path_written_inside_out_needs_few_variables_at_once() -> None:
     path = "likes(x9, s2)"
     for i in range(8, 0, -1):
         path = f"likes(x{i}, x{i + 1}) ∧ (∃x{i + 2} {path})" if i < 8 else f"likes(x{i}, x9) ∧ {path}"
-    assert planned(f"∃x1 likes(s1, x1) ∧ (∃x2 {path})").programs.counts.max() <= machine.AXES
+    assert planned(f"∃x1 likes(s1, x1) ∧ (∃x2 {path})").programs.counts.max() <= machine.MAX_AXES
 
 
 def test_too_many_variables_in_all_are_refused() -> None:
     one = "(∃x likes(s1, x))"
-    planned(" ∧ ".join([one] * machine.VARIABLES))
-    with pytest.raises(LimitError, match=f"more than {machine.VARIABLES} variables"):
-        planned(" ∧ ".join([one] * (machine.VARIABLES + 1)))
+    planned(" ∧ ".join([one] * machine.MAX_VARIABLES))
+    with pytest.raises(LimitError, match=f"more than {machine.MAX_VARIABLES} variables"):
+        planned(" ∧ ".join([one] * (machine.MAX_VARIABLES + 1)))
 
 
 def test_too_many_quantifiers_over_relations_are_refused() -> None:
     one = "(∃r r(s1, s2))"
-    planned(" ∧ ".join([one] * machine.SLOTS))
-    with pytest.raises(LimitError, match=f"more than {machine.SLOTS} relations"):
-        planned(" ∧ ".join([one] * (machine.SLOTS + 1)))
+    planned(" ∧ ".join([one] * machine.MAX_RELATION_VARIABLES))
+    with pytest.raises(LimitError, match=f"more than {machine.MAX_RELATION_VARIABLES} relations"):
+        planned(" ∧ ".join([one] * (machine.MAX_RELATION_VARIABLES + 1)))
 
 
 def test_names_that_the_knowledge_base_does_not_have_are_refused() -> None:
     for text in ("hates(s1, s2)", "likes(s1, s2, x)", "weight(s1) > 5", "age(s1)"):
         with pytest.raises(FormulaError):
-            plan_of(parse_phi(text), KB, 2)  # read without a vocabulary, so that the plan is the first to see
+            compile_features(parse_phi(text), KB, 2)  # read without a vocabulary, so that the plan is the first to see
     with pytest.raises(FormulaError, match="the query has 1 variables"):
         planned("likes(s1, s2)", width=1)
 
@@ -129,29 +129,29 @@ def test_names_that_the_knowledge_base_does_not_have_are_refused() -> None:
     ],
 )
 def test_a_table_takes_a_bit_for_each_way_to_put_members(text: str, members: int, words: int) -> None:
-    assert planned(text).words(members).tolist() == [words]
+    assert planned(text).table_words(members).tolist() == [words]
 
 
 def test_room_is_reckoned_for_each_feature() -> None:
-    assert planned("likes(s1, x)\nold(s1) ∧ old(s2)\nlikes(x, y)").words(10).tolist() == [1, 3, 10]
-    assert planned("").words(10).tolist() == []
-    assert planned(atoms(6)).words(1 << 30).tolist() == [1 << 62]
+    assert planned("likes(s1, x)\nold(s1) ∧ old(s2)\nlikes(x, y)").table_words(10).tolist() == [1, 3, 10]
+    assert planned("").table_words(10).tolist() == []
+    assert planned(atoms(6)).table_words(1 << 30).tolist() == [1 << 62]
 
 
 def test_tables_that_would_not_fit_are_refused_with_the_estimate() -> None:
     everyone = [f"o{i:04}" for i in range(1100)]
     kb = KnowledgeBase.from_facts([("likes", "hub", name) for name in everyone])
-    graph = graph_of(kb)
-    drawn = draw(graph, [[kb.id("hub")]], Sampling(size=None))
-    plan = plan_of(parse_phi("likes(s1, x)\nlikes(x, y) ∧ likes(y, z) ∧ likes(z, u)"), kb, 1)
+    graph = build_graph(kb)
+    drawn = draw_neighbourhoods(graph, [[kb.object_id("hub")]], SamplingConfig(size=None))
+    plan = compile_features(parse_phi("likes(s1, x)\nlikes(x, y) ∧ likes(y, z) ∧ likes(z, u)"), kb, 1)
     with pytest.raises(LimitError) as error:
-        features_of(graph, drawn, plan)
+        compute_features(graph, drawn, plan)
     assert "1,101 members" in error.value.message
     assert "likes(x, y) ∧ likes(y, z) ∧ likes(z, u) would take 192." in error.value.message
-    assert f"the limit is {features.LARGEST * 8 / 1e9:.1f} GB" in error.value.message
+    assert f"the limit is {features.MAX_TABLE_WORDS * 8 / 1e9:.1f} GB" in error.value.message
     assert "smaller neighbourhoods" in error.value.hint
-    few = features_of(graph, drawn, plan_of(parse_phi("likes(s1, x)"), kb, 1))
-    assert few.dense().tolist() == [[1100.0]]
+    few = compute_features(graph, drawn, compile_features(parse_phi("likes(s1, x)"), kb, 1))
+    assert few.to_dense().tolist() == [[1100.0]]
 
 
 # Defaults
@@ -161,20 +161,22 @@ def test_what_depends_on_more_than_relations_is_always_run() -> None:
     plan = planned("likes(s1, x)\ns1 = s2\nage(s1) > 1\nage(s1)\n∃r r(s1, s2)\nlikes(s1, x) ∨ knows(x, s1)")
     likes, knows = KB.content.relations.index("likes"), KB.content.relations.index("knows")
     assert plan.relations == ((likes,), (), (), (), (), (knows, likes))
-    assert [shape >= 0 for shape in plan.shapes] == [True, False, False, False, False, True]
+    assert [shape >= 0 for shape in plan.default_groups] == [True, False, False, False, False, True]
 
 
 def test_features_that_differ_only_in_relations_have_one_shape() -> None:
     plan = planned("each r. r(s1, x)\neach r. ∃x r(s1, x)\neach r. ¬r(s1, x)")
-    assert plan.shapes.tolist() == [0, 0, 1, 1, 2, 2]
+    assert plan.default_groups.tolist() == [0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("members", [1, 2, 5])
 def test_a_default_is_the_value_without_facts(members: int) -> None:
     near = [("near", "o0", f"o{i}") for i in range(members)]
-    kb = KnowledgeBase.from_facts([*near, ("likes", "o0", "o0")]).without([("likes", "o0", "o0")])
+    kb = KnowledgeBase.from_facts([*near, ("likes", "o0", "o0")]).without_facts([("likes", "o0", "o0")])
     phi = parse_phi("likes(s1, x)\n¬likes(s1, x)\n∀x, y likes(x, y) → likes(y, x)\n¬likes(x, y)\n∃x likes(x, x)")
-    graph = graph_of(kb)
-    found = features_of(graph, draw(graph, [[0]], Sampling(size=None)), plan_of(phi, kb, 1))
+    graph = build_graph(kb)
+    found = compute_features(
+        graph, draw_neighbourhoods(graph, [[0]], SamplingConfig(size=None)), compile_features(phi, kb, 1)
+    )
     assert len(found.ids) == 0, "only defaults"
-    assert found.dense().tolist() == [[0, members, 1, members**2, 0]]
+    assert found.to_dense().tolist() == [[0, members, 1, members**2, 0]]

@@ -12,14 +12,14 @@ import pytest
 
 from gaifman.calibration import Reliability, fit_calibration, logistic, reliability
 from gaifman.errors import OutputError
-from gaifman.plots import check_plot, degree_plot, reliability_plot, speed_plot
+from gaifman.plots import check_plot, plot_degrees, plot_reliability, plot_throughput
 
 DEGREES, COUNTS = np.array([0, 1, 2, 10, 300]), np.array([7, 500, 20, 3, 1])
 
 
 def test_a_degree_plot_has_a_point_for_each_degree_and_says_who_is_alone(tmp_path: Path) -> None:
     path = tmp_path / "degrees.svg"
-    degree_plot(DEGREES, COUNTS, path, "five hundred and more")
+    plot_degrees(DEGREES, COUNTS, path, "five hundred and more")
     text = path.read_text()
     ET.fromstring(text)
     assert "five hundred and more" in text
@@ -30,19 +30,19 @@ def test_a_degree_plot_has_a_point_for_each_degree_and_says_who_is_alone(tmp_pat
 @pytest.mark.parametrize(("end", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_the_end_of_the_name_says_what_is_written(end: str, magic: bytes, tmp_path: Path) -> None:
     path = tmp_path / f"degrees.{end}"
-    degree_plot(DEGREES, COUNTS, path)
+    plot_degrees(DEGREES, COUNTS, path)
     assert path.read_bytes().startswith(magic)
 
 
 def test_another_end_is_refused_and_nothing_written(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be told from its name"):
-        degree_plot(DEGREES, COUNTS, tmp_path / "degrees.txt")
+        plot_degrees(DEGREES, COUNTS, tmp_path / "degrees.txt")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_there_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(OutputError):
-        degree_plot(DEGREES, COUNTS, tmp_path / "no" / "degrees.svg")
+        plot_degrees(DEGREES, COUNTS, tmp_path / "no" / "degrees.svg")
 
 
 def test_without_matplotlib_the_message_says_what_to_install(tmp_path: Path) -> None:
@@ -69,31 +69,31 @@ def tables() -> tuple[Reliability, Reliability]:
 def test_a_reliability_plot_tells_both_errors(tmp_path: Path) -> None:
     before, after = tables()
     path = tmp_path / "reliability.svg"
-    reliability_plot(before, after, path, "too sure")
+    plot_reliability(before, after, path, "too sure")
     text = path.read_text()
     ET.fromstring(text)
     assert "too sure" in text
     for name, table in (("before", before), ("after", after)):
-        assert f"{name} calibration: expected error {table.error:.3f}" in text
+        assert f"{name} calibration: expected error {table.ece:.3f}" in text
     assert text.count("<use ") >= 20
 
 
 def test_a_reliability_plot_is_the_same_file_each_time(tmp_path: Path) -> None:
     before, after = tables()
     for name in ("one.png", "two.png"):
-        reliability_plot(before, after, tmp_path / name)
+        plot_reliability(before, after, tmp_path / name)
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 
 def test_bins_without_tuples_are_left_out(tmp_path: Path) -> None:
     one = reliability([0.05, 0.95], [0, 1])
-    reliability_plot(one, one, tmp_path / "two-bins.svg")
+    plot_reliability(one, one, tmp_path / "two-bins.svg")
     assert "nan" not in (tmp_path / "two-bins.svg").read_text().lower()
 
 
 def test_a_reliability_plot_needs_a_name_it_knows(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be told from its name"):
-        reliability_plot(*tables(), tmp_path / "reliability.jpeg2000")
+        plot_reliability(*tables(), tmp_path / "reliability.jpeg2000")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -107,17 +107,19 @@ def test_what_would_be_wrong_with_a_picture_is_told_before(tmp_path: Path) -> No
 
 def test_a_speed_plot_has_its_lines_its_sizes_and_the_reference(tmp_path: Path) -> None:
     path = tmp_path / "runtime.svg"
-    speed_plot([5, 20, None], {"ranked": [None, 2e6, None], "pairs": [1e6, 5e5, 1e4]}, path, "fast", ("paper", 5e3))
+    plot_throughput(
+        [5, 20, None], {"ranked": [None, 2e6, None], "pairs": [1e6, 5e5, 1e4]}, path, "fast", ("paper", 5e3)
+    )
     text = path.read_text()
     ET.fromstring(text)
     for word in ("fast", "ranked", "pairs", "paper", "∞", "answers a second"):
         assert word in text
     assert "nan" not in text.lower()
-    speed_plot([5], {"pairs": [1e6]}, tmp_path / "one.svg")
+    plot_throughput([5], {"pairs": [1e6]}, tmp_path / "one.svg")
     assert "paper" not in (tmp_path / "one.svg").read_text()
 
 
 def test_a_speed_plot_needs_a_name_it_knows(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be told from its name"):
-        speed_plot([5], {"pairs": [1e6]}, tmp_path / "runtime.bmp")
+        plot_throughput([5], {"pairs": [1e6]}, tmp_path / "runtime.bmp")
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gaifman.parser import parse
-from gaifman.printing import ASCII, BRACKETED, UNICODE, relation_text
+from gaifman.printing import ASCII, BRACKETED, UNICODE, format_relation
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from gaifman.printing import ASCII, BRACKETED, UNICODE, relation_text
     ],
 )
 def test_a_relation_stands_bare_where_it_can_and_quoted_where_it_must(name: str, text: str) -> None:
-    assert relation_text(name) == text
+    assert format_relation(name) == text
     assert str(parse(f"{text}(x)")) == f"{text}(x)"
 
 

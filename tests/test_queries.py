@@ -9,7 +9,7 @@ import gaifman
 import queries_long
 from gaifman.config import Budget
 from gaifman.engine import Engine
-from gaifman.errors import FormulaError, GaifmanError, KnowledgeError, LimitError
+from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, LimitError
 from gaifman.formulas import Atom, Constant, Equal, RelationVariable, Variable
 from gaifman.kb import KnowledgeBase
 from gaifman.queries import answers, count, exists, prepare, stream
@@ -64,7 +64,7 @@ def test_answers_by_hand(text: str, expected: list[tuple[str, ...]]) -> None:
     assert list(found) == expected
     assert count(FAMILY, text) == len(expected)
     assert exists(FAMILY, text) == bool(expected)
-    assert [row for part in stream(FAMILY, text, batch=2) for row in part.tolist()] == found.tuples.tolist()
+    assert [row for part in stream(FAMILY, text, batch_size=2) for row in part.tolist()] == found.tuples.tolist()
 
 
 def test_the_arrays_are_numbers_of_objects_and_read_only() -> None:
@@ -90,7 +90,7 @@ def test_variables_are_given_objects_by_name() -> None:
     assert list(answers(FAMILY, "parent(x, y)", {"x": "bob", "?y": "dan"})) == []
     assert count(FAMILY, "~parent(x, y)", x="ann") == 7 - 2
     assert exists(FAMILY, "parent(x, y)", y="dan")
-    assert answers(FAMILY, "x = x", x="eve").prepared.statement.ranging == ()
+    assert answers(FAMILY, "x = x", x="eve").prepared.statement.unrestricted == ()
 
 
 def test_names_that_differ_by_case_are_two_columns() -> None:
@@ -142,7 +142,7 @@ def test_constants_that_are_no_objects_equal_only_themselves() -> None:
 def test_mistakes_are_one_clear_error(question: str | Query, given: dict[str, str], message: str) -> None:
     with pytest.raises(GaifmanError, match=message) as caught:
         answers(FAMILY, question, given)
-    assert isinstance(caught.value, FormulaError | KnowledgeError)
+    assert isinstance(caught.value, FormulaError | KnowledgeBaseError)
 
 
 @pytest.mark.parametrize("skip", [-1, 1.5, True])
@@ -153,14 +153,14 @@ def test_a_page_begins_at_a_whole_number(skip: int) -> None:
 
 def test_a_batch_has_at_least_one_answer() -> None:
     with pytest.raises(FormulaError, match="answers of a batch"):
-        stream(FAMILY, "person(x)", batch=0)
+        stream(FAMILY, "person(x)", batch_size=0)
     with pytest.raises(FormulaError, match="no relation"):
         stream(FAMILY, "persn(x)")
 
 
 def test_streams_hand_over_parts_of_the_size_asked_for() -> None:
     with Engine(FAMILY) as engine:
-        parts = list(stream(engine, "~parent(x, y)", batch=10))
+        parts = list(stream(engine, "~parent(x, y)", batch_size=10))
         assert [len(part) for part in parts] == [10, 10, 10, 10, 5]
         assert np.concatenate(parts).tolist() == answers(engine, "~parent(x, y)").tuples.tolist()
         assert sum(map(len, stream(engine, "~parent(x, y)", budget=Budget(rows=7)))) == 7

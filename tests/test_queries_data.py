@@ -38,4 +38,4 @@ def test_the_answers_themselves_are_as_many(engine: Engine, shape: str) -> None:
     for query in q2b.queries(DATA, shape, 20):
         found = answers(engine, query.text)
         assert len(found) == len(set(found)) == query.easy
-        assert not found.prepared.statement.ranging
+        assert not found.prepared.statement.unrestricted

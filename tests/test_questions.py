@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gaifman.errors import FormulaError
-from gaifman.formulas import Atom, Attribute, RelationVariable, Variable, free, free_relations
+from gaifman.formulas import Atom, Attribute, RelationVariable, Variable, free_relation_variables, free_variables
 from gaifman.parser import parse_feature, parse_query
 from gaifman.questions import Aggregate, Feature, Query, query_position
 
@@ -15,11 +15,11 @@ X, Y = Variable("x"), Variable("y")
 def test_a_query_without_head_that_reorders_its_variables_prints_one() -> None:
     query = Query((Y, X), Atom("r", (X, Y)))
     assert str(query) == "q(y, x) :- r(x, y)"
-    assert parse_query(str(query)).free == (Y, X)
+    assert parse_query(str(query)).variables == (Y, X)
 
 
 def test_free_variables_of_a_query_are_its_answer_variables() -> None:
-    assert free(parse_query("h(y, x) :- r(x, z), r(z, y)")) == (Y, X)
+    assert free_variables(parse_query("h(y, x) :- r(x, z), r(z, y)")) == (Y, X)
 
 
 @pytest.mark.parametrize(("name", "position"), [("s1", 1), ("s12", 12), ("s0", 0), ("s", 0), ("x1", 0), ("s01", 0)])
@@ -28,7 +28,7 @@ def test_query_variables_are_s1_s2_and_so_on(name: str, position: int) -> None:
 
 
 def test_each_binds_its_relation_variables() -> None:
-    assert free_relations(parse_feature("each r. exists x. r(s1, x)")) == ()
+    assert free_relation_variables(parse_feature("each r. exists x. r(s1, x)")) == ()
 
 
 def test_only_count_does_without_a_quantity() -> None:

@@ -10,9 +10,9 @@ import pytest
 import gaifman
 from gaifman import ranking
 from gaifman.completion import Completion
-from gaifman.errors import KnowledgeError
-from gaifman.neighbourhoods import Hidden, Sampling
-from gaifman.ranking import Plain
+from gaifman.errors import KnowledgeBaseError
+from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.ranking import DirectScorer
 from gaifman.tables import Floats, Ints
 from learnt import FEW, GOOD, towns
 
@@ -22,29 +22,29 @@ def completed() -> Completion:
     return gaifman.complete(towns(), ["person", "works_in", "moved"], **FEW)
 
 
-def plain(relation: str, draws: int = 3, threads: int | None = 1) -> Plain:
+def plain(relation: str, draws: int = 3, threads: int | None = 1) -> DirectScorer:
     found = completed()
-    return Plain(found.judge(relation), found.scorers[relation], found.learning, (draws,), threads=threads)
+    return DirectScorer(found.predictor(relation), found.scorers[relation], found.config, (draws,), threads=threads)
 
 
 def tuples_of(relation: str, count: int = 4) -> Ints:
-    kb, number = towns(), towns().content.relations.number(relation)
+    kb, number = towns(), towns().content.relations.find(relation)
     assert number is not None
-    table = kb.tables[kb.relations[relation].arity]
+    table = kb.fact_tables[kb.relations[relation].arity]
     return table.objects[table.rows(number)][:count]
 
 
 def judged(relation: str, tuples: Ints, position: int, draws: int) -> Floats:
     """By `Judge.each`, one tuple after another."""
-    found, judge = completed(), completed().judge(relation)
-    learning = found.learning
-    sampling = Sampling(learning.radius, learning.size, draws, learning.seed, "answer 0", shared=True)
+    found, judge = completed(), completed().predictor(relation)
+    learning = found.config
+    sampling = SamplingConfig(learning.radius, learning.size, draws, learning.seed, "answer 0", shared_order=True)
     rows = []
     for row in tuples:
         all_of_it = np.repeat(row[None], len(judge.graph), axis=0)
         all_of_it[:, position] = np.arange(len(judge.graph))
-        nothing = Hidden.one_each(np.full(len(all_of_it), -1))
-        rows.append(judge.each(found.scorers[relation], all_of_it, sampling, nothing).mean(axis=1))
+        nothing = HiddenFacts.one_per_tuple(np.full(len(all_of_it), -1))
+        rows.append(judge.probabilities_per_draw(found.scorers[relation], all_of_it, sampling, nothing).mean(axis=1))
     return np.array(rows)[None]
 
 
@@ -66,14 +66,14 @@ def test_blocks_and_threads_do_not_change_the_scores(monkeypatch: pytest.MonkeyP
     assert np.array_equal(plain("works_in", threads=2).scores(tuples, 1), whole)
     assert np.array_equal(plain("works_in", threads=None).scores(tuples, 1), whole)
     for block in (1, 7, 100):
-        monkeypatch.setattr(ranking, "BLOCK", block)
+        monkeypatch.setattr(ranking, "BLOCK_SIZE", block)
         assert np.array_equal(plain("works_in").scores(tuples[:2], 1), whole[:, :2])
 
 
 def test_several_means_are_those_of_the_first_draws() -> None:
     found, tuples = completed(), tuples_of("works_in", 3)
-    judge, scorer = found.judge("works_in"), found.scorers["works_in"]
-    together = Plain(judge, scorer, found.learning, (1, 2, 3)).scores(tuples, 1)
+    judge, scorer = found.predictor("works_in"), found.scorers["works_in"]
+    together = DirectScorer(judge, scorer, found.config, (1, 2, 3)).scores(tuples, 1)
     for row, draws in zip(together, (1, 2, 3), strict=True):
         assert np.array_equal(row, plain("works_in", draws).scores(tuples, 1)[0])
 
@@ -90,10 +90,10 @@ def test_candidates_share_their_draws() -> None:
     crowd = [("likes", "ann", f"friend{i}") for i in range(30)] + [("likes", f"friend{i}", "eve") for i in range(9)]
     kb = gaifman.KnowledgeBase.from_facts(crowd, objects=["twin 1", "twin 2"])
     found = gaifman.complete(kb, **GOOD)
-    scores = Plain(found.judge("likes"), found.scorers["likes"], found.learning, (2,)).scores(
-        np.array([[kb.id("ann"), 0]], np.int32), 1
+    scores = DirectScorer(found.predictor("likes"), found.scorers["likes"], found.config, (2,)).scores(
+        np.array([[kb.object_id("ann"), 0]], np.int32), 1
     )
-    assert scores[0, 0, kb.id("twin 1")] == scores[0, 0, kb.id("twin 2")]
+    assert scores[0, 0, kb.object_id("twin 1")] == scores[0, 0, kb.object_id("twin 2")]
     assert len(np.unique(scores)) > 1
 
 
@@ -102,12 +102,12 @@ def test_no_tuples_no_scores() -> None:
 
 
 def test_what_is_wrong_with_tuples_and_places_is_said() -> None:
-    with pytest.raises(KnowledgeError, match=r"tuples have shape \(tuples, 2\), not \(1, 3\)"):
+    with pytest.raises(KnowledgeBaseError, match=r"tuples have shape \(tuples, 2\), not \(1, 3\)"):
         plain("works_in").scores(np.zeros((1, 3), np.int32), 0)
     for position in (-1, 2):
-        with pytest.raises(KnowledgeError, match="places are numbered from 0 to 1"):
+        with pytest.raises(KnowledgeBaseError, match="places are numbered from 0 to 1"):
             plain("works_in").scores(np.zeros((1, 2), np.int32), position)
-    with pytest.raises(KnowledgeError, match="objects are numbered from 0"):
+    with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0"):
         plain("works_in").scores(np.full((1, 2), 999, np.int32), 0)
-    with pytest.raises(KnowledgeError, match="the number of draws"):
+    with pytest.raises(KnowledgeBaseError, match="the number of draws"):
         plain("works_in", draws=0)

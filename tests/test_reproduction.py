@@ -14,50 +14,61 @@ from gaifman import reproduction
 from gaifman.completion import Completion
 from gaifman.errors import GaifmanError, InputError, OutputError
 from gaifman.evaluation import evaluate
-from gaifman.reproduction import Reproduction, Result, Splits, figure_cells, markdown, notes, time_cells, worked
+from gaifman.reproduction import (
+    DatasetSplits,
+    ExperimentRunner,
+    RowResult,
+    markdown,
+    metric_cells,
+    notes,
+    time_cells,
+    work_seconds,
+)
 from gaifman.runs import Run
-from gaifman.studies import Setting, Study, chosen_rows
-from gaifman.training import Given, Interrupted
+from gaifman.studies import Experiment, TrainingSetting, select_rows
+from gaifman.training import SourceText, TrainingInterrupted
 from studied import SMALL, data_set
 
-SETTING = Setting(20, 5, 25)
-STUDY = Study("wn18", chosen_rows(["3,4"]), options=SMALL)
+SETTING = TrainingSetting(20, 5, 25)
+STUDY = Experiment("wn18", select_rows(["3,4"]), options=SMALL)
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
+def splits(tmp_path_factory: pytest.TempPathFactory) -> DatasetSplits:
     folder = data_set(tmp_path_factory.mktemp("data")) / "WN18"
     train, valid, test = (gaifman.read(folder / f"{part}.txt.gz") for part in ("train", "valid", "test"))
-    return Splits(train, valid, test, folder / "train.txt.gz", original=False)
+    return DatasetSplits(train, valid, test, folder / "train.txt.gz", is_published=False)
 
 
 @pytest.fixture(scope="module")
-def done(splits: Splits, tmp_path_factory: pytest.TempPathFactory) -> tuple[Reproduction, list[Result]]:
+def done(splits: DatasetSplits, tmp_path_factory: pytest.TempPathFactory) -> tuple[ExperimentRunner, list[RowResult]]:
     """A reproduction of two rows, to its end."""
-    work = Reproduction(STUDY, splits, tmp_path_factory.mktemp("done") / "out", "gaifman reproduce wn18")
-    return work, work.ranked(SETTING, work.trained(SETTING, threads=1), threads=1)
+    work = ExperimentRunner(STUDY, splits, tmp_path_factory.mktemp("done") / "out", "gaifman reproduce wn18")
+    return work, work.rank(SETTING, work.train(SETTING, threads=1), threads=1)
 
 
-def begun(splits: Splits, folder: Path, study: Study = STUDY) -> Reproduction:
-    return Reproduction(study, splits, folder)
+def begun(splits: DatasetSplits, folder: Path, study: Experiment = STUDY) -> ExperimentRunner:
+    return ExperimentRunner(study, splits, folder)
 
 
 # The work
 
 
-def test_rows_are_what_the_library_gives(done: tuple[Reproduction, list[Result]], splits: Splits) -> None:
+def test_rows_are_what_the_library_gives(done: tuple[ExperimentRunner, list[RowResult]], splits: DatasetSplits) -> None:
     work, results = done
     model = gaifman.load(work.model_file(SETTING))
     assert [each.row.number for each in results] == [3, 4]
     for each in results:
         wanted = evaluate(model, splits.train, splits.test, [splits.valid], draws=each.row.draws, threads=1)
-        assert each.found.as_dict() == wanted.as_dict()
-        assert not each.found.sampled
+        assert each.evaluation.as_dict() == wanted.as_dict()
+        assert not each.evaluation.sampled
 
 
-def test_a_model_is_the_one_that_training_gives(done: tuple[Reproduction, list[Result]], splits: Splits) -> None:
+def test_a_model_is_the_one_that_training_gives(
+    done: tuple[ExperimentRunner, list[RowResult]], splits: DatasetSplits
+) -> None:
     work, _ = done
-    model = work.trained(SETTING)
+    model = work.train(SETTING)
     settings: dict[str, Any] = {
         "positives": 5,
         "negatives": 25,
@@ -71,64 +82,68 @@ def test_a_model_is_the_one_that_training_gives(done: tuple[Reproduction, list[R
     assert {name: array.tobytes() for name, array in model.state()[0].items()} == {
         name: array.tobytes() for name, array in again.state()[0].items()
     }
-    assert model.learning == again.learning
+    assert model.config == again.config
 
 
 def test_what_is_done_is_not_done_again(
-    done: tuple[Reproduction, list[Result]], splits: Splits, monkeypatch: pytest.MonkeyPatch
+    done: tuple[ExperimentRunner, list[RowResult]], splits: DatasetSplits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, results = done
     monkeypatch.setattr(reproduction, "carry_on", lambda *_, **__: pytest.fail("the model is there"))
-    monkeypatch.setattr("gaifman.examining.ranked", lambda *_: pytest.fail("the ranks are there"))
+    monkeypatch.setattr("gaifman.examining.rank_test_facts", lambda *_: pytest.fail("the ranks are there"))
     again = begun(splits, work.folder)
-    found = again.ranked(SETTING, again.trained(SETTING), threads=1)
+    found = again.rank(SETTING, again.train(SETTING), threads=1)
     assert [each.as_dict("wn18") for each in found] == [each.as_dict("wn18") for each in results], "times too"
 
 
-def test_a_stopped_training_goes_on(splits: Splits, tmp_path: Path, done: tuple[Reproduction, list[Result]]) -> None:
+def test_a_stopped_training_goes_on(
+    splits: DatasetSplits, tmp_path: Path, done: tuple[ExperimentRunner, list[RowResult]]
+) -> None:
     work = begun(splits, tmp_path / "out")
-    with pytest.raises(Interrupted):
-        work.trained(SETTING, threads=1, stop=lambda: True)
+    with pytest.raises(TrainingInterrupted):
+        work.train(SETTING, threads=1, stop=lambda: True)
     assert Path(f"{work.model_file(SETTING)}.run").is_dir()
     assert not work.model_file(SETTING).exists()
-    begun(splits, tmp_path / "out").trained(SETTING, threads=1)
+    begun(splits, tmp_path / "out").train(SETTING, threads=1)
     assert work.model_file(SETTING).read_bytes() == done[0].model_file(SETTING).read_bytes()
 
 
-def test_a_stopped_ranking_goes_on(splits: Splits, tmp_path: Path, done: tuple[Reproduction, list[Result]]) -> None:
+def test_a_stopped_ranking_goes_on(
+    splits: DatasetSplits, tmp_path: Path, done: tuple[ExperimentRunner, list[RowResult]]
+) -> None:
     work, calls = begun(splits, tmp_path / "out"), list[int]()
-    model = work.trained(SETTING, threads=1)
+    model = work.train(SETTING, threads=1)
 
     def stop() -> bool:
         calls.append(1)
         return len(calls) > 4
 
-    with pytest.raises(Interrupted):
-        work.ranked(SETTING, model, threads=1, stop=stop)
+    with pytest.raises(TrainingInterrupted):
+        work.rank(SETTING, model, threads=1, stop=stop)
     with Run.open(work.ranks_folder(SETTING)) as run:
-        assert run.done()
-    found = work.ranked(SETTING, model, threads=1)
-    assert [each.found.as_dict() for each in found] == [each.found.as_dict() for each in done[1]]
+        assert run.finished_tasks()
+    found = work.rank(SETTING, model, threads=1)
+    assert [each.evaluation.as_dict() for each in found] == [each.evaluation.as_dict() for each in done[1]]
 
 
-def test_a_training_that_cannot_be_leaves_no_run(splits: Splits, tmp_path: Path) -> None:
-    study = replace(STUDY, phi="mine", file=Given("mine.phi", "nothing_known(s1, s2)\n"))
+def test_a_training_that_cannot_be_leaves_no_run(splits: DatasetSplits, tmp_path: Path) -> None:
+    study = replace(STUDY, phi="mine", file=SourceText("mine.phi", "nothing_known(s1, s2)\n"))
     work = begun(splits, tmp_path / "out", study)
     with pytest.raises(GaifmanError, match="there is no relation nothing_known"):
-        work.trained(SETTING)
+        work.train(SETTING)
     assert [path.name for path in work.folder.iterdir()] == ["study.json"]
 
 
 # Which folder
 
 
-def test_facts_rows_and_fractions_have_folders_of_their_own(splits: Splits, tmp_path: Path) -> None:
+def test_facts_rows_and_fractions_have_folders_of_their_own(splits: DatasetSplits, tmp_path: Path) -> None:
     studies = [
         STUDY,
-        replace(STUDY, rows=chosen_rows(["3"])),
+        replace(STUDY, rows=select_rows(["3"])),
         replace(STUDY, fraction=0.5),
-        replace(STUDY, facts="train+valid"),
-        replace(STUDY, facts="train+valid", fraction=0.25),
+        replace(STUDY, visible_facts="train+valid"),
+        replace(STUDY, visible_facts="train+valid", fraction=0.25),
     ]
     names = [begun(splits, tmp_path / "out", study).ranks_folder(SETTING).name for study in studies]
     assert names == [
@@ -141,12 +156,12 @@ def test_facts_rows_and_fractions_have_folders_of_their_own(splits: Splits, tmp_
 
 
 def test_validation_facts_are_visible_where_that_is_wanted(
-    splits: Splits, done: tuple[Reproduction, list[Result]]
+    splits: DatasetSplits, done: tuple[ExperimentRunner, list[RowResult]]
 ) -> None:
-    work = begun(splits, done[0].folder, replace(STUDY, facts="train+valid"))
+    work = begun(splits, done[0].folder, replace(STUDY, visible_facts="train+valid"))
     assert len(work.visible) == len(splits.train) + len(splits.valid)
-    model = work.trained(SETTING)
-    found = work.ranked(SETTING, model, threads=1)[0].found
+    model = work.train(SETTING)
+    found = work.rank(SETTING, model, threads=1)[0].evaluation
     both = splits.train.with_facts(splits.valid.facts())
     assert found.as_dict() == evaluate(model, both, splits.test, draws=1, threads=1).as_dict()
 
@@ -161,20 +176,20 @@ def test_validation_facts_are_visible_where_that_is_wanted(
     ],
 )
 def test_a_folder_of_another_reproduction_is_refused(
-    other: dict[str, Any], what: str, splits: Splits, done: tuple[Reproduction, list[Result]]
+    other: dict[str, Any], what: str, splits: DatasetSplits, done: tuple[ExperimentRunner, list[RowResult]]
 ) -> None:
     with pytest.raises(InputError, match=f"another reproduction; what differs: {what}\n") as caught:
         begun(splits, done[0].folder, replace(STUDY, **other))
     assert "-o" in caught.value.hint
 
 
-def test_other_facts_are_refused(splits: Splits, done: tuple[Reproduction, list[Result]]) -> None:
+def test_other_facts_are_refused(splits: DatasetSplits, done: tuple[ExperimentRunner, list[RowResult]]) -> None:
     fewer = replace(splits, valid=splits.test)
     with pytest.raises(InputError, match="what differs: facts\n"):
         begun(fewer, done[0].folder)
 
 
-def test_a_folder_of_yours_is_not_touched(splits: Splits, tmp_path: Path) -> None:
+def test_a_folder_of_yours_is_not_touched(splits: DatasetSplits, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(OutputError, match="holds other things"):
         begun(splits, tmp_path)
@@ -184,24 +199,24 @@ def test_a_folder_of_yours_is_not_touched(splits: Splits, tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["letter.txt", "sub"]
 
 
-def test_a_damaged_record_is_said(splits: Splits, tmp_path: Path) -> None:
+def test_a_damaged_record_is_said(splits: DatasetSplits, tmp_path: Path) -> None:
     begun(splits, tmp_path / "out")
     (tmp_path / "out" / "study.json").write_text("{")
     with pytest.raises(InputError, match=r"study\.json cannot be read"):
         begun(splits, tmp_path / "out")
 
 
-def test_a_model_of_a_query_in_its_place_is_refused(splits: Splits, tmp_path: Path) -> None:
+def test_a_model_of_a_query_in_its_place_is_refused(splits: DatasetSplits, tmp_path: Path) -> None:
     work = begun(splits, tmp_path / "out")
     gaifman.fit(splits.train, "_hypernym(x, y)", options={"epochs": 1}, least=0).save(work.model_file(SETTING))
     with pytest.raises(InputError, match="not a completion"):
-        work.trained(SETTING)
+        work.train(SETTING)
 
 
 # What comes out
 
 
-def made(work: Reproduction, results: list[Result], speeds: Any = ()) -> dict[str, Any]:
+def made(work: ExperimentRunner, results: list[RowResult], speeds: Any = ()) -> dict[str, Any]:
     found = work.results(results, speeds)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     return found
@@ -213,11 +228,11 @@ SPEEDS: list[dict[str, Any]] = [
 ]
 
 
-def test_results_stand_beside_the_papers(done: tuple[Reproduction, list[Result]]) -> None:
+def test_results_stand_beside_the_papers(done: tuple[ExperimentRunner, list[RowResult]]) -> None:
     work, results = done
     body = made(work, results)
     row = body["rows"][0]
-    whole = results[0].found.figures()
+    whole = results[0].evaluation.metrics()
     assert row["paper"] == {"mean_rank": 392, "hits@1": 76.4, "hits@10": 93.6}
     assert row["ours"]["mean_rank"] == pytest.approx(whole.mean_rank.value, abs=1e-4)
     assert row["ours"]["hits@10"] == pytest.approx(100 * whole.hits[10].value, abs=1e-4)
@@ -226,25 +241,25 @@ def test_results_stand_beside_the_papers(done: tuple[Reproduction, list[Result]]
     assert (row["N"], row["size"], row["positives"], row["negatives"]) == (1, 20, 5, 25)
     assert row["seconds"]["training"] >= 0
     assert row["answers_per_s"] > 0
-    assert figure_cells(row)[:3] == ["[1, 20, 5, 25]", f"{whole.mean_rank.value:,.1f}", "392"]
+    assert metric_cells(row)[:3] == ["[1, 20, 5, 25]", f"{whole.mean_rank.value:,.1f}", "392"]
     assert time_cells(row)[0] == "[1, 20, 5, 25]"
 
 
-def test_what_a_reader_must_know(done: tuple[Reproduction, list[Result]], splits: Splits) -> None:
+def test_what_a_reader_must_know(done: tuple[ExperimentRunner, list[RowResult]], splits: DatasetSplits) -> None:
     work, results = done
     said = notes(made(work, results))
     assert said[0] == "The facts are not the published WN18: the paper's figures are of others."
     assert "visible are train facts" in said[1]
     assert 'activation="sigmoid", batch=128, epochs=1' in said[1]
     sample = begun(splits, work.folder, replace(STUDY, fraction=0.5))
-    some = sample.ranked(SETTING, sample.trained(SETTING), threads=1)
+    some = sample.rank(SETTING, sample.train(SETTING), threads=1)
     body = made(sample, some)
     assert (body["sampled"], body["facts"], body["of"]) == (True, 4, 8)
     assert notes(body)[0] == "A sample: 4 of 8 test facts were ranked."
     assert notes({**body, "original": True, "sampled": False})[0].startswith("Φ is paper")
 
 
-def test_the_page_has_both_tables_the_command_and_the_figures(done: tuple[Reproduction, list[Result]]) -> None:
+def test_the_page_has_both_tables_the_command_and_the_figures(done: tuple[ExperimentRunner, list[RowResult]]) -> None:
     work, results = done
     text = markdown(made(work, results, SPEEDS))
     assert text.startswith("# WN18, beside the paper's Table 2\n\n`gaifman reproduce wn18`\n")
@@ -254,9 +269,9 @@ def test_the_page_has_both_tables_the_command_and_the_figures(done: tuple[Reprod
     assert "runtime.svg" not in markdown(made(work, results))
 
 
-def test_results_are_written_and_figures_drawn(done: tuple[Reproduction, list[Result]]) -> None:
+def test_results_are_written_and_figures_drawn(done: tuple[ExperimentRunner, list[RowResult]]) -> None:
     work, results = done
-    work.draw(SPEEDS)
+    work.plot(SPEEDS)
     work.write(made(work, results, SPEEDS))
     assert "WN18: 20 objects" in (work.folder / "degrees.svg").read_text()
     assert "the paper: 5,000" in (work.folder / "runtime.svg").read_text()
@@ -265,7 +280,7 @@ def test_results_are_written_and_figures_drawn(done: tuple[Reproduction, list[Re
 
 
 def test_speed_is_measured_once(
-    done: tuple[Reproduction, list[Result]], splits: Splits, monkeypatch: pytest.MonkeyPatch
+    done: tuple[ExperimentRunner, list[RowResult]], splits: DatasetSplits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, _ = done
     calls: list[Completion] = []
@@ -275,11 +290,11 @@ def test_speed_is_measured_once(
         return []
 
     monkeypatch.setattr(reproduction, "speeds", few)
-    model = work.trained(SETTING)
-    assert work.speeds(model) == begun(splits, work.folder).speeds(model) == []
+    model = work.train(SETTING)
+    assert work.measure_throughput(model) == begun(splits, work.folder).measure_throughput(model) == []
     assert len(calls) == 1
-    with pytest.raises(Interrupted):
-        reproduction._stopping(None, lambda: True)("measuring", 0, None)
+    with pytest.raises(TrainingInterrupted):
+        reproduction._progress_or_stop(None, lambda: True)("measuring", 0, None)
 
 
 # Time
@@ -290,8 +305,8 @@ def moments(*events: tuple[float, str]) -> list[dict[str, Any]]:
 
 
 def test_the_seconds_of_a_log() -> None:
-    assert worked([]) == 0
-    assert worked(moments((0, "start"), (5, "relation"), (8, "end"))) == 8
+    assert work_seconds([]) == 0
+    assert work_seconds(moments((0, "start"), (5, "relation"), (8, "end"))) == 8
     killed = moments((0, "start"), (5, "relation"), (30, "start"), (31, "relation"), (32, "end"))
-    assert worked(killed) == 7, "from a kill to the next start nobody worked"
-    assert worked(moments((0, "start"), (4, "stop"), (40, "start"), (41, "end"))) == 4, "nothing was left to do"
+    assert work_seconds(killed) == 7, "from a kill to the next start nobody worked"
+    assert work_seconds(moments((0, "start"), (4, "stop"), (40, "start"), (41, "end"))) == 4, "nothing was left to do"

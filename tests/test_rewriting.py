@@ -7,16 +7,16 @@ import random
 import pytest
 
 from gaifman.errors import LimitError
-from gaifman.formulas import Constant, Formula, RelationVariable, Variable, free, walk
+from gaifman.formulas import Constant, Formula, RelationVariable, Variable, free_variables, walk
 from gaifman.parser import parse, parse_feature
 from gaifman.rewriting import (
     _normal_sizes,
-    instances,
+    instantiate,
     negation_normal_form,
-    put_relations,
     relation_arities,
     relativise,
     substitute,
+    substitute_relations,
 )
 from generators import Generator
 
@@ -99,7 +99,7 @@ def test_relativisation_bounds_object_quantifiers_only(text: str, expected: str)
 def test_relations_put_for_free_relation_variables_only() -> None:
     feature = parse_feature("each rel. rel(s1, s2) & exists rel. rel(s1)")
     rel = RelationVariable("rel")
-    assert str(put_relations(feature.body, {rel: "borders"})) == "borders(s1, s2) ∧ (∃rel rel(s1))"
+    assert str(substitute_relations(feature.body, {rel: "borders"})) == "borders(s1, s2) ∧ (∃rel rel(s1))"
 
 
 def test_arities_of_free_relation_variables() -> None:
@@ -109,7 +109,7 @@ def test_arities_of_free_relation_variables() -> None:
 
 def test_a_schema_has_one_instance_for_each_choice_of_fitting_relations() -> None:
     schema = parse_feature("each rel, other. rel(s1, x) & other(x, s2)")
-    features = list(instances(schema, {"a": 2, "b": 2, "c": 1}))
+    features = list(instantiate(schema, {"a": 2, "b": 2, "c": 1}))
     assert [str(feature) for feature in features] == [
         "a(s1, x) ∧ a(x, s2)",
         "a(s1, x) ∧ b(x, s2)",
@@ -122,11 +122,11 @@ def test_a_schema_has_one_instance_for_each_choice_of_fitting_relations() -> Non
 def test_a_schema_that_stands_for_too_many_is_refused() -> None:
     schema = parse_feature("each r, t, u. exists x, y. r(s1, x) & t(x, y) & u(y, s2)")
     with pytest.raises(LimitError, match=r"stands for 1,030,301 features; the limit is 1,000,000"):
-        next(instances(schema, {f"r{i}": 2 for i in range(101)}))
-    next(instances(schema, {f"r{i}": 2 for i in range(100)}))
+        next(instantiate(schema, {f"r{i}": 2 for i in range(101)}))
+    next(instantiate(schema, {f"r{i}": 2 for i in range(100)}))
 
 
 def test_a_feature_without_each_is_its_own_only_instance() -> None:
     feature = parse_feature("count r(s1, x)")
-    assert list(instances(feature, {"r": 2, "q": 2})) == [feature]
-    assert free(feature) == (Variable("s1"), X)
+    assert list(instantiate(feature, {"r": 2, "q": 2})) == [feature]
+    assert free_variables(feature) == (Variable("s1"), X)

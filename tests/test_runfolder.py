@@ -16,8 +16,8 @@ import pytest
 
 from gaifman import runfolder
 from gaifman.errors import InputError, OutputError
-from gaifman.io.files import abandoned, replaced
-from gaifman.runs import Interrupt, Run, read_log
+from gaifman.io.files import atomic_write, leftover_files
+from gaifman.runs import InterruptHandler, Run, read_log
 
 ONE = {"x": np.arange(3)}
 
@@ -26,7 +26,7 @@ ONE = {"x": np.arange(3)}
 def folder(tmp_path: Path) -> Path:
     """A run that nobody works on, with one task done."""
     with Run.create(tmp_path / "run", {"seed": 1}) as run:
-        run.keep("a", ONE, {})
+        run.save_task("a", ONE, {})
     return tmp_path / "run"
 
 
@@ -40,9 +40,9 @@ def test_a_run_is_not_begun_over_another(folder: Path) -> None:
     assert "gaifman resume" in caught.value.hint
     assert "--force" in caught.value.hint
     with Run.open(folder) as run:
-        assert (run.settings, run.done()) == ({"seed": 1}, {"a"})
+        assert (run.settings, run.finished_tasks()) == ({"seed": 1}, {"a"})
     with Run.create(folder, {"seed": 2}, force=True) as run:
-        assert (run.settings, run.done()) == ({"seed": 2}, set())
+        assert (run.settings, run.finished_tasks()) == ({"seed": 2}, set())
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_records_of_others(folder: Path, changes: dict[str, Any], message: str) 
     with pytest.raises(InputError, match=message):
         Run.open(folder)
     with Run.create(folder, {}, force=True) as run:
-        assert run.done() == set()
+        assert run.finished_tasks() == set()
 
 
 def test_another_version_does_not_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ with Run.open({str(folder)!r}):
     other.stdin.close()
     other.stdout.close()
     with Run.open(folder) as run:
-        assert run.done() == {"a"}
+        assert run.finished_tasks() == {"a"}
         with pytest.raises(OutputError, match=f"process {os.getpid()} works"):
             Run.open(folder)
 
@@ -179,16 +179,16 @@ def test_what_a_kill_left_half_written_is_swept_away(folder: Path) -> None:
     for name in (".run.json.0123abcd.part", "done/.x.part.0123abcd.part"):
         (folder / name).write_bytes(b"half")
     with Run.open(folder) as run:
-        assert run.done() == {"a"}
+        assert run.finished_tasks() == {"a"}
     assert list(folder.rglob(".*")) == []
     assert not (folder / "log.jsonl").exists(), "nothing was damaged"
 
 
 def test_files_left_beside_the_result_are_found_and_no_others(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "model [1].gaifman"
-    with replaced(target) as temporary:
+    with atomic_write(target) as temporary:
         left = temporary.with_name(temporary.name)
-        assert abandoned(target) == [left]
+        assert leftover_files(target) == [left]
     others = [".model 1.gaifman.01234567.part", ".model [1].gaifman.part", "model [1].gaifman.01234567.part"]
     for name in (*others, ".model [1].gaifman.01234567.part"):
         (tmp_path / name).write_text("")
@@ -202,7 +202,7 @@ def almost_ended(folder: Path, target: Path) -> None:
     target.write_text("result")
     record = {"target": str(target), "done": ["a", "b"]}
     runfolder.write_record(folder, {"seed": 1}, record)
-    runfolder.clear(folder, ("done",))
+    runfolder.remove_entries(folder, ("done",))
 
 
 def never(path: Path) -> None:
@@ -214,8 +214,8 @@ def test_a_run_killed_after_its_result_has_all_tasks_done_and_only_cleans_up(fol
     almost_ended(folder, target)
     (tmp_path / "model.log.jsonl").write_text('{"event": "before"}\n')
     with Run.open(folder) as run:
-        assert run.finished == target
-        assert run.done() == {"a", "b"}
+        assert run.result_path == target
+        assert run.finished_tasks() == {"a", "b"}
         run.log("after")
         run.finish(target, never)
     assert [event["event"] for event in read_log(tmp_path / "model.log.jsonl")] == ["before", "after"]
@@ -233,19 +233,19 @@ def test_where_the_result_is_gone_the_tasks_are_as_they_are(folder: Path, tmp_pa
     almost_ended(folder, tmp_path / "model")
     (tmp_path / "model").unlink()
     with Run.open(folder) as run:
-        assert run.finished is None
-        assert run.done() == set()
+        assert run.result_path is None
+        assert run.finished_tasks() == set()
         run.log("again")
     assert [event["event"] for event in read_log(folder / "log.jsonl")] == ["again"]
 
 
 def test_the_first_signal_asks_and_the_second_stops() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with Interrupt() as interrupt:
-        assert not interrupt.interrupted()
+    with InterruptHandler() as interrupt:
+        assert not interrupt.stop_requested()
         os.kill(os.getpid(), signal.SIGTERM)
-        assert interrupt.interrupted()
-        assert interrupt.signal == signal.SIGTERM
+        assert interrupt.stop_requested()
+        assert interrupt.received == signal.SIGTERM
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
@@ -254,10 +254,10 @@ def test_the_first_signal_asks_and_the_second_stops() -> None:
 def test_handlers_are_restored_also_after_an_error_and_what_is_ignored_stays_so() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with Interrupt() as interrupt:
+        with InterruptHandler() as interrupt:
             os.kill(os.getpid(), signal.SIGINT)
-            assert not interrupt.interrupted()
-        with pytest.raises(ZeroDivisionError), Interrupt():
+            assert not interrupt.stop_requested()
+        with pytest.raises(ZeroDivisionError), InterruptHandler():
             _ = 1 / 0
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
@@ -265,9 +265,9 @@ def test_handlers_are_restored_also_after_an_error_and_what_is_ignored_stays_so(
 
 
 def test_the_note_is_printed_at_once(capfd: pytest.CaptureFixture[str]) -> None:
-    with Interrupt("stopping after this block") as interrupt:
+    with InterruptHandler("stopping after this block") as interrupt:
         os.kill(os.getpid(), signal.SIGINT)
-        assert interrupt.interrupted()
+        assert interrupt.stop_requested()
     assert capfd.readouterr().err == "\nstopping after this block\n"
 
 
@@ -275,8 +275,8 @@ def test_in_another_thread_nothing_is_handled() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        with Interrupt() as interrupt:
-            seen.extend([interrupt.interrupted(), signal.getsignal(signal.SIGINT)])
+        with InterruptHandler() as interrupt:
+            seen.extend([interrupt.stop_requested(), signal.getsignal(signal.SIGINT)])
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -98,8 +98,8 @@ def ready_to_finish(folder: Path) -> None:
     folder.mkdir()
     with Run.create(folder / "run", job.SETTINGS) as run:
         for name in job.TASKS:
-            run.keep(name, {"state": np.frombuffer(job.links(name, 300), np.uint8)}, {"steps": 300})
-        run.checkpoint("parent", ONE, {}, now=True)
+            run.save_task(name, {"state": np.frombuffer(job.links(name, 300), np.uint8)}, {"steps": 300})
+        run.checkpoint("parent", ONE, {}, force=True)
         run.log("begun")
 
 
@@ -144,7 +144,7 @@ def test_a_signal_ends_the_job_after_its_block_and_it_can_be_resumed(tmp_path: P
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    with Run.create(tmp_path / "run", {"seed": 1}, seconds=0) as created:
+    with Run.create(tmp_path / "run", {"seed": 1}, checkpoint_seconds=0) as created:
         yield created
 
 
@@ -157,20 +157,20 @@ def reopened(run: Run) -> Run:
 def test_what_is_kept_comes_back_under_any_name(run: Run) -> None:
     names = [*HOSTILE, "", "\ud800", "\0", ".."]
     for number, name in enumerate(names):
-        run.keep(name, {"x": np.array([number])}, {"number": number})
-    assert run.done() == set(names)
+        run.save_task(name, {"x": np.array([number])}, {"number": number})
+    assert run.finished_tasks() == set(names)
     with reopened(run) as again:
-        assert again.done() == set(names)
+        assert again.finished_tasks() == set(names)
         for number, name in enumerate(names):
-            arrays, meta = again.taken(name)
+            arrays, meta = again.load_task(name)
             assert (arrays["x"][0], meta) == (number, {"number": number})
 
 
 def test_what_is_not_done_cannot_be_taken(run: Run) -> None:
-    run.keep("parent", ONE, {})
+    run.save_task("parent", ONE, {})
     with pytest.raises(InputError, match="the task parnt is not done") as caught:
-        run.taken("parnt")
-    assert caught.value.near == ("parent",)
+        run.load_task("parnt")
+    assert caught.value.suggestions == ("parent",)
 
 
 def test_settings_come_back_as_json_has_them(tmp_path: Path) -> None:
@@ -182,49 +182,49 @@ def test_settings_come_back_as_json_has_them(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_anywhere_in_a_part_makes_it_not_done(run: Run) -> None:
-    run.keep("a", ONE, {})
-    run.keep("b", ONE, {})
+    run.save_task("a", ONE, {})
+    run.save_task("b", ONE, {})
     run.close()
     path = next(path for path in (run.folder / "done").iterdir() if b'\\"name\\":\\"a\\"' in path.read_bytes())
     data = path.read_bytes()
     for place in range(0, len(data), 7):
         path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
         with Run.open(run.folder) as again:
-            assert again.done() == {"b"}
+            assert again.finished_tasks() == {"b"}
             with pytest.raises(InputError):
-                again.taken("a")
+                again.load_task("a")
     events = read_log(run.folder / "log.jsonl")
     assert {event["event"] for event in events} == {"damaged"}
     assert events[0]["file"] == f"done/{path.name}"
     with Run.open(run.folder) as again:
-        again.keep("a", ONE, {})
-        assert again.done() == {"a", "b"}
+        again.save_task("a", ONE, {})
+        assert again.finished_tasks() == {"a", "b"}
 
 
 def test_a_part_under_anothers_name_is_not_done(run: Run) -> None:
-    run.keep("a", ONE, {})
-    run.keep("b", ONE, {})
+    run.save_task("a", ONE, {})
+    run.save_task("b", ONE, {})
     one, other = sorted((run.folder / "done").iterdir())
     one.write_bytes(other.read_bytes())
     with reopened(run) as again:
-        assert len(again.done()) == 1
+        assert len(again.finished_tasks()) == 1
         again.log("still here")
     write_model(one, {}, {"other": 1})
     with Run.open(run.folder) as again:
-        assert len(again.done()) == 1
+        assert len(again.finished_tasks()) == 1
 
 
 def test_a_checkpoint_lasts_until_the_task_is_done(run: Run) -> None:
-    assert run.checkpointed("a") is None
+    assert run.load_checkpoint("a") is None
     for at in (1, 2):
         assert run.checkpoint("a", {"x": np.array([at])}, {"at": at})
     with reopened(run) as again:
-        found = again.checkpointed("a")
+        found = again.load_checkpoint("a")
         assert found
         assert (found[0]["x"].tolist(), found[1]) == ([2], {"at": 2})
-        assert again.done() == set()
-        again.keep("a", ONE, {})
-        assert again.checkpointed("a") is None
+        assert again.finished_tasks() == set()
+        again.save_task("a", ONE, {})
+        assert again.load_checkpoint("a") is None
         assert list((run.folder / "doing").iterdir()) == []
 
 
@@ -232,7 +232,7 @@ def test_a_damaged_checkpoint_is_as_none(run: Run) -> None:
     run.checkpoint("a", ONE, {})
     path = next((run.folder / "doing").iterdir())
     path.write_bytes(path.read_bytes()[:-1])
-    assert run.checkpointed("a") is None
+    assert run.load_checkpoint("a") is None
     event = read_log(run.folder / "log.jsonl")[-1]
     assert (event["event"], event["task"]) == ("damaged", "a")
     assert "cut off" in event["why"]
@@ -242,28 +242,28 @@ def test_checkpoints_wait_until_they_are_due(tmp_path: Path, monkeypatch: pytest
     now = [100.0]
     monkeypatch.setattr("gaifman.runs.time.monotonic", lambda: now[0])
     with Run.create(tmp_path / "run", {}) as run:
-        assert not run.due("a")
+        assert not run.checkpoint_due("a")
         assert not run.checkpoint("a", ONE, {})
         now[0] += 29.9
-        assert not run.due("a")
-        assert not run.due("b")
+        assert not run.checkpoint_due("a")
+        assert not run.checkpoint_due("b")
         now[0] += 0.1
-        assert run.due("a")
-        assert not run.due("b"), "each task has its own clock"
+        assert run.checkpoint_due("a")
+        assert not run.checkpoint_due("b"), "each task has its own clock"
         assert run.checkpoint("a", ONE, {})
         assert not run.checkpoint("a", ONE, {})
-        assert run.checkpoint("a", ONE, {}, now=True)
+        assert run.checkpoint("a", ONE, {}, force=True)
         now[0] += 30
-        assert run.due("b")
-        run.keep("a", ONE, {})
-        assert not run.due("a"), "a task that is begun again begins its clock again"
+        assert run.checkpoint_due("b")
+        run.save_task("a", ONE, {})
+        assert not run.checkpoint_due("a"), "a task that is begun again begins its clock again"
 
 
 def test_threads_may_keep_and_log_at_once(run: Run) -> None:
     def some(thread: int) -> None:
         for number in range(20):
             run.checkpoint(f"{thread} {number}", ONE, {})
-            run.keep(f"{thread} {number}", ONE, {})
+            run.save_task(f"{thread} {number}", ONE, {})
             run.log("kept", thread=thread, number=number, text="x" * 2000)
 
     threads = [threading.Thread(target=some, args=(i,)) for i in range(4)]
@@ -271,10 +271,10 @@ def test_threads_may_keep_and_log_at_once(run: Run) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(run.done()) == 80
+    assert len(run.finished_tasks()) == 80
     assert len(read_log(run.folder / "log.jsonl")) == 80
     with reopened(run) as again:
-        assert len(again.done()) == 80
+        assert len(again.finished_tasks()) == 80
 
 
 def test_a_torn_line_is_left_out_and_the_next_is_whole(run: Run) -> None:
@@ -330,7 +330,7 @@ def test_the_end_replaces_the_result_and_the_log_of_an_earlier_run(run: Run, tmp
 
 
 def test_a_failed_end_can_be_tried_again(run: Run, tmp_path: Path) -> None:
-    run.keep("a", ONE, {})
+    run.save_task("a", ONE, {})
 
     def fail(path: Path) -> None:
         path.write_text("half")
@@ -342,7 +342,7 @@ def test_a_failed_end_can_be_tried_again(run: Run, tmp_path: Path) -> None:
         finished(run, tmp_path / "nowhere" / "model")
     assert not (tmp_path / "model").exists()
     with reopened(run) as again:
-        assert again.done() == {"a"}
+        assert again.finished_tasks() == {"a"}
         finished(again, tmp_path / "model")
     assert (tmp_path / "model").read_text() == "result"
     assert not run.folder.exists()
@@ -350,13 +350,13 @@ def test_a_failed_end_can_be_tried_again(run: Run, tmp_path: Path) -> None:
 
 def test_a_run_tells_whether_there_is_a_checkpoint_and_whether_it_was_begun_before(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", {}) as run:
-        assert not run.resumed
-        assert not run.doing()
-        run.checkpoint("parent", ONE, {}, now=True)
-        assert run.doing()
-        run.keep("parent", ONE, {})
-        assert not run.doing()
+        assert not run.was_resumed
+        assert not run.has_checkpoints()
+        run.checkpoint("parent", ONE, {}, force=True)
+        assert run.has_checkpoints()
+        run.save_task("parent", ONE, {})
+        assert not run.has_checkpoints()
     with Run.open(tmp_path / "run") as run:
-        assert run.resumed
+        assert run.was_resumed
     with Run.create(tmp_path / "run", {}, force=True) as run:
-        assert run.resumed, "the process before it may have been killed"
+        assert run.was_resumed, "the process before it may have been killed"

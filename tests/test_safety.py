@@ -25,11 +25,12 @@ from gaifman.formulas import (
     Or,
     Truth,
     Variable,
-    free,
+    free_variables,
     walk,
 )
 from gaifman.parser import parse
-from gaifman.safety import Domain, conjuncts, restricted, tidy, unbound
+from gaifman.safety import Domain, conjuncts, normalize, restricted_variables
+from gaifman.safety import free_variables as all_free_variables
 from gaifman.semantics import holds
 from generators import OBJECTS, RELATIONS, Generator, assignment, over_seeds
 
@@ -42,8 +43,8 @@ def test_a_tidy_formula_means_the_same(seed: int) -> None:
     generator = Generator(rng)
     formula, structure = generator.formula(depth=rng.randint(1, 6)), generator.structure()
     domain = Domain(RELATIONS, sorted(map(str, structure.domain)))
-    plain = tidy(formula, domain)
-    assert set(free(plain)) <= set(free(formula))
+    plain = normalize(formula, domain)
+    assert set(free_variables(plain)) <= set(free_variables(formula))
     for _ in range(3):
         env = assignment(rng, structure, formula)
         assert holds(structure, plain, env) == holds(structure, formula, env), f"{formula} became {plain}"
@@ -52,7 +53,7 @@ def test_a_tidy_formula_means_the_same(seed: int) -> None:
 @over_seeds(400)
 def test_a_tidy_formula_is_of_few_kinds_with_names_of_their_own(seed: int) -> None:
     formula = Generator(random.Random(seed)).formula(depth=6)
-    plain = tidy(formula, Domain(RELATIONS, OBJECTS))
+    plain = normalize(formula, Domain(RELATIONS, OBJECTS))
     parts = list(walk(plain))
     assert not any(isinstance(part, Forall | Implies) for part in parts)
     assert plain in (Truth(True), Truth(False)) or not any(isinstance(part, Truth) for part in parts)
@@ -62,12 +63,12 @@ def test_a_tidy_formula_is_of_few_kinds_with_names_of_their_own(seed: int) -> No
         if isinstance(part, And | Or):
             assert not any(isinstance(below, type(part)) for below in part.parts)
         if isinstance(part, Exists):
-            assert unbound(part.body).issuperset(part.variables)
+            assert all_free_variables(part.body).issuperset(part.variables)
             assert not isinstance(part.body, Or | Exists)
         if isinstance(part, And):
             bound = [v for below in part.parts for v in _bound(below)]
             assert len(bound) == len(set(bound))
-            assert not unbound(plain).intersection(bound)
+            assert not all_free_variables(plain).intersection(bound)
 
 
 def _bound(formula: Formula) -> list[object]:
@@ -98,14 +99,14 @@ def _bound(formula: Formula) -> list[object]:
     ],
 )
 def test_what_facts_names_and_numbers_tie(text: str, tied: str) -> None:
-    plain = tidy(parse(text), Domain(RELATIONS, OBJECTS))
-    assert {variable.name for variable in restricted(plain)} == set(tied)
+    plain = normalize(parse(text), Domain(RELATIONS, OBJECTS))
+    assert {variable.name for variable in restricted_variables(plain)} == set(tied)
 
 
 def test_what_others_tie_helps() -> None:
-    either = tidy(parse("x = y | r(x, y)"), Domain(RELATIONS))
-    assert restricted(either) == frozenset()
-    assert restricted(either, frozenset({X})) == {X, Variable("y")}
+    either = normalize(parse("x = y | r(x, y)"), Domain(RELATIONS))
+    assert restricted_variables(either) == frozenset()
+    assert restricted_variables(either, frozenset({X})) == {X, Variable("y")}
 
 
 @pytest.mark.parametrize(
@@ -124,27 +125,27 @@ def test_what_others_tie_helps() -> None:
     ],
 )
 def test_what_names_and_numbers_alone_decide(formula: Formula, truth: bool) -> None:
-    assert tidy(formula, Domain(RELATIONS, ("a", "b"))) == Truth(truth)
-    assert tidy(Not(formula), Domain(RELATIONS, ("a", "b"))) == Truth(not truth)
+    assert normalize(formula, Domain(RELATIONS, ("a", "b"))) == Truth(truth)
+    assert normalize(Not(formula), Domain(RELATIONS, ("a", "b"))) == Truth(not truth)
 
 
 def test_in_an_empty_domain_nothing_exists() -> None:
-    assert tidy(parse("exists x. x = x"), Domain({}, ())) == Truth(False)
-    assert tidy(parse("forall x. x != x"), Domain({}, ())) == Truth(True)
-    assert tidy(parse("exists r. r(x, y)"), Domain({"p": 1}, ("a",))) == Truth(False)
+    assert normalize(parse("exists x. x = x"), Domain({}, ())) == Truth(False)
+    assert normalize(parse("forall x. x != x"), Domain({}, ())) == Truth(True)
+    assert normalize(parse("exists r. r(x, y)"), Domain({"p": 1}, ("a",))) == Truth(False)
 
 
 def test_relations_without_facts_of_their_arity_are_false() -> None:
-    assert tidy(parse("r(x, y)"), Domain(RELATIONS, OBJECTS, (1,))) == Truth(False)
-    assert tidy(parse("p(x)"), Domain(RELATIONS, OBJECTS, (1,))) == Atom("p", (X,))
+    assert normalize(parse("r(x, y)"), Domain(RELATIONS, OBJECTS, (1,))) == Truth(False)
+    assert normalize(parse("p(x)"), Domain(RELATIONS, OBJECTS, (1,))) == Atom("p", (X,))
 
 
 def test_a_wrong_number_of_places_is_an_error() -> None:
     with pytest.raises(FormulaError, match="there is no relation r with 1 places"):
-        tidy(Atom("r", (X,)), Domain(RELATIONS))
+        normalize(Atom("r", (X,)), Domain(RELATIONS))
 
 
 def test_conjuncts_reach_below_quantifiers() -> None:
-    plain = tidy(parse("p(x) & (exists y. r(x, y) & ~q(y))"), Domain(RELATIONS))
+    plain = normalize(parse("p(x) & (exists y. r(x, y) & ~q(y))"), Domain(RELATIONS))
     assert [str(piece) for piece in conjuncts(plain)] == ["p(x)", "r(x, y)", "¬q(y)"]
     assert conjuncts(Truth(True)) == []

@@ -7,16 +7,16 @@ from hypothesis import given, settings
 from gaifman.facts import Fact
 from gaifman.kb import KnowledgeBase
 from gaifman.scenes import (
-    LINE,
-    LONGEST,
-    OTHERS,
-    Scene,
-    columns_of,
+    MAX_EDGE_CHARS,
+    MAX_NAME_CHARS,
+    MAX_OTHER_OBJECTS,
+    Diagram,
+    edge_relations,
+    find_edges,
     label_width,
-    places_of,
-    relations_on,
-    short,
-    ties_of,
+    layout_columns,
+    layout_nodes,
+    shorten_name,
 )
 from kbs import knowledge_bases
 
@@ -27,28 +27,28 @@ FAR = Fact("flows_to", ("tagus", "sea"))
 MEMBERS = ("portugal", "spain", "tagus", "euro", "sea", "angola")
 
 
-def scene(*lit: Fact, objects: tuple[str, ...] = ("portugal", "spain"), chief: tuple[Fact, ...] = ()) -> Scene:
-    return Scene("q", "", objects, MEMBERS, (BORDERS, RIVER, EURO, FAR), dict.fromkeys(lit, 1), frozenset(chief))
+def scene(*lit: Fact, objects: tuple[str, ...] = ("portugal", "spain"), chief: tuple[Fact, ...] = ()) -> Diagram:
+    return Diagram("q", "", objects, MEMBERS, (BORDERS, RIVER, EURO, FAR), dict.fromkeys(lit, 1), frozenset(chief))
 
 
 def test_what_is_near_both_stands_between_and_what_is_near_one_beside_it() -> None:
-    assert columns_of(scene()) == ([["euro"], ["portugal"], ["tagus"], ["spain"], []], 2)
+    assert layout_columns(scene()) == ([["euro"], ["portugal"], ["tagus"], ["spain"], []], 2)
 
 
 def test_what_no_fact_ties_to_the_tuple_is_drawn_only_where_it_stands_out() -> None:
-    columns, left_out = columns_of(scene(FAR))
+    columns, left_out = layout_columns(scene(FAR))
     assert columns[2] == ["sea", "tagus"]
     assert left_out == 1
 
 
 def test_one_object_stands_in_the_middle_and_three_below_one_another() -> None:
-    assert columns_of(scene(objects=("spain",)))[0] == [["portugal"], ["spain"], ["tagus"]]
-    columns = columns_of(scene(objects=("tagus", "portugal", "spain")))[0]
+    assert layout_columns(scene(objects=("spain",)))[0] == [["portugal"], ["spain"], ["tagus"]]
+    columns = layout_columns(scene(objects=("tagus", "portugal", "spain")))[0]
     assert columns[1] == ["tagus", "portugal", "spain"]
 
 
 def test_a_fact_of_three_ties_the_tuples_objects_to_the_others() -> None:
-    ties = ties_of(scene(RIVER, BORDERS, chief=(RIVER,)), set(MEMBERS))
+    ties = find_edges(scene(RIVER, BORDERS, chief=(RIVER,)), set(MEMBERS))
     assert ties == {
         ("spain", "portugal"): [RIVER, BORDERS],
         ("tagus", "portugal"): [RIVER],
@@ -56,20 +56,20 @@ def test_a_fact_of_three_ties_the_tuples_objects_to_the_others() -> None:
         ("portugal", "euro"): [],
         ("tagus", "sea"): [],
     }
-    assert ("tagus", "sea") not in ties_of(scene(), {"portugal", "spain", "tagus"})
-    strange = Scene("q", "", ("euro",), MEMBERS, (RIVER,), {RIVER: 1})
-    assert list(ties_of(strange, set(MEMBERS))) == [("tagus", "portugal"), ("portugal", "spain")]
+    assert ("tagus", "sea") not in find_edges(scene(), {"portugal", "spain", "tagus"})
+    strange = Diagram("q", "", ("euro",), MEMBERS, (RIVER,), {RIVER: 1})
+    assert list(find_edges(strange, set(MEMBERS))) == [("tagus", "portugal"), ("portugal", "spain")]
 
 
 def test_relations_on_a_line_are_as_many_as_have_room() -> None:
     facts = [Fact(f"relation_{i}", ("a", "b")) for i in range(4)]
-    names, more = relations_on(facts)
+    names, more = edge_relations(facts)
     assert (names, more) == (["relation_0", "relation_1", "relation_2"], 1)
-    assert relations_on([Fact("x" * 300, ("a", "b"))]) == (["x" * 300], 0)
-    assert relations_on([BORDERS, BORDERS]) == (["borders"], 0)
+    assert edge_relations([Fact("x" * 300, ("a", "b"))]) == (["x" * 300], 0)
+    assert edge_relations([BORDERS, BORDERS]) == (["borders"], 0)
     assert label_width(facts) > label_width(facts[:1])
-    assert len(short("x" * 300)) <= LONGEST + 1
-    assert sum(map(len, names)) <= LINE
+    assert len(shorten_name("x" * 300)) <= MAX_NAME_CHARS + 1
+    assert sum(map(len, names)) <= MAX_EDGE_CHARS
 
 
 @settings(max_examples=40, deadline=None)
@@ -77,12 +77,12 @@ def test_relations_on_a_line_are_as_many_as_have_room() -> None:
 def test_everyone_has_a_spot_of_their_own(kb: KnowledgeBase) -> None:
     facts, members = tuple(kb.facts()), tuple(kb.objects)
     for width in range(1, min(4, len(members)) + 1):
-        one = Scene("q", "", members[:width], members, facts, dict.fromkeys(facts, -1))
-        columns, left_out = columns_of(one)
+        one = Diagram("q", "", members[:width], members, facts, dict.fromkeys(facts, -1))
+        columns, left_out = layout_columns(one)
         shown = [name for column in columns for name in column]
         assert len(shown) == len(set(shown)) == len(members) - left_out
-        assert len(shown) <= OTHERS + width
-        spots, _, _ = places_of(one, columns, ties_of(one, set(shown)))
+        assert len(shown) <= MAX_OTHER_OBJECTS + width
+        spots, _, _ = layout_nodes(one, columns, find_edges(one, set(shown)))
         assert set(spots) == set(shown)
         assert len({(spot.x, spot.y) for spot in spots.values()}) == len(spots)
-        assert {name for name, spot in spots.items() if spot.own} == set(members[:width])
+        assert {name for name, spot in spots.items() if spot.in_tuple} == set(members[:width])

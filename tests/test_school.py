@@ -11,39 +11,39 @@ import pytest
 
 import gaifman
 from gaifman.calibration import fit_calibration
-from gaifman.completion import Part
+from gaifman.completion import RelationModel
 from gaifman.constraints import parse_constraints
-from gaifman.errors import InputError, KnowledgeError
-from gaifman.graph import graph_of
+from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.graph import build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Learning, Watch
+from gaifman.learning import Callback, TrainingConfig
 from gaifman.phi import parse_phi
-from gaifman.school import Desk, School, complete
+from gaifman.school import PartStore, RelationTrainer, complete
 from learnt import FEW, demo, same, towns
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
 
 
-class Drawer(Desk):
+class Drawer(PartStore):
     """Keeps what is learnt, and what was asked of it."""
 
-    def __init__(self, parts: dict[str, Part] | None = None) -> None:
+    def __init__(self, parts: dict[str, RelationModel] | None = None) -> None:
         self.parts, self.asked, self.watched = parts or {}, list[str](), list[str]()
         self._guard = threading.Lock()
 
-    def kept(self, relation: str) -> Part | None:
+    def kept(self, relation: str) -> RelationModel | None:
         with self._guard:
             self.asked.append(relation)
         return self.parts.get(relation)
 
-    def keep(self, relation: str, part: Part) -> None:
+    def keep(self, relation: str, part: RelationModel) -> None:
         with self._guard:
             self.parts[relation] = part
 
-    def watch(self, relation: str) -> Watch:
+    def watch(self, relation: str) -> Callback:
         with self._guard:
             self.watched.append(relation)
-        return Watch()
+        return Callback()
 
 
 def saved(kb: KnowledgeBase, folder: Path, **settings: Any) -> bytes:
@@ -88,18 +88,18 @@ def test_a_relation_is_learnt_as_fit_learns_it() -> None:
 
 def test_what_is_kept_is_not_learnt_again(tmp_path: Path) -> None:
     first = Drawer()
-    complete(towns(), desk=first, **FEW).save(tmp_path / "a.gaifman")
+    complete(towns(), store=first, **FEW).save(tmp_path / "a.gaifman")
     assert sorted(first.watched) == sorted(towns().relations) == sorted(first.parts)
     half = {name: part for name, part in first.parts.items() if name in ("works_in", "person")}
     second = Drawer(dict(half))
-    complete(towns(), desk=second, **FEW).save(tmp_path / "b.gaifman")
+    complete(towns(), store=second, **FEW).save(tmp_path / "b.gaifman")
     assert sorted(second.watched) == sorted(set(towns().relations) - set(half))
     assert (tmp_path / "a.gaifman").read_bytes() == (tmp_path / "b.gaifman").read_bytes()
 
 
 def test_the_largest_come_first() -> None:
     desk = Drawer()
-    complete(towns(), desk=desk, threads=1, **FEW)
+    complete(towns(), store=desk, threads=1, **FEW)
     counts = [towns().relations[name].count for name in desk.asked]
     assert counts == sorted(counts, reverse=True)
 
@@ -107,21 +107,21 @@ def test_the_largest_come_first() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_when_one_fails_no_other_is_begun(threads: int) -> None:
     class Full(Drawer):
-        def keep(self, relation: str, part: Part) -> None:
+        def keep(self, relation: str, part: RelationModel) -> None:
             raise OSError("no room")
 
     desk = Full()
     with pytest.raises(OSError, match="no room"):
-        complete(demo(), desk=desk, threads=threads, **FEW)
+        complete(demo(), store=desk, threads=threads, **FEW)
     assert len(desk.watched) <= 2 * threads < len(demo().relations)
 
 
 def test_a_desk_that_does_nothing() -> None:
-    desk = Desk()
-    assert desk.kept("r") is None
-    assert isinstance(desk.watch("r"), Watch)
-    desk.keep("r", ({}, {}))
-    assert desk.kept("r") is None
+    desk = PartStore()
+    assert desk.load("r") is None
+    assert isinstance(desk.callback("r"), Callback)
+    desk.save("r", ({}, {}))
+    assert desk.load("r") is None
 
 
 # What can be learnt
@@ -165,7 +165,7 @@ def test_nothing_that_can_be_learnt_can_be_saved(tmp_path: Path) -> None:
 
 def test_one_calibration_for_all() -> None:
     desk = Drawer()
-    found = complete(demo(), ["capital", "borders", "city"], desk=desk, **FEW)
+    found = complete(demo(), ["capital", "borders", "city"], store=desk, **FEW)
     means, targets = (
         np.concatenate([desk.parts[name][0][f"held/{field}"] for name in ("borders", "capital", "city")])
         for field in ("means", "targets")
@@ -175,8 +175,8 @@ def test_one_calibration_for_all() -> None:
     assert np.array_equal(found.calibration.knots, expected.knots)
     assert np.array_equal(found.calibration.values, expected.values)
     assert found.meta["metrics"]["held_out"] == len(means)
-    assert found.trust is not None
-    assert found.meta["calibration"] == found.trust.table()
+    assert found.held_out_report is not None
+    assert found.meta["calibration"] == found.held_out_report.reliability_table()
 
 
 # Constraints, features, settings
@@ -194,7 +194,7 @@ def test_constraints_are_used() -> None:
 def test_only_features_that_some_relation_uses_are_kept() -> None:
     found = complete(towns(), ["works_in", "person"], **FEW)
     for width, features in found.features.items():
-        own = [s.inputs for name, s in found.scorers.items() if found.relations[name] == width]
+        own = [s.scaler for name, s in found.scorers.items() if found.relations[name] == width]
         used = np.any([inputs.columns >= 0 for inputs in own], axis=0)
         assert len(used) == len(features)
         assert used.all()
@@ -202,9 +202,9 @@ def test_only_features_that_some_relation_uses_are_kept() -> None:
 
 
 def test_evaluators_are_made_once() -> None:
-    school = School(graph_of(towns()), "paper", Learning(), None)
-    assert school.ready(2) is school.ready(2)
-    assert school.ready(1) is not school.ready(2)
+    school = RelationTrainer(build_graph(towns()), "paper", TrainingConfig(), None)
+    assert school.evaluator_and_kinds(2) is school.evaluator_and_kinds(2)
+    assert school.evaluator_and_kinds(1) is not school.evaluator_and_kinds(2)
 
 
 def test_features_can_be_given() -> None:
@@ -225,19 +225,19 @@ def test_features_can_be_given() -> None:
     ],
 )
 def test_wrong_relations_are_said(relations: Any, said: str) -> None:
-    with pytest.raises(KnowledgeError, match=said):
+    with pytest.raises(KnowledgeBaseError, match=said):
         complete(towns(), relations, **FEW)
 
 
 def test_near_relations_and_settings_are_said() -> None:
-    with pytest.raises(KnowledgeError) as caught:
+    with pytest.raises(KnowledgeBaseError) as caught:
         complete(towns(), ["works_inn"], **FEW)
-    assert "works_in" in caught.value.near
-    with pytest.raises(KnowledgeError, match="there is no setting epoch"):
+    assert "works_in" in caught.value.suggestions
+    with pytest.raises(KnowledgeBaseError, match="there is no setting epoch"):
         complete(towns(), epoch=3)
     with pytest.raises(InputError, match="no feature set or file papers"):
         complete(towns(), phi="papers", **FEW)
-    with pytest.raises(KnowledgeError, match="no relations to learn"):
+    with pytest.raises(KnowledgeBaseError, match="no relations to learn"):
         complete(KnowledgeBase.from_facts([]))
 
 

@@ -21,13 +21,13 @@ from gaifman.formulas import (
     RelationVariable,
     Truth,
     Variable,
-    free,
+    free_variables,
 )
 from gaifman.parser import parse, parse_feature, parse_query
 from gaifman.questions import Feature
 from gaifman.rewriting import negation_normal_form, relativise, substitute
-from gaifman.semantics import Extension, Object, Structure, answers, count, holds, value
-from gaifman.vocabulary import Vocabulary
+from gaifman.semantics import Element, Extension, Structure, answers, count, feature_value, holds
+from gaifman.vocabulary import Schema
 from generators import Generator, assignment, over_seeds
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.txt"))
@@ -37,10 +37,10 @@ FACT = re.compile(r"(\w+)\(([^)]*)\)(?: = ([\d.]+))?\.(?:\s|$)")
 def read_case(path: Path) -> tuple[Structure, list[tuple[str, str]]]:
     """A case file: the structure, and formulas with the value written beside them."""
     head, _, body = path.read_text().partition("---\n")
-    relations: dict[str, set[tuple[Object, ...]]] = {}
+    relations: dict[str, set[tuple[Element, ...]]] = {}
     arities: dict[str, int] = {}
-    attributes: dict[str, dict[Object, float]] = {}
-    domain: set[Object] = set(_field(head, "object"))
+    attributes: dict[str, dict[Element, float]] = {}
+    domain: set[Element] = set(_field(head, "object"))
     for name, listed, number in FACT.findall("\n".join(line for line in head.splitlines() if line[:1] != "#")):
         objects = tuple(listed.split(", "))
         domain.update(objects)
@@ -62,10 +62,10 @@ def _field(head: str, name: str) -> list[str]:
     return found[1].split() if found else []
 
 
-def words(structure: Structure) -> Vocabulary:
+def words(structure: Structure) -> Schema:
     """What formulas may speak of in a case."""
     arities = {name: extension.arity for name, extension in structure.relations.items()}
-    return Vocabulary(arities, structure.attributes.keys())
+    return Schema(arities, structure.attributes.keys())
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def words(structure: Structure) -> Vocabulary:
 def test_a_case_worked_out_by_hand(path: Path, text: str, expected: str) -> None:
     structure, _ = read_case(path)
     if text.startswith("feature: "):
-        feature = parse_feature(text.removeprefix("feature: "), words(structure), unknown_objects=True)
-        assert value(structure, feature, ("ann", "bob")) == float(expected)
+        feature = parse_feature(text.removeprefix("feature: "), words(structure), allow_unknown_objects=True)
+        assert feature_value(structure, feature, ("ann", "bob")) == float(expected)
     elif expected in ("true", "false"):
         assert holds(structure, parse(text)) == (expected == "true")
     else:
@@ -106,7 +106,7 @@ def test_de_morgan(seed: int) -> None:
 def test_a_count_is_the_sum_over_the_cases_of_another_formula(seed: int) -> None:
     _, structure, one, other = case(seed)
     both, only = And((one, other)), And((one, Not(other)))
-    extra = [v for v in free(other) if v not in free(one)]
+    extra = [v for v in free_variables(other) if v not in free_variables(one)]
     expected = count(structure, one) * len(structure.domain) ** len(extra)
     assert count(structure, both) + count(structure, only) == expected
 
@@ -148,7 +148,7 @@ def test_substitution_means_assignment(seed: int) -> None:
     rng, structure, formula, _ = case(seed)
     objects = sorted(map(str, structure.domain))
     x, y, z = map(Variable, "xyz")
-    at: dict[Variable, Object] = {y: rng.choice(objects), z: rng.choice(objects)}
+    at: dict[Variable, Element] = {y: rng.choice(objects), z: rng.choice(objects)}
     for term in (y, z):
         expected = holds(structure, formula, {**at, x: at[term]})
         assert holds(structure, substitute(formula, {x: term}), at) == expected
@@ -159,8 +159,8 @@ def test_answers_are_the_tuples_that_satisfy(seed: int) -> None:
     generator = Generator(random.Random(seed))
     structure, query = generator.structure(size=3), generator.query()
     found = answers(structure, query)
-    for candidate in itertools.product(structure.domain, repeat=len(query.free)):
-        satisfied = holds(structure, query.formula, dict(zip(query.free, candidate, strict=True)))
+    for candidate in itertools.product(structure.domain, repeat=len(query.variables)):
+        satisfied = holds(structure, query.formula, dict(zip(query.variables, candidate, strict=True)))
         assert (candidate in found) == satisfied
 
 
@@ -172,10 +172,12 @@ def test_facts_outside_the_members_never_change_a_value(seed: int) -> None:
     feature = Feature(generator.formula(("s1", "s2", "x")))
     pair = tuple(sorted(members, key=str))
     other = Structure(structure.domain, _changed_outside(generator, structure, members), structure.attributes)
-    assert value(structure.induced(members), feature, pair) == value(other.induced(members), feature, pair)
+    assert feature_value(structure.induced(members), feature, pair) == feature_value(
+        other.induced(members), feature, pair
+    )
 
 
-def _changed_outside(generator: Generator, structure: Structure, members: frozenset[Object]) -> dict[str, Extension]:
+def _changed_outside(generator: Generator, structure: Structure, members: frozenset[Element]) -> dict[str, Extension]:
     fresh = generator.structure(size=4).relations
     return {
         name: Extension(
@@ -212,12 +214,12 @@ def test_a_free_variable_needs_an_object() -> None:
 
 def test_a_feature_asks_for_no_more_objects_than_there_are() -> None:
     with pytest.raises(FormulaError, match="s3 stands for an object, and there are only 2"):
-        value(FAMILY, parse_feature("female(s3)"), ("ann", "bob"))
+        feature_value(FAMILY, parse_feature("female(s3)"), ("ann", "bob"))
 
 
 def test_a_schema_has_no_value_of_its_own() -> None:
     with pytest.raises(FormulaError, match="one feature for each relation"):
-        value(FAMILY, parse_feature("each r. r(s1, s2)"), ("ann", "bob"))
+        feature_value(FAMILY, parse_feature("each r. r(s1, s2)"), ("ann", "bob"))
 
 
 def test_variables_can_be_given_by_name() -> None:
@@ -226,7 +228,7 @@ def test_variables_can_be_given_by_name() -> None:
 
 def test_a_name_is_no_tuple_of_objects() -> None:
     with pytest.raises(FormulaError, match="a tuple of objects is meant"):
-        value(FAMILY, parse_feature("female(s1)"), "ann")
+        feature_value(FAMILY, parse_feature("female(s1)"), "ann")
 
 
 def test_a_relation_variable_that_is_not_used_ranges_over_all_relations() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from gaifman.formulas import Variable
 from gaifman.parser import parse
-from gaifman.safety import Domain, conjuncts, tidy
-from gaifman.semijoins import split
+from gaifman.safety import Domain, conjuncts, normalize
+from gaifman.semijoins import split_semijoins
 
 DOMAIN = Domain({"p": 1, "q": 1, "r": 2, "s": 2, "t": 2})
 
@@ -32,15 +32,15 @@ DOMAIN = Domain({"p": 1, "q": 1, "r": 2, "s": 2, "t": 2})
     ],
 )
 def test_the_parts_of_a_query(text: str, out: str, joined: int, ears: int, tests: int) -> None:
-    pieces = conjuncts(tidy(parse(text), DOMAIN))
-    parts = split(pieces, frozenset(map(Variable, out)), frozenset())
-    assert (len(parts.joined), len(parts.ears), len(parts.tests)) == (joined, ears, tests)
+    pieces = conjuncts(normalize(parse(text), DOMAIN))
+    parts = split_semijoins(pieces, frozenset(map(Variable, out)), frozenset())
+    assert (len(parts.joins), len(parts.ears), len(parts.filters)) == (joined, ears, tests)
 
 
 def test_what_has_a_value_already_holds_nothing_together() -> None:
-    pieces = conjuncts(tidy(parse("r(x, y) & s(x, z)"), DOMAIN))
+    pieces = conjuncts(normalize(parse("r(x, y) & s(x, z)"), DOMAIN))
     x, y, z = map(Variable, "xyz")
-    parts = split(pieces, frozenset({y}), frozenset({x}))
-    assert [str(piece) for piece in parts.joined] == ["r(x, y)"]
-    assert [str(piece) for piece in (*parts.ears, *parts.tests)] == ["∃z s(x, z)"]
-    assert split(pieces, frozenset({y, z}), frozenset({x})).joined == pieces
+    parts = split_semijoins(pieces, frozenset({y}), frozenset({x}))
+    assert [str(piece) for piece in parts.joins] == ["r(x, y)"]
+    assert [str(piece) for piece in (*parts.ears, *parts.filters)] == ["∃z s(x, z)"]
+    assert split_semijoins(pieces, frozenset({y, z}), frozenset({x})).joins == pieces

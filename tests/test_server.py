@@ -12,12 +12,12 @@ from urllib.parse import quote
 import pytest
 
 import gaifman
-from gaifman.config import Serving
-from gaifman.desk import Desk
-from gaifman.edits import Edits
-from gaifman.guards import HEADERS
+from gaifman.config import ServerLimits
+from gaifman.desk import ServerState
+from gaifman.edits import EditsFile
+from gaifman.guards import SECURITY_HEADERS
 from gaifman.kb import KnowledgeBase
-from gaifman.server import WEB, app_of, page_files
+from gaifman.server import STATIC_DIR, create_app, static_files
 from gaifman.service import Service
 from learnt import FEW, demo, neighbour, towns, worker
 from served import ENDLESS, PATIENT, TOKEN, Client, serving
@@ -39,8 +39,8 @@ HOSTILE = [
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Towns with a model, where facts may be added."""
-    edits = Edits(tmp_path_factory.mktemp("served") / "new.facts")
-    with serving(Desk(Service(towns(), worker(), PATIENT), edits, TOKEN)) as found:
+    edits = EditsFile(tmp_path_factory.mktemp("served") / "new.facts")
+    with serving(ServerState(Service(towns(), worker(), PATIENT), edits, TOKEN)) as found:
         yield found
 
 
@@ -48,7 +48,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 def bare() -> Iterator[Client]:
     """The demo without a model, and with hostile names."""
     kb = demo().with_facts([("borders", name, "france") for name in HOSTILE])
-    with serving(Desk(Service(kb, serving=PATIENT))) as found:
+    with serving(ServerState(Service(kb, limits=PATIENT))) as found:
         yield found
 
 
@@ -73,7 +73,7 @@ def test_everything_there_is_to_see(client: Client) -> None:
 
 def test_a_completion_is_asked_for_its_relations() -> None:
     completion = gaifman.complete(towns(), ["works_in"], **FEW)
-    with serving(Desk(Service(towns(), completion, PATIENT))) as client:
+    with serving(ServerState(Service(towns(), completion, PATIENT))) as client:
         found = client.post("/api/answers", {"query": "works_in('p01', y)", "top": 2})
         assert found.json["answers"] == completion.answers("works_in('p01', y)", top=2).as_dict()["answers"]
         assert client.get("/api/relations?text=works").json["relations"][0]["trained"] is True
@@ -81,8 +81,8 @@ def test_a_completion_is_asked_for_its_relations() -> None:
 
 def test_every_answer_carries_the_headers(client: Client) -> None:
     for reply in (client.get("/api/about"), client.get("/nothing"), client.get("/"), client.get("/metrics")):
-        names = set(HEADERS) - {"cache-control"}
-        assert {name: reply.headers[name] for name in names} == {name: HEADERS[name] for name in names}
+        names = set(SECURITY_HEADERS) - {"cache-control"}
+        assert {name: reply.headers[name] for name in names} == {name: SECURITY_HEADERS[name] for name in names}
         assert "server" not in reply.headers
 
 
@@ -113,12 +113,12 @@ def test_no_path_leads_to_a_file(client: Client, path: str) -> None:
 
 
 def test_the_files_of_the_page_are_served_and_no_others(client: Client) -> None:
-    served = page_files()
+    served = static_files()
     assert "/" in served
     for path, (body, kind) in served.items():
         reply = client.get(path)
         assert (reply.body, reply.headers["content-type"].split(";")[0]) == (body, kind)
-    own = {f"/{path.relative_to(WEB).as_posix()}" for path in WEB.rglob("*") if path.is_file()}
+    own = {f"/{path.relative_to(STATIC_DIR).as_posix()}" for path in STATIC_DIR.rglob("*") if path.is_file()}
     assert own == set(served) - {"/"}, "a file of a kind that is not served"
     assert b"<script>" not in served["/"][0], "the policy lets no script run that stands in the page"
 
@@ -209,15 +209,15 @@ def test_facts_are_added_by_whoever_has_the_token(client: Client, bare: Client) 
 def test_added_facts_are_there_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "new.facts"
     for round_ in range(2):
-        edits = Edits(path)
-        with serving(Desk(Service(edits.put(towns()), worker(), PATIENT), edits, TOKEN)) as client:
+        edits = EditsFile(path)
+        with serving(ServerState(Service(edits.apply_to(towns()), worker(), PATIENT), edits, TOKEN)) as client:
             asked = client.post("/api/query", {"query": "person(x)", "given": {"x": "t0"}})
             assert asked.json["answers"] == [["t0"]] * round_
             client.post("/api/facts", {"facts": [{"relation": "person", "objects": ["t0"]}]}, TOKEN)
 
 
 def test_a_stuck_query_is_stopped_and_blocks_nobody() -> None:
-    with serving(Desk(Service(demo(), serving=Serving(seconds=3.0)))) as client:
+    with serving(ServerState(Service(demo(), limits=ServerLimits(seconds=3.0)))) as client:
         replies = []
         stuck = [threading.Thread(target=lambda: replies.append(client.post("/api/query", ENDLESS))) for _ in range(4)]
         for thread in stuck:
@@ -236,7 +236,7 @@ def test_a_stuck_query_is_stopped_and_blocks_nobody() -> None:
 
 
 def test_a_long_ranking_is_stopped() -> None:
-    with serving(Desk(Service(demo(), neighbour(), Serving(seconds=0.5)))) as client:
+    with serving(ServerState(Service(demo(), neighbour(), ServerLimits(seconds=0.5)))) as client:
         reply = client.post("/api/answers", {"draws": 100, "top": 1000})
         assert (reply.status, reply.error["kind"]) == (503, "StoppedError")
         while b"gaifman_running_requests 0.0" not in client.get("/metrics").body:
@@ -260,8 +260,8 @@ def test_many_rankings_at_once_say_what_each_says_alone(client: Client) -> None:
 
 
 def test_more_than_can_be_worked_on_are_refused() -> None:
-    limits = Serving(at_once=1, waiting=1, seconds=2.0)
-    with serving(Desk(Service(demo(), serving=limits))) as client:
+    limits = ServerLimits(max_concurrency=1, max_queued=1, seconds=2.0)
+    with serving(ServerState(Service(demo(), limits=limits))) as client:
         replies = []
         jobs = [threading.Thread(target=lambda: replies.append(client.post("/api/query", ENDLESS))) for _ in range(8)]
         for job in jobs:
@@ -278,7 +278,7 @@ def test_more_than_can_be_worked_on_are_refused() -> None:
 
 
 def test_an_empty_knowledge_base_can_be_served() -> None:
-    with serving(Desk(Service(KnowledgeBase.from_facts([])))) as client:
+    with serving(ServerState(Service(KnowledgeBase.from_facts([])))) as client:
         assert client.get("/api/about").json["objects"] == 0
         assert client.get("/api/objects").json["objects"] == []
         assert client.get("/api/facts").json["facts"] == []
@@ -286,5 +286,5 @@ def test_an_empty_knowledge_base_can_be_served() -> None:
 
 
 def test_no_route_has_a_parameter_in_its_path() -> None:
-    for path in app_of(Desk(Service(towns()))).openapi()["paths"]:
+    for path in create_app(ServerState(Service(towns()))).openapi()["paths"]:
         assert "{" not in path

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import gaifman
-from gaifman.config import Serving
-from gaifman.desk import Desk
-from gaifman.edits import Edits
-from gaifman.guards import HEAD
+from gaifman.config import ServerLimits
+from gaifman.desk import ServerState
+from gaifman.edits import EditsFile
+from gaifman.guards import MAX_HEAD_BYTES
 from gaifman.service import Service
 from learnt import FEW, demo, towns, worker
 from served import ENDLESS, PATIENT, TOKEN, Client, serving
@@ -36,7 +36,7 @@ BROWSED = (
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     """Towns with a model."""
-    with serving(Desk(Service(towns(), worker(), PATIENT))) as found:
+    with serving(ServerState(Service(towns(), worker(), PATIENT))) as found:
         yield found
 
 
@@ -65,8 +65,8 @@ def sent(client: Client, path: str, body: object, token: str = "") -> Iterator[N
 
 def test_who_browses_does_not_wait_behind_queries_and_who_goes_away_leaves_his_place() -> None:
     """Heavy queries took all places of who looks up a name, and went on when nobody waited for them any more."""
-    limits = Serving(at_once=2, waiting=2, seconds=3_000)
-    with serving(Desk(Service(demo(), serving=limits))) as client:
+    limits = ServerLimits(max_concurrency=2, max_queued=2, seconds=3_000)
+    with serving(ServerState(Service(demo(), limits=limits))) as client:
         with ExitStack() as asked:
             for _ in range(4):
                 asked.enter_context(sent(client, "/api/query", ENDLESS))
@@ -98,7 +98,7 @@ def test_a_ranking_that_nobody_waits_for_is_stopped(monkeypatch: pytest.MonkeyPa
             stopped.set()
 
     monkeypatch.setattr(Service, "answers", answers)
-    with serving(Desk(Service(towns(), worker(), Serving(seconds=3_000)))) as client:
+    with serving(ServerState(Service(towns(), worker(), ServerLimits(seconds=3_000)))) as client:
         with sent(client, "/api/answers", {}):
             assert begun.wait(300)
         assert stopped.wait(300)
@@ -107,10 +107,12 @@ def test_a_ranking_that_nobody_waits_for_is_stopped(monkeypatch: pytest.MonkeyPa
 
 def test_additions_wait_for_each_other_and_nobody_for_them(tmp_path: Path) -> None:
     """Each that waited took a place of who looks something up."""
-    desk = Desk(Service(demo(), serving=Serving(at_once=2, seconds=3_000)), Edits(tmp_path / "new.facts"), TOKEN)
+    desk = ServerState(
+        Service(demo(), limits=ServerLimits(max_concurrency=2, seconds=3_000)), EditsFile(tmp_path / "new.facts"), TOKEN
+    )
     new = {"facts": [{"relation": "borders", "objects": ["france", "brazil"]}]}
     with serving(desk) as client:
-        desk._guard.acquire()
+        desk._lock.acquire()
         with ExitStack() as asked:
             for _ in range(3):
                 asked.enter_context(sent(client, "/api/facts", new, TOKEN))
@@ -120,7 +122,7 @@ def test_additions_wait_for_each_other_and_nobody_for_them(tmp_path: Path) -> No
                 assert client.get(path).status == 200
             assert client.post("/api/query", {"query": "borders('portugal', y)"}).status == 200
         until(lambda: metric(client, "gaifman_waiting_requests") == 0)
-        desk._guard.release()
+        desk._lock.release()
         until(lambda: metric(client, "gaifman_running_requests") == 0)
         assert desk.added == 0, "who asked for it has gone"
 
@@ -192,7 +194,7 @@ def test_how_to_find_the_relations_is_said_where_none_is_near(client: Client) ->
 
 def test_an_explanation_of_nothing_says_what_a_ranking_of_nothing_says() -> None:
     """It said that the query is empty."""
-    with serving(Desk(Service(towns(), gaifman.complete(towns(), ["works_in"], **FEW), PATIENT))) as client:
+    with serving(ServerState(Service(towns(), gaifman.complete(towns(), ["works_in"], **FEW), PATIENT))) as client:
         one, other = (client.post(path, {}).error for path in ("/api/explanation", "/api/answers"))
         assert one == other
         assert "completion of 1 relations: say what to answer" in one["message"]
@@ -200,8 +202,8 @@ def test_an_explanation_of_nothing_says_what_a_ranking_of_nothing_says() -> None
 
 
 def test_a_head_that_is_too_large_is_refused_also_where_it_comes_at_once(client: Client) -> None:
-    assert client.get("/api/health", **{"x-long": "y" * (HEAD - 1_000)}).status == 200
-    reply = client.get("/api/health", **{"x-long": "y" * HEAD})
+    assert client.get("/api/health", **{"x-long": "y" * (MAX_HEAD_BYTES - 1_000)}).status == 200
+    reply = client.get("/api/health", **{"x-long": "y" * MAX_HEAD_BYTES})
     assert reply.status == 431
     assert reply.error["message"] == "a request has at most 65,536 bytes before its body"
 

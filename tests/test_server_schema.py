@@ -10,9 +10,9 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
-from gaifman.desk import Desk
-from gaifman.edits import Edits
-from gaifman.server import app_of
+from gaifman.desk import ServerState
+from gaifman.edits import EditsFile
+from gaifman.server import create_app
 from gaifman.service import Service
 from learnt import towns, worker
 from served import PATIENT, TOKEN, Client, serving
@@ -29,15 +29,15 @@ HELD = (
 """That valid data is accepted cannot be held: most texts are no formula, and most names no object."""
 
 
-DOCUMENT = app_of(Desk(Service(towns()))).openapi()
+DOCUMENT = create_app(ServerState(Service(towns()))).openapi()
 schema = schemathesis.openapi.from_dict(DOCUMENT)
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A running server, where facts may be added."""
-    edits = Edits(tmp_path_factory.mktemp("schema") / "new.facts")
-    with serving(Desk(Service(towns(), worker(), PATIENT), edits, TOKEN)) as found:
+    edits = EditsFile(tmp_path_factory.mktemp("schema") / "new.facts")
+    with serving(ServerState(Service(towns(), worker(), PATIENT), edits, TOKEN)) as found:
         yield found
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import gaifman
-from gaifman.config import Serving
-from gaifman.deadlines import Deadline, never
-from gaifman.errors import FormulaError, GaifmanError, KnowledgeError, StoppedError
+from gaifman.config import ServerLimits
+from gaifman.deadlines import Deadline, no_deadline
+from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.facts import Fact
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
-from gaifman.service import OFTEN, Around, Asked, Exact, Page, Service
+from gaifman.service import WARM_UP_AFTER, ExactQuery, NeighbourhoodQuery, Page, RankedQuery, Service
 from learnt import FEW, demo, neighbour, towns, worker
 
 
@@ -39,21 +39,21 @@ def test_about(bare: Service, learnt: Service, whole: Service) -> None:
 
 
 def test_objects_are_found_by_a_part_of_their_name(bare: Service) -> None:
-    found = bare.objects("FRAN", Page(rows=1))
+    found = bare.find_objects("FRAN", Page(rows=1))
     assert found["objects"] == [{"name": "france", "degree": 81}]
     assert found["truncated"]
-    following = bare.objects("FRAN", Page(skip=1, rows=1))
+    following = bare.find_objects("FRAN", Page(skip=1, rows=1))
     assert following["objects"][0]["name"] != "france"
     assert following["skipped"] == 1
-    none = bare.objects("frnce", Page())
+    none = bare.find_objects("frnce", Page())
     assert none["objects"] == []
     assert "france" in none["near"]
     with pytest.raises(GaifmanError, match="at most 1,000 characters"):
-        bare.objects("x" * 1001, Page())
+        bare.find_objects("x" * 1001, Page())
 
 
 def test_pages_together_are_all(bare: Service) -> None:
-    names = [row["name"] for skip in range(0, 1155, 500) for row in bare.objects("", Page(skip, 500))["objects"]]
+    names = [row["name"] for skip in range(0, 1155, 500) for row in bare.find_objects("", Page(skip, 500))["objects"]]
     assert names == [*demo().objects]
     facts: list[Any] = []
     while True:
@@ -71,14 +71,14 @@ def test_facts_of_a_relation_with_an_object(learnt: Service) -> None:
         found = learnt.facts(Page(rows=1000), relation, name)["facts"]
         wanted = [fact for fact in kb.facts(relation) if name is None or name in fact.objects]
         assert [(fact["relation"], *fact["objects"]) for fact in found] == [(f.relation, *f.objects) for f in wanted]
-    with pytest.raises(KnowledgeError, match="no relation moves"):
+    with pytest.raises(KnowledgeBaseError, match="no relation moves"):
         learnt.facts(Page(), "moves")
-    with pytest.raises(KnowledgeError, match="no object tt"):
+    with pytest.raises(KnowledgeBaseError, match="no object tt"):
         learnt.facts(Page(), None, "tt")
 
 
 def test_an_object(learnt: Service) -> None:
-    found = learnt.object("p03")
+    found = learnt.describe_object("p03")
     assert found["types"] == ["person"]
     assert found["values"] == {"age": 23.0}
     assert found["facts"] == len([*learnt.kb.facts(obj="p03")])
@@ -87,61 +87,61 @@ def test_an_object(learnt: Service) -> None:
 
 
 def test_relations_say_whether_they_were_learnt(whole: Service, learnt: Service) -> None:
-    trained = {row["name"]: row["trained"] for row in whole.relations("", Page())["relations"]}
+    trained = {row["name"]: row["trained"] for row in whole.find_relations("", Page())["relations"]}
     assert trained["works_in"] is True
     assert trained["moved"] is False
-    found = learnt.relations("of", Page())["relations"]
+    found = learnt.find_relations("of", Page())["relations"]
     assert found == [{"name": "town_of", "arity": 2, "facts": 5, "trained": None, "query": "town_of(x, y)"}]
 
 
 def test_a_relation_of_many_places_has_a_query_that_can_be_asked() -> None:
     service = Service(KnowledgeBase.from_facts([("it's", "a", "b", "c", "d")]))
-    (row,) = service.relations("", Page())["relations"]
-    assert service.query(Exact(row["query"]), never())["answers"] == [["a", "b", "c", "d"]]
+    (row,) = service.find_relations("", Page())["relations"]
+    assert service.query(ExactQuery(row["query"]), no_deadline())["answers"] == [["a", "b", "c", "d"]]
 
 
 def test_exact_queries(bare: Service) -> None:
-    found = bare.query(Exact("borders(x, y)", {"x": "portugal"}, count=True, why=True), never())
+    found = bare.query(ExactQuery("borders(x, y)", {"x": "portugal"}, count=True, why=True), no_deadline())
     assert found["answers"] == [["portugal", "spain"]]
     assert found["count"] == 1
     assert found["facts"] == [[["borders(portugal, spain)."]]]
     assert not found["truncated"]
-    page = bare.query(Exact("borders(x, y)", page=Page(3, 2)), never())
+    page = bare.query(ExactQuery("borders(x, y)", page=Page(3, 2)), no_deadline())
     assert (len(page["answers"]), page["skipped"], page["truncated"]) == (2, 3, True)
-    assert bare.query(Exact("x = x & country(y)", page=Page(0, 1)), never())["note"].startswith("x ranges")
+    assert bare.query(ExactQuery("x = x & country(y)", page=Page(0, 1)), no_deadline())["note"].startswith("x ranges")
     with pytest.raises(FormulaError):
-        bare.query(Exact("borders(x"), never())
+        bare.query(ExactQuery("borders(x"), no_deadline())
 
 
 def test_a_query_without_end_is_stopped(bare: Service) -> None:
     untied = " & ".join(f"country(x{i}) & country(y{i}) & x{i} != y{i}" for i in range(6))
     with pytest.raises(StoppedError):
-        bare.query(Exact(f"exists {', '.join(f'y{i}' for i in range(6))}. {untied}", count=True), Deadline(0.3))
+        bare.query(ExactQuery(f"exists {', '.join(f'y{i}' for i in range(6))}. {untied}", count=True), Deadline(0.3))
 
 
 def test_ranked_answers_are_those_of_the_model(learnt: Service, whole: Service) -> None:
-    found = learnt.answers(Asked(given={"x": "p01"}, top=3), never())
-    assert found == {**worker().on(towns()).answers(x="p01", top=3).as_dict(), "truncated": True}
-    assert not learnt.answers(Asked("works_in('p01', 't1')"), never())["truncated"]
-    ranked = whole.answers(Asked("works_in('p01', y)", top=2, among={"y": ["t1", "t2"]}), never())
+    found = learnt.answers(RankedQuery(bindings={"x": "p01"}, top=3), no_deadline())
+    assert found == {**worker().with_kb(towns()).answers(x="p01", top=3).as_dict(), "truncated": True}
+    assert not learnt.answers(RankedQuery("works_in('p01', 't1')"), no_deadline())["truncated"]
+    ranked = whole.answers(RankedQuery("works_in('p01', y)", top=2, restrict_to={"y": ["t1", "t2"]}), no_deadline())
     assert {row["names"][0] for row in ranked["answers"]} == {"t1", "t2"}
-    with pytest.raises(KnowledgeError, match="say what to answer"):
-        whole.answers(Asked(), never())
+    with pytest.raises(KnowledgeBaseError, match="say what to answer"):
+        whole.answers(RankedQuery(), no_deadline())
     json.dumps(found, allow_nan=False)
 
 
 def test_without_a_model_nothing_is_ranked(bare: Service) -> None:
-    with pytest.raises(KnowledgeError, match="no model here"):
-        bare.answers(Asked(), never())
-    with pytest.raises(KnowledgeError, match="no model here"):
-        bare.card()
+    with pytest.raises(KnowledgeBaseError, match="no model here"):
+        bare.answers(RankedQuery(), no_deadline())
+    with pytest.raises(KnowledgeBaseError, match="no model here"):
+        bare.model_card()
 
 
 def test_a_ranking_is_stopped(learnt: Service) -> None:
     deadline = Deadline(10)
-    deadline.stop()
+    deadline.cancel()
     with pytest.raises(StoppedError):
-        learnt.answers(Asked(given={"x": "p01"}), deadline)
+        learnt.answers(RankedQuery(bindings={"x": "p01"}), deadline)
 
 
 def joined() -> None:
@@ -164,16 +164,16 @@ def test_what_rankings_share_is_made_once_when_they_are_many(
 
     monkeypatch.setattr(GaifmanModel, "hasten", hasten)
     service = Service(towns(), worker())
-    for number in range(1, 3 * OFTEN):
-        service.answers(Asked(given={"x": "p01"}), never())
+    for number in range(1, 3 * WARM_UP_AFTER):
+        service.answers(RankedQuery(bindings={"x": "p01"}), no_deadline())
         joined()
-        assert len(hastened) == (number >= OFTEN)
+        assert len(hastened) == (number >= WARM_UP_AFTER)
     ((model, deadline),) = hastened
     assert model is service.model
     assert deadline is not None
-    assert not deadline.stopped.done()
+    assert not deadline.cancelled.done()
     service.retire()
-    assert deadline.stopped.done()
+    assert deadline.cancelled.done()
 
 
 def test_one_service_at_a_time_makes_what_rankings_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,43 +188,47 @@ def test_one_service_at_a_time_makes_what_rankings_share(monkeypatch: pytest.Mon
     first = Service(towns(), worker())
     second = first.with_facts([Fact("lives_in", ("p01", "t2"))])
     for service in (first, second):
-        for _ in range(OFTEN):
-            service.answers(Asked(given={"x": "p01"}), never())
+        for _ in range(WARM_UP_AFTER):
+            service.answers(RankedQuery(bindings={"x": "p01"}), no_deadline())
         assert going.wait(60)
     assert hastened == [first.model], "the other comes later"
     release.set()
     joined()
-    for _ in range(OFTEN):
-        second.answers(Asked(given={"x": "p01"}), never())
+    for _ in range(WARM_UP_AFTER):
+        second.answers(RankedQuery(bindings={"x": "p01"}), no_deadline())
     joined()
     assert hastened == [first.model, second.model]
 
 
 def test_neighbourhoods(bare: Service) -> None:
-    found = bare.neighbourhood(Around(["france", "spain"], size=4, draws=2, seed=3), never())
+    found = bare.neighbourhood(NeighbourhoodQuery(["france", "spain"], size=4, draws=2, seed=3), no_deadline())
     assert [len(one["members"]) for one in found["draws"]] == [6, 6]
     assert not any(one["truncated"] for one in found["draws"])
-    small = Service(demo(), serving=Serving(rows=3)).neighbourhood(Around(["france"], size=3), never())
+    small = Service(demo(), limits=ServerLimits(max_rows=3)).neighbourhood(
+        NeighbourhoodQuery(["france"], size=3), no_deadline()
+    )
     assert all(len(one["facts"]) <= 3 for one in small["draws"])
 
 
 def test_neighbourhoods_of_one_request_have_so_many_members_and_facts_in_all() -> None:
     """A hundred of a thousand members were twelve megabytes."""
-    few = Service(demo(), serving=Serving(members=40))
+    few = Service(demo(), limits=ServerLimits(max_members=40))
     with pytest.raises(GaifmanError, match="size × draws is at most 40 here, not 42"):
-        few.neighbourhood(Around(["united_nations"], size=21, draws=2), never())
-    found = few.neighbourhood(Around(["united_nations"], radius=2, size=10, draws=4), never())["draws"]
+        few.neighbourhood(NeighbourhoodQuery(["united_nations"], size=21, draws=2), no_deadline())
+    found = few.neighbourhood(NeighbourhoodQuery(["united_nations"], radius=2, size=10, draws=4), no_deadline())[
+        "draws"
+    ]
     assert [len(one["facts"]) for one in found] == [10] * 4
     assert all(one["truncated"] for one in found)
 
 
 def test_a_model_fits_where_the_knowledge_base_has_some_of_its_relations(bare: Service, learnt: Service) -> None:
     for one in (bare, learnt, Service(towns().with_facts([("eats", "p00", "p01")]), worker())):
-        one.check()
+        one.check_model()
     other = KnowledgeBase.from_facts([("eats", "cat", "mouse")])
     for model in (worker(), gaifman.complete(towns(), ["works_in"], **FEW)):
-        with pytest.raises(KnowledgeError, match="has none of the"):
-            Service(other, model).check()
+        with pytest.raises(KnowledgeBaseError, match="has none of the"):
+            Service(other, model).check_model()
 
 
 def test_degrees_are_those_of_the_graph(bare: Service) -> None:
@@ -233,7 +237,7 @@ def test_degrees_are_those_of_the_graph(bare: Service) -> None:
 
 
 def test_the_card(learnt: Service) -> None:
-    found = learnt.card()
+    found = learnt.model_card()
     assert found["card"].startswith("# A model of")
     assert found["meta"]["query"] == "works_in(x, y)"
 
@@ -243,24 +247,27 @@ def test_the_card(learnt: Service) -> None:
     [
         (lambda s: s.objects("", Page(0, 6)), "rows is at most 5"),
         (lambda s: s.facts(Page(0, 6)), "rows is at most 5"),
-        (lambda s: s.query(Exact("person(x)", page=Page(0, 6)), never()), "rows is at most 5"),
-        (lambda s: s.answers(Asked(top=6), never()), "top is at most 5"),
-        (lambda s: s.answers(Asked(top=5, draws=101), never()), "draws is at most 100"),
-        (lambda s: s.neighbourhood(Around(["p00"], radius=4), never()), "radius is at most 3"),
-        (lambda s: s.neighbourhood(Around(["p00"], size=6), never()), "size is at most 5"),
-        (lambda s: s.neighbourhood(Around(["p00"], size=1, draws=101), never()), "draws is at most 100"),
+        (lambda s: s.query(ExactQuery("person(x)", page=Page(0, 6)), no_deadline()), "rows is at most 5"),
+        (lambda s: s.answers(RankedQuery(top=6), no_deadline()), "top is at most 5"),
+        (lambda s: s.answers(RankedQuery(top=5, draws=101), no_deadline()), "draws is at most 100"),
+        (lambda s: s.neighbourhood(NeighbourhoodQuery(["p00"], radius=4), no_deadline()), "radius is at most 3"),
+        (lambda s: s.neighbourhood(NeighbourhoodQuery(["p00"], size=6), no_deadline()), "size is at most 5"),
+        (
+            lambda s: s.neighbourhood(NeighbourhoodQuery(["p00"], size=1, draws=101), no_deadline()),
+            "draws is at most 100",
+        ),
     ],
 )
 def test_limits(ask: Any, message: str) -> None:
     with pytest.raises(GaifmanError, match=message):
-        ask(Service(towns(), worker(), Serving(rows=5)))
+        ask(Service(towns(), worker(), ServerLimits(max_rows=5)))
 
 
 def test_one_that_knows_more_is_another_one(learnt: Service) -> None:
-    learnt.ready()
+    learnt.preload()
     more = learnt.with_facts([gaifman.Fact("person", ("t0",))])
-    more.ready()
+    more.preload()
     assert len(more.kb) == len(learnt.kb) + 1
     assert more.model is not learnt.model
-    Service(demo(), neighbour()).ready()
-    Service(towns(), gaifman.complete(towns(), ["citizen"], **FEW)).ready()
+    Service(demo(), neighbour()).preload()
+    Service(towns(), gaifman.complete(towns(), ["citizen"], **FEW)).preload()

@@ -9,9 +9,9 @@ import pytest
 import gaifman
 from gaifman import speeds as home
 from gaifman.completion import Completion
-from gaifman.errors import KnowledgeError
+from gaifman.errors import KnowledgeBaseError
 from gaifman.kb import KnowledgeBase
-from gaifman.speeds import SIZES, Speed, measured, speeds
+from gaifman.speeds import SIZES, Throughput, largest_relations, measure_throughput
 from learnt import FEW, towns
 
 TEST = KnowledgeBase.from_facts(
@@ -25,51 +25,51 @@ def completed() -> Completion:
 
 
 def test_each_size_is_measured() -> None:
-    found = speeds(completed(), towns(), TEST, sizes=(4, 5, None), pairs=300, threads=2)
+    found = measure_throughput(completed(), towns(), TEST, sizes=(4, 5, None), pairs=300, threads=2)
     assert [each.size for each in found] == [4, 5, None]
     assert all(each.relations == 2 for each in found)
-    assert all(each.pairs_per_s > 0 for each in found)
+    assert all(each.pairs_per_second > 0 for each in found)
 
 
 def test_ranking_is_measured_where_scores_can_be_split() -> None:
-    *measured, one = speeds(completed(), towns(), TEST, sizes=(4, 5, None, 1), pairs=50, threads=1)
+    *measured, one = measure_throughput(completed(), towns(), TEST, sizes=(4, 5, None, 1), pairs=50, threads=1)
     for each in measured:
-        assert each.ranking_per_s is not None
-        assert each.ranking_per_s > 0
-        assert each.field_s is not None
-    assert (one.ranking_per_s, one.field_s) == (None, None), "of one member neither object has a share"
+        assert each.ranking_per_second is not None
+        assert each.ranking_per_second > 0
+        assert each.precompute_seconds is not None
+    assert (one.ranking_per_second, one.precompute_seconds) == (None, None), "of one member neither object has a share"
 
 
 def test_another_base_model_is_not_split() -> None:
     few = {**FEW, "options": {}}
     model = gaifman.complete(towns(), ["works_in"], phi="paper", base="logistic", **few)
-    (found,) = speeds(model, towns(), TEST, sizes=(4,), pairs=50)
-    assert found.pairs_per_s > 0
+    (found,) = measure_throughput(model, towns(), TEST, sizes=(4,), pairs=50)
+    assert found.pairs_per_second > 0
 
 
 def test_the_model_itself_keeps_its_size() -> None:
-    speeds(completed(), towns(), TEST, sizes=(7,), pairs=10)
-    assert completed().learning.size == FEW["size"]
+    measure_throughput(completed(), towns(), TEST, sizes=(7,), pairs=10)
+    assert completed().config.size == FEW["size"]
 
 
 def test_relations_with_most_test_facts_are_measured() -> None:
-    assert measured(completed(), TEST, 5) == ["works_in", "citizen"], "moved has three places"
-    assert measured(completed(), TEST, 1) == ["works_in"]
+    assert largest_relations(completed(), TEST, 5) == ["works_in", "citizen"], "moved has three places"
+    assert largest_relations(completed(), TEST, 1) == ["works_in"]
 
 
 def test_where_nothing_can_be_measured_it_is_said() -> None:
-    with pytest.raises(KnowledgeError, match="no speed to measure"):
-        speeds(completed(), towns(), KnowledgeBase.from_facts([("moved", "p03", "t0", "t3")]))
+    with pytest.raises(KnowledgeBaseError, match="no speed to measure"):
+        measure_throughput(completed(), towns(), KnowledgeBase.from_facts([("moved", "p03", "t0", "t3")]))
 
 
 def test_progress_is_told_for_each_size_and_relation() -> None:
     told: list[tuple[str, int, int | None]] = []
-    speeds(completed(), towns(), TEST, sizes=(4, 6), pairs=10, report=lambda *words: told.append(words))
+    measure_throughput(completed(), towns(), TEST, sizes=(4, 6), pairs=10, progress=lambda *words: told.append(words))
     assert told == [("measuring speed", number, 4) for number in range(4)]
 
 
 def test_a_dictionary_for_json() -> None:
-    assert Speed(None, 2, 1234.56789, None, 0.12345).as_dict() == {
+    assert Throughput(None, 2, 1234.56789, None, 0.12345).as_dict() == {
         "size": None,
         "relations": 2,
         "pairs_per_s": 1234.568,
@@ -80,4 +80,4 @@ def test_a_dictionary_for_json() -> None:
 
 def test_sizes_are_those_of_the_figure() -> None:
     assert SIZES == (5, 10, 20, 50, 100, None)
-    assert home.PAPER == 5_000
+    assert home.PAPER_ANSWERS_PER_SECOND == 5_000

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman import splits
-from gaifman.graph import Graph
-from gaifman.inputs import Surveyor, kinds_of
-from gaifman.judging import Judge
+from gaifman.graph import GaifmanGraph
+from gaifman.inputs import FeatureStatistics, feature_kinds
+from gaifman.judging import Predictor
 from gaifman.kb import KnowledgeBase
-from gaifman.kernels.touching import APART, FILLED, PLAIN, TOUCHING
-from gaifman.learning import Learning, Scorer
-from gaifman.neighbourhoods import Sampling, draw
-from gaifman.network import Logistic, Network
-from gaifman.phi import NAMED, named, parse_phi
-from gaifman.splits import Field, Split, _Touch, splittable
+from gaifman.kernels.touching import FILLED, FULL_PATH, SEPARATE, TOUCHING
+from gaifman.learning import Scorer, TrainingConfig
+from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
+from gaifman.network import MLP, Logistic
+from gaifman.phi import FEATURE_SET_NAMES, named_feature_set, parse_phi
+from gaifman.splits import ObjectFeatures, SplitScorer, _PairFeatureFinder, supports_fast_scoring
 from gaifman.tables import Floats, Ints
 
 
@@ -36,26 +36,28 @@ def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> Kn
     return KnowledgeBase.from_facts(sorted(found), objects=[*names, "zoe", "nil"])
 
 
-def ready(kb: KnowledgeBase, phi: str, learning: Learning, base: Network) -> tuple[Judge, Scorer]:
+def ready(kb: KnowledgeBase, phi: str, learning: TrainingConfig, base: MLP) -> tuple[Predictor, Scorer]:
     """A judge, and a scorer with random weights over all features that occur."""
     relations = {name: relation.arity for name, relation in kb.relations.items()}
-    chosen = named(phi, 2, relations) if phi in NAMED else parse_phi(phi, unknown_objects=True)
-    features = chosen.expanded(relations, 2)
-    judge = Judge(kb, features, 2)
-    surveyor = Surveyor(kinds_of(features))
+    chosen = named_feature_set(phi, 2, relations) if phi in FEATURE_SET_NAMES else parse_phi(phi, unknown_objects=True)
+    features = chosen.expand(relations, 2)
+    judge = Predictor(kb, features, 2)
+    surveyor = FeatureStatistics(feature_kinds(features))
     count = len(judge.graph)
     pairs = np.stack(np.meshgrid(np.arange(count), np.arange(count)), axis=2).reshape(-1, 2).astype(np.int32)
-    surveyor.see(judge.evaluator.sampled(pairs, learning.sampling(1, "survey")))
-    inputs = surveyor.inputs(rare=1)
-    base.begin(inputs.width, 3)
+    surveyor.update(judge.evaluator.sample_and_evaluate(pairs, learning.sampling(1, "survey")))
+    inputs = surveyor.make_scaler(min_feature_count=1)
+    base.reset(inputs.width, 3)
     return judge, Scorer(inputs, base)
 
 
-def plainly(judge: Judge, scorer: Scorer, sampling: Sampling, pair: Ints, position: int) -> Floats:
+def plainly(judge: Predictor, scorer: Scorer, sampling: SamplingConfig, pair: Ints, position: int) -> Floats:
     count = len(judge.graph)
     tuples = np.repeat(pair[None], count, axis=0)
     tuples[:, position] = np.arange(count)
-    return np.asarray(scorer.raw(judge.evaluator.sampled(tuples, sampling)).reshape(count, -1).mean(axis=1))
+    return np.asarray(
+        scorer.probabilities(judge.evaluator.sample_and_evaluate(tuples, sampling)).reshape(count, -1).mean(axis=1)
+    )
 
 
 WALKS = "∃x, y r0(s1, x) ∧ r1(x, y) ∧ r0(s2, y)\nr1(s1, 'o00')\nr0('o01', s2)\n∃x r0(x, s1) ∧ r2(x, s2)\nr2(s1, x)"
@@ -75,11 +77,11 @@ FIXED = "r1(s1, 'o00')\nr0('o01', s2)\neach r. r(s1, x)\neach r. r(x, s2)\neach 
 def test_split_scores_are_those_of_the_plain_path(
     seed: int, phi: str, size: int | None, wide: bool, draws: int, kind: str
 ) -> None:
-    learning = Learning(size=size, seed=seed)
-    base = Logistic() if kind == "logistic" else Network([9, 5], kind, batch=7)
+    learning = TrainingConfig(size=size, seed=seed)
+    base = Logistic() if kind == "logistic" else MLP([9, 5], kind, batch_size=7)
     judge, scorer = ready(town(seed, wide=wide), phi, learning, base)
-    field = Field(judge, learning, draws)
-    split = Split(field, scorer)
+    field = ObjectFeatures(judge, learning, draws)
+    split = SplitScorer(field, scorer)
     for pair in (np.array([seed % 40, 3], np.int32), np.array([0, 41], np.int32)):
         for position in (0, 1):
             found = split.scores(pair[None], position)[0, 0]
@@ -88,9 +90,9 @@ def test_split_scores_are_those_of_the_plain_path(
 
 
 def test_several_tuples_at_once_are_each_by_itself() -> None:
-    learning = Learning(size=4)
-    judge, scorer = ready(town(2), "paper", learning, Network([6]))
-    split = Split(Field(judge, learning, 2), scorer)
+    learning = TrainingConfig(size=4)
+    judge, scorer = ready(town(2), "paper", learning, MLP([6]))
+    split = SplitScorer(ObjectFeatures(judge, learning, 2), scorer)
     pairs = np.array([[0, 1], [5, 9], [5, 2]], np.int32)
     together = split.scores(pairs, 1)[0]
     for row, pair in enumerate(pairs):
@@ -100,16 +102,16 @@ def test_several_tuples_at_once_are_each_by_itself() -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_what_a_pair_gets_is_distributed_as_by_algorithm_1(seed: int) -> None:
     """Candidates share draws; for each pair by itself the scores are distributed as if it were drawn by itself."""
-    draws, learning = 2_000, Learning(size=6, seed=seed)
-    judge, scorer = ready(town(seed, 60, 150, wide=False), "default", learning, Network([9, 5]))
-    field = Field(judge, learning, draws)
+    draws, learning = 2_000, TrainingConfig(size=6, seed=seed)
+    judge, scorer = ready(town(seed, 60, 150, wide=False), "default", learning, MLP([9, 5]))
+    field = ObjectFeatures(judge, learning, draws)
     many = np.flatnonzero(judge.graph.degrees > 4)
     one = int(many[np.argmin(judge.graph.degrees[many])])  # few are adjacent to it
-    each, kinds = Split(field, scorer)._each(one, 1)
+    each, kinds = SplitScorer(field, scorer)._score_draws(one, 1)
     compared = 0
-    for c in np.flatnonzero((kinds != PLAIN) & (judge.graph.degrees > 3)).tolist():
-        alone = replace(field.sampling, shared=False, purpose="by itself")
-        scores = scorer.raw(judge.evaluator.sampled([[one, c]], alone))
+    for c in np.flatnonzero((kinds != FULL_PATH) & (judge.graph.degrees > 3)).tolist():
+        alone = replace(field.sampling, shared_order=False, purpose="by itself")
+        scores = scorer.probabilities(judge.evaluator.sample_and_evaluate([[one, c]], alone))
         values, which = np.unique(np.round(np.append(each[c], scores), 4), return_inverse=True)
         counts = np.stack([np.bincount(part, minlength=len(values)) for part in (which[:draws], which[draws:])])
         often = counts.sum(axis=0) >= 20
@@ -121,24 +123,24 @@ def test_what_a_pair_gets_is_distributed_as_by_algorithm_1(seed: int) -> None:
     assert compared >= 3
 
 
-def adjacent(graph: Graph, one: int) -> set[int]:
-    return set(graph.row(one).tolist())
+def adjacent(graph: GaifmanGraph, one: int) -> set[int]:
+    return set(graph.neighbour_ids(one).tolist())
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("size", [4, 5, 10, None])
 def test_of_which_kind_pairs_are_by_definition(seed: int, size: int | None) -> None:
-    learning = Learning(size=size, seed=seed)
-    judge, _ = ready(town(seed, 60, 150, wide=False), "paper", learning, Network([6]))
-    graph, field = judge.graph, Field(judge, learning, 2)
+    learning = TrainingConfig(size=size, seed=seed)
+    judge, _ = ready(town(seed, 60, 150, wide=False), "paper", learning, MLP([6]))
+    graph, field = judge.graph, ObjectFeatures(judge, learning, 2)
     one, place, number = int(np.random.default_rng(seed).integers(60)), seed % 2, seed % 2
-    kinds, _ = _Touch(field, np.arange(len(field.sides))).found(one, 1 - place, number)
+    kinds, _ = _PairFeatureFinder(field, np.arange(len(field.feature_sides))).find(one, 1 - place, number)
     expected = []
     for c in range(len(graph)):
         pair = np.array([[one, c]] if place == 0 else [[c, one]], np.int32)
-        drawn = set(draw(graph, pair, field.sampling).of(0, number).tolist()) - {one, c}
+        drawn = set(draw_neighbourhoods(graph, pair, field.sampling).members_of(0, number).tolist()) - {one, c}
         if c == one:
-            expected.append(PLAIN)
+            expected.append(FULL_PATH)
             continue
         share = [first(field, 1 - place, c, one, number), first(field, place, one, c, number)]
         assert share[0] | share[1] <= drawn, "what is filled up comes besides"
@@ -147,14 +149,14 @@ def test_of_which_kind_pairs_are_by_definition(seed: int, size: int | None) -> N
         odd = size is not None and size % 2
         whole = size is None or graph.degrees[one] + graph.degrees[c] <= size
         more = odd or (share[0] & share[1] and not whole)
-        expected.append(FILLED if more else TOUCHING if touch else APART)
+        expected.append(FILLED if more else TOUCHING if touch else SEPARATE)
         assert expected[-1] == FILLED or drawn == share[0] | share[1]
     assert kinds.tolist() == expected
 
 
-def first(field: Field, position: int, obj: int, partner: int, number: int) -> set[int]:
+def first(field: ObjectFeatures, position: int, obj: int, partner: int, number: int) -> set[int]:
     """Who is drawn around an object by its share, and by what the partner leaves of its own: never the partner."""
-    graph, order = field.judge.graph, field.around(position).orders[number]
+    graph, order = field.predictor.graph, field.at_position(position).draw_orders[number]
     at = slice(order.starts[obj], order.starts[obj + 1])
     members = [member for member in order.members[at].tolist() if member != partner]
     left = field.quota - len(adjacent(graph, partner) - {obj})
@@ -163,51 +165,51 @@ def first(field: Field, position: int, obj: int, partner: int, number: int) -> s
 
 def test_all_kinds_of_pairs_occur() -> None:
     """Otherwise the tests above could pass by the plain path alone."""
-    learning = Learning(size=4)
-    judge, _ = ready(town(1, people=300, facts=500, wide=False), "paper", learning, Network([6]))
-    field = Field(judge, learning, 1)
-    assert field.simple
-    assert not field.far
-    touch, seen = _Touch(field, np.arange(len(field.sides))), set[int]()
+    learning = TrainingConfig(size=4)
+    judge, _ = ready(town(1, people=300, facts=500, wide=False), "paper", learning, MLP([6]))
+    field = ObjectFeatures(judge, learning, 1)
+    assert field.decomposable
+    assert not field.uses_walks
+    touch, seen = _PairFeatureFinder(field, np.arange(len(field.feature_sides))), set[int]()
     for one in range(0, 300, 7):
-        kinds, more = touch.found(one, 1, 0)
+        kinds, more = touch.find(one, 1, 0)
         seen |= {*kinds.tolist()}
         assert len(more.starts) - 1 == ((kinds == TOUCHING) | (kinds == FILLED)).sum()
-    assert seen == {APART, TOUCHING, FILLED, PLAIN}
+    assert seen == {SEPARATE, TOUCHING, FILLED, FULL_PATH}
 
 
 def test_objects_look_alike_where_their_features_are_the_same() -> None:
-    learning = Learning(size=4)
-    judge, _ = ready(town(5), "default", learning, Network([6]))
-    field = Field(judge, learning, 2)
+    learning = TrainingConfig(size=4)
+    judge, _ = ready(town(5), "default", learning, MLP([6]))
+    field = ObjectFeatures(judge, learning, 2)
     for position, level, number in ((0, 0, 0), (1, 0, 1), (1, 2, 0)):
-        looks, firsts = field.looks(position, level, number)
-        around = field.around(position)
-        dense = around.matrix.dense()
+        looks, firsts = field.equal_row_groups(position, level, number)
+        around = field.at_position(position)
+        dense = around.matrix.to_dense()
         rows = dense[around.rows[level] + number]
         assert np.array_equal(dense[firsts][looks], rows)
         assert len(firsts) == len(np.unique(rows, axis=0)) < len(rows)
 
 
 def test_one_field_serves_models_one_after_another_and_threads_their_own() -> None:
-    learning = Learning(size=4)
-    judge, scorer = ready(town(2), "paper", learning, Network([6]))
-    other = ready(town(2), "paper", learning, Network([5]))[1]
-    field = Field(judge, learning, 1)
-    split = field.split(scorer, (1,))
-    assert field.split(scorer, [1]) is split
-    assert field.split(other, (1,)) is not split
+    learning = TrainingConfig(size=4)
+    judge, scorer = ready(town(2), "paper", learning, MLP([6]))
+    other = ready(town(2), "paper", learning, MLP([5]))[1]
+    field = ObjectFeatures(judge, learning, 1)
+    split = field.scorer_for(scorer, (1,))
+    assert field.scorer_for(scorer, [1]) is split
+    assert field.scorer_for(other, (1,)) is not split
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(field.split, other, (1,)).result() is not field.split(other, (1,))
+        assert pool.submit(field.scorer_for, other, (1,)).result() is not field.scorer_for(other, (1,))
 
 
 def test_sums_that_are_kept_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    learning = Learning(size=10)
-    judge, scorer = ready(town(2), "paper", learning, Network([6]))
+    learning = TrainingConfig(size=10)
+    judge, scorer = ready(town(2), "paper", learning, MLP([6]))
     pairs = np.stack([np.arange(42), np.arange(42)], axis=1).astype(np.int32)
-    whole = Split(Field(judge, learning, 2), scorer).scores(pairs, 1)
-    monkeypatch.setattr(splits, "SUMS", 1)
-    frugal = Split(Field(judge, learning, 2), scorer)
+    whole = SplitScorer(ObjectFeatures(judge, learning, 2), scorer).scores(pairs, 1)
+    monkeypatch.setattr(splits, "MAX_CACHED_BYTES", 1)
+    frugal = SplitScorer(ObjectFeatures(judge, learning, 2), scorer)
     assert np.array_equal(frugal.scores(pairs, 1), whole)
     assert len(frugal._sums) == 1
 
@@ -215,39 +217,39 @@ def test_sums_that_are_kept_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "learning", "width", "can"),
     [
-        ("r(s1, s2)\n∃x r(s1, x)\nr(x, s2)\n∃x r(s1, x) ∧ r(x, s2)\nexists r. r(s1, s2)", Learning(), 2, True),
-        ("∃x, y r(s1, x) ∧ r(x, y) ∧ r(y, s2)", Learning(), 2, True),
-        ("∀x r(s1, x)", Learning(), 2, False),
-        ("r(s1, s2)", Learning(size=7), 2, True),
-        ("r(s1, s2)", Learning(size=1), 2, False),
-        ("r(s1, s2)", Learning(size=None), 2, True),
-        ("r(s1, s2)", Learning(radius=2), 2, False),
-        ("old(s1)", Learning(), 1, False),
+        ("r(s1, s2)\n∃x r(s1, x)\nr(x, s2)\n∃x r(s1, x) ∧ r(x, s2)\nexists r. r(s1, s2)", TrainingConfig(), 2, True),
+        ("∃x, y r(s1, x) ∧ r(x, y) ∧ r(y, s2)", TrainingConfig(), 2, True),
+        ("∀x r(s1, x)", TrainingConfig(), 2, False),
+        ("r(s1, s2)", TrainingConfig(size=7), 2, True),
+        ("r(s1, s2)", TrainingConfig(size=1), 2, False),
+        ("r(s1, s2)", TrainingConfig(size=None), 2, True),
+        ("r(s1, s2)", TrainingConfig(radius=2), 2, False),
+        ("old(s1)", TrainingConfig(), 1, False),
     ],
 )
-def test_what_can_be_split(text: str, learning: Learning, width: int, can: bool) -> None:
-    assert splittable(parse_phi(text).features, learning, width) is can
+def test_what_can_be_split(text: str, learning: TrainingConfig, width: int, can: bool) -> None:
+    assert supports_fast_scoring(parse_phi(text).features, learning, width) is can
 
 
 def test_what_is_around_an_object_alone_has_features_of_it_alone() -> None:
-    learning = Learning(size=4)
-    judge, _ = ready(town(3), "paper", learning, Network([6]))
-    field = Field(judge, learning, 1)
+    learning = TrainingConfig(size=4)
+    judge, _ = ready(town(3), "paper", learning, MLP([6]))
+    field = ObjectFeatures(judge, learning, 1)
     texts = [str(feature) for feature in judge.evaluator.plan.features]
     for position, other in ((0, "s2"), (1, "s1")):
-        present = {texts[i] for i in field.around(position).matrix.ids.tolist()}
+        present = {texts[i] for i in field.at_position(position).matrix.ids.tolist()}
         assert present
         assert not any(other in text for text in present)
 
 
 @pytest.mark.parametrize("draws", [1, 3])
 def test_levels_are_draws_of_growing_length(draws: int) -> None:
-    learning = Learning(size=6, seed=4)
-    judge, _ = ready(town(4), "paper", learning, Network([6]))
-    field = Field(judge, learning, draws)
+    learning = TrainingConfig(size=6, seed=4)
+    judge, _ = ready(town(4), "paper", learning, MLP([6]))
+    field = ObjectFeatures(judge, learning, draws)
     for position in (0, 1):
-        around = field.around(position)
-        for order in around.orders:
+        around = field.at_position(position)
+        for order in around.draw_orders:
             for obj in range(len(judge.graph)):
                 levels = order.levels[order.starts[obj] : order.starts[obj + 1]].tolist()
                 members = order.members[order.starts[obj] : order.starts[obj + 1]].tolist()

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from gaifman.formulas import Atom, Variable
-from gaifman.frames import columns_of
+from gaifman.frames import quoted_columns
 from gaifman.kb import KnowledgeBase
 from gaifman.parser import parse_query
 from gaifman.queries import answers, count
@@ -21,7 +21,7 @@ KB = KnowledgeBase.from_facts(
 
 def text(query: str, **given: int) -> str:
     """The statement of a query."""
-    return translate(parse_query(query, KB), KB, {Variable(name): number for name, number in given.items()}).text
+    return translate(parse_query(query, KB), KB, {Variable(name): number for name, number in given.items()}).sql
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_disjunctions_that_tie_their_variables_are_unions() -> None:
 )
 def test_what_ranges_over_the_domain_is_counted(query: str, ranging: tuple[str, ...], size: int) -> None:
     statement = translate(parse_query(query, KB), KB)
-    assert (set(statement.ranging), statement.size) == (set(ranging), size)
+    assert (set(statement.unrestricted), statement.combinations) == (set(ranging), size)
 
 
 def test_given_variables_are_numbers_in_the_statement() -> None:
@@ -101,13 +101,18 @@ def test_given_variables_are_numbers_in_the_statement() -> None:
 
 def test_pages_and_counts() -> None:
     statement = translate(parse_query("r(x, y)", KB), KB)
-    assert statement.ordered(10, 5).endswith("ORDER BY ALL\nLIMIT 10\nOFFSET 5")
-    assert statement.counted().startswith("SELECT count(*) FROM (")
-    assert "ORDER" not in translate(Query((), parse_query("r('a', 'b')").formula), KB).ordered()
+    assert statement.ordered_sql(10, 5).endswith("ORDER BY ALL\nLIMIT 10\nOFFSET 5")
+    assert statement.count_sql().startswith("SELECT count(*) FROM (")
+    assert "ORDER" not in translate(Query((), parse_query("r('a', 'b')").formula), KB).ordered_sql()
 
 
 def test_columns_differ_whatever_the_case() -> None:
-    assert columns_of([Variable(name) for name in ("x", "X", "x_2", 'a"b')]) == ['"x"', '"X_2"', '"x_2_3"', '"a""b"']
+    assert quoted_columns([Variable(name) for name in ("x", "X", "x_2", 'a"b')]) == [
+        '"x"',
+        '"X_2"',
+        '"x_2_3"',
+        '"a""b"',
+    ]
 
 
 def test_hostile_names_do_not_leave_their_place() -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gaifman.config import DEEPEST, LIMITS, Limits
+from gaifman.config import DEFAULT_LIMITS, MAX_FORMULA_DEPTH, Limits
 from gaifman.errors import LimitError
 from gaifman.formulas import (
     And,
@@ -142,8 +142,8 @@ def test_a_huge_formula_is_refused_however_long_a_text_may_be(name: str) -> None
 
 @pytest.mark.parametrize("name", [name for name in HUGE if name.startswith("deep")])
 def test_no_setting_lets_a_deep_formula_reach_the_stack(name: str) -> None:
-    with pytest.raises(LimitError, match=f"nested deeper than {DEEPEST}"):
-        parse(HUGE[name], limits=Limits(characters=10_000_000, nodes=10_000_000, depth=DEEPEST))
+    with pytest.raises(LimitError, match=f"nested deeper than {MAX_FORMULA_DEPTH}"):
+        parse(HUGE[name], limits=Limits(characters=10_000_000, nodes=10_000_000, depth=MAX_FORMULA_DEPTH))
 
 
 @pytest.mark.parametrize("depth", [1, 2, 63, 64])
@@ -167,15 +167,15 @@ def test_depth_is_counted_as_the_tree_is_deep(depth: int) -> None:
 )
 def test_the_deepest_formula_a_setting_can_allow_is_read_printed_and_compared(make: object) -> None:
     assert callable(make)
-    limits = Limits(depth=DEEPEST, nodes=5000)
-    formula = parse(make(DEEPEST - 2), limits=limits)
+    limits = Limits(depth=MAX_FORMULA_DEPTH, nodes=5000)
+    formula = parse(make(MAX_FORMULA_DEPTH - 2), limits=limits)
     assert parse(str(formula), limits=limits) == formula
     assert hash(formula) == hash(formula)
     assert sys.getrecursionlimit() == 1000
 
 
 def test_sixteen_variables_are_allowed_and_seventeen_are_not() -> None:
-    sixteen = " & ".join(f"p(x{i})" for i in range(LIMITS.variables))
+    sixteen = " & ".join(f"p(x{i})" for i in range(DEFAULT_LIMITS.variables))
     assert parse(sixteen)
     with pytest.raises(LimitError, match="more than 16 variables"):
         parse(sixteen + " & p(y)")

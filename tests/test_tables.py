@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.tables import Heap, Index, Names, assemble, bad_name, distinct, fingerprint
+from gaifman.tables import NameEncoder, RawFacts, SortedNames, build_tables, find_invalid_name, fingerprint, unique_rows
 from kbs import names
 
 rows_of = st.integers(1, 4).flatmap(lambda width: st.lists(st.tuples(*[st.integers(0, 6)] * width), max_size=20))
@@ -21,10 +21,10 @@ def test_distinct_rows_are_a_sorted_dictionary(size: int, rows, weights: list[fl
     expected: dict[tuple[int, ...], float] = {}
     for row, weight in zip(rows, weights, strict=False):
         expected[row] = max(weight, expected.get(row, 0))
-    found = distinct(columns, [size] * width, np.array(weights[: len(rows)]) if weighted else None)
+    found = unique_rows(columns, [size] * width, np.array(weights[: len(rows)]) if weighted else None)
     assert [tuple(row) for row in np.stack(found.columns, axis=1).tolist()] == sorted(expected)
-    assert found.dropped == len(rows) - len(expected)
-    assert (found.example is None) == (found.dropped == 0)
+    assert found.duplicates == len(rows) - len(expected)
+    assert (found.example is None) == (found.duplicates == 0)
     assert found.example is None or rows.count(found.example) > 1
     if weighted:
         assert found.weight is not None
@@ -33,72 +33,77 @@ def test_distinct_rows_are_a_sorted_dictionary(size: int, rows, weights: list[fl
 
 @given(st.lists(names), names)
 def test_names_are_sorted_by_code_point_and_found(texts: list[str], other: str) -> None:
-    known = Names(texts)
+    known = SortedNames(texts)
     assert list(known) == sorted(set(texts))
-    assert [known.number(name) for name in known] == list(range(len(known)))
+    assert [known.find(name) for name in known] == list(range(len(known)))
     assert (other in known) == (other in texts)
-    assert known == Names(texts[::-1])
-    assert hash(known) == hash(Names(texts[::-1]))
+    assert known == SortedNames(texts[::-1])
+    assert hash(known) == hash(SortedNames(texts[::-1]))
     assert known[1:] == tuple(sorted(set(texts)))[1:]
 
 
 def test_names_print_short() -> None:
-    assert repr(Names("abcde")) == "Names('a', 'b', 'c', … 5)"
-    assert repr(Names("ab")) == "Names('a', 'b')"
-    assert "c" not in Names("ab")
+    assert repr(SortedNames("abcde")) == "Names('a', 'b', 'c', … 5)"
+    assert repr(SortedNames("ab")) == "Names('a', 'b')"
+    assert "c" not in SortedNames("ab")
 
 
 def test_an_index_tells_what_is_new() -> None:
-    index = Index()
-    assert index.numbers(["b", "a", "b"]).tolist() == [0, 1, 0]
-    assert index.fresh() == ["b", "a"]
-    assert index.numbers(["c", "a"]).tolist() == [2, 1]
-    assert index.fresh() == ["c"]
-    assert index.fresh() == []
+    index = NameEncoder()
+    assert index.encode(["b", "a", "b"]).tolist() == [0, 1, 0]
+    assert index.take_new() == ["b", "a"]
+    assert index.encode(["c", "a"]).tolist() == [2, 1]
+    assert index.take_new() == ["c"]
+    assert index.take_new() == []
 
 
 @pytest.mark.parametrize(("name", "reason"), [("", "empty"), ("a\0", "NUL"), ("\udc00", "surrogate")])
 def test_names_that_are_none(name: str, reason: str) -> None:
-    found = bad_name(["fine", "é", name])
+    found = find_invalid_name(["fine", "é", name])
     assert found
     assert found[0] == name
     assert reason in found[1]
-    assert bad_name(["fine", "é"]) is None
+    assert find_invalid_name(["fine", "é"]) is None
 
 
 def test_a_heap_becomes_tables_over_sorted_names() -> None:
-    heap = Heap(["z", "y", "x"], ["s", "r"], [1, 2], ["w", "v"])
-    heap.add(np.array([1], np.int32), np.array([[0, 2]], np.int32), np.array([0.5]))
-    heap.add(np.array([0, 0], np.int32), np.array([[1], [1]], np.int32))
+    heap = RawFacts(["z", "y", "x"], ["s", "r"], [1, 2], ["w", "v"])
+    heap.add_facts(np.array([1], np.int32), np.array([[0, 2]], np.int32), np.array([0.5]))
+    heap.add_facts(np.array([0, 0], np.int32), np.array([[1], [1]], np.int32))
     one = np.array([1], np.int32)
     heap.values = [(one, one, np.array([1.5])), (one, one, np.array([2.5]))]
-    tables, dropped = assemble(heap)
+    tables, dropped = build_tables(heap)
     assert (list(tables.objects), list(tables.relations), tables.arities) == (["x", "y", "z"], ["r", "s"], (2, 1))
     assert list(tables.attributes) == ["v", "w"]
     assert tables.facts[2].objects.tolist() == [[2, 0]]
     assert tables.facts[2].starts.tolist() == [0, 1, 1]
     assert tables.facts[1].starts.tolist() == [0, 0, 1]
     assert tables.facts[1].confidence is None
-    assert (tables.values.attribute.tolist(), tables.values.object.tolist()) == ([0], [1])
+    assert (tables.values.attribute.tolist(), tables.values.objects.tolist()) == ([0], [1])
     assert tables.values.value.tolist() == [2.5]
-    assert (dropped.facts, dropped.fact, dropped.values, dropped.value) == (1, (1, 1), 1, (0, 1))
+    assert (dropped.fact_count, dropped.example_fact, dropped.value_count, dropped.example_value) == (
+        1,
+        (1, 1),
+        1,
+        (0, 1),
+    )
 
 
 def test_rows_are_found_by_bisection() -> None:
-    heap = Heap([f"{number:02}" for number in range(50)], ["r", "s"], [2, 2])
+    heap = RawFacts([f"{number:02}" for number in range(50)], ["r", "s"], [2, 2])
     pairs = np.array([(a, b) for a in range(50) for b in range(0, 50, 7)], np.int32)
-    heap.add(np.tile(np.array([0, 1], np.int32), len(pairs) // 2), pairs[: len(pairs) // 2 * 2])
-    facts = assemble(heap)[0].facts[2]
+    heap.add_facts(np.tile(np.array([0, 1], np.int32), len(pairs) // 2), pairs[: len(pairs) // 2 * 2])
+    facts = build_tables(heap)[0].facts[2]
     for row in range(len(facts)):
-        assert facts.row(int(facts.relation[row]), facts.objects[row].tolist()) == row
-    assert facts.row(0, [0, 1]) is None
-    assert facts.row(1, [49, 48]) is None
-    assert facts.with_object(3).tolist() == [r for r in range(len(facts)) if 3 in facts.objects[r]]
+        assert facts.find(int(facts.relation[row]), facts.objects[row].tolist()) == row
+    assert facts.find(0, [0, 1]) is None
+    assert facts.find(1, [49, 48]) is None
+    assert facts.rows_with_object(3).tolist() == [r for r in range(len(facts)) if 3 in facts.objects[r]]
 
 
 def test_the_fingerprint_is_not_fooled_by_where_names_end() -> None:
     def of(objects: list[str], relations: list[str]) -> str:
-        return fingerprint(assemble(Heap(objects, relations, [1] * len(relations)))[0])
+        return fingerprint(build_tables(RawFacts(objects, relations, [1] * len(relations)))[0])
 
     found = {
         of(["a", "b"], ["c"]),

@@ -12,8 +12,8 @@ import pytest
 
 from broken_models import BROKEN, Narrow
 from gaifman import testing
-from gaifman.errors import KnowledgeError, OutputError
-from gaifman.network import BaseModel, Rows, State
+from gaifman.errors import KnowledgeBaseError, OutputError
+from gaifman.network import BaseModel, SparseRows, State
 from gaifman.tables import Floats
 from gaifman.testing import check_base_model
 from plain_model import Plain
@@ -46,7 +46,7 @@ class Refusing(Plain):
     def settings(self) -> Mapping[str, Any]:
         raise OutputError("not to be kept")
 
-    def state(self, *, whole: bool = False) -> State:
+    def state(self, *, resumable: bool = False) -> State:
         raise OutputError("not to be kept")
 
 
@@ -55,20 +55,20 @@ class Late(Plain):
 
     done = 0
 
-    def begin(self, width: int, seed: int) -> None:
-        super().begin(width, seed)
+    def reset(self, width: int, seed: int) -> None:
+        super().reset(width, seed)
         self.done = 0
 
-    def pass_done(self) -> None:
+    def end_epoch(self) -> None:
         self.done += 1
 
-    def probabilities(self, rows: Rows) -> Floats:
-        if self.done < self.passes:
-            raise KnowledgeError("not yet")
+    def probabilities(self, rows: SparseRows) -> Floats:
+        if self.done < self.epochs:
+            raise KnowledgeBaseError("not yet")
         return super().probabilities(rows)
 
-    def state(self, *, whole: bool = False) -> State:
-        return super().state(whole=whole) | {"done": np.array([self.done])}
+    def state(self, *, resumable: bool = False) -> State:
+        return super().state(resumable=resumable) | {"done": np.array([self.done])}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         super().restore(state)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gaifman.config import LIMITS, Limits
+from gaifman.config import DEFAULT_LIMITS, Limits
 from gaifman.errors import FormulaError, LimitError
-from gaifman.tokens import MISTAKES, SPELLINGS, Cursor, tokenise
+from gaifman.tokens import FOREIGN_SYMBOLS, SPELLINGS, TokenStream, tokenise
 
 
 @pytest.mark.parametrize(("kind", "spelling"), [(kind, s) for kind, spellings in SPELLINGS.items() for s in spellings])
@@ -14,12 +14,12 @@ def test_every_spelling_is_the_canonical_sign(kind: str, spelling: str) -> None:
     assert [token.kind for token in tokenise(f"a {spelling} b")] == ["word", kind, "word", "end"]
 
 
-@pytest.mark.parametrize("sign", MISTAKES)
+@pytest.mark.parametrize("sign", FOREIGN_SYMBOLS)
 def test_every_sign_of_another_language_is_explained(sign: str) -> None:
     with pytest.raises(FormulaError) as caught:
         tokenise(f"a {sign} b")
     assert caught.value.message == f"{sign} is not used here"
-    assert caught.value.hint == MISTAKES[sign]
+    assert caught.value.hint == FOREIGN_SYMBOLS[sign]
 
 
 def test_longest_sign_first() -> None:
@@ -65,12 +65,12 @@ def test_names_lose_their_quotes_and_question_marks() -> None:
 def test_too_many_tokens_are_refused_at_the_token_too_many() -> None:
     with pytest.raises(LimitError) as caught:
         tokenise("p(x) & q(y)", Limits(nodes=3))
-    assert caught.value.place is not None
-    assert caught.value.place.column == 8
+    assert caught.value.location is not None
+    assert caught.value.location.column == 8
 
 
 def test_a_cursor_reads_from_left_to_right_and_stays_at_the_end() -> None:
-    cursor = Cursor("p(x)", LIMITS, "formula")
-    assert cursor.following.kind == "("
-    assert [cursor.take().kind for _ in range(6)] == ["word", "(", "word", ")", "end", "end"]
-    assert cursor.following.kind == "end"
+    cursor = TokenStream("p(x)", DEFAULT_LIMITS, "formula")
+    assert cursor.next_token.kind == "("
+    assert [cursor.advance().kind for _ in range(6)] == ["word", "(", "word", ")", "end", "end"]
+    assert cursor.next_token.kind == "end"

@@ -12,11 +12,19 @@ import pytest
 
 import gaifman
 from gaifman.completion import Completion
-from gaifman.errors import FormulaError, GaifmanError, InputError, KnowledgeError
+from gaifman.errors import FormulaError, GaifmanError, InputError, KnowledgeBaseError
 from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.runs import Run, read_log
-from gaifman.training import Given, Interrupted, Order, Tally, begun, carry_on, ended
+from gaifman.training import (
+    ProgressCounter,
+    SourceText,
+    TrainingInterrupted,
+    TrainingSpec,
+    finish_cleanup,
+    has_progress,
+    run_training,
+)
 from trainings import QUERY, small
 
 QUICK: dict[str, Any] = {"size": 5, "least": 1500, "options": {"epochs": 4, "hidden": [20]}, "phi": "default"}
@@ -27,14 +35,14 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
     return gaifman.read(small(tmp_path_factory.mktemp("kb") / "small.facts", 40))
 
 
-def create(folder: Path, order: Order, seconds: float = 30, **settings: Any) -> Run:
-    return Run.create(folder / "m.run", {"order": order.as_dict(), **settings}, seconds=seconds)
+def create(folder: Path, order: TrainingSpec, seconds: float = 30, **settings: Any) -> Run:
+    return Run.create(folder / "m.run", {"order": order.as_dict(), **settings}, checkpoint_seconds=seconds)
 
 
-def trained(folder: Path, order: Order, kb: KnowledgeBase, **wanted: Any) -> bytes:
+def trained(folder: Path, order: TrainingSpec, kb: KnowledgeBase, **wanted: Any) -> bytes:
     """A run from its beginning to its end, and the model that it gives."""
     with create(folder, order) as run:
-        carry_on(run, kb, folder / "m", **wanted)
+        run_training(run, kb, folder / "m", **wanted)
     return (folder / "m").read_bytes()
 
 
@@ -45,12 +53,14 @@ def after(blocks: int) -> Callable[[], bool]:
 
 
 ORDERS = {
-    "query": Order(QUICK, QUERY),
-    "patient": Order({**QUICK, "patience": 2}, QUERY),
-    "completion": Order(QUICK),
-    "relations": Order({**QUICK, "base": "logistic", "options": {}}, relations=("likes", "gives")),
-    "phi": Order({**QUICK, "phi": "mine"}, QUERY, phi=Given("mine.phi", "each r. r(s1, s2)\nknows(s1, x)\n")),
-    "rules": Order(QUICK, relations=("parent",), constraints=Given("c.txt", "functional: parent 1→2\n")),
+    "query": TrainingSpec(QUICK, QUERY),
+    "patient": TrainingSpec({**QUICK, "patience": 2}, QUERY),
+    "completion": TrainingSpec(QUICK),
+    "relations": TrainingSpec({**QUICK, "base": "logistic", "options": {}}, relations=("likes", "gives")),
+    "phi": TrainingSpec(
+        {**QUICK, "phi": "mine"}, QUERY, phi=SourceText("mine.phi", "each r. r(s1, s2)\nknows(s1, x)\n")
+    ),
+    "rules": TrainingSpec(QUICK, relations=("parent",), constraints=SourceText("c.txt", "functional: parent 1→2\n")),
 }
 
 
@@ -58,7 +68,7 @@ ORDERS = {
 def test_an_order_survives_json(name: str) -> None:
     order = ORDERS[name]
     order.check()
-    assert Order.of(json.loads(json.dumps(order.as_dict()))) == order
+    assert TrainingSpec.from_dict(json.loads(json.dumps(order.as_dict()))) == order
 
 
 @pytest.mark.parametrize("name", ["query", "completion", "relations"])
@@ -66,7 +76,7 @@ def test_a_run_gives_what_training_without_one_gives(name: str, kb: KnowledgeBas
     order = ORDERS[name]
     data = trained(tmp_path, order, kb, threads=2)
     plain: GaifmanModel | Completion = (
-        gaifman.fit(kb, QUERY, **QUICK) if order.query else gaifman.complete(kb, order.relations, **order.learning)
+        gaifman.fit(kb, QUERY, **QUICK) if order.query else gaifman.complete(kb, order.relations, **order.config)
     )
     plain.save(tmp_path / "plain")
     assert data == (tmp_path / "plain").read_bytes()
@@ -84,8 +94,8 @@ def test_stopped_after_every_block_and_resumed_it_gives_the_same_bytes(
     while not (tmp_path / "m").exists():
         with Run.open(tmp_path / "m.run") as run:
             try:
-                carry_on(run, kb, tmp_path / "m", threads=1 + stops % 2, stop=after(stops % 3 + 1))
-            except Interrupted:
+                run_training(run, kb, tmp_path / "m", threads=1 + stops % 2, should_stop=after(stops % 3 + 1))
+            except TrainingInterrupted:
                 stops += 1
     assert stops >= 2
     assert (tmp_path / "m").read_bytes() == whole
@@ -103,7 +113,9 @@ def test_no_checkpoint_is_written_before_its_time(kb: KnowledgeBase, tmp_path: P
         folder.mkdir()
         seen: list[bool] = []
         with create(folder, ORDERS["query"], seconds) as run:
-            carry_on(run, kb, folder / "m", report=lambda *_, run=run, seen=seen: seen.append(run.doing()))
+            run_training(
+                run, kb, folder / "m", report=lambda *_, run=run, seen=seen: seen.append(run.has_checkpoints())
+            )
         assert any(seen) is written
 
 
@@ -127,7 +139,7 @@ def test_the_log_tells_what_happened(kb: KnowledgeBase, tmp_path: Path) -> None:
 
 def test_the_card_has_the_command_and_the_model_has_not(kb: KnowledgeBase, tmp_path: Path) -> None:
     with create(tmp_path, ORDERS["query"], command="gaifman train secret.facts") as run:
-        carry_on(run, kb, tmp_path / "m")
+        run_training(run, kb, tmp_path / "m")
     assert "$ gaifman train secret.facts\n" in (tmp_path / "m.md").read_text()
     assert b"secret" not in (tmp_path / "m").read_bytes()
 
@@ -136,14 +148,14 @@ def test_what_is_made_of_the_model_is_made_before_the_run_ends(kb: KnowledgeBase
     """An error there, or a kill, leaves a run that needs only to be ended."""
 
     def fail(_: object) -> None:
-        raise KnowledgeError("no picture")
+        raise KnowledgeBaseError("no picture")
 
-    with create(tmp_path, ORDERS["query"]) as run, pytest.raises(KnowledgeError):
-        carry_on(run, kb, tmp_path / "m", ready=fail)
+    with create(tmp_path, ORDERS["query"]) as run, pytest.raises(KnowledgeBaseError):
+        run_training(run, kb, tmp_path / "m", on_model=fail)
     assert not (tmp_path / "m").exists()
     models: list[object] = []
     with Run.open(tmp_path / "m.run") as run:
-        model = carry_on(run, kb, tmp_path / "m", ready=models.append)
+        model = run_training(run, kb, tmp_path / "m", on_model=models.append)
     assert models == [model]
 
 
@@ -152,40 +164,40 @@ def test_what_a_killed_process_was_writing_is_removed(kb: KnowledgeBase, tmp_pat
     for name in (".m.0123abcd.part", ".m.md.0123abcd.part"):
         (tmp_path / name).touch()
     with Run.open(tmp_path / "m.run") as run:
-        carry_on(run, kb, tmp_path / "m")
+        run_training(run, kb, tmp_path / "m")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["m", "m.log.jsonl", "m.md"]
 
 
 def test_another_knowledge_base_is_refused(kb: KnowledgeBase, tmp_path: Path) -> None:
     with create(tmp_path, ORDERS["query"]) as run:
-        with pytest.raises(Interrupted):
-            carry_on(run, kb, tmp_path / "m", stop=lambda: True)
-        assert begun(run)
-        less = kb.without([next(kb.facts())])
+        with pytest.raises(TrainingInterrupted):
+            run_training(run, kb, tmp_path / "m", should_stop=lambda: True)
+        assert has_progress(run)
+        less = kb.without_facts([next(kb.facts())])
         with pytest.raises(InputError, match="not the one that the run was begun with") as error:
-            carry_on(run, less, tmp_path / "m")
+            run_training(run, less, tmp_path / "m")
         assert "--force" in error.value.hint
-        carry_on(run, kb, tmp_path / "m")
+        run_training(run, kb, tmp_path / "m")
 
 
 def test_a_run_without_a_result_has_not_ended(kb: KnowledgeBase, tmp_path: Path) -> None:
     with create(tmp_path, ORDERS["query"]) as run:
-        assert ended(run, tmp_path / "m") is None
-        assert not begun(run)
-        carry_on(run, kb, tmp_path / "m")
+        assert finish_cleanup(run, tmp_path / "m") is None
+        assert not has_progress(run)
+        run_training(run, kb, tmp_path / "m")
 
 
 def test_damaged_checkpoints_and_relations_are_learnt_again(kb: KnowledgeBase, tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     whole = trained(tmp_path / "whole", ORDERS["completion"], kb)
-    with create(tmp_path, ORDERS["completion"]) as run, pytest.raises(Interrupted):
-        carry_on(run, kb, tmp_path / "m", threads=1, stop=after(8))
+    with create(tmp_path, ORDERS["completion"]) as run, pytest.raises(TrainingInterrupted):
+        run_training(run, kb, tmp_path / "m", threads=1, should_stop=after(8))
     for path in (tmp_path / "m.run").glob("do*/*.part"):
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
     with Run.open(tmp_path / "m.run") as run:
-        carry_on(run, kb, tmp_path / "m")
+        run_training(run, kb, tmp_path / "m")
     assert (tmp_path / "m").read_bytes() == whole
     assert "damaged" in [event["event"] for event in read_log(tmp_path / "m.log.jsonl")]
 
@@ -193,18 +205,18 @@ def test_damaged_checkpoints_and_relations_are_learnt_again(kb: KnowledgeBase, t
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        (Order({**QUICK, "radius": -1}), "radius"),
-        (Order({**QUICK, "colour": 1}), "there is no setting colour"),
-        (Order({**QUICK, "base": "tree"}), "there is no base model 'tree'"),
-        (Order({**QUICK, "options": {"epoch": 1}}), "mlp has no setting epoch"),
-        (Order({**QUICK, "phi": "papers"}), "no feature set or file papers"),
-        (Order(QUICK, "knows(x"), "query, line 1"),
-        (Order(QUICK, QUERY, ("knows",)), "a query is given and a relation too"),
-        (Order(QUICK, QUERY, phi=Given("a.phi", "\neach r.")), "a.phi, line 2"),
-        (Order(QUICK, QUERY, constraints=Given("c.txt", "functional knows")), "c.txt, line 1"),
+        (TrainingSpec({**QUICK, "radius": -1}), "radius"),
+        (TrainingSpec({**QUICK, "colour": 1}), "there is no setting colour"),
+        (TrainingSpec({**QUICK, "base": "tree"}), "there is no base model 'tree'"),
+        (TrainingSpec({**QUICK, "options": {"epoch": 1}}), "mlp has no setting epoch"),
+        (TrainingSpec({**QUICK, "phi": "papers"}), "no feature set or file papers"),
+        (TrainingSpec(QUICK, "knows(x"), "query, line 1"),
+        (TrainingSpec(QUICK, QUERY, ("knows",)), "a query is given and a relation too"),
+        (TrainingSpec(QUICK, QUERY, phi=SourceText("a.phi", "\neach r.")), "a.phi, line 2"),
+        (TrainingSpec(QUICK, QUERY, constraints=SourceText("c.txt", "functional knows")), "c.txt, line 1"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_read(order: Order, message: str) -> None:
+def test_what_is_wrong_is_said_before_anything_is_read(order: TrainingSpec, message: str) -> None:
     with pytest.raises(GaifmanError) as error:
         order.check()
     assert message in str(error.value)
@@ -213,38 +225,38 @@ def test_what_is_wrong_is_said_before_anything_is_read(order: Order, message: st
 @pytest.mark.parametrize(
     ("order", "kind", "message"),
     [
-        (Order(QUICK, "know(x, y)"), FormulaError, "there is no relation know"),
-        (Order(QUICK, "knows(x, y) & parent(y, y) & ~likes(x, x) & x != x"), KnowledgeError, "no answers"),
-        (Order(QUICK, "exists x. person(x)"), FormulaError, "no free variables"),
-        (Order(QUICK, relations=("know",)), KnowledgeError, "there is no relation know"),
-        (Order(QUICK, phi=Given("a.phi", "knows(s1, s2)")), FormulaError, "speaks of s2"),
-        (Order(QUICK, QUERY, phi=Given("a.phi", "know(s1, s2)")), FormulaError, "a.phi, line 1"),
-        (Order(QUICK, constraints=Given("c.txt", "functional: know 1→2")), FormulaError, "c.txt, line 1"),
+        (TrainingSpec(QUICK, "know(x, y)"), FormulaError, "there is no relation know"),
+        (TrainingSpec(QUICK, "knows(x, y) & parent(y, y) & ~likes(x, x) & x != x"), KnowledgeBaseError, "no answers"),
+        (TrainingSpec(QUICK, "exists x. person(x)"), FormulaError, "no free variables"),
+        (TrainingSpec(QUICK, relations=("know",)), KnowledgeBaseError, "there is no relation know"),
+        (TrainingSpec(QUICK, phi=SourceText("a.phi", "knows(s1, s2)")), FormulaError, "speaks of s2"),
+        (TrainingSpec(QUICK, QUERY, phi=SourceText("a.phi", "know(s1, s2)")), FormulaError, "a.phi, line 1"),
+        (TrainingSpec(QUICK, constraints=SourceText("c.txt", "functional: know 1→2")), FormulaError, "c.txt, line 1"),
     ],
 )
 def test_what_does_not_fit_the_knowledge_base_is_said_before_anything_is_learnt(
-    order: Order, kind: type[GaifmanError], message: str, kb: KnowledgeBase, tmp_path: Path
+    order: TrainingSpec, kind: type[GaifmanError], message: str, kb: KnowledgeBase, tmp_path: Path
 ) -> None:
     with create(tmp_path, order) as run:
         with pytest.raises(kind) as error:
-            carry_on(run, kb, tmp_path / "m")
-        assert not begun(run)
+            run_training(run, kb, tmp_path / "m")
+        assert not has_progress(run)
     assert message in str(error.value)
 
 
 def test_constraints_may_name_the_head_of_the_query(kb: KnowledgeBase, tmp_path: Path) -> None:
     query = "near(x, y) :- knows(x, z), likes(z, y)"
-    rules = Given("c.txt", "types: near person, person")
-    assert trained(tmp_path, Order(QUICK, query, constraints=rules), kb)
+    rules = SourceText("c.txt", "types: near person, person")
+    assert trained(tmp_path, TrainingSpec(QUICK, query, constraints=rules), kb)
 
 
 def test_the_tally_counts_what_is_done_and_planned() -> None:
     told: list[tuple[str, int, int | None]] = []
-    tally = Tally(lambda *state: told.append(state))
+    tally = ProgressCounter(lambda *state: told.append(state))
     tally.plan({"a": 100, "b": 50, "c": 10}, done=["c", "other"])
-    assert tally.state == (10, 160)
+    assert tally.counts == (10, 160)
     tally.begin("a", 90, 30)
-    assert tally.state == (40, 150)
+    assert tally.counts == (40, 150)
     tally.add("a", 20)
     tally.begin("b", 50, 0)
     tally.add("b", 70)
@@ -259,7 +271,7 @@ def test_the_bar_is_right_from_the_start(kb: KnowledgeBase, tmp_path: Path) -> N
     """The plan is about what it comes to, and what is done grows up to it."""
     told: list[tuple[str, int, int | None]] = []
     with create(tmp_path, ORDERS["completion"]) as run:
-        carry_on(run, kb, tmp_path / "m", report=lambda *state: told.append(state))
+        run_training(run, kb, tmp_path / "m", report=lambda *state: told.append(state))
     assert told[0] == ("preparing", 0, None)
     shares = [done / total for phase, done, total in told if phase == "learning" and total]
     totals = np.array([total for _, _, total in told[1:]])

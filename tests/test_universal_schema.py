@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.examples import Examples
-from gaifman.graph import graph_of
+from gaifman.examples import TrainingExamples
+from gaifman.graph import build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.keys import joined, start
+from gaifman.keys import fold_in, make_key
 from gaifman.model import GaifmanModel
-from gaifman.network import START, Logistic
+from gaifman.network import INITIAL_SQUARES, Logistic
 from learnt import demo
 
 RATE, BATCH, EPOCHS, SEED = 0.1, 16, 3, 5
@@ -56,7 +56,7 @@ class Schema:
             for link in [None, *links]:
                 gradient[link] = gradient.get(link, 0.0) + delta
         for link, g in gradient.items():
-            square = self.squares.get(link, START) + g * g
+            square = self.squares.get(link, INITIAL_SQUARES) + g * g
             self.squares[link] = square
             step = RATE * g / math.sqrt(square)
             if link is None:
@@ -88,21 +88,21 @@ def link_of(text: str) -> Link:
 def direct(model: GaifmanModel, kb: KnowledgeBase, target: str) -> Schema:
     """The same, learnt by the plain twin from the same examples in the same order."""
     columns = [link_of(str(feature)) for feature in model.features]
-    first = Logistic(rate=RATE, epochs=EPOCHS, batch=BATCH)
-    first.begin(len(columns), SEED)
+    first = Logistic(learning_rate=RATE, epochs=EPOCHS, batch_size=BATCH)
+    first.reset(len(columns), SEED)
     state = first.state()
     weights = dict(zip(columns, state["weights 1"][:, 0].tolist(), strict=True))
     facts: set[tuple[str, ...]] = {(fact.relation, *fact.objects) for fact in kb.facts() if len(fact.objects) == 2}
     twin = Schema(facts, target, columns, weights, float(state["biases 1"][0]))
-    examples = Examples(graph_of(kb), gaifman.parse_query(f"{target}(x, y)"), model.learning.recipe())
+    examples = TrainingExamples(build_graph(kb), gaifman.parse_query(f"{target}(x, y)"), model.config.example_config())
     for epoch in range(EPOCHS):
         for at, block in enumerate(examples.blocks(epoch)):
-            answers = [(kb.name(x), kb.name(y)) for x, y in block.answers]
+            answers = [(kb.object_name(x), kb.object_name(y)) for x, y in block.answers]
             rows = [(twin.links(pair, hidden=pair), 1.0) for pair in answers]
-            corrupted = [(kb.name(x), kb.name(y)) for x, y in block.corrupted]
+            corrupted = [(kb.object_name(x), kb.object_name(y)) for x, y in block.negatives]
             sources = [answers[source] for source in block.sources]
             rows += [(twin.links(pair, hidden=own), 0.0) for pair, own in zip(corrupted, sources, strict=True)]
-            order = np.argsort(joined(start(SEED, "shuffle", epoch, at), np.arange(len(rows))), kind="stable")
+            order = np.argsort(fold_in(make_key(SEED, "shuffle", epoch, at), np.arange(len(rows))), kind="stable")
             shuffled = [rows[number] for number in order]
             for begin in range(0, len(shuffled), BATCH):
                 twin.learn(shuffled[begin : begin + BATCH])
@@ -142,10 +142,10 @@ def test_the_features_are_the_other_links_of_the_pair() -> None:
     wanted = [(f"r{i}", back) for back in (False, True) for i in range(5) if (f"r{i}", back) != ("r0", False)]
     assert sorted(twin.columns) == sorted(wanted)
     pairs = [fact.objects for fact in kb.facts("r0")]
-    tuples = model._numbers(pairs)
-    sampling = model.learning.sampling(1, "answer 0")
-    hidden = model._judge.secret(model._asked, tuples, SEED)
-    matrix = model._judge.evaluator.sampled(tuples, sampling, hidden)
+    tuples = model._tuple_ids(pairs)
+    sampling = model.config.sampling(1, "answer 0")
+    hidden = model.predictor.hidden_facts(model.trained_query, tuples, SEED)
+    matrix = model.predictor.evaluator.sample_and_evaluate(tuples, sampling, hidden)
     for row, pair in enumerate(pairs):
         ids = matrix.ids[matrix.starts[row] : matrix.starts[row + 1]]
         assert {twin.columns[i] for i in ids} == set(twin.links(pair, hidden=pair))
@@ -154,10 +154,10 @@ def test_the_features_are_the_other_links_of_the_pair() -> None:
 def test_without_corruptions_nothing_speaks_against_a_pair() -> None:
     """What w̃ = 0 means: every step goes up. With corruptions, what they have in common goes down."""
     kb = demo()
-    first = Logistic(rate=RATE, epochs=EPOCHS, batch=BATCH)
+    first = Logistic(learning_rate=RATE, epochs=EPOCHS, batch_size=BATCH)
     none, some = (gaifman.fit(kb, "capital(x, y)", **settings(negatives)) for negatives in (0, 5))
     for model, up in ((none, True), (some, False)):
-        first.begin(len(model.features), SEED)
+        first.reset(len(model.features), SEED)
         moved = [model.base.state()[name] - first.state()[name] for name in ("weights 1", "biases 1")]
         assert bool((moved[0] > 0).all() and (moved[1] > 0).all()) == up
     unlinked, linked = ("france", "tokyo"), ("france", "paris")

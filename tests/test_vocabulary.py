@@ -6,9 +6,9 @@ import pytest
 
 from gaifman.errors import FormulaError
 from gaifman.parser import parse, parse_feature, parse_query
-from gaifman.vocabulary import Vocabulary
+from gaifman.vocabulary import Schema
 
-WORDS = Vocabulary(
+WORDS = Schema(
     {"borders": 2, "capital": 2, "country": 1, "separates": 3},
     {"population", "area"},
     {"france", "germany", "paris", "x", "s1"},
@@ -40,9 +40,9 @@ def test_a_name_that_does_not_fit_is_an_error_with_its_place_and_near_names(
         parse_query(text, WORDS)
     error = caught.value
     assert error.message == message
-    assert error.place is not None
-    assert error.place.column == column
-    assert error.near[: len(near)] == near
+    assert error.location is not None
+    assert error.location.column == column
+    assert error.suggestions[: len(near)] == near
 
 
 def test_the_hint_for_a_wrong_arity_shows_the_right_one() -> None:
@@ -84,7 +84,7 @@ def test_a_query_variable_of_a_feature_is_no_object() -> None:
 
 
 def test_a_feature_may_speak_of_objects_of_another_knowledge_base_where_allowed() -> None:
-    assert parse_feature("borders(s1, 'atlantis')", WORDS, unknown_objects=True)
+    assert parse_feature("borders(s1, 'atlantis')", WORDS, allow_unknown_objects=True)
     with pytest.raises(FormulaError, match="there is no object 'atlantis'"):
         parse_feature("borders(s1, 'atlantis')", WORDS)
 
@@ -92,5 +92,5 @@ def test_a_feature_may_speak_of_objects_of_another_knowledge_base_where_allowed(
 def test_a_tree_without_text_is_checked_without_place() -> None:
     with pytest.raises(FormulaError) as caught:
         WORDS.check(parse("bordrs(y, z)"))
-    assert caught.value.place is None
-    assert caught.value.near == ("borders",)
+    assert caught.value.location is None
+    assert caught.value.suggestions == ("borders",)

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browsed import CHROMIUM, CONTRAST, MISSING, Watched
-from gaifman.config import Serving
-from gaifman.desk import Desk
-from gaifman.edits import Edits
-from gaifman.server import WEB, page_files
+from gaifman.config import ServerLimits
+from gaifman.desk import ServerState
+from gaifman.edits import EditsFile
+from gaifman.server import STATIC_DIR, static_files
 from gaifman.service import Service
 from learnt import towns, worker
 from served import TOKEN, Client, serving
@@ -45,8 +45,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Towns with hostile names among them, a model, and leave to add facts."""
     new = [("person", "newcomer"), ("lives_in", "newcomer", "t3"), *(("lives_in", name, "t0") for name in HOSTILE)]
     kb = towns().with_facts(new)
-    edits = Edits(tmp_path_factory.mktemp("web") / "new.facts")
-    with serving(Desk(Service(kb, worker(), Serving(seconds=60.0)), edits, TOKEN)) as found:
+    edits = EditsFile(tmp_path_factory.mktemp("web") / "new.facts")
+    with serving(ServerState(Service(kb, worker(), ServerLimits(seconds=60.0)), edits, TOKEN)) as found:
         yield found
 
 
@@ -194,9 +194,9 @@ def test_every_view_is_usable_narrow_wide_light_and_dark(web: Watched) -> None:
 
 
 def test_the_page_is_plain_files_without_other_addresses() -> None:
-    files = page_files()
+    files = static_files()
     assert {"/", "/main.js", "/style.css", "/icon.svg"} <= set(files)
-    for path in Path(WEB).rglob("*"):
+    for path in Path(STATIC_DIR).rglob("*"):
         text = path.read_text()
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), path.name
         assert "innerHTML" not in text, path.name

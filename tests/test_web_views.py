@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 import gaifman
 from browsed import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, watched
-from gaifman.cli.serve import python_of
-from gaifman.config import Serving
-from gaifman.desk import Desk
+from gaifman.cli.serve import python_snippet
+from gaifman.config import ServerLimits
+from gaifman.desk import ServerState
 from gaifman.kb import KnowledgeBase
 from gaifman.service import Service
 from learnt import GOOD, towns
@@ -53,8 +53,8 @@ def client(folder: Path) -> Iterator[Client]:
     """What `gaifman serve` serves of these files."""
     sources, model = (str(folder / "kb.facts"),), str(folder / "towns.gaifman")
     kb = gaifman.read(*sources)
-    lines = python_of(sources, model, None, None, "full", folders=True)
-    with serving(Desk(Service(kb, gaifman.load(model, kb), PATIENT), python=lines)) as found:
+    lines = python_snippet(sources, model, None, None, "full", full_paths=True)
+    with serving(ServerState(Service(kb, gaifman.load(model, kb), PATIENT), python=lines)) as found:
         yield found
 
 
@@ -63,7 +63,7 @@ def bare() -> Iterator[Client]:
     """Long names, many facts, no model, and few rows at a time."""
     facts = [(LONG, f"/m/{i % 7}", "hub") for i in range(7)] + [("p", "hub", f"o{i}") for i in range(60)]
     kb = KnowledgeBase.from_facts([*facts, *((f"{LONG}_{i}", "hub", "a" * 300) for i in range(40))])
-    with serving(Desk(Service(kb, None, Serving(rows=30, seconds=60)))) as found:
+    with serving(ServerState(Service(kb, None, ServerLimits(max_rows=30, seconds=60)))) as found:
         yield found
 
 
@@ -240,7 +240,7 @@ def test_a_new_view_begins_at_its_top_and_an_old_one_where_it_was(plain: Watched
 
 
 def test_an_empty_knowledge_base_has_a_page(window: Browser) -> None:
-    with serving(Desk(Service(KnowledgeBase.from_facts([])))) as client:
+    with serving(ServerState(Service(KnowledgeBase.from_facts([])))) as client:
         for found in watched(window, client.port):
             page: Page = found.open()
             expect(page.locator("h1")).to_have_text("What is known?")

@@ -124,7 +124,7 @@ def main() -> int:
     options = arguments.parse_args()
     budget = Budget(seconds=options.seconds, rows=1_000, combinations=EVERYTHING)
     late, rows = 0, []
-    with Engine(crowded(), memory=options.memory) as engine:
+    with Engine(crowded(), memory_mb=options.memory) as engine:
         for text in WORST:
             for ask in ASKED:
                 over, busy, how = measured(engine, ask, text, budget)

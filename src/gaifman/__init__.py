@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         FormulaError,
         GaifmanError,
         InputError,
-        KnowledgeError,
+        KnowledgeBaseError,
         LimitError,
         OutputError,
         StoppedError,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gaifman.facts import Fact
     from gaifman.io import read, write
     from gaifman.kb import KnowledgeBase, union
-    from gaifman.learning import Learning
+    from gaifman.learning import TrainingConfig
     from gaifman.model import GaifmanModel, fit
     from gaifman.parser import parse, parse_feature, parse_query
     from gaifman.queries import count, exists, query, stream
@@ -55,12 +55,12 @@ _HOMES = {
     "GaifmanModel": "model",
     "InputError": "errors",
     "KnowledgeBase": "kb",
-    "KnowledgeError": "errors",
-    "Learning": "learning",
+    "KnowledgeBaseError": "errors",
     "LimitError": "errors",
     "Limits": "config",
     "OutputError": "errors",
     "StoppedError": "errors",
+    "TrainingConfig": "learning",
     "complete": "school",
     "count": "queries",
     "demo": "datasets",
@@ -91,12 +91,12 @@ __all__ = [
     "GaifmanModel",
     "InputError",
     "KnowledgeBase",
-    "KnowledgeError",
-    "Learning",
+    "KnowledgeBaseError",
     "LimitError",
     "Limits",
     "OutputError",
     "StoppedError",
+    "TrainingConfig",
     "__version__",
     "complete",
     "count",

@@ -1,6 +1,6 @@
 """Model cards: what a model answers, how well, and what it must not be used for, as Markdown.
 
->>> text = card({"kind": "model", "query": "borders(x, y)", "radius": 1, "size": 20})
+>>> text = model_card({"kind": "model", "query": "borders(x, y)", "radius": 1, "size": 20})
 >>> print(text.partition("##")[0].strip())
 # A model of `borders(x, y)`
 <BLANKLINE>
@@ -17,16 +17,16 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gaifman.errors import FormulaError, InputError, visible
+from gaifman.errors import FormulaError, InputError, escape_unprintable
 from gaifman.markup import code as formula
-from gaifman.markup import line, quiet, table, together
+from gaifman.markup import muted, paragraph, stack, table
 from gaifman.parser import parse_query
-from gaifman.printing import relation_text
+from gaifman.printing import format_relation
 
-SHOWN = 50
+MAX_RELATIONS = 50
 """Relations listed at most: those with the most answers."""
 
-OBJECT = '"OBJECT"'
+OBJECT_PLACEHOLDER = '"OBJECT"'
 """What stands for the name of an object in code."""
 
 # Dots and colons only where some programs would make a link of a bare address: numbers stay readable.
@@ -44,8 +44,8 @@ _LABELS = {
     "training_loss": "loss in the last pass, on the examples it learnt from",
 }
 _SHORT = {key: label.partition(":")[0] for key, label in _LABELS.items()}
-_HEADS = {"auc": "AUC", "held_out": "held-out tuples", "why": "why not"}
-_RECIPE = {
+_COLUMN_HEADERS = {"auc": "AUC", "held_out": "held-out tuples", "why": "why not"}
+_EXAMPLE_LABELS = {
     "positives": "neighbourhoods drawn for each answer",
     "negatives": "neighbourhoods of corrupted tuples for each answer",
     "pool": "objects that corruptions are drawn from",
@@ -56,47 +56,57 @@ _RECIPE = {
 }
 
 
-def card(meta: Mapping[str, Any]) -> str:
+def model_card(meta: Mapping[str, Any]) -> str:
     """The card of a model or completion with this description, as its file has it."""
     asked = "relations" if meta.get("kind") == "completion" else "query"
     if lacking := [key for key in ("kind", asked, "radius", "size") if key not in meta]:
         raise InputError(f"the description of the model lacks {', '.join(lacking)}")
-    sections = [_title(meta), _answers(meta), _trained(meta), _how(meta), _well(meta), _limits(meta), _use(meta)]
-    return "\n\n".join([*sections, _made(meta)]) + "\n"
+    sections = [
+        _title(meta),
+        _answers_section(meta),
+        _data_section(meta),
+        _training_section(meta),
+        _evaluation_section(meta),
+        _limits_section(meta),
+        _usage_section(meta),
+    ]
+    return "\n\n".join([*sections, _command_section(meta)]) + "\n"
 
 
-def brief(said: str, meta: Mapping[str, Any]) -> str:
+def summary_html(title: str, meta: Mapping[str, Any]) -> str:
     """What a notebook shows of a model or completion: what is said of it, and how it learnt and how well."""
-    metrics = [(label, _words(value)) for label, value in _rows(_SHORT, _last(meta.get("metrics") or {}))]
+    metrics = [
+        (label, _format_value(value)) for label, value in _rows(_SHORT, _summarize_losses(meta.get("metrics") or {}))
+    ]
     found = table(("", ""), [*_settings(meta), *metrics])
     if meta.get("kind") != "completion":
-        return together(line(said), line(formula(meta.get("query"))), found)
+        return stack(paragraph(title), paragraph(formula(meta.get("query"))), found)
     keys, relations = ("name", "arity", "answers", "trained", "training_loss"), _most_answers(meta)
-    rows = [[_words(relation.get(key)) for key in keys] for relation in relations[:SHOWN]]
-    own = table(("relation", "places", "answers", "trained", "loss in training"), rows, right=(1, 2, 4))
-    left = len(relations) - SHOWN
-    rest = [line(quiet(f"… and {left:,} more with fewer answers"))] if left > 0 else []
-    return together(line(said), found, own, *rest)
+    rows = [[_format_value(relation.get(key)) for key in keys] for relation in relations[:MAX_RELATIONS]]
+    own = table(("relation", "places", "answers", "trained", "loss in training"), rows, numeric_columns=(1, 2, 4))
+    left = len(relations) - MAX_RELATIONS
+    rest = [paragraph(muted(f"… and {left:,} more with fewer answers"))] if left > 0 else []
+    return stack(paragraph(title), found, own, *rest)
 
 
-def plain(value: object) -> str:
+def escape_markdown(value: object) -> str:
     r"""A value as text of Markdown that shows just that.
 
-    >>> print(plain("born_in | *x*"))
+    >>> print(escape_markdown("born_in | *x*"))
     born\_in &#124; \*x\*
     """
-    return _SPECIAL.sub(r"\\\g<0>", _words(value)).replace("|", "&#124;")
+    return _SPECIAL.sub(r"\\\g<0>", _format_value(value)).replace("|", "&#124;")
 
 
-def code(value: object) -> str:
+def inline_code(value: object) -> str:
     """A value between backticks: not for tables, where no text with a bar can stand so."""
-    text = _words(value)
+    text = _format_value(value)
     ticks = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     room = " " if text.startswith(("`", " ")) or text.endswith(("`", " ")) else ""
     return f"{ticks}{room}{text}{room}{ticks}"
 
 
-def _words(value: object) -> str:
+def _format_value(value: object) -> str:
     match value:
         case None:
             return "–"
@@ -107,20 +117,20 @@ def _words(value: object) -> str:
         case float():
             return f"{value:.4g}"
         case Mapping():
-            return ", ".join(f"{_words(key)} {_words(inner)}" for key, inner in sorted(value.items()))
+            return ", ".join(f"{_format_value(key)} {_format_value(inner)}" for key, inner in sorted(value.items()))
         case list() | tuple():
-            return ", ".join(map(_words, value))
-    return visible(str(value))
+            return ", ".join(map(_format_value, value))
+    return escape_unprintable(str(value))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *([plain(cell) for cell in row] for row in rows)]
+    lines = [head, ["---"] * len(head), *([escape_markdown(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _fence(language: str, *lines: str) -> str:
     """A block of code; its fence is longer than any run of backticks inside."""
-    body = "\n".join(visible(line) for line in lines)
+    body = "\n".join(escape_unprintable(line) for line in lines)
     ticks = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", body) or [""]))
     return f"{ticks}{language}\n{body}\n{ticks}"
 
@@ -131,9 +141,9 @@ def _rows(labels: Mapping[str, str], found: Mapping[str, Any]) -> list[tuple[str
     return known + [(key, found[key]) for key in sorted(found.keys() - labels.keys())]
 
 
-def _plainly(key: str) -> str:
+def _column_header(key: str) -> str:
     """The head of a column."""
-    return _HEADS.get(key) or plain(key)
+    return _COLUMN_HEADERS.get(key) or escape_markdown(key)
 
 
 def _title(meta: Mapping[str, Any]) -> str:
@@ -144,27 +154,25 @@ def _title(meta: Mapping[str, Any]) -> str:
             "the probability that a fact which is not in the knowledge base is true all the same."
         )
     return (
-        f"# A model of {code(meta['query'])}\n\nA Gaifman model: the probability that a tuple of objects is an answer, "
+        f"# A model of {inline_code(meta['query'])}\n\nA Gaifman model: the probability that a tuple of objects is an answer, "
         "learnt from the neighbourhoods of known answers."
     )
 
 
-def _answers(meta: Mapping[str, Any]) -> str:
+def _answers_section(meta: Mapping[str, Any]) -> str:
     head = "## What it answers\n\n"
     if meta["kind"] != "completion":
-        return (
-            f"{head}The query {code(meta['query'])}: for any objects in the places of its free variables, how likely."
-        )
+        return f"{head}The query {inline_code(meta['query'])}: for any objects in the places of its free variables, how likely."
     relations = _most_answers(meta)
     more = sorted(
         {key for relation in relations for key in relation} - {"name", "arity", "answers", "trained", "training_loss"}
     )
     keys = ["name", "arity", "answers", "trained", "training_loss", *more]
     table = _table(
-        ["relation", "places", "answers", "trained", "loss in training", *(_plainly(key) for key in more)],
-        [[relation.get(key) for key in keys] for relation in relations[:SHOWN]],
+        ["relation", "places", "answers", "trained", "loss in training", *(_column_header(key) for key in more)],
+        [[relation.get(key) for key in keys] for relation in relations[:MAX_RELATIONS]],
     )
-    left = len(relations) - SHOWN
+    left = len(relations) - MAX_RELATIONS
     rest = f"\n\nAnd {left:,} more with fewer answers." if left > 0 else ""
     untrained = sum(relation.get("trained") is False for relation in relations)
     note = f"\n\nFor {untrained:,} of them nothing was learnt: there were too few answers." if untrained else ""
@@ -173,17 +181,19 @@ def _answers(meta: Mapping[str, Any]) -> str:
 
 def _most_answers(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The relations of a completion, those with the most answers first."""
-    return sorted(map(_last, meta["relations"]), key=lambda own: (-own.get("answers", 0), str(own.get("name"))))
+    return sorted(
+        map(_summarize_losses, meta["relations"]), key=lambda own: (-own.get("answers", 0), str(own.get("name")))
+    )
 
 
-def _last(found: Mapping[str, Any]) -> dict[str, Any]:
+def _summarize_losses(found: Mapping[str, Any]) -> dict[str, Any]:
     """The losses of all passes as how many there were and what the last one was."""
     losses = found.get("losses")
     rest = {key: value for key, value in found.items() if key != "losses"}
     return rest if not losses else {"passes": len(losses), "training_loss": losses[-1]} | rest
 
 
-def _trained(meta: Mapping[str, Any]) -> str:
+def _data_section(meta: Mapping[str, Any]) -> str:
     head, kb = "## What it was trained on\n\n", meta.get("kb") or {}
     if not kb:
         return f"{head}The description does not say."
@@ -196,30 +206,30 @@ def _trained(meta: Mapping[str, Any]) -> str:
     )
 
 
-def _how(meta: Mapping[str, Any]) -> str:
+def _training_section(meta: Mapping[str, Any]) -> str:
     base, rows = meta.get("base") or {}, _settings(meta)
     rows += [(f"base model, {key}", value) for key, value in sorted((base.get("settings") or {}).items())]
     recipe = dict(meta.get("recipe") or {})
-    rows += _rows(_RECIPE, recipe | ({"seed": str(recipe["seed"])} if "seed" in recipe else {}))
+    rows += _rows(_EXAMPLE_LABELS, recipe | ({"seed": str(recipe["seed"])} if "seed" in recipe else {}))
     return f"## How it learnt\n\n{_table(['setting', ''], rows)}"
 
 
 def _settings(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """What it looks at, and what learns from that."""
     base = meta.get("base") or {}
-    size = "all objects" if meta["size"] is None else f"{_words(meta['size'])} objects"
+    size = "all objects" if meta["size"] is None else f"{_format_value(meta['size'])} objects"
     rows = [("depth of a neighbourhood", meta["radius"]), ("size of a neighbourhood", size)]
     rows += [("features", meta["features"])] if "features" in meta else []
     rows += [("set of features", meta["phi"])] if "phi" in meta else []
     return rows + ([("base model", base["kind"])] if "kind" in base else [])
 
 
-def _population(meta: Mapping[str, Any]) -> str:
+def _reference_population(meta: Mapping[str, Any]) -> str:
     """The tuples that the figures are about."""
     recipe = meta.get("recipe") or {}
     share = f"{recipe['holdout']:.4g}" if isinstance(recipe.get("holdout"), int | float) else "a"
-    pool = f" from the pool {code(recipe['pool'])}" if "pool" in recipe else ""
-    pool += f", a share of {recipe['near']:.4g} of them near one that stays" if _near(recipe) else ""
+    pool = f" from the pool {inline_code(recipe['pool'])}" if "pool" in recipe else ""
+    pool += f", a share of {recipe['near']:.4g} of them near one that stays" if _has_hard_negatives(recipe) else ""
     part = "the held-out share of the known answers" if share == "a" else f"a share of {share} of the known answers"
     return (
         f"The reference population: {part}, never learnt from, and corruptions of them, with objects drawn{pool}. A "
@@ -228,15 +238,15 @@ def _population(meta: Mapping[str, Any]) -> str:
     )
 
 
-def _near(recipe: Mapping[str, Any]) -> bool:
+def _has_hard_negatives(recipe: Mapping[str, Any]) -> bool:
     """Whether some corruptions are near; a file of another hand may say anything."""
     near = recipe.get("near")
     return isinstance(near, int | float) and near > 0
 
 
-def _well(meta: Mapping[str, Any]) -> str:
-    metrics, rows = _last(meta.get("metrics") or {}), meta.get("calibration") or []
-    parts = ["## How well", _population(meta)]
+def _evaluation_section(meta: Mapping[str, Any]) -> str:
+    metrics, rows = _summarize_losses(meta.get("metrics") or {}), meta.get("calibration") or []
+    parts = ["## How well", _reference_population(meta)]
     if metrics:
         parts.append(_table(["on held-out tuples", ""], _rows(_LABELS, metrics)))
     else:
@@ -262,7 +272,7 @@ def _prior(meta: Mapping[str, Any]) -> str:
     return f" Here {' and '.join(said)}." if said else " The description does not say what share was answers here."
 
 
-def _limits(meta: Mapping[str, Any]) -> str:
+def _limits_section(meta: Mapping[str, Any]) -> str:
     lines = (
         f"A probability is meant for tuples like those of the reference population, with its prior.{_prior(meta)} "
         "Among all tuples of objects answers are far rarer: there the same number stands for fewer of them. Use it to "
@@ -278,51 +288,51 @@ def _limits(meta: Mapping[str, Any]) -> str:
     return "## Limits\n\n" + "\n".join(f"- {line}" for line in lines)
 
 
-def _ask(meta: Mapping[str, Any]) -> str:
+def _example_call(meta: Mapping[str, Any]) -> str:
     """The call that asks the model, or the first relation of a completion, about a tuple."""
     words, width = [], 0
     if meta["kind"] == "completion":
         first: Mapping[str, Any] = next(iter(meta["relations"]), {})
         words, width = [repr(str(first.get("name", "RELATION")))], int(first.get("arity", 2))
     else:
-        width = _width(str(meta["query"]))
-    return f"model.probability({', '.join([*words, *[OBJECT] * width])})"
+        width = _query_arity(str(meta["query"]))
+    return f"model.probability({', '.join([*words, *[OBJECT_PLACEHOLDER] * width])})"
 
 
-def _rank(meta: Mapping[str, Any]) -> str:
+def _example_query(meta: Mapping[str, Any]) -> str:
     """What a completion is asked to rank, its first relation; nothing for a model, which has its query."""
     if meta["kind"] != "completion":
         return ""
     first: Mapping[str, Any] = next(iter(meta["relations"]), {})
     places = ", ".join(f"x{place + 1}" for place in range(int(first.get("arity", 2))))
-    return f"{relation_text(str(first.get('name', 'RELATION')))}({places})"
+    return f"{format_relation(str(first.get('name', 'RELATION')))}({places})"
 
 
-def _width(query: str) -> int:
+def _query_arity(query: str) -> int:
     """The number of variables of a query; 1 for what is none of ours."""
     try:
-        return max(1, len(parse_query(query).free))
+        return max(1, len(parse_query(query).variables))
     except FormulaError:
         return 1
 
 
-def _use(meta: Mapping[str, Any]) -> str:
+def _usage_section(meta: Mapping[str, Any]) -> str:
     """What to type: objects are named for the query's variables."""
-    asked = _rank(meta)
+    asked = _example_query(meta)
     rank = f"print(model.answers({repr(asked) if asked else ''}))"
-    lines = "import gaifman", 'kb = gaifman.read("KB")', 'model = gaifman.load("MODEL", kb)', rank, _ask(meta)
-    command = code(shlex.join(["gaifman", "answer", "MODEL", "KB", *([asked] if asked else [])]))
+    lines = "import gaifman", 'kb = gaifman.read("KB")', 'model = gaifman.load("MODEL", kb)', rank, _example_call(meta)
+    command = inline_code(shlex.join(["gaifman", "answer", "MODEL", "KB", *([asked] if asked else [])]))
     named = "the file's name for MODEL, the knowledge base's for KB, and names of objects"
     ranked = f"The most probable answers come from the command {command} too."
     return f"## How to use it\n\nWith {named}:\n\n{_fence('python', *lines)}\n\n{ranked}"
 
 
-def _made(meta: Mapping[str, Any]) -> str:
+def _command_section(meta: Mapping[str, Any]) -> str:
     recipe = meta.get("recipe") or {}
     given = meta.get("command")
     line = given if isinstance(given, str) else shlex.join(map(str, given or _command(meta, recipe)))
-    version = f" It was made with gaifman {plain(meta['version'])}." if "version" in meta else ""
-    seed = f" The seed was {plain(str(recipe['seed']))}." if "seed" in recipe else ""
+    version = f" It was made with gaifman {escape_markdown(meta['version'])}." if "version" in meta else ""
+    seed = f" The seed was {escape_markdown(str(recipe['seed']))}." if "seed" in recipe else ""
     return (
         f"## How it was made\n\n{_fence('console', f'$ {line}')}\n\nThe same command with the same knowledge base "
         f"gives the same file, byte for byte, on any number of threads.{seed}{version}"

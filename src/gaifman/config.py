@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from gaifman.errors import GaifmanError
 
-PLACES = 8
+MAX_ARITY = 8
 """Places a relation can have."""
 
-LONGEST = 31_536_000
+MAX_QUERY_SECONDS = 31_536_000
 """Seconds of a query at most, a year: no clock of the system waits for infinity."""
 
-DEEPEST = 128
+MAX_FORMULA_DEPTH = 128
 """No setting allows deeper formulas: the functions on trees are recursive, and Python's stack is finite."""
 
 
@@ -39,8 +39,8 @@ class Limits:
         for name in self.__slots__:
             if getattr(self, name) < 1:
                 raise GaifmanError(f"the limit {name} must be at least 1, not {getattr(self, name)}")
-        if self.depth > DEEPEST:
-            raise GaifmanError(f"the limit depth can be at most {DEEPEST}, not {self.depth}")
+        if self.depth > MAX_FORMULA_DEPTH:
+            raise GaifmanError(f"the limit depth can be at most {MAX_FORMULA_DEPTH}, not {self.depth}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,42 +64,42 @@ class Budget:
             right = isinstance(value, int | (float if name == "seconds" else int)) and value > 0
             if value is not None and (not right or isinstance(value, bool)):
                 raise GaifmanError(f"the limit {name} of a query is a number above 0, not {value!r}")
-        if self.seconds is not None and self.seconds > LONGEST:
+        if self.seconds is not None and self.seconds > MAX_QUERY_SECONDS:
             hint = "None is for as long as it takes"
-            raise GaifmanError(f"a query takes at most {LONGEST:,} seconds, not {self.seconds!r}", hint=hint)
+            raise GaifmanError(f"a query takes at most {MAX_QUERY_SECONDS:,} seconds, not {self.seconds!r}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServerLimits:
     """What a server gives to one request, and to all of them.
 
-    >>> Serving(seconds=2.5).seconds
+    >>> ServerLimits(seconds=2.5).seconds
     2.5
     """
 
     seconds: float = 10.0
     """Time for a request, waiting included; then its work is stopped."""
-    rows: int = 1_000
+    max_rows: int = 1_000
     """Rows of a page, answers of a ranking and members of a neighbourhood at most."""
-    body: int = 2_000_000
+    max_body_bytes: int = 2_000_000
     """Bytes of a request's body."""
-    at_once: int = 16
+    max_concurrency: int = 16
     """Requests of one kind that are worked on at a time; additions go one by one."""
-    waiting: int = 64
+    max_queued: int = 64
     """Requests of one kind that wait for that; a further one is refused."""
-    open: int = 512
+    max_open_requests: int = 512
     """Requests that are there at all, also those that are still being read; a further one is refused."""
-    draws: int = 100
+    max_draws: int = 100
     """Neighbourhoods that one answer is averaged over, or that are drawn around one tuple, at most."""
-    members: int = 10_000
+    max_members: int = 10_000
     """Members of all neighbourhoods that are drawn for one request, and facts inside them all."""
-    candidates: int = 100_000
+    max_candidates: int = 100_000
     """Candidates for several variables at most."""
-    radius: int = 3
+    max_radius: int = 3
     """How far a neighbourhood reaches at most."""
-    facts: int = 1_000
+    max_new_facts: int = 1_000
     """Facts that are added at once."""
-    name: int = 1_000
+    max_name_length: int = 1_000
     """Characters of a name that is added, or looked for."""
 
     def __post_init__(self) -> None:
@@ -108,11 +108,11 @@ class Serving:
             right = isinstance(value, int | (float if name == "seconds" else int)) and value > 0
             if not right or isinstance(value, bool):
                 raise GaifmanError(f"the limit {name} of a server is a number above 0, not {value!r}")
-            if value > MOST[name]:
-                raise GaifmanError(f"the limit {name} of a server is at most {MOST[name]:,}, not {value!r}")
+            if value > SERVER_MAXIMA[name]:
+                raise GaifmanError(f"the limit {name} of a server is at most {SERVER_MAXIMA[name]:,}, not {value!r}")
 
 
-MOST = {
+SERVER_MAXIMA = {
     "seconds": 86_400,
     "rows": 1_000_000,
     "body": 1_000_000_000,
@@ -128,11 +128,11 @@ MOST = {
 }
 """What each limit of a server can be at most: above it no machine does what was asked for."""
 
-SERVING = Serving()
+DEFAULT_SERVER_LIMITS = ServerLimits()
 """The limits of a server where nothing else is said."""
 
-BUDGET = Budget()
+DEFAULT_BUDGET = Budget()
 """What a query may take where nothing is said: time and rows without end, a billion combinations."""
 
-LIMITS = Limits()
+DEFAULT_LIMITS = Limits()
 """The limits used where none are given."""

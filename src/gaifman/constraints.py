@@ -4,7 +4,7 @@
 ... functional: born_in 1→2        # whoever is born, is born in one place
 ... types: born_in person, place
 ... '''
->>> found = parse_constraints(text, Vocabulary({"born_in": 2, "person": 1, "place": 1}))
+>>> found = parse_constraints(text, Schema({"born_in": 2, "person": 1, "place": 1}))
 >>> from gaifman.parser import parse_query
 >>> found.of(parse_query("q(where, who) :- born_in(who, where)"))
 Own(functional=(((1,), 0),), types=('place', 'person'))
@@ -21,42 +21,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from gaifman.config import LIMITS, PLACES, Limits
-from gaifman.errors import FormulaError, Place
-from gaifman.facts import some
+from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
+from gaifman.errors import FormulaError, Location
+from gaifman.facts import plural
 from gaifman.formulas import Atom, Variable
-from gaifman.io.files import blocks, located
-from gaifman.names import PATH, WORD, nearest, unquote
-from gaifman.parser import Words
-from gaifman.phi import uncommented
-from gaifman.printing import relation_text
+from gaifman.io.files import open_input, read_blocks
+from gaifman.names import PATH, WORD, similar_names, unquote
+from gaifman.parser import SchemaLike
+from gaifman.tokens import strip_comment
+from gaifman.printing import format_relation
 from gaifman.questions import Query
-from gaifman.vocabulary import Vocabulary
+from gaifman.vocabulary import Schema
 
-KINDS = ("functional", "types")
+CONSTRAINT_KINDS = ("functional", "types")
 """What a line can begin with."""
 
 _NAME = re.compile(rf"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|{PATH}|{WORD}")
-_PLACE = re.compile(r"\d+", re.ASCII)
+_POSITION = re.compile(r"\d+", re.ASCII)
 _SPACE = re.compile(r"\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Functional:
+class FunctionalConstraint:
     """What stands at some places of a relation determines what stands at another."""
 
     relation: str
-    determining: tuple[int, ...]
+    determinants: tuple[int, ...]
     """Places, from 0, ascending."""
-    determined: int
+    dependent: int
 
     def __str__(self) -> str:
-        places = ",".join(str(place + 1) for place in self.determining)
-        return f"functional: {relation_text(self.relation)} {places}→{self.determined + 1}"
+        places = ",".join(str(place + 1) for place in self.determinants)
+        return f"functional: {format_relation(self.relation)} {places}→{self.dependent + 1}"
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypeConstraint:
     """The types that the places of a relation have."""
 
     relation: str
@@ -64,12 +64,12 @@ class Typed:
     """For each place a relation with one place, or None where nothing is said."""
 
     def __str__(self) -> str:
-        types = ", ".join("_" if name is None else relation_text(name) for name in self.types)
-        return f"types: {relation_text(self.relation)} {types}"
+        types = ", ".join("_" if name is None else format_relation(name) for name in self.types)
+        return f"types: {format_relation(self.relation)} {types}"
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class QueryConstraints:
     """What holds of the answers of one query, by the positions of its variables, from 0."""
 
     functional: tuple[tuple[tuple[int, ...], int], ...]
@@ -82,94 +82,94 @@ class Own:
 class Constraints:
     """Constraints in the order in which they were written."""
 
-    functional: tuple[Functional, ...] = ()
-    types: tuple[Typed, ...] = ()
+    functional: tuple[FunctionalConstraint, ...] = ()
+    types: tuple[TypeConstraint, ...] = ()
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """As a file: reading it gives the same."""
         return "".join(f"{line}\n" for line in (*self.functional, *self.types))
 
-    def of(self, query: Query) -> Own:
+    def for_query(self, query: Query) -> QueryConstraints:
         """What holds of a query's answers: the constraints of its relation where it is one atom, and of its head.
 
         An atom with a constant, or with one variable at two places, has answers of its own: nothing is known of them.
         """
         functional: dict[tuple[tuple[int, ...], int], None] = {}
-        types: list[str | None] = [None] * len(query.free)
-        for name, positions in _names(query):
+        types: list[str | None] = [None] * len(query.variables)
+        for name, positions in _constraint_names(query):
             for rule in (rule for rule in self.functional if rule.relation == name):
-                _check_width(rule, 1 + max(*rule.determining, rule.determined), len(positions))
-                functional[tuple(sorted(positions[i] for i in rule.determining)), positions[rule.determined]] = None
+                _check_arity(rule, 1 + max(*rule.determinants, rule.dependent), len(positions))
+                functional[tuple(sorted(positions[i] for i in rule.determinants)), positions[rule.dependent]] = None
             for typed in (typed for typed in self.types if typed.relation == name):
-                _check_width(typed, len(typed.types), len(positions))
+                _check_arity(typed, len(typed.types), len(positions))
                 for position, own in zip(positions, typed.types, strict=False):
                     types[position] = own or types[position]
-        return Own(tuple(functional), tuple(types))
+        return QueryConstraints(tuple(functional), tuple(types))
 
 
-def _names(query: Query) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _constraint_names(query: Query) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names under which a query's constraints stand, and for each place of them the query's position."""
     match query.formula:
-        case Atom(str(relation), terms) if len(set(terms)) == len(terms) == len(query.free):
-            yield relation, tuple(query.free.index(term) for term in terms if isinstance(term, Variable))
+        case Atom(str(relation), terms) if len(set(terms)) == len(terms) == len(query.variables):
+            yield relation, tuple(query.variables.index(term) for term in terms if isinstance(term, Variable))
         case _:
             relation = ""
     if query.head and query.head != relation:
-        yield query.head, tuple(range(len(query.free)))
+        yield query.head, tuple(range(len(query.variables)))
 
 
-def _check_width(rule: Functional | Typed, places: int, width: int) -> None:
+def _check_arity(rule: FunctionalConstraint | TypeConstraint, positions: int, arity: int) -> None:
     """A head has as many places as variables; whether that fits was not known where its constraint was read."""
-    if places > width:
+    if positions > arity:
         raise FormulaError(
-            f"“{rule}” speaks of {some(places, 'place')}, and the query has {some(width, 'variable')}",
-            hint=f"is {relation_text(rule.relation)} the name of something else, too? Give the head another",
+            f"“{rule}” speaks of {plural(positions, 'place')}, and the query has {plural(arity, 'variable')}",
+            hint=f"is {format_relation(rule.relation)} the name of something else, too? Give the head another",
         )
 
 
 def read_constraints(
-    path: str | Path, vocabulary: Words = None, *, query: Query | None = None, limits: Limits = LIMITS
+    path: str | Path, schema: SchemaLike = None, *, query: Query | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> Constraints:
     """The constraints of a file; see `parse_constraints`."""
-    with located(path) as source:
-        text = "".join(block.plain().text() for block in blocks(source, limits))
-        return parse_constraints(text, vocabulary, query=query, source=Path(source.name).name)
+    with open_input(path) as source:
+        text = "".join(block.normalise_newlines().decode() for block in read_blocks(source, limits))
+        return parse_constraints(text, schema, query=query, source=Path(source.name).name)
 
 
 def parse_constraints(
-    text: str, vocabulary: Words = None, *, query: Query | None = None, source: str = "constraints"
+    text: str, schema: SchemaLike = None, *, query: Query | None = None, source: str = "constraints"
 ) -> Constraints:
     """The constraints of a text, one a line; with a vocabulary, or a knowledge base, its names must be known.
 
     The head of `query` can be named as well.
     """
-    words = vocabulary if vocabulary is None or isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary
+    words = schema if schema is None or isinstance(schema, Schema) else schema.schema
     known = None if words is None else dict(words.relations)
     if known is not None and query is not None and query.head:
-        known.setdefault(query.head, len(query.free))
-    functional: dict[Functional, None] = {}
-    types: dict[str, Typed] = {}
+        known.setdefault(query.head, len(query.variables))
+    functional: dict[FunctionalConstraint, None] = {}
+    types: dict[str, TypeConstraint] = {}
     for number, line in enumerate(text.split("\n"), start=1):
-        reader = _Line(source, number, uncommented(line), known)
-        if not reader.ended():
+        reader = _LineParser(source, number, strip_comment(line), known)
+        if not reader.at_end():
             rule = reader.constraint()
-            if isinstance(rule, Functional):
+            if isinstance(rule, FunctionalConstraint):
                 functional[rule] = None
             elif types.setdefault(rule.relation, rule) != rule:
-                reader.fail(f"{relation_text(rule.relation)} has other types above: {types[rule.relation]}", 0)
+                reader.fail(f"{format_relation(rule.relation)} has other types above: {types[rule.relation]}", 0)
     return Constraints(tuple(functional), tuple(types.values()))
 
 
 @dataclass(slots=True)
-class _Line:
+class _LineParser:
     """One line, read from its begin to its end."""
 
     source: str
     number: int
     text: str
-    known: Mapping[str, int] | None
+    arities: Mapping[str, int] | None
     """Relation → places; None where any name will do."""
-    at: int = 0
+    offset: int = 0
 
     def fail(
         self,
@@ -177,113 +177,123 @@ class _Line:
         start: int,
         end: int | None = None,
         *,
-        near: tuple[str, ...] = (),
+        suggestions: tuple[str, ...] = (),
         expected: tuple[str, ...] = (),
         hint: str = "",
     ) -> NoReturn:
         width = max(1, (len(self.text.rstrip()) if end is None else end) - start)
-        place = Place(self.source, self.number, start + 1, self.text, width)
-        raise FormulaError(message, place=place, near=near, expected=expected, hint=hint)
+        place = Location(self.source, self.number, start + 1, self.text, width)
+        raise FormulaError(message, location=place, suggestions=suggestions, expected=expected, hint=hint)
 
-    def ended(self) -> bool:
+    def at_end(self) -> bool:
         """Whether nothing is left; what is, begins here."""
-        match = _SPACE.match(self.text, self.at)
-        self.at = match.end() if match else self.at
-        return self.at == len(self.text)
+        match = _SPACE.match(self.text, self.offset)
+        self.offset = match.end() if match else self.offset
+        return self.offset == len(self.text)
 
     def accept(self, *signs: str) -> bool:
         """Go over one of some signs, if it stands here."""
-        self.ended()
+        self.at_end()
         for sign in signs:
-            if self.text.startswith(sign, self.at):
-                self.at += len(sign)
+            if self.text.startswith(sign, self.offset):
+                self.offset += len(sign)
                 return True
         return False
 
-    def constraint(self) -> Functional | Typed:
-        start = self.at
+    def constraint(self) -> FunctionalConstraint | TypeConstraint:
+        start = self.offset
         kind = re.compile(r"\w*").match(self.text, start)
         word = kind[0] if kind else ""
-        self.at += len(word)
-        if word not in KINDS:
-            near = nearest(word, KINDS) if word else ()
-            self.fail(f"a constraint begins with {' or '.join(KINDS)}", start, self.at, near=near)
+        self.offset += len(word)
+        if word not in CONSTRAINT_KINDS:
+            near = similar_names(word, CONSTRAINT_KINDS) if word else ()
+            self.fail(f"a constraint begins with {' or '.join(CONSTRAINT_KINDS)}", start, self.offset, suggestions=near)
         if not self.accept(":"):
-            self.fail(f"a colon follows {word}", self.at, self.at + 1, expected=(":",))
+            self.fail(f"a colon follows {word}", self.offset, self.offset + 1, expected=(":",))
         relation, span = self.name("a relation")
-        if self.known is not None and relation not in self.known:
-            near = nearest(relation, [*self.known])
-            self.fail(f"there is no relation {relation_text(relation)}", *span, near=near)
-        found = self.functional(relation) if word == "functional" else self.types(relation, span)
-        if not self.ended():
-            self.fail("the constraint has ended before", self.at, hint="write one constraint a line")
+        if self.arities is not None and relation not in self.arities:
+            near = similar_names(relation, [*self.arities])
+            self.fail(f"there is no relation {format_relation(relation)}", *span, suggestions=near)
+        found = self.functional(relation) if word == "functional" else self.type_names(relation, span)
+        if not self.at_end():
+            self.fail("the constraint has ended before", self.offset, hint="write one constraint a line")
         return found
 
     def name(self, what: str) -> tuple[str, tuple[int, int]]:
-        self.ended()
-        match = _NAME.match(self.text, self.at)
+        self.at_end()
+        match = _NAME.match(self.text, self.offset)
         if not match:
             self.fail(
-                f"here should be {what}", self.at, self.at + 1, hint="a name with odd signs is quoted: 'has part'"
+                f"here should be {what}",
+                self.offset,
+                self.offset + 1,
+                hint="a name with odd signs is quoted: 'has part'",
             )
-        self.at = match.end()
+        self.offset = match.end()
         try:
             return unquote(match[0]) if match[0][0] in "'\"" else match[0], match.span()
         except ValueError as error:
             self.fail(str(error), *match.span())
 
-    def functional(self, relation: str) -> Functional:
-        self.ended()
-        start = self.at
-        determining = [self.place(relation)]
+    def functional(self, relation: str) -> FunctionalConstraint:
+        self.at_end()
+        start = self.offset
+        determining = [self.position(relation)]
         while self.accept(","):
-            determining.append(self.place(relation))
+            determining.append(self.position(relation))
         if not self.accept("→", "->"):
-            self.fail("no arrow stands after the places that determine", self.at, self.at + 1, expected=("→", "->"))
-        determined = self.place(relation)
+            self.fail(
+                "no arrow stands after the places that determine", self.offset, self.offset + 1, expected=("→", "->")
+            )
+        determined = self.position(relation)
         if self.accept(","):
-            self.fail("one place is determined", self.at - 1, hint="write a line for each place that is determined")
+            self.fail("one place is determined", self.offset - 1, hint="write a line for each place that is determined")
         places = [*determining, determined]
         twice = next((place for place in places if places.count(place) > 1), None)
         if twice is not None:
-            self.fail(f"place {twice + 1} stands twice", start, self.at)
-        return Functional(relation, tuple(sorted(determining)), determined)
+            self.fail(f"place {twice + 1} stands twice", start, self.offset)
+        return FunctionalConstraint(relation, tuple(sorted(determining)), determined)
 
-    def place(self, relation: str) -> int:
+    def position(self, relation: str) -> int:
         """The number of a place, from 0."""
-        self.ended()
-        match = _PLACE.match(self.text, self.at)
+        self.at_end()
+        match = _POSITION.match(self.text, self.offset)
         if not match:
-            self.fail("here should be the number of a place", self.at, self.at + 1, hint="write: functional: r 1→2")
-        self.at = match.end()
-        most = PLACES if self.known is None else self.known[relation]
+            self.fail(
+                "here should be the number of a place", self.offset, self.offset + 1, hint="write: functional: r 1→2"
+            )
+        self.offset = match.end()
+        most = MAX_ARITY if self.arities is None else self.arities[relation]
         if len(match[0]) > 2 or not 1 <= int(match[0]) <= most:  # a number of thousands of digits is not even read
-            whose = "a relation has at most" if self.known is None else f"{relation_text(relation)} has"
-            self.fail(f"{whose} {some(most, 'place')}", *match.span(), hint="places are counted from 1")
+            whose = "a relation has at most" if self.arities is None else f"{format_relation(relation)} has"
+            self.fail(f"{whose} {plural(most, 'place')}", *match.span(), hint="places are counted from 1")
         return int(match[0]) - 1
 
-    def types(self, relation: str, span: tuple[int, int]) -> Typed:
-        types = [self.type()]
+    def type_names(self, relation: str, span: tuple[int, int]) -> TypeConstraint:
+        types = [self.type_name()]
         while self.accept(","):
-            types.append(self.type())
-        if not self.ended():
-            self.fail("a comma stands between two types", self.at, expected=(",",))
-        if self.known is not None and self.known[relation] != len(types):
-            wanted = ", ".join("_" * self.known[relation])
+            types.append(self.type_name())
+        if not self.at_end():
+            self.fail("a comma stands between two types", self.offset, expected=(",",))
+        if self.arities is not None and self.arities[relation] != len(types):
+            wanted = ", ".join("_" * self.arities[relation])
             self.fail(
-                f"{relation_text(relation)} has {some(self.known[relation], 'place')}, not {len(types)}",
+                f"{format_relation(relation)} has {plural(self.arities[relation], 'place')}, not {len(types)}",
                 *span,
-                hint=f"write a type or _ for each place: types: {relation_text(relation)} {wanted}",
+                hint=f"write a type or _ for each place: types: {format_relation(relation)} {wanted}",
             )
-        return Typed(relation, tuple(types))
+        return TypeConstraint(relation, tuple(types))
 
-    def type(self) -> str | None:
+    def type_name(self) -> str | None:
         name, span = self.name("a type, or _")
         if name == "_" and self.text[slice(*span)] == "_":
             return None
-        if self.known is not None and self.known.get(name) != 1:
-            shown, near = relation_text(name), nearest(name, [n for n, places in self.known.items() if places == 1])
-            if name in self.known:
-                self.fail(f"{shown} has {self.known[name]} places: a type has one", *span, near=near)
-            self.fail(f"there is no type {shown}", *span, near=near)
+        if self.arities is not None and self.arities.get(name) != 1:
+            shown, near = (
+                format_relation(name),
+                similar_names(name, [n for n, places in self.arities.items() if places == 1]),
+            )
+            if name in self.arities:
+                self.fail(f"{shown} has {self.arities[name]} places: a type has one", *span, suggestions=near)
+            self.fail(f"there is no type {shown}", *span, suggestions=near)
         return name

@@ -21,10 +21,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 
-from gaifman.config import BUDGET, Budget
+from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.errors import GaifmanError, StoppedError
 
-SHORTEST = 0.001
+MIN_SECONDS = 0.001
 """Seconds that a query inside gets at least: none would be for ever."""
 
 
@@ -37,21 +37,21 @@ class Deadline:
             raise GaifmanError(f"the time for work is a number of seconds above 0, not {seconds!r}")
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
-        self.stopped: Future[None] = Future()
+        self.cancelled: Future[None] = Future()
         """Done when the work is to stop: whoever waits for a database waits for this too."""
 
     @property
-    def left(self) -> float | None:
+    def remaining(self) -> float | None:
         """Seconds until the end, 0 where it is past; None where there is none."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Whoever asks from now on is stopped, and so is what a database does `within` this."""
         with suppress(InvalidStateError):  # it was stopped before
-            self.stopped.set_result(None)
+            self.cancelled.set_result(None)
 
     @contextmanager
-    def within(self) -> Iterator[None]:
+    def activate(self) -> Iterator[None]:
         """While this lasts, what a database does for this thread stops with the deadline, however deep inside."""
         before = _CURRENT.set(self)
         try:
@@ -61,30 +61,30 @@ class Deadline:
 
     def check(self) -> None:
         """Raise where the work has to stop."""
-        if self.stopped.done():
+        if self.cancelled.done():
             raise StoppedError("the work was stopped", hint="it is no longer wanted")
-        if self.left == 0:
+        if self.remaining == 0:
             raise StoppedError(
                 f"the query was stopped after {self.seconds:g} seconds",
                 hint="ask for less, give some variables, or allow more time",
             )
 
-    def budget(self, budget: Budget = BUDGET) -> Budget:
+    def limit_budget(self, budget: Budget = DEFAULT_BUDGET) -> Budget:
         """For a database that works in between: the same budget with no more time than is left."""
         Deadline.check(self)
-        left = self.left
-        return budget if left is None else replace(budget, seconds=max(SHORTEST, round(left, 3)))
+        left = self.remaining
+        return budget if left is None else replace(budget, seconds=max(MIN_SECONDS, round(left, 3)))
 
 
 _CURRENT: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 """Not an argument: between who sets an end and the database stand functions that know no more than a budget."""
 
 
-def current() -> Deadline | None:
+def current_deadline() -> Deadline | None:
     """The deadline that what a database does now stops with."""
     return _CURRENT.get()
 
 
-def never() -> Deadline:
+def no_deadline() -> Deadline:
     """No end."""
     return Deadline()

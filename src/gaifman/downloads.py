@@ -25,37 +25,37 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from gaifman.errors import InputError, OutputError, shorten
-from gaifman.io.files import damage
+from gaifman.io.files import translate_read_errors
 
-Progress = Callable[[str, int, int | None], None]
-PARTS = ("train", "valid", "test")
-BLOCK = 1 << 16
+ProgressCallback = Callable[[str, int, int | None], None]
+SPLIT_NAMES = ("train", "valid", "test")
+BLOCK_SIZE = 1 << 16
 """Bytes fetched at once."""
-LARGEST = 1 << 30
+MAX_BYTES = 1 << 30
 """Bytes that an archive, or a file in it, may have: the real ones have less than a tenth."""
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Seconds without a byte until a server is given up."""
 
 
 @dataclass(frozen=True, slots=True)
-class DataSet:
+class Dataset:
     """A public data set of triples."""
 
     folder: str
     """What its folder is called."""
-    home: str
+    url: str
     """Where its archive is fetched from."""
-    member: str
+    member_pattern: str
     """How its files end in the archive, with the part in braces."""
     digests: Mapping[str, str]
     """Part → SHA-256 of its sorted lines, each with a newline."""
 
 
-HOME = "https://everest.hds.utc.fr/lib/exe/fetch.php?media=en:"
-SETS = {
-    "wn18": DataSet(
+BASE_URL = "https://everest.hds.utc.fr/lib/exe/fetch.php?media=en:"
+DATASETS = {
+    "wn18": Dataset(
         "WN18",
-        f"{HOME}wordnet-mlj12.tar.gz",
+        f"{BASE_URL}wordnet-mlj12.tar.gz",
         "wordnet-mlj12-{}.txt",
         {
             "train": "20ffc507447671047488b59e3df9e336f30a49fcbfb1770398320e6e0a17db8b",
@@ -63,9 +63,9 @@ SETS = {
             "test": "381e7807e5b5d40663a2c40a881dbb81f794bde7a8909f6a67fc4d3cfff69a4a",
         },
     ),
-    "fb15k": DataSet(
+    "fb15k": Dataset(
         "FB15k",
-        f"{HOME}fb15k.tgz",
+        f"{BASE_URL}fb15k.tgz",
         "freebase_mtr100_mte100-{}.txt",
         {
             "train": "696337a2d6133546ab6806e35dcbd5c0bfbef4f3e553e61714b95f754a6f3c5b",
@@ -78,60 +78,64 @@ SETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class DatasetFiles:
     """Where the parts of a data set are."""
 
     train: Path
     valid: Path
     test: Path
 
-    def original(self, data: DataSet) -> bool:
+    def is_published(self, dataset: Dataset) -> bool:
         """Whether these are the published facts."""
-        return all(digest(getattr(self, part)) == data.digests[part] for part in PARTS)
+        return all(file_digest(getattr(self, part)) == dataset.digests[part] for part in SPLIT_NAMES)
 
 
-def located(data: DataSet, named: str | None = None, progress: Progress | None = None) -> Files:
+def locate_dataset(
+    dataset: Dataset, data_dir: str | None = None, progress: ProgressCallback | None = None
+) -> DatasetFiles:
     """The files of a data set: in the folder that is named, that of GAIFMAN_DATA, the cache; fetched where nowhere."""
-    if named is not None:
-        return files_in(Path(named) / data.folder)
+    if data_dir is not None:
+        return find_split_files(Path(data_dir) / dataset.folder)
     given = os.environ.get("GAIFMAN_DATA")
     for folder in [Path(given)] if given else []:
-        if (folder / data.folder).exists():
-            return files_in(folder / data.folder)
-    target = cache() / data.folder
+        if (folder / dataset.folder).exists():
+            return find_split_files(folder / dataset.folder)
+    target = cache_dir() / dataset.folder
     if not target.exists():
-        fetch(data, target, progress)
-    return files_in(target)
+        download(dataset, target, progress)
+    return find_split_files(target)
 
 
-def cache() -> Path:
+def cache_dir() -> Path:
     """Where fetched data sets are kept: `~/.cache/gaifman`, or below XDG_CACHE_HOME."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gaifman"
 
 
-def files_in(folder: Path) -> Files:
+def find_split_files(folder: Path) -> DatasetFiles:
     """The files of a folder, packed or not, or an error that names the one that is not there."""
     found = []
-    for part in PARTS:
+    for part in SPLIT_NAMES:
         paths = [folder / f"{part}.txt.gz", folder / f"{part}.txt"]
         there = next((path for path in paths if path.is_file()), None)
         if there is None:
-            raise InputError(f"there is no file {paths[0]}", hint=f"{folder} holds {_names()}, tab-separated triples")
+            raise InputError(
+                f"there is no file {paths[0]}", hint=f"{folder} holds {_file_names()}, tab-separated triples"
+            )
         found.append(there)
-    return Files(*found)
+    return DatasetFiles(*found)
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """SHA-256 of the sorted lines of a file, packed or not."""
-    with damage(str(path)):
+    with translate_read_errors(str(path)):
         data = path.read_bytes()
-        return digest_of(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        return text_digest(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
 
 
-def digest_of(text: bytes) -> str:
+def text_digest(text: bytes) -> str:
     r"""SHA-256 of the sorted lines of a text.
 
-    >>> digest_of(b"a\tr\tb\r\nb\tr\tc\r\n") == digest_of(b"b\tr\tc\na\tr\tb")
+    >>> text_digest(b"a\tr\tb\r\nb\tr\tc\r\n") == text_digest(b"b\tr\tc\na\tr\tb")
     True
     """
     found = hashlib.sha256()
@@ -140,7 +144,7 @@ def digest_of(text: bytes) -> str:
     return found.hexdigest()
 
 
-def fetch(data: DataSet, target: Path, progress: Progress | None = None) -> None:
+def download(dataset: Dataset, target: Path, progress: ProgressCallback | None = None) -> None:
     """Fetch a data set into a folder, which is there whole afterwards, or not at all."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -151,8 +155,8 @@ def fetch(data: DataSet, target: Path, progress: Progress | None = None) -> None
     try:
         archive = passing / "archive"
         with archive.open("wb") as file:
-            _copied(data, file, progress)
-        _unpacked(data, archive, passing)
+            _download_archive(dataset, file, progress)
+        _unpack(dataset, archive, passing)
         archive.unlink()
         passing.rename(target)
     except OSError as error:
@@ -161,58 +165,62 @@ def fetch(data: DataSet, target: Path, progress: Progress | None = None) -> None
         shutil.rmtree(passing, ignore_errors=True)
 
 
-def _copied(data: DataSet, file: BinaryIO, progress: Progress | None) -> None:
+def _download_archive(dataset: Dataset, file: BinaryIO, progress: ProgressCallback | None) -> None:
     """Copy the archive from its home."""
-    done, total, name = 0, None, data.home
+    done, total, name = 0, None, dataset.url
     try:
-        with urlopen(name, timeout=PATIENCE) as answer:  # noqa: S310  # the address is ours, not the user's
+        with urlopen(name, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  # the address is ours, not the user's
             length = answer.headers.get("Content-Length")
             total = int(length) if length and length.isdecimal() else None
-            while block := answer.read(BLOCK):
+            while block := answer.read(BLOCK_SIZE):
                 file.write(block)
                 done += len(block)
-                if done > LARGEST:
+                if done > MAX_BYTES:
                     raise InputError(
-                        f"{name} gives more than {LARGEST:,} bytes: it is no data set", hint=_by_hand(data)
+                        f"{name} gives more than {MAX_BYTES:,} bytes: it is no data set", hint=_manual_hint(dataset)
                     )
                 if progress:
-                    progress(f"fetching {data.folder}", done, total)
+                    progress(f"fetching {dataset.folder}", done, total)
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()  # it holds the connection
         why = getattr(error, "reason", None) or str(error) or type(error).__name__
-        raise InputError(f"{name} cannot be fetched: {shorten(str(why), 100)}", hint=_by_hand(data)) from None
+        raise InputError(f"{name} cannot be fetched: {shorten(str(why), 100)}", hint=_manual_hint(dataset)) from None
     if total is not None and done < total:
         raise InputError(f"{name} was cut off: {done:,} of {total:,} bytes came", hint="try again")
 
 
-def _unpacked(data: DataSet, archive: Path, folder: Path) -> None:
+def _unpack(dataset: Dataset, archive: Path, folder: Path) -> None:
     """Take the three files out of the archive, check them and pack each by itself."""
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(archive) as packed:
             for member in packed:
-                part = next((p for p in PARTS if Path(member.name).name == data.member.format(p)), None)
-                if part and member.isfile() and member.size <= LARGEST and (file := packed.extractfile(member)):
+                part = next(
+                    (p for p in SPLIT_NAMES if Path(member.name).name == dataset.member_pattern.format(p)), None
+                )
+                if part and member.isfile() and member.size <= MAX_BYTES and (file := packed.extractfile(member)):
                     found[part] = file.read()
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         why = shorten(str(error), 100)
-        raise InputError(f"what {data.home} gives is no whole archive: {why}", hint=_by_hand(data)) from None
-    for part in PARTS:
+        raise InputError(f"what {dataset.url} gives is no whole archive: {why}", hint=_manual_hint(dataset)) from None
+    for part in SPLIT_NAMES:
         if part not in found:
-            raise InputError(f"the archive of {data.home} has no {data.member.format(part)}", hint=_by_hand(data))
-        if digest_of(found[part]) != data.digests[part]:
             raise InputError(
-                f"{data.member.format(part)} of {data.home} is not the published one: its checksum is another",
-                hint=_by_hand(data),
+                f"the archive of {dataset.url} has no {dataset.member_pattern.format(part)}", hint=_manual_hint(dataset)
+            )
+        if text_digest(found[part]) != dataset.digests[part]:
+            raise InputError(
+                f"{dataset.member_pattern.format(part)} of {dataset.url} is not the published one: its checksum is another",
+                hint=_manual_hint(dataset),
             )
         # The time is left out, so that equal facts are equal files.
         (folder / f"{part}.txt.gz").write_bytes(gzip.compress(found[part], mtime=0))
 
 
-def _by_hand(data: DataSet) -> str:
-    return f"put {_names()} into FOLDER/{data.folder} yourself, and say --data FOLDER"
+def _manual_hint(dataset: Dataset) -> str:
+    return f"put {_file_names()} into FOLDER/{dataset.folder} yourself, and say --data FOLDER"
 
 
-def _names() -> str:
-    return ", ".join(f"{part}.txt.gz" for part in PARTS[:-1]) + f" and {PARTS[-1]}.txt.gz"
+def _file_names() -> str:
+    return ", ".join(f"{part}.txt.gz" for part in SPLIT_NAMES[:-1]) + f" and {SPLIT_NAMES[-1]}.txt.gz"

@@ -1,7 +1,7 @@
 """A knowledge base in the making: what readers fill, block by block, and where errors get their place.
 
->>> draft = Draft()
->>> where = lambda row, field: Place("family.tsv", row + 1, 1, "")
+>>> draft = KnowledgeBaseBuilder()
+>>> where = lambda row, field: Location("family.tsv", row + 1, 1, "")
 >>> numbers = draft.numbers(["ann", "parent", "bob"], lambda position: where(0, position)).reshape(1, 3)
 >>> draft.facts(numbers[:, 1], numbers[:, [0, 2]], None, where)
 >>> print(*draft.finish().facts())
@@ -16,91 +16,91 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import InputError, Place, shorten
-from gaifman.facts import Note, dropped_notes, some, written
+from gaifman.errors import InputError, Location, shorten
+from gaifman.facts import Note, duplicate_notes, format_name, plural
 from gaifman.interning import Interner
 from gaifman.kb import KnowledgeBase
-from gaifman.tables import Floats, Heap, Index, Ints, Longs, Rows, assemble, bad_name
+from gaifman.tables import FactChunk, Floats, Ints, Longs, NameEncoder, RawFacts, build_tables, find_invalid_name
 
-Where = Callable[[int, int], Place]
-"""The place of a row's field: 0 is the relation or attribute, 1 and on are the objects, `NUMBER` is the number."""
+Locator = Callable[[int, int], Location]
+"""The place of a row's field: 0 is the relation or attribute, 1 and on are the objects, `NUMBER_FIELD` is the number."""
 
-NUMBER = -1
+NUMBER_FIELD = -1
 """The field of the confidence or value."""
 
 
-class Draft:
+class KnowledgeBaseBuilder:
     """Collects facts and values as numbers of names, over one numbering of all names.
 
     One numbering, because a reader then looks each word of a text up once, whatever the word is.
     """
 
     def __init__(self) -> None:
-        self._names = Index()
+        self._names = NameEncoder()
         self._interner = Interner()
         self._arity = np.zeros(0, np.int8)  # by number of name; 0 where it is no relation
         self._attribute = np.zeros(0, bool)  # by number of name
         self._first: dict[tuple[str, int], str] = {}
         self._objects: list[Ints] = []
-        self._facts: dict[int, list[Rows]] = {}
+        self._facts: dict[int, list[FactChunk]] = {}
         self._values: list[tuple[Ints, Ints, Floats]] = []
         self._notes: dict[str, Note] = {}
 
-    def note(self, count: int, what: str, example: str = "", one: str = "") -> None:
+    def add_note(self, count: int, text: str, example: str = "", singular: str = "") -> None:
         """Count something worth telling; the first example stays. `one` is what is said of a single one."""
-        known = self._notes.get(what, Note(0, what, example, one))
-        self._notes[what] = replace(known, count=known.count + count, example=known.example or example)
+        known = self._notes.get(text, Note(0, text, example, singular))
+        self._notes[text] = replace(known, count=known.count + count, example=known.example or example)
 
-    def numbers(self, names: Sequence[str], where: Callable[[int], Place]) -> Ints:
+    def encode_names(self, names: Sequence[str], locate: Callable[[int], Location]) -> Ints:
         """Numbers of names, shape (names,); `where` is the place of one of them."""
-        numbers = self._names.numbers(names)
-        self._check(lambda name: where(names.index(name)))
+        numbers = self._names.encode(names)
+        self._check_new_names(lambda name: locate(names.index(name)))
         return numbers
 
-    def cut_numbers(self, data: bytes, starts: Longs, ends: Longs, where: Callable[[str], Place]) -> Ints:
+    def encode_bytes(self, data: bytes, starts: Longs, ends: Longs, locate: Callable[[str], Location]) -> Ints:
         """Numbers of the names `data[start:end]`, shape (starts,); `where` is the place of one of them."""
-        numbers = self._interner.numbers(data, starts, ends, self._names)
-        self._check(where)
+        numbers = self._interner.encode(data, starts, ends, self._names)
+        self._check_new_names(locate)
         return numbers
 
-    def _check(self, where: Callable[[str], Place]) -> None:
+    def _check_new_names(self, locate: Callable[[str], Location]) -> None:
         """Refuse new names that cannot be names, and count what looks like a mistake."""
-        fresh = self._names.fresh()
-        wrong = bad_name(fresh)
+        fresh = self._names.take_new()
+        wrong = find_invalid_name(fresh)
         if wrong:
-            raise InputError(wrong[1], place=where(wrong[0]))
+            raise InputError(wrong[1], location=locate(wrong[0]))
         spaced = [name for name in fresh if name[0].isspace() or name[-1].isspace()]
         if spaced:
             example, one = shorten(repr(spaced[0])), "name that begins or ends with a space"
-            self.note(len(spaced), "names that begin or end with a space", example, one)
+            self.add_note(len(spaced), "names that begin or end with a space", example, one)
 
-    def facts(self, relation: Ints, objects: Ints, confidence: Floats | None, where: Where) -> None:
+    def add_facts(self, relation: Ints, objects: Ints, confidence: Floats | None, locate: Locator) -> None:
         """Add facts: relation (facts,), objects (facts, arity), confidence (facts,) or None, over `numbers`."""
-        self._relations(relation, objects.shape[1], where)
+        self._register_relations(relation, objects.shape[1], locate)
         if confidence is not None:
             wrong = ~((confidence > 0) & (confidence <= 1))
             if wrong.any():
-                place = where(int(np.argmax(wrong)), NUMBER)
-                raise InputError("a confidence is above 0 and at most 1", place=place)
+                place = locate(int(np.argmax(wrong)), NUMBER_FIELD)
+                raise InputError("a confidence is above 0 and at most 1", location=place)
         self._facts.setdefault(objects.shape[1], []).append((relation, objects, confidence))
 
-    def values(self, attribute: Ints, holder: Ints, value: Floats, where: Where) -> None:
+    def add_values(self, attribute: Ints, holder: Ints, value: Floats, locate: Locator) -> None:
         """Add values of attributes, all of shape (values,), over `numbers`."""
-        self._attributes(attribute, where)
+        self._register_attributes(attribute, locate)
         wrong = ~np.isfinite(value)
         if wrong.any():
-            raise InputError("a value must be a finite number", place=where(int(np.argmax(wrong)), NUMBER))
+            raise InputError("a value must be a finite number", location=locate(int(np.argmax(wrong)), NUMBER_FIELD))
         self._values.append((attribute, holder, value))
 
-    def declare(self, objects: Ints, relations: Ints, arities: Ints, attributes: Ints, where: Where) -> None:
+    def declare(self, objects: Ints, relations: Ints, arities: Ints, attributes: Ints, locate: Locator) -> None:
         """Add objects, relations with their arities and attributes of which nothing need be known."""
         self._objects.append(objects)
         for arity in np.unique(arities).tolist():
             chosen = np.flatnonzero(arities == arity).tolist()
-            self._relations(relations[chosen], arity, lambda row, field, at=chosen: where(at[row], field))  # type: ignore[misc]
-        self._attributes(attributes, where)
+            self._register_relations(relations[chosen], arity, lambda row, field, at=chosen: locate(at[row], field))  # type: ignore[misc]
+        self._register_attributes(attributes, locate)
 
-    def check_arities(self, relation: Ints, arity: Longs, where: Where) -> None:
+    def check_arities(self, relation: Ints, arity: Longs, locate: Locator) -> None:
         """Refuse rows in which a relation has another arity than before, in their order; all of shape (rows,)."""
         self._grow()
         names, first, which = np.unique(relation, return_index=True, return_inverse=True)
@@ -109,30 +109,30 @@ class Draft:
         if wrong.any():
             row = int(np.argmax(wrong))
             for number, at in zip(names[known == 0].tolist(), first[known == 0].tolist(), strict=True):
-                self._first["relation", number] = str(where(at, 0))
+                self._first["relation", number] = str(locate(at, 0))
                 self._arity[number] = arity[at]
-            self._refuse_arity(wrong, relation, int(arity[row]), where)
+            self._check_arity(wrong, relation, int(arity[row]), locate)
 
-    def _relations(self, relation: Ints, arity: int, where: Where) -> None:
+    def _register_relations(self, relation: Ints, arity: int, locate: Locator) -> None:
         """Check that the relations can have this arity, and remember that they do."""
         self._grow()
         known = self._arity[relation]
-        self._refuse_arity((known != 0) & (known != arity), relation, arity, where)
+        self._check_arity((known != 0) & (known != arity), relation, arity, locate)
         if arity == 1:
-            self._refuse_kind(self._attribute[relation], relation, "an attribute", where)
+            self._check_kind(self._attribute[relation], relation, "an attribute", locate)
         new = np.flatnonzero(known == 0)
-        self._remember("relation", relation[new], new, where)
+        self._record_first("relation", relation[new], new, locate)
         self._arity[relation] = arity
 
-    def _attributes(self, attribute: Ints, where: Where) -> None:
+    def _register_attributes(self, attribute: Ints, locate: Locator) -> None:
         """Check that the names can be attributes, and remember that they are."""
         self._grow()
-        self._refuse_kind(self._arity[attribute] == 1, attribute, "a type", where)
+        self._check_kind(self._arity[attribute] == 1, attribute, "a type", locate)
         new = np.flatnonzero(~self._attribute[attribute])
-        self._remember("attribute", attribute[new], new, where)
+        self._record_first("attribute", attribute[new], new, locate)
         self._attribute[attribute] = True
 
-    def finish(self) -> KnowledgeBase:
+    def build(self) -> KnowledgeBase:
         """The knowledge base; the draft is used up."""
         self._grow()
         names = np.array([*self._names, *[""] * (len(self._arity) - len(self._names))], object)
@@ -144,7 +144,7 @@ class Draft:
         for _, holder, _ in self._values:
             used[holder] = True
         relation, holder, attribute = map(_renumber, (self._arity > 0, used, self._attribute))
-        heap = Heap(
+        heap = RawFacts(
             names[used].tolist(),
             names[self._arity > 0].tolist(),
             self._arity[self._arity > 0].tolist(),
@@ -153,10 +153,10 @@ class Draft:
         for chunks in self._facts.values():
             while chunks:  # one after the other, so that two copies of all are never there
                 rows, objects, confidence = chunks.pop()
-                heap.add(relation[rows], holder[objects], confidence)
+                heap.add_facts(relation[rows], holder[objects], confidence)
         heap.values = [(attribute[a], holder[o], value) for a, o, value in self._values]
-        tables, dropped = assemble(heap)
-        return KnowledgeBase(tables, (*self._notes.values(), *dropped_notes(tables, dropped)))
+        tables, dropped = build_tables(heap)
+        return KnowledgeBase(tables, (*self._notes.values(), *duplicate_notes(tables, dropped)))
 
     def _grow(self) -> None:
         """Make room for the names known so far, and as many again: seldom is cheap."""
@@ -168,31 +168,31 @@ class Draft:
     def _name(self, number: int) -> str:
         return next(name for name, known in self._names.items() if known == number)
 
-    def _remember(self, kind: str, numbers: Ints, rows: npt.NDArray[np.int64], where: Where) -> None:
+    def _record_first(self, kind: str, numbers: Ints, rows: npt.NDArray[np.int64], locate: Locator) -> None:
         """Note where each new relation or attribute was first met."""
         for number, at in zip(*np.unique(numbers, return_index=True), strict=True):
-            self._first[kind, int(number)] = str(where(int(rows[at]), 0))
+            self._first[kind, int(number)] = str(locate(int(rows[at]), 0))
 
-    def _refuse_arity(self, wrong: npt.NDArray[np.bool_], relation: Ints, arity: int, where: Where) -> None:
+    def _check_arity(self, wrong: npt.NDArray[np.bool_], relation: Ints, arity: int, locate: Locator) -> None:
         if not wrong.any():
             return
         row = int(np.argmax(wrong))
         number = int(relation[row])
         raise InputError(
-            f"{shorten(written(self._name(number)))} has {some(int(self._arity[number]), 'place')}, not {arity}",
-            place=where(row, 0),
+            f"{shorten(format_name(self._name(number)))} has {plural(int(self._arity[number]), 'place')}, not {arity}",
+            location=locate(row, 0),
             hint=f"it was first met in {self._first['relation', number]}",
         )
 
-    def _refuse_kind(self, wrong: npt.NDArray[np.bool_], numbers: Ints, kind: str, where: Where) -> None:
+    def _check_kind(self, wrong: npt.NDArray[np.bool_], numbers: Ints, kind: str, locate: Locator) -> None:
         if not wrong.any():
             return
         row = int(np.argmax(wrong))
         number = int(numbers[row])
         first = self._first["attribute" if kind == "an attribute" else "relation", number]
         raise InputError(
-            f"{shorten(written(self._name(number)))} cannot be both a type and an attribute",
-            place=where(row, 0),
+            f"{shorten(format_name(self._name(number)))} cannot be both a type and an attribute",
+            location=locate(row, 0),
             hint=f"it was {kind} in {first}",
         )
 

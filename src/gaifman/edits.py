@@ -1,9 +1,9 @@
 """Facts that were added to a knowledge base while it was served, kept in a file of their own.
 
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")])
->>> checked(kb, [Fact("parent", ("bob", "ann"))])
+>>> validate_facts(kb, [Fact("parent", ("bob", "ann"))])
 [Fact(relation='parent', objects=('bob', 'ann'), confidence=1.0)]
->>> checked(kb, [Fact("parnt", ("bob", "ann"))])
+>>> validate_facts(kb, [Fact("parnt", ("bob", "ann"))])
 Traceback (most recent call last):
 ...
 gaifman.errors.KnowledgeError: fact 1: there is no relation parnt
@@ -20,35 +20,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gaifman import io
-from gaifman.errors import KnowledgeError, OutputError, shorten
-from gaifman.facts import Fact, fact_of, some, written
-from gaifman.io.files import abandoned
+from gaifman.errors import KnowledgeBaseError, OutputError, shorten
+from gaifman.facts import Fact, as_fact, format_name, plural
+from gaifman.io.files import leftover_files
 from gaifman.kb import KnowledgeBase
-from gaifman.names import fault, nearest
+from gaifman.names import name_problem, similar_names
 
-SUFFIX = ".edits.facts"
+EDITS_SUFFIX = ".edits.facts"
 """What is put behind the name of a knowledge base's file."""
 
 
-class Edits:
+class EditsFile:
     """The facts of one such file; while it is held, no other process writes it."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._lock = -1
-        self.facts = self._read()
+        self._lock_fd = -1
+        self.kb = self._read()
 
     def _read(self) -> KnowledgeBase:
         return io.read(self.path, format="facts") if self.path.exists() else KnowledgeBase.from_facts([])
 
     def __len__(self) -> int:
-        return len(self.facts)
+        return len(self.kb)
 
     def __bool__(self) -> bool:
         """It is there, also while it holds nothing."""
         return True
 
-    def hold(self) -> None:
+    def lock(self) -> None:
         """Keep others from writing the file, for as long as this process lives or until `close`.
 
         It is read again: whoever held it until now may have added facts since it was read. What a process left beside
@@ -56,13 +56,13 @@ class Edits:
         """
         import fcntl
 
-        if self._lock >= 0:
+        if self._lock_fd >= 0:
             return
         try:
             target = self.path.resolve()  # two links to one file are one file
             beside = target.with_name(f".{target.name}.lock")
-            self._lock = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock_fd = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
             raise OutputError(
@@ -72,8 +72,8 @@ class Edits:
             self.close()
             raise OutputError(f"{self.path} cannot be written: {error.strerror}") from None
         try:
-            self.facts = self._read()
-            for left in abandoned(self.path):
+            self.kb = self._read()
+            for left in leftover_files(self.path):
                 left.unlink(missing_ok=True)
         except BaseException:
             self.close()
@@ -81,51 +81,61 @@ class Edits:
 
     def close(self) -> None:
         """Let others write it."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
 
-    def put(self, kb: KnowledgeBase) -> KnowledgeBase:
+    def apply_to(self, kb: KnowledgeBase) -> KnowledgeBase:
         """The knowledge base with these facts."""
-        return kb.with_facts(self.facts.facts()) if len(self) else kb
+        return kb.with_facts(self.kb.facts()) if len(self) else kb
 
     def add(self, facts: Sequence[Fact]) -> None:
         """Put facts into the file: when this returns they are on the disk, and when it raises none is."""
-        whole = self.facts.with_facts(facts)
+        whole = self.kb.with_facts(facts)
         io.write(whole, self.path, "facts")
-        self.facts = whole
+        self.kb = whole
 
 
-def checked(kb: KnowledgeBase, facts: Sequence[Fact], *, fresh: bool = False, longest: int = 1_000) -> list[Fact]:
+def validate_facts(
+    kb: KnowledgeBase, facts: Sequence[Fact], *, allow_new_objects: bool = False, max_name_length: int = 1_000
+) -> list[Fact]:
     """The facts, where each is of a known relation with as many places, between known objects, or `fresh` ones."""
     found = []
     for number, fact in enumerate(facts, start=1):
         try:
-            found.append(_checked(kb, fact, fresh, longest))
-        except KnowledgeError as error:
-            raise KnowledgeError(f"fact {number}: {error.message}", near=error.near, hint=error.hint) from None
+            found.append(_validate_fact(kb, fact, allow_new_objects, max_name_length))
+        except KnowledgeBaseError as error:
+            raise KnowledgeBaseError(
+                f"fact {number}: {error.message}", suggestions=error.suggestions, hint=error.hint
+            ) from None
     return found
 
 
-def _checked(kb: KnowledgeBase, fact: Fact, fresh: bool, longest: int) -> Fact:
-    fact = fact_of(fact)
+def _validate_fact(kb: KnowledgeBase, fact: Fact, allow_new_objects: bool, max_name_length: int) -> Fact:
+    fact = as_fact(fact)
     if fact.relation not in kb.relations:
-        near = nearest(fact.relation, kb.relations)
+        near = similar_names(fact.relation, kb.relations)
         hint = "" if near else "GET /api/relations lists those there are; a new one cannot be added"
-        raise KnowledgeError(f"there is no relation {shorten(written(fact.relation))}", near=near, hint=hint)
+        raise KnowledgeBaseError(
+            f"there is no relation {shorten(format_name(fact.relation))}", suggestions=near, hint=hint
+        )
     arity = kb.relations[fact.relation].arity
     if arity != len(fact.objects):
-        raise KnowledgeError(f"{shorten(written(fact.relation))} has {some(arity, 'place')}, not {len(fact.objects)}")
+        raise KnowledgeBaseError(
+            f"{shorten(format_name(fact.relation))} has {plural(arity, 'place')}, not {len(fact.objects)}"
+        )
     for name in fact.objects:
         if name in kb.objects:
             continue
-        if not fresh:
+        if not allow_new_objects:
             hint = "to add a new object, say so: new_objects"
-            raise KnowledgeError(
-                f"there is no object {shorten(written(name))}", near=nearest(name, kb.objects), hint=hint
+            raise KnowledgeBaseError(
+                f"there is no object {shorten(format_name(name))}",
+                suggestions=similar_names(name, kb.objects),
+                hint=hint,
             )
-        if problem := fault(name):
-            raise KnowledgeError(f"{problem}: {shorten(repr(name))}")
-        if len(name) > longest:
-            raise KnowledgeError(f"a new name has at most {longest:,} characters, not {len(name):,}")
+        if problem := name_problem(name):
+            raise KnowledgeBaseError(f"{problem}: {shorten(repr(name))}")
+        if len(name) > max_name_length:
+            raise KnowledgeBaseError(f"a new name has at most {max_name_length:,} characters, not {len(name):,}")
     return fact

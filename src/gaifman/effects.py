@@ -1,13 +1,13 @@
 """What each input of a base model does to its log-odds: the exact effect of switching it off.
 
 >>> import numpy as np
->>> from gaifman.network import Batch, Logistic, Rows
->>> rows = Rows(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.ones(3, np.float32), 2)
+>>> from gaifman.network import Batch, Logistic, SparseRows
+>>> rows = SparseRows(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.ones(3, np.float32), 2)
 >>> base = Logistic(epochs=1, rate=0.5)
 >>> base.begin(2, seed=0)
 >>> for _ in range(50):
 ...     _ = base.learn(Batch(rows, np.array([1, 0], np.float32)))
->>> found = effects_of(base, rows)
+>>> found = compute_effects(base, rows)
 >>> found.columns.tolist(), found.draws.tolist(), bool(found.effects[0] > 0 > found.effects[1])
 ([0, 1], [1, 2], True)
 >>> abs(found.interactions) < 1e-6  # in a sum, every input does the same whatever the others are
@@ -25,12 +25,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gaifman.deadlines import Deadline, never
-from gaifman.graph import ranges
-from gaifman.network import BaseModel, Rows
+from gaifman.deadlines import Deadline, no_deadline
+from gaifman.graph import concatenate_ranges
+from gaifman.network import BaseModel, SparseRows
 from gaifman.tables import Floats, Ints, Longs
 
-ENTRIES = 1 << 20
+MAX_ENTRIES = 1 << 20
 """Entries of changed rows that are in memory at once, about."""
 
 
@@ -55,27 +55,27 @@ class Effects:
         return self.total - self.base - float(self.effects.sum())
 
 
-def effects_of(base: BaseModel, rows: Rows, deadline: Deadline | None = None) -> Effects:
+def compute_effects(base: BaseModel, rows: SparseRows, deadline: Deadline | None = None) -> Effects:
     """The effect of each input, over all rows; changed rows are scored many at a time, and a deadline asked between."""
     whole = base.scores(rows)
     owner = np.repeat(np.arange(len(rows)), np.diff(rows.starts))
-    parts = _without_one(rows, owner, deadline or never())
+    parts = _rows_without_entry(rows, owner, deadline or no_deadline())
     changed = np.concatenate([np.zeros(0), *(base.scores(part) for part in parts)])
     columns, at, draws = np.unique(rows.columns, return_inverse=True, return_counts=True)
     sums = np.bincount(at, whole[owner] - changed, len(columns)).astype(np.float64)
-    nothing = Rows(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), rows.width)
+    nothing = SparseRows(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), rows.width)
     count = max(len(rows), 1)
     return Effects(float(base.scores(nothing)[0]), columns, sums / count, draws, float(whole.sum() / count))
 
 
-def _without_one(rows: Rows, owner: Longs, deadline: Deadline) -> Iterator[Rows]:
+def _rows_without_entry(rows: SparseRows, owner: Longs, deadline: Deadline) -> Iterator[SparseRows]:
     """For each entry, in their order, its row without it; some at a time."""
     begins, ends = rows.starts[owner], rows.starts[owner + 1]
-    blocks = np.cumsum(ends - begins) // ENTRIES
+    blocks = np.cumsum(ends - begins) // MAX_ENTRIES
     for entries in np.split(np.arange(len(owner)), np.flatnonzero(np.diff(blocks)) + 1):
         deadline.check()
         lengths = (ends - begins)[entries]
-        kept = ranges(begins[entries], ends[entries])
+        kept = concatenate_ranges(begins[entries], ends[entries])
         kept = kept[kept != np.repeat(entries, lengths)]
         starts = np.append(0, np.cumsum(lengths - 1)).astype(np.int64)
-        yield Rows(starts, rows.columns[kept], rows.values[kept], rows.width)
+        yield SparseRows(starts, rows.columns[kept], rows.values[kept], rows.width)

@@ -27,51 +27,51 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from gaifman.deadlines import current
-from gaifman.errors import KnowledgeError, StoppedError
-from gaifman.io.store import put_table
+from gaifman.deadlines import current_deadline
+from gaifman.errors import KnowledgeBaseError, StoppedError
+from gaifman.io.store import create_table
 from gaifman.kb import KnowledgeBase
 from gaifman.tables import Ints
 
 T = TypeVar("T")
-AT_ONCE = 32
+MAX_CONCURRENCY = 32
 """Statements that run at a time; others wait. A server lets half as many queries in, so rankings can ask too."""
-SMALLEST = 64
+MIN_MEMORY_MB = 64
 """Megabytes without which DuckDB cannot even begin."""
-GRACE = 0.4
+STOP_GRACE_SECONDS = 0.4
 """Seconds that a statement has to stop before its caller goes on without it."""
-_STOPPING = 0.02
+_STOP_POLL_SECONDS = 0.02
 """Seconds between two calls to stop: one that comes before the statement has begun is forgotten."""
 
 
 class Engine:
     """DuckDB with the facts, numbers and names of one knowledge base."""
 
-    def __init__(self, kb: KnowledgeBase, *, memory: int | None = None, threads: int | None = None) -> None:
+    def __init__(self, kb: KnowledgeBase, *, memory_mb: int | None = None, threads: int | None = None) -> None:
         """At most `memory` megabytes (by default most of the machine's) are used, then the disk."""
         import duckdb
 
-        _check(memory, threads)
+        _check(memory_mb, threads)
         self.kb = kb
-        self.memory = memory
-        self.folder = tempfile.mkdtemp(prefix="gaifman-")
+        self.memory_mb = memory_mb
+        self.temp_dir = tempfile.mkdtemp(prefix="gaifman-")
         """Where statements write what does not fit into memory."""
-        self._emptied = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self._remove_temp_dir = weakref.finalize(self, shutil.rmtree, self.temp_dir, ignore_errors=True)
         settings: dict[str, Any] = {
-            "temp_directory": self.folder,
+            "temp_directory": self.temp_dir,
             "threads": threads or len(os.sched_getaffinity(0)),
         }
-        if memory is not None:
-            settings["memory_limit"] = f"{memory}MB"
+        if memory_mb is not None:
+            settings["memory_limit"] = f"{memory_mb}MB"
         self._connection = duckdb.connect(":memory:", config=settings)
-        self._workers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gaifman-query")
+        self._workers = ThreadPoolExecutor(MAX_CONCURRENCY, thread_name_prefix="gaifman-query")
         self._idle: list[Any] = []
         self._running: dict[Future[Any], Any] = {}
-        self.kept: dict[Hashable, Any] = {}
+        self.cache: dict[Hashable, Any] = {}
         """What others keep with the engine: statements that were translated before."""
         try:
-            with _errors(self):
-                _fill(self._connection, kb)
+            with _translate_errors(self):
+                _load_tables(self._connection, kb)
                 self._connection.execute("SET enable_external_access = false")  # statements reach nothing else
         except BaseException:
             self.close()
@@ -88,7 +88,7 @@ class Engine:
         self._workers.shutdown(wait=False)
         self._idle.clear()
         self._connection.close()
-        self._emptied()
+        self._remove_temp_dir()
 
     def interrupt(self) -> None:
         """Stop all that runs, from another thread: whoever waits for it gets a `StoppedError`."""
@@ -106,16 +106,16 @@ class Engine:
         except IndexError:
             return self.cursor()
 
-    def run(self, sql: str, seconds: float | None = None) -> Ints:
+    def fetch_rows(self, sql: str, seconds: float | None = None) -> Ints:
         """The rows (b, columns) of a statement that gives numbers of objects; stopped after so many seconds."""
-        return self.work(partial(_rows, sql), seconds)
+        return self.run_job(partial(_rows, sql), seconds)
 
-    def number(self, sql: str, seconds: float | None = None) -> int:
+    def fetch_scalar(self, sql: str, seconds: float | None = None) -> int:
         """The one number that a statement gives; 0 where it gives no row."""
-        row = self.work(lambda cursor: cursor.execute(sql).fetchone(), seconds)
+        row = self.run_job(lambda cursor: cursor.execute(sql).fetchone(), seconds)
         return int(row[0]) if row else 0
 
-    def work(self, job: Callable[[Any], T], seconds: float | None = None, cursor: Any = None) -> T:
+    def run_job(self, job: Callable[[Any], T], seconds: float | None = None, cursor: Any = None) -> T:
         """What a job makes with a connection of its own, on a thread of its own, so that it can be stopped.
 
         It is stopped with the deadline `within` which it is asked for, too.
@@ -123,41 +123,41 @@ class Engine:
         own = cursor or self._idle_cursor()
         future = self._workers.submit(job, own)
         self._running[future] = own
-        end = current()
+        end = current_deadline()
         try:
-            ends: list[Future[Any]] = [future, *([] if end is None else [end.stopped])]
+            ends: list[Future[Any]] = [future, *([] if end is None else [end.cancelled])]
             wait(ends, seconds, FIRST_COMPLETED)
         finally:
             late = not future.done()
             _stop(own, future)
             self._running.pop(future)
-        if late and end is not None and end.stopped.done():
+        if late and end is not None and end.cancelled.done():
             raise StoppedError("the query was stopped", hint="it is no longer wanted")
         if late:
             raise StoppedError(
                 f"the query was stopped after {seconds:g} seconds",
                 hint="ask for less, give some variables, or allow more time",
             )
-        with _errors(self):
+        with _translate_errors(self):
             result = future.result()
         if cursor is None:
             self._idle.append(own)  # a new one costs a tenth of a millisecond
         return result
 
-    def batches(self, sql: str, rows: int, seconds: float | None = None) -> Iterator[Ints]:
+    def fetch_batches(self, sql: str, batch_size: int, seconds: float | None = None) -> Iterator[Ints]:
         """The rows of a statement in its order, so many at a time: the result is kept by DuckDB, on disk if need be.
 
         The seconds are those of the whole evaluation; reading what was found takes as long as the reader takes.
         """
         cursor = self.cursor()  # the table goes with it, when the reader has gone
-        self.work(lambda c: c.execute(f"CREATE TEMP TABLE found AS {sql}"), seconds, cursor)
-        (count,) = self.work(lambda c: c.execute("SELECT count(*) FROM found").fetchone(), None, cursor)
-        for first in range(0, count, rows):
-            page = f"SELECT * FROM found WHERE rowid BETWEEN {first} AND {first + rows - 1} ORDER BY rowid"
-            yield self.work(partial(_rows, page), None, cursor)
+        self.run_job(lambda c: c.execute(f"CREATE TEMP TABLE found AS {sql}"), seconds, cursor)
+        (count,) = self.run_job(lambda c: c.execute("SELECT count(*) FROM found").fetchone(), None, cursor)
+        for first in range(0, count, batch_size):
+            page = f"SELECT * FROM found WHERE rowid BETWEEN {first} AND {first + batch_size - 1} ORDER BY rowid"
+            yield self.run_job(partial(_rows, page), None, cursor)
 
 
-def engine_of(kb: KnowledgeBase | Engine) -> Engine:
+def get_engine(kb: KnowledgeBase | Engine) -> Engine:
     """The engine of a knowledge base: made when it is first asked for, then kept with it as long as it lives."""
     if isinstance(kb, Engine):
         return kb
@@ -179,44 +179,44 @@ def _rows(sql: str, cursor: Any) -> Ints:
 
 def _stop(cursor: Any, future: Future[Any]) -> None:
     """Tell the engine to stop until it has; after a moment another thread goes on with that, and the caller goes on."""
-    given_up = time.monotonic() + GRACE
+    given_up = time.monotonic() + STOP_GRACE_SECONDS
     future.cancel()
     while not future.done():
         cursor.interrupt()
-        wait([future], _STOPPING)
+        wait([future], _STOP_POLL_SECONDS)
         if time.monotonic() > given_up:
-            threading.Thread(target=_insist, args=(cursor, future), name="gaifman-stop").start()
+            threading.Thread(target=_keep_interrupting, args=(cursor, future), name="gaifman-stop").start()
             return
 
 
-def _insist(cursor: Any, future: Future[Any]) -> None:
+def _keep_interrupting(cursor: Any, future: Future[Any]) -> None:
     while not future.done():
         cursor.interrupt()
-        wait([future], _STOPPING)
+        wait([future], _STOP_POLL_SECONDS)
 
 
-def _fill(connection: Any, kb: KnowledgeBase) -> None:
+def _load_tables(connection: Any, kb: KnowledgeBase) -> None:
     """Make the tables of a saved file, without the names: statements do not use them."""
-    put_table(connection, "objects", {"id": np.arange(len(kb.objects), dtype=np.int32)})
+    create_table(connection, "objects", {"id": np.arange(len(kb.objects), dtype=np.int32)})
     arities = np.array(kb.content.arities, np.int32)
-    put_table(connection, "relations", {"id": np.arange(len(arities), dtype=np.int32), "arity": arities})
-    for arity, table in kb.tables.items():
+    create_table(connection, "relations", {"id": np.arange(len(arities), dtype=np.int32), "arity": arities})
+    for arity, table in kb.fact_tables.items():
         columns = {"relation": table.relation} | {f"a{i + 1}": table.objects[:, i] for i in range(arity)}
-        put_table(connection, f"facts{arity}", columns)
-    numbers = kb.numbers
-    columns = {"attribute": numbers.attribute, "object": numbers.object}
-    put_table(connection, "attribute_values", {**columns, "value": numbers.value})
+        create_table(connection, f"facts{arity}", columns)
+    numbers = kb.value_table
+    columns = {"attribute": numbers.attribute, "object": numbers.objects}
+    create_table(connection, "attribute_values", {**columns, "value": numbers.value})
 
 
 def _check(memory: int | None, threads: int | None) -> None:
-    if memory is not None and (not isinstance(memory, int) or memory < SMALLEST):
-        raise KnowledgeError(f"the memory is a whole number of megabytes, {SMALLEST} or more, not {memory!r}")
+    if memory is not None and (not isinstance(memory, int) or memory < MIN_MEMORY_MB):
+        raise KnowledgeBaseError(f"the memory is a whole number of megabytes, {MIN_MEMORY_MB} or more, not {memory!r}")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise KnowledgeError(f"the number of threads is a whole number, 1 or more, not {threads!r}")
+        raise KnowledgeBaseError(f"the number of threads is a whole number, 1 or more, not {threads!r}")
 
 
 @contextmanager
-def _errors(engine: Engine) -> Iterator[None]:
+def _translate_errors(engine: Engine) -> Iterator[None]:
     """DuckDB's refusals as ours."""
     import duckdb
 
@@ -225,11 +225,11 @@ def _errors(engine: Engine) -> Iterator[None]:
     except (duckdb.InterruptException, CancelledError):
         raise StoppedError("the query was stopped", hint="it is no longer wanted") from None
     except duckdb.OutOfMemoryException:
-        allowed = f"{engine.memory:,} MB" if engine.memory else "what there is"
+        allowed = f"{engine.memory_mb:,} MB" if engine.memory_mb else "what there is"
         raise StoppedError(
             f"the query needs more memory than {allowed}",
             hint="ask for less, give some variables, or allow more memory",
         ) from None
     except duckdb.IOException as error:
-        message = str(error).split("\n", 1)[0].replace(engine.folder, "the temporary folder")
+        message = str(error).split("\n", 1)[0].replace(engine.temp_dir, "the temporary folder")
         raise StoppedError(f"the query cannot use the disk: {message}") from None

@@ -19,15 +19,15 @@ import unicodedata
 from dataclasses import asdict, dataclass
 from typing import Any
 
-EXCERPT = 72
+EXCERPT_LENGTH = 72
 """Characters of an offending line that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     r"""Where in a text something is wrong; lines and columns count from 1, columns in characters.
 
-    >>> print(Place("family.tsv", 3, 5, "ann\tlikes", width=5).excerpt())
+    >>> print(Location("family.tsv", 3, 5, "ann\tlikes", width=5).excerpt())
     ann\tlikes
          ^^^^^
     """
@@ -39,7 +39,7 @@ class Place:
     width: int = 1
 
     @classmethod
-    def at(cls, source: str, text: str, offset: int, width: int = 1) -> Place:
+    def from_offset(cls, source: str, text: str, offset: int, width: int = 1) -> Location:
         """The place of `text[offset]`, in the line that holds it."""
         start = text.rfind("\n", 0, offset) + 1
         end = text.find("\n", offset)
@@ -52,18 +52,18 @@ class Place:
     def excerpt(self) -> str:
         """The line, shortened around the column, with carets under what is wrong."""
         at = self.column - 1
-        begin = max(0, min(at - EXCERPT // 2, len(self.text) - EXCERPT))
-        end = begin + EXCERPT
-        before = ("…" if begin else "") + visible(self.text[begin:at])
-        wrong = visible(self.text[at : min(at + self.width, end)])
-        after = visible(self.text[at + self.width : end]) + ("…" if end < len(self.text) else "")
-        return f"{before}{wrong}{after}\n{' ' * _cells(before)}{'^' * max(1, _cells(wrong))}"
+        begin = max(0, min(at - EXCERPT_LENGTH // 2, len(self.text) - EXCERPT_LENGTH))
+        end = begin + EXCERPT_LENGTH
+        before = ("…" if begin else "") + escape_unprintable(self.text[begin:at])
+        wrong = escape_unprintable(self.text[at : min(at + self.width, end)])
+        after = escape_unprintable(self.text[at + self.width : end]) + ("…" if end < len(self.text) else "")
+        return f"{before}{wrong}{after}\n{' ' * _display_width(before)}{'^' * max(1, _display_width(wrong))}"
 
 
-def visible(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     r"""`text` with control, bidirectional and other unprintable characters escaped, so that it shows as it is.
 
-    >>> print(visible("a\tb\u202e"))
+    >>> print(escape_unprintable("a\tb\u202e"))
     a\tb\u202e
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -72,8 +72,8 @@ def visible(text: str) -> str:
 def shorten(text: str, length: int = 40) -> str:
     """`text`, made visible and cut in the middle where it is longer than `length`."""
     if len(text) <= length:
-        return visible(text)
-    return f"{visible(text[: length // 2])}…{visible(text[-length // 2 + 1 :])}"
+        return escape_unprintable(text)
+    return f"{escape_unprintable(text[: length // 2])}…{escape_unprintable(text[-length // 2 + 1 :])}"
 
 
 class GaifmanError(Exception):
@@ -83,40 +83,40 @@ class GaifmanError(Exception):
         self,
         message: str,
         *,
-        place: Place | None = None,
+        location: Location | None = None,
         expected: tuple[str, ...] = (),
         hint: str = "",
-        near: tuple[str, ...] = (),
+        suggestions: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.place = place
+        self.location = location
         self.expected = expected
         self.hint = hint
-        self.near = near
+        self.suggestions = suggestions
 
     def __str__(self) -> str:
         lines = [self.message]
-        if self.place:
-            lines[0] = f"{self.place}: {self.message}"
-            lines += [f"  {line}" for line in self.place.excerpt().split("\n")]
+        if self.location:
+            lines[0] = f"{self.location}: {self.message}"
+            lines += [f"  {line}" for line in self.location.excerpt().split("\n")]
         if self.expected:
             lines.append(f"expected: {' or '.join(self.expected)}")
-        if self.near:
-            lines.append(f"near: {', '.join(visible(name) for name in self.near)}")
+        if self.suggestions:
+            lines.append(f"near: {', '.join(escape_unprintable(name) for name in self.suggestions)}")
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
         """The same as fields, for JSON."""
-        place = asdict(self.place) | {"text": shorten(self.place.text, 200)} if self.place else None
+        place = asdict(self.location) | {"text": shorten(self.location.text, 200)} if self.location else None
         return {
             "error": type(self).__name__,
             "message": self.message,
             "place": place,
             "expected": list(self.expected),
-            "near": list(self.near),
+            "near": list(self.suggestions),
             "hint": self.hint,
         }
 
@@ -137,7 +137,7 @@ class OutputError(GaifmanError):
     """A file cannot be written, or cannot hold what it should."""
 
 
-class KnowledgeError(GaifmanError):
+class KnowledgeBaseError(GaifmanError):
     """A knowledge base has no such object, relation or attribute, or cannot be built."""
 
 
@@ -149,6 +149,6 @@ class BusyError(GaifmanError):
     """A server has too much to do to begin with something; later it may."""
 
 
-def _cells(text: str) -> int:
+def _display_width(text: str) -> int:
     """Terminal columns that `text` takes: wide characters two, combining ones none."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

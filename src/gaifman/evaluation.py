@@ -28,28 +28,36 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.corruptions import check_pool
-from gaifman.errors import KnowledgeError
-from gaifman.examining import Examiner, Part, Report, shelf
-from gaifman.facts import some
+from gaifman.corruptions import check_negative_sampling
+from gaifman.errors import KnowledgeBaseError
+from gaifman.examining import ProgressCallback, TaskResult, TaskRunner, open_checkpoint
+from gaifman.facts import plural
 from gaifman.kb import KnowledgeBase
-from gaifman.markup import line, quiet, table, together
-from gaifman.measures import HITS, RESAMPLES, SURE, Figures, Ranks, average_precision, figures
+from gaifman.markup import muted, paragraph, stack, table
+from gaifman.measures import (
+    BOOTSTRAP_RESAMPLES,
+    CONFIDENCE_LEVEL,
+    HITS_AT,
+    RankMetrics,
+    Ranks,
+    average_precision,
+    compute_metrics,
+)
 from gaifman.modelfile import checksum
-from gaifman.names import nearest
+from gaifman.names import similar_names
 from gaifman.parts import auc
-from gaifman.subjects import Ground, Model, Subject, chosen, subjects_of
+from gaifman.subjects import EvaluationData, EvaluationTask, Model, build_tasks, sample_tasks
 from gaifman.tables import Floats, Ints, Longs
 
-INTERVALS = f"{SURE:.0%}, bootstrap over facts, {RESAMPLES:,} resamples"
-KINDS = ("side", "category", "relation")
+INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
+GROUPINGS = ("side", "category", "relation")
 """What ranks are grouped by."""
-HEAD = ("", "ranks", "mean rank", "MRR", *(f"hits@{most}" for most in HITS))
+COLUMNS = ("", "ranks", "mean rank", "MRR", *(f"hits@{most}" for most in HITS_AT))
 """Of the table of figures."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class EvaluationConfig:
     """How a model is evaluated."""
 
     relations: Sequence[str] | None = None
@@ -60,30 +68,32 @@ class Terms:
     """The share of the test facts that is ranked; None for all."""
     count: int | None = None
     """Or how many of them at most."""
-    pool: str = "typed"
+    negative_sampling: str = "typed"
     """Where corruptions to tell test facts from come from: `typed`, so that nonsense is not what they are told from."""
     seed: int = 0
     """Of the facts that are chosen, of the corruptions and of the intervals; neighbourhoods have the model's."""
 
     def __post_init__(self) -> None:
-        check_pool(self.pool)
+        check_negative_sampling(self.negative_sampling)
         if self.fraction is not None and self.count is not None:
-            raise KnowledgeError("a fraction of the test facts is given and a count too: one of them decides")
+            raise KnowledgeBaseError("a fraction of the test facts is given and a count too: one of them decides")
         if self.fraction is not None and not 0 < self.fraction <= 1:
-            raise KnowledgeError(f"the fraction of the test facts is above 0 and at most 1, not {self.fraction!r}")
+            raise KnowledgeBaseError(f"the fraction of the test facts is above 0 and at most 1, not {self.fraction!r}")
         if self.count is not None and (not isinstance(self.count, int) or self.count < 1):
-            raise KnowledgeError(f"the number of test facts is a whole number, 1 or more, not {self.count!r}")
+            raise KnowledgeBaseError(f"the number of test facts is a whole number, 1 or more, not {self.count!r}")
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Terms:
+    def from_settings(cls, settings: Mapping[str, Any]) -> EvaluationConfig:
         """From settings by name, or what is wrong with them."""
         known = [each.name for each in fields(cls)]
         for name in settings:
             if name not in known:
-                raise KnowledgeError(f"there is no setting {name}", near=nearest(name, known), hint=", ".join(known))
+                raise KnowledgeBaseError(
+                    f"there is no setting {name}", suggestions=similar_names(name, known), hint=", ".join(known)
+                )
         return cls(**settings)
 
-    def wanted(self, facts: int) -> int:
+    def sample_size(self, facts: int) -> int:
         """How many of so many facts are ranked."""
         if self.count is not None:
             return min(self.count, facts)
@@ -101,7 +111,7 @@ class Classification:
     relation: Ints
     """Shape (tuples,), int32: number of the relation."""
 
-    def measured(self, relation: int | None = None) -> dict[str, Any]:
+    def metrics(self, relation: int | None = None) -> dict[str, Any]:
         """AUC and average precision, of all or of one relation; None where there is no corruption."""
         own = np.ones(len(self.scores), bool) if relation is None else self.relation == relation
         scores, targets = self.scores[own], self.targets[own]
@@ -133,49 +143,54 @@ class Evaluation:
     raw: Ranks
     """Among all."""
     classification: Classification
-    facts: int
+    test_facts: int
     """How many test facts there are, ranked or not."""
     objects: int
     """How many candidates each place has."""
-    unseen: int
+    unseen_objects: int
     """Objects of the ranked facts that the knowledge base does not have. They are candidates too."""
-    hidden: int
+    hidden_test_facts: int
     """Test facts that the knowledge base has, and that were taken out of it."""
     draws: int
     seed: int
 
     def __repr__(self) -> str:
-        said = f"{some(len(self), 'rank')} of {some(self.ranked, 'fact')} among {some(self.objects, 'object')}"
-        return f"<Evaluation: {said}{f', a sample of {self.facts:,}' if self.sampled else ''}>"
+        said = (
+            f"{plural(len(self), 'rank')} of {plural(self.ranked_facts, 'fact')} among {plural(self.objects, 'object')}"
+        )
+        return f"<Evaluation: {said}{f', a sample of {self.test_facts:,}' if self.sampled else ''}>"
 
     def __len__(self) -> int:
         """How many ranks there are."""
         return len(self.fact)
 
     @property
-    def ranked(self) -> int:
+    def ranked_facts(self) -> int:
         """How many facts were ranked."""
         return len(np.unique(self.fact))
 
     @property
     def sampled(self) -> bool:
         """Whether only some of the test facts were ranked."""
-        return self.ranked < self.facts
+        return self.ranked_facts < self.test_facts
 
-    def figures(
+    def metrics(
         self, rows: npt.NDArray[np.bool_] | None = None, *, raw: bool = False, ties: str = "realistic"
-    ) -> Figures:
+    ) -> RankMetrics:
         """The figures of all ranks, or of some (ranks,)."""
         every = np.ones(len(self), bool) if rows is None else rows
-        return figures((self.raw if raw else self.filtered).by(ties)[every], self.fact[every], self.seed)
+        return compute_metrics((self.raw if raw else self.filtered).with_ties(ties)[every], self.fact[every], self.seed)
 
-    def by(self, kind: str, *, raw: bool = False, ties: str = "realistic") -> dict[str, Figures]:
+    def metrics_by(self, grouping: str, *, raw: bool = False, ties: str = "realistic") -> dict[str, RankMetrics]:
         """The figures by `side` (the place that was filled), `category` or `relation`."""
-        if kind not in KINDS:
-            raise KnowledgeError(f"ranks are grouped by {', '.join(KINDS)}, not {kind!r}", near=nearest(kind, KINDS))
-        names, numbers = self._groups(kind)
+        if grouping not in GROUPINGS:
+            raise KnowledgeBaseError(
+                f"ranks are grouped by {', '.join(GROUPINGS)}, not {grouping!r}",
+                suggestions=similar_names(grouping, GROUPINGS),
+            )
+        names, numbers = self._groups(grouping)
         present = np.unique(numbers).tolist()
-        return {names[number]: self.figures(numbers == number, raw=raw, ties=ties) for number in present}
+        return {names[number]: self.metrics(numbers == number, raw=raw, ties=ties) for number in present}
 
     def _groups(self, kind: str) -> tuple[list[str], Ints]:
         if kind == "side":
@@ -187,45 +202,55 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: all figures by realistic ties, and those of all ranks by the others too."""
-        found: dict[str, Any] = {"facts": self.ranked, "of": self.facts, "sampled": self.sampled, "ranks": len(self)}
-        found |= {"objects": self.objects, "unseen": self.unseen, "hidden": self.hidden, "draws": self.draws}
+        found: dict[str, Any] = {
+            "facts": self.ranked_facts,
+            "of": self.test_facts,
+            "sampled": self.sampled,
+            "ranks": len(self),
+        }
+        found |= {
+            "objects": self.objects,
+            "unseen": self.unseen_objects,
+            "hidden": self.hidden_test_facts,
+            "draws": self.draws,
+        }
         found |= {"seed": self.seed, "ties": "realistic", "intervals": INTERVALS}
         for name, raw in (("filtered", False), ("raw", True)):
-            whole = {"all": self.figures(raw=raw).as_dict()}
-            whole |= {ties: self.figures(raw=raw, ties=ties).as_dict() for ties in ("optimistic", "pessimistic")}
-            for kind in KINDS:
-                whole[kind] = {group: each.as_dict() for group, each in self.by(kind, raw=raw).items()}
+            whole = {"all": self.metrics(raw=raw).as_dict()}
+            whole |= {ties: self.metrics(raw=raw, ties=ties).as_dict() for ties in ("optimistic", "pessimistic")}
+            for kind in GROUPINGS:
+                whole[kind] = {group: each.as_dict() for group, each in self.metrics_by(kind, raw=raw).items()}
             found[name] = whole
-        judged = {name: self.classification.measured(number) for number, name in enumerate(self.relations)}
-        found["classification"] = self.classification.measured() | {"relation": judged}
+        judged = {name: self.classification.metrics(number) for number, name in enumerate(self.relations)}
+        found["classification"] = self.classification.metrics() | {"relation": judged}
         about = zip(self.relations, self.categories, self.trained, strict=True)
         found["relations"] = [{"name": name, "category": kind, "trained": known} for name, kind, known in about]
         return found
 
-    def rows(self, *, raw: bool = False) -> list[tuple[str, Figures]]:
+    def table_rows(self, *, raw: bool = False) -> list[tuple[str, RankMetrics]]:
         """All ranks by each way of ties, then by side and category: what is worth a table."""
-        found = [("all", self.figures(raw=raw))]
-        found += [(f"all, {ties}", self.figures(raw=raw, ties=ties)) for ties in ("optimistic", "pessimistic")]
-        return [*found, *self.by("side", raw=raw).items(), *self.by("category", raw=raw).items()]
+        found = [("all", self.metrics(raw=raw))]
+        found += [(f"all, {ties}", self.metrics(raw=raw, ties=ties)) for ties in ("optimistic", "pessimistic")]
+        return [*found, *self.metrics_by("side", raw=raw).items(), *self.metrics_by("category", raw=raw).items()]
 
     def __str__(self) -> str:
         """A table, for people."""
-        lines = [[*HEAD]]
-        lines += [[name, *cells(each)] for name, each in self.rows()]
+        lines = [[*COLUMNS]]
+        lines += [[name, *format_metrics(each)] for name, each in self.table_rows()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         texts = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
         return "\n".join(["  ".join(text).rstrip() for text in texts])
 
     def _repr_html_(self) -> str:
         """In a notebook: the same table."""
-        rows = [(name, *cells(each)) for name, each in self.rows()]
-        return together(line(quiet(repr(self)[1:-1])), table(HEAD, rows, right=range(1, len(HEAD))))
+        rows = [(name, *format_metrics(each)) for name, each in self.table_rows()]
+        return stack(paragraph(muted(repr(self)[1:-1])), table(COLUMNS, rows, numeric_columns=range(1, len(COLUMNS))))
 
 
-def cells(found: Figures) -> list[str]:
+def format_metrics(metrics: RankMetrics) -> list[str]:
     """The figures as texts."""
-    shares = [found.mrr, *found.hits.values()]
-    return [f"{found.ranks:,}", f"{found.mean_rank.value:,.1f}", *(f"{share.value:.3f}" for share in shares)]
+    shares = [metrics.mrr, *metrics.hits.values()]
+    return [f"{metrics.ranks:,}", f"{metrics.mean_rank.value:,.1f}", *(f"{share.value:.3f}" for share in shares)]
 
 
 def evaluate(
@@ -235,22 +260,24 @@ def evaluate(
     known: KnowledgeBase | Iterable[KnowledgeBase] = (),
     *,
     threads: int | None = None,
-    report: Report | None = None,
-    kept: Path | str | None = None,
-    **terms: Any,
+    progress: ProgressCallback | None = None,
+    checkpoint_dir: Path | str | None = None,
+    **settings: Any,
 ) -> Evaluation:
     """Rank the test facts, judging from the facts of `kb`; those of `known` are true too, and only filtered out.
 
-    Further settings are those of `Terms`. What the model has learnt of is `kb` or another knowledge base. `kept` is a
+    Further settings are those of `EvaluationConfig`. What the model has learnt of is `kb` or another knowledge base. `kept` is a
     folder in which every relation is kept when it is done: an evaluation that was stopped goes on there.
     """
-    draws = Terms.of(terms).draws
-    rest: dict[str, Any] = {name: value for name, value in terms.items() if name != "draws"}
+    draws = EvaluationConfig.from_settings(settings).draws
+    rest: dict[str, Any] = {name: value for name, value in settings.items() if name != "draws"}
     counts = None if draws is None else [draws]
-    return evaluations(model, kb, test, known, draws=counts, threads=threads, report=report, kept=kept, **rest)[0]
+    return evaluate_draw_counts(
+        model, kb, test, known, draws=counts, threads=threads, progress=progress, checkpoint_dir=checkpoint_dir, **rest
+    )[0]
 
 
-def evaluations(
+def evaluate_draw_counts(
     model: Model,
     kb: KnowledgeBase,
     test: KnowledgeBase,
@@ -258,39 +285,42 @@ def evaluations(
     *,
     draws: Sequence[int] | None = None,
     threads: int | None = None,
-    report: Report | None = None,
-    kept: Path | str | None = None,
-    **terms: Any,
+    progress: ProgressCallback | None = None,
+    checkpoint_dir: Path | str | None = None,
+    **settings: Any,
 ) -> list[Evaluation]:
     """As `evaluate`, with several numbers of draws: one result for each, of one pass over the candidates."""
-    if "draws" in terms or (draws is not None and not len(draws)):
-        raise KnowledgeError("draws is a list of numbers of draws, at least one")
-    given, workers = Terms.of(terms), threads or len(os.sched_getaffinity(0))
-    if report:
-        report("preparing", 0, None)
+    if "draws" in settings or (draws is not None and not len(draws)):
+        raise KnowledgeBaseError("draws is a list of numbers of draws, at least one")
+    given, workers = EvaluationConfig.from_settings(settings), threads or len(os.sched_getaffinity(0))
+    if progress:
+        progress("preparing", 0, None)
     others = (known,) if isinstance(known, KnowledgeBase) else tuple(known)
-    ground = Ground(kb, test, others)
-    counts = [model.learning.draws] if draws is None else [*draws]
-    whole = subjects_of(model, ground, given.relations, counts, workers)
-    subjects = chosen(whole, given.wanted(sum(map(len, whole))), given.seed)
-    about = None if kept is None else _about(model, kb, test, others, counts, given)
-    with nullcontext() if kept is None or about is None else shelf(kept, about) as run:
-        examiner = Examiner(ground.visible, given.pool, given.seed, run)
-        parts = examiner.examined(subjects, workers, report)
+    ground = EvaluationData(kb, test, others)
+    counts = [model.config.draws] if draws is None else [*draws]
+    whole = build_tasks(model, ground, given.relations, counts, workers)
+    subjects = sample_tasks(whole, given.sample_size(sum(map(len, whole))), given.seed)
+    about = None if checkpoint_dir is None else _checkpoint_key(model, kb, test, others, counts, given)
+    with nullcontext() if checkpoint_dir is None or about is None else open_checkpoint(checkpoint_dir, about) as run:
+        examiner = TaskRunner(ground.visible, given.negative_sampling, given.seed, run)
+        parts = examiner.run(subjects, workers, progress)
     facts = sum(map(len, whole))
-    return [_gathered(subjects, parts, number, count, facts, ground, given.seed) for number, count in enumerate(counts)]
+    return [
+        _combine_results(subjects, parts, number, count, facts, ground, given.seed)
+        for number, count in enumerate(counts)
+    ]
 
 
-def _about(
+def _checkpoint_key(
     model: Model,
     kb: KnowledgeBase,
     test: KnowledgeBase,
     known: Sequence[KnowledgeBase],
     counts: Sequence[int],
-    terms: Terms,
+    config: EvaluationConfig,
 ) -> dict[str, Any]:
     """What ranks follow from: two evaluations with the same have the same ranks."""
-    wanted = {name: value for name, value in asdict(terms).items() if name != "draws"}
+    wanted = {name: value for name, value in asdict(config).items() if name != "draws"}
     return {
         "model": checksum(*model.state()),
         "knowledge base": kb.fingerprint,
@@ -301,37 +331,37 @@ def _about(
     }
 
 
-def _gathered(
-    subjects: Sequence[Subject],
-    parts: Sequence[Part],
+def _combine_results(
+    tasks: Sequence[EvaluationTask],
+    results: Sequence[TaskResult],
     number: int,
     draws: int,
     facts: int,
-    ground: Ground,
+    data: EvaluationData,
     seed: int,
 ) -> Evaluation:
     """The parts of all subjects as one, with one of the numbers of draws."""
-    sizes = [subject.tuples.shape for subject in subjects]
-    numbers, ends = np.arange(len(subjects), dtype=np.int32), np.cumsum([count for count, _ in sizes])
+    sizes = [subject.tuples.shape for subject in tasks]
+    numbers, ends = np.arange(len(tasks), dtype=np.int32), np.cumsum([count for count, _ in sizes])
     own = zip(ends, sizes, strict=True)
     return Evaluation(
-        tuple(subject.name for subject in subjects),
-        tuple(subject.category for subject in subjects),
-        tuple(subject.trained for subject in subjects),
+        tuple(subject.name for subject in tasks),
+        tuple(subject.category for subject in tasks),
+        tuple(subject.trained for subject in tasks),
         np.concatenate([np.tile(np.arange(end - count, end), width) for end, (count, width) in own]),
         np.repeat(numbers, [count * width for count, width in sizes]),
         np.concatenate([np.repeat(np.arange(width, dtype=np.int32), count) for count, width in sizes]),
-        Ranks.together([part.ranked(number, raw=False) for part in parts]),
-        Ranks.together([part.ranked(number, raw=True) for part in parts]),
+        Ranks.concatenate([part.ranks_for(number, raw=False) for part in results]),
+        Ranks.concatenate([part.ranks_for(number, raw=True) for part in results]),
         Classification(
-            np.concatenate([part.scores[number] for part in parts]),
-            np.concatenate([part.targets for part in parts]),
-            np.repeat(numbers, [len(part.targets) for part in parts]),
+            np.concatenate([part.scores[number] for part in results]),
+            np.concatenate([part.targets for part in results]),
+            np.repeat(numbers, [len(part.targets) for part in results]),
         ),
         facts,
-        len(ground.visible.objects),
-        ground.unseen(subjects),
-        ground.hidden,
+        len(data.visible.objects),
+        data.count_unseen(tasks),
+        data.hidden_count,
         draws,
         seed,
     )

@@ -25,226 +25,238 @@ from itertools import accumulate
 import numpy as np
 
 from gaifman.calibration import Calibration, log_odds
-from gaifman.deadlines import Deadline, never
-from gaifman.effects import Effects, effects_of
-from gaifman.errors import KnowledgeError
-from gaifman.explanations import Counterfactual, Explanation, Others, Parts, Reason
+from gaifman.deadlines import Deadline, no_deadline
+from gaifman.effects import Effects, compute_effects
+from gaifman.errors import KnowledgeBaseError
+from gaifman.explanations import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
 from gaifman.facts import Fact
 from gaifman.features import FeatureMatrix
-from gaifman.formulas import Constant, Variable, bracketed
-from gaifman.grounds import Inside, grounds, inside_of
-from gaifman.judging import Estimate, Judge, Wanted, calibrated, own_fact
-from gaifman.learning import Learning, Scorer
-from gaifman.neighbourhoods import Hidden, Neighbourhoods, check_draws, draw
-from gaifman.phrases import phrase
+from gaifman.formulas import Constant, Variable, to_bracketed
+from gaifman.grounds import LocalStructure, find_groundings, local_structure
+from gaifman.judging import DrawBudget, Estimate, Predictor, atomic_relation, estimate_from_sums
+from gaifman.learning import Scorer, TrainingConfig
+from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, check_draws, draw_neighbourhoods
+from gaifman.phrases import describe_feature
 from gaifman.questions import Feature, Query
 from gaifman.rewriting import substitute
-from gaifman.scenes import Scene
+from gaifman.scenes import Diagram
 from gaifman.tables import Floats, Ints, Longs
-from gaifman.witnesses import true_of
+from gaifman.witnesses import are_answers
 
-TOP = 10
+DEFAULT_TOP = 10
 """Formulas that are told, of those for and of those against."""
-LOOKED = 50
+MAX_WITNESS_DRAWS = 50
 """Draws in which witnesses are looked for, at most."""
-TRIED = 12
+MAX_COUNTERFACTUAL_FORMULAS = 12
 """Formulas that speak for the answer whose facts are tried, at most: what if they were not known?"""
-DRAWS = 10_000
+MAX_DRAWS = 10_000
 """Draws that are taken apart at most: a second or so."""
-NAMED = 20
+MAX_COUNTERFACTUAL_FACTS = 20
 """Facts that are named as what the answer hangs on, at most."""
-ENOUGH = 0.5
+MIN_DROP_SHARE = 0.5
 """Fewer facts are named where the probability falls by this share of what it falls at most."""
 
-Grounds = dict[int, Counter[int]]
+WitnessCounts = dict[int, Counter[int]]
 """Feature → number of a fact → draws in which it witnesses the feature."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Explainer:
     """What an answer is judged by."""
 
-    judge: Judge
+    predictor: Predictor
     scorer: Scorer
     calibration: Calibration
-    learning: Learning
+    config: TrainingConfig
     query: Query
 
     def explain(
-        self, tuples: Ints, draws: int | None = None, top: int = TOP, deadline: Deadline | None = None
+        self, tuples: Ints, draws: int | None = None, top: int = DEFAULT_TOP, deadline: Deadline | None = None
     ) -> Explanation:
         """Explain what is said of one tuple (1, places) over so many draws; the deadline is asked between parts."""
         if not isinstance(top, int) or isinstance(top, bool) or top < 1:
-            raise KnowledgeError(f"top is a whole number, 1 or more, not {top!r}")
-        count = self.learning.draws if draws is None else draws
-        check_draws(count, most=DRAWS)
-        wanted = Wanted(count, deadline=deadline or never())
-        hidden = self.judge.secret(self.query, tuples, self.learning.seed, wanted.deadline.budget())
-        return _Told(self, tuples, hidden, wanted).explanation(top)
+            raise KnowledgeBaseError(f"top is a whole number, 1 or more, not {top!r}")
+        count = self.config.draws if draws is None else draws
+        check_draws(count, maximum=MAX_DRAWS)
+        wanted = DrawBudget(count, deadline=deadline or no_deadline())
+        hidden = self.predictor.hidden_facts(self.query, tuples, self.config.seed, wanted.deadline.limit_budget())
+        return _Prediction(self, tuples, hidden, wanted).explain(top)
 
-    def estimate(self, tuples: Ints, hidden: Sequence[Longs], wanted: Wanted) -> list[Estimate]:
+    def estimate_hiding(self, tuples: Ints, hidden: Sequence[Longs], draw_budget: DrawBudget) -> list[Estimate]:
         """What is said of one tuple where other facts are hidden, for each choice of these."""
         starts = np.append(0, np.cumsum([len(facts) for facts in hidden])).astype(np.int64)
-        unseen = Hidden(starts, np.concatenate([np.zeros(0, np.int64), *hidden]))
+        unseen = HiddenFacts(starts, np.concatenate([np.zeros(0, np.int64), *hidden]))
         many = np.repeat(tuples, len(hidden), axis=0)
-        found = self.judge.estimates(self.scorer, self.calibration, self.learning, many, unseen, wanted)
+        found = self.predictor.estimate(self.scorer, self.calibration, self.config, many, unseen, draw_budget)
         return [found[row] for row in range(len(hidden))]
 
 
-class _Told:
+class _Prediction:
     """One answer and its draws, the same that its probability is the mean over."""
 
-    def __init__(self, case: Case, tuples: Ints, hidden: Hidden, wanted: Wanted) -> None:
-        self.case, self.tuples, self.hidden, self.wanted = case, tuples, hidden, wanted
-        judge, graph, self.deadline = case.judge, case.judge.graph, wanted.deadline
-        self.fact = cache(graph.fact)
-        self.names = tuple(judge.kb.name(number) for number in tuples[0].tolist())
+    def __init__(self, explainer: Explainer, tuples: Ints, hidden: HiddenFacts, draw_budget: DrawBudget) -> None:
+        self.explainer, self.tuples, self.hidden, self.draw_budget = explainer, tuples, hidden, draw_budget
+        judge, graph, self.deadline = explainer.predictor, explainer.predictor.graph, draw_budget.deadline
+        self.fact = cache(graph.fact_by_id)
+        self.names = tuple(judge.kb.object_name(number) for number in tuples[0].tolist())
         self.deadline.check()
-        self.drawn: Neighbourhoods = draw(graph, tuples, case.learning.sampling(wanted.draws, "answer 0"), hidden)
-        self.matrix: FeatureMatrix = judge.evaluator.features(self.drawn, hidden)
-        rows = case.scorer.inputs.rows(self.matrix)
-        self.each: Floats = case.scorer.base.probabilities(rows).reshape(1, -1)
-        self.effects: Effects = effects_of(case.scorer.base, rows, self.deadline)
-        self.ids: Longs = case.scorer.inputs.features()[self.effects.columns]
-        made: dict[bytes, Inside] = {}
-        self.insides: list[Inside] = []
+        self.drawn: NeighbourhoodBatch = draw_neighbourhoods(
+            graph, tuples, explainer.config.sampling(draw_budget.draws, "answer 0"), hidden
+        )
+        self.matrix: FeatureMatrix = judge.evaluator.evaluate(self.drawn, hidden)
+        rows = explainer.scorer.scaler.transform(self.matrix)
+        self.per_draw: Floats = explainer.scorer.base.probabilities(rows).reshape(1, -1)
+        self.effects: Effects = compute_effects(explainer.scorer.base, rows, self.deadline)
+        self.ids: Longs = explainer.scorer.scaler.features()[self.effects.columns]
+        made: dict[bytes, LocalStructure] = {}
+        self.structures: list[LocalStructure] = []
         """Of the first draws; draws with the same members share one."""
-        for at in range(min(wanted.draws, LOOKED)):
+        for at in range(min(draw_budget.draws, MAX_WITNESS_DRAWS)):
             self.deadline.check()
-            members = self.drawn.of(0, at)
+            members = self.drawn.members_of(0, at)
             if members.tobytes() not in made:
-                made[members.tobytes()] = inside_of(graph, members, hidden.facts, self.fact)
-            self.insides.append(made[members.tobytes()])
+                made[members.tobytes()] = local_structure(graph, members, hidden.facts, self.fact)
+            self.structures.append(made[members.tobytes()])
 
-    def explanation(self, top: int) -> Explanation:
+    def explain(self, top: int) -> Explanation:
         order = np.lexsort((self.ids, -np.abs(self.effects.effects)))
         effects = self.effects.effects[order]
         chosen = np.concatenate([np.flatnonzero(effects > 0)[:top], np.flatnonzero(effects < 0)[:top]])
         told = order[np.sort(chosen)]
-        helping = order[np.flatnonzero(effects > 0)[:TRIED]]
-        witnessed = self.witnessed({*self.ids[told].tolist(), *self.ids[helping].tolist()})
+        helping = order[np.flatnonzero(effects > 0)[:MAX_COUNTERFACTUAL_FORMULAS]]
+        witnessed = self.count_witnesses({*self.ids[told].tolist(), *self.ids[helping].tolist()})
         other = self.counterfactual([witnessed[feature] for feature in self.ids[helping].tolist()])
         reasons = tuple(self.reason(at, witnessed) for at in told.tolist())
         estimate = self.estimate()
         return Explanation(
-            self.asked(),
-            tuple(variable.name for variable in self.case.query.free),
+            self.query_text(),
+            tuple(variable.name for variable in self.explainer.query.variables),
             self.names,
-            self.known(),
+            self.is_known(),
             estimate,
             reasons,
-            self.parts(estimate, np.setdiff1d(np.arange(len(order)), told)),
+            self.decompose(estimate, np.setdiff1d(np.arange(len(order)), told)),
             other,
-            self.scene(reasons, other),
+            self.diagram(reasons, other),
             len(self.hidden.facts) > 0,
         )
 
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the tuple is an answer by what is known."""
-        query = self.case.query
-        if own_fact(query) is not None:
+        query = self.explainer.query
+        if atomic_relation(query) is not None:
             return len(self.hidden.facts) > 0
-        return bool(true_of(self.case.judge.kb, query, self.tuples, budget=self.deadline.budget())[0])
+        return bool(
+            are_answers(self.explainer.predictor.kb, query, self.tuples, budget=self.deadline.limit_budget())[0]
+        )
 
     def estimate(self) -> Estimate:
-        """What `Judge.estimates` says, to the bit: from the same numbers in the same order."""
-        sums, squares = self.each.sum(axis=1), (self.each**2).sum(axis=1)
-        return calibrated(self.case.calibration, sums, squares, np.full(1, float(self.wanted.draws)))[0]
+        """What `Predictor.estimates` says, to the bit: from the same numbers in the same order."""
+        sums, squares = self.per_draw.sum(axis=1), (self.per_draw**2).sum(axis=1)
+        return estimate_from_sums(self.explainer.calibration, sums, squares, np.full(1, float(self.draw_budget.draws)))[
+            0
+        ]
 
-    def parts(self, estimate: Estimate, others: Longs) -> Parts:
+    def decompose(self, estimate: Estimate, others: Longs) -> Decomposition:
         """What adds up with the told effects to the log-odds of the estimate."""
-        mean = float(log_odds(np.clip(self.each.sum(axis=1) / self.wanted.draws, 0.0, 1.0))[0])
-        rest = Others(len(others), float(self.effects.effects[others].sum()))
+        mean = float(log_odds(np.clip(self.per_draw.sum(axis=1) / self.draw_budget.draws, 0.0, 1.0))[0])
+        rest = OtherFormulas(len(others), float(self.effects.effects[others].sum()))
         said = float(log_odds(estimate.value))
-        return Parts(self.effects.base, rest, self.effects.interactions, mean - self.effects.total, said - mean)
+        return Decomposition(self.effects.base, rest, self.effects.interactions, mean - self.effects.total, said - mean)
 
-    def reason(self, at: int, witnessed: Grounds) -> Reason:
+    def reason(self, at: int, witnesses: WitnessCounts) -> Reason:
         number = int(self.ids[at])
         feature = self.feature(number)
         values = self.matrix.values[self.matrix.ids == number]
-        facts = tuple(self.fact(fact) for fact in _by_draws(witnessed[number]))
+        facts = tuple(self.fact(fact) for fact in _most_frequent(witnesses[number]))
         effect, draws = float(self.effects.effects[at]), int(self.effects.draws[at])
-        put = self.put(feature)
-        return Reason(str(put), str(feature), effect, draws, float(values.mean()), facts, phrase(put))
+        put = self.substitute_names(feature)
+        return Reason(str(put), str(feature), effect, draws, float(values.mean()), facts, describe_feature(put))
 
     def feature(self, number: int) -> Feature:
-        return self.case.judge.evaluator.plan.features[number]
+        return self.explainer.predictor.evaluator.plan.features[number]
 
-    def put(self, feature: Feature) -> Feature:
+    def substitute_names(self, feature: Feature) -> Feature:
         """The names put for s1, s2 …"""
         return substitute(feature, {Variable(f"s{i}"): Constant(name) for i, name in enumerate(self.names, start=1)})
 
-    def asked(self) -> str:
+    def query_text(self) -> str:
         """The query of the model with the names put for its variables."""
-        query = self.case.query
-        put = {variable: Constant(name) for variable, name in zip(query.free, self.names, strict=True)}
-        return bracketed(Query((), substitute(query.formula, put)))
+        query = self.explainer.query
+        put = {variable: Constant(name) for variable, name in zip(query.variables, self.names, strict=True)}
+        return to_bracketed(Query((), substitute(query.formula, put)))
 
-    def witnessed(self, features: set[int]) -> Grounds:
+    def count_witnesses(self, features: set[int]) -> WitnessCounts:
         """The facts that make features what they are, over the draws that are looked at."""
-        found: Grounds = {feature: Counter() for feature in features}
+        found: WitnessCounts = {feature: Counter() for feature in features}
         seen: dict[tuple[int, int], set[int]] = {}
-        for at, inside in enumerate(self.insides):
-            for feature, above in self.present(at):
+        for at, inside in enumerate(self.structures):
+            for feature, above in self.active_features(at):
                 if feature in features:
                     key = (id(inside), feature)
                     if key not in seen:
                         self.deadline.check()
-                        ways = grounds(inside, self.feature(feature), self.names, above=above)
-                        seen[key] = {inside.numbers[fact.relation, fact.objects] for facts in ways for fact in facts}
+                        ways = find_groundings(inside, self.feature(feature), self.names, above_default=above)
+                        seen[key] = {
+                            inside.fact_numbers[fact.relation, fact.objects] for facts in ways for fact in facts
+                        }
                     found[feature].update(seen[key])
         return found
 
-    def present(self, at: int) -> Iterator[tuple[int, bool]]:
+    def active_features(self, at: int) -> Iterator[tuple[int, bool]]:
         """The features that a draw says something of, and whether they are above their default."""
         matrix = self.matrix
         for entry in range(int(matrix.starts[at]), int(matrix.starts[at + 1])):
-            shape = int(matrix.shapes[matrix.ids[entry]])
+            shape = int(matrix.default_rows[matrix.ids[entry]])
             default = matrix.defaults[shape, matrix.sizes[at]] if shape >= 0 else 0.0
             if matrix.values[entry] != default:
                 yield int(matrix.ids[entry]), bool(matrix.values[entry] > default)
 
     def counterfactual(self, helping: list[Counter[int]]) -> Counterfactual | None:
         """The facts of formulas that speak for the answer without which it is least probable, or fewer that do much."""
-        tried = _tried([frozenset(own) for own in helping])
+        tried = _fact_sets_to_hide([frozenset(own) for own in helping])
         if not tried:
             return None
         choices = [np.union1d(self.hidden.facts, sorted(facts)).astype(np.int64) for facts in tried]
-        estimates = self.case.estimate(self.tuples, choices, self.wanted)
+        estimates = self.explainer.estimate_hiding(self.tuples, choices, self.draw_budget)
         falls = self.estimate().value - np.array([estimate.value for estimate in estimates])
         if falls.max() <= 0:
             return None
-        much = [at for at in range(len(tried)) if falls[at] >= ENOUGH * falls.max()]
+        much = [at for at in range(len(tried)) if falls[at] >= MIN_DROP_SHARE * falls.max()]
         best = min(much, key=lambda at: (len(tried[at]), -falls[at]))
         return Counterfactual(tuple(self.fact(fact) for fact in sorted(tried[best])), estimates[best])
 
-    def scene(self, told: tuple[Reason, ...], named: Counterfactual | None) -> Scene:
+    def diagram(self, reasons: tuple[Reason, ...], counterfactual: Counterfactual | None) -> Diagram:
         """The draw with most of the facts that were told."""
-        signs: dict[Fact, int] = dict.fromkeys(named.facts if named else (), 1)
-        for reason in told:  # the largest effects come first
+        signs: dict[Fact, int] = dict.fromkeys(counterfactual.facts if counterfactual else (), 1)
+        for reason in reasons:  # the largest effects come first
             for fact in reason.facts:
                 signs.setdefault(fact, 1 if reason.effect > 0 else -1)
-        chief = frozenset(named.facts if named else ())
+        chief = frozenset(counterfactual.facts if counterfactual else ())
 
         def told_in(at: int) -> tuple[int, int]:
-            facts = [self.fact(number) for number in self.insides[at].numbers.values()]
+            facts = [self.fact(number) for number in self.structures[at].fact_numbers.values()]
             return sum(fact in chief for fact in facts), sum(fact in signs for fact in facts)
 
-        best = max(range(len(self.insides)), key=told_in)
-        facts = tuple(self.fact(number) for number in sorted(self.insides[best].numbers.values()))
-        members = tuple(self.case.judge.kb.name(number) for number in self.drawn.of(0, best).tolist())
+        best = max(range(len(self.structures)), key=told_in)
+        facts = tuple(self.fact(number) for number in sorted(self.structures[best].fact_numbers.values()))
+        members = tuple(
+            self.explainer.predictor.kb.object_name(number) for number in self.drawn.members_of(0, best).tolist()
+        )
         lit = {fact: sign for fact, sign in signs.items() if fact in facts}
-        said = f"probability {self.estimate()}" + (f"; without the facts it hangs on {named.estimate}" if named else "")
-        return Scene(self.asked(), said, self.names, members, facts, lit, chief)
+        said = f"probability {self.estimate()}" + (
+            f"; without the facts it hangs on {counterfactual.estimate}" if counterfactual else ""
+        )
+        return Diagram(self.query_text(), said, self.names, members, facts, lit, chief)
 
 
-def _by_draws(facts: Counter[int]) -> list[int]:
+def _most_frequent(facts: Counter[int]) -> list[int]:
     """Those of most draws first."""
     return sorted(facts, key=lambda fact: (-facts[fact], fact))
 
 
-def _tried(helping: list[frozenset[int]]) -> list[frozenset[int]]:
+def _fact_sets_to_hide(helping: list[frozenset[int]]) -> list[frozenset[int]]:
     """The facts of each formula alone, and of the first ones together; none that would be too many to name."""
-    few = [facts for facts in helping if 0 < len(facts) <= NAMED]
+    few = [facts for facts in helping if 0 < len(facts) <= MAX_COUNTERFACTUAL_FACTS]
     together = accumulate(few, lambda one, other: one | other)
-    return list(dict.fromkeys([*few, *(facts for facts in together if len(facts) <= NAMED)]))
+    return list(dict.fromkeys([*few, *(facts for facts in together if len(facts) <= MAX_COUNTERFACTUAL_FACTS)]))

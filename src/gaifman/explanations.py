@@ -3,7 +3,7 @@
 >>> from gaifman.facts import Fact
 >>> spain = Fact("borders", ("spain", "portugal"), 0.9)
 >>> reason = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.4, 10, 1.0, (spain,))
->>> parts = Parts(-2.0, Others(3, 0.1), 0.5, -0.25, 0.25)
+>>> parts = Decomposition(-2.0, OtherFormulas(3, 0.1), 0.5, -0.25, 0.25)
 >>> found = Explanation(
 ...     "borders('portugal', 'spain')", ("x", "y"), ("portugal", "spain"), True, Estimate(0.73, 0.01, 10), (reason,),
 ...     parts, Counterfactual((spain,), Estimate(0.31, 0.02, 10)))
@@ -30,14 +30,14 @@ from typing import Any
 import numpy as np
 
 from gaifman.calibration import log_odds, logistic
-from gaifman.errors import visible
-from gaifman.facts import Fact, some
-from gaifman.judging import Estimate, shown
-from gaifman.markup import Html, bold, code, inside, line, listed, signed, table, together
-from gaifman.pictures import drawn
-from gaifman.scenes import Scene
+from gaifman.errors import escape_unprintable
+from gaifman.facts import Fact, plural
+from gaifman.judging import Estimate, format_probability
+from gaifman.markup import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
+from gaifman.pictures import render_svg
+from gaifman.scenes import Diagram
 
-SHOWN = 4
+MAX_PRINTED_FACTS = 4
 """Facts of a formula that are printed; all of them are in `as_dict`."""
 
 
@@ -57,14 +57,14 @@ class Reason:
     """Its mean value in these."""
     facts: tuple[Fact, ...] = ()
     """Its witnesses in the draws, those of most draws first; none where no facts say it."""
-    words: str = ""
+    description: str = ""
     """The formula in [words](phrases.md), for people who read no logic."""
 
     @property
-    def said(self) -> str:
+    def evidence(self) -> str:
         """The facts, the first of them; or its value, where no facts say it."""
         value = f"{self.value:,.0f}" if self.value.is_integer() else f"{self.value:,.4g}"
-        return facts_text(self.facts) if self.facts else f"no single fact; its value is {value}"
+        return format_facts(self.facts) if self.facts else f"no single fact; its value is {value}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -73,7 +73,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
+class OtherFormulas:
     """Formulas that are not shown."""
 
     count: int
@@ -82,12 +82,12 @@ class Others:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Decomposition:
     """What adds up with the effects of formulas to the log-odds of the probability."""
 
     base: float
     """Of a neighbourhood in which no formula says anything."""
-    others: Others
+    others: OtherFormulas
     interactions: float
     """What formulas do together beyond what each does alone: their effects are found by switching off one at a time."""
     averaging: float
@@ -95,13 +95,13 @@ class Parts:
     calibration: float
     """What [calibration](calibration.md) adds, for the corruptions that training saw above all."""
 
-    def named(self, draws: int) -> Iterator[tuple[str, float]]:
+    def labelled(self, draws: int) -> Iterator[tuple[str, float]]:
         """Each with words for it."""
         yield "base: nothing is known", self.base
         if self.others.count:
-            yield some(self.others.count, "other formula"), self.others.effect
+            yield plural(self.others.count, "other formula"), self.others.effect
         yield "interactions", self.interactions
-        yield f"averaging over {some(draws, 'draw')}", self.averaging
+        yield f"averaging over {plural(draws, 'draw')}", self.averaging
         yield "calibration", self.calibration
 
     @property
@@ -143,16 +143,16 @@ class Explanation:
     """What `model.probability` says."""
     reasons: tuple[Reason, ...]
     """The formulas of the largest effects, largest first, for and against."""
-    parts: Parts
+    parts: Decomposition
     counterfactual: Counterfactual | None = None
     """None where no facts were found that the probability hangs on."""
-    scene: Scene | None = field(default=None, repr=False)
+    diagram: Diagram | None = field(default=None, repr=False)
     """One of the drawn neighbourhoods, to be drawn as a picture."""
     hidden: bool = True
     """Of a known answer: whether facts that make it so were hidden. Numbers, and what is not so, cannot be."""
 
     @property
-    def judged(self) -> str:
+    def known_note(self) -> str:
         """How a known answer was judged, in words; nothing for others."""
         if not self.known:
             return ""
@@ -171,11 +171,11 @@ class Explanation:
         return self.parts.total + sum(reason.effect for reason in self.reasons)
 
     @property
-    def without(self) -> str:
+    def counterfactual_text(self) -> str:
         """The probability without the facts it hangs on; in log-odds too where it is written alike."""
         other = self.counterfactual
         if other is None:
-            return NO_FACTS
+            return NO_COUNTERFACTUAL
         if str(other.estimate) != str(self.estimate):
             return str(other.estimate)
         return (
@@ -183,26 +183,26 @@ class Explanation:
         )
 
     @property
-    def speaking_for(self) -> tuple[Reason, ...]:
+    def supporting(self) -> tuple[Reason, ...]:
         """Reasons that raise the probability."""
         return tuple(reason for reason in self.reasons if reason.effect > 0)
 
     @property
-    def speaking_against(self) -> tuple[Reason, ...]:
+    def opposing(self) -> tuple[Reason, ...]:
         """Reasons that lower it."""
         return tuple(reason for reason in self.reasons if reason.effect < 0)
 
     def __str__(self) -> str:
-        lines = [f"{visible(self.query)}: {self.estimate}{f', {self.judged}' if self.known else ''}"]
+        lines = [f"{escape_unprintable(self.query)}: {self.estimate}{f', {self.known_note}' if self.known else ''}"]
         for reason in self.reasons:
-            lines.append(f"  {reason.effect:+.3f}  {visible(reason.formula)}")
-            lines.append(f"{'':10}{reason.said}")
-        lines += [f"  {effect:+.3f}  {words}" for words, effect in self.parts.named(self.estimate.draws)]
-        lines.append(f"  {self.log_odds:+.3f}  log-odds of {shown(float(logistic(self.log_odds)))}")
+            lines.append(f"  {reason.effect:+.3f}  {escape_unprintable(reason.formula)}")
+            lines.append(f"{'':10}{reason.evidence}")
+        lines += [f"  {effect:+.3f}  {words}" for words, effect in self.parts.labelled(self.estimate.draws)]
+        lines.append(f"  {self.log_odds:+.3f}  log-odds of {format_probability(float(logistic(self.log_odds)))}")
         if self.counterfactual is None:
-            return "\n".join([*lines, NO_FACTS])
-        lines.append(f"without these facts: {self.without}")
-        return "\n".join([*lines, *(f"  {visible(str(fact))}" for fact in self.counterfactual.facts)])
+            return "\n".join([*lines, NO_COUNTERFACTUAL])
+        lines.append(f"without these facts: {self.counterfactual_text}")
+        return "\n".join([*lines, *(f"  {escape_unprintable(str(fact))}" for fact in self.counterfactual.facts)])
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: all of it but the picture."""
@@ -220,19 +220,19 @@ class Explanation:
 
     def svg(self) -> str:
         """A picture of one of the drawn neighbourhoods, in which the witnesses stand out."""
-        return drawn(self.scene) if self.scene else ""
+        return render_svg(self.diagram) if self.diagram else ""
 
     def _repr_html_(self) -> str:
-        return page(self)
+        return render_html(self)
 
 
-NO_FACTS = "no facts were found that it hangs on"
+NO_COUNTERFACTUAL = "no facts were found that it hangs on"
 
 
-def facts_text(facts: tuple[Fact, ...], most: int = SHOWN) -> str:
+def format_facts(facts: tuple[Fact, ...], limit: int = MAX_PRINTED_FACTS) -> str:
     """Facts in a line, the first of them."""
-    shown = " ".join(visible(str(fact)) for fact in facts[:most])
-    rest = f" … and {len(facts) - most:,} more" if len(facts) > most else ""
+    shown = " ".join(escape_unprintable(str(fact)) for fact in facts[:limit])
+    rest = f" … and {len(facts) - limit:,} more" if len(facts) > limit else ""
     return shown + rest
 
 
@@ -250,20 +250,22 @@ def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
 # In a notebook
 
 
-def page(explanation: Explanation) -> str:
+def render_html(explanation: Explanation) -> str:
     """What there is to say, a table and the picture; every name is escaped."""
-    rows = [(signed(reason.effect), code(reason.formula), reason.said) for reason in explanation.reasons]
-    parts = explanation.parts.named(explanation.estimate.draws)
-    rows += [(signed(effect), inside("i", words), "") for words, effect in parts]
-    rows.append((signed(explanation.log_odds), bold(f"log-odds of {shown(explanation.probability)}"), ""))
-    known = f", {explanation.judged}" if explanation.known else ""
+    rows = [(signed_number(reason.effect), code(reason.formula), reason.evidence) for reason in explanation.reasons]
+    parts = explanation.parts.labelled(explanation.estimate.draws)
+    rows += [(signed_number(effect), element("i", words), "") for words, effect in parts]
+    rows.append(
+        (signed_number(explanation.log_odds), bold(f"log-odds of {format_probability(explanation.probability)}"), "")
+    )
+    known = f", {explanation.known_note}" if explanation.known else ""
     other = explanation.counterfactual
-    last = line(NO_FACTS)
+    last = paragraph(NO_COUNTERFACTUAL)
     if other:
-        facts = listed(code(fact) for fact in other.facts)
-        last = inside("div", "without these facts: ", bold(explanation.without), facts)
-    return together(
-        line(code(explanation.query), ": ", bold(explanation.estimate), known),
+        facts = bullet_list(code(fact) for fact in other.facts)
+        last = element("div", "without these facts: ", bold(explanation.counterfactual_text), facts)
+    return stack(
+        paragraph(code(explanation.query), ": ", bold(explanation.estimate), known),
         table(("log-odds", "formula", "facts"), rows),
         last,
         Html(explanation.svg()),

@@ -2,14 +2,14 @@ r"""The features of neighbourhoods, as a sparse matrix.
 
 >>> import gaifman
 >>> from gaifman.graph import graph_of
->>> from gaifman.neighbourhoods import Sampling, draw
+>>> from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 >>> from gaifman.phi import parse_phi
 >>> from gaifman.plans import plan_of
 >>> kb = gaifman.KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo"), ("likes", "ann", "dan")])
 >>> graph = graph_of(kb)
 >>> plan = plan_of(parse_phi("likes(s1, x)\n∃x likes(s1, x) ∧ likes(x, s2)\n∀x, y likes(x, y) → likes(y, x)"), kb, 2)
->>> drawn = draw(graph, [[0, 2]], Sampling(size=None))  # ann and cleo
->>> Evaluator(graph, plan).features(drawn).dense()
+>>> drawn = draw_neighbourhoods(graph, [[0, 2]], SamplingConfig(size=None))  # ann and cleo
+>>> FeatureEvaluator(graph, plan).features(drawn).dense()
 array([[2., 1., 0.]], dtype=float32)
 """
 
@@ -23,37 +23,47 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.drawing import Part, fact_rows, frozen, in_blocks
-from gaifman.errors import KnowledgeError, LimitError
-from gaifman.families import along_bonds, families_of
-from gaifman.graph import Graph
-from gaifman.kernels.evaluation import DONE, FACTS, LABELS, Index, Neighbours, Tools, World, read_rows, run_rows
-from gaifman.kernels.families import Families
-from gaifman.kernels.lists import Lists
-from gaifman.kernels.local import PLACES, Local
-from gaifman.kernels.machine import RESULTS, SLOTS, VARIABLES, Room
-from gaifman.kernels.rows import Met, Output, merge
-from gaifman.kernels.walks import Memo
-from gaifman.neighbourhoods import (
-    Hidden,
-    Neighbourhoods,
-    Sampling,
-    checked_hidden,
-    checked_tuples,
-    draw,
-    job_of,
-    neighbourhoods_of,
+from gaifman.drawing import DrawnPart, fact_rows, freeze, map_threaded
+from gaifman.errors import KnowledgeBaseError, LimitError
+from gaifman.families import build_template_index, with_label_sets
+from gaifman.graph import GaifmanGraph
+from gaifman.kernels.evaluation import (
+    DONE,
+    FACTS_FULL,
+    LABELS_FULL,
+    KnowledgeBaseArrays,
+    NeighbourhoodArrays,
+    ProgramIndex,
+    ProgramWorkspace,
+    evaluate_templates,
+    run_programs,
 )
-from gaifman.plans import Plan
+from gaifman.kernels.families import TemplateIndex
+from gaifman.kernels.lists import LabelLists
+from gaifman.kernels.local import MAX_ARITY, LocalFacts
+from gaifman.kernels.machine import MAX_RELATION_VARIABLES, MAX_RESULTS, MAX_VARIABLES, VmState
+from gaifman.kernels.rows import RowBuffer, SparseOutput, merge
+from gaifman.kernels.walks import WalkCache
+from gaifman.neighbourhoods import (
+    HiddenFacts,
+    NeighbourhoodBatch,
+    SamplingConfig,
+    check_hidden,
+    check_tuples,
+    collect_neighbourhoods,
+    draw_neighbourhoods,
+    make_draw_job,
+)
+from gaifman.plans import FeaturePlan
 from gaifman.tables import Ints, Longs
-from gaifman.worlds import world_of
+from gaifman.worlds import knowledge_base_arrays
 
 Reals = npt.NDArray[np.float32]
 Bits = npt.NDArray[np.uint64]
 
-LARGEST = 1 << 26
+MAX_TABLE_WORDS = 1 << 26
 """Words that the tables of one program may take: half a gigabyte."""
-BLOCK = 4096
+ROWS_PER_BLOCK = 4096
 """Rows that a thread evaluates at once."""
 
 
@@ -69,7 +79,7 @@ class FeatureMatrix:
     """Shape (entries,), float32."""
     sizes: Ints
     """Shape (rows,), int32: members of each neighbourhood."""
-    shapes: Ints
+    default_rows: Ints
     """Shape (features,), int32: a row of `defaults`, or −1 for 0."""
     defaults: Reals
     """Shape (shapes, largest size + 1), float32: the value of an absent feature by the number of members."""
@@ -77,38 +87,38 @@ class FeatureMatrix:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def dense(self) -> Reals:
+    def to_dense(self) -> Reals:
         """Shape (rows, features): every value, defaults too. For small matrices."""
-        whole = np.zeros((len(self), len(self.shapes)), np.float32)
-        kept = self.shapes >= 0
-        whole[:, kept] = self.defaults[self.shapes[kept]][:, self.sizes].T
+        whole = np.zeros((len(self), len(self.default_rows)), np.float32)
+        kept = self.default_rows >= 0
+        whole[:, kept] = self.defaults[self.default_rows[kept]][:, self.sizes].T
         whole[np.repeat(np.arange(len(self)), np.diff(self.starts)), self.ids] = self.values
         return whole
 
 
-class Evaluator:
+class FeatureEvaluator:
     """A plan made ready for one graph: evaluates its features in any drawn neighbourhoods.
 
     `specialised=False` leaves every feature to the machine of bit tables, which is slower and gives the same.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, *, specialised: bool = True) -> None:
+    def __init__(self, graph: GaifmanGraph, plan: FeaturePlan, *, use_templates: bool = True) -> None:
         self.graph, self.plan = graph, plan
-        families, taken = families_of(graph, plan) if specialised else (None, np.zeros(0, np.int32))
-        self.world = world_of(graph)
-        self.families = None
+        families, taken = build_template_index(graph, plan) if use_templates else (None, np.zeros(0, np.int32))
+        self.arrays = knowledge_base_arrays(graph)
+        self.templates = None
         if families is not None and len(taken):
-            self.families = along_bonds(families, self.world.links)
-        self.left = np.setdiff1d(np.arange(len(plan.features)), taken)
-        self._index = _index(graph, plan, self.left)
-        self.counts = _bits(len(plan.features), [*self.left.tolist(), *_counting(self.families)])
+            self.templates = with_label_sets(families, self.arrays.graph)
+        self.program_features = np.setdiff1d(np.arange(len(plan.features)), taken)
+        self._index = _program_index(graph, plan, self.program_features)
+        self.counting_bits = _bits(len(plan.features), [*self.program_features.tolist(), *_counting(self.templates)])
 
-    def features(
+    def evaluate(
         self,
-        drawn: Neighbourhoods,
-        hidden: Hidden | None = None,
+        drawn: NeighbourhoodBatch,
+        hidden: HiddenFacts | None = None,
         *,
-        dropping: Sampling | None = None,
+        drop_uncertain: SamplingConfig | None = None,
         threads: int | None = None,
     ) -> FeatureMatrix:
         """The matrix of all drawn neighbourhoods.
@@ -116,108 +126,129 @@ class Evaluator:
         Facts `hidden` from a tuple are not seen. With `dropping`, a fact of confidence c drops out of a neighbourhood
         with probability 1 − c, keyed by that sampling. The same for any number of threads.
         """
-        if drawn.places.shape[1] != self.plan.width:
-            wrong = drawn.places.shape[1]
-            raise KnowledgeError(f"the features are for tuples of {self.plan.width} objects, these have {wrong}")
+        if drawn.own_positions.shape[1] != self.plan.arity:
+            wrong = drawn.own_positions.shape[1]
+            raise KnowledgeBaseError(f"the features are for tuples of {self.plan.arity} objects, these have {wrong}")
         sizes = np.diff(drawn.starts).astype(np.int32)
         most = int(sizes.max(initial=1))
         index = self._index._replace(defaults=self._defaults(np.unique(sizes), most))
-        neighbours = _neighbours(self.graph, drawn, hidden, dropping)
-        blocks = [(begin, min(begin + BLOCK, len(drawn))) for begin in range(0, len(drawn), BLOCK)]
+        neighbours = _neighbourhood_arrays(self.graph, drawn, hidden, drop_uncertain)
+        blocks = [(begin, min(begin + ROWS_PER_BLOCK, len(drawn))) for begin in range(0, len(drawn), ROWS_PER_BLOCK)]
         threads = len(os.sched_getaffinity(0)) if threads is None else threads
-        done = in_blocks(blocks, threads, lambda: partial(self._worker(most).block, index, neighbours))
-        return _joined(done, sizes, index)
+        done = map_threaded(blocks, threads, lambda: partial(self._worker(most).evaluate, index, neighbours))
+        return _concatenate(done, sizes, index)
 
-    def sampled(
+    def sample_and_evaluate(
         self,
         tuples: npt.ArrayLike,
-        sampling: Sampling,
-        hidden: Hidden | None = None,
+        sampling: SamplingConfig,
+        hidden: HiddenFacts | None = None,
         *,
-        dropping: bool = False,
+        drop_uncertain: bool = False,
         threads: int | None = None,
     ) -> FeatureMatrix:
         """Draw neighbourhoods of tuples and evaluate them block by block: the same matrix in less time and memory.
 
         With `dropping`, uncertain facts drop out, keyed by the sampling.
         """
-        numbers = checked_tuples(self.graph, tuples)
-        if sampling.size is None or numbers.shape[1] != self.plan.width:  # sizes are not known before the draw
-            drawn = draw(self.graph, numbers, sampling, hidden, threads)
-            return self.features(drawn, hidden, dropping=sampling if dropping else None, threads=threads)
-        job = job_of(self.graph, numbers, sampling, hidden)
-        most = min(sampling.size, len(self.graph)) + self.plan.width
+        numbers = check_tuples(self.graph, tuples)
+        if sampling.size is None or numbers.shape[1] != self.plan.arity:  # sizes are not known before the draw
+            drawn = draw_neighbourhoods(self.graph, numbers, sampling, hidden, threads)
+            return self.evaluate(drawn, hidden, drop_uncertain=sampling if drop_uncertain else None, threads=threads)
+        job = make_draw_job(self.graph, numbers, sampling, hidden)
+        most = min(sampling.size, len(self.graph)) + self.plan.arity
         index = self._index._replace(defaults=self._defaults(np.arange(1, most + 1), most))
 
-        def worker() -> Callable[[int, int, Part], tuple[Output, Ints]]:
+        def worker() -> Callable[[int, int, DrawnPart], tuple[SparseOutput, Ints]]:
             own = self._worker(most)
 
-            def finish(begin: int, end: int, part: Part) -> tuple[Output, Ints]:
+            def finish(begin: int, end: int, part: DrawnPart) -> tuple[SparseOutput, Ints]:
                 first, last = job.hidden_starts[begin], job.hidden_starts[end]
-                unseen = Hidden(job.hidden_starts[begin : end + 1] - first, job.hidden[first:last])
-                drawn = neighbourhoods_of(job, numbers[begin:end], part)
-                block = _neighbours(self.graph, drawn, unseen, sampling if dropping else None)
-                return own.block(index, block, 0, len(drawn)), np.diff(drawn.starts).astype(np.int32)
+                unseen = HiddenFacts(job.hidden_starts[begin : end + 1] - first, job.hidden[first:last])
+                drawn = collect_neighbourhoods(job, numbers[begin:end], part)
+                block = _neighbourhood_arrays(self.graph, drawn, unseen, sampling if drop_uncertain else None)
+                return own.evaluate(index, block, 0, len(drawn)), np.diff(drawn.starts).astype(np.int32)
 
             return finish
 
-        done = job.abreast(len(os.sched_getaffinity(0)) if threads is None else threads, worker)
+        done = job.map_blocks(len(os.sched_getaffinity(0)) if threads is None else threads, worker)
         sizes = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in done)])
-        return _joined([part[0] for part in done], sizes, index)
+        return _concatenate([part[0] for part in done], sizes, index)
 
-    def _worker(self, most: int) -> _Worker:
+    def _worker(self, max_members: int) -> _BlockEvaluator:
         """What one thread works with, for neighbourhoods of up to `most` members."""
-        return _Worker(self.graph, self.plan, self.world, self.families, self.counts, self._words(most), most)
+        return _BlockEvaluator(
+            self.graph,
+            self.plan,
+            self.arrays,
+            self.templates,
+            self.counting_bits,
+            self._table_words(max_members),
+            max_members,
+        )
 
-    def _words(self, most: int) -> int:
+    def _table_words(self, max_members: int) -> int:
         """Words for the largest tables, or an error where they would not fit."""
-        if not len(self.left):
+        if not len(self.program_features):
             return 1
-        words = self.plan.words(most)[self.left]
-        if words.max(initial=0) > LARGEST:
-            worst = self.left[int(words.argmax())]
+        words = self.plan.table_words(max_members)[self.program_features]
+        if words.max(initial=0) > MAX_TABLE_WORDS:
+            worst = self.program_features[int(words.argmax())]
             size = words.max() * 8 / 1e9
             raise LimitError(
-                f"in a neighbourhood of {most:,} members the tables of {self.plan.features[worst]} would take "
-                f"{size:,.1f} GB; the limit is {LARGEST * 8 / 1e9:,.1f} GB",
+                f"in a neighbourhood of {max_members:,} members the tables of {self.plan.features[worst]} would take "
+                f"{size:,.1f} GB; the limit is {MAX_TABLE_WORDS * 8 / 1e9:,.1f} GB",
                 hint="draw smaller neighbourhoods (k), or use fewer variables at once",
             )
         return int(words.max(initial=1))
 
-    def _defaults(self, sizes: npt.NDArray[np.integer], most: int) -> Reals:
+    def _defaults(self, sizes: npt.NDArray[np.integer], max_members: int) -> Reals:
         """For each shape and size, the value in a neighbourhood without facts: by one program of the shape."""
-        shapes = self._index.shapes
+        shapes = self._index.default_rows
         count = int(shapes.max(initial=-1)) + 1
-        defaults = np.zeros((count, most + 1), np.float32)
+        defaults = np.zeros((count, max_members + 1), np.float32)
         if count and len(sizes):
             chosen = np.array([int(np.argmax(shapes == shape)) for shape in range(count)], np.int32)
-            none, nowhere = np.full(len(shapes), -1, np.int32), np.zeros((0, most + 1), np.float32)
-            bare = self._index._replace(always=frozen(chosen), shapes=frozen(none), defaults=frozen(nowhere), bare=True)
+            none, nowhere = np.full(len(shapes), -1, np.int32), np.zeros((0, max_members + 1), np.float32)
+            bare = self._index._replace(
+                always=freeze(chosen), default_rows=freeze(none), defaults=freeze(nowhere), no_facts=True
+            )
             nobody, nothing = np.zeros(int(sizes.sum()), np.int32), np.zeros(0, np.int32)
-            places = np.zeros((len(sizes), self.plan.width), np.int32)
+            places = np.zeros((len(sizes), self.plan.arity), np.int32)
             starts = np.append(0, np.cumsum(sizes, dtype=np.int64))
-            empty = Neighbourhoods(frozen(starts), frozen(nobody), nothing, 1, places, frozen(nothing))
-            found = self._worker(most).run(bare, _neighbours(self.graph, empty, None, None), 0, len(sizes))
-            defaults[:, sizes] = _joined([found], sizes.astype(np.int32), bare).dense()[:, chosen].T
-        return frozen(defaults)
+            empty = NeighbourhoodBatch(freeze(starts), freeze(nobody), nothing, 1, places, freeze(nothing))
+            found = self._worker(max_members).run_programs(
+                bare, _neighbourhood_arrays(self.graph, empty, None, None), 0, len(sizes)
+            )
+            defaults[:, sizes] = _concatenate([found], sizes.astype(np.int32), bare).to_dense()[:, chosen].T
+        return freeze(defaults)
 
 
-class _Worker:
+class _BlockEvaluator:
     """What one thread works with, grown when it does not suffice."""
 
     def __init__(
-        self, graph: Graph, plan: Plan, world: World, families: Families | None, counts: Bits, words: int, most: int
+        self,
+        graph: GaifmanGraph,
+        plan: FeaturePlan,
+        world: KnowledgeBaseArrays,
+        families: TemplateIndex | None,
+        counts: Bits,
+        words: int,
+        most: int,
     ) -> None:
         self._graph, self._world, self._families, self._programs = graph, world, families, plan.programs
         count = len(plan.features)
         bits = (count + 63) >> 6
-        self._met = Met(
+        self._met = RowBuffer(
             np.zeros(bits, np.uint64), np.zeros((bits + 63) >> 6, np.uint64), counts, np.zeros(count, np.float32)
         )
-        self._memo = _memo()
-        self._tools = Tools(_local(graph, 1024), _room(plan, words), np.zeros(count, np.int32))
-        pairs = (plan.width, most)
-        self._lists = Lists(
+        self._memo = _new_walk_cache()
+        self._tools = ProgramWorkspace(
+            _new_local_facts(graph, 1024), _new_vm_state(plan, words), np.zeros(count, np.int32)
+        )
+        pairs = (plan.arity, most)
+        self._lists = LabelLists(
             np.empty(most, np.int64),
             np.empty(most, np.int32),
             np.empty(pairs, np.int32),
@@ -229,153 +260,163 @@ class _Worker:
             np.empty((2, most), np.uint64),
         )
 
-    def block(self, index: Index, neighbours: Neighbours, begin: int, end: int) -> Output:
+    def evaluate(self, index: ProgramIndex, neighbours: NeighbourhoodArrays, begin: int, end: int) -> SparseOutput:
         """Some rows, of families and programs together."""
         if self._families is None:
-            return self.run(index, neighbours, begin, end)
-        read = self._read(self._families, neighbours, begin, end)
+            return self.run_programs(index, neighbours, begin, end)
+        read = self._match_templates(self._families, neighbours, begin, end)
         if not len(index.always) and not len(index.programs):
             return read
-        other = self.run(index, neighbours, begin, end)
-        both = _output(int(read.state[1] + other.state[1]), begin, end)
+        other = self.run_programs(index, neighbours, begin, end)
+        both = _new_output(int(read.state[1] + other.state[1]), begin, end)
         merge(read, other, both)
         both.state[1] = both.ends[-1]
         return both
 
-    def _read(self, families: Families, neighbours: Neighbours, begin: int, end: int) -> Output:
-        output = _output(64 * (end - begin) + 2 * len(self._met.values), begin, end)
+    def _match_templates(
+        self, families: TemplateIndex, neighbours: NeighbourhoodArrays, begin: int, end: int
+    ) -> SparseOutput:
+        output = _new_output(64 * (end - begin) + 2 * len(self._met.values), begin, end)
         kept = self._lists, self._memo, self._met
-        while (status := read_rows(families, self._world, neighbours, *kept, output)) != DONE:
-            if status == LABELS:
+        while (status := evaluate_templates(families, self._world, neighbours, *kept, output)) != DONE:
+            if status == LABELS_FULL:
                 longer = np.empty(4 * len(self._lists.labels), np.int32)
                 self._lists = self._lists._replace(labels=longer)
                 kept = self._lists, self._memo, self._met
             else:
-                output = _longer(output)
+                output = _grow_output(output)
         return output
 
-    def run(self, index: Index, neighbours: Neighbours, begin: int, end: int) -> Output:
+    def run_programs(self, index: ProgramIndex, neighbours: NeighbourhoodArrays, begin: int, end: int) -> SparseOutput:
         """Some rows of programs."""
-        output = _output(64 * (end - begin) + 2 * len(self._met.values), begin, end)
+        output = _new_output(64 * (end - begin) + 2 * len(self._met.values), begin, end)
         while True:
-            self._tools.marks[:] = 0
-            status = run_rows(self._programs, index, self._world, neighbours, self._tools, self._met, output)
+            self._tools.last_run[:] = 0
+            status = run_programs(self._programs, index, self._world, neighbours, self._tools, self._met, output)
             if status == DONE:
                 return output
-            if status == FACTS:
-                self._tools = self._tools._replace(local=_local(self._graph, 4 * len(self._tools.local.following)))
+            if status == FACTS_FULL:
+                self._tools = self._tools._replace(
+                    local=_new_local_facts(self._graph, 4 * len(self._tools.local.next_fact))
+                )
             else:
-                output = _longer(output)
+                output = _grow_output(output)
 
 
-def _counting(families: Families | None) -> list[int]:
+def _counting(families: TemplateIndex | None) -> list[int]:
     """The features of families whose values are other than 0 and 1."""
     if families is None:
         return []
-    wide = families.wide[families.wide[:, 1] != 0, 0]
+    wide = families.nary[families.nary[:, 1] != 0, 0]
     hashed = (table[table[:, 0] >= 0, 1] & 0xFFFFFFFF for table in (families.path, families.walk))
-    tables = families.hops, wide, *(table - 1 for table in hashed)
+    tables = families.hop_counts, wide, *(table - 1 for table in hashed)
     counting = {feature for table in tables for feature in table.ravel().tolist() if feature >= 0}
-    return [*counting, *(other for one, other in families.twins.tolist() if one in counting)]
+    return [*counting, *(other for one, other in families.duplicates.tolist() if one in counting)]
 
 
 def _bits(count: int, chosen: list[int]) -> Bits:
     """A bit for each of `count` features: set where it is one of the chosen."""
     flags = np.zeros(((count + 63) >> 6) << 6, np.uint8)
     flags[chosen] = 1
-    return frozen(np.packbits(flags, bitorder="little").view(np.uint64))
+    return freeze(np.packbits(flags, bitorder="little").view(np.uint64))
 
 
-def _memo() -> Memo:
+def _new_walk_cache() -> WalkCache:
     """Room to remember what paths over three bonds are asked for."""
     size = 1 << 15
-    return Memo(
+    return WalkCache(
         np.full((size, 2), -1, np.int64),
         np.zeros(1 << 18, np.int32),
         np.zeros(2, np.int64),
     )
 
 
-def _output(room: int, begin: int, end: int) -> Output:
+def _new_output(room: int, begin: int, end: int) -> SparseOutput:
     """Room for entries of rows `begin` to `end`."""
     ends, state = np.zeros(end - begin, np.int64), np.array([0, 0, begin], np.int64)
-    return Output(np.empty(room, np.int32), np.empty(room, np.float32), ends, state)
+    return SparseOutput(np.empty(room, np.int32), np.empty(room, np.float32), ends, state)
 
 
-def _longer(output: Output) -> Output:
+def _grow_output(output: SparseOutput) -> SparseOutput:
     room = 2 * len(output.ids)
     return output._replace(ids=np.resize(output.ids, room), values=np.resize(output.values, room))
 
 
-def _index(graph: Graph, plan: Plan, left: Longs) -> Index:
+def _program_index(graph: GaifmanGraph, plan: FeaturePlan, program_features: Longs) -> ProgramIndex:
     """Which programs to run for which relations; what the others are worth depends on the sizes."""
-    concerned = np.array(sorted((r, p) for p in left.tolist() for r in plan.relations[p]), np.int64).reshape(-1, 2)
-    rest = [p for p in left.tolist() if not plan.relations[p]]
+    concerned = np.array(
+        sorted((r, p) for p in program_features.tolist() for r in plan.relations[p]), np.int64
+    ).reshape(-1, 2)
+    rest = [p for p in program_features.tolist() if not plan.relations[p]]
     shapes = np.full(len(plan.features), -1, np.int32)
-    shapes[left] = plan.shapes[left]
+    shapes[program_features] = plan.default_groups[program_features]
     present = np.unique(shapes[shapes >= 0])  # numbered anew: a shape that only families have has no default to find
     shapes = np.where(shapes >= 0, np.searchsorted(present, shapes), -1).astype(np.int32)
     starts = np.searchsorted(concerned[:, 0], np.arange(len(graph.kb.content.relations) + 1))
     wanted = np.full(len(graph.kb.content.relations), len(rest) > 0, np.uint8)
     wanted[concerned[:, 0]] = 1
-    return Index(
-        frozen(starts.astype(np.int64)),
-        frozen(concerned[:, 1].astype(np.int32)),
-        frozen(np.array(rest, np.int32)),
-        frozen(shapes),
-        frozen(np.zeros((0, 0), np.float32)),
-        frozen(wanted),
-        not len(concerned) and all(plan.numeric(p) for p in rest),
+    return ProgramIndex(
+        freeze(starts.astype(np.int64)),
+        freeze(concerned[:, 1].astype(np.int32)),
+        freeze(np.array(rest, np.int32)),
+        freeze(shapes),
+        freeze(np.zeros((0, 0), np.float32)),
+        freeze(wanted),
+        not len(concerned) and all(plan.is_numeric(p) for p in rest),
     )
 
 
-def _joined(parts: list[Output], sizes: Ints, index: Index) -> FeatureMatrix:
+def _concatenate(parts: list[SparseOutput], sizes: Ints, index: ProgramIndex) -> FeatureMatrix:
     ids = np.concatenate([np.zeros(0, np.int32), *(part.ids[: part.state[1]] for part in parts)])
     values = np.concatenate([np.zeros(0, np.float32), *(part.values[: part.state[1]] for part in parts)])
     lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.ends, prepend=0) for part in parts)])
     starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
-    return FeatureMatrix(frozen(starts), frozen(ids), frozen(values), frozen(sizes), index.shapes, index.defaults)
+    return FeatureMatrix(freeze(starts), freeze(ids), freeze(values), freeze(sizes), index.default_rows, index.defaults)
 
 
-def features_of(graph: Graph, drawn: Neighbourhoods, plan: Plan, hidden: Hidden | None = None) -> FeatureMatrix:
-    """The features of a plan in every drawn neighbourhood; whoever asks often keeps an `Evaluator`."""
-    return Evaluator(graph, plan).features(drawn, hidden)
+def compute_features(
+    graph: GaifmanGraph, drawn: NeighbourhoodBatch, plan: FeaturePlan, hidden: HiddenFacts | None = None
+) -> FeatureMatrix:
+    """The features of a plan in every drawn neighbourhood; whoever asks often keeps an `FeatureEvaluator`."""
+    return FeatureEvaluator(graph, plan).evaluate(drawn, hidden)
 
 
-def _local(graph: Graph, room: int) -> Local:
+def _new_local_facts(graph: GaifmanGraph, room: int) -> LocalFacts:
     relations = max(1, len(graph.kb.content.relations))
-    return Local(
+    return LocalFacts(
         np.full(len(graph), -1, np.int32),
         np.full(relations, -1, np.int32),
         np.zeros(relations, np.int32),
         np.zeros(room, np.int32),
-        np.zeros((room, PLACES), np.int32),
+        np.zeros((room, MAX_ARITY), np.int32),
         np.zeros(2, np.int64),
     )
 
 
-def _room(plan: Plan, words: int) -> Room:
+def _new_vm_state(plan: FeaturePlan, words: int) -> VmState:
     registers = int(np.diff(plan.programs.register_starts).max(initial=1))
-    return Room(
+    return VmState(
         np.zeros(max(words, 1), np.uint64),
         np.zeros(registers, np.int64),
-        np.zeros(VARIABLES, np.int32),
-        np.zeros(SLOTS, np.int32),
-        np.zeros(SLOTS, np.int32),
-        np.zeros(RESULTS, np.float64),
+        np.zeros(MAX_VARIABLES, np.int32),
+        np.zeros(MAX_RELATION_VARIABLES, np.int32),
+        np.zeros(MAX_RELATION_VARIABLES, np.int32),
+        np.zeros(MAX_RESULTS, np.float64),
     )
 
 
-def _neighbours(graph: Graph, drawn: Neighbourhoods, hidden: Hidden | None, dropping: Sampling | None) -> Neighbours:
-    starts, facts = checked_hidden(graph, hidden, len(drawn.places))
-    return Neighbours(
+def _neighbourhood_arrays(
+    graph: GaifmanGraph, drawn: NeighbourhoodBatch, hidden: HiddenFacts | None, drop_uncertain: SamplingConfig | None
+) -> NeighbourhoodArrays:
+    starts, facts = check_hidden(graph, hidden, len(drawn.own_positions))
+    return NeighbourhoodArrays(
         drawn.starts,
         drawn.members,
         drawn.edges,
-        frozen(drawn.places),
+        freeze(drawn.own_positions),
         drawn.draws,
-        frozen(starts),
-        frozen(facts),
+        freeze(starts),
+        freeze(facts),
         fact_rows(graph, facts),
-        frozen(np.zeros(0, np.uint64) if dropping is None else dropping.keys()),
+        freeze(np.zeros(0, np.uint64) if drop_uncertain is None else drop_uncertain.keys()),
     )

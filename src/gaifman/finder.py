@@ -1,6 +1,6 @@
 r"""Names found by a part of them, as somebody types.
 
->>> finder = Finder(["Ann Lee", "Joann", "bob", "Anna"])
+>>> finder = NameIndex(["Ann Lee", "Joann", "bob", "Anna"])
 >>> [finder.names[number] for number in finder.find("ann")]
 ['Ann Lee', 'Anna', 'Joann']
 
@@ -14,34 +14,34 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-END = "\0"
+SEPARATOR = "\0"
 """Between two names: no name can hold it."""
 
 
-class Finder:
+class NameIndex:
     """All names as one text, in which the machine's own search is quick: milliseconds for a hundred thousand."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
         folded = [name.casefold() for name in names]
-        self._text = END + END.join(folded) + END
+        self._text = SEPARATOR + SEPARATOR.join(folded) + SEPARATOR
         self._starts = list(accumulate((len(name) + 1 for name in folded), initial=1))
 
-    def find(self, text: str) -> Iterator[int]:
+    def search(self, text: str) -> Iterator[int]:
         """The numbers of the names that have the text, one by one; all of them where it is empty."""
         wanted = text.casefold()
         if not wanted:
             yield from range(len(self.names))
             return
-        if END in wanted:
+        if SEPARATOR in wanted:
             return
-        yield from (number for number, _ in self._hits(END + wanted, 1))
-        yield from (number for number, first in self._hits(wanted, 0) if not first)
+        yield from (number for number, _ in self._matches(SEPARATOR + wanted, 1))
+        yield from (number for number, first in self._matches(wanted, 0) if not first)
 
-    def _hits(self, wanted: str, shift: int) -> Iterator[tuple[int, bool]]:
+    def _matches(self, wanted: str, shift: int) -> Iterator[tuple[int, bool]]:
         """The number of each name with the text in it, and whether it begins with it."""
         at = self._text.find(wanted)
         while at >= 0:
             number = bisect_right(self._starts, at + shift) - 1
-            yield number, self._text.startswith(END, at + shift - 1)
+            yield number, self._text.startswith(SEPARATOR, at + shift - 1)
             at = self._text.find(wanted, self._starts[number + 1] - shift)

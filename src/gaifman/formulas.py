@@ -6,9 +6,9 @@
 ∃y parent(x, y) ∧ x ≠ y
 >>> print(to_ascii(formula))
 exists y. parent(x, y) & x != y
->>> print(bracketed(formula))
+>>> print(to_bracketed(formula))
 ∃y (parent(x, y) ∧ x ≠ y)
->>> [variable.name for variable in free(formula)]
+>>> [variable.name for variable in free_variables(formula)]
 ['x']
 
 A tree is as deep as it is written: `(a ∧ b) ∧ c` and `a ∧ b ∧ c` are two trees, and each prints as itself. Positions in
@@ -23,11 +23,11 @@ from typing import ClassVar
 
 from gaifman.errors import FormulaError
 from gaifman.names import is_path, is_word, quote
-from gaifman.printing import ASCII, BRACKETED, UNICODE, Style, relation_text
+from gaifman.printing import ASCII, BRACKETED, UNICODE, PrintStyle, format_relation
 
 Span = tuple[int, int]
 """First character and the one after the last, in the text that was parsed."""
-NOWHERE: Span = (0, 0)
+NO_SPAN: Span = (0, 0)
 OPERATORS = ("=", "≠", "<", "≤", ">", "≥")
 
 
@@ -36,24 +36,24 @@ class Node:
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()
-    level: ClassVar[int] = 5
+    precedence: ClassVar[int] = 5
 
     @property
-    def swallows(self) -> bool:
+    def extends_right(self) -> bool:
         """Whether a connective written to its right would be read as part of it."""
         return False
 
     @property
-    def binds(self) -> tuple[Node, ...]:
+    def bound_variables(self) -> tuple[Node, ...]:
         """The variables that are not free below."""
         return ()
 
-    def show(self, style: Style) -> str:
+    def render(self, style: PrintStyle) -> str:
         """The node written out."""
         raise AssertionError(f"{type(self).__name__} does not say how it is shown")
 
     def __str__(self) -> str:
-        return self.show(UNICODE)
+        return self.render(UNICODE)
 
 
 # Terms and quantities
@@ -64,9 +64,9 @@ class Variable(Node):
     """Stands for any object."""
 
     name: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         return self.name if is_word(self.name) else f"?{self.name}"
 
 
@@ -75,9 +75,9 @@ class Constant(Node):
     """An object, by its name."""
 
     name: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         return self.name if is_path(self.name) else quote(self.name)
 
 
@@ -86,9 +86,9 @@ class RelationVariable(Node):
     """Stands for any relation: second order."""
 
     name: str
-    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         return self.name
 
 
@@ -97,9 +97,9 @@ class Number(Node):
     """A number to compare with."""
 
     value: float
-    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         whole = self.value.is_integer() and abs(self.value) < 1e15
         return f"{self.value:.0f}" if whole else repr(self.value)
 
@@ -110,10 +110,10 @@ class Attribute(Node):
 
     name: str
     term: Term
-    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: Style) -> str:
-        return f"{relation_text(self.name)}({self.term.show(style)})"
+    def show(self, style: PrintStyle) -> str:
+        return f"{format_relation(self.name)}({self.term.show(style)})"
 
 
 Term = Variable | Constant
@@ -129,7 +129,7 @@ class Truth(Node):
 
     value: bool
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         return "true" if self.value else "false"
 
 
@@ -139,7 +139,7 @@ class Atom(Node):
 
     relation: str | RelationVariable
     terms: tuple[Term, ...]
-    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", tuple(self.terms))
@@ -149,9 +149,9 @@ class Atom(Node):
         """The relation's or the relation variable's name."""
         return self.relation if isinstance(self.relation, str) else self.relation.name
 
-    def show(self, style: Style) -> str:
-        name = style.relation(self.relation) if isinstance(self.relation, str) else self.relation.name
-        return f"{name}({style.list(self.terms)})"
+    def show(self, style: PrintStyle) -> str:
+        name = style.render_relation(self.relation) if isinstance(self.relation, str) else self.relation.name
+        return f"{name}({style.render_list(self.terms)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Equal(Node):
     left: Term
     right: Term
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         return f"{self.left.show(style)} = {self.right.show(style)}"
 
 
@@ -177,8 +177,8 @@ class Comparison(Node):
         if self.operator not in OPERATORS:
             raise FormulaError(f"a comparison is one of {' '.join(OPERATORS)}, not {self.operator!r}")
 
-    def show(self, style: Style) -> str:
-        return f"{self.left.show(style)} {style.sign(self.operator)} {self.right.show(style)}"
+    def show(self, style: PrintStyle) -> str:
+        return f"{self.left.show(style)} {style.symbol(self.operator)} {self.right.show(style)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,33 +190,33 @@ class Not(Node):
     @property
     def swallows(self) -> bool:
         """As its body does."""
-        return self.body.swallows
+        return self.body.extends_right
 
     @staticmethod
-    def _binds(body: Formula) -> bool:
+    def _needs_no_brackets(body: Formula) -> bool:
         """Whether ¬ before the body, without brackets, speaks of all of it."""
         unequal = isinstance(body, Not) and isinstance(body.body, Equal)
         return isinstance(body, Not | Exists | Forall | Truth | Atom) and not unequal
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         if isinstance(self.body, Equal):
-            return f"{self.body.left.show(style)} {style.sign('≠')} {self.body.right.show(style)}"
+            return f"{self.body.left.show(style)} {style.symbol('≠')} {self.body.right.show(style)}"
         text = self.body.show(style)
-        return style.sign("¬") + (text if self._binds(self.body) else f"({text})")
+        return style.symbol("¬") + (text if self._needs_no_brackets(self.body) else f"({text})")
 
 
 @dataclass(frozen=True, slots=True)
 class _Junction(Node):
     parts: tuple[Formula, ...]
-    sign: ClassVar[str]
+    symbol: ClassVar[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
         if len(self.parts) < 2:
-            raise FormulaError(f"{self.sign} takes two or more parts, not {len(self.parts)}")
+            raise FormulaError(f"{self.symbol} takes two or more parts, not {len(self.parts)}")
 
-    def show(self, style: Style) -> str:
-        return style.join(self.sign, self.parts, self.level + 1)
+    def show(self, style: PrintStyle) -> str:
+        return style.render_operands(self.symbol, self.parts, self.precedence + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +239,11 @@ class Or(_Junction):
 class _Conditional(Node):
     left: Formula
     right: Formula
-    sign: ClassVar[str]
+    symbol: ClassVar[str]
 
-    def show(self, style: Style) -> str:
-        left = style.operand(self.left, self.level + 1)
-        return f"{left} {style.sign(self.sign)} {style.operand(self.right, self.level)}"
+    def show(self, style: PrintStyle) -> str:
+        left = style.render_operand(self.left, self.precedence + 1)
+        return f"{left} {style.symbol(self.symbol)} {style.render_operand(self.right, self.precedence)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ class Iff(_Conditional):
 class _Quantified(Node):
     variables: tuple[Variable | RelationVariable, ...]
     body: Formula
-    sign: ClassVar[str]
+    symbol: ClassVar[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "variables", tuple(self.variables))
@@ -281,8 +281,8 @@ class _Quantified(Node):
         """Its variables."""
         return self.variables
 
-    def show(self, style: Style) -> str:
-        return style.quantified(self.sign, self.variables, self.body)
+    def show(self, style: PrintStyle) -> str:
+        return style.render_quantifier(self.symbol, self.variables, self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,12 +323,12 @@ def walk(node: Node) -> Iterator[Node]:
         stack.extend(reversed(children(top)))
 
 
-def free(node: Node) -> tuple[Variable, ...]:
+def free_variables(node: Node) -> tuple[Variable, ...]:
     """The variables that no quantifier binds, in order of first use."""
     return tuple(v for v in _unbound(node, frozenset()) if isinstance(v, Variable))
 
 
-def free_relations(node: Node) -> tuple[RelationVariable, ...]:
+def free_relation_variables(node: Node) -> tuple[RelationVariable, ...]:
     """The relation variables that no quantifier binds, in order of first use."""
     return tuple(v for v in _unbound(node, frozenset()) if isinstance(v, RelationVariable))
 
@@ -338,7 +338,7 @@ def _unbound(node: Node, bound: frozenset[Node]) -> dict[Variable | RelationVari
         return {} if node in bound else {node: None}
     found: dict[Variable | RelationVariable, None] = {}
     for child in children(node):
-        found |= _unbound(child, bound.union(node.binds))
+        found |= _unbound(child, bound.union(node.bound_variables))
     return found
 
 
@@ -347,9 +347,9 @@ def _unbound(node: Node, bound: frozenset[Node]) -> dict[Variable | RelationVari
 
 def to_ascii(node: Node) -> str:
     """The formula in ASCII signs and words; names keep their own letters."""
-    return node.show(ASCII)
+    return node.render(ASCII)
 
 
-def bracketed(node: Node) -> str:
+def to_bracketed(node: Node) -> str:
     """The formula with every bracket written: how it was read."""
-    return node.show(BRACKETED)
+    return node.render(BRACKETED)

@@ -1,7 +1,7 @@
 """One SELECT in the making: its tables, its conditions, and the column that each variable stands for.
 
 >>> x, y = Variable("x"), Variable("y")
->>> frame = Frame({x: "f1.a1", y: "f1.a2"}, own={x, y})
+>>> frame = SelectBuilder({x: "f1.a1", y: "f1.a2"}, own={x, y})
 >>> frame.add("facts2 f1", ["f1.relation = 3"])
 >>> frame.add("facts1 f2", ["f2.relation = 7", "f2.a1 = f1.a1"], "ANTI")
 >>> print(frame.text(["f1.a2 AS y"], distinct=frame.repeats([y])))
@@ -21,23 +21,23 @@ Env = dict[AnyVariable, str]
 
 
 @dataclass(slots=True)
-class Frame:
+class SelectBuilder:
     """One SELECT in the making."""
 
     env: Env
     correlated: bool = False
     """Whether it uses columns of a SELECT around it."""
-    own: set[AnyVariable] = field(default_factory=set)
+    own_variables: set[AnyVariable] = field(default_factory=set)
     """Variables for which its tables have a column."""
     joins: list[str] = field(default_factory=list)
     where: list[str] = field(default_factory=list)
-    size: int = 1
+    combinations: int = 1
     """Combinations of objects that its untied variables imply, and those of the conditions within."""
-    within: int = 1
-    facts: list[tuple[int, str]] = field(default_factory=list)
+    inner_combinations: int = 1
+    fact_tables: list[tuple[int, str]] = field(default_factory=list)
     """Arity and alias of the table of each atom."""
 
-    def add(self, table: str, conditions: Sequence[str], kind: str = "") -> None:
+    def join(self, table: str, conditions: Sequence[str], kind: str = "") -> None:
         """Join a table."""
         joined = " AND ".join(conditions)
         if not self.joins and not kind:
@@ -52,23 +52,23 @@ class Frame:
         """The variables that stand for one object, which every SELECT within may use."""
         return {variable: text for variable, text in self.env.items() if text.isdigit()}
 
-    def repeats(self, kept: Iterable[AnyVariable]) -> bool:
+    def may_repeat(self, kept: Iterable[AnyVariable]) -> bool:
         """Whether a choice of some variables may come in several rows."""
         columns = {self.env[variable] for variable in kept}
-        return any(self.env[variable] not in columns for variable in self.own)
+        return any(self.env[variable] not in columns for variable in self.own_variables)
 
-    def text(self, chosen: Sequence[str], gap: str = " ", *, distinct: bool = False) -> str:
+    def to_sql(self, columns: Sequence[str], separator: str = " ", *, distinct: bool = False) -> str:
         """The whole SELECT."""
-        lines = [f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(chosen)}", *self.joins]
+        lines = [f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(columns)}", *self.joins]
         if self.where:
             lines.append(f"WHERE {' AND '.join(self.where)}")
-        return gap.join(lines)
+        return separator.join(lines)
 
 
-def columns_of(variables: Iterable[Variable]) -> list[str]:
+def quoted_columns(variables: Iterable[Variable]) -> list[str]:
     """Quoted names of columns: those of the variables, numbered where they differ only by case.
 
-    >>> columns_of([Variable("x"), Variable("X"), Variable("born in")])
+    >>> quoted_columns([Variable("x"), Variable("X"), Variable("born in")])
     ['"x"', '"X_2"', '"born in"']
     """
     names: list[str] = []

@@ -2,7 +2,7 @@
 
 >>> facts = [("gave", "ann", "book", "cleo"), ("likes", "cleo", "dan"), ("old", "book")]
 >>> kb = KnowledgeBase.from_facts(facts, objects=["eve"])
->>> graph = graph_of(kb)
+>>> graph = build_graph(kb)
 >>> graph
 <Graph: 5 objects, 4 edges, largest degree 3>
 >>> graph.neighbours_of("cleo"), graph.labels_of("cleo", "dan")
@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeError
-from gaifman.facts import Fact, some
+from gaifman.errors import KnowledgeBaseError
+from gaifman.facts import Fact, plural
 from gaifman.kb import KnowledgeBase
-from gaifman.tables import Facts, Ints, Longs
+from gaifman.tables import FactTable, Ints, Longs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Graph:
+class GaifmanGraph:
     """The Gaifman graph in compressed rows, with the labels and facts of each pair. It never changes.
 
     Names in, names out where a person asks; the arrays are for the stages that compute. An *edge* here is directed:
@@ -45,7 +45,7 @@ class Graph:
     """Shape (edges + 1,), int64: the labels of edge `e` are `label_starts[e]` to `label_starts[e + 1]`."""
     labels: Ints
     """Shape (all labels,), int32: a row of `label_table`; an edge has one for each fact and pair of its places."""
-    facts: Ints
+    label_facts: Ints
     """Shape (all labels,), int32: the fact that gives the label, numbered over all tables, smallest arity first."""
     label_table: Ints
     """Shape (kinds of label, 3), int32: relation, place of the row's object, place of the neighbour, from 0."""
@@ -53,8 +53,8 @@ class Graph:
     """Arity → number of the first fact of that arity: fact `i` of a table has number `fact_offsets[arity] + i`."""
 
     def __repr__(self) -> str:
-        edges = some(len(self.neighbours) // 2, "edge")
-        return f"<Graph: {some(len(self), 'object')}, {edges}, largest degree {self.degrees.max(initial=0):,}>"
+        edges = plural(len(self.neighbours) // 2, "edge")
+        return f"<Graph: {plural(len(self), 'object')}, {edges}, largest degree {self.degrees.max(initial=0):,}>"
 
     def __len__(self) -> int:
         """The number of objects."""
@@ -71,7 +71,7 @@ class Graph:
         """The degrees that occur, ascending, and how many objects have each.
 
         >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "ann", "cleo")])
-        >>> [column.tolist() for column in graph_of(kb).degree_distribution()]
+        >>> [column.tolist() for column in build_graph(kb).degree_distribution()]
         [[1, 2], [2, 1]]
         """
         return np.unique_counts(self.degrees)
@@ -86,13 +86,13 @@ class Graph:
             "edges": len(self.neighbours) // 2,
             "isolated": sum(n for d, n in distribution if d == 0),
             "mean_degree": float(degrees.mean()) if len(degrees) else 0.0,
-            "median_degree": median(distribution),
+            "median_degree": weighted_median(distribution),
             "largest_degree": max((d for d, _ in distribution), default=0),
-            "most_connected": None if top is None else self.kb.name(top),
+            "most_connected": None if top is None else self.kb.object_name(top),
             "degrees": distribution,
         }
 
-    def row(self, number: int) -> Ints:
+    def neighbour_ids(self, number: int) -> Ints:
         """The neighbours of an object, by number, ascending."""
         return self.neighbours[self.starts[number] : self.starts[number + 1]]
 
@@ -105,32 +105,32 @@ class Graph:
             far[frontier] = step
             if step == radius:
                 break
-            reached = self.neighbours[ranges(self.starts[frontier], self.starts[frontier + 1])]
+            reached = self.neighbours[concatenate_ranges(self.starts[frontier], self.starts[frontier + 1])]
             frontier = np.unique(reached[far[reached] < 0])
             step += 1
         return far
 
-    def fact(self, number: int) -> Fact:
+    def fact_by_id(self, number: int) -> Fact:
         """The fact of a number, by name."""
         for arity, offset in self.fact_offsets.items():
-            table = self.kb.tables[arity]
+            table = self.kb.fact_tables[arity]
             if 0 <= number - offset < len(table):
                 row = number - offset
                 confidence = 1.0 if table.confidence is None else float(table.confidence[row])
-                names = tuple(self.kb.name(obj) for obj in table.objects[row].tolist())
+                names = tuple(self.kb.object_name(obj) for obj in table.objects[row].tolist())
                 return Fact(self.kb.content.relations[int(table.relation[row])], names, confidence)
-        raise KnowledgeError(f"facts are numbered from 0 to {len(self.kb) - 1}, not {number}")
+        raise KnowledgeBaseError(f"facts are numbered from 0 to {len(self.kb) - 1}, not {number}")
 
     # In names.
 
     def neighbours_of(self, obj: str) -> tuple[str, ...]:
         """The objects adjacent to one, sorted."""
-        return self._names(self.row(self.kb.id(obj)))
+        return self._names(self.neighbour_ids(self.kb.object_id(obj)))
 
     def labels_of(self, one: str, other: str) -> tuple[tuple[str, int, int], ...]:
         """What links two objects: relation, place of the one, place of the other, counted from 1; () if nothing."""
-        row, number = self.kb.id(one), self.kb.id(other)
-        edge = int(self.starts[row] + np.searchsorted(self.row(row), number))
+        row, number = self.kb.object_id(one), self.kb.object_id(other)
+        edge = int(self.starts[row] + np.searchsorted(self.neighbour_ids(row), number))
         if edge == self.starts[row + 1] or self.neighbours[edge] != number:
             return ()
         found = np.unique(self.labels[self.label_starts[edge] : self.label_starts[edge + 1]])
@@ -138,24 +138,24 @@ class Graph:
 
     def distance(self, one: str, other: str) -> int | None:
         """Steps on the shortest path between two objects; None where there is no path."""
-        far = int(self.distances([self.kb.id(one)])[self.kb.id(other)])
+        far = int(self.distances([self.kb.object_id(one)])[self.kb.object_id(other)])
         return None if far < 0 else far
 
     def ball(self, objects: Iterable[str], radius: int) -> tuple[str, ...]:
         """N_r of some objects: all within the radius of any of them, themselves included, sorted."""
         if isinstance(objects, str):
-            raise KnowledgeError(f"several objects are meant: write [{objects!r}], not {objects!r}")
+            raise KnowledgeBaseError(f"several objects are meant: write [{objects!r}], not {objects!r}")
         check_radius(radius)
-        return self._names(np.flatnonzero(self.distances([self.kb.id(name) for name in objects], radius) >= 0))
+        return self._names(np.flatnonzero(self.distances([self.kb.object_id(name) for name in objects], radius) >= 0))
 
     def _names(self, numbers: npt.NDArray[np.integer]) -> tuple[str, ...]:
         return tuple(map(self.kb.objects.__getitem__, numbers.tolist()))
 
 
-def median(distribution: list[tuple[int, int]]) -> int:
+def weighted_median(distribution: list[tuple[int, int]]) -> int:
     """The degree that half of the objects do not exceed.
 
-    >>> median([(0, 1), (3, 2), (9, 1)])
+    >>> weighted_median([(0, 1), (3, 2), (9, 1)])
     3
     """
     half, seen = sum(n for _, n in distribution) / 2, 0
@@ -169,22 +169,22 @@ def median(distribution: list[tuple[int, int]]) -> int:
 def check_radius(radius: int) -> None:
     """Say what is wrong with a radius, if anything is."""
     if not isinstance(radius, int | np.integer) or isinstance(radius, bool) or radius < 0:
-        raise KnowledgeError(
+        raise KnowledgeBaseError(
             f"the radius r is a whole number, 0 or more, not {radius!r}",
             hint="r=1 takes the objects that share a fact with the tuple's; r=0 none but the tuple's own",
         )
 
 
-def graph_of(kb: KnowledgeBase) -> Graph:
+def build_graph(kb: KnowledgeBase) -> GaifmanGraph:
     """The Gaifman graph of a knowledge base: O(l log l) for the l labels, which are 2 for each fact of two places."""
     bases, table = _label_table(kb.content.arities)
     offsets, count = {}, 0
-    for arity in sorted(kb.tables):
+    for arity in sorted(kb.fact_tables):
         offsets[arity] = count
-        count += len(kb.tables[arity])
+        count += len(kb.fact_tables[arity])
     if count > np.iinfo(np.int32).max:
-        raise KnowledgeError(f"a graph of {count:,} facts: at most {np.iinfo(np.int32).max:,} can be numbered")
-    parts = [_pairs(kb.tables[arity], offset, bases) for arity, offset in offsets.items()]
+        raise KnowledgeBaseError(f"a graph of {count:,} facts: at most {np.iinfo(np.int32).max:,} can be numbered")
+    parts = [_pairs(kb.fact_tables[arity], offset, bases) for arity, offset in offsets.items()]
     key, label, fact = (np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(3))
     del parts
     order = np.argsort(key, kind="stable")  # stable: labels of a pair stay in the order of places and facts
@@ -203,10 +203,10 @@ def graph_of(kb: KnowledgeBase) -> Graph:
     )
     for array in arrays:
         array.setflags(write=False)
-    return Graph(kb, *arrays, offsets)
+    return GaifmanGraph(kb, *arrays, offsets)
 
 
-def _pairs(table: Facts, offset: int, bases: Longs) -> tuple[Longs, Ints, Ints]:
+def _pairs(table: FactTable, offset: int, bases: Longs) -> tuple[Longs, Ints, Ints]:
     """For each fact and ordered pair of its places with different objects: both objects packed, label, fact number."""
     keys, labels, facts = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     numbers = np.arange(offset, offset + len(table), dtype=np.int32)
@@ -230,10 +230,10 @@ def _label_table(arities: tuple[int, ...]) -> tuple[Longs, Ints]:
     return np.cumsum(counts) - counts, np.array(rows, np.int32).reshape(-1, 3)
 
 
-def ranges(starts: Longs, stops: Longs) -> Longs:
+def concatenate_ranges(starts: Longs, stops: Longs) -> Longs:
     """All numbers of some ranges, one range after another.
 
-    >>> ranges(np.array([3, 7]), np.array([5, 10])).tolist()
+    >>> concatenate_ranges(np.array([3, 7]), np.array([5, 10])).tolist()
     [3, 4, 7, 8, 9]
     """
     lengths = stops - starts
@@ -242,17 +242,17 @@ def ranges(starts: Longs, stops: Longs) -> Longs:
     return numbers
 
 
-def fact_numbers(graph: Graph, relation: Ints | int, tuples: Ints) -> Longs:
+def fact_ids(graph: GaifmanGraph, relation: Ints | int, tuples: Ints) -> Longs:
     """Shape (b,), int64: the number of the fact `relation(tuple)` for each of the tuples (b, n); −1 where not known.
 
     `relation` is the number of one relation, or of one for each tuple. Found by bisection.
 
     >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "ann"), ("old", "ann")])
-    >>> fact_numbers(graph_of(kb), 0, np.array([[1, 0], [1, 1]])).tolist()
+    >>> fact_ids(build_graph(kb), 0, np.array([[1, 0], [1, 1]])).tolist()
     [2, -1]
     """
     count, arity = tuples.shape
-    table = graph.kb.tables.get(arity)
+    table = graph.kb.fact_tables.get(arity)
     found = np.full(count, -1, np.int64)
     if table is None:
         return found
@@ -266,7 +266,7 @@ def fact_numbers(graph: Graph, relation: Ints | int, tuples: Ints) -> Longs:
     return found
 
 
-def label_bases(graph: Graph) -> Ints:
+def label_offsets(graph: GaifmanGraph) -> Ints:
     """Shape (relations,), int32: the first label of each relation."""
     counts = np.array([arity * (arity - 1) for arity in graph.kb.content.arities], np.int64)
     bases: Ints = (np.cumsum(counts) - counts).astype(np.int32)

@@ -3,11 +3,11 @@
 >>> from gaifman.kb import KnowledgeBase
 >>> from gaifman.parser import parse_feature
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("old", "ann")])
->>> inside = Inside(kb.structure())
->>> for facts in grounds(inside, parse_feature("∃x parent(s1, x) ∧ parent(x, s2)"), ("ann", "cleo")):
+>>> inside = LocalStructure(kb.structure())
+>>> for facts in find_groundings(inside, parse_feature("∃x parent(s1, x) ∧ parent(x, s2)"), ("ann", "cleo")):
 ...     print(*facts)
 parent(ann, bob). parent(bob, cleo).
->>> grounds(inside, parse_feature("¬old(s1)"), ("ann", "cleo"), above=False)  # what makes it false
+>>> find_groundings(inside, parse_feature("¬old(s1)"), ("ann", "cleo"), above=False)  # what makes it false
 [(Fact(relation='old', objects=('ann',), confidence=1.0),)]
 
 A *ground* is a set of facts, one for each atom of one way to make the formula true. What is not an atom (=, ≠, numbers,
@@ -43,58 +43,60 @@ from gaifman.formulas import (
     Term,
     Truth,
     Variable,
-    free,
+    free_variables,
     walk,
 )
-from gaifman.graph import Graph, ranges
+from gaifman.graph import GaifmanGraph, concatenate_ranges
 from gaifman.questions import Aggregate, Feature, query_position
 from gaifman.rewriting import negation_normal_form, relation_arities
 from gaifman.semantics import Extension, Structure, holds
 from gaifman.tables import Ints, Longs
 
-WAYS = 3
+SHOWN_GROUNDINGS = 3
 """Ways to satisfy a counting feature whose facts `gaifman features` gives."""
-MOST = 200
+MAX_GROUNDINGS = 200
 """Ways to satisfy a feature that are looked at."""
 
-STEPS = 50_000
+MAX_STEPS = 50_000
 """Facts and assignments that are tried for one feature at most: then what was found so far is given."""
 
-Env = dict[Node, Any]
-Way = tuple[Env, tuple[Fact, ...]]
-Known = tuple[str, tuple[Any, ...]]
+Assignment = dict[Node, Any]
+Grounding = tuple[Assignment, tuple[Fact, ...]]
+GroundAtom = tuple[str, tuple[Any, ...]]
 """A relation and objects."""
 
 _TESTS = Truth | Equal | Comparison | Not | Forall
 """Formulas of which no facts are given: they hold or do not."""
 
 
-class Inside:
+class LocalStructure:
     """The structure of one neighbourhood, in which facts are found by one of their objects."""
 
-    def __init__(self, structure: Structure, numbers: Mapping[Known, int] | None = None) -> None:
-        self.structure, self.numbers = structure, numbers or {}
-        self.steps = STEPS
+    def __init__(self, structure: Structure, fact_numbers: Mapping[GroundAtom, int] | None = None) -> None:
+        self.structure, self.fact_numbers = structure, fact_numbers or {}
+        self.remaining_steps = MAX_STEPS
         """What is left of the search that is going on."""
         self._index: dict[tuple[str, int, Any], list[tuple[Any, ...]]] = {}
         self._sorted: dict[str, list[tuple[Any, ...]]] = {}
 
     def spend(self, steps: int = 1) -> None:
         """Take some steps, or stop the search."""
-        self.steps -= steps
-        if self.steps < 0:
-            raise _Spent
+        self.remaining_steps -= steps
+        if self.remaining_steps < 0:
+            raise _StepLimitReached
 
     @property
     def facts(self) -> list[Fact]:
         """All of them, sorted."""
-        return [Fact(name, tuple(objects)) for name in sorted(self.structure.relations) for objects in self.all(name)]
+        return [
+            Fact(name, tuple(objects)) for name in sorted(self.structure.relations) for objects in self.tuples(name)
+        ]
 
-    def relations(self, arity: int) -> list[str]:
+    def relations_of_arity(self, arity: int) -> list[str]:
         """Names of the relations with so many places."""
         return sorted(name for name, relation in self.structure.relations.items() if relation.arity == arity)
 
-    def all(self, relation: str) -> list[tuple[Any, ...]]:
+    def tuples(self, relation: str) -> list[tuple[Any, ...]]:
         """The tuples of a relation, sorted."""
         if relation not in self._sorted:
             if relation not in self.structure.relations:
@@ -106,9 +108,9 @@ class Inside:
                     self._index.setdefault((relation, place, obj), []).append(objects)
         return self._sorted[relation]
 
-    def matching(self, relation: str, terms: tuple[Term, ...], env: Env) -> list[tuple[Any, ...]]:
+    def candidate_tuples(self, relation: str, terms: tuple[Term, ...], env: Assignment) -> list[tuple[Any, ...]]:
         """Tuples that may fit: the fewest that share an object with the terms that are known."""
-        fewest = self.all(relation)
+        fewest = self.tuples(relation)
         for place, term in enumerate(terms):
             known = term.name if isinstance(term, Constant) else env.get(term)
             if known is not None:
@@ -116,35 +118,37 @@ class Inside:
         return fewest
 
 
-def facts_among(graph: Graph, members: Ints, hidden: Longs) -> Longs:
+def induced_facts(graph: GaifmanGraph, members: Ints, hidden: Longs) -> Longs:
     """Numbers of the facts that speak of some members alone, ascending, without those hidden."""
-    from gaifman.worlds import world_of  # here: numba takes a quarter of a second to import
+    from gaifman.worlds import knowledge_base_arrays  # here: numba takes a quarter of a second to import
 
     own = np.unique(members).astype(np.int64)
-    edges = ranges(graph.starts[own], graph.starts[own + 1])
+    edges = concatenate_ranges(graph.starts[own], graph.starts[own + 1])
     edges = edges[np.isin(graph.neighbours[edges], own)]
-    linked = graph.facts[ranges(graph.label_starts[edges], graph.label_starts[edges + 1])]
-    incidence = world_of(graph).facts
-    alone = incidence.own[ranges(incidence.own_starts[own], incidence.own_starts[own + 1])]
+    linked = graph.label_facts[concatenate_ranges(graph.label_starts[edges], graph.label_starts[edges + 1])]
+    incidence = knowledge_base_arrays(graph).facts
+    alone = incidence.own[concatenate_ranges(incidence.own_starts[own], incidence.own_starts[own + 1])]
     found: Longs = np.setdiff1d(np.concatenate([linked, alone]).astype(np.int64), hidden)
     lengths = incidence.starts[found + 1] - incidence.starts[found]
-    objects = incidence.objects[ranges(incidence.starts[found], incidence.starts[found + 1])]
+    objects = incidence.objects[concatenate_ranges(incidence.starts[found], incidence.starts[found + 1])]
     strange = np.zeros(len(found), np.int64)
     np.add.at(strange, np.repeat(np.arange(len(found)), lengths), ~np.isin(objects, own))
     within: Longs = found[strange == 0]
     return within
 
 
-def inside_of(graph: Graph, members: Ints, hidden: Longs, fact_of: Callable[[int], Fact] | None = None) -> Inside:
+def local_structure(
+    graph: GaifmanGraph, members: Ints, hidden: Longs, get_fact: Callable[[int], Fact] | None = None
+) -> LocalStructure:
     """The structure that some members make, as formulas see it in a neighbourhood, without the hidden facts.
 
     Whoever looks at many neighbourhoods of a tuple, which share facts, gives a `fact_of` that remembers.
     """
-    kb, names = graph.kb, {int(member): graph.kb.name(int(member)) for member in members}
+    kb, names = graph.kb, {int(member): graph.kb.object_name(int(member)) for member in members}
     tuples: dict[str, set[tuple[Hashable, ...]]] = {}
     numbers = {}
-    for number in facts_among(graph, members, hidden).tolist():
-        fact = (fact_of or graph.fact)(number)
+    for number in induced_facts(graph, members, hidden).tolist():
+        fact = (get_fact or graph.fact_by_id)(number)
         tuples.setdefault(fact.relation, set()).add(fact.objects)
         numbers[fact.relation, fact.objects] = number
     relations = {
@@ -155,11 +159,16 @@ def inside_of(graph: Graph, members: Ints, hidden: Longs, fact_of: Callable[[int
     for attribute in kb.attributes:
         known = ((name, kb.value(attribute, name)) for name in names.values())
         values[attribute] = {name: value for name, value in known if value is not None}
-    return Inside(Structure(frozenset(names.values()), relations, values), numbers)
+    return LocalStructure(Structure(frozenset(names.values()), relations, values), numbers)
 
 
-def grounds(
-    inside: Inside, feature: Feature, objects: tuple[str, ...], *, above: bool = True, most: int = MOST
+def find_groundings(
+    structure: LocalStructure,
+    feature: Feature,
+    objects: tuple[str, ...],
+    *,
+    above_default: bool = True,
+    limit: int = MAX_GROUNDINGS,
 ) -> list[tuple[Fact, ...]]:
     """The facts of the first ways in which a feature is what it is, each set once; none where facts do not say it.
 
@@ -169,35 +178,35 @@ def grounds(
     if not isinstance(body, Formula):
         return []
     try:
-        formula = negation_normal_form(body if above else Not(body))
+        formula = negation_normal_form(body if above_default else Not(body))
     except LimitError:
         return []
-    env: Env = {Variable(f"s{i}"): name for i, name in enumerate(objects, start=1)}
-    ways = islice(_some_ways(inside, formula, env), most)
+    env: Assignment = {Variable(f"s{i}"): name for i, name in enumerate(objects, start=1)}
+    ways = islice(_groundings_in_budget(structure, formula, env), limit)
     return [facts for facts in dict.fromkeys(tuple(dict.fromkeys(facts)) for _, facts in ways) if facts]
 
 
-def witnesses(structure: Structure, feature: Feature, objects: tuple[str, ...]) -> tuple[list[str], bool]:
+def find_witness_facts(structure: Structure, feature: Feature, objects: tuple[str, ...]) -> tuple[list[str], bool]:
     """Facts that satisfy a feature, in the first ways they do, and whether there are more ways that count.
 
     No facts where they are not what makes it true: with ¬, →, ↔ or ∀, or a number of an object.
     """
     body = feature.body.formula if isinstance(feature.body, Aggregate) else feature.body
-    if not isinstance(body, Formula) or not _positive(body):
+    if not isinstance(body, Formula) or not _is_positive(body):
         return [], False
-    inside = Inside(structure)
-    env: Env = {Variable(f"s{i}"): name for i, name in enumerate(objects, start=1)}
-    counted = [variable for variable in free(body) if not query_position(variable)]
+    inside = LocalStructure(structure)
+    env: Assignment = {Variable(f"s{i}"): name for i, name in enumerate(objects, start=1)}
+    counted = [variable for variable in free_variables(body) if not query_position(variable)]
     ways: dict[tuple[Any, ...], tuple[Fact, ...]] = {}
-    for grounding, facts in _some_ways(inside, body, env):
+    for grounding, facts in _groundings_in_budget(inside, body, env):
         ways.setdefault(tuple(grounding.get(variable) for variable in counted), facts)
-        if not counted or len(ways) > WAYS:
+        if not counted or len(ways) > SHOWN_GROUNDINGS:
             break
-    shown = dict.fromkeys(str(fact) for facts in list(ways.values())[:WAYS] for fact in facts)
-    return list(shown), len(ways) > WAYS
+    shown = dict.fromkeys(str(fact) for facts in list(ways.values())[:SHOWN_GROUNDINGS] for fact in facts)
+    return list(shown), len(ways) > SHOWN_GROUNDINGS
 
 
-def _positive(formula: Formula) -> bool:
+def _is_positive(formula: Formula) -> bool:
     """Whether facts alone make it true; ≠ is no obstacle."""
     return all(
         not isinstance(part, Implies | Iff | Forall) and (not isinstance(part, Not) or isinstance(part.body, Equal))
@@ -205,72 +214,72 @@ def _positive(formula: Formula) -> bool:
     )
 
 
-class _Spent(Exception):
+class _StepLimitReached(Exception):
     """As many steps were taken as may be."""
 
 
-def _some_ways(inside: Inside, formula: Formula, env: Env) -> Iterator[Way]:
+def _groundings_in_budget(inside: LocalStructure, formula: Formula, env: Assignment) -> Iterator[Grounding]:
     """The ways that are found in so many steps."""
-    inside.steps = STEPS
-    with suppress(_Spent):
-        yield from _ways(inside, formula, env)
+    inside.remaining_steps = MAX_STEPS
+    with suppress(_StepLimitReached):
+        yield from _groundings(inside, formula, env)
 
 
-def _ways(inside: Inside, formula: Formula, env: Env) -> Iterator[Way]:
+def _groundings(inside: LocalStructure, formula: Formula, env: Assignment) -> Iterator[Grounding]:
     """Every way to extend the assignment so that the formula holds, with the facts it takes."""
     match formula:
         case Atom():
-            yield from _atom(inside, formula, env)
+            yield from _atom_groundings(inside, formula, env)
         case And(parts):
-            yield from _all(inside, parts, env)
+            yield from _conjunction_groundings(inside, parts, env)
         case Or(parts):
             for part in parts:
-                yield from _ways(inside, part, env)
+                yield from _groundings(inside, part, env)
         case Exists(variables, body):
             hidden = {v: env[v] for v in variables if v in env}
             inner = {v: obj for v, obj in env.items() if v not in variables}
-            for found, facts in _ways(inside, body, inner):
+            for found, facts in _groundings(inside, body, inner):
                 yield {v: obj for v, obj in found.items() if v not in variables} | hidden, facts
         case Truth() | Equal() | Comparison() | Not() | Forall():
-            yield from _test(inside, formula, env)
+            yield from _test_groundings(inside, formula, env)
         case _:
             raise FormulaError(f"no facts alone make {formula} true")
 
 
-def _all(inside: Inside, parts: tuple[Formula, ...], env: Env) -> Iterator[Way]:
+def _conjunction_groundings(inside: LocalStructure, parts: tuple[Formula, ...], env: Assignment) -> Iterator[Grounding]:
     if not parts:
         yield env, ()
         return
     # What only tests comes last, when facts have said what its variables are; of the others what is known best first.
-    first = max(parts, key=lambda part: -1 if isinstance(part, _TESTS) else _known(part, env))
+    first = max(parts, key=lambda part: -1 if isinstance(part, _TESTS) else _bound_terms(part, env))
     rest = tuple(part for part in parts if part is not first)
-    for found, facts in _ways(inside, first, env):
-        for extended, more in _all(inside, rest, found):
+    for found, facts in _groundings(inside, first, env):
+        for extended, more in _conjunction_groundings(inside, rest, found):
             yield extended, (*facts, *more)
 
 
-def _known(part: Formula, env: Env) -> int:
+def _bound_terms(part: Formula, env: Assignment) -> int:
     """Terms of an atom that are known; 0 for other formulas."""
     if not isinstance(part, Atom):
         return 0
     return sum(isinstance(term, Constant) or term in env for term in part.terms)
 
 
-def _atom(inside: Inside, atom: Atom, env: Env) -> Iterator[Way]:
+def _atom_groundings(inside: LocalStructure, atom: Atom, env: Assignment) -> Iterator[Grounding]:
     relation = atom.relation
     if isinstance(relation, RelationVariable) and relation not in env:
-        for name in inside.relations(len(atom.terms)):
-            yield from _atom(inside, atom, env | {relation: name})
+        for name in inside.relations_of_arity(len(atom.terms)):
+            yield from _atom_groundings(inside, atom, env | {relation: name})
         return
     name = relation if isinstance(relation, str) else env[relation]
-    for objects in inside.matching(name, atom.terms, env):
+    for objects in inside.candidate_tuples(name, atom.terms, env):
         inside.spend()
-        found = _matched(atom.terms, objects, env)
+        found = _unify(atom.terms, objects, env)
         if found is not None:
             yield found, (Fact(name, tuple(map(str, objects))),)
 
 
-def _matched(terms: tuple[Term, ...], objects: tuple[Any, ...], env: Env) -> Env | None:
+def _unify(terms: tuple[Term, ...], objects: tuple[Any, ...], env: Assignment) -> Assignment | None:
     found = dict(env)
     for term, obj in zip(terms, objects, strict=True):
         wanted = term.name if isinstance(term, Constant) else found.setdefault(term, obj)
@@ -279,28 +288,28 @@ def _matched(terms: tuple[Term, ...], objects: tuple[Any, ...], env: Env) -> Env
     return found
 
 
-def _test(inside: Inside, formula: Formula, env: Env) -> Iterator[Way]:
+def _test_groundings(inside: LocalStructure, formula: Formula, env: Assignment) -> Iterator[Grounding]:
     """What facts do not decide: tried for every member where a variable is not given yet."""
-    missing = next((variable for variable in free(formula) if variable not in env), None)
+    missing = next((variable for variable in free_variables(formula) if variable not in env), None)
     nameless = {v: arity for v, arity in relation_arities(formula).items() if v not in env}
     if missing is not None:
         for member in sorted(inside.structure.domain, key=str):
-            yield from _test(inside, formula, env | {missing: member})
+            yield from _test_groundings(inside, formula, env | {missing: member})
     elif nameless:
         variable, arity = next(iter(nameless.items()))
-        for name in inside.relations(arity):
-            yield from _test(inside, formula, env | {variable: name})
+        for name in inside.relations_of_arity(arity):
+            yield from _test_groundings(inside, formula, env | {variable: name})
     else:
-        inside.spend(_trials(inside, formula))
+        inside.spend(_assignment_count(inside, formula))
         if holds(inside.structure, formula, env):  # type: ignore[arg-type]  # relation variables too
             yield env, ()
 
 
-def _trials(inside: Inside, formula: Formula) -> int:
+def _assignment_count(inside: LocalStructure, formula: Formula) -> int:
     """Assignments that are tried at most to see whether a formula holds."""
     trials = 1
     for part in walk(formula):
-        for variable in part.binds:
+        for variable in part.bound_variables:
             every = inside.structure.domain if isinstance(variable, Variable) else inside.structure.relations
-            trials = min(trials * max(len(every), 1), STEPS + 1)
+            trials = min(trials * max(len(every), 1), MAX_STEPS + 1)
     return trials

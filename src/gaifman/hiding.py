@@ -22,57 +22,65 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import BUDGET, Budget
+from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.deadlines import Deadline
-from gaifman.engine import engine_of
-from gaifman.keys import joined, mix, of_rows
-from gaifman.neighbourhoods import Hidden
-from gaifman.queries import Known, prepare
+from gaifman.engine import get_engine
+from gaifman.keys import fold_in, fold_in_rows, mix
+from gaifman.neighbourhoods import HiddenFacts
+from gaifman.queries import Queryable, prepare
 from gaifman.questions import Query
 from gaifman.tables import Ints, Longs
-from gaifman.witnesses import MOST, Witnesses, facts_decide, ground_instances, rows_of, true_of, witnesses
+from gaifman.witnesses import (
+    MAX_WITNESSES,
+    Witnesses,
+    are_answers,
+    as_answer_rows,
+    ground_instances,
+    is_monotone,
+    witnesses,
+)
 
-STEPS = 20_000
+MAX_SEARCH_STEPS = 20_000
 """Choices that are tried for one tuple until a small set, perhaps not the smallest, is taken."""
-DEEPEST = 200
+MAX_SEARCH_DEPTH = 200
 """Choices that hang together at most for the smallest set to be searched for: the search is recursive."""
-PURPOSE = 0x68696465
+HIDING_PURPOSE = 0x68696465
 """What the random numbers are for: they are others than those of other purposes with the same seed."""
 
 
 def hide(
-    kb: Known,
-    question: str | Query,
+    kb: Queryable,
+    query: str | Query,
     answers: npt.ArrayLike,
     *,
     seed: int = 0,
-    most: int = MOST,
-    budget: Budget = BUDGET,
-) -> Hidden:
+    max_witnesses: int = MAX_WITNESSES,
+    budget: Budget = DEFAULT_BUDGET,
+) -> HiddenFacts:
     """The facts to hide from each of some answers (b, variables) by number; none from a tuple that is no answer.
 
     Nor from one that is true without facts. It depends on what is known, the query, the tuple and the seed: never on
     the other tuples or their order.
     """
-    engine, deadline = engine_of(kb), Deadline(budget.seconds)
-    query = prepare(engine, question, budget=budget).query
-    rows = rows_of(query, answers)
-    if not facts_decide(query, engine.kb):
-        own = ground_instances(engine, query, rows, most=most, budget=budget)
-        answered = true_of(engine, query, rows, budget=deadline.budget(budget))[own.answer]
-        return _hidden(len(rows), own.answer[answered], own.facts[answered, 0])
-    found = witnesses(engine, query, rows, most=most, budget=budget)
-    return _hidden(len(rows), *_chosen(found, rows, seed, deadline))
+    engine, deadline = get_engine(kb), Deadline(budget.seconds)
+    query = prepare(engine, query, budget=budget).query
+    rows = as_answer_rows(query, answers)
+    if not is_monotone(query, engine.kb):
+        own = ground_instances(engine, query, rows, max_witnesses=max_witnesses, budget=budget)
+        answered = are_answers(engine, query, rows, budget=deadline.limit_budget(budget))[own.answer]
+        return _group_by_answer(len(rows), own.answer[answered], own.facts[answered, 0])
+    found = witnesses(engine, query, rows, max_witnesses=max_witnesses, budget=budget)
+    return _group_by_answer(len(rows), *_choose_facts(found, rows, seed, deadline))
 
 
-def _hidden(count: int, answer: Longs, facts: Longs) -> Hidden:
+def _group_by_answer(count: int, answer: Longs, facts: Longs) -> HiddenFacts:
     """Pairs of answer and fact as rows, each fact once and ascending."""
     pairs = np.unique(np.stack([answer, facts], axis=1), axis=0)
     starts = np.searchsorted(pairs[:, 0], np.arange(count + 1)).astype(np.int64)
-    return Hidden(starts, pairs[:, 1].copy())
+    return HiddenFacts(starts, pairs[:, 1].copy())
 
 
-def _chosen(found: Witnesses, rows: Ints, seed: int, deadline: Deadline) -> tuple[Longs, Longs]:
+def _choose_facts(found: Witnesses, rows: Ints, seed: int, deadline: Deadline) -> tuple[Longs, Longs]:
     """Pairs of answer and fact: a smallest set that meets every witness of each answer."""
     factless = np.zeros(len(rows), bool)
     factless[found.answer[(found.facts < 0).all(axis=1)]] = True
@@ -80,25 +88,25 @@ def _chosen(found: Witnesses, rows: Ints, seed: int, deadline: Deadline) -> tupl
     answer, facts = found.answer[kept], found.facts[kept]
     if not len(answer):
         return answer, np.zeros(0, np.int64)
-    own = of_rows(joined(mix(np.array([seed & 0xFFFFFFFFFFFFFFFF], np.uint64)), np.array([PURPOSE])), rows)
-    keys = joined(own[answer][:, None], facts)
+    own = fold_in_rows(fold_in(mix(np.array([seed & 0xFFFFFFFFFFFFFFFF], np.uint64)), np.array([HIDING_PURPOSE])), rows)
+    keys = fold_in(own[answer][:, None], facts)
     keys[facts < 0] = np.iinfo(np.uint64).max
     meeting = np.zeros(len(rows), bool)
-    meeting[_meeting(answer, facts)] = True
+    meeting[_answers_with_shared_facts(answer, facts)] = True
     simple = ~meeting[answer]
     first = facts[np.arange(len(facts)), np.argmin(keys, axis=1)]  # witnesses that share no fact: any fact of each
     answers, chosen = [answer[simple]], [first[simple]]
-    for begin, end in _runs(answer, np.flatnonzero(meeting)):
+    for begin, end in _witness_ranges(answer, np.flatnonzero(meeting)):
         deadline.check()
         key = dict(zip(facts[begin:end].ravel().tolist(), keys[begin:end].ravel().tolist(), strict=True))
         sets = [frozenset(n for n in row if n >= 0) for row in facts[begin:end].tolist()]
-        taken = np.array(sorted(smallest(sets, key)), np.int64)
+        taken = np.array(sorted(minimum_hitting_set(sets, key)), np.int64)
         answers.append(np.full(len(taken), answer[begin], np.int64))
         chosen.append(taken)
     return np.concatenate(answers), np.concatenate(chosen)
 
 
-def _meeting(answer: Longs, facts: Longs) -> Longs:
+def _answers_with_shared_facts(answer: Longs, facts: Longs) -> Longs:
     """The answers of which two witnesses share a fact."""
     owners = np.repeat(answer, facts.shape[1])[facts.ravel() >= 0]
     flat = facts.ravel()[facts.ravel() >= 0]
@@ -108,7 +116,7 @@ def _meeting(answer: Longs, facts: Longs) -> Longs:
     return np.unique(owners[1:][same])
 
 
-def _runs(answer: Longs, wanted: Longs) -> Iterator[tuple[int, int]]:
+def _witness_ranges(answer: Longs, wanted: Longs) -> Iterator[tuple[int, int]]:
     """Where the witnesses of each wanted answer begin and end."""
     yield from zip(
         np.searchsorted(answer, wanted).tolist(), np.searchsorted(answer, wanted, side="right").tolist(), strict=True
@@ -118,10 +126,12 @@ def _runs(answer: Longs, wanted: Longs) -> Iterator[tuple[int, int]]:
 # Smallest sets
 
 
-def smallest(sets: Iterable[frozenset[int]], key: dict[int, int], steps: int = STEPS) -> set[int]:
+def minimum_hitting_set(
+    sets: Iterable[frozenset[int]], key: dict[int, int], max_steps: int = MAX_SEARCH_STEPS
+) -> set[int]:
     """A smallest set of numbers that meets all of the sets; among equals one that hangs on the keys.
 
-    >>> sorted(smallest([frozenset({1, 2}), frozenset({2, 3}), frozenset({3, 4})], {1: 5, 2: 3, 3: 8, 4: 1}))
+    >>> sorted(minimum_hitting_set([frozenset({1, 2}), frozenset({2, 3}), frozenset({3, 4})], {1: 5, 2: 3, 3: 8, 4: 1}))
     [2, 4]
 
     Exact unless more than `steps` choices would have to be tried, or more than 200 taken that hang together; then every
@@ -129,8 +139,8 @@ def smallest(sets: Iterable[frozenset[int]], key: dict[int, int], steps: int = S
     """
     chosen: set[int] = set()
     for component in _components(_minimal(sets)):
-        greedy = _needed(_greedy(component, key), component, key)
-        chosen |= _search(component, key, greedy, steps)
+        greedy = _drop_redundant(_greedy(component, key), component, key)
+        chosen |= _branch_and_bound(component, key, greedy, max_steps)
     return chosen
 
 
@@ -184,7 +194,7 @@ def _greedy(sets: list[frozenset[int]], key: dict[int, int]) -> set[int]:
     return chosen
 
 
-def _needed(chosen: set[int], sets: list[frozenset[int]], key: dict[int, int]) -> set[int]:
+def _drop_redundant(chosen: set[int], sets: list[frozenset[int]], key: dict[int, int]) -> set[int]:
     """Without the numbers that are met by others anyway."""
     kept = set(chosen)
     for number in sorted(chosen, key=key.__getitem__):
@@ -193,15 +203,15 @@ def _needed(chosen: set[int], sets: list[frozenset[int]], key: dict[int, int]) -
     return kept
 
 
-def _search(sets: list[frozenset[int]], key: dict[int, int], known: set[int], steps: int) -> set[int]:
+def _branch_and_bound(sets: list[frozenset[int]], key: dict[int, int], known: set[int], steps: int) -> set[int]:
     """Branch and bound from a known solution: some number of the smallest unmet set must be taken, tried by key."""
-    best, left = [known], [steps if len(known) <= DEEPEST else 0]
+    best, left = [known], [steps if len(known) <= MAX_SEARCH_DEPTH else 0]
 
     def descend(unmet: list[frozenset[int]], taken: set[int]) -> None:
         if not unmet:
             best[0] = set(taken)
             return
-        if len(taken) + _disjoint(unmet) >= len(best[0]) or left[0] <= 0:
+        if len(taken) + _disjoint_lower_bound(unmet) >= len(best[0]) or left[0] <= 0:
             return
         first: frozenset[int] = min(unmet, key=len)
         for number in sorted(first, key=key.__getitem__):
@@ -212,7 +222,7 @@ def _search(sets: list[frozenset[int]], key: dict[int, int], known: set[int], st
     return best[0]
 
 
-def _disjoint(sets: list[frozenset[int]]) -> int:
+def _disjoint_lower_bound(sets: list[frozenset[int]]) -> int:
     """A number of sets of which no two share anything: as many choices are needed at least."""
     used: set[int] = set()
     count = 0

@@ -14,19 +14,19 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gaifman.errors import GaifmanError, shorten
-from gaifman.guards import HEAD
+from gaifman.guards import MAX_HEAD_BYTES
 
-KEPT = 5
+KEEP_ALIVE_SECONDS = 5
 """Seconds that a connection without requests stays open."""
-ENDING = 2
+SHUTDOWN_TIMEOUT = 2
 """Seconds that requests have to end when the server does."""
-HEADED = 10.0
+HEAD_TIMEOUT = 10.0
 """Seconds in which the head of a request has to come."""
 BACKLOG = 2_048
 """Connections that the system keeps until they are taken."""
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     """A socket at an address, or why there is none; port 0 is any that is free."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -43,61 +43,61 @@ def bound(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def url(listening: socket.socket) -> str:
+def server_url(sock: socket.socket) -> str:
     """The address of a socket, for a browser; one that listens everywhere is reached at the loopback.
 
-    >>> with bound("127.0.0.1", 0) as found:
-    ...     url(found).startswith("http://127.0.0.1:")
+    >>> with bind("127.0.0.1", 0) as found:
+    ...     server_url(found).startswith("http://127.0.0.1:")
     True
     """
-    host, port = listening.getsockname()[:2]
+    host, port = sock.getsockname()[:2]
     address = ipaddress.ip_address(host)
     host = ("::1" if address.version == 6 else "127.0.0.1") if address.is_unspecified else host
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def is_loopback(listening: socket.socket) -> bool:
+def is_loopback(sock: socket.socket) -> bool:
     """Whether only this machine can reach it."""
-    return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
+    return ipaddress.ip_address(sock.getsockname()[0]).is_loopback
 
 
-class Patient(H11Protocol):
+class HeadTimeoutProtocol(H11Protocol):
     """A connection that is closed where the head of a request does not come in time: uvicorn would wait for ever."""
 
-    _late: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a first request."""
         super().connection_made(transport)
-        self._late = self.loop.call_later(HEADED, transport.close)
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT, transport.close)
 
     def data_received(self, data: bytes) -> None:
         """Wait on where a head has only begun."""
         super().data_received(data)
         begun = self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]
         if not begun:
-            self._come()
-        elif self._late is None:
-            self._late = self.loop.call_later(HEADED, self.transport.close)
+            self._cancel_timer()
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
-        self._come()
+        self._cancel_timer()
         super().connection_lost(exc)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing: who wants another protocol is answered in this one, and no library would change that."""
 
-    def _come(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _cancel_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
-class Host(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """A server that says when it is ready; `should_exit = True` ends it."""
 
-    def __init__(self, app: Any, ready: Callable[[], None] | None = None) -> None:
+    def __init__(self, app: Any, on_ready: Callable[[], None] | None = None) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -105,19 +105,19 @@ class Host(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=KEPT,
-                timeout_graceful_shutdown=ENDING,
-                h11_max_incomplete_event_size=HEAD,
-                http=Patient,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
+                h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+                http=HeadTimeoutProtocol,
                 ws="none",
                 lifespan="on",
                 backlog=BACKLOG,
             )
         )
-        self._ready = ready
+        self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and say so."""
         await super().startup(sockets)
-        if self._ready and self.started:
-            self._ready()
+        if self._on_ready and self.started:
+            self._on_ready()

@@ -9,7 +9,7 @@ r"""Features into inputs: the columns a base model sees, and how their values ar
 >>> kb = gaifman.KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "ann", "cleo"), ("likes", "bob", "ann")])
 >>> plan = plan_of(parse_phi("likes(s1, x)\nlikes(s1, 'dan')\nlikes(s1, s2)"), kb, 2)
 >>> matrix = Evaluator(graph_of(kb), plan).sampled([[0, 1], [1, 0], [2, 0]], Sampling(size=None))
->>> found = Surveyor(kinds_of(plan.features))
+>>> found = FeatureStatistics(feature_kinds(plan.features))
 >>> found.see(matrix)
 >>> inputs = found.inputs(rare=1)
 >>> inputs.columns.tolist(), inputs.rows(matrix).columns.tolist()
@@ -29,25 +29,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.drawing import frozen
+from gaifman.drawing import freeze
 from gaifman.features import FeatureMatrix
-from gaifman.formulas import Attribute, free
-from gaifman.kernels.further import More
-from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, Matrix, Scales, Sums, measure, pick
-from gaifman.kernels.ranking import weigh
-from gaifman.network import Reals, Rows
+from gaifman.formulas import Attribute, free_variables
+from gaifman.kernels.further import PairFeatures
+from gaifman.kernels.inputs import (
+    COUNT,
+    NUMBER,
+    TRUTH,
+    FeatureArrays,
+    Moments,
+    Scales,
+    accumulate_moments,
+    write_inputs,
+)
+from gaifman.kernels.ranking import write_input_changes
+from gaifman.network import Reals, SparseRows
 from gaifman.questions import Aggregate, Difference, Feature, query_position
 from gaifman.tables import Ints, Longs
 
-KINDS = {TRUTH: "truth", COUNT: "count", NUMBER: "number"}
+KIND_NAMES = {TRUTH: "truth", COUNT: "count", NUMBER: "number"}
 
 
-def kind_of(feature: Feature) -> int:
+def feature_kind(feature: Feature) -> int:
     """Whether a feature is true or false, a count, or a number.
 
     >>> from gaifman.parser import parse_feature
     >>> texts = ("r(s1, s2)", "r(s1, x)", "count r(s1, x)", "mean age(x) for r(s1, x)", "age(s1) - age(s2)")
-    >>> [KINDS[kind_of(parse_feature(text))] for text in texts]
+    >>> [KIND_NAMES[feature_kind(parse_feature(text))] for text in texts]
     ['truth', 'count', 'count', 'number', 'number']
     """
     body = feature.body
@@ -55,11 +64,11 @@ def kind_of(feature: Feature) -> int:
         return COUNT if body.kind == "count" else NUMBER
     if isinstance(body, Attribute | Difference):
         return NUMBER
-    return TRUTH if all(query_position(variable) for variable in free(body)) else COUNT
+    return TRUTH if all(query_position(variable) for variable in free_variables(body)) else COUNT
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class FeatureScaler:
     """How features become columns."""
 
     columns: Ints
@@ -76,25 +85,25 @@ class Inputs:
         """Columns there are."""
         return len(self.scales)
 
-    def rows(self, matrix: FeatureMatrix, order: Longs | None = None) -> Rows:
+    def transform(self, matrix: FeatureMatrix, order: Longs | None = None) -> SparseRows:
         """The inputs of neighbourhoods, all or some in an order."""
         order = np.arange(len(matrix)) if order is None else np.asarray(order, np.int64)
         starts = np.zeros(len(order) + 1, np.int64)
         room = int((matrix.starts[order + 1] - matrix.starts[order]).sum())  # a row may be asked for more than once
         columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
-        count = pick(_arrays(matrix), frozen(order), self._scales(), starts, columns, values)
-        return Rows(frozen(starts), frozen(columns[:count]), frozen(values[:count]), self.width)
+        count = write_inputs(_matrix_arrays(matrix), freeze(order), self._scales(), starts, columns, values)
+        return SparseRows(freeze(starts), freeze(columns[:count]), freeze(values[:count]), self.width)
 
-    def changes(self, more: More) -> Rows:
+    def transform_changes(self, more: PairFeatures) -> SparseRows:
         """What further features of pairs change, where those of their objects are there already: see `splits`."""
         starts = np.zeros(len(more.starts), np.int64)
         room = int(more.starts[-1])
         columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
-        weigh(more, self._scales(), starts, columns, values)
-        return Rows(frozen(starts), frozen(columns[: starts[-1]]), frozen(values[: starts[-1]]), self.width)
+        write_input_changes(more, self._scales(), starts, columns, values)
+        return SparseRows(freeze(starts), freeze(columns[: starts[-1]]), freeze(values[: starts[-1]]), self.width)
 
     def _scales(self) -> Scales:
-        return Scales(*map(frozen, (self.columns, self.kinds, self.centres, self.scales)))
+        return Scales(*map(freeze, (self.columns, self.kinds, self.centres, self.scales)))
 
     def features(self) -> Longs:
         """The feature of each column."""
@@ -105,32 +114,32 @@ class Inputs:
         return {"features": self.features().astype(np.int32), "centres": self.centres, "scales": self.scales}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], kinds: Ints) -> Inputs:
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], kinds: Ints) -> FeatureScaler:
         """As `arrays` gave them, for features of the same kinds."""
         columns = np.full(len(kinds), -1, np.int32)
         columns[arrays["features"]] = np.arange(len(arrays["features"]), dtype=np.int32)
         return cls(columns, kinds, arrays["centres"], arrays["scales"])
 
 
-def kinds_of(features: Sequence[Feature]) -> Ints:
+def feature_kinds(features: Sequence[Feature]) -> Ints:
     """The kind of each feature."""
-    return np.array([kind_of(feature) for feature in features], np.int32)
+    return np.array([feature_kind(feature) for feature in features], np.int32)
 
 
-class Surveyor:
+class FeatureStatistics:
     """Looks at neighbourhoods before training: which features occur, and how large they are."""
 
     def __init__(self, kinds: Ints) -> None:
         self.kinds, count = kinds, len(kinds)
-        self._sums = Sums(np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
+        self._sums = Moments(np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
 
-    def see(self, matrix: FeatureMatrix) -> None:
+    def update(self, matrix: FeatureMatrix) -> None:
         """Look at some more."""
-        measure(_arrays(matrix), frozen(self.kinds), self._sums)
+        accumulate_moments(_matrix_arrays(matrix), freeze(self.kinds), self._sums)
 
-    def inputs(self, rare: int) -> Inputs:
+    def make_scaler(self, min_feature_count: int) -> FeatureScaler:
         """The features that were other than their default at least `rare` times."""
-        chosen = np.flatnonzero(self._sums.counts >= max(rare, 1))
+        chosen = np.flatnonzero(self._sums.counts >= max(min_feature_count, 1))
         columns = np.full(len(self.kinds), -1, np.int32)
         columns[chosen] = np.arange(len(chosen), dtype=np.int32)
         count, kinds = self._sums.counts[chosen], self.kinds[chosen]
@@ -138,16 +147,16 @@ class Surveyor:
         centres = np.where(kinds == NUMBER, mean, 0.0)
         spread = np.sqrt(np.maximum(square - centres**2, 0.0))
         scales = np.where((kinds == TRUTH) | (spread < 1e-6), 1.0, spread)
-        return Inputs(columns, self.kinds, centres.astype(np.float32), scales.astype(np.float32))
+        return FeatureScaler(columns, self.kinds, centres.astype(np.float32), scales.astype(np.float32))
 
 
-def _arrays(matrix: FeatureMatrix) -> Matrix:
+def _matrix_arrays(matrix: FeatureMatrix) -> FeatureArrays:
     fields: tuple[npt.NDArray[Any], ...] = (
         matrix.starts,
         matrix.ids,
         matrix.values,
         matrix.sizes,
-        matrix.shapes,
+        matrix.default_rows,
         matrix.defaults,
     )
-    return Matrix(*(frozen(array) for array in fields))
+    return FeatureArrays(*(freeze(array) for array in fields))

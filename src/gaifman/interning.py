@@ -4,7 +4,7 @@ What a dictionary does name by name, this does with whole arrays: hash all names
 found with those looked for, byte by byte. It is about twice as fast, and exact: where two names have one hash, the
 dictionary decides.
 
->>> index, interner = Index(), Interner()
+>>> index, interner = NameEncoder(), Interner()
 >>> data = b"ann\tbob\tann\n"
 >>> interner.numbers(data, np.array([0, 4, 8]), np.array([3, 7, 11]), index).tolist(), list(index)
 ([0, 1, 0], ['ann', 'bob'])
@@ -17,10 +17,10 @@ import secrets
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.tables import Index, Ints, Longs
+from gaifman.tables import Ints, Longs, NameEncoder
 
-Words = npt.NDArray[np.uint64]
-Part = tuple[Longs | None, Words]
+UInt64Array = npt.NDArray[np.uint64]
+WordColumn = tuple[Longs | None, UInt64Array]
 """Eight bytes of some names (None: of all) as one number each; shorter ends are filled up with zeros."""
 
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
@@ -42,10 +42,10 @@ class Interner:
         """Shape (entries,): where the entry's bytes begin in `_words`."""
         self._words = np.zeros(0, np.uint64)
 
-    def numbers(self, data: bytes, starts: Longs, ends: Longs, index: Index) -> Ints:
+    def encode(self, data: bytes, starts: Longs, ends: Longs, encoder: NameEncoder) -> Ints:
         """The numbers of the names `data[start:end]`; new ones are added to the index in their order."""
         lengths = ends - starts
-        parts = _parts(data, starts, lengths)
+        parts = _split_into_words(data, starts, lengths)
         hashes = self._hashes(parts, lengths)
         entries = self._find(hashes)
         new = np.flatnonzero(entries < 0)
@@ -54,14 +54,14 @@ class Interner:
             order = np.argsort(first)
             rank = np.argsort(order)
             entries[new] = len(self._hash) + rank[which]
-            self._add(data, starts, ends, hashes, new[first[order]], index)
-        if not self._same(entries, lengths, parts):
+            self._add(data, starts, ends, hashes, new[first[order]], encoder)
+        if not self._matches(entries, lengths, parts):
             names = [data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-            return index.numbers(names)
+            return encoder.encode(names)
         found: Ints = self._number[entries]
         return found
 
-    def _hashes(self, parts: list[Part], lengths: Longs) -> Words:
+    def _hashes(self, parts: list[WordColumn], lengths: Longs) -> UInt64Array:
         hashes = lengths.astype(np.uint64)
         for chosen, words in parts:
             mixed = words ^ (hashes if chosen is None else hashes[chosen])
@@ -74,11 +74,11 @@ class Interner:
         hashes *= self._factor
         return hashes
 
-    def _slot(self, hashes: Words) -> Longs:
+    def _slot(self, hashes: UInt64Array) -> Longs:
         bits = len(self._slots).bit_length() - 1
         return (hashes >> np.uint64(64 - bits)).astype(np.int64)
 
-    def _find(self, hashes: Words) -> Longs:
+    def _find(self, hashes: UInt64Array) -> Longs:
         """The entry of each hash, or -1."""
         if not len(self._hash):
             return np.full(len(hashes), -1, np.int64)
@@ -92,11 +92,13 @@ class Interner:
             wrong = wrong[(found >= 0) & (self._hash[found] != hashes[wrong])]
         return entries
 
-    def _add(self, data: bytes, starts: Longs, ends: Longs, hashes: Words, new: Longs, index: Index) -> None:
+    def _add(
+        self, data: bytes, starts: Longs, ends: Longs, hashes: UInt64Array, new: Longs, encoder: NameEncoder
+    ) -> None:
         """Make entries for the names at some positions."""
         spans = list(zip(starts[new].tolist(), ends[new].tolist(), strict=True))
         names = [data[start:end] for start, end in spans]
-        numbers = index.numbers([name.decode() for name in names])
+        numbers = encoder.encode([name.decode() for name in names])
         sizes = (ends[new] - starts[new] + 7) // 8
         filled = b"".join(name.ljust(size * 8, b"\0") for name, size in zip(names, sizes.tolist(), strict=True))
         first = len(self._hash)
@@ -108,9 +110,9 @@ class Interner:
         if 4 * len(self._hash) > len(self._slots):
             self._slots = np.full(1 << (8 * len(self._hash)).bit_length(), -1, np.int32)
             first = 0
-        self._enter(np.arange(first, len(self._hash)))
+        self._insert(np.arange(first, len(self._hash)))
 
-    def _enter(self, entries: Longs) -> None:
+    def _insert(self, entries: Longs) -> None:
         """Give each entry the next free slot from its own on."""
         slots = self._slot(self._hash[entries])
         while len(entries):
@@ -119,7 +121,7 @@ class Interner:
             left = self._slots[slots] != entries
             entries, slots = entries[left], (slots[left] + 1) & (len(self._slots) - 1)
 
-    def _same(self, entries: Longs, lengths: Longs, parts: list[Part]) -> bool:
+    def _matches(self, entries: Longs, lengths: Longs, parts: list[WordColumn]) -> bool:
         """Whether every name is that of its entry."""
         if (self._length[entries] != lengths).any():
             return False
@@ -133,10 +135,10 @@ class Interner:
         return True
 
 
-def _parts(data: bytes, starts: Longs, lengths: Longs) -> list[Part]:
+def _split_into_words(data: bytes, starts: Longs, lengths: Longs) -> list[WordColumn]:
     """The names as parts of eight bytes: first that of all, then those of the names that are longer, and so on."""
-    view: Words = np.ndarray((len(data) + 1,), "<u8", data + bytes(8), 0, (1,))
-    parts: list[Part] = []
+    view: UInt64Array = np.ndarray((len(data) + 1,), "<u8", data + bytes(8), 0, (1,))
+    parts: list[WordColumn] = []
     chosen: Longs | None = None
     while True:
         words = view[starts]

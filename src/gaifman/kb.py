@@ -21,37 +21,37 @@ from types import MappingProxyType
 
 import numpy as np
 
-from gaifman.errors import KnowledgeError, shorten
+from gaifman.errors import KnowledgeBaseError, shorten
 from gaifman.facts import (
-    Attribute,
+    AttributeInfo,
     Fact,
     FactLike,
     Note,
-    Relation,
-    check_kinds,
-    dropped_notes,
-    fact_of,
-    pictured,
-    pile,
-    some,
-    written,
+    RelationInfo,
+    append_facts,
+    as_fact,
+    check_types_and_attributes,
+    duplicate_notes,
+    format_name,
+    knowledge_base_html,
+    plural,
 )
-from gaifman.names import fault, nearest
+from gaifman.names import name_problem, similar_names
 from gaifman.semantics import Extension, Structure
 from gaifman.tables import (
-    Facts,
-    Heap,
-    Index,
+    FactTable,
     Longs,
-    Names,
+    NameEncoder,
+    RawFacts,
+    SortedNames,
     Tables,
-    Values,
-    assemble,
+    ValueTable,
+    build_tables,
     fingerprint,
-    sorted_facts,
-    sorted_values,
+    make_fact_table,
+    make_value_table,
 )
-from gaifman.vocabulary import Vocabulary
+from gaifman.vocabulary import Schema
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,27 +74,27 @@ class KnowledgeBase:
         objects: Iterable[str] = (),
     ) -> KnowledgeBase:
         """A knowledge base of facts, `values` of (attribute, object), and `objects` that need occur in neither."""
-        heap = Heap([], [], [])
-        pile(heap, facts, {} if values is None else values, objects)
-        tables, dropped = assemble(heap)
-        return cls(tables, dropped_notes(tables, dropped))
+        heap = RawFacts([], [], [])
+        append_facts(heap, facts, {} if values is None else values, objects)
+        tables, dropped = build_tables(heap)
+        return cls(tables, duplicate_notes(tables, dropped))
 
     def __repr__(self) -> str:
-        text = f"{some(len(self.objects), 'object')}, {some(len(self.relations), 'relation')}"
-        text += f", {some(len(self), 'fact')}"
+        text = f"{plural(len(self.objects), 'object')}, {plural(len(self.relations), 'relation')}"
+        text += f", {plural(len(self), 'fact')}"
         if self.attributes:
-            text += f", {some(len(self.attributes), 'attribute')} with {some(len(self.numbers), 'value')}"
+            text += f", {plural(len(self.attributes), 'attribute')} with {plural(len(self.value_table), 'value')}"
         return f"<KnowledgeBase: {text}>"
 
     def _repr_html_(self) -> str:
         def first(relation: str) -> str:
             return str(next(self.facts(relation), ""))
 
-        return pictured(repr(self)[1:-1], self.relations.values(), self.attributes.values(), first)
+        return knowledge_base_html(repr(self)[1:-1], self.relations.values(), self.attributes.values(), first)
 
     def __len__(self) -> int:
         """The number of facts; values of attributes are counted by `attributes`."""
-        return sum(map(len, self.tables.values()))
+        return sum(map(len, self.fact_tables.values()))
 
     def __bool__(self) -> bool:
         """Whether there is an object: without this, one with values but no facts would be false."""
@@ -112,52 +112,52 @@ class KnowledgeBase:
 
     def __contains__(self, fact: FactLike) -> bool:
         """Whether the fact is known, with whatever confidence."""
-        return self._row(fact_of(fact)) is not None
+        return self._find_row(as_fact(fact)) is not None
 
     # What it holds, in names.
 
     @property
-    def objects(self) -> Names:
+    def objects(self) -> SortedNames:
         """Names of all objects, sorted; also those that occur in no fact."""
         return self.content.objects
 
     @cached_property
-    def relations(self) -> Mapping[str, Relation]:
+    def relations(self) -> Mapping[str, RelationInfo]:
         """Relation by name; one without facts is there when the knowledge base was told of it."""
-        counts = sum(np.diff(table.starts) for table in self.tables.values())
+        counts = sum(np.diff(table.starts) for table in self.fact_tables.values())
         counted = np.broadcast_to(counts, len(self.content.relations)).tolist()
         return MappingProxyType(
             {
-                name: Relation(name, arity, count)
+                name: RelationInfo(name, arity, count)
                 for name, arity, count in zip(self.content.relations, self.content.arities, counted, strict=True)
             }
         )
 
     @cached_property
-    def attributes(self) -> Mapping[str, Attribute]:
+    def attributes(self) -> Mapping[str, AttributeInfo]:
         """Numeric attribute by name."""
-        counts = np.diff(self.numbers.starts).tolist()
+        counts = np.diff(self.value_table.starts).tolist()
         named = zip(self.content.attributes, counts, strict=True)
-        return MappingProxyType({name: Attribute(name, count) for name, count in named})
+        return MappingProxyType({name: AttributeInfo(name, count) for name, count in named})
 
     def types(self, obj: str | None = None) -> tuple[str, ...]:
         """The types, which are relations with one place: all of them, or those of an object."""
         names = [relation.name for relation in self.relations.values() if relation.arity == 1]
         if obj is None:
             return tuple(names)
-        self.id(obj)
+        self.object_id(obj)
         return tuple(name for name in names if (name, obj) in self)
 
     def facts(self, relation: str | None = None, obj: str | None = None) -> Iterator[Fact]:
         """The facts, one by one, sorted by relation and objects: all, or those of a relation, or with an object."""
-        numbers = range(len(self.content.relations)) if relation is None else [self._relation(relation)]
-        number = None if obj is None else self.id(obj)
-        tables = dict(self.tables)
+        numbers = range(len(self.content.relations)) if relation is None else [self._relation_id(relation)]
+        number = None if obj is None else self.object_id(obj)
+        tables = dict(self.fact_tables)
         if number is not None:
-            tables = {arity: _taken(table, table.with_object(number)) for arity, table in tables.items()}
+            tables = {arity: _take_rows(table, table.rows_with_object(number)) for arity, table in tables.items()}
         return self._facts(numbers, tables)
 
-    def _facts(self, numbers: Iterable[int], tables: Mapping[int, Facts]) -> Iterator[Fact]:
+    def _facts(self, numbers: Iterable[int], tables: Mapping[int, FactTable]) -> Iterator[Fact]:
         name = self.objects.__getitem__
         for number in numbers:
             relation, table = self.content.relations[number], tables.get(self.content.arities[number])
@@ -168,42 +168,44 @@ class KnowledgeBase:
 
     def value(self, attribute: str, obj: str) -> float | None:
         """The attribute's value for an object, None where it has none."""
-        number, holder = self.content.attributes.number(attribute), self.id(obj)
+        number, holder = self.content.attributes.find(attribute), self.object_id(obj)
         if number is None:
             raise self._unknown("attribute", attribute, self.content.attributes)
-        rows = self.numbers.rows(number)
-        at = rows.start + int(np.searchsorted(self.numbers.object[rows], holder))
-        found = at < rows.stop and self.numbers.object[at] == holder
-        return float(self.numbers.value[at]) if found else None
+        rows = self.value_table.rows(number)
+        at = rows.start + int(np.searchsorted(self.value_table.objects[rows], holder))
+        found = at < rows.stop and self.value_table.objects[at] == holder
+        return float(self.value_table.value[at]) if found else None
 
     def values(self) -> Iterator[tuple[str, str, float]]:
         """Attribute, object and value, sorted by attribute and object."""
-        for number, holder, value in zip(self.numbers.attribute, self.numbers.object, self.numbers.value, strict=True):
+        for number, holder, value in zip(
+            self.value_table.attribute, self.value_table.objects, self.value_table.value, strict=True
+        ):
             yield self.content.attributes[number], self.objects[holder], float(value)
 
     # Between names and numbers, for the stages that compute.
 
-    def id(self, name: str) -> int:
+    def object_id(self, name: str) -> int:
         """The number of an object: its place among the sorted names."""
-        number = self.objects.number(name)
+        number = self.objects.find(name)
         if number is None:
             raise self._unknown("object", name, self.objects)
         return number
 
-    def name(self, number: int) -> str:
+    def object_name(self, number: int) -> str:
         """The name of an object."""
         if not isinstance(number, int | np.integer) or not 0 <= number < len(self.objects):
             known = f"are numbered from 0 to {len(self.objects) - 1}" if self.objects else "are none here"
-            raise KnowledgeError(f"objects {known}, not {shorten(repr(number))}")
+            raise KnowledgeBaseError(f"objects {known}, not {shorten(repr(number))}")
         return self.objects[int(number)]
 
     @property
-    def tables(self) -> Mapping[int, Facts]:
+    def fact_tables(self) -> Mapping[int, FactTable]:
         """Arity → all facts of relations of that arity, as numbers; an arity without facts is not there."""
         return self.content.facts
 
     @property
-    def numbers(self) -> Values:
+    def value_table(self) -> ValueTable:
         """All values of attributes, as numbers."""
         return self.content.values
 
@@ -215,10 +217,10 @@ class KnowledgeBase:
         return fingerprint(self.content)
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
+    def schema(self) -> Schema:
         """What formulas may speak of."""
         arities = {name: relation.arity for name, relation in self.relations.items()}
-        return Vocabulary(MappingProxyType(arities), self.content.attributes, self.objects)
+        return Schema(MappingProxyType(arities), self.content.attributes, self.objects)
 
     def structure(self) -> Structure:
         """The same as plain sets of names, for `gaifman.semantics`; confidences have no part in it."""
@@ -237,89 +239,93 @@ class KnowledgeBase:
         self, facts: Iterable[FactLike], values: Mapping[tuple[str, str], float] | None = None
     ) -> KnowledgeBase:
         """The same with more facts and values; of a fact known twice the higher confidence counts."""
-        heap = self._heap()
-        pile(heap, facts, {} if values is None else values, ())
-        tables, dropped = assemble(heap)
-        return KnowledgeBase(tables, (*self.notes, *dropped_notes(tables, dropped)))
+        heap = self._to_raw()
+        append_facts(heap, facts, {} if values is None else values, ())
+        tables, dropped = build_tables(heap)
+        return KnowledgeBase(tables, (*self.notes, *duplicate_notes(tables, dropped)))
 
-    def without(self, facts: Iterable[FactLike]) -> KnowledgeBase:
+    def without_facts(self, facts: Iterable[FactLike]) -> KnowledgeBase:
         """The same with some facts hidden; every object and relation stays known."""
         hidden: dict[int, list[int]] = {}
-        for fact in map(fact_of, facts):
-            row = self._row(fact)
+        for fact in map(as_fact, facts):
+            row = self._find_row(fact)
             if row is None:
-                raise self._absent(fact)
+                raise self._unknown_fact(fact)
             hidden.setdefault(len(fact.objects), []).append(row)
-        tables = dict(self.tables)
+        tables = dict(self.fact_tables)
         for arity, rows in hidden.items():
             kept = np.ones(len(tables[arity]), bool)
             kept[rows] = False
-            tables[arity] = _taken(tables[arity], np.flatnonzero(kept))
-        return KnowledgeBase(replace(self.content, facts=_present(tables)), self.notes)
+            tables[arity] = _take_rows(tables[arity], np.flatnonzero(kept))
+        return KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes)
 
     def induced(self, objects: Iterable[str]) -> KnowledgeBase:
         """The substructure on some objects: what is known of them alone, over the same relations."""
-        members = np.array(sorted({self.id(name) for name in objects}), np.int64)
+        members = np.array(sorted({self.object_id(name) for name in objects}), np.int64)
         inside = np.zeros(len(self.objects), bool)
         inside[members] = True
         renumber = np.cumsum(inside, dtype=np.int32) - 1
         tables = {}
-        for arity, table in self.tables.items():
-            taken = _taken(table, np.flatnonzero(inside[table.objects].all(axis=1)))
+        for arity, table in self.fact_tables.items():
+            taken = _take_rows(table, np.flatnonzero(inside[table.objects].all(axis=1)))
             moved = renumber[taken.objects].astype(np.int32)
             moved.setflags(write=False)
             tables[arity] = replace(taken, objects=moved)
-        rows = np.flatnonzero(inside[self.numbers.object])
-        numbers = sorted_values(
-            self.numbers.attribute[rows],
-            renumber[self.numbers.object[rows]].astype(np.int32),
-            self.numbers.value[rows],
+        rows = np.flatnonzero(inside[self.value_table.objects])
+        numbers = make_value_table(
+            self.value_table.attribute[rows],
+            renumber[self.value_table.objects[rows]].astype(np.int32),
+            self.value_table.value[rows],
             len(self.attributes),
         )
-        names = Names(self.objects[number] for number in members.tolist())
-        return KnowledgeBase(replace(self.content, objects=names, facts=_present(tables), values=numbers), self.notes)
+        names = SortedNames(self.objects[number] for number in members.tolist())
+        return KnowledgeBase(
+            replace(self.content, objects=names, facts=_drop_empty(tables), values=numbers), self.notes
+        )
 
-    def _heap(self, prefix: str = "") -> Heap:
+    def _to_raw(self, prefix: str = "") -> RawFacts:
         content = self.content
-        return Heap(
+        return RawFacts(
             [prefix + name for name in self.objects],
             [*content.relations],
             [*content.arities],
             [*content.attributes],
-            {arity: [(table.relation, table.objects, table.confidence)] for arity, table in self.tables.items()},
-            [(self.numbers.attribute, self.numbers.object, self.numbers.value)],
+            {arity: [(table.relation, table.objects, table.confidence)] for arity, table in self.fact_tables.items()},
+            [(self.value_table.attribute, self.value_table.objects, self.value_table.value)],
         )
 
-    def _relation(self, name: str) -> int:
-        number = self.content.relations.number(name)
+    def _relation_id(self, name: str) -> int:
+        number = self.content.relations.find(name)
         if number is None:
             raise self._unknown("relation", name, self.content.relations)
         return number
 
-    def _row(self, fact: Fact) -> int | None:
+    def _find_row(self, fact: Fact) -> int | None:
         """The row of a fact in the table of its arity."""
-        number = self.content.relations.number(fact.relation)
+        number = self.content.relations.find(fact.relation)
         if number is None or self.content.arities[number] != len(fact.objects):
             return None
-        objects = [self.objects.number(name) for name in fact.objects]
-        table = self.tables.get(len(fact.objects))
+        objects = [self.objects.find(name) for name in fact.objects]
+        table = self.fact_tables.get(len(fact.objects))
         if table is None or None in objects:
             return None
-        return table.row(number, [number for number in objects if number is not None])
+        return table.find(number, [number for number in objects if number is not None])
 
-    def _unknown(self, kind: str, name: str, names: Collection[str]) -> KnowledgeError:
-        return KnowledgeError(f"there is no {kind} {shorten(written(name))}", near=nearest(name, names))
+    def _unknown(self, kind: str, name: str, names: Collection[str]) -> KnowledgeBaseError:
+        return KnowledgeBaseError(
+            f"there is no {kind} {shorten(format_name(name))}", suggestions=similar_names(name, names)
+        )
 
-    def _absent(self, fact: Fact) -> KnowledgeError:
+    def _unknown_fact(self, fact: Fact) -> KnowledgeBaseError:
         """Why a fact is not there: an unknown name, another arity, or just not known."""
-        relation = self.content.relations[self._relation(fact.relation)]
+        relation = self.content.relations[self._relation_id(fact.relation)]
         arity = self.relations[relation].arity
         if arity != len(fact.objects):
-            return KnowledgeError(f"{written(relation)} has {some(arity, 'place')}, not {len(fact.objects)}")
+            return KnowledgeBaseError(f"{format_name(relation)} has {plural(arity, 'place')}, not {len(fact.objects)}")
         for name in fact.objects:
-            self.id(name)
+            self.object_id(name)
         near = tuple(str(other) for other in islice(self.facts(relation, fact.objects[0]), 3))
-        return KnowledgeError(f"the fact {shorten(str(fact), 80)} is not known", near=near)
+        return KnowledgeBaseError(f"the fact {shorten(str(fact), 80)} is not known", suggestions=near)
 
 
 def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -> KnowledgeBase:
@@ -332,63 +338,63 @@ def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -
     kbs = list(kbs)
     prefixes = [""] * len(kbs) if prefixes is None else prefixes
     _check_union(kbs, prefixes)
-    whole, seen = Heap([], [], []), set[str]()
-    relations, attributes = Index(), Index()
+    whole, seen = RawFacts([], [], []), set[str]()
+    relations, attributes = NameEncoder(), NameEncoder()
     for kb, prefix in zip(kbs, prefixes, strict=True):
-        part = kb._heap(prefix)
+        part = kb._to_raw(prefix)
         _check_disjoint(seen, part.objects)
         _check_arities(whole, part)
-        relation, attribute = relations.numbers(part.relations), attributes.numbers(part.attributes)
+        relation, attribute = relations.encode(part.relations), attributes.encode(part.attributes)
         shift = np.int32(len(whole.objects))
         whole.objects += part.objects
         arities = dict(zip(part.relations, part.arities, strict=True))
-        whole.arities += [arities[name] for name in relations.fresh()]
+        whole.arities += [arities[name] for name in relations.take_new()]
         whole.relations, whole.attributes = [*relations], [*attributes]
         for rows, objects, confidence in (chunk for chunks in part.facts.values() for chunk in chunks):
-            whole.add(relation[rows], objects + shift, confidence)
+            whole.add_facts(relation[rows], objects + shift, confidence)
         whole.values += [(attribute[a], o + shift, v) for a, o, v in part.values]
-    check_kinds(whole)
-    return KnowledgeBase(assemble(whole)[0], tuple(note for kb in kbs for note in kb.notes))
+    check_types_and_attributes(whole)
+    return KnowledgeBase(build_tables(whole)[0], tuple(note for kb in kbs for note in kb.notes))
 
 
-def _taken(table: Facts, rows: Longs) -> Facts:
+def _take_rows(table: FactTable, rows: Longs) -> FactTable:
     """Some rows of a table, in their order."""
     confidence = None if table.confidence is None else table.confidence[rows]
-    return sorted_facts(table.relation[rows], table.objects[rows], confidence, len(table.starts) - 1)
+    return make_fact_table(table.relation[rows], table.objects[rows], confidence, len(table.starts) - 1)
 
 
-def _present(tables: Mapping[int, Facts]) -> Mapping[int, Facts]:
+def _drop_empty(tables: Mapping[int, FactTable]) -> Mapping[int, FactTable]:
     return MappingProxyType({arity: table for arity, table in tables.items() if len(table)})
 
 
 def _check_union(kbs: Sequence[object], prefixes: Sequence[object]) -> None:
     for kb in kbs:
         if not isinstance(kb, KnowledgeBase):
-            raise KnowledgeError(f"a union is one of knowledge bases, not of {shorten(repr(kb))}")
+            raise KnowledgeBaseError(f"a union is one of knowledge bases, not of {shorten(repr(kb))}")
     if isinstance(prefixes, str) or len(prefixes) != len(kbs):
-        raise KnowledgeError(f"there are {len(kbs)} knowledge bases but {len(prefixes)} prefixes")
+        raise KnowledgeBaseError(f"there are {len(kbs)} knowledge bases but {len(prefixes)} prefixes")
     for prefix in prefixes:
-        problem = fault(prefix) if isinstance(prefix, str) else "a prefix is a text"
+        problem = name_problem(prefix) if isinstance(prefix, str) else "a prefix is a text"
         if prefix != "" and problem:
-            raise KnowledgeError(f"{problem}: {shorten(repr(prefix))}")
+            raise KnowledgeBaseError(f"{problem}: {shorten(repr(prefix))}")
 
 
 def _check_disjoint(seen: set[str], objects: Collection[str]) -> None:
     shared = sorted(seen.intersection(objects))
     if shared:
-        raise KnowledgeError(
-            f"{some(len(shared), 'object')} in more than one knowledge base: "
-            + ", ".join(shorten(written(name)) for name in shared[:3])
+        raise KnowledgeBaseError(
+            f"{plural(len(shared), 'object')} in more than one knowledge base: "
+            + ", ".join(shorten(format_name(name)) for name in shared[:3])
             + (", …" if len(shared) > 3 else ""),
             hint="tell them apart: union(kbs, prefixes=['1/', '2/'])",
         )
     seen.update(objects)
 
 
-def _check_arities(whole: Heap, part: Heap) -> None:
+def _check_arities(whole: RawFacts, part: RawFacts) -> None:
     known = dict(zip(whole.relations, whole.arities, strict=True))
     for name, arity in zip(part.relations, part.arities, strict=True):
         if known.get(name, arity) != arity:
-            raise KnowledgeError(
-                f"{shorten(written(name))} has {some(known[name], 'place')} in one knowledge base, {arity} in another"
+            raise KnowledgeBaseError(
+                f"{shorten(format_name(name))} has {plural(known[name], 'place')} in one knowledge base, {arity} in another"
             )

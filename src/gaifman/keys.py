@@ -1,8 +1,8 @@
 """Random keys for whole arrays: the same numbers as `gaifman.kernels.random` gives one by one.
 
->>> key = start(0, "shuffle", 3)                # of a seed, a purpose and an epoch, say
+>>> key = make_key(0, "shuffle", 3)                # of a seed, a purpose and an epoch, say
 >>> rows = np.array([[4, 7], [7, 4]])
->>> np.argsort(of_rows(key, rows)).tolist()     # a random order that hangs on the rows, not on where they stand
+>>> np.argsort(fold_in_rows(key, rows)).tolist()     # a random order that hangs on the rows, not on where they stand
 [1, 0]
 
 A key is mixed from what it stands for, in that order (SplitMix64). Nothing here has a state.
@@ -15,7 +15,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-Words = npt.NDArray[np.uint64]
+Keys = npt.NDArray[np.uint64]
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -23,18 +23,18 @@ _ALL = 0xFFFFFFFFFFFFFFFF
 _27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 
-def mix(z: Words) -> Words:
+def mix(z: Keys) -> Keys:
     """A bijection of 64 bits in which every bit of the result hangs on every bit of `z`."""
     z = (z ^ (z >> _30)) * _A
     z = (z ^ (z >> _27)) * _B
-    mixed: Words = z ^ (z >> _31)
+    mixed: Keys = z ^ (z >> _31)
     return mixed
 
 
-def joined(key: Words | np.uint64, values: npt.NDArray[np.integer]) -> Words:
+def fold_in(key: Keys | np.uint64, values: npt.NDArray[np.integer]) -> Keys:
     """The keys of `key` and then each of some whole numbers; shapes are broadcast.
 
-    >>> joined(np.uint64(0), np.array([1, 2])).tolist() == [int(start(1)), int(start(2))]
+    >>> fold_in(np.uint64(0), np.array([1, 2])).tolist() == [int(make_key(1)), int(make_key(2))]
     True
     """
     # numpy warns where single numbers overflow, as they must here, and not where arrays do.
@@ -42,29 +42,29 @@ def joined(key: Words | np.uint64, values: npt.NDArray[np.integer]) -> Words:
     return mix((np.atleast_1d(key) ^ mix(wide + _GAMMA)) + _GAMMA)
 
 
-def of_rows(key: Words | np.uint64, rows: npt.NDArray[np.integer]) -> Words:
+def fold_in_rows(key: Keys | np.uint64, rows: npt.NDArray[np.integer]) -> Keys:
     """Shape (b,): the key of `key` and then the numbers of each of the rows (b, n)."""
     keys = np.broadcast_to(np.atleast_1d(key), len(rows))
     for column in rows.T:
-        keys = joined(keys, column)
+        keys = fold_in(keys, column)
     return keys
 
 
-def start(seed: int, *parts: int | str) -> np.uint64:
+def make_key(seed: int, *parts: int | str) -> np.uint64:
     """The key of a seed and then of what it is for: texts and whole numbers, in their order."""
     key = 0  # plain numbers: for one key arrays would take ten times as long
     for part in (seed, *parts):
-        number = _number(part) if isinstance(part, str) else int(part)
-        key = _mixed((key ^ _mixed((number + int(_GAMMA)) & _ALL)) + int(_GAMMA) & _ALL)
+        number = _hash_text(part) if isinstance(part, str) else int(part)
+        key = _mix_int((key ^ _mix_int((number + int(_GAMMA)) & _ALL)) + int(_GAMMA) & _ALL)
     return np.uint64(key)
 
 
-def _mixed(z: int) -> int:
+def _mix_int(z: int) -> int:
     """`mix` of one plain number."""
     z = (z ^ (z >> 30)) * int(_A) & _ALL
     z = (z ^ (z >> 27)) * int(_B) & _ALL
     return z ^ (z >> 31)
 
 
-def _number(text: str) -> int:
+def _hash_text(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -13,25 +13,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeError
-from gaifman.examples import Block, Collection, Examples, Recipe
-from gaifman.features import Evaluator, FeatureMatrix
-from gaifman.inputs import Inputs, Surveyor
-from gaifman.keys import joined, start
-from gaifman.names import nearest
-from gaifman.neighbourhoods import Hidden, Sampling
-from gaifman.network import BaseModel, Batch, Network, base_model, settings_of
+from gaifman.errors import KnowledgeBaseError
+from gaifman.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
+from gaifman.features import FeatureEvaluator, FeatureMatrix
+from gaifman.inputs import FeatureScaler, FeatureStatistics
+from gaifman.keys import fold_in, make_key
+from gaifman.names import similar_names
+from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.network import MLP, BaseModel, Batch, make_base_model, setting_names
 from gaifman.tables import Floats, Ints
 
-SURVEYED = 20_000
+MAX_SCANNED_ANSWERS = 20_000
 """Answers that are looked at before training, at most: enough to see every feature that matters."""
-LOOKS = 2
+SCANNED_NEGATIVES = 2
 """Corruptions of each of them."""
 
-MOST_PASSES = 50
+MAX_EPOCHS = 50
 """Passes where examples are few, at most."""
 
-BETTER: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch": 32}}
+DEFAULT_BASE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch": 32}}
 """Settings of base models where nothing else is said. The paper's network has sigmoids; with a few hundred answers it
 hardly begins to learn: `gaifman train demo` says an AUC of 0.976, with `--option activation=sigmoid --option batch=128`
 0.955."""
@@ -40,10 +40,10 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
+class TrainingConfig:
     """How a model learns: every setting, with what most want.
 
-    >>> Learning(positives=1, size=None).sampling(3, "train 0")
+    >>> TrainingConfig(positives=1, size=None).sampling(3, "train 0")
     Sampling(radius=1, size=None, draws=3, seed=0, purpose='train 0', shared=False)
     """
 
@@ -62,17 +62,17 @@ class Learning:
     """w: neighbourhoods drawn of each answer in a pass."""
     negatives: int = 25
     """w̃: corrupted tuples for each answer in a pass, each with one neighbourhood."""
-    pool: str = "mixed"
+    negative_sampling: str = "mixed"
     """Where the objects of corruptions come from: `uniform`, `typed` or `mixed`."""
-    near: float = 0.0
+    hard_negative_fraction: float = 0.0
     """The share of corruptions whose object is a few steps from one that stays: what is easily taken for an answer."""
     hide: str = "facts"
     """What is hidden from an example: the `facts` that make it true, or all `links` between its objects too."""
     holdout: float = 0.1
     """The share of the answers that is kept from training, for calibration and early stopping."""
-    least: int = 20_000
+    min_examples: int = 20_000
     """Examples that are learnt from at least: where a pass has few, there are more passes."""
-    rare: int = 2
+    min_feature_count: int = 2
     """Features seen less often than this are left out."""
     patience: int = 0
     """Passes without a better loss on held-out tuples until training stops; 0 for never."""
@@ -81,56 +81,58 @@ class Learning:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self.recipe()
+        self.example_config()
         self.sampling(self.draws, "check")
         for name in ("least", "rare", "patience"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise KnowledgeError(f"{name} is a whole number, 0 or more, not {value!r}")
+                raise KnowledgeBaseError(f"{name} is a whole number, 0 or more, not {value!r}")
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Learning:
+    def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:
         """From settings by name, or what is wrong with them; those of a network may stand among them.
 
-        >>> Learning.of({"seed": 1, "epochs": 5}).options
+        >>> TrainingConfig.of({"seed": 1, "epochs": 5}).options
         {'epochs': 5}
         """
-        known, networks = [each.name for each in fields(cls)], settings_of(Network)
+        known, networks = [each.name for each in fields(cls)], setting_names(MLP)
         for name in settings:
             if name not in (*known, *networks):
                 hint = f"settings: {', '.join(known)}; of the network: {', '.join(networks)}"
-                raise KnowledgeError(f"there is no setting {name}", near=nearest(name, [*known, *networks]), hint=hint)
+                raise KnowledgeBaseError(
+                    f"there is no setting {name}", suggestions=similar_names(name, [*known, *networks]), hint=hint
+                )
         options = {name: value for name, value in settings.items() if name in networks}
         own = {name: value for name, value in settings.items() if name in known}
         return cls(**own | {"options": {**own.get("options", {}), **options}})
 
-    def recipe(self) -> Recipe:
+    def example_config(self) -> ExampleConfig:
         """How examples are made."""
         own = {name: getattr(self, name) for name in ("positives", "negatives", "pool", "near", "hide", "holdout")}
-        return Recipe(**own, seed=self.seed)
+        return ExampleConfig(**own, seed=self.seed)
 
-    def sampling(self, draws: int, purpose: str) -> Sampling:
+    def sampling(self, draws: int, purpose: str) -> SamplingConfig:
         """How neighbourhoods are drawn."""
-        return Sampling(self.radius, self.size, draws, self.seed, purpose)
+        return SamplingConfig(self.radius, self.size, draws, self.seed, purpose)
 
     @property
-    def ratio(self) -> float:
+    def negative_ratio(self) -> float:
         """Corruptions for each neighbourhood of an answer in training; 1 where there are none."""
         return self.negatives / self.positives if self.negatives else 1.0
 
-    def passes(self, examples: int, wanted: int) -> int:
+    def num_epochs(self, examples: int, base_epochs: int) -> int:
         """How often so many examples are gone through where the base model wants it `wanted` times.
 
-        >>> Learning(least=1000).passes(90, wanted=3), Learning(least=1000).passes(90, wanted=1)
+        >>> TrainingConfig(least=1000).passes(90, wanted=3), TrainingConfig(least=1000).passes(90, wanted=1)
         (12, 1)
         """
-        if wanted == 1:
+        if base_epochs == 1:
             return 1  # it gathers the examples, and has no use for more of the same
-        return max(wanted, min(MOST_PASSES, -(-self.least // max(examples, 1))))
+        return max(base_epochs, min(MAX_EPOCHS, -(-self.min_examples // max(examples, 1))))
 
-    def new_base(self) -> BaseModel:
+    def make_base_model(self) -> BaseModel:
         """An untrained base model."""
-        return base_model(self.base, **{**BETTER.get(self.base, {}), **self.options})
+        return make_base_model(self.base, **{**DEFAULT_BASE_OPTIONS.get(self.base, {}), **self.options})
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -138,38 +140,42 @@ class Learning:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TrainingSource:
     """One knowledge base to learn from."""
 
-    evaluator: Evaluator
-    examples: Examples
+    evaluator: FeatureEvaluator
+    examples: TrainingExamples
     kinds: Ints
     """Shape (features,), int32: the kind of each feature of the evaluator."""
 
     @property
-    def uncertain(self) -> bool:
+    def has_confidences(self) -> bool:
         """Whether facts have confidences, so that they drop out."""
-        return any(table.confidence is not None for table in self.evaluator.graph.kb.tables.values())
+        return any(table.confidence is not None for table in self.evaluator.graph.kb.fact_tables.values())
 
-    def matrix(self, tuples: Ints, sampling: Sampling, hidden: Hidden | None, threads: int | None) -> FeatureMatrix:
+    def feature_matrix(
+        self, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts | None, threads: int | None
+    ) -> FeatureMatrix:
         """Features of training neighbourhoods."""
-        return self.evaluator.sampled(tuples, sampling, hidden, dropping=self.uncertain, threads=threads)
+        return self.evaluator.sample_and_evaluate(
+            tuples, sampling, hidden, drop_uncertain=self.has_confidences, threads=threads
+        )
 
 
-class Watch:
+class Callback:
     """What looks on while something is learnt: this one does nothing. Whoever raises from `block` stops the work."""
 
-    def saved(self) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None:
+    def load_checkpoint(self) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None:
         """Where an earlier run of the same work stood."""
         return None
 
-    def begins(self, total: int, done: int) -> None:
+    def on_train_begin(self, total_examples: int, done_examples: int) -> None:
         """So many examples will be learnt from, about, of which some are done."""
 
-    def block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
+    def on_block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
         """So many more examples were learnt from; `state` is where the work stands."""
 
-    def passed(self, number: int, loss: float, held: float | None) -> None:
+    def on_epoch_end(self, epoch: int, loss: float, held_out_loss: float | None) -> None:
         """A pass is done: its mean loss, and that on held-out tuples where it is known."""
 
 
@@ -177,18 +183,18 @@ class Watch:
 class Scorer:
     """What was learnt for one query."""
 
-    inputs: Inputs
+    scaler: FeatureScaler
     base: BaseModel
     losses: tuple[float, ...] = ()
     """The mean cross-entropy of each pass."""
 
-    def raw(self, matrix: FeatureMatrix) -> Floats:
+    def probabilities(self, matrix: FeatureMatrix) -> Floats:
         """The base model's probability for each neighbourhood."""
-        return self.base.probabilities(self.inputs.rows(matrix))
+        return self.base.probabilities(self.scaler.transform(matrix))
 
-    def means(self, matrix: FeatureMatrix, draws: int) -> tuple[Floats, Floats]:
+    def mean_probabilities(self, matrix: FeatureMatrix, draws: int) -> tuple[Floats, Floats]:
         """For each tuple: the mean over its draws, and the standard error of that; NaN for a single draw."""
-        each = self.raw(matrix).reshape(-1, draws)
+        each = self.probabilities(matrix).reshape(-1, draws)
         spread = each.std(axis=1, ddof=1) / np.sqrt(draws) if draws > 1 else np.full(len(each), np.nan)
         return each.mean(axis=1), spread
 
@@ -206,111 +212,120 @@ class HeldOut:
 class Trainer:
     """Learns one query from one or several knowledge bases whose features are the same."""
 
-    def __init__(self, sources: Sequence[Source], learning: Learning, base: BaseModel, threads: int | None = 1) -> None:
-        self.sources, self.learning, self.base, self.threads = sources, learning, base, threads
-        self._collection = Collection([source.examples for source in sources])
+    def __init__(
+        self, sources: Sequence[TrainingSource], config: TrainingConfig, base: BaseModel, threads: int | None = 1
+    ) -> None:
+        self.sources, self.config, self.base, self.threads = sources, config, base, threads
+        self._collection = ExampleCollection([source.examples for source in sources])
         features = [source.evaluator.plan.features for source in sources]
         if any(other != features[0] for other in features):
-            raise KnowledgeError("knowledge bases that are learnt from together have the same features, in one order")
+            raise KnowledgeBaseError(
+                "knowledge bases that are learnt from together have the same features, in one order"
+            )
 
     @property
-    def examples(self) -> int:
+    def examples_per_epoch(self) -> int:
         """Neighbourhoods in one pass, about: corruptions that cannot be found are fewer."""
-        count = sum(len(source.examples.training) for source in self.sources)
-        return count * (self.learning.positives + self.learning.negatives)
+        count = sum(len(source.examples.training_rows) for source in self.sources)
+        return count * (self.config.positives + self.config.negatives)
 
     @property
-    def passes(self) -> int:
+    def num_epochs(self) -> int:
         """How often all examples are gone through: more often than the base model wants where they are few."""
-        return self.learning.passes(self.examples, self.base.passes)
+        return self.config.num_epochs(self.examples_per_epoch, self.base.epochs)
 
-    def survey(self) -> Inputs:
+    def fit_scaler(self) -> FeatureScaler:
         """Which features occur around answers and corruptions, and how large they are."""
-        surveyor, seen = Surveyor(self.sources[0].kinds), 0
+        surveyor, seen = FeatureStatistics(self.sources[0].kinds), 0
         for number, block in self._collection.blocks(epoch=0):
-            few = block.corrupted[_first(block, LOOKS)], block.unseen.of(_first(block, LOOKS))
+            few = (
+                block.negatives[_first_negatives(block, SCANNED_NEGATIVES)],
+                block.negatives_hidden.select(_first_negatives(block, SCANNED_NEGATIVES)),
+            )
             for tuples, hidden in ((block.answers, block.hidden), few):
-                sampling = self.learning.sampling(1, "survey")
-                surveyor.see(self.sources[number].matrix(tuples, sampling, hidden, self.threads))
+                sampling = self.config.sampling(1, "survey")
+                surveyor.update(self.sources[number].feature_matrix(tuples, sampling, hidden, self.threads))
             seen += len(block.answers)
-            if seen >= SURVEYED:
+            if seen >= MAX_SCANNED_ANSWERS:
                 break
-        return surveyor.inputs(self.learning.rare)
+        return surveyor.make_scaler(self.config.min_feature_count)
 
-    def train(self, watch: Watch | None = None) -> Scorer:
+    def train(self, callback: Callback | None = None) -> Scorer:
         """Learn, or go on where the watch says that it was stopped."""
-        watch = watch or Watch()
-        inputs = self.survey()
-        progress = _Progress(self.base, inputs.width, self.learning.seed, watch.saved())
-        watch.begins(self.examples * self.passes, self.examples * progress.passed + progress.seen)
-        while progress.passed < self.passes and not progress.enough(self.learning.patience):
-            for batch in self.batches(inputs, progress.passed, progress.block):
+        callback = callback or Callback()
+        inputs = self.fit_scaler()
+        progress = _Progress(self.base, inputs.width, self.config.seed, callback.load_checkpoint())
+        callback.on_train_begin(
+            self.examples_per_epoch * self.num_epochs, self.examples_per_epoch * progress.epoch + progress.seen
+        )
+        while progress.epoch < self.num_epochs and not progress.should_stop(self.config.patience):
+            for batch in self.batches(inputs, progress.epoch, progress.block):
                 count = len(batch.rows)
-                progress.learn(batch)
+                progress.fit_batch(batch)
                 del batch  # before the next is made
-                watch.block(count, progress.state)
-            self.base.pass_done()  # some can say nothing before
-            held = self._held_loss(inputs) if self.learning.patience else None
-            progress.pass_done(held)
-            watch.passed(progress.passed, progress.losses[-1], held)
-        progress.best_again()
+                callback.on_block(count, progress.state)
+            self.base.end_epoch()  # some can say nothing before
+            held = self._held_out_loss(inputs) if self.config.patience else None
+            progress.end_epoch(held)
+            callback.on_epoch_end(progress.epoch, progress.losses[-1], held)
+        progress.restore_best()
         return Scorer(inputs, self.base, tuple(progress.losses))
 
-    def batches(self, inputs: Inputs, epoch: int, first: int = 0) -> Iterator[Batch]:
+    def batches(self, scaler: FeatureScaler, epoch: int, first: int = 0) -> Iterator[Batch]:
         """The blocks of a pass as shuffled rows, from one on."""
         for at, (number, block) in enumerate(self._collection.blocks(epoch, first), start=first):
-            yield self._batch(inputs, self.sources[number], block, epoch, at)
+            yield self._batch(scaler, self.sources[number], block, epoch, at)
 
-    def _batch(self, inputs: Inputs, source: Source, block: Block, epoch: int, at: int) -> Batch:
-        many = self.learning.sampling(self.learning.positives, f"train {epoch}")
-        one = self.learning.sampling(1, f"train {epoch}")
-        answers = source.matrix(block.answers, many, block.hidden, self.threads)
-        others = source.matrix(block.corrupted, one, block.unseen, self.threads)
-        targets = np.concatenate([np.repeat(block.targets, self.learning.positives), np.zeros(len(others), np.float32)])
-        keys = joined(start(self.learning.seed, "shuffle", epoch, at), np.arange(len(targets)))
+    def _batch(self, scaler: FeatureScaler, source: TrainingSource, block: ExampleBlock, epoch: int, at: int) -> Batch:
+        many = self.config.sampling(self.config.positives, f"train {epoch}")
+        one = self.config.sampling(1, f"train {epoch}")
+        answers = source.feature_matrix(block.answers, many, block.hidden, self.threads)
+        others = source.feature_matrix(block.negatives, one, block.negatives_hidden, self.threads)
+        targets = np.concatenate([np.repeat(block.targets, self.config.positives), np.zeros(len(others), np.float32)])
+        keys = fold_in(make_key(self.config.seed, "shuffle", epoch, at), np.arange(len(targets)))
         order = np.argsort(keys, kind="stable")
-        return Batch(inputs.rows(stacked(answers, others), order), targets[order])
+        return Batch(scaler.transform(stack(answers, others), order), targets[order])
 
     def held_out(self, scorer: Scorer) -> HeldOut:
         """What the model says of the held-out tuples and as many corruptions, each with the draws of an answer."""
         means, targets = [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
-            block = source.examples.held_out()
-            for tuples, hidden, wanted in _both(block):
-                sampling = self.learning.sampling(self.learning.draws, "held out")
-                matrix = source.evaluator.sampled(tuples, sampling, hidden, threads=self.threads)
-                means.append(scorer.means(matrix, self.learning.draws)[0])
+            block = source.examples.held_out_block()
+            for tuples, hidden, wanted in _labelled_tuples(block):
+                sampling = self.config.sampling(self.config.draws, "held out")
+                matrix = source.evaluator.sample_and_evaluate(tuples, sampling, hidden, threads=self.threads)
+                means.append(scorer.mean_probabilities(matrix, self.config.draws)[0])
                 targets.append(wanted)
         return HeldOut(np.concatenate(means), np.concatenate(targets))
 
-    def _held_loss(self, inputs: Inputs) -> float:
+    def _held_out_loss(self, scaler: FeatureScaler) -> float:
         """The mean cross-entropy of held-out tuples by one draw each, as they are weighted in training."""
         losses, weights = [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
-            for tuples, hidden, wanted in _both(source.examples.held_out()):
-                matrix = source.evaluator.sampled(
-                    tuples, self.learning.sampling(1, "stop"), hidden, threads=self.threads
+            for tuples, hidden, wanted in _labelled_tuples(source.examples.held_out_block()):
+                matrix = source.evaluator.sample_and_evaluate(
+                    tuples, self.config.sampling(1, "stop"), hidden, threads=self.threads
                 )
-                p = np.clip(self.base.probabilities(inputs.rows(matrix)), 1e-12, 1 - 1e-12)
+                p = np.clip(self.base.probabilities(scaler.transform(matrix)), 1e-12, 1 - 1e-12)
                 losses.append(-(wanted * np.log(p) + (1 - wanted) * np.log(1 - p)))
-                weights.append(np.full(len(p), self.learning.positives if wanted.any() else self.learning.negatives))
+                weights.append(np.full(len(p), self.config.positives if wanted.any() else self.config.negatives))
         total = np.concatenate(weights)
         return float(np.average(np.concatenate(losses), weights=total)) if total.sum() else float("nan")
 
 
-def _first(block: Block, count: int) -> npt.NDArray[np.int64]:
+def _first_negatives(block: ExampleBlock, count: int) -> npt.NDArray[np.int64]:
     """Rows of the first corruptions of each answer."""
     starts = np.searchsorted(block.sources, np.arange(len(block.answers)))
     rank = np.arange(len(block.sources)) - starts[block.sources]
     return np.flatnonzero(rank < count)
 
 
-def _both(block: Block) -> Iterator[tuple[Ints, Hidden, Floats]]:
+def _labelled_tuples(block: ExampleBlock) -> Iterator[tuple[Ints, HiddenFacts, Floats]]:
     yield block.answers, block.hidden, block.targets.astype(np.float64)
-    yield block.corrupted, block.unseen, np.zeros(len(block.corrupted))
+    yield block.negatives, block.negatives_hidden, np.zeros(len(block.negatives))
 
 
-def stacked(one: FeatureMatrix, other: FeatureMatrix) -> FeatureMatrix:
+def stack(one: FeatureMatrix, other: FeatureMatrix) -> FeatureMatrix:
     """The rows of two matrices of the same features, one after another."""
     widest = max(one.defaults.shape[1], other.defaults.shape[1])
     defaults = np.zeros((len(one.defaults), widest), np.float32)
@@ -322,7 +337,7 @@ def stacked(one: FeatureMatrix, other: FeatureMatrix) -> FeatureMatrix:
         np.concatenate([one.ids, other.ids]),
         np.concatenate([one.values, other.values]),
         np.concatenate([one.sizes, other.sizes]),
-        one.shapes,
+        one.default_rows,
         defaults,
     )
 
@@ -338,56 +353,56 @@ class _Progress:
         saved: tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None,
     ) -> None:
         self._base = base
-        self.passed = self.block = self._count = self._worse = 0
+        self.epoch = self.block = self._count = self._epochs_without_gain = 0
         self._sum, self.losses, self._best = 0.0, list[float](), float("inf")
-        self._kept: Arrays = {}
-        base.begin(width, seed)
+        self._best_state: Arrays = {}
+        base.reset(width, seed)
         if saved:
             arrays, meta = saved
-            self.passed, self.block, self._count, self._worse = meta["at"]
-            self._sum, self._best = _known(meta["sums"][0], np.nan), _known(meta["sums"][1], np.inf)
-            self.losses = [_known(loss, np.nan) for loss in meta["losses"]]
+            self.epoch, self.block, self._count, self._epochs_without_gain = meta["at"]
+            self._sum, self._best = _value_or(meta["sums"][0], np.nan), _value_or(meta["sums"][1], np.inf)
+            self.losses = [_value_or(loss, np.nan) for loss in meta["losses"]]
             base.restore({name[2:]: array for name, array in arrays.items() if name.startswith("m ")})
-            self._kept = {name[2:]: array for name, array in arrays.items() if name.startswith("b ")}
+            self._best_state = {name[2:]: array for name, array in arrays.items() if name.startswith("b ")}
 
     @property
     def seen(self) -> int:
         """Examples of the pass that is going on."""
         return self._count
 
-    def learn(self, batch: Batch) -> None:
-        self._sum += self._base.learn(batch) * len(batch.rows)
+    def fit_batch(self, batch: Batch) -> None:
+        self._sum += self._base.fit_batch(batch) * len(batch.rows)
         self._count += len(batch.rows)
         self.block += 1
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
-        arrays = {f"m {name}": array for name, array in self._base.state(whole=True).items()}
-        arrays |= {f"b {name}": array for name, array in self._kept.items()}
-        at = [self.passed, self.block, self._count, self._worse]
-        return arrays, {"at": at, "sums": _sayable([self._sum, self._best]), "losses": _sayable(self.losses)}
+        arrays = {f"m {name}": array for name, array in self._base.state(resumable=True).items()}
+        arrays |= {f"b {name}": array for name, array in self._best_state.items()}
+        at = [self.epoch, self.block, self._count, self._epochs_without_gain]
+        return arrays, {"at": at, "sums": _nan_to_none([self._sum, self._best]), "losses": _nan_to_none(self.losses)}
 
-    def pass_done(self, held: float | None) -> None:
+    def end_epoch(self, held_out_loss: float | None) -> None:
         self.losses.append(self._sum / max(self._count, 1))
-        self.passed, self.block, self._sum, self._count = self.passed + 1, 0, 0.0, 0
-        if held is None or np.isnan(held):
+        self.epoch, self.block, self._sum, self._count = self.epoch + 1, 0, 0.0, 0
+        if held_out_loss is None or np.isnan(held_out_loss):
             return
-        if held < self._best:
-            self._best, self._worse, self._kept = held, 0, self._base.state()
+        if held_out_loss < self._best:
+            self._best, self._epochs_without_gain, self._best_state = held_out_loss, 0, self._base.state()
         else:
-            self._worse += 1
+            self._epochs_without_gain += 1
 
-    def enough(self, patience: int) -> bool:
-        return patience > 0 and self._worse >= patience
+    def should_stop(self, patience: int) -> bool:
+        return patience > 0 and self._epochs_without_gain >= patience
 
-    def best_again(self) -> None:
-        if self._kept:
-            self._base.restore(self._kept)
+    def restore_best(self) -> None:
+        if self._best_state:
+            self._base.restore(self._best_state)
 
 
-def _sayable(numbers: Sequence[float]) -> list[float | None]:
+def _nan_to_none(numbers: Sequence[float]) -> list[float | None]:
     """As JSON can hold them: a loss that is not known yet is None."""
     return [number if np.isfinite(number) else None for number in numbers]
 
 
-def _known(number: float | None, otherwise: float) -> float:
+def _value_or(number: float | None, otherwise: float) -> float:
     return otherwise if number is None else number

@@ -1,10 +1,10 @@
 """How good a ranking is: ranks with their ties, the filter, the usual figures with intervals, and average precision.
 
 >>> scores = np.array([[0.9, 0.5, 0.5, 0.1]])
->>> found = ranks(scores, np.array([1]))                       # the right answer is candidate 1, tied with candidate 2
+>>> found = compute_ranks(scores, np.array([1]))                       # the right answer is candidate 1, tied with candidate 2
 >>> found.optimistic.tolist(), found.realistic.tolist(), found.pessimistic.tolist()
 ([2.0], [2.5], [3.0])
->>> ranks(scores, np.array([1]), Filter(np.array([0]), np.array([0]))).realistic.tolist()      # without candidate 0
+>>> compute_ranks(scores, np.array([1]), ExcludedCandidates(np.array([0]), np.array([0]))).realistic.tolist()      # without candidate 0
 [1.5]
 """
 
@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeError
-from gaifman.graph import ranges
-from gaifman.keys import start
-from gaifman.names import nearest
+from gaifman.errors import KnowledgeBaseError
+from gaifman.graph import concatenate_ranges
+from gaifman.keys import make_key
+from gaifman.names import similar_names
 from gaifman.tables import Floats, Ints, Longs
 
 TIES = ("optimistic", "realistic", "pessimistic")
 """Ways to count candidates with the same score."""
-HITS = (1, 3, 10)
-RESAMPLES = 1_000
+HITS_AT = (1, 3, 10)
+BOOTSTRAP_RESAMPLES = 1_000
 """Of a bootstrap."""
-SURE = 0.95
+CONFIDENCE_LEVEL = 0.95
 """How often an interval holds the figure, about."""
-CELLS = 1 << 18
+MAX_CELLS = 1 << 18
 """Facts drawn for resamples that are in memory at once."""
 
 
@@ -75,11 +75,11 @@ class Ranks:
         found: Floats = self.optimistic + self.tied
         return found
 
-    def without(self, filtered: Filter, scores: Floats, right: npt.NDArray[np.integer]) -> Ranks:
+    def without(self, excluded: ExcludedCandidates, scores: Floats, target: npt.NDArray[np.integer]) -> Ranks:
         """The same where some candidates are left out: they are subtracted, being few beside all that were counted."""
-        others = filtered.objects != right[filtered.rows]
-        rows, objects = filtered.rows[others], filtered.objects[others]
-        above, same = _against(scores[rows, objects], scores[rows, right[rows]])
+        others = excluded.objects != target[excluded.rows]
+        rows, objects = excluded.rows[others], excluded.objects[others]
+        above, same = _compare(scores[rows, objects], scores[rows, target[rows]])
         counts = (np.bincount(each, minlength=len(self)) for each in (rows[above], rows[same], rows))
         return Ranks(*(whole - count for whole, count in zip(self._columns, counts, strict=True)))
 
@@ -87,22 +87,24 @@ class Ranks:
     def _columns(self) -> tuple[Longs, Longs, Longs]:
         return self.better, self.tied, self.candidates
 
-    def by(self, ties: str) -> Floats:
+    def with_ties(self, ties: str) -> Floats:
         """The ranks by one of `TIES`."""
         if ties not in TIES:
-            raise KnowledgeError(f"ties are one of {', '.join(TIES)}, not {ties!r}", near=nearest(str(ties), TIES))
+            raise KnowledgeBaseError(
+                f"ties are one of {', '.join(TIES)}, not {ties!r}", suggestions=similar_names(str(ties), TIES)
+            )
         found: Floats = getattr(self, ties)
         return found
 
     @classmethod
-    def together(cls, parts: list[Ranks]) -> Ranks:
+    def concatenate(cls, parts: list[Ranks]) -> Ranks:
         """The rows of several, one after another."""
         none = Ranks(*(np.zeros(0, np.int64) for _ in range(3)))
         return cls(*map(np.concatenate, zip(*(part._columns for part in (none, *parts)), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class ExcludedCandidates:
     """Candidates that are not ranked, because it is known that they are right too. No pair stands twice."""
 
     rows: Longs
@@ -111,14 +113,14 @@ class Filter:
     """Shape (pairs,), int64: a candidate that is left out there."""
 
 
-class Filters:
+class CandidateFilter:
     """What is left out of the ranking of tuples: here, and nowhere else, is it said what is filtered.
 
     That is every object which makes one of the `known` tuples (k, n) when it is put at `position`, but for the object
     that stands there already: it is the one to be ranked.
 
     >>> known = np.array([[0, 5], [0, 6], [0, 7], [1, 5]])
-    >>> found = Filters(known, np.array([[0, 6], [2, 6]]), 1).of(np.array([0, 1]))
+    >>> found = CandidateFilter(known, np.array([[0, 6], [2, 6]]), 1).of(np.array([0, 1]))
     >>> found.rows.tolist(), found.objects.tolist()
     ([0, 0], [5, 7])
     """
@@ -133,27 +135,27 @@ class Filters:
         self._first, self._last = (np.searchsorted(pairs[:, 0], wanted, side) for side in ("left", "right"))
         self._others, self._own = pairs[:, 1], tuples[:, position]
 
-    def of(self, rows: Longs) -> Filter:
+    def excluded(self, rows: Longs) -> ExcludedCandidates:
         """The filter of some of the tuples, by their places: no more is in memory at once than is ranked at once."""
         first, last = self._first[rows], self._last[rows]
-        row, other = np.repeat(np.arange(len(rows)), last - first), self._others[ranges(first, last)]
+        row, other = np.repeat(np.arange(len(rows)), last - first), self._others[concatenate_ranges(first, last)]
         kept = other != self._own[rows][row]
-        return Filter(row[kept], other[kept])
+        return ExcludedCandidates(row[kept], other[kept])
 
 
-def ranks(scores: Floats, right: npt.NDArray[np.integer], filtered: Filter | None = None) -> Ranks:
+def compute_ranks(scores: Floats, target: npt.NDArray[np.integer], excluded: ExcludedCandidates | None = None) -> Ranks:
     """Ranks of the `right` candidate (b,) in each row of scores (b, candidates), without those that are filtered.
 
     A score that is no number is worse than any number, and the same as another one: what a model cannot judge must not
     win.
     """
-    own = scores[np.arange(len(scores)), right][:, None]
-    better, tied = (np.asarray(found.sum(axis=1), np.int64) for found in _against(scores, own))
+    own = scores[np.arange(len(scores)), target][:, None]
+    better, tied = (np.asarray(found.sum(axis=1), np.int64) for found in _compare(scores, own))
     found = Ranks(better, tied - 1, np.full(len(scores), scores.shape[1], np.int64))
-    return found if filtered is None else found.without(filtered, scores, right)
+    return found if excluded is None else found.without(excluded, scores, target)
 
 
-def _against(scores: Floats, own: Floats) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _compare(scores: Floats, own: Floats) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Which scores are above the right one's, and which are the same."""
     above, same, lost = scores > own, scores == own, np.isnan(own)
     if lost.any():  # only then does it matter which of the others are no numbers: what is none is above nothing
@@ -163,7 +165,7 @@ def _against(scores: Floats, own: Floats) -> tuple[npt.NDArray[np.bool_], npt.ND
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MetricValue:
     """A number and the interval in which it lies, as far as the facts that were ranked can tell."""
 
     value: float
@@ -176,17 +178,17 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RankMetrics:
     """What is usually said of ranks."""
 
     facts: int
     """How many facts were ranked."""
     ranks: int
     """How many ranks they have: one for each place."""
-    mean_rank: Figure
-    mrr: Figure
+    mean_rank: MetricValue
+    mrr: MetricValue
     """The mean of 1 / rank."""
-    hits: Mapping[int, Figure]
+    hits: Mapping[int, MetricValue]
     """h → the share of ranks that are h or better."""
 
     def as_dict(self) -> dict[str, Any]:
@@ -196,41 +198,41 @@ class Figures:
         return found | {f"hits@{most}": figure.as_dict() for most, figure in self.hits.items()}
 
 
-def figures(found: Floats, fact: npt.NDArray[np.integer], seed: int = 0) -> Figures:
+def compute_metrics(ranks: Floats, fact_ids: npt.NDArray[np.integer], seed: int = 0) -> RankMetrics:
     """The figures of some ranks, at least one; `fact` says for each rank which fact it is of.
 
     Intervals are by bootstrap: facts are drawn anew, with all their ranks, because the ranks of one fact are not
     independent. 1,000 times, and of the results the middle 95 % are taken.
 
-    >>> result = figures(np.array([1.0, 2.0, 1.0, 4.0]), np.array([0, 0, 1, 1]))
+    >>> result = compute_metrics(np.array([1.0, 2.0, 1.0, 4.0]), np.array([0, 0, 1, 1]))
     >>> result.mean_rank.value, result.mrr.value, result.hits[1].value
     (2.0, 0.6875, 0.5)
     """
-    if not len(found):
-        raise KnowledgeError("there are no ranks to say anything of")
-    columns = np.stack([found, 1 / found, *((found <= most).astype(np.float64) for most in HITS)])
-    facts, numbers = np.unique(fact, return_inverse=True)
+    if not len(ranks):
+        raise KnowledgeBaseError("there are no ranks to say anything of")
+    columns = np.stack([ranks, 1 / ranks, *((ranks <= most).astype(np.float64) for most in HITS_AT)])
+    facts, numbers = np.unique(fact_ids, return_inverse=True)
     sums = np.array([np.bincount(numbers, column, len(facts)) for column in columns], np.float64)
     counts = np.bincount(numbers, minlength=len(facts)).astype(np.float64)
-    low, high = _intervals(sums, counts, seed)
-    made = [Figure(*map(float, parts)) for parts in zip(columns.mean(axis=1), low, high, strict=True)]
-    return Figures(len(facts), len(found), made[0], made[1], dict(zip(HITS, made[2:], strict=True)))
+    low, high = _bootstrap_intervals(sums, counts, seed)
+    made = [MetricValue(*map(float, parts)) for parts in zip(columns.mean(axis=1), low, high, strict=True)]
+    return RankMetrics(len(facts), len(ranks), made[0], made[1], dict(zip(HITS_AT, made[2:], strict=True)))
 
 
-def _intervals(sums: Floats, counts: Floats, seed: int) -> tuple[Floats, Floats]:
+def _bootstrap_intervals(sums: Floats, counts: Floats, seed: int) -> tuple[Floats, Floats]:
     """Of the means of columns, whose sums (columns, facts) and counts (facts,) are those of each fact."""
-    size, means = len(counts), np.empty((len(sums), RESAMPLES))
+    size, means = len(counts), np.empty((len(sums), BOOTSTRAP_RESAMPLES))
     # The raw numbers of Philox are the same in every version of numpy; keys for each would take six times as long.
-    random = np.random.Philox(key=int(start(seed, "bootstrap")))
-    step = max(1, CELLS // size)
-    for begin in range(0, RESAMPLES, step):
-        numbers = np.arange(begin, min(begin + step, RESAMPLES))
+    random = np.random.Philox(key=int(make_key(seed, "bootstrap")))
+    step = max(1, MAX_CELLS // size)
+    for begin in range(0, BOOTSTRAP_RESAMPLES, step):
+        numbers = np.arange(begin, min(begin + step, BOOTSTRAP_RESAMPLES))
         raw = np.array([random.random_raw((size + 1) // 2).view(np.uint32)[:size] for _ in numbers], np.uint64)
         picked = ((raw * np.uint64(size)) >> np.uint64(32)).astype(np.int64)
         total = counts[picked].sum(axis=1)
         for column, means_of_it in zip(sums, means, strict=True):
             means_of_it[numbers] = column[picked].sum(axis=1) / total
-    low, high = np.quantile(means, [(1 - SURE) / 2, (1 + SURE) / 2], axis=1)
+    low, high = np.quantile(means, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2], axis=1)
     return low, high
 
 

@@ -1,6 +1,6 @@
 """What goes over the wire: the bodies of requests, of answers and of errors.
 
->>> found = refusal(GaifmanError("there is no object 'frnce'", near=("france",)))
+>>> found = error_body(GaifmanError("there is no object 'frnce'", near=("france",)))
 >>> found["error"]["message"], found["error"]["near"]
 ("there is no object 'frnce'", ['france'])
 """
@@ -12,24 +12,24 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gaifman.errors import GaifmanError, visible
+from gaifman.errors import GaifmanError, escape_unprintable
 
-Whole = Annotated[int, Field(ge=0, le=2**53)]
+JsonCount = Annotated[int, Field(ge=0, le=2**53)]
 """A number that every reader of JSON keeps."""
-Count = Annotated[int, Field(ge=1, le=2**53)]
-Name = Annotated[str, Field(min_length=1)]
-Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+JsonPositive = Annotated[int, Field(ge=1, le=2**53)]
+NonEmptyStr = Annotated[str, Field(min_length=1)]
+PositiveFraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
-def encoded(body: object) -> bytes:
+def encode_json(body: object) -> bytes:
     """JSON; half of a surrogate pair, which UTF-8 cannot hold, is written as an escape."""
     return json.dumps(body, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace")
 
 
-def refusal(error: GaifmanError) -> dict[str, Any]:
+def error_body(error: GaifmanError) -> dict[str, Any]:
     """The body of every error."""
-    place = error.place
-    return failure(
+    place = error.location
+    return http_error_body(
         error.message,
         kind=type(error).__name__,
         where=str(place) if place else None,
@@ -37,36 +37,36 @@ def refusal(error: GaifmanError) -> dict[str, Any]:
         column=place.column if place else None,
         caret=place.excerpt() if place else None,
         expected=list(error.expected),
-        near=list(error.near),
+        near=list(error.suggestions),
         hint=error.hint or None,
     )
 
 
-def failure(message: str, **fields: Any) -> dict[str, Any]:
+def http_error_body(message: str, **fields: Any) -> dict[str, Any]:
     """The same of other troubles, by their fields."""
-    empty = {"kind": "HTTPError", "message": visible(message), "where": None, "line": None, "column": None}
+    empty = {"kind": "HTTPError", "message": escape_unprintable(message), "where": None, "line": None, "column": None}
     return {"error": {**empty, "caret": None, "expected": [], "near": [], "hint": None, **fields}}
 
 
 # What is sent to the server
 
 
-class _Sent(BaseModel):
+class RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class QueryBody(_Sent):
+class QueryRequest(RequestModel):
     """A query over the whole knowledge base."""
 
     query: str = Field(description="A first-order formula, as in docs/formulas.md.", examples=["borders('france', y)"])
-    given: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
-    skip: Whole = Field(default=0, description="Answers before the first.")
-    rows: Count = Field(default=100, description="Answers at most.")
+    bindings: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
+    skip: JsonCount = Field(default=0, description="Answers before the first.")
+    rows: JsonPositive = Field(default=100, description="Answers at most.")
     count: bool = Field(default=False, description="Also how many answers there are in all.")
     why: bool = Field(default=False, description="Also the facts behind each answer, up to three ways.")
 
 
-class AnswersBody(_Sent):
+class AnswersRequest(RequestModel):
     """A question to the model."""
 
     query: str | None = Field(
@@ -75,24 +75,30 @@ class AnswersBody(_Sent):
         "or nothing.",
         examples=["capital('france', y)"],
     )
-    given: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
-    top: Count = Field(default=10, description="Answers at most.")
+    bindings: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
+    top: JsonPositive = Field(default=10, description="Answers at most.")
     known: str = Field(default="mark", description="Known answers: mark, leave out, or only.")
-    among: dict[str, str | list[str]] = Field(default={}, description="Variable → type, or names, it is limited to.")
+    restrict_to: dict[str, str | list[str]] = Field(
+        default={}, description="Variable → type, or names, it is limited to."
+    )
     candidates: str = Field(default="auto", description="Where candidates for several variables come from.")
-    draws: Count | None = Field(default=None, description="Neighbourhoods to average over; the model's own number.")
-    prior: Share | None = Field(default=None, description="How likely an answer is before anything is known.")
+    draws: JsonPositive | None = Field(
+        default=None, description="Neighbourhoods to average over; the model's own number."
+    )
+    prior: PositiveFraction | None = Field(
+        default=None, description="How likely an answer is before anything is known."
+    )
 
 
-class NewFact(_Sent):
+class NewFact(RequestModel):
     """A fact to add."""
 
-    relation: Name
-    objects: list[Name] = Field(min_length=1)
-    confidence: Share = 1.0
+    relation: NonEmptyStr
+    objects: list[NonEmptyStr] = Field(min_length=1)
+    confidence: PositiveFraction = 1.0
 
 
-class FactsBody(_Sent):
+class AddFactsRequest(RequestModel):
     """Facts to add, all or none."""
 
     facts: list[NewFact] = Field(min_length=1)
@@ -102,35 +108,35 @@ class FactsBody(_Sent):
 # What the server says
 
 
-class ErrorFields(BaseModel):
+class ErrorDetail(BaseModel):
     """What is wrong, where, and what to write instead."""
 
     kind: str
     message: str
-    where: str | None
+    location: str | None
     line: int | None
     column: int | None
     caret: str | None = Field(description="The line that is wrong, with carets below.")
     expected: list[str]
-    near: list[str] = Field(description="Names that may have been meant.")
+    suggestions: list[str] = Field(description="Names that may have been meant.")
     hint: str | None
 
 
-class ErrorBody(BaseModel):
+class ErrorResponse(BaseModel):
     """The body of every error."""
 
-    error: ErrorFields
+    error: ErrorDetail
 
 
-class Health(BaseModel):
+class HealthResponse(BaseModel):
     """Whether the server lives."""
 
     status: str
     version: str
-    seconds: float = Field(description="Since the start.")
+    uptime_seconds: float = Field(description="Since the start.")
 
 
-class ModelFields(BaseModel):
+class ModelSummary(BaseModel):
     """What the model answers."""
 
     kind: str
@@ -139,7 +145,7 @@ class ModelFields(BaseModel):
     relations: int | None
 
 
-class About(BaseModel):
+class AboutResponse(BaseModel):
     """What is served."""
 
     objects: int
@@ -148,29 +154,29 @@ class About(BaseModel):
     attributes: int
     fingerprint: str
     notes: list[str]
-    model: ModelFields | None
-    edit: bool = Field(description="Whether facts can be added.")
+    model: ModelSummary | None
+    editable: bool = Field(description="Whether facts can be added.")
     python: list[str] = Field(description="How a program reads what is served: lines of Python, for people to copy.")
     limits: dict[str, float]
 
 
-class ObjectRow(BaseModel):
+class ObjectSummary(BaseModel):
     """An object that was found."""
 
     name: str
     degree: int
 
 
-class Objects(BaseModel):
+class ObjectsResponse(BaseModel):
     """Objects by a part of their name."""
 
-    objects: list[ObjectRow]
-    near: list[str] = Field(description="Where none was found: names that may have been meant.")
+    objects: list[ObjectSummary]
+    suggestions: list[str] = Field(description="Where none was found: names that may have been meant.")
     skipped: int
     truncated: bool
 
 
-class Object(BaseModel):
+class ObjectResponse(BaseModel):
     """One object."""
 
     name: str
@@ -181,7 +187,7 @@ class Object(BaseModel):
     degree: int
 
 
-class RelationRow(BaseModel):
+class RelationSummary(BaseModel):
     """A relation."""
 
     name: str
@@ -191,10 +197,10 @@ class RelationRow(BaseModel):
     query: str = Field(description="A query for all its facts.")
 
 
-class Relations(BaseModel):
+class RelationsResponse(BaseModel):
     """Relations by a part of their name."""
 
-    relations: list[RelationRow]
+    relations: list[RelationSummary]
     skipped: int
     truncated: bool
 
@@ -207,7 +213,7 @@ class FactRow(BaseModel):
     confidence: float
 
 
-class Facts(BaseModel):
+class FactsResponse(BaseModel):
     """Facts in their order."""
 
     facts: list[FactRow]
@@ -216,19 +222,19 @@ class Facts(BaseModel):
     truncated: bool
 
 
-class QueryAnswers(BaseModel):
+class QueryResponse(BaseModel):
     """Exact answers."""
 
     query: str
-    reading: str = Field(description="The query with every bracket: how it was read.")
+    bracketed: str = Field(description="The query with every bracket: how it was read.")
     variables: list[str]
-    given: dict[str, str]
-    ranging: list[str] = Field(description="Variables that range over the whole domain.")
+    bindings: dict[str, str]
+    unrestricted: list[str] = Field(description="Variables that range over the whole domain.")
     combinations: int
     note: str
     answers: list[list[str]]
     count: int | None
-    facts: list[list[list[str]]] | None
+    witnesses: list[list[list[str]]] | None
     skipped: int
     truncated: bool
 
@@ -238,28 +244,28 @@ class AnswerRow(BaseModel):
 
     names: list[str]
     probability: float
-    error: float | None = Field(description="The standard error; null for a single draw.")
+    standard_error: float | None = Field(description="The standard error; null for a single draw.")
     draws: int
     known: bool
 
 
-class ConsideredFields(BaseModel):
+class CandidateSummaryFields(BaseModel):
     """What was looked at."""
 
     count: int
-    words: str
+    description: str
     draws: int
-    kept: int
-    look: int
+    shortlisted: int
+    first_pass_draws: int
 
 
-class Answers(BaseModel):
+class AnswersResponse(BaseModel):
     """Ranked answers, the most probable first."""
 
     query: str
     variables: list[str]
     answers: list[AnswerRow]
-    considered: ConsideredFields
+    considered: CandidateSummaryFields
     truncated: bool
 
 
@@ -270,26 +276,26 @@ class Member(BaseModel):
     distance: int
 
 
-class Drawn(BaseModel):
+class NeighbourhoodRow(BaseModel):
     """One drawn neighbourhood."""
 
     members: list[Member]
     facts: list[FactRow]
-    left_out: dict[str, int]
+    not_drawn: dict[str, int]
     truncated: bool
 
 
-class Neighbourhoods(BaseModel):
+class NeighbourhoodsResponse(BaseModel):
     """Drawn neighbourhoods of some objects."""
 
     objects: list[str]
     radius: int
     size: int
     seed: int
-    draws: list[Drawn]
+    draws: list[NeighbourhoodRow]
 
 
-class Degrees(BaseModel):
+class DegreesResponse(BaseModel):
     """The Gaifman graph in numbers."""
 
     objects: int
@@ -302,16 +308,16 @@ class Degrees(BaseModel):
     degrees: list[list[int]] = Field(description="Degree, and how many objects have it.")
 
 
-class Card(BaseModel):
+class ModelCardResponse(BaseModel):
     """What the model is."""
 
     meta: dict[str, Any]
     card: str = Field(description="The same for people, as Markdown.")
 
 
-class Added(BaseModel):
+class AddFactsResponse(BaseModel):
     """What became of facts to add."""
 
     added: int
-    known: int
-    facts: int
+    already_known: int
+    total_facts: int

@@ -1,6 +1,6 @@
 """What a server counts about itself, in the text format of Prometheus.
 
->>> meters = Meters()
+>>> meters = Metrics()
 >>> meters.answered("/api/health", 200, 0.001)
 >>> print([line for line in meters.text().decode().splitlines() if line.startswith("gaifman_requests_total")][0])
 gaifman_requests_total{path="/api/health",status="200"} 1.0
@@ -31,10 +31,10 @@ COUNTERS = {
     "gaifman_added_facts_total": "Facts that were added.",
 }
 
-__all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "Meters"]
+__all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "Metrics"]
 
 
-class Meters:
+class Metrics:
     """The counts of one server: none are shared between two."""
 
     def __init__(self) -> None:
@@ -50,21 +50,21 @@ class Meters:
             buckets=BUCKETS,
             registry=self._registry,
         )
-        self.refused, self.stopped, self.added = (
+        self.refused, self.timed_out, self.added = (
             Counter(name, words[name], registry=self._registry)
             for name in ("gaifman_refused_total", "gaifman_stopped_total", "gaifman_added_facts_total")
         )
         ProcessCollector(registry=self._registry)
 
-    def watch(self, name: str, value: Callable[[], float]) -> None:
+    def add_gauge(self, name: str, value: Callable[[], float]) -> None:
         """A gauge that is asked for its value whenever somebody looks."""
         Gauge(name, GAUGES[name], registry=self._registry).set_function(value)
 
-    def answered(self, path: str, status: int, seconds: float) -> None:
+    def observe_request(self, path: str, status: int, seconds: float) -> None:
         """One more request; `path` is one of few."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
         """All of it, as Prometheus reads it."""
         return generate_latest(self._registry)

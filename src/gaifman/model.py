@@ -19,46 +19,46 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.answers import Ranked, Ranking, ranked
+from gaifman.answers import RankedAnswers, RankingOptions, rank_candidates
 from gaifman.calibration import Calibration, fit_calibration
-from gaifman.candidates import EVERYTHING, Among, Choice, choice_of
-from gaifman.cards import brief
+from gaifman.candidates import UNRESTRICTED, CandidateStrategy, Restriction, as_strategy
+from gaifman.cards import summary_html
 from gaifman.constraints import Constraints
 from gaifman.deadlines import Deadline
-from gaifman.errors import FormulaError, GaifmanError, KnowledgeError
-from gaifman.examples import Examples
-from gaifman.explain import TOP, Case
+from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError
+from gaifman.examples import TrainingExamples
+from gaifman.explain import DEFAULT_TOP, Explainer
 from gaifman.explanations import Explanation
-from gaifman.features import Evaluator
-from gaifman.glances import Glances
-from gaifman.graph import graph_of
-from gaifman.inputs import kinds_of
-from gaifman.judging import Estimate, Estimates, Judge, Wanted, knowing
+from gaifman.features import FeatureEvaluator
+from gaifman.glances import FastScorer
+from gaifman.graph import build_graph
+from gaifman.inputs import feature_kinds
+from gaifman.judging import DrawBudget, Estimate, Estimates, Predictor, extend_schema
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Arrays, Learning, Scorer, Source, Trainer, Watch
-from gaifman.markup import together
+from gaifman.learning import Arrays, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
+from gaifman.markup import stack
 from gaifman.modelfile import write_model
-from gaifman.neighbourhoods import Hidden, checked_tuples
+from gaifman.neighbourhoods import HiddenFacts, check_tuples
 from gaifman.network import BaseModel, Reals
 from gaifman.parser import parse_query
 from gaifman.parts import (
-    Trust,
-    below,
-    described,
-    features_of,
-    known_losses,
-    made_base,
-    restricted,
+    HeldOutReport,
+    base_from_metadata,
+    feature_metadata,
+    features_from_metadata,
+    losses_as_json,
+    prune_features,
+    schema_from_metadata,
     scorer_arrays,
-    scorer_of,
-    spoken,
-    untaught,
-    vocabulary_of,
-    words_of,
+    scorer_from_arrays,
+    strip_prefix,
+    training_metadata,
+    untrained_copy,
+    used_symbols,
 )
-from gaifman.patterns import Given, answered, model_pattern
-from gaifman.phi import FeatureSet, chosen
-from gaifman.plans import plan_of
+from gaifman.patterns import Bindings, fill_pattern, model_pattern
+from gaifman.phi import FeatureSet, resolve_feature_set
+from gaifman.plans import compile_features
 from gaifman.questions import Feature, Query
 from gaifman.tables import Floats, Ints
 
@@ -84,24 +84,24 @@ class GaifmanModel:
         named = phi if isinstance(phi, str) else phi.name or "given"
         kind = base if isinstance(base, str) else base.kind
         given = {"radius": radius, "size": size, "phi": named, "base": kind, **settings}
-        self.learning = Learning.of(given)
-        if self.learning.options and not isinstance(base, str):
-            raise KnowledgeError(
-                f"{next(iter(self.learning.options))} is a setting of the network, and another base model is given",
+        self.config = TrainingConfig.from_settings(given)
+        if self.config.options and not isinstance(base, str):
+            raise KnowledgeBaseError(
+                f"{next(iter(self.config.options))} is a setting of the network, and another base model is given",
                 hint="set the base model where it is made",
             )
         self.query, self._phi = query, phi
-        self.base = self.learning.new_base() if isinstance(base, str) else base
+        self.base = self.config.make_base_model() if isinstance(base, str) else base
         self.features: tuple[Feature, ...] = ()
         self.meta: dict[str, Any] = {}
         self._scorer: Scorer | None = None
         self.calibration = Calibration.identity()
         self._kb: KnowledgeBase | None = None
-        self.trust: Trust | None = None
+        self.held_out_report: HeldOutReport | None = None
         """How held-out tuples were judged; not kept in files, which have the figures."""
 
     def __repr__(self) -> str:
-        learning = self.learning
+        learning = self.config
         size = "all" if learning.size is None else learning.size
         trained = "not trained"
         if self._scorer:
@@ -109,7 +109,7 @@ class GaifmanModel:
         return f"<GaifmanModel: {self.query}, radius {learning.radius}, size {size}, {trained}>"
 
     def _repr_html_(self) -> str:
-        return brief(repr(self)[1:-1], self.meta) if self._scorer else together(repr(self)[1:-1])
+        return summary_html(repr(self)[1:-1], self.meta) if self._scorer else stack(repr(self)[1:-1])
 
     def fit(
         self,
@@ -117,34 +117,36 @@ class GaifmanModel:
         *,
         constraints: Constraints | None = None,
         threads: int | None = None,
-        watch: Watch | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Learn from one knowledge base, or from several that share relations but no objects."""
         kbs = [kb] if isinstance(kb, KnowledgeBase) else list(kb)
-        kbs, query, features = prepared(kbs, self.query, self._phi)
-        self.base = untaught(self.base)
-        trainer = Trainer(sources(kbs, query, features, self.learning, constraints), self.learning, self.base, threads)
-        scorer = trainer.train(watch)
+        kbs, query, features = prepare_training(kbs, self.query, self._phi)
+        self.base = untrained_copy(self.base)
+        trainer = Trainer(
+            training_sources(kbs, query, features, self.config, constraints), self.config, self.base, threads
+        )
+        scorer = trainer.train(callback)
         held = trainer.held_out(scorer)
         self.query, self._kb = query, kbs[0] if len(kbs) == 1 else None
-        self.calibration = fit_calibration(held.means, held.targets, ratio=self.learning.ratio)
-        self.features, self._scorer = restricted(scorer, features)
-        self.meta = {"kind": "model", "query": str(query), **described(self.learning, self.base, kbs)}
+        self.calibration = fit_calibration(held.means, held.targets, ratio=self.config.negative_ratio)
+        self.features, self._scorer = prune_features(scorer, features)
+        self.meta = {"kind": "model", "query": str(query), **training_metadata(self.config, self.base, kbs)}
         self.meta["features"] = len(self.features)
-        answers = sum(len(source.examples.training) for source in trainer.sources)
-        self.trust = Trust.of(held, self.learning.ratio)
-        self.meta["metrics"] = {"answers": answers, "losses": known_losses(scorer), **self.trust.metrics()}
-        self.meta["calibration"] = self.trust.table()
-        self._forget()
+        answers = sum(len(source.examples.training_rows) for source in trainer.sources)
+        self.held_out_report = HeldOutReport.of(held, self.config.negative_ratio)
+        self.meta["metrics"] = {"answers": answers, "losses": losses_as_json(scorer), **self.held_out_report.metrics()}
+        self.meta["calibration"] = self.held_out_report.reliability_table()
+        self._clear_caches()
         return self
 
     # What it says
 
-    def on(self, kb: KnowledgeBase) -> GaifmanModel:
+    def with_kb(self, kb: KnowledgeBase) -> GaifmanModel:
         """The same model, which answers from another knowledge base."""
         other = GaifmanModel.__new__(GaifmanModel)
         other.__dict__.update(self.__dict__)
-        other._forget()
+        other._clear_caches()
         other._kb = kb
         return other
 
@@ -152,20 +154,20 @@ class GaifmanModel:
         self,
         *objects: str,
         draws: int | None = None,
-        error: float | None = None,
-        most: int = 1_000,
+        max_error: float | None = None,
+        max_draws: int = 1_000,
         prior: float | None = None,
     ) -> Estimate:
         """The probability that a tuple is an answer: `model.probability("ann", "cleo")`. See `probabilities`."""
-        return self.probabilities([objects], draws=draws, error=error, most=most, prior=prior)[0]
+        return self.probabilities([objects], draws=draws, max_error=max_error, max_draws=max_draws, prior=prior)[0]
 
     def probabilities(
         self,
         tuples: Tuples,
         *,
         draws: int | None = None,
-        error: float | None = None,
-        most: int = 1_000,
+        max_error: float | None = None,
+        max_draws: int = 1_000,
         prior: float | None = None,
     ) -> Estimates:
         """The probabilities of tuples, each the mean over `draws` neighbourhoods, with its standard error.
@@ -174,69 +176,71 @@ class GaifmanModel:
         probability is that of a tuple which before anything is known of it is as likely an answer as a corruption;
         another `prior` says how likely an answer is. A known answer is judged as if it were not known.
         """
-        numbers = self._numbers(tuples)
-        wanted = Wanted(self.learning.draws if draws is None else draws, error, most)
-        hidden = self._judge.secret(self._asked, numbers, self.learning.seed)
+        numbers = self._tuple_ids(tuples)
+        wanted = DrawBudget(self.config.draws if draws is None else draws, max_error, max_draws)
+        hidden = self.predictor.hidden_facts(self.trained_query, numbers, self.config.seed)
         return self._estimates(numbers, hidden, wanted, prior)
 
-    def _estimates(self, numbers: Ints, hidden: Hidden, wanted: Wanted, prior: float | None) -> Estimates:
-        calibration = self.calibration if prior is None else self.calibration.at(prior)
-        return self._judge.estimates(self._trained(), calibration, self.learning, numbers, hidden, wanted)
+    def _estimates(self, numbers: Ints, hidden: HiddenFacts, draw_budget: DrawBudget, prior: float | None) -> Estimates:
+        calibration = self.calibration if prior is None else self.calibration.with_prior(prior)
+        return self.predictor.estimate(self.trained_scorer(), calibration, self.config, numbers, hidden, draw_budget)
 
     def answers(
         self,
-        question: str | Query | None = None,
-        given: Given | None = None,
+        query: str | Query | None = None,
+        bindings: Bindings | None = None,
         *,
         top: int | None = 10,
         known: str = "mark",
-        among: Among = EVERYTHING,
-        candidates: str | Choice = "auto",
+        restrict_to: Restriction = UNRESTRICTED,
+        candidates: str | CandidateStrategy = "auto",
         draws: int | None = None,
         prior: float | None = None,
         **objects: str,
-    ) -> Ranked:
+    ) -> RankedAnswers:
         """The most probable answers: `model.answers(x="ann", top=5)`, where the query's variable x is given an object.
 
         Or the query may be written again with objects in it. `known` answers are marked; "leave out" drops them, "only"
         ranks nothing else. `among` limits variables to a type or to names. `candidates` says what is looked at where
         several variables have no objects; docs/candidates.md has the ways.
         """
-        ranking = Ranking(top, known, among, choice_of(candidates))
-        return self.ranked(question, {**(given or {}), **objects}, ranking, draws=draws, prior=prior)
+        ranking = RankingOptions(top, known, restrict_to, as_strategy(candidates))
+        return self.rank(query, {**(bindings or {}), **objects}, ranking, draws=draws, prior=prior)
 
-    def ranked(
+    def rank(
         self,
-        question: str | Query | None,
-        given: Given,
-        ranking: Ranking,
+        query: str | Query | None,
+        bindings: Bindings,
+        options: RankingOptions,
         *,
         draws: int | None = None,
         prior: float | None = None,
-    ) -> Ranked:
+    ) -> RankedAnswers:
         """The same, where what is wanted is one object, which may have a deadline."""
-        wanted = Wanted(self.learning.draws if draws is None else draws)
-        judge = self._judge
-        pattern = model_pattern(self._asked, judge.kb, question, given)
+        wanted = DrawBudget(self.config.draws if draws is None else draws)
+        judge = self.predictor
+        pattern = model_pattern(self.trained_query, judge.kb, query, bindings)
 
-        def estimate(tuples: Ints, hidden: Hidden, draws: int) -> Estimates:
-            return self._estimates(tuples, hidden, Wanted(draws, deadline=ranking.deadline), prior)
+        def estimate(tuples: Ints, hidden: HiddenFacts, draws: int) -> Estimates:
+            return self._estimates(tuples, hidden, DrawBudget(draws, deadline=options.deadline), prior)
 
-        def glance(tuples: Ints, hidden: Hidden) -> Floats:
-            return self._glances.values(self._trained(), tuples, hidden, ranking.deadline)
+        def glance(tuples: Ints, hidden: HiddenFacts) -> Floats:
+            return self._fast_scorer.scores(self.trained_scorer(), tuples, hidden, options.deadline)
 
-        return ranked(judge, self._asked, pattern, estimate, glance, wanted.draws, self.learning.seed, ranking)
+        return rank_candidates(
+            judge, self.trained_query, pattern, estimate, glance, wanted.draws, self.config.seed, options
+        )
 
-    def hasten(self, deadline: Deadline | None = None) -> None:
+    def warm_up(self, deadline: Deadline | None = None) -> None:
         """Make what rankings of all objects share: some seconds for a large knowledge base, for whoever asks often."""
-        self._glances.prepare(deadline)
+        self._fast_scorer.prepare(deadline)
 
     def explain(
         self,
         *objects: str,
         draws: int | None = None,
         prior: float | None = None,
-        top: int = TOP,
+        top: int = DEFAULT_TOP,
         deadline: Deadline | None = None,
     ) -> Explanation:
         """Why a tuple is as probable as `probability` says: `model.explain("ann", "cleo")`.
@@ -244,84 +248,88 @@ class GaifmanModel:
         The `top` formulas that spoke for it and against it, with the facts that witness them, and what would be said
         without the facts it hangs on; a `deadline` stops the work between its parts. See docs/explain.md.
         """
-        calibration = self.calibration if prior is None else self.calibration.at(prior)
-        case = Case(self._judge, self._trained(), calibration, self.learning, self._asked)
-        return case.explain(self._numbers([objects]), draws, top, deadline)
+        calibration = self.calibration if prior is None else self.calibration.with_prior(prior)
+        case = Explainer(self.predictor, self.trained_scorer(), calibration, self.config, self.trained_query)
+        return case.explain(self._tuple_ids([objects]), draws, top, deadline)
 
-    def tuple_of(self, question: str | Query | None, given: Given, answer: Sequence[str]) -> tuple[str, ...]:
+    def answer_tuple(self, query: str | Query | None, bindings: Bindings, answer: Sequence[str]) -> tuple[str, ...]:
         """The objects of an answer to a question, in the order of the model's query: what `explain` wants."""
-        return answered(model_pattern(self._asked, self._judge.kb, question, given), self._judge.kb, answer)
+        return fill_pattern(
+            model_pattern(self.trained_query, self.predictor.kb, query, bindings), self.predictor.kb, answer
+        )
 
     def embed(self, tuples: Tuples, *, draws: int | None = None) -> Reals:
         """Shape (tuples, units), float32: the last hidden layer's mean over neighbourhoods of each tuple."""
-        scorer, numbers = self._trained(), self._numbers(tuples)
-        sampling = self.learning.sampling(self.learning.draws if draws is None else draws, "answer 0")
-        hidden = self._judge.secret(self._asked, numbers, self.learning.seed)
-        return self._judge.embed(scorer, numbers, sampling, hidden)
+        scorer, numbers = self.trained_scorer(), self._tuple_ids(tuples)
+        sampling = self.config.sampling(self.config.draws if draws is None else draws, "answer 0")
+        hidden = self.predictor.hidden_facts(self.trained_query, numbers, self.config.seed)
+        return self.predictor.embed(scorer, numbers, sampling, hidden)
 
     @property
     def kb(self) -> KnowledgeBase:
         """What it answers from."""
         if self._kb is None:
-            raise KnowledgeError(
+            raise KnowledgeBaseError(
                 "the model has no knowledge base to answer from", hint="model.on(kb), or gaifman.load(file, kb)"
             )
         return self._kb
 
     @property
-    def _asked(self) -> Query:
+    def trained_query(self) -> Query:
         assert isinstance(self.query, Query), "a trained model has read its query"
         return self.query
 
     @cached_property
-    def _judge(self) -> Judge:
-        self._trained()
-        relations, attributes = spoken(self.features, self._asked)
-        return Judge(knowing(self.kb, relations, attributes), self.features, len(self._asked.free))
+    def predictor(self) -> Predictor:
+        self.trained_scorer()
+        relations, attributes = used_symbols(self.features, self.trained_query)
+        return Predictor(
+            extend_schema(self.kb, relations, attributes), self.features, len(self.trained_query.variables)
+        )
 
     @cached_property
-    def _glances(self) -> Glances:
-        return Glances(self._judge, self.learning)
+    def _fast_scorer(self) -> FastScorer:
+        return FastScorer(self.predictor, self.config)
 
-    def _forget(self) -> None:
+    def _clear_caches(self) -> None:
         """What was made ready for one knowledge base."""
         for name in ("_judge", "_glances"):
             self.__dict__.pop(name, None)
 
-    def _trained(self) -> Scorer:
+    def trained_scorer(self) -> Scorer:
         if self._scorer is None:
-            raise KnowledgeError("the model is not trained yet", hint="model.fit(kb) trains it")
+            raise KnowledgeBaseError("the model is not trained yet", hint="model.fit(kb) trains it")
         return self._scorer
 
-    def _numbers(self, tuples: Tuples) -> Ints:
-        return tuple_numbers(self._judge, tuples)
+    def _tuple_ids(self, tuples: Tuples) -> Ints:
+        return as_tuple_ids(self.predictor, tuples)
 
     # Files
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file: one safetensors file, whole or not at all."""
-        self._trained()
+        self.trained_scorer()
         arrays, meta = self.state()
         write_model(path, arrays, meta)
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """What the file holds."""
-        scorer = self._trained()
+        scorer = self.trained_scorer()
         arrays: Arrays = {f"calibration/{name}": array for name, array in self.calibration.arrays().items()}
         arrays |= scorer_arrays(scorer)
-        return arrays, self.meta | vocabulary_of(self.features, self._asked)
+        return arrays, self.meta | feature_metadata(self.features, self.trained_query)
 
     @classmethod
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any], base: BaseModel | None = None) -> GaifmanModel:
         """The model of a file."""
-        words = words_of(meta)
+        words = schema_from_metadata(meta)
         query = parse_query(meta["query"])
-        learning = Learning.of(meta["learning"])
-        model = cls(query, learning.radius, learning.size, FeatureSet((), learning.phi), made_base(meta, base))
-        model.learning = learning
-        model.features = features_of(meta, words)
-        model._scorer = scorer_of(arrays, kinds_of(model.features), model.base)
-        model.calibration = Calibration.from_arrays(below(arrays, "calibration/"))
+        learning = TrainingConfig.from_settings(meta["learning"])
+        model = cls(query, learning.radius, learning.size, FeatureSet((), learning.phi), base_from_metadata(meta, base))
+        model.config = learning
+        model.features = features_from_metadata(meta, words)
+        model._scorer = scorer_from_arrays(arrays, feature_kinds(model.features), model.base)
+        model.calibration = Calibration.from_arrays(strip_prefix(arrays, "calibration/"))
         texts = ("feature_texts", "relations_used", "attributes_used")
         model.meta = {name: value for name, value in meta.items() if name not in texts}
         return model
@@ -335,61 +343,61 @@ def fit(
     base: str | BaseModel = "mlp",
     constraints: Constraints | None = None,
     threads: int | None = None,
-    watch: Watch | None = None,
+    callback: Callback | None = None,
     **settings: Any,
 ) -> GaifmanModel:
-    """Learn which tuples are answers of a query. The settings are those of `Learning`."""
+    """Learn which tuples are answers of a query. The settings are those of `TrainingConfig`."""
     model = GaifmanModel(query, phi=phi, base=base, **settings)
-    return model.fit(kb, constraints=constraints, threads=threads, watch=watch)
+    return model.fit(kb, constraints=constraints, threads=threads, callback=callback)
 
 
 # From knowledge bases to sources
 
 
-def prepared(
+def prepare_training(
     kbs: Sequence[KnowledgeBase], query: str | Query, phi: str | FeatureSet
 ) -> tuple[list[KnowledgeBase], Query, tuple[Feature, ...]]:
     """Knowledge bases that know each other's relations, the query read, and the features over all relations."""
     if not kbs:
-        raise KnowledgeError("there is no knowledge base to learn from")
+        raise KnowledgeBaseError("there is no knowledge base to learn from")
     relations = {name: relation.arity for kb in kbs for name, relation in kb.relations.items()}
     attributes = sorted({name for kb in kbs for name in kb.attributes})
-    kbs = [knowing(kb, relations, attributes) for kb in kbs]
+    kbs = [extend_schema(kb, relations, attributes) for kb in kbs]
     asked = parse_query(query, kbs[0]) if isinstance(query, str) else query
-    if not asked.free:
+    if not asked.variables:
         raise FormulaError(f"{asked} has no free variables: it is true or false, and has no answers to learn")
-    width = len(asked.free)
-    features = chosen(phi, width, relations, attributes, kbs[0]).expanded(relations, width)
+    width = len(asked.variables)
+    features = resolve_feature_set(phi, width, relations, attributes, kbs[0]).expand(relations, width)
     return kbs, asked, features
 
 
-def sources(
+def training_sources(
     kbs: Sequence[KnowledgeBase],
     query: Query,
     features: Sequence[Feature],
-    learning: Learning,
+    config: TrainingConfig,
     constraints: Constraints | None,
-) -> list[Source]:
+) -> list[TrainingSource]:
     """Examples of each knowledge base; one without answers is left out where others have some."""
-    found, trouble, kinds = [], list[GaifmanError](), kinds_of(features)
+    found, trouble, kinds = [], list[GaifmanError](), feature_kinds(features)
     for kb in kbs:
-        graph = graph_of(kb)
+        graph = build_graph(kb)
         try:
-            examples = Examples(graph, query, learning.recipe(), constraints)
-        except KnowledgeError as error:
+            examples = TrainingExamples(graph, query, config.example_config(), constraints)
+        except KnowledgeBaseError as error:
             trouble.append(error)
             continue
-        plan = plan_of(FeatureSet(tuple(features)), kb, len(query.free))
-        found.append(Source(Evaluator(graph, plan), examples, kinds))
+        plan = compile_features(FeatureSet(tuple(features)), kb, len(query.variables))
+        found.append(TrainingSource(FeatureEvaluator(graph, plan), examples, kinds))
     if not found:
         raise trouble[0]
     return found
 
 
-def tuple_numbers(judge: Judge, tuples: Tuples) -> Ints:
+def as_tuple_ids(predictor: Predictor, tuples: Tuples) -> Ints:
     """Tuples by name or number, as numbers."""
     if isinstance(tuples, np.ndarray) and np.issubdtype(tuples.dtype, np.integer):
-        if tuples.ndim != 2 or tuples.shape[1] != judge.width:
-            raise KnowledgeError(f"tuples have shape (tuples, {judge.width}), not {tuples.shape}")
-        return checked_tuples(judge.graph, tuples)
-    return judge.numbers(list(tuples))
+        if tuples.ndim != 2 or tuples.shape[1] != predictor.width:
+            raise KnowledgeBaseError(f"tuples have shape (tuples, {predictor.width}), not {tuples.shape}")
+        return check_tuples(predictor.graph, tuples)
+    return predictor.tuple_ids(list(tuples))

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, deserialize, safe_open
 
 from gaifman.errors import InputError, OutputError, shorten
-from gaifman.io.files import damage, exists, replaced
+from gaifman.io.files import atomic_write, check_exists, translate_read_errors
 
 Arrays = dict[str, npt.NDArray[Any]]
 Meta = dict[str, Any]
@@ -39,10 +39,10 @@ Meta = dict[str, Any]
 FORMAT = "gaifman model"
 VERSION = 1
 """Raised when files are written that older versions of gaifman would misread."""
-HEADER = 100_000_000
+MAX_HEADER_BYTES = 100_000_000
 """Bytes that the header may have: safetensors reads no larger one."""
 
-CODES: dict[str, np.dtype[Any]] = {
+DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
     "I32": np.dtype("<i4"),
@@ -52,16 +52,16 @@ CODES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
 }
 """The kinds of array that a model has, by their names in the file."""
-_NAMES = {dtype: code for code, dtype in CODES.items()}
+_NAMES = {dtype: code for code, dtype in DTYPES.items()}
 
-_AGAIN = "make it anew, or copy it once more from where it came"
-_OURS = "a model is what `gaifman train` writes"
+_RETRY_HINT = "make it anew, or copy it once more from where it came"
+_MODEL_HINT = "a model is what `gaifman train` writes"
 
 
 def write_model(path: Path | str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
     """Write a model file, whole or not at all; nothing is copied on the way, however large the arrays are."""
-    header, ordered = _packed(arrays, meta)
-    with replaced(Path(path)) as temporary, temporary.open("wb") as file:
+    header, ordered = _pack(arrays, meta)
+    with atomic_write(Path(path)) as temporary, temporary.open("wb") as file:
         file.write(header)
         for array in ordered:
             file.write(_raw(array).data)
@@ -69,7 +69,7 @@ def write_model(path: Path | str, arrays: Mapping[str, npt.NDArray[Any]], meta: 
 
 def model_bytes(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> bytes:
     """What `write_model` would write; for small models."""
-    header, ordered = _packed(arrays, meta)
+    header, ordered = _pack(arrays, meta)
     return b"".join([header, *(_raw(array).data for array in ordered)])
 
 
@@ -79,7 +79,7 @@ def checksum(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) ->
     >>> checksum({}, {"radius": 1}) == checksum({}, {"radius": 2})
     False
     """
-    return _checksum(canonical(meta), {name: _fitting(name, array) for name, array in arrays.items()})
+    return _checksum(canonical_json(meta), {name: _storable(name, array) for name, array in arrays.items()})
 
 
 def read_model(path: Path | str) -> tuple[Arrays, Meta]:
@@ -88,53 +88,53 @@ def read_model(path: Path | str) -> tuple[Arrays, Meta]:
     The file is mapped, and one array after another is copied out of it: memory holds it once.
     """
     path, name = Path(path), shorten(str(path), 120)
-    _there(path, name)
-    with damage(name), path.open("rb") as file, _trouble(name):
-        header = _header_of(file, os.fstat(file.fileno()).st_size, name)
+    _check_exists(path, name)
+    with translate_read_errors(name), path.open("rb") as file, _translate_errors(name):
+        header = _read_header(file, os.fstat(file.fileno()).st_size, name)
         with safe_open(path, framework="numpy") as tensors:
             if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return read_model(path)  # replaced by another between the two openings
-            strings = _known(tensors.metadata(), name)
+            strings = _check_metadata(tensors.metadata(), name)
             names = list(tensors.keys())
             for tensor in names:
                 _dtype(tensors.get_slice(tensor).get_dtype(), name)
             arrays = {tensor: tensors.get_tensor(tensor) for tensor in names}
-    return arrays, _verified(header, strings, arrays, name)
+    return arrays, _verify(header, strings, arrays, name)
 
 
 def parse_model(data: bytes, name: str = "the model") -> tuple[Arrays, Meta]:
     """As `read_model`, from the bytes of a file; messages call it by `name`."""
-    with _trouble(name):
-        header = _header_of(io.BytesIO(data), len(data), name)
-        strings = _known(json.loads(header[8:]).get("__metadata__"), name)
+    with _translate_errors(name):
+        header = _read_header(io.BytesIO(data), len(data), name)
+        strings = _check_metadata(json.loads(header[8:]).get("__metadata__"), name)
         arrays = {}
         for tensor, found in deserialize(data):  # type: ignore[no-untyped-call]
             dtype = _dtype(found["dtype"], name)
             arrays[tensor] = np.frombuffer(found["data"], dtype).reshape(found["shape"])
-    return arrays, _verified(header, strings, arrays, name)
+    return arrays, _verify(header, strings, arrays, name)
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     r"""The one JSON text of a value: sorted keys, no spaces, ASCII, no NaN. Tuples are lists, numbers of numpy numbers.
 
-    >>> canonical({"b": (1, 2.5), "a": "é"})
+    >>> canonical_json({"b": (1, 2.5), "a": "é"})
     '{"a":"\\u00e9","b":[1,2.5]}'
     """
     try:
-        return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return json.dumps(_to_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise OutputError(f"this cannot be kept as JSON: {error}") from None
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """The same of dictionaries, lists, texts, numbers, truth values and None alone."""
     match value:
         case Mapping():
             if wrong := [key for key in value if not isinstance(key, str)]:
                 raise OutputError(f"the keys of what is kept are texts, not {wrong[0]!r}")
-            return {key: _plain(inner) for key, inner in value.items()}
+            return {key: _to_plain(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_plain(inner) for inner in value]
+            return [_to_plain(inner) for inner in value]
         case np.generic():
             return value.item()
         case None | str() | bool() | int() | float():
@@ -142,24 +142,26 @@ def _plain(value: Any) -> Any:
     raise OutputError(f"a {type(value).__name__} cannot be kept as JSON", hint="arrays have their own place")
 
 
-def _packed(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> tuple[bytes, list[npt.NDArray[Any]]]:
+def _pack(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> tuple[bytes, list[npt.NDArray[Any]]]:
     """The file's header, and the arrays as they follow it."""
-    checked = {name: _fitting(name, array) for name, array in arrays.items()}
-    text = canonical(meta)
+    checked = {name: _storable(name, array) for name, array in arrays.items()}
+    text = canonical_json(meta)
     strings = {"checksum": _checksum(text, checked), "format": FORMAT, "meta": text, "version": str(VERSION)}
     header = _header(strings, checked)
-    if len(header) > HEADER:
-        raise OutputError(f"what stands beside the arrays of a model has {len(header):,} bytes; {HEADER:,} may be")
+    if len(header) > MAX_HEADER_BYTES:
+        raise OutputError(
+            f"what stands beside the arrays of a model has {len(header):,} bytes; {MAX_HEADER_BYTES:,} may be"
+        )
     return header, [checked[name] for name in _order(checked)]
 
 
-def _fitting(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _storable(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """An array as it stands in a file: little-endian, one row after another."""
     if not isinstance(name, str) or not name.isprintable() or name in ("", "__metadata__"):
         raise OutputError(f"an array of a model cannot have the name {name!r}", hint="letters, digits and signs")
     dtype = array.dtype.newbyteorder("<")
     if dtype not in _NAMES:
-        kinds = ", ".join(str(known) for known in CODES.values())
+        kinds = ", ".join(str(known) for known in DTYPES.values())
         raise OutputError(f"the array {name} has the type {array.dtype}; a model holds {kinds}")
     return np.asarray(array, dtype, order="C")
 
@@ -197,63 +199,63 @@ def _checksum(text: str, arrays: Arrays) -> str:
     return total.hexdigest()
 
 
-def _there(path: Path, name: str) -> None:
+def _check_exists(path: Path, name: str) -> None:
     try:
-        exists(path)
+        check_exists(path)
     except InputError as error:
-        raise InputError(error.message, near=error.near, hint=_OURS) from None
+        raise InputError(error.message, suggestions=error.suggestions, hint=_MODEL_HINT) from None
     if not path.is_file():
-        raise InputError(f"{name} is no regular file", hint=_OURS)
+        raise InputError(f"{name} is no regular file", hint=_MODEL_HINT)
 
 
-def _header_of(file: BinaryIO, size: int, name: str) -> bytes:
+def _read_header(file: BinaryIO, size: int, name: str) -> bytes:
     """The header's bytes, or what is wrong with the file as a whole."""
     if not size:
-        raise InputError(f"{name} is empty", hint=_OURS)
+        raise InputError(f"{name} is empty", hint=_MODEL_HINT)
     length, first = file.read(8), file.read(1)
     if first != b"{":
-        raise InputError(f"{name} is no model file", hint=f"{_OURS}, and is named before the knowledge base")
+        raise InputError(f"{name} is no model file", hint=f"{_MODEL_HINT}, and is named before the knowledge base")
     count = int.from_bytes(length, "little")
-    text = first + file.read(min(count, HEADER) - 1) if count else b""
-    wanted = 8 + count + (_end(text) if len(text) == count else 0)
+    text = first + file.read(min(count, MAX_HEADER_BYTES) - 1) if count else b""
+    wanted = 8 + count + (_data_end(text) if len(text) == count else 0)
     if len(text) == count and size > wanted:
-        raise InputError(f"{name} is damaged: {size - wanted:,} bytes follow its end", hint=_AGAIN)
+        raise InputError(f"{name} is damaged: {size - wanted:,} bytes follow its end", hint=_RETRY_HINT)
     if size < wanted:
-        raise InputError(f"{name} is cut off: {size:,} of {wanted:,} bytes are there", hint=_AGAIN)
+        raise InputError(f"{name} is cut off: {size:,} of {wanted:,} bytes are there", hint=_RETRY_HINT)
     return length + text
 
 
-def _end(text: bytes) -> int:
+def _data_end(text: bytes) -> int:
     """Where the last array ends, by the header."""
     entries = json.loads(text)
     return max((entry["data_offsets"][1] for key, entry in entries.items() if key != "__metadata__"), default=0)
 
 
 @contextmanager
-def _trouble(name: str) -> Iterator[None]:
+def _translate_errors(name: str) -> Iterator[None]:
     """Whatever goes wrong in what a damaged header leads to is one error."""
     try:
         yield
     except SafetensorError as error:
-        _damaged(name, shorten(str(error), 100), error)
+        _raise_damaged(name, shorten(str(error), 100), error)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-        _damaged(name, "its header cannot be read", error)
+        _raise_damaged(name, "its header cannot be read", error)
 
 
-def _damaged(name: str, why: str, cause: Exception | None = None) -> NoReturn:
-    raise InputError(f"{name} is damaged: {why}", hint=_AGAIN) from cause
+def _raise_damaged(name: str, why: str, cause: Exception | None = None) -> NoReturn:
+    raise InputError(f"{name} is damaged: {why}", hint=_RETRY_HINT) from cause
 
 
 def _dtype(code: str, name: str) -> np.dtype[Any]:
-    if code not in CODES:
-        _damaged(name, f"a model holds no arrays of the type {shorten(code)}")
-    return CODES[code]
+    if code not in DTYPES:
+        _raise_damaged(name, f"a model holds no arrays of the type {shorten(code)}")
+    return DTYPES[code]
 
 
-def _known(strings: Any, name: str) -> dict[str, str]:
+def _check_metadata(strings: Any, name: str) -> dict[str, str]:
     """The metadata, where it is that of a model of this version."""
     if not strings or strings.get("format") != FORMAT:
-        raise InputError(f"{name} was written by another program: it is no model of gaifman", hint=_OURS)
+        raise InputError(f"{name} was written by another program: it is no model of gaifman", hint=_MODEL_HINT)
     version = strings.get("version", "")
     if version != str(VERSION):
         if version.isascii() and version.isdigit() and version > "0":
@@ -261,26 +263,26 @@ def _known(strings: Any, name: str) -> dict[str, str]:
                 f"{name} was made by a newer gaifman: its format is {shorten(version)}, this one reads {VERSION}",
                 hint="pip install --upgrade gaifman",
             )
-        _damaged(name, f"{shorten(version)!r} is no version")
+        _raise_damaged(name, f"{shorten(version)!r} is no version")
     if strings.keys() != {"checksum", "format", "meta", "version"}:
-        _damaged(name, "its metadata has other fields than it should")
+        _raise_damaged(name, "its metadata has other fields than it should")
     return dict(strings)
 
 
-def _verified(header: bytes, strings: dict[str, str], arrays: Arrays, name: str) -> Meta:
+def _verify(header: bytes, strings: dict[str, str], arrays: Arrays, name: str) -> Meta:
     """The JSON object, where every byte of the file is as `write_model` would have written it."""
     text = strings["meta"]
     if header != _header(strings, arrays):
-        _damaged(name, "its header is not as it was written")
+        _raise_damaged(name, "its header is not as it was written")
     if strings["checksum"] != _checksum(text, arrays):
-        _damaged(name, "its checksum does not fit what it holds")
+        _raise_damaged(name, "its checksum does not fit what it holds")
     if any(array.dtype == bool and _raw(array).max(initial=0) > 1 for array in arrays.values()):
-        _damaged(name, "a truth value is neither 0 nor 1")
+        _raise_damaged(name, "a truth value is neither 0 nor 1")
     try:
         meta = json.loads(text)
-        fits = isinstance(meta, dict) and canonical(meta) == text
+        fits = isinstance(meta, dict) and canonical_json(meta) == text
     except (ValueError, RecursionError, OutputError) as error:
-        _damaged(name, "its description is no JSON", error)
+        _raise_damaged(name, "its description is no JSON", error)
     if not fits:
-        _damaged(name, "its description is not as it was written")
+        _raise_damaged(name, "its description is not as it was written")
     return dict(meta)

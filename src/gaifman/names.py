@@ -36,10 +36,10 @@ def is_word(name: str) -> bool:
     return _WORD.fullmatch(name) is not None and name not in KEYWORDS and name != "_"
 
 
-def folded(name: str) -> str:
+def fold_subscripts(name: str) -> str:
     """A variable's name with plain digits for subscripts, as in the paper: s₁ is s1.
 
-    >>> folded("s₁₂"), folded("x²")
+    >>> fold_subscripts("s₁₂"), fold_subscripts("x²")
     ('s12', 'x²')
     """
     plain = name.translate(_SUBSCRIPTS)
@@ -59,15 +59,15 @@ def quote(name: str) -> str:
 def unquote(quoted: str) -> str:
     """The name that a quoted text stands for; ValueError, with words, where it can be no name."""
     name = _ESCAPE.sub(_unescape, quoted[1:-1])
-    if problem := fault(name):
+    if problem := name_problem(name):
         raise ValueError(problem)
     return name
 
 
-def fault(name: str) -> str:
+def name_problem(name: str) -> str:
     """Why this text can be no name, or nothing.
 
-    >>> fault("ada"), fault("")
+    >>> name_problem("ada"), name_problem("")
     ('', 'a name cannot be empty')
     """
     if not name:
@@ -101,10 +101,10 @@ def _unescape(match: re.Match[str]) -> str:
     return _ESCAPES[text]
 
 
-def nearest(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+def similar_names(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     """The names a person may have meant, nearest first.
 
-    >>> nearest("bordrs", ["borders", "capital", "located_in"])
+    >>> similar_names("bordrs", ["borders", "capital", "located_in"])
     ('borders',)
     """
     from rapidfuzz import fuzz, process, utils

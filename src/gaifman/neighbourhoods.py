@@ -2,7 +2,7 @@
 
 >>> from gaifman.kb import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo"), ("likes", "cleo", "dan")])
->>> (found,) = neighbourhoods(kb, ("ann", "bob"), radius=2, size=1, seed=0)
+>>> (found,) = named_neighbourhoods(kb, ("ann", "bob"), radius=2, size=1, seed=0)
 >>> found.members, found.left_out
 ((('ann', 0), ('bob', 0), ('cleo', 1)), {2: 1})
 >>> print(*found.facts)
@@ -10,8 +10,8 @@ likes(ann, bob). likes(bob, cleo).
 
 Stages that compute ask for many at once, by number:
 
->>> graph = graph_of(kb)
->>> found = draw(graph, np.array([[0, 1], [3, 3]]), Sampling(size=None, draws=1))
+>>> graph = build_graph(kb)
+>>> found = draw_neighbourhoods(graph, np.array([[0, 1], [3, 3]]), SamplingConfig(size=None, draws=1))
 >>> found.of(0).tolist(), found.of(1).tolist()
 ([0, 1, 2], [3, 2])
 """
@@ -26,23 +26,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeError
+from gaifman.errors import KnowledgeBaseError
 from gaifman.facts import Fact
-from gaifman.graph import Graph, check_radius, graph_of, ranges
+from gaifman.graph import GaifmanGraph, build_graph, check_radius, concatenate_ranges
 from gaifman.kb import KnowledgeBase
-from gaifman.keys import Words, joined, start
+from gaifman.keys import Keys, fold_in, make_key
 from gaifman.tables import Ints, Longs
 
 if TYPE_CHECKING:
-    from gaifman.drawing import Job, Part
+    from gaifman.drawing import DrawJob, DrawnPart
 
 
-MOST = 1_000_000
+MAX_DRAWS = 1_000_000
 """Draws for one tuple at most: they are in memory together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class SamplingConfig:
     """How neighbourhoods are drawn; the words of the paper are r, k and w."""
 
     radius: int = 1
@@ -54,7 +54,7 @@ class Sampling:
     seed: int = 0
     purpose: str = "draw"
     """What the draws are for: the same seed gives other draws for another purpose."""
-    shared: bool = False
+    shared_order: bool = False
     """Whether all tuples that have an object at one position share the random order of what is around it.
 
     For each tuple the distribution is the same; over tuples the draws are then not independent, and work can be shared.
@@ -62,53 +62,53 @@ class Sampling:
 
     def __post_init__(self) -> None:
         check_radius(self.radius)
-        if self.size is not None and not _whole(self.size, 1):
-            raise KnowledgeError(
+        if self.size is not None and not _is_whole(self.size, 1):
+            raise KnowledgeBaseError(
                 f"the size k is a whole number, 1 or more, or None, not {self.size!r}",
                 hint="the tuple's own objects are members anyway: for them alone write r=0; for all objects k=None",
             )
         check_draws(self.draws)
-        if not _whole(self.seed, 0) or self.seed >= 1 << 64:
-            raise KnowledgeError(f"a seed is a whole number from 0 to 2**64 - 1, not {self.seed!r}")
+        if not _is_whole(self.seed, 0) or self.seed >= 1 << 64:
+            raise KnowledgeBaseError(f"a seed is a whole number from 0 to 2**64 - 1, not {self.seed!r}")
 
-    def keys(self) -> Words:
+    def keys(self) -> Keys:
         """Shape (w,), uint64: a key for each draw, of the seed, the purpose and the draw's number."""
-        return joined(start(self.seed, self.purpose), np.arange(self.draws))
+        return fold_in(make_key(self.seed, self.purpose), np.arange(self.draws))
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenFacts:
     """Facts that are not visible while the neighbourhoods of a tuple are drawn."""
 
     starts: Longs
     """Shape (b + 1,), int64: those of tuple `t` are `facts[starts[t] : starts[t + 1]]`."""
     facts: Longs
-    """Shape (all hidden,), int64: fact numbers, as in `Graph.facts`."""
+    """Shape (all hidden,), int64: fact numbers, as in `GaifmanGraph.facts`."""
 
     @classmethod
-    def one_each(cls, numbers: Longs) -> Hidden:
+    def one_per_tuple(cls, numbers: Longs) -> HiddenFacts:
         """At most one for each tuple: `numbers` (b,), where −1 hides nothing, as `fact_numbers` gives them."""
         return cls(np.append(0, np.cumsum(numbers >= 0)), numbers[numbers >= 0])
 
-    def of(self, tuples: Longs) -> Hidden:
+    def select(self, tuples: Longs) -> HiddenFacts:
         """What is hidden from some of the tuples, by their places, in that order."""
         first, last = self.starts[tuples], self.starts[tuples + 1]
-        return Hidden(np.append(0, np.cumsum(last - first)), self.facts[ranges(first, last)])
+        return HiddenFacts(np.append(0, np.cumsum(last - first)), self.facts[concatenate_ranges(first, last)])
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbourhoods:
+class NeighbourhoodBatch:
     """What was drawn: for each tuple and draw, the members by number."""
 
     starts: Longs
     """Shape (b · w + 1,), int64: the members of draw `j` of tuple `t` begin at `starts[t * w + j]`."""
     members: Ints
     """Shape (all members,), int32: first the tuple's different objects in their order, then those drawn, ascending."""
-    own: Ints
+    distinct_counts: Ints
     """Shape (b,), int32: how many different objects the tuple has."""
     draws: int
     """w."""
-    places: Ints
+    own_positions: Ints
     """Shape (b, n), int32: where among the members each object of the tuple stands."""
     edges: Ints
     """Shape as members, int32: an edge of the graph from one of the tuple's objects to the member, −1 for their own.
@@ -120,53 +120,53 @@ class Neighbourhoods:
         """The number of neighbourhoods."""
         return len(self.starts) - 1
 
-    def of(self, t: int, draw: int = 0) -> Ints:
+    def members_of(self, t: int, draw: int = 0) -> Ints:
         """The members of one draw of one tuple."""
         at = t * self.draws + draw
         return self.members[self.starts[at] : self.starts[at + 1]]
 
 
-def draw(
-    graph: Graph,
+def draw_neighbourhoods(
+    graph: GaifmanGraph,
     tuples: npt.ArrayLike,
-    sampling: Sampling | None = None,
-    hidden: Hidden | None = None,
+    sampling: SamplingConfig | None = None,
+    hidden: HiddenFacts | None = None,
     threads: int | None = None,
-) -> Neighbourhoods:
+) -> NeighbourhoodBatch:
     """Draw neighbourhoods of tuples (b, n) of object numbers, by Algorithm 1.
 
     The result depends on the graph, the tuple, what is hidden from it and the sampling: never on other tuples, their
     order, or the number of threads (by default one for each processor).
     """
     threads = len(os.sched_getaffinity(0)) if threads is None else threads
-    if not _whole(threads, 1):
-        raise KnowledgeError(f"the number of threads is a whole number, 1 or more, not {threads!r}")
-    numbers = checked_tuples(graph, tuples)
-    job = job_of(graph, numbers, sampling or Sampling(), hidden)
-    return neighbourhoods_of(job, numbers, job.drawn(int(threads)))
+    if not _is_whole(threads, 1):
+        raise KnowledgeBaseError(f"the number of threads is a whole number, 1 or more, not {threads!r}")
+    numbers = check_tuples(graph, tuples)
+    job = make_draw_job(graph, numbers, sampling or SamplingConfig(), hidden)
+    return collect_neighbourhoods(job, numbers, job.draw(int(threads)))
 
 
-def job_of(graph: Graph, tuples: Ints, sampling: Sampling, hidden: Hidden | None) -> Job:
+def make_draw_job(graph: GaifmanGraph, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts | None) -> DrawJob:
     """What there is to draw, for those who do it in blocks."""
-    from gaifman import drawing  # here, because numba takes a quarter of a second to import
-    from gaifman.kernels.pools import EVERYTHING, Plan
+    from gaifman.drawing import DrawJob, TRIAL_FACTOR, freeze
+    from gaifman.kernels.pools import UNBOUNDED, DrawPlan
 
     size = sampling.size
     if size is None or size >= max(1, tuples.shape[1] * len(graph)):  # the share of each pool is then all of it
-        size = EVERYTHING
-    plan = Plan(drawing.frozen(sampling.keys()), int(size), bool(sampling.shared), drawing.PATIENCE)
-    unseen = checked_hidden(graph, hidden, len(tuples))
-    return drawing.Job(graph, drawing.frozen(tuples), int(sampling.radius), plan, *unseen)
+        size = UNBOUNDED
+    plan = DrawPlan(freeze(sampling.keys()), int(size), bool(sampling.shared_order), TRIAL_FACTOR)
+    unseen = check_hidden(graph, hidden, len(tuples))
+    return DrawJob(graph, freeze(tuples), int(sampling.radius), plan, *unseen)
 
 
-def neighbourhoods_of(job: Job, tuples: Ints, part: Part) -> Neighbourhoods:
+def collect_neighbourhoods(job: DrawJob, tuples: Ints, part: DrawnPart) -> NeighbourhoodBatch:
     """What a job has drawn for its tuples, or some of them."""
-    from gaifman.drawing import frozen
+    from gaifman.drawing import freeze
 
     members, spots, ends = part
-    count, places = _own(tuples)
-    starts = frozen(np.append(0, ends))
-    return Neighbourhoods(starts, frozen(members), count, len(job.plan.keys), places, job.edges(spots))
+    count, places = _distinct_objects(tuples)
+    starts = freeze(np.append(0, ends))
+    return NeighbourhoodBatch(starts, freeze(members), count, len(job.plan.keys), places, job.edge_indices(spots))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Neighbourhood:
     """Each member and its distance from the tuple's nearest object: the tuple's own first, then by distance, name."""
     facts: tuple[Fact, ...]
     """All that is known of the members alone: the substructure that formulas are evaluated on."""
-    left_out: dict[int, int]
+    not_drawn: dict[int, int]
     """Distance → how many objects at that distance could have been drawn and were not; only where some were not."""
 
     def as_dict(self) -> dict[str, Any]:
@@ -187,12 +187,12 @@ class Neighbourhood:
         return {
             "members": [{"name": name, "distance": distance} for name, distance in self.members],
             "facts": [{"relation": f.relation, "objects": f.objects, "confidence": f.confidence} for f in self.facts],
-            "left_out": {str(distance): count for distance, count in self.left_out.items()},
+            "left_out": {str(distance): count for distance, count in self.not_drawn.items()},
         }
 
 
-def neighbourhoods(
-    source: KnowledgeBase | Graph,
+def named_neighbourhoods(
+    source: KnowledgeBase | GaifmanGraph,
     objects: Sequence[str],
     *,
     radius: int = 1,
@@ -202,18 +202,20 @@ def neighbourhoods(
 ) -> tuple[Neighbourhood, ...]:
     """Draw neighbourhoods of one tuple of names: `draws` of them.
 
-    Of a knowledge base the graph is built first; whoever asks often builds it once, with `graph_of`, and gives that.
+    Of a knowledge base the graph is built first; whoever asks often builds it once, with `build_graph`, and gives that.
     """
     if isinstance(objects, str):
-        raise KnowledgeError(f"a tuple of names is meant: write ({objects!r},), not {objects!r}")
-    graph = source if isinstance(source, Graph) else graph_of(source)
-    numbers = [graph.kb.id(name) for name in objects]
-    found = draw(graph, np.array([numbers], np.int32), Sampling(radius, size, draws, seed))
+        raise KnowledgeBaseError(f"a tuple of names is meant: write ({objects!r},), not {objects!r}")
+    graph = source if isinstance(source, GaifmanGraph) else build_graph(source)
+    numbers = [graph.kb.object_id(name) for name in objects]
+    found = draw_neighbourhoods(graph, np.array([numbers], np.int32), SamplingConfig(radius, size, draws, seed))
     distances = graph.distances(numbers, radius)
-    return tuple(_named(graph, tuple(objects), found.of(0, number), distances) for number in range(draws))
+    return tuple(
+        _name_members(graph, tuple(objects), found.members_of(0, number), distances) for number in range(draws)
+    )
 
 
-def _named(graph: Graph, objects: tuple[str, ...], members: Ints, distances: Ints) -> Neighbourhood:
+def _name_members(graph: GaifmanGraph, objects: tuple[str, ...], members: Ints, distances: Ints) -> Neighbourhood:
     left = distances.copy()
     left[members] = 0
     at, counts = np.unique_counts(left[left > 0])
@@ -227,40 +229,40 @@ def _named(graph: Graph, objects: tuple[str, ...], members: Ints, distances: Int
     )
 
 
-def checked_tuples(graph: Graph, tuples: npt.ArrayLike) -> Ints:
+def check_tuples(graph: GaifmanGraph, tuples: npt.ArrayLike) -> Ints:
     """The tuples as int32 (b, n), or what is wrong with them."""
     array = np.asarray(tuples)
     if array.ndim != 2 or array.shape[1] == 0 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
-        raise KnowledgeError(
+        raise KnowledgeBaseError(
             f"tuples are whole numbers of shape (tuples, places), not {array.dtype} of shape {array.shape}",
             hint="one tuple of two objects is [[3, 5]]; a tuple has at least one place",
         )
     wrong = array[(array < 0) | (array >= len(graph))]
     if len(wrong):
-        raise KnowledgeError(f"objects are numbered from 0 to {len(graph) - 1}, not {wrong[0]}")
+        raise KnowledgeBaseError(f"objects are numbered from 0 to {len(graph) - 1}, not {wrong[0]}")
     return array.astype(np.int32)
 
 
-def checked_hidden(graph: Graph, hidden: Hidden | None, count: int) -> tuple[Longs, Longs]:
+def check_hidden(graph: GaifmanGraph, hidden: HiddenFacts | None, count: int) -> tuple[Longs, Longs]:
     """Starts and facts as int64, or what is wrong with them."""
     if hidden is None:
         return np.zeros(count + 1, np.int64), np.zeros(0, np.int64)
     starts, facts = np.asarray(hidden.starts, np.int64), np.asarray(hidden.facts, np.int64)
     ends = starts[:1].tolist() + starts[-1:].tolist()
     if starts.shape != (count + 1,) or ends != [0, len(facts)] or (np.diff(starts) < 0).any():
-        raise KnowledgeError(
+        raise KnowledgeBaseError(
             f"the starts of hidden facts must rise from 0 to {len(facts)}, one for each of {count} tuples and the end"
         )
     wrong = facts[(facts < 0) | (facts >= len(graph.kb))]
     if len(wrong):
-        raise KnowledgeError(
+        raise KnowledgeBaseError(
             f"facts are numbered from 0 to {len(graph.kb) - 1}, not {wrong[0]}",
             hint="fact_numbers() finds them; Hidden.one_each() leaves out the unknown ones, -1",
         )
     return starts, facts
 
 
-def _own(tuples: Ints) -> tuple[Ints, Ints]:
+def _distinct_objects(tuples: Ints) -> tuple[Ints, Ints]:
     """How many different objects each tuple has (b,), and where each object stands among them (b, n)."""
     places = np.zeros(tuples.shape, np.int32)
     count = np.ones(len(tuples), np.int32)
@@ -274,11 +276,11 @@ def _own(tuples: Ints) -> tuple[Ints, Ints]:
     return count, places
 
 
-def check_draws(draws: int, name: str = "the number of draws", most: int = MOST) -> None:
+def check_draws(draws: int, name: str = "the number of draws", maximum: int = MAX_DRAWS) -> None:
     """Refuse what cannot be a number of draws."""
-    if not _whole(draws, 1) or draws > most:
-        raise KnowledgeError(f"{name} is a whole number from 1 to {most:,}, not {draws!r}")
+    if not _is_whole(draws, 1) or draws > maximum:
+        raise KnowledgeBaseError(f"{name} is a whole number from 1 to {maximum:,}, not {draws!r}")
 
 
-def _whole(number: object, least: int) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) >= least
+def _is_whole(number: object, minimum: int) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) >= minimum

@@ -1,7 +1,7 @@
 """Base models M: sparse rows in, probabilities out.
 
->>> rows = Rows(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, np.float32), 2)
->>> network = Network(hidden=(8,), epochs=1, rate=0.5)
+>>> rows = SparseRows(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, np.float32), 2)
+>>> network = MLP(hidden=(8,), epochs=1, rate=0.5)
 >>> network.begin(rows.width, seed=0)
 >>> for _ in range(200):
 ...     loss = network.learn(Batch(rows, np.array([1, 0], np.float32)))
@@ -25,20 +25,30 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.calibration import log_odds, logistic
-from gaifman.drawing import frozen
-from gaifman.errors import KnowledgeError
-from gaifman.kernels.layers import RELU, SIGMOID, spread
-from gaifman.kernels.learning import ADAGRAD, GRADIENTS, Entries, Net, Shape, Space, Steps, infer, learn
-from gaifman.kernels.random import join
-from gaifman.kernels.ranking import first_sums, rank
-from gaifman.names import nearest
+from gaifman.drawing import freeze
+from gaifman.errors import KnowledgeBaseError
+from gaifman.kernels.layers import RELU, SIGMOID, fill_uniform
+from gaifman.kernels.learning import (
+    ADAGRAD,
+    GRADIENTS,
+    Architecture,
+    Entries,
+    UpdateSettings,
+    Weights,
+    Workspace,
+    infer,
+    train_block,
+)
+from gaifman.kernels.random import fold_in
+from gaifman.kernels.ranking import first_layer_sums, score_candidates
+from gaifman.names import similar_names
 from gaifman.tables import Floats, Ints, Longs
 
 Reals = npt.NDArray[np.float32]
 ACTIVATIONS = {"sigmoid": SIGMOID, "relu": RELU}
-START = 1e-3
+INITIAL_SQUARES = 1e-3
 """What Adagrad's sums of squares begin with: the first steps stay small."""
-MANY = 64
+TYPICAL_ROW_ENTRIES = 64
 """Inputs that are there at once, about: what the first weights are scaled for."""
 PURPOSE = 0x6E6574
 """What the random numbers are for."""
@@ -48,7 +58,7 @@ State = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SparseRows:
     """Sparse rows of inputs; what is not stored is 0."""
 
     starts: Longs
@@ -68,7 +78,7 @@ class Rows:
 class Batch:
     """Examples to learn from, in the order in which they are to be learnt."""
 
-    rows: Rows
+    rows: SparseRows
     targets: Reals
     """Shape (rows,), float32, 0 to 1: how sure it is that the row's tuple is an answer. Corruptions have 0."""
 
@@ -76,36 +86,36 @@ class Batch:
 class BaseModel(ABC):
     """Learns from examples that come in blocks, then gives probabilities.
 
-    `begin`, then `passes` times all blocks to `learn`, each time followed by `pass_done`. The same calls with the same
+    `begin`, then `passes` times all blocks to `train_block`, each time followed by `pass_done`. The same calls with the same
     seed give the same model, bit for bit.
     """
 
     kind: str
     """Its name in model files."""
-    passes: int
+    epochs: int
     """How often it wants to see all examples."""
 
     @abstractmethod
-    def begin(self, width: int, seed: int) -> None:
+    def reset(self, width: int, seed: int) -> None:
         """Forget everything; be ready for rows of `width` columns."""
 
     @abstractmethod
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         """Learn from some examples; the mean cross-entropy of these in nats, NaN where it is not known yet."""
 
-    def pass_done(self) -> None:  # noqa: B027 - most have nothing to do here
+    def end_epoch(self) -> None:  # noqa: B027 - most have nothing to do here
         """All examples have been given once (more)."""
 
     @abstractmethod
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         """Shape (rows,), float64, 0 to 1. A row's does not depend on the other rows."""
 
-    def scores(self, rows: Rows) -> Floats:
+    def scores(self, rows: SparseRows) -> Floats:
         """Shape (rows,), float64: the log-odds of the probabilities, finite."""
         return log_odds(self.probabilities(rows))
 
     @abstractmethod
-    def embed(self, rows: Rows) -> Reals:
+    def embed(self, rows: SparseRows) -> Reals:
         """Shape (rows, some size), float32: the representation the probability is computed from."""
 
     @abstractmethod
@@ -113,7 +123,7 @@ class BaseModel(ABC):
         """What it was made with, as JSON can hold it: `kind(**settings)` makes it anew."""
 
     @abstractmethod
-    def state(self, *, whole: bool = False) -> State:
+    def state(self, *, resumable: bool = False) -> State:
         """What was learnt; with `whole` also what is needed to go on learning as if it had never stopped."""
 
     @abstractmethod
@@ -121,7 +131,7 @@ class BaseModel(ABC):
         """Take over what `state` gave."""
 
 
-class Network(BaseModel):
+class MLP(BaseModel):
     """The paper's network: hidden layers over sparse inputs, dropout of inputs, cross-entropy, steps of Adagrad."""
 
     kind = "mlp"
@@ -130,116 +140,120 @@ class Network(BaseModel):
         self,
         hidden: Sequence[int] = (100, 100),
         activation: str = "sigmoid",
-        rate: float = 0.05,
+        learning_rate: float = 0.05,
         epochs: int = 3,
         dropout: float = 0.2,
-        batch: int = 128,
+        batch_size: int = 128,
     ) -> None:
         if not isinstance(hidden, list | tuple):
-            raise KnowledgeError(f"hidden layers are a list of widths, not {hidden!r}", hint="hidden=[100, 100]")
-        self.hidden, self.activation, self.rate = tuple(hidden), activation, rate
-        self.epochs, self.dropout, self.batch = epochs, dropout, batch
-        self.passes = epochs
-        _check_network(self)
+            raise KnowledgeBaseError(f"hidden layers are a list of widths, not {hidden!r}", hint="hidden=[100, 100]")
+        self.hidden, self.activation, self.learning_rate = tuple(hidden), activation, learning_rate
+        self.epochs, self.dropout, self.batch_size = epochs, dropout, batch_size
+        self.epochs = epochs
+        _check_settings(self)
         sizes = np.array([*self.hidden, 1], np.int64)
-        self._shape = Shape(frozen(sizes), ACTIVATIONS[activation])
-        self._width, self._done, self._key = 0, 0, np.uint64(0)
-        self._space: Space | None = None
-        self.begin(0, 0)
+        self._shape = Architecture(freeze(sizes), ACTIVATIONS[activation])
+        self._width, self._seen, self._key = 0, 0, np.uint64(0)
+        self._space: Workspace | None = None
+        self.reset(0, 0)
 
-    def begin(self, width: int, seed: int) -> None:
+    def reset(self, width: int, seed: int) -> None:
         """Small random weights, keyed by the seed."""
-        self._width, self._done, self._space = width, 0, None
-        self._key = np.uint64(join(np.uint64(seed), np.uint64(PURPOSE)))
-        self._net, self._squares = self._fresh(), self._begun()
-        sizes = [min(width, MANY), *self.hidden, 1]
+        self._width, self._seen, self._space = width, 0, None
+        self._key = np.uint64(fold_in(np.uint64(seed), np.uint64(PURPOSE)))
+        self._net, self._squares = self._zeros(), self._initial_squares()
+        sizes = [min(width, TYPICAL_ROW_ENTRIES), *self.hidden, 1]
         bounds = [float(np.sqrt(6 / (inner + units))) for inner, units in pairwise(sizes)]  # Glorot and Bengio's
-        spread(np.uint64(join(self._key, 0)), bounds[0], self._net.first)
+        fill_uniform(np.uint64(fold_in(self._key, 0)), bounds[0], self._net.first)
         for number, (inner, units, at) in enumerate(self._matrices(), start=1):
-            spread(np.uint64(join(self._key, number)), bounds[number], self._net.dense[at : at + inner * units])
+            fill_uniform(
+                np.uint64(fold_in(self._key, number)), bounds[number], self._net.dense[at : at + inner * units]
+            )
 
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         """A step for each mini-batch."""
-        loss = self._learn(batch, ADAGRAD, self._squares)
-        self._done += len(batch.targets)
+        loss = self._run_steps(batch, ADAGRAD, self._squares)
+        self._seen += len(batch.targets)
         return loss / max(len(batch.targets), 1)
 
     def gradients(self, batch: Batch) -> State:
         """The gradient of the mean cross-entropy, dropout included, as `state` names the weights; nothing is learnt."""
-        found = self._fresh()
-        whole = Network(self.hidden, self.activation, self.rate, self.epochs, self.dropout, max(len(batch.rows), 1))
-        whole._width, whole._key, whole._done, whole._net = self._width, self._key, self._done, self._net
-        whole._learn(batch, GRADIENTS, found)
-        return self._named(found)
+        found = self._zeros()
+        whole = MLP(
+            self.hidden, self.activation, self.learning_rate, self.epochs, self.dropout, max(len(batch.rows), 1)
+        )
+        whole._width, whole._key, whole._seen, whole._net = self._width, self._key, self._seen, self._net
+        whole._run_steps(batch, GRADIENTS, found)
+        return self._as_matrices(found)
 
-    def _learn(self, batch: Batch, kind: int, squares: Net) -> float:
+    def _run_steps(self, batch: Batch, kind: int, squares: Weights) -> float:
         entries = self._entries(batch.rows)
         if len(batch.targets) != len(batch.rows):
-            raise KnowledgeError(f"{len(batch.rows):,} rows have {len(batch.targets):,} targets")
+            raise KnowledgeBaseError(f"{len(batch.rows):,} rows have {len(batch.targets):,} targets")
         threshold = min(round(self.dropout * 65536), 65535)  # of 16 bits: something is kept however near 1 it is
         gain = 65536 / (65536 - threshold)
-        steps = Steps(self.batch, float(self.rate), kind, threshold, gain, self._key, self._done)
-        room = self._room(entries.starts)
-        targets = frozen(np.asarray(batch.targets, np.float32))
-        return float(learn(self._net, squares, self._shape, entries, targets, steps, room))
+        steps = UpdateSettings(self.batch_size, float(self.learning_rate), kind, threshold, gain, self._key, self._seen)
+        room = self._scratch_for(entries.starts)
+        targets = freeze(np.asarray(batch.targets, np.float32))
+        return float(train_block(self._net, squares, self._shape, entries, targets, steps, room))
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         """By the logistic function in float64: two rows of different log-odds have different probabilities."""
         return logistic(self.scores(rows))
 
-    def scores(self, rows: Rows) -> Floats:
-        return self._inferred(rows, 0)[0].astype(np.float64)
+    def scores(self, rows: SparseRows) -> Floats:
+        return self._infer(rows, 0)[0].astype(np.float64)
 
-    def embed(self, rows: Rows) -> Reals:
+    def embed(self, rows: SparseRows) -> Reals:
         """The units of the last hidden layer; without one, the log-odds."""
         size = self.hidden[-1] if self.hidden else 1
-        logits, hidden = self._inferred(rows, size if self.hidden else 0)
+        logits, hidden = self._infer(rows, size if self.hidden else 0)
         return hidden.reshape(len(rows), size) if self.hidden else logits[:, None]
 
-    def first_sums(self, rows: Rows) -> Reals:
+    def first_layer_sums(self, rows: SparseRows) -> Reals:
         """Shape (rows · units,), float32: what the rows give to the units of the first layer, without the biases."""
         units = int(self._shape.sizes[0])
         sums = np.zeros(len(rows) * units, np.float32)
-        first_sums(self._net, units, self._entries(rows), sums)
+        first_layer_sums(self._net, units, self._entries(rows), sums)
         return sums
 
-    def ranked(
+    def score_candidates(
         self,
         own: Reals,
         needed: Ints,
         others: Reals,
         looks: Ints,
         kinds: npt.NDArray[np.uint8],
-        further_inputs: Rows,
+        further_inputs: SparseRows,
     ) -> Floats:
         """Shape (candidates,), float64: probabilities from sums of the first layer, see `kernels.ranking.rank`.
 
         That of a candidate for the plain path means nothing.
         """
         logits = np.zeros(len(needed), np.float32)
-        active = np.empty(self.batch * int(self._shape.sizes.sum()), np.float32)
+        active = np.empty(self.batch_size * int(self._shape.sizes.sum()), np.float32)
         units = int(self._shape.sizes[0])
         leaders = np.full(len(own) // units * len(others) // units, -1, np.int32)
-        room = self._entries(further_inputs), self.batch, np.empty(self.batch, np.int32), active, logits
-        rank(self._net, self._shape, own, frozen(needed), others, looks, leaders, kinds, *room)
+        room = self._entries(further_inputs), self.batch_size, np.empty(self.batch_size, np.int32), active, logits
+        score_candidates(self._net, self._shape, own, freeze(needed), others, looks, leaders, kinds, *room)
         return logistic(logits.astype(np.float64))
 
-    def _inferred(self, rows: Rows, size: int) -> tuple[Reals, Reals]:
+    def _infer(self, rows: SparseRows, size: int) -> tuple[Reals, Reals]:
         logits, hidden = np.zeros(len(rows), np.float32), np.zeros(len(rows) * size, np.float32)
-        active = np.empty(self.batch * int(self._shape.sizes.sum()), np.float32)
-        infer(self._net, self._shape, self._entries(rows), self.batch, active, logits, hidden)
+        active = np.empty(self.batch_size * int(self._shape.sizes.sum()), np.float32)
+        infer(self._net, self._shape, self._entries(rows), self.batch_size, active, logits, hidden)
         return logits, hidden
 
     def settings(self) -> Mapping[str, Any]:
         names = ("activation", "rate", "epochs", "dropout", "batch")
         return {"hidden": list(self.hidden), **{name: getattr(self, name) for name in names}}
 
-    def state(self, *, whole: bool = False) -> State:
+    def state(self, *, resumable: bool = False) -> State:
         """Weights by layer; the whole state has Adagrad's sums and how many examples were seen."""
-        found = self._named(self._net)
-        if whole:
-            found |= {f"squares {name}": array for name, array in self._named(self._squares).items()}
-            found["progress"] = np.array([self._key, np.uint64(self._done)], np.uint64)
+        found = self._as_matrices(self._net)
+        if resumable:
+            found |= {f"squares {name}": array for name, array in self._as_matrices(self._squares).items()}
+            found["progress"] = np.array([self._key, np.uint64(self._seen)], np.uint64)
         return found
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -247,11 +261,11 @@ class Network(BaseModel):
         whole = "squares weights 1" in state
         width = len(state["weights 1"]) if "weights 1" in state else 0
         self._check_state(state, width, ("", "squares ") if whole else ("",))
-        self._width, self._space, self._done = width, None, 0
-        self._net = self._flat(state, "")
-        self._squares = self._flat(state, "squares ") if whole else self._begun()
+        self._width, self._space, self._seen = width, None, 0
+        self._net = self._as_net(state, "")
+        self._squares = self._as_net(state, "squares ") if whole else self._initial_squares()
         if "progress" in state:
-            self._key, self._done = np.uint64(state["progress"][0]), int(state["progress"][1])
+            self._key, self._seen = np.uint64(state["progress"][0]), int(state["progress"][1])
 
     # Flat arrays for the kernels, matrices for people.
 
@@ -262,17 +276,17 @@ class Network(BaseModel):
             yield inner, units, at
             at += inner * units
 
-    def _fresh(self) -> Net:
+    def _zeros(self) -> Weights:
         sizes = self._shape.sizes
         dense = sum(inner * units for inner, units, _ in self._matrices())
         counts = (self._width * int(sizes[0]), dense, int(sizes.sum()))
-        return Net(*(np.zeros(count, np.float32) for count in counts))
+        return Weights(*(np.zeros(count, np.float32) for count in counts))
 
-    def _begun(self) -> Net:
+    def _initial_squares(self) -> Weights:
         """What Adagrad's sums of squares begin with."""
-        squares = self._fresh()
+        squares = self._zeros()
         for array in squares:
-            array[:] = START
+            array[:] = INITIAL_SQUARES
         return squares
 
     def _check_state(self, state: Mapping[str, npt.NDArray[Any]], width: int, prefixes: tuple[str, ...]) -> None:
@@ -281,12 +295,12 @@ class Network(BaseModel):
             for name, shape in ((f"weights {number}", (inner, units)), (f"biases {number}", (units,))):
                 for known in (prefix + name for prefix in prefixes):
                     if known not in state:
-                        raise KnowledgeError(f"there are no {known!r} to restore a network from")
+                        raise KnowledgeBaseError(f"there are no {known!r} to restore a network from")
                     if state[known].shape != shape:
                         found = state[known].shape
-                        raise KnowledgeError(f"{known!r} of this network have shape {shape}, those given {found}")
+                        raise KnowledgeBaseError(f"{known!r} of this network have shape {shape}, those given {found}")
 
-    def _named(self, net: Net) -> State:
+    def _as_matrices(self, net: Weights) -> State:
         """Copies, as matrices: whoever holds them does not see the network learn on."""
         sizes = [*self.hidden, 1]
         found: State = {"weights 1": net.first.reshape(self._width, sizes[0]).copy()}
@@ -297,38 +311,40 @@ class Network(BaseModel):
             found[f"biases {number}"] = net.biases[end - units : end].copy()
         return found
 
-    def _flat(self, state: Mapping[str, npt.NDArray[Any]], prefix: str) -> Net:
+    def _as_net(self, state: Mapping[str, npt.NDArray[Any]], prefix: str) -> Weights:
         layers = range(1, len(self.hidden) + 2)
         weights = [np.asarray(state[f"{prefix}weights {number}"], np.float32).ravel() for number in layers]
         biases = [np.asarray(state[f"{prefix}biases {number}"], np.float32).ravel() for number in layers]
         none = np.zeros(0, np.float32)
-        return Net(weights[0].copy(), np.concatenate([none, *weights[1:]]), np.concatenate(biases))
+        return Weights(weights[0].copy(), np.concatenate([none, *weights[1:]]), np.concatenate(biases))
 
-    def _entries(self, rows: Rows) -> Entries:
+    def _entries(self, rows: SparseRows) -> Entries:
         if rows.width != self._width:
-            raise KnowledgeError(f"the network is for rows of {self._width:,} columns, these have {rows.width:,}")
-        columns = frozen(np.asarray(rows.columns, np.int32))
+            raise KnowledgeBaseError(f"the network is for rows of {self._width:,} columns, these have {rows.width:,}")
+        columns = freeze(np.asarray(rows.columns, np.int32))
         # A kernel would read and write past its arrays. Seen as unsigned, a negative number is a large one.
         if columns.view(np.uint32).max(initial=0) >= max(self._width, 1) or rows.starts[-1] > len(columns):
-            raise KnowledgeError(f"the entries of rows have columns from 0 to {self._width - 1:,}; these have others")
-        return Entries(frozen(rows.starts), columns, frozen(rows.values))
+            raise KnowledgeBaseError(
+                f"the entries of rows have columns from 0 to {self._width - 1:,}; these have others"
+            )
+        return Entries(freeze(rows.starts), columns, freeze(rows.values))
 
-    def _room(self, starts: Longs) -> Space:
+    def _scratch_for(self, starts: Longs) -> Workspace:
         """Scratch for mini-batches of these rows: kept, and grown when larger ones come."""
-        marks = np.append(starts[:: self.batch], starts[-1:])
+        marks = np.append(starts[:: self.batch_size], starts[-1:])
         entries = max(int(np.diff(marks).max(initial=0)), 1)
         if self._space is None or len(self._space.places) < entries:
-            self._space = self._scratch(2 * entries)
+            self._space = self._make_scratch(2 * entries)
         return self._space
 
-    def _scratch(self, entries: int) -> Space:
-        units = self.batch * int(self._shape.sizes.sum())
+    def _make_scratch(self, entries: int) -> Workspace:
+        units = self.batch_size * int(self._shape.sizes.sum())
         dense = [inner * units for inner, units, _ in self._matrices()]
         reals = partial(np.zeros, dtype=np.float32)
-        gradient = Net(reals(int(self._shape.sizes[0])), reals(sum(dense)), reals(int(self._shape.sizes.sum())))
+        gradient = Weights(reals(int(self._shape.sizes[0])), reals(sum(dense)), reals(int(self._shape.sizes.sum())))
         ints = partial(np.zeros, dtype=np.int32)
         slots = np.full(self._width, -1, np.int32)
-        return Space(
+        return Workspace(
             reals(units),
             reals(units),
             reals(max(dense, default=0)),
@@ -342,59 +358,65 @@ class Network(BaseModel):
         )
 
 
-class Logistic(Network):
+class Logistic(MLP):
     """Logistic regression: the network without hidden layers."""
 
     kind = "logistic"
 
-    def __init__(self, rate: float = 0.05, epochs: int = 3, dropout: float = 0.0, batch: int = 128) -> None:
-        super().__init__((), "sigmoid", rate, epochs, dropout, batch)
+    def __init__(
+        self, learning_rate: float = 0.05, epochs: int = 3, dropout: float = 0.0, batch_size: int = 128
+    ) -> None:
+        super().__init__((), "sigmoid", learning_rate, epochs, dropout, batch_size)
 
     def settings(self) -> Mapping[str, Any]:
         return {name: getattr(self, name) for name in ("rate", "epochs", "dropout", "batch")}
 
 
-def base_model(kind: str, **settings: Any) -> BaseModel:
+def make_base_model(kind: str, **settings: Any) -> BaseModel:
     """A base model by its name: `mlp` or `logistic`.
 
-    >>> base_model("mlp", hidden=[50], activation="relu").settings()["hidden"]
+    >>> make_base_model("mlp", hidden=[50], activation="relu").settings()["hidden"]
     [50]
     """
-    kinds: dict[str, type[Network]] = {"mlp": Network, "logistic": Logistic}
+    kinds: dict[str, type[MLP]] = {"mlp": MLP, "logistic": Logistic}
     if kind not in kinds:
-        raise KnowledgeError(
-            f"there is no base model {kind!r}", near=nearest(kind, kinds), hint=f"one of {', '.join(kinds)}"
+        raise KnowledgeBaseError(
+            f"there is no base model {kind!r}",
+            suggestions=similar_names(kind, kinds),
+            hint=f"one of {', '.join(kinds)}",
         )
-    known = settings_of(kinds[kind])
+    known = setting_names(kinds[kind])
     for name in settings:
         if name not in known:
             hint = f"settings of {kind}: {', '.join(known)}"
-            raise KnowledgeError(f"{kind} has no setting {name}", near=nearest(name, known), hint=hint)
+            raise KnowledgeBaseError(f"{kind} has no setting {name}", suggestions=similar_names(name, known), hint=hint)
     return kinds[kind](**settings)
 
 
-def settings_of(kind: type[Network]) -> list[str]:
+def setting_names(kind: type[MLP]) -> list[str]:
     """Names of the settings that a network is made with.
 
-    >>> settings_of(Logistic)
+    >>> setting_names(Logistic)
     ['rate', 'epochs', 'dropout', 'batch']
     """
     return list(inspect.signature(kind).parameters)
 
 
-def _check_network(network: Network) -> None:
+def _check_settings(network: MLP) -> None:
     """Say what is wrong with settings, if anything is."""
     wrong = [size for size in network.hidden if not isinstance(size, int) or isinstance(size, bool) or size < 1]
     if wrong:
-        raise KnowledgeError(f"the width of a hidden layer is a whole number, 1 or more, not {wrong[0]!r}")
+        raise KnowledgeBaseError(f"the width of a hidden layer is a whole number, 1 or more, not {wrong[0]!r}")
     if not isinstance(network.activation, str) or network.activation not in ACTIVATIONS:
-        near = nearest(str(network.activation), ACTIVATIONS)
-        raise KnowledgeError(f"there is no activation {network.activation!r}", near=near, hint="sigmoid or relu")
+        near = similar_names(str(network.activation), ACTIVATIONS)
+        raise KnowledgeBaseError(
+            f"there is no activation {network.activation!r}", suggestions=near, hint="sigmoid or relu"
+        )
     for name, least in (("epochs", 1), ("batch", 1)):
         value = getattr(network, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise KnowledgeError(f"{name} is a whole number, {least} or more, not {value!r}")
-    if not isinstance(network.rate, int | float) or not 0 < network.rate < np.inf:
-        raise KnowledgeError(f"the learning rate is a number above 0, not {network.rate!r}")
+            raise KnowledgeBaseError(f"{name} is a whole number, {least} or more, not {value!r}")
+    if not isinstance(network.learning_rate, int | float) or not 0 < network.learning_rate < np.inf:
+        raise KnowledgeBaseError(f"the learning rate is a number above 0, not {network.learning_rate!r}")
     if not isinstance(network.dropout, int | float) or not 0 <= network.dropout < 1:
-        raise KnowledgeError(f"dropout is a share from 0 to below 1, not {network.dropout!r}")
+        raise KnowledgeBaseError(f"dropout is a share from 0 to below 1, not {network.dropout!r}")

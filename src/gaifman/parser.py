@@ -18,95 +18,99 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from gaifman.config import LIMITS, Limits
-from gaifman.formulas import Atom, Attribute, Exists, Formula, RelationVariable, Variable, free
-from gaifman.names import nearest
-from gaifman.questions import KINDS, Aggregate, Body, Difference, Feature, Query, query_position
-from gaifman.syntax import LEVELS, NAMES, Bound, Grammar
-from gaifman.vocabulary import Vocabulary
+from gaifman.config import DEFAULT_LIMITS, Limits
+from gaifman.formulas import Atom, Attribute, Exists, Formula, RelationVariable, Variable, free_variables
+from gaifman.names import similar_names
+from gaifman.questions import AGGREGATES, Aggregate, Difference, Feature, FeatureBody, Query, query_position
+from gaifman.syntax import NAME_KINDS, PRECEDENCE, BoundVariable, FormulaParser
+from gaifman.vocabulary import Schema
 
 
-class Speaks(Protocol):
+class HasSchema(Protocol):
     """What has a vocabulary: a knowledge base."""
 
     @property
-    def vocabulary(self) -> Vocabulary:
+    def schema(self) -> Schema:
         """What formulas may speak of."""
 
 
-Words = Vocabulary | Speaks | None
+SchemaLike = Schema | HasSchema | None
 """Where names are looked up: a vocabulary, a knowledge base, or nowhere."""
 
 
-def parse(text: str, vocabulary: Words = None, *, limits: Limits = LIMITS, source: str = "formula") -> Formula:
+def parse(text: str, schema: SchemaLike = None, *, limits: Limits = DEFAULT_LIMITS, source: str = "formula") -> Formula:
     """The formula that `text` writes; with a vocabulary, its names must be known."""
     parser = _Parser(text, limits, source)
     formula = parser.formula()
     parser.finish()
-    if words := _vocabulary(vocabulary):
-        words.check(formula, text, source=source, undeclared=free(formula))
+    if words := _schema_of(schema):
+        words.check(formula, text, source=source, undeclared=free_variables(formula))
     return formula
 
 
-def parse_query(text: str, vocabulary: Words = None, *, limits: Limits = LIMITS, source: str = "query") -> Query:
+def parse_query(
+    text: str, schema: SchemaLike = None, *, limits: Limits = DEFAULT_LIMITS, source: str = "query"
+) -> Query:
     """The query that `text` writes, with or without a head."""
     parser = _Parser(text, limits, source)
     query = parser.query()
-    if words := _vocabulary(vocabulary):
+    if words := _schema_of(schema):
         words.check(query, text, source=source, undeclared=parser.undeclared)
     return query
 
 
 def parse_feature(
     text: str,
-    vocabulary: Words = None,
+    schema: SchemaLike = None,
     *,
-    limits: Limits = LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
     source: str = "feature",
-    unknown_objects: bool = False,
+    allow_unknown_objects: bool = False,
 ) -> Feature:
     """The feature that `text` writes; `unknown_objects` allows constants that the vocabulary does not have."""
     parser = _Parser(text, limits, source)
     feature = parser.feature()
-    if words := _vocabulary(vocabulary):
-        feature = words.resolve(feature)
-        undeclared = tuple(variable for variable in free(feature) if not query_position(variable))
-        words.check(feature, text, source=source, undeclared=undeclared, unknown_objects=unknown_objects)
-    parser.check_measures(feature.body)
+    if words := _schema_of(schema):
+        feature = words.resolve_attribute(feature)
+        undeclared = tuple(variable for variable in free_variables(feature) if not query_position(variable))
+        words.check(feature, text, source=source, undeclared=undeclared, allow_unknown_objects=allow_unknown_objects)
+    parser.check_attribute_terms(feature.body)
     return feature
 
 
-def _vocabulary(words: Words) -> Vocabulary | None:
-    return words if words is None or isinstance(words, Vocabulary) else words.vocabulary
+def _schema_of(schema: SchemaLike) -> Schema | None:
+    return schema if schema is None or isinstance(schema, Schema) else schema.schema
 
 
 @dataclass(slots=True)
-class _Parser(Grammar):
+class _Parser(FormulaParser):
     undeclared: tuple[Variable, ...] = ()
     """Variables of a query that its head does not name."""
 
     def finish(self) -> None:
         self.accept(".")
         if self.token.kind != "end":
-            raise self.unexpected(*LEVELS, "the end")
+            raise self.unexpected(*PRECEDENCE, "the end")
 
     def query(self) -> Query:
         head, variables = self.head() if any(t.kind == ":-" for t in self.tokens) else ("", ())
         body = self.formula()
         self.finish()
         if not head:
-            self.undeclared = free(body)
-            return Query(free(body), body)
-        inside = free(body)
+            self.undeclared = free_variables(body)
+            return Query(free_variables(body), body)
+        inside = free_variables(body)
         for variable in variables:
             if variable not in inside:
-                near = nearest(variable.name, [v.name for v in inside])
-                raise self.error(f"the variable {variable} of the head is not in the body", variable.span, near=near)
+                near = similar_names(variable.name, [v.name for v in inside])
+                raise self.error(
+                    f"the variable {variable} of the head is not in the body", variable.span, suggestions=near
+                )
         self.undeclared = others = tuple(v for v in inside if v not in variables)
         return Query(variables, Exists(others, body) if others else body, head)
 
     def head(self) -> tuple[str, tuple[Variable, ...]]:
-        name = self.expect(*NAMES, what="a relation")
+        name = self.expect(*NAME_KINDS, description="a relation")
         terms = self.terms()
         self.expect(":-")
         variables: list[Variable] = []
@@ -116,12 +120,12 @@ class _Parser(Grammar):
             if term in variables:
                 raise self.error(f"the variable {term} is twice in the head", term.span)
             variables.append(term)
-        self.rule = True
+        self.in_rule = True
         return name.name, tuple(variables)
 
     def feature(self) -> Feature:
-        self.featured = True
-        each: dict[str, Bound] = {}
+        self.in_feature = True
+        each: dict[str, BoundVariable] = {}
         if self.accept("each"):
             each = self.bind()
             self.scopes.append(each)
@@ -130,28 +134,28 @@ class _Parser(Grammar):
             body = Difference(body, self.subtrahend())
         self.finish()
         for name, bound in each.items():
-            if not bound.places:
+            if not bound.arity:
                 raise self.error(
                     f"{name} is no relation in this feature", bound.span, hint=f"use it as one: {name}(s1, x)"
                 )
         return Feature(body, tuple(RelationVariable(name, span=b.span) for name, b in each.items()))
 
     def aggregate_or_formula(self) -> Formula | Aggregate | Attribute:
-        if self.token.kind in KINDS:
+        if self.token.kind in AGGREGATES:
             return self.aggregate()
-        if self.sees_attribute("-"):
-            return self.measured()
+        if self.at_attribute("-"):
+            return self.attribute_term()
         return self.formula()
 
     def subtrahend(self) -> Aggregate | Attribute:
-        return self.aggregate() if self.token.kind in KINDS else self.measured()
+        return self.aggregate() if self.token.kind in AGGREGATES else self.attribute_term()
 
     def aggregate(self) -> Aggregate:
-        kind = self.take()
+        kind = self.advance()
         quantity = None
-        if self.sees_attribute("for"):
-            quantity = self.measured()
-            self.take()
+        if self.at_attribute("for"):
+            quantity = self.attribute_term()
+            self.advance()
         elif kind.kind != "count":
             raise self.error(
                 f"{kind.kind} needs an attribute",
@@ -160,14 +164,16 @@ class _Parser(Grammar):
             )
         return Aggregate(kind.kind, quantity, self.formula())
 
-    def sees_attribute(self, after: str) -> bool:
+    def at_attribute(self, after: str) -> bool:
         """Whether a name with terms in brackets stands here, and `after` behind it."""
-        if self.token.kind not in NAMES or self.following.kind != "(":
+        if self.token.kind not in NAME_KINDS or self.next_token.kind != "(":
             return False
-        closing = next((i for i in range(self.at, len(self.tokens)) if self.tokens[i].kind in (")", "end")), self.at)
+        closing = next(
+            (i for i in range(self.position, len(self.tokens)) if self.tokens[i].kind in (")", "end")), self.position
+        )
         return self.tokens[min(closing + 1, len(self.tokens) - 1)].kind == after
 
-    def check_measures(self, body: Body) -> None:
+    def check_attribute_terms(self, body: FeatureBody) -> None:
         """A number alone is one of s1, s2 … or of an object: another variable would have nothing to stand for."""
         for side in (body.left, body.right) if isinstance(body, Difference) else (body,):
             if isinstance(side, Attribute) and isinstance(side.term, Variable) and not query_position(side.term):
@@ -176,8 +182,8 @@ class _Parser(Grammar):
                 )
                 raise self.error(f"{side.term} stands for no object here", side.term.span, hint=hint)
 
-    def measured(self) -> Attribute:
-        if self.token.kind not in NAMES or self.following.kind != "(":
-            raise self.unexpected("an attribute", *KINDS)
-        token = self.take()
+    def attribute_term(self) -> Attribute:
+        if self.token.kind not in NAME_KINDS or self.next_token.kind != "(":
+            raise self.unexpected("an attribute", *AGGREGATES)
+        token = self.advance()
         return self.attribute(Atom(token.name, self.terms()), token)

@@ -13,48 +13,48 @@ import numpy.typing as npt
 
 from gaifman import __version__
 from gaifman.calibration import Reliability, fit_calibration, reliability
-from gaifman.errors import InputError, KnowledgeError, OutputError
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.formulas import Atom, Attribute, walk
-from gaifman.inputs import Inputs
+from gaifman.inputs import FeatureScaler
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Arrays, HeldOut, Learning, Scorer
+from gaifman.learning import Arrays, HeldOut, Scorer, TrainingConfig
 from gaifman.modelfile import read_model
-from gaifman.network import BaseModel, base_model
+from gaifman.network import BaseModel, make_base_model
 from gaifman.parser import parse_feature
 from gaifman.questions import Feature, Query
 from gaifman.tables import Ints
-from gaifman.vocabulary import Vocabulary
+from gaifman.vocabulary import Schema
 
-FOLDS = 5
+CALIBRATION_FOLDS = 5
 """Parts of the held-out tuples, each judged by a calibration that has not seen it."""
 
 
-def restricted(scorer: Scorer, features: Sequence[Feature]) -> tuple[tuple[Feature, ...], Scorer]:
+def prune_features(scorer: Scorer, features: Sequence[Feature]) -> tuple[tuple[Feature, ...], Scorer]:
     """Only the features that have a column, and the scorer for those."""
-    kept = scorer.inputs.features()
+    kept = scorer.scaler.features()
     columns = np.arange(len(kept), dtype=np.int32)
-    inputs = Inputs(columns, scorer.inputs.kinds[kept], scorer.inputs.centres, scorer.inputs.scales)
-    return tuple(features[number] for number in kept.tolist()), replace(scorer, inputs=inputs)
+    inputs = FeatureScaler(columns, scorer.scaler.kinds[kept], scorer.scaler.centres, scorer.scaler.scales)
+    return tuple(features[number] for number in kept.tolist()), replace(scorer, scaler=inputs)
 
 
 def scorer_arrays(scorer: Scorer, prefix: str = "") -> Arrays:
     """What was learnt, by names that begin with a prefix."""
-    arrays = {f"{prefix}inputs/{name}": array for name, array in scorer.inputs.arrays().items()}
+    arrays = {f"{prefix}inputs/{name}": array for name, array in scorer.scaler.arrays().items()}
     return arrays | {f"{prefix}base/{name}": array for name, array in scorer.base.state().items()}
 
 
-def scorer_of(arrays: Arrays, kinds: Ints, base: BaseModel, prefix: str = "") -> Scorer:
+def scorer_from_arrays(arrays: Arrays, kinds: Ints, base: BaseModel, prefix: str = "") -> Scorer:
     """The same back."""
-    base.restore(below(arrays, f"{prefix}base/"))
-    return Scorer(Inputs.from_arrays(below(arrays, f"{prefix}inputs/"), kinds), base)
+    base.restore(strip_prefix(arrays, f"{prefix}base/"))
+    return Scorer(FeatureScaler.from_arrays(strip_prefix(arrays, f"{prefix}inputs/"), kinds), base)
 
 
-def below(arrays: Arrays, prefix: str) -> Arrays:
+def strip_prefix(arrays: Arrays, prefix: str) -> Arrays:
     """The arrays whose names begin with a prefix, without it."""
     return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def described(learning: Learning, base: BaseModel, kbs: Sequence[KnowledgeBase]) -> dict[str, Any]:
+def training_metadata(config: TrainingConfig, base: BaseModel, kbs: Sequence[KnowledgeBase]) -> dict[str, Any]:
     """How a model was made, for its file and its card."""
     recipe = ("positives", "negatives", "pool", "near", "hide", "holdout", "seed")
     own = [
@@ -63,12 +63,12 @@ def described(learning: Learning, base: BaseModel, kbs: Sequence[KnowledgeBase])
     ]
     return {
         "version": __version__,
-        "learning": learning.as_dict(),
-        "radius": learning.radius,
-        "size": learning.size,
-        "phi": learning.phi,
+        "learning": config.as_dict(),
+        "radius": config.radius,
+        "size": config.size,
+        "phi": config.phi,
         "base": {"kind": base.kind, "settings": _settings(base) or {}},
-        "recipe": {name: getattr(learning, name) for name in recipe},
+        "recipe": {name: getattr(config, name) for name in recipe},
         "kb": own[0] if len(own) == 1 else {"collection": own},
     }
 
@@ -81,59 +81,59 @@ def _settings(base: BaseModel) -> dict[str, Any] | None:
         return None
 
 
-def untaught(base: BaseModel) -> BaseModel:
+def untrained_copy(base: BaseModel) -> BaseModel:
     """One like it that has learnt nothing: another model may hold the given one, and must not see it learn anew."""
     settings = _settings(base)
     return copy.deepcopy(base) if settings is None else type(base)(**settings)
 
 
-def known_losses(scorer: Scorer) -> list[float | None]:
+def losses_as_json(scorer: Scorer) -> list[float | None]:
     """The loss of each pass, for JSON; None where the base model does not know it."""
     return [None if np.isnan(loss) else loss for loss in scorer.losses]
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class HeldOutReport:
     """How far a model's probabilities can be believed, by tuples that it did not learn from."""
 
-    held: HeldOut
-    before: Reliability | None
+    held_out: HeldOut
+    uncalibrated: Reliability | None
     """Of the means as they are; None where nothing was held out."""
-    after: Reliability | None
+    calibrated: Reliability | None
     """Of calibrated ones: each fifth of the tuples by a calibration that was fitted to the others."""
 
     @classmethod
-    def of(cls, held: HeldOut, ratio: float) -> Trust:
+    def of(cls, held_out: HeldOut, ratio: float) -> HeldOutReport:
         """Judge held-out tuples; `ratio` is that of corruptions and answers in training."""
-        if not len(held.means):
-            return cls(held, None, None)
-        fold, calibrated = np.arange(len(held.means)) % FOLDS, np.empty(len(held.means))
-        for number in range(FOLDS):
+        if not len(held_out.means):
+            return cls(held_out, None, None)
+        fold, calibrated = np.arange(len(held_out.means)) % CALIBRATION_FOLDS, np.empty(len(held_out.means))
+        for number in range(CALIBRATION_FOLDS):
             own = fold == number
-            other = fit_calibration(held.means[~own], held.targets[~own], ratio=ratio)
-            calibrated[own] = other.apply(held.means[own])
-        return cls(held, reliability(held.means, held.targets), reliability(calibrated, held.targets))
+            other = fit_calibration(held_out.means[~own], held_out.targets[~own], ratio=ratio)
+            calibrated[own] = other.apply(held_out.means[own])
+        return cls(held_out, reliability(held_out.means, held_out.targets), reliability(calibrated, held_out.targets))
 
     def metrics(self) -> dict[str, Any]:
         """Figures, for the model's file."""
-        if self.before is None or self.after is None:
+        if self.uncalibrated is None or self.calibrated is None:
             return {"held_out": 0}
         found = {
-            "ece_before": self.before.error,
-            "ece_after": self.after.error,
-            "brier": self.after.brier,
-            "loss": self.after.log_loss,
-            "auc": auc(self.held.means, self.held.targets),
+            "ece_before": self.uncalibrated.ece,
+            "ece_after": self.calibrated.ece,
+            "brier": self.calibrated.brier,
+            "loss": self.calibrated.log_loss,
+            "auc": auc(self.held_out.means, self.held_out.targets),
         }
         rounded = {name: None if value is None else round(value, 6) for name, value in found.items()}
-        share = round(float(self.held.targets.mean()), 6)
-        return {"held_out": len(self.held.means), "prior": share, **rounded}
+        share = round(float(self.held_out.targets.mean()), 6)
+        return {"held_out": len(self.held_out.means), "prior": share, **rounded}
 
-    def table(self) -> list[dict[str, float]]:
+    def reliability_table(self) -> list[dict[str, float]]:
         """The reliability after calibration, for the model's card."""
-        if self.after is None:
+        if self.calibrated is None:
             return []
-        bins = zip(self.after.predicted, self.after.shares, self.after.counts, strict=True)
+        bins = zip(self.calibrated.predicted, self.calibrated.observed, self.calibrated.counts, strict=True)
         return [
             {"predicted": round(float(p), 6), "share": round(float(s), 6), "count": float(n)} for p, s, n in bins if n
         ]
@@ -153,7 +153,7 @@ def auc(scores: npt.NDArray[np.float64], targets: npt.NDArray[np.float64]) -> fl
     return float(below_it.mean() / (2 * len(negative)))
 
 
-def spoken(features: Sequence[Feature], query: Query) -> tuple[dict[str, int], list[str]]:
+def used_symbols(features: Sequence[Feature], query: Query) -> tuple[dict[str, int], list[str]]:
     """Relations (name → arity) and attributes that features and the query speak of."""
     parts = [part for whole in (*(f.body for f in features), query.formula) for part in walk(whole)]
     relations = {
@@ -162,9 +162,9 @@ def spoken(features: Sequence[Feature], query: Query) -> tuple[dict[str, int], l
     return dict(sorted(relations.items())), sorted({part.name for part in parts if isinstance(part, Attribute)})
 
 
-def vocabulary_of(features: Sequence[Feature], query: Query) -> dict[str, Any]:
+def feature_metadata(features: Sequence[Feature], query: Query) -> dict[str, Any]:
     """Features as texts, with what is needed to read them again."""
-    relations, attributes = spoken(features, query)
+    relations, attributes = used_symbols(features, query)
     return {
         "feature_texts": [str(feature) for feature in features],
         "relations_used": relations,
@@ -172,34 +172,34 @@ def vocabulary_of(features: Sequence[Feature], query: Query) -> dict[str, Any]:
     }
 
 
-def words_of(meta: Mapping[str, Any]) -> Vocabulary:
+def schema_from_metadata(meta: Mapping[str, Any]) -> Schema:
     """What the formulas of a file speak of."""
-    return Vocabulary(dict(meta["relations_used"]), tuple(meta["attributes_used"]), ())
+    return Schema(dict(meta["relations_used"]), tuple(meta["attributes_used"]), ())
 
 
-def features_of(meta: Mapping[str, Any], words: Vocabulary) -> tuple[Feature, ...]:
+def features_from_metadata(meta: Mapping[str, Any], schema: Schema) -> tuple[Feature, ...]:
     """The features of a file."""
     # Not checked against the words: what ∃r ranges over need not be among the relations that are named.
-    return tuple(words.resolve(parse_feature(text)) for text in meta["feature_texts"])
+    return tuple(schema.resolve_attribute(parse_feature(text)) for text in meta["feature_texts"])
 
 
-def made_base(meta: Mapping[str, Any], given: BaseModel | None) -> BaseModel:
+def base_from_metadata(meta: Mapping[str, Any], base: BaseModel | None) -> BaseModel:
     """The untrained base model of a file: our own kinds by their settings, others must be given."""
     kind, settings = meta["base"]["kind"], meta["base"]["settings"]
-    if given is not None:
-        if given.kind != kind:
-            raise InputError(f"the file's base model is a {kind}, not a {given.kind}")
-        return given
+    if base is not None:
+        if base.kind != kind:
+            raise InputError(f"the file's base model is a {kind}, not a {base.kind}")
+        return base
     try:
-        return base_model(kind, **settings)
-    except KnowledgeError:
+        return make_base_model(kind, **settings)
+    except KnowledgeBaseError:
         raise InputError(
             f"the base model of the file is a {kind}, which must be given to be filled",
             hint="gaifman.load(file, base=…)",
         ) from None
 
 
-def open_model(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
+def read_model_state(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
     """What a file holds, or why it is no model of ours."""
     arrays, meta = read_model(path)
     if meta.get("kind") not in ("model", "completion"):

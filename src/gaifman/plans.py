@@ -3,7 +3,7 @@
 >>> import gaifman
 >>> from gaifman.phi import parse_phi
 >>> kb = gaifman.demo()
->>> plan = plan_of(parse_phi("∃x borders(s1, x) ∧ borders(x, s2)"), kb, 2)
+>>> plan = compile_features(parse_phi("∃x borders(s1, x) ∧ borders(x, s2)"), kb, 2)
 >>> print(plan.listing(0))
 r0(x1) = borders(s1, x1)
 r1(x1) = borders(x1, s2)
@@ -42,13 +42,13 @@ from gaifman.formulas import (
     Term,
     Truth,
     Variable,
-    free,
+    free_variables,
     walk,
 )
 from gaifman.kb import KnowledgeBase
 from gaifman.kernels import machine as m
 from gaifman.phi import FeatureSet
-from gaifman.questions import KINDS, Aggregate, Difference, Feature, query_position
+from gaifman.questions import AGGREGATES, Aggregate, Difference, Feature, query_position
 from gaifman.rewriting import relation_arities
 from gaifman.tables import Floats, Ints, Longs
 
@@ -56,20 +56,20 @@ Axes = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FeaturePlan:
     """Features, and the programs that evaluate them in a neighbourhood of a tuple of `width` objects."""
 
     features: tuple[Feature, ...]
-    width: int
+    arity: int
     programs: m.Programs
     relations: tuple[tuple[int, ...], ...]
     """For each feature the relations without which its value is the default; () where it must always be evaluated."""
-    shapes: Ints
+    default_groups: Ints
     """Shape (features,), int32: features of one shape have one default, a function of the number of members."""
     names: tuple[str, ...]
     """Relations by number, for `listing`."""
 
-    def words(self, members: int) -> Longs:
+    def table_words(self, members: int) -> Longs:
         """Shape (features,), int64: the words that the tables of each program take in so large a neighbourhood."""
         width = (members + 63) >> 6
         counts = self.programs.counts.astype(np.float64)
@@ -77,7 +77,7 @@ class Plan:
         total = np.diff(np.append(0.0, np.cumsum(sizes))[self.programs.register_starts])
         return np.minimum(total, 2.0**62).astype(np.int64)
 
-    def numeric(self, feature: int) -> bool:
+    def is_numeric(self, feature: int) -> bool:
         """Whether a feature is a number of the tuple's objects, for which no fact is needed."""
         parts = list(walk(self.features[feature].body))
         return all(isinstance(part, Attribute | Difference | Variable) for part in parts)
@@ -93,8 +93,8 @@ class Plan:
         if op == m.ATOM:
             name = self.names[b] if b >= 0 else f"R{-b}"
             return f"{self._register(a, base)} = {name}({', '.join(self._term(c + i) for i in range(d))})"
-        if op in _SIGNS:
-            return f"{self._register(a, base)} = r{b} {_SIGNS[op]} r{c}"
+        if op in _CONNECTIVES:
+            return f"{self._register(a, base)} = r{b} {_CONNECTIVES[op]} r{c}"
         if op in (m.EXISTS, m.FORALL):
             return f"{self._register(a, base)} = {'∃' if op == m.EXISTS else '∀'}x{c + 1} r{b}"
         if op == m.NOT:
@@ -107,10 +107,10 @@ class Plan:
             return f"{self._register(a, base)} = quantity {c} {OPERATORS[b]} quantity {c + 1}"
         if op == m.LOOP:
             return f"{self._register(a, base)} = {'∀' if code[5] else '∃'}R{b + 1}:"
-        if op == m.AGAIN:
+        if op == m.END_LOOP:
             return f"again for r{b}"
         kinds = {m.COUNT: f"count r{b}", m.NUMBER: f"quantity {b}", m.MINUS: f"result {b} - result {c}"}
-        return f"result {a} = {kinds.get(op) or f'{KINDS[c]} of quantity {d} for r{b}'}"
+        return f"result {a} = {kinds.get(op) or f'{AGGREGATES[c]} of quantity {d} for r{b}'}"
 
     def _register(self, register: int, base: int) -> str:
         axes = self.programs.axes[base + register, : self.programs.counts[base + register]]
@@ -118,25 +118,27 @@ class Plan:
 
     def _term(self, term: int) -> str:
         kind, which = self.programs.terms[term].tolist()
-        return f"x{which + 1}" if kind == m.VARIABLE else f"s{which + 1}" if kind == m.OWN else f"object {which}"
+        return (
+            f"x{which + 1}" if kind == m.VARIABLE else f"s{which + 1}" if kind == m.TUPLE_OBJECT else f"object {which}"
+        )
 
 
-_SIGNS = {m.BOTH: "∧", m.EITHER: "∨", m.IFF: "↔"}
+_CONNECTIVES = {m.BOTH: "∧", m.EITHER: "∨", m.IFF: "↔"}
 
 
-def plan_of(features: FeatureSet, kb: KnowledgeBase, width: int) -> Plan:
+def compile_features(features: FeatureSet, kb: KnowledgeBase, arity: int) -> FeaturePlan:
     """The plan of a feature set for a knowledge base and a query of `width` variables."""
     arities = {name: relation.arity for name, relation in kb.relations.items()}
-    expanded = features.expanded(arities, width)
-    writer = _Writer(kb)
+    expanded = features.expand(arities, arity)
+    writer = _Compiler(kb)
     for feature in expanded:
-        writer.vocabulary_check(feature)
+        writer.check_schema(feature)
         writer.program(feature)
-    return writer.plan(expanded, width)
+    return writer.build(expanded, arity)
 
 
 @dataclass(slots=True)
-class _Writer:
+class _Compiler:
     """Programs being written."""
 
     kb: KnowledgeBase
@@ -147,13 +149,13 @@ class _Writer:
     terms: list[tuple[int, int]] = field(default_factory=list)
     quantities: list[tuple[int, int, int]] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)
-    strangers: dict[str, int] = field(default_factory=dict)
+    unknown_constants: dict[str, int] = field(default_factory=dict)
     """Constants that are no objects, each with a negative number of its own."""
     variables: int = 0
     slots: int = 0
 
-    def vocabulary_check(self, feature: Feature) -> None:
-        self.kb.vocabulary.check(feature, unknown_objects=True)
+    def check_schema(self, feature: Feature) -> None:
+        self.kb.schema.check(feature, allow_unknown_objects=True)
 
     def program(self, feature: Feature) -> None:
         self.variables = self.slots = 0
@@ -162,29 +164,30 @@ class _Writer:
         self.register_starts.append(len(self.axes))
 
     def emit(self, *numbers: int) -> int:
-        self.code.append([*numbers, *[0] * (m.WIDTH - len(numbers))])
+        self.code.append([*numbers, *[0] * (m.INSTRUCTION_WIDTH - len(numbers))])
         return len(self.code) - 1 - self.starts[-1]
 
     def register(self, axes: Axes) -> int:
-        if len(axes) > m.AXES:
-            raise LimitError(f"a part of the formula has {len(axes)} variables at once; the limit is {m.AXES}")
+        if len(axes) > m.MAX_AXES:
+            raise LimitError(f"a part of the formula has {len(axes)} variables at once; the limit is {m.MAX_AXES}")
         self.axes.append(axes)
         return len(self.axes) - 1 - self.register_starts[-1]
 
     def axes_of(self, register: int) -> Axes:
         return self.axes[self.register_starts[-1] + register]
 
-    def fresh(self) -> int:
+    def new_variable(self) -> int:
         self.variables += 1
-        if self.variables > m.VARIABLES:
-            raise LimitError(f"a formula has more than {m.VARIABLES} variables")
+        if self.variables > m.MAX_VARIABLES:
+            raise LimitError(f"a formula has more than {m.MAX_VARIABLES} variables")
         return self.variables - 1
 
     # Values
 
     def value(self, body: Node, result: int) -> None:
         env = {
-            v: (m.OWN, query_position(v) - 1) if query_position(v) else (m.VARIABLE, self.fresh()) for v in free(body)
+            v: (m.TUPLE_OBJECT, query_position(v) - 1) if query_position(v) else (m.VARIABLE, self.new_variable())
+            for v in free_variables(body)
         }
         match body:
             case Attribute():
@@ -202,18 +205,18 @@ class _Writer:
 
     def aggregate(self, kind: str, quantity: Attribute, formula: Formula, result: int, env: _Env) -> None:
         source = self.formula(formula, env, {})
-        for variable in free(quantity):  # counted even where the formula does not speak of it
+        for variable in free_variables(quantity):  # counted even where the formula does not speak of it
             place = env[variable]
             if place[0] == m.VARIABLE and place[1] not in self.axes_of(source):
                 source = self.join(m.BOTH, source, self.formula(Equal(variable, variable), env, {}))
-        self.emit(m.AGGREGATE, result, source, KINDS.index(kind), self.quantity(quantity, env))
+        self.emit(m.AGGREGATE, result, source, AGGREGATES.index(kind), self.quantity(quantity, env))
 
     def quantity(self, quantity: Quantity, env: _Env) -> int:
         if isinstance(quantity, Number):
             self.numbers.append(quantity.value)
             self.quantities.append((-1, len(self.numbers) - 1, 0))
         else:
-            number = self.kb.content.attributes.number(quantity.name)
+            number = self.kb.content.attributes.find(quantity.name)
             if number is None:
                 raise FormulaError(f"there is no attribute {quantity.name}")
             self.quantities.append((number, *self.term(quantity.term, env)))
@@ -222,8 +225,8 @@ class _Writer:
     def term(self, term: Term, env: _Env) -> tuple[int, int]:
         if isinstance(term, Variable):
             return env[term]
-        number = self.kb.objects.number(term.name)
-        stranger = -1 - self.strangers.setdefault(term.name, len(self.strangers))
+        number = self.kb.objects.find(term.name)
+        stranger = -1 - self.unknown_constants.setdefault(term.name, len(self.unknown_constants))
         return m.CONSTANT, stranger if number is None else number
 
     # Formulas
@@ -243,19 +246,17 @@ class _Writer:
                 return self.comparison(left, sign, right, env)
             case Not(body):
                 source = self.formula(body, env, slots)
-                return self.negated(source)
+                return self.negate(source)
             case And(parts) | Or(parts):
                 return self.junction(m.BOTH if isinstance(formula, And) else m.EITHER, parts, env, slots)
             case Implies(left, right):
-                return self.join(
-                    m.EITHER, self.negated(self.formula(left, env, slots)), self.formula(right, env, slots)
-                )
+                return self.join(m.EITHER, self.negate(self.formula(left, env, slots)), self.formula(right, env, slots))
             case Iff(left, right):
                 return self.join(m.IFF, self.formula(left, env, slots), self.formula(right, env, slots))
             case Exists(variables, body) | Forall(variables, body):
-                return self.quantified(isinstance(formula, Forall), variables, body, env, slots)
+                return self.quantify(isinstance(formula, Forall), variables, body, env, slots)
 
-    def negated(self, source: int) -> int:
+    def negate(self, source: int) -> int:
         target = self.register(self.axes_of(source))
         self.emit(m.NOT, target, source)
         return target
@@ -275,7 +276,7 @@ class _Writer:
         terms = [self.term(term, env) for term in atom.terms]
         target = self.register(tuple(sorted({which for kind, which in terms if kind == m.VARIABLE})))
         if isinstance(atom.relation, str):
-            relation = self.kb.content.relations.number(atom.relation)
+            relation = self.kb.content.relations.find(atom.relation)
             assert relation is not None, "the vocabulary was checked"
         else:
             relation = -1 - slots[atom.relation]
@@ -299,7 +300,7 @@ class _Writer:
         self.emit(m.COMPARE, target, OPERATORS.index(sign), first)
         return target
 
-    def quantified(
+    def quantify(
         self,
         every: bool,
         variables: tuple[Variable | RelationVariable, ...],
@@ -312,8 +313,8 @@ class _Writer:
         variable, rest = variables[0], variables[1:]
         if isinstance(variable, RelationVariable):
             return self.loop(every, variable, rest, body, env, slots)
-        axis = self.fresh()
-        source = self.quantified(every, rest, body, {**env, variable: (m.VARIABLE, axis)}, slots)
+        axis = self.new_variable()
+        source = self.quantify(every, rest, body, {**env, variable: (m.VARIABLE, axis)}, slots)
         if axis not in self.axes_of(source):
             return source  # there is always a member to put for it
         target = self.register(tuple(other for other in self.axes_of(source) if other != axis))
@@ -330,37 +331,39 @@ class _Writer:
         slots: dict[RelationVariable, int],
     ) -> int:
         slot, self.slots = self.slots, self.slots + 1
-        if self.slots > m.SLOTS:
-            raise LimitError(f"a formula quantifies over more than {m.SLOTS} relations")
+        if self.slots > m.MAX_RELATION_VARIABLES:
+            raise LimitError(f"a formula quantifies over more than {m.MAX_RELATION_VARIABLES} relations")
         arity = relation_arities(body).get(variable, -1)
         begin = self.emit(m.LOOP)
-        source = self.quantified(every, rest, body, env, {**slots, variable: slot})
+        source = self.quantify(every, rest, body, env, {**slots, variable: slot})
         target = self.register(self.axes_of(source))
-        again = self.emit(m.AGAIN, begin, source)
+        again = self.emit(m.END_LOOP, begin, source)
         self.code[self.starts[-1] + begin][:6] = [m.LOOP, target, slot, arity, again, int(every)]
         return target
 
     # The whole
 
-    def plan(self, features: tuple[Feature, ...], width: int) -> Plan:
+    def build(self, features: tuple[Feature, ...], arity: int) -> FeaturePlan:
         arities = np.array(self.kb.content.arities, np.int32)
-        axes = np.full((len(self.axes), m.AXES), -1, np.int32)
+        axes = np.full((len(self.axes), m.MAX_AXES), -1, np.int32)
         for register, own in enumerate(self.axes):
             axes[register, : len(own)] = own
         programs = m.Programs(
-            _frozen(np.array(self.code, np.int32).reshape(-1, m.WIDTH)),
-            _frozen(np.array(self.starts, np.int64)),
-            _frozen(np.array(self.register_starts, np.int64)),
-            _frozen(axes),
-            _frozen(np.array([len(own) for own in self.axes], np.int32)),
-            _frozen(np.array(self.terms, np.int32).reshape(-1, 2)),
-            _frozen(np.array(self.quantities, np.int32).reshape(-1, 3)),
-            _frozen(np.array(self.numbers, np.float64)),
-            _frozen(arities),
-            _frozen(np.bincount(arities, minlength=9).astype(np.int32)),
+            _freeze(np.array(self.code, np.int32).reshape(-1, m.INSTRUCTION_WIDTH)),
+            _freeze(np.array(self.starts, np.int64)),
+            _freeze(np.array(self.register_starts, np.int64)),
+            _freeze(axes),
+            _freeze(np.array([len(own) for own in self.axes], np.int32)),
+            _freeze(np.array(self.terms, np.int32).reshape(-1, 2)),
+            _freeze(np.array(self.quantities, np.int32).reshape(-1, 3)),
+            _freeze(np.array(self.numbers, np.float64)),
+            _freeze(arities),
+            _freeze(np.bincount(arities, minlength=9).astype(np.int32)),
         )
         relations = tuple(self._relations(feature) for feature in features)
-        return Plan(features, width, programs, relations, self._shapes(features, relations), tuple(self.kb.relations))
+        return FeaturePlan(
+            features, arity, programs, relations, self._default_groups(features, relations), tuple(self.kb.relations)
+        )
 
     def _relations(self, feature: Feature) -> tuple[int, ...]:
         """The relations that must be present for a value other than the default; () where other things count too."""
@@ -368,10 +371,10 @@ class _Writer:
         if any(isinstance(part, Equal | Comparison | Attribute | RelationVariable) for part in parts):
             return ()
         names = {part.relation for part in parts if isinstance(part, Atom)}
-        numbers = (self.kb.content.relations.number(str(name)) for name in names)
+        numbers = (self.kb.content.relations.find(str(name)) for name in names)
         return tuple(sorted(number for number in numbers if number is not None))
 
-    def _shapes(self, features: tuple[Feature, ...], relations: Sequence[tuple[int, ...]]) -> Ints:
+    def _default_groups(self, features: tuple[Feature, ...], relations: Sequence[tuple[int, ...]]) -> Ints:
         """Number features by their program without the names of relations; −1 where no default is kept."""
         seen: dict[object, int] = {}
         shapes = []
@@ -380,13 +383,13 @@ class _Writer:
             blind = tuple((op, a, 0, 0, *rest) if op == m.ATOM else (op, a, b, c, *rest) for op, a, b, c, *rest in code)
             axes = tuple(self.axes[self.register_starts[p] : self.register_starts[p + 1]])
             shapes.append(seen.setdefault((blind, axes), len(seen)) if relations[p] else -1)
-        return _frozen(np.array(shapes, np.int32))
+        return _freeze(np.array(shapes, np.int32))
 
 
 _Array = TypeVar("_Array", Ints, Longs, Floats)
 _Env = Mapping[Variable, tuple[int, int]]
 
 
-def _frozen(array: _Array) -> _Array:
+def _freeze(array: _Array) -> _Array:
     array.setflags(write=False)
     return array

@@ -10,53 +10,62 @@ import numpy as np
 
 from gaifman.calibration import Reliability
 from gaifman.errors import OutputError
-from gaifman.io.files import check_place, replaced
+from gaifman.io.files import atomic_write, check_writable
 from gaifman.tables import Longs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ENDS = (".svg", ".png", ".pdf")
-INK, MARK, BEFORE = "#333333", "#1f6fb4", "#d98324"
+SUFFIXES = (".svg", ".png", ".pdf")
+TEXT_COLOUR, MARKER_COLOUR, SECOND_COLOUR = "#333333", "#1f6fb4", "#d98324"
 
 
-def degree_plot(degrees: Longs, counts: Longs, path: str | Path, title: str = "") -> None:
+def plot_degrees(degrees: Longs, counts: Longs, path: str | Path, title: str = "") -> None:
     """How many objects have each degree, both axes logarithmic; objects without neighbours are told in words."""
     path = Path(path)
-    check_name(path)
+    check_suffix(path)
     shown = degrees > 0
     figure = _figure()
     axes = figure.add_subplot()
-    axes.loglog(degrees[shown], counts[shown], "o", markersize=3.5, color=MARK, alpha=0.7, markeredgewidth=0)
+    axes.loglog(degrees[shown], counts[shown], "o", markersize=3.5, color=MARKER_COLOUR, alpha=0.7, markeredgewidth=0)
     axes.set_xlabel("degree: objects that share a fact with it")
     axes.set_ylabel("objects with this degree")
     axes.set_xlim(left=0.8)
     axes.set_ylim(bottom=0.7)
-    axes.set_title(title, loc="left", color=INK, fontsize=11)
-    _plain(axes)
+    axes.set_title(title, loc="left", color=TEXT_COLOUR, fontsize=11)
+    _style_axes(axes)
     alone = int(counts[~shown].sum())
     if alone:
         axes.text(
-            0.98, 0.96, f"{alone:,} without neighbours", transform=axes.transAxes, ha="right", va="top", color=INK
+            0.98,
+            0.96,
+            f"{alone:,} without neighbours",
+            transform=axes.transAxes,
+            ha="right",
+            va="top",
+            color=TEXT_COLOUR,
         )
-    save(figure, path)
+    save_figure(figure, path)
 
 
-def reliability_plot(before: Reliability, after: Reliability, path: str | Path, title: str = "") -> None:
+def plot_reliability(uncalibrated: Reliability, calibrated: Reliability, path: str | Path, title: str = "") -> None:
     """What was said beside what was so, before and after calibration; below, how many tuples say so.
 
     Bars are the standard error of a share, from the number of tuples in its bin.
     """
     path = Path(path)
-    check_name(path)
+    check_suffix(path)
     figure = _figure((6, 6))
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
     axes.plot([0, 1], [0, 1], color="#888888", linewidth=1, linestyle=(0, (4, 3)), label="as it should be")
-    for table, colour, marker, name in ((before, BEFORE, "s", "before"), (after, MARK, "o", "after")):
+    for table, colour, marker, name in (
+        (uncalibrated, SECOND_COLOUR, "s", "before"),
+        (calibrated, MARKER_COLOUR, "o", "after"),
+    ):
         shown = table.counts > 0
-        share, count = table.shares[shown], table.counts[shown]
-        label = f"{name} calibration: expected error {table.error:.3f}"
+        share, count = table.observed[shown], table.counts[shown]
+        label = f"{name} calibration: expected error {table.ece:.3f}"
         noise = np.sqrt(share * (1 - share) / count)
         style = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "elinewidth": 0.8}
         axes.errorbar(table.predicted[shown], share, noise, label=label, **style)
@@ -64,17 +73,17 @@ def reliability_plot(before: Reliability, after: Reliability, path: str | Path, 
     axes.set_ylabel("share of answers among them")
     axes.set_xlim(0, 1)
     axes.set_ylim(-0.02, 1.02)
-    axes.set_title(title, loc="left", color=INK, fontsize=11)
+    axes.set_title(title, loc="left", color=TEXT_COLOUR, fontsize=11)
     axes.legend(loc="best", frameon=False)
     below.set_ylim(bottom=0)
     below.set_ylabel("tuples")
     below.set_xlabel("probability they were given")
-    _plain(axes)
-    _plain(below)
-    save(figure, path)
+    _style_axes(axes)
+    _style_axes(below)
+    save_figure(figure, path)
 
 
-def speed_plot(
+def plot_throughput(
     sizes: Sequence[int | None],
     lines: Mapping[str, Sequence[float | None]],
     path: str | Path,
@@ -86,10 +95,12 @@ def speed_plot(
     A line has a gap where nothing was measured. The reference is a figure to compare with.
     """
     path = Path(path)
-    check_name(path)
+    check_suffix(path)
     figure = _figure()
     axes, places = figure.add_subplot(), np.arange(len(sizes))
-    for (name, values), colour, marker in zip(lines.items(), (MARK, BEFORE, INK), "os^", strict=False):
+    for (name, values), colour, marker in zip(
+        lines.items(), (MARKER_COLOUR, SECOND_COLOUR, TEXT_COLOUR), "os^", strict=False
+    ):
         heights = np.array([np.nan if value is None else value for value in values])
         axes.plot(places, heights, color=colour, marker=marker, markersize=5, linewidth=1.6, label=name)
     if reference:
@@ -100,41 +111,42 @@ def speed_plot(
     axes.set_xticks(places, ["∞" if size is None else f"{size:,}" for size in sizes])
     axes.set_xlabel("k: objects in a neighbourhood besides the pair's own")
     axes.set_ylabel("answers a second")
-    axes.set_title(title, loc="left", color=INK, fontsize=11)
+    axes.set_title(title, loc="left", color=TEXT_COLOUR, fontsize=11)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 0.12), frameon=False)
-    _plain(axes)
-    save(figure, path)
+    _style_axes(axes)
+    save_figure(figure, path)
 
 
-def _plain(axes: Axes) -> None:
+def _style_axes(axes: Axes) -> None:
     """A light grid behind, no box around."""
     axes.grid(visible=True, which="major", color="#e0e0e0", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def check_name(path: Path) -> None:
+def check_suffix(path: Path) -> None:
     """Raise unless a picture can be written under this name."""
-    if path.suffix.lower() not in ENDS:
+    if path.suffix.lower() not in SUFFIXES:
         raise OutputError(
-            f"what kind of picture {path} is cannot be told from its name", hint=f"end the name with {', '.join(ENDS)}"
+            f"what kind of picture {path} is cannot be told from its name",
+            hint=f"end the name with {', '.join(SUFFIXES)}",
         )
 
 
 def check_plot(path: Path) -> None:
     """Raise where a picture could not be drawn later: for work that takes long and draws at its end."""
-    check_name(path)
-    check_place(path)
+    check_suffix(path)
+    check_writable(path)
     _figure()
 
 
-def save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Write the picture, whole or not at all; the same picture is the same file."""
     import matplotlib as mpl
 
     form = path.suffix.lower()[1:]
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}[form]
-    with replaced(path) as temporary, mpl.rc_context({"svg.hashsalt": "gaifman", "svg.fonttype": "none"}):
+    with atomic_write(path) as temporary, mpl.rc_context({"svg.hashsalt": "gaifman", "svg.fonttype": "none"}):
         figure.savefig(temporary, format=form, dpi=160, metadata=undated)
 
 

@@ -1,6 +1,6 @@
 """How formulas are written out: in Unicode, in ASCII, and with every bracket.
 
-The trees of `formulas` each say how they are shown in a `Style`; what a style decides is the signs and the brackets.
+The trees of `formulas` each say how they are shown in a `PrintStyle`; what a style decides is the signs and the brackets.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Protocol
 from gaifman.names import is_path, is_word, quote
 
 
-class Shown(Protocol):
+class Printable(Protocol):
     """What a style needs to know of a tree."""
 
     @property
-    def level(self) -> int:
+    def precedence(self) -> int:
         """How strongly it binds: ↔ 1, → 2, ∨ 3, ∧ 4, everything else 5."""
 
     @property
-    def swallows(self) -> bool:
+    def extends_right(self) -> bool:
         """Whether a connective written to its right would be read as part of it, as after a quantifier."""
 
-    def show(self, style: Style, /) -> str:
+    def render(self, style: PrintStyle, /) -> str:
         """The tree written out."""
 
 
-class Named(Shown, Protocol):
+class PrintableVariable(Printable, Protocol):
     """A variable."""
 
     @property
@@ -36,53 +36,53 @@ class Named(Shown, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class PrintStyle:
     """Signs and brackets."""
 
-    signs: Mapping[str, str] = field(default_factory=dict)
+    symbols: Mapping[str, str] = field(default_factory=dict)
     """Canonical sign → how it is written; itself where it is missing."""
-    dot: str = " "
+    quantifier_separator: str = " "
     """Between a quantifier's variables and its body."""
-    every: bool = False
+    all_brackets: bool = False
     """Whether every bracket is written."""
-    bound: frozenset[str] = frozenset()
+    bound_names: frozenset[str] = frozenset()
     """Names that a quantifier around has bound: a relation of such a name is quoted, or it would be read as bound."""
 
-    def sign(self, canonical: str) -> str:
+    def symbol(self, canonical: str) -> str:
         """A sign as this style writes it."""
-        return self.signs.get(canonical, canonical)
+        return self.symbols.get(canonical, canonical)
 
-    def list(self, trees: Iterable[Shown]) -> str:
+    def render_list(self, trees: Iterable[Printable]) -> str:
         """Trees with commas between."""
-        return ", ".join(tree.show(self) for tree in trees)
+        return ", ".join(tree.render(self) for tree in trees)
 
-    def operand(self, tree: Shown, level: int) -> str:
+    def render_operand(self, tree: Printable, precedence: int) -> str:
         """A part of a connective, bracketed where it would be read otherwise."""
-        brackets = tree.level < level or tree.swallows or (self.every and tree.level < 5)
-        return f"({tree.show(self)})" if brackets else tree.show(self)
+        brackets = tree.precedence < precedence or tree.extends_right or (self.all_brackets and tree.precedence < 5)
+        return f"({tree.render(self)})" if brackets else tree.render(self)
 
-    def join(self, sign: str, trees: Iterable[Shown], level: int) -> str:
+    def render_operands(self, symbol: str, trees: Iterable[Printable], precedence: int) -> str:
         """The parts of a connective, which bind at least as strongly as `level` or are bracketed."""
-        return f" {self.sign(sign)} ".join(self.operand(tree, level) for tree in trees)
+        return f" {self.symbol(symbol)} ".join(self.render_operand(tree, precedence) for tree in trees)
 
-    def relation(self, name: str) -> str:
+    def render_relation(self, name: str) -> str:
         """A relation's name as it stands before `(`."""
-        return quote(name) if name in self.bound else relation_text(name)
+        return quote(name) if name in self.bound_names else format_relation(name)
 
-    def within(self, variables: Iterable[Named]) -> Style:
+    def with_bound(self, variables: Iterable[PrintableVariable]) -> PrintStyle:
         """The style below a quantifier."""
-        return replace(self, bound=self.bound.union(variable.name for variable in variables))
+        return replace(self, bound_names=self.bound_names.union(variable.name for variable in variables))
 
-    def quantified(self, sign: str, variables: Sequence[Named], body: Shown) -> str:
+    def render_quantifier(self, symbol: str, variables: Sequence[PrintableVariable], body: Printable) -> str:
         """A quantifier, its variables and its body, which reaches as far right as it can."""
-        brackets = self.every and body.level < 5
-        text = body.show(self.within(variables))
-        return f"{self.sign(sign)}{self.list(variables)}{self.dot}{f'({text})' if brackets else text}"
+        brackets = self.all_brackets and body.precedence < 5
+        text = body.render(self.with_bound(variables))
+        return f"{self.symbol(symbol)}{self.render_list(variables)}{self.quantifier_separator}{f'({text})' if brackets else text}"
 
 
-UNICODE = Style()
-BRACKETED = Style(every=True)
-ASCII = Style(
+UNICODE = PrintStyle()
+BRACKETED = PrintStyle(all_brackets=True)
+ASCII = PrintStyle(
     {
         "¬": "~",
         "∧": "&",
@@ -95,14 +95,14 @@ ASCII = Style(
         "≤": "<=",
         "≥": ">=",
     },
-    dot=". ",
+    quantifier_separator=". ",
 )
 
 
-def relation_text(name: str) -> str:
+def format_relation(name: str) -> str:
     """A relation's or attribute's name as it stands before `(`.
 
-    >>> relation_text("borders"), relation_text("has part"), relation_text("/people/born")
+    >>> format_relation("borders"), format_relation("has part"), format_relation("/people/born")
     ('borders', "'has part'", '/people/born')
     """
     return name if is_word(name) or is_path(name) else quote(name)

@@ -14,10 +14,10 @@ import re
 from dataclasses import dataclass
 
 from gaifman.errors import FormulaError
-from gaifman.formulas import Attribute, Formula, Node, RelationVariable, Variable, free
-from gaifman.printing import Style, relation_text
+from gaifman.formulas import Attribute, Formula, Node, RelationVariable, Variable, free_variables
+from gaifman.printing import PrintStyle, format_relation
 
-KINDS = ("count", "sum", "mean", "min", "max")
+AGGREGATES = ("count", "sum", "mean", "min", "max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Query(Node):
     `head` is the name written before `:-`, or empty.
     """
 
-    free: tuple[Variable, ...]
+    variables: tuple[Variable, ...]
     formula: Formula
     head: str = ""
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         text = self.formula.show(style)
-        if not self.head and self.free == free(self.formula):
+        if not self.head and self.variables == free_variables(self.formula):
             return text
-        return f"{relation_text(self.head or 'q')}({style.list(self.free)}) :- {text}"
+        return f"{format_relation(self.head or 'q')}({style.render_list(self.variables)}) :- {text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class Aggregate(Node):
     formula: Formula
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise FormulaError(f"an aggregate is one of {', '.join(KINDS)}, not {self.kind!r}")
+        if self.kind not in AGGREGATES:
+            raise FormulaError(f"an aggregate is one of {', '.join(AGGREGATES)}, not {self.kind!r}")
         if self.quantity is None and self.kind != "count":
             raise FormulaError(
                 f"{self.kind} needs an attribute", hint=f"write: {self.kind} population(x) for borders(s1, x)"
             )
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         quantity = f"{self.quantity.show(style)} for " if self.quantity else ""
         return f"{self.kind} {quantity}{self.formula.show(style)}"
 
@@ -66,18 +66,18 @@ class Difference(Node):
     left: Aggregate | Attribute
     right: Aggregate | Attribute
 
-    def show(self, style: Style) -> str:
+    def show(self, style: PrintStyle) -> str:
         return f"{self.left.show(style)} - {self.right.show(style)}"
 
 
-Body = Formula | Aggregate | Attribute | Difference
+FeatureBody = Formula | Aggregate | Attribute | Difference
 
 
 @dataclass(frozen=True, slots=True)
 class Feature(Node):
     """What is evaluated in a neighbourhood; `each` relation put for its relation variables is a feature of its own."""
 
-    body: Body
+    body: FeatureBody
     each: tuple[RelationVariable, ...] = ()
 
     @property
@@ -85,9 +85,9 @@ class Feature(Node):
         """The relation variables that stand for each relation."""
         return self.each
 
-    def show(self, style: Style) -> str:
-        each = f"each {style.list(self.each)}. " if self.each else ""
-        return each + self.body.show(style.within(self.each))
+    def show(self, style: PrintStyle) -> str:
+        each = f"each {style.render_list(self.each)}. " if self.each else ""
+        return each + self.body.show(style.with_bound(self.each))
 
 
 _QUERY_VARIABLE = re.compile(r"s([1-9]\d*)")

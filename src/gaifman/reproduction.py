@@ -17,25 +17,25 @@ from typing import Any
 from gaifman import __version__
 from gaifman.completion import Completion, load
 from gaifman.errors import GaifmanError, InputError, OutputError
-from gaifman.evaluation import Evaluation, evaluations
-from gaifman.examining import Report
-from gaifman.graph import graph_of
-from gaifman.io.files import replaced
+from gaifman.evaluation import Evaluation, evaluate_draw_counts
+from gaifman.examining import ProgressCallback
+from gaifman.graph import build_graph
+from gaifman.io.files import atomic_write
 from gaifman.kb import KnowledgeBase
-from gaifman.modelfile import canonical
-from gaifman.plots import degree_plot, speed_plot
-from gaifman.runfolder import LOG, RECORD, shown
+from gaifman.modelfile import canonical_json
+from gaifman.plots import plot_degrees, plot_throughput
+from gaifman.runfolder import LOG, RECORD, display_path
 from gaifman.runs import Run, read_log
-from gaifman.speeds import PAPER as PAPER_SPEED
-from gaifman.speeds import speeds
-from gaifman.studies import NAMES, NETWORK, Row, Setting, Study, published
-from gaifman.training import Interrupted, begun, carry_on, ended
+from gaifman.speeds import PAPER_ANSWERS_PER_SECOND as PAPER_SPEED
+from gaifman.speeds import measure_throughput
+from gaifman.studies import DATASET_NAMES, PAPER_NETWORK, Experiment, TableRow, TrainingSetting, paper_result
+from gaifman.training import TrainingInterrupted, finish_cleanup, has_progress, run_training
 
-RECORDED, SPEEDS, DEGREES, RUNTIME = "study.json", "speeds.json", "degrees.svg", "runtime.svg"
+RECORD_FILE, THROUGHPUT_FILE, DEGREES_FILE, THROUGHPUT_PLOT = "study.json", "speeds.json", "degrees.svg", "runtime.svg"
 
 
 @dataclass(frozen=True, slots=True)
-class Splits:
+class DatasetSplits:
     """A data set in memory."""
 
     train: KnowledgeBase
@@ -43,29 +43,29 @@ class Splits:
     test: KnowledgeBase
     source: Path
     """The file of the training facts."""
-    original: bool
+    is_published: bool
     """Whether these are the facts that the paper's figures are of."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RowResult:
     """One row, done."""
 
-    row: Row
-    found: Evaluation
-    training: float
+    row: TableRow
+    evaluation: Evaluation
+    training_seconds: float
     """Seconds; rows of one setting share them."""
-    ranking: float
+    ranking_seconds: float
     """Seconds of the pass, which rows of one setting share."""
 
     @property
-    def rate(self) -> float:
+    def answers_per_second(self) -> float:
         """Answers a second: every object at every place of every ranked fact is one."""
-        return len(self.found) * self.found.objects / max(self.ranking, 1e-9)
+        return len(self.evaluation) * self.evaluation.objects / max(self.ranking_seconds, 1e-9)
 
     def as_dict(self, data: str) -> dict[str, Any]:
         """For JSON: the figures beside the paper's, then all of them."""
-        paper, whole = published(data, self.row), self.found.figures()
+        paper, whole = paper_result(data, self.row), self.evaluation.metrics()
         own = {"mean_rank": whole.mean_rank.value, "mrr": whole.mrr.value}
         own |= {f"hits@{most}": 100 * figure.value for most, figure in whole.hits.items()}
         setting = {"N": self.row.draws, **asdict(self.row.setting)}
@@ -75,38 +75,38 @@ class Result:
             **setting,
             "ours": {name: round(value, 4) for name, value in own.items()},
             "paper": {"mean_rank": paper.mean_rank, "hits@1": paper.hits_1, "hits@10": paper.hits_10},
-            "seconds": {"training": round(self.training, 1), "ranking": round(self.ranking, 1)},
-            "answers_per_s": round(self.rate, 1),
-            "evaluation": self.found.as_dict(),
+            "seconds": {"training": round(self.training_seconds, 1), "ranking": round(self.ranking_seconds, 1)},
+            "answers_per_s": round(self.answers_per_second, 1),
+            "evaluation": self.evaluation.as_dict(),
         }
 
 
-class Reproduction:
+class ExperimentRunner:
     """A folder in which a study is done; what is there already is not done again."""
 
-    def __init__(self, study: Study, splits: Splits, folder: Path | str, command: str = "") -> None:
-        study.check()
-        self.study, self.splits, self.folder, self.command = study, splits, Path(folder), command
-        self._record()
+    def __init__(self, experiment: Experiment, splits: DatasetSplits, folder: Path | str, command: str = "") -> None:
+        experiment.check()
+        self.experiment, self.splits, self.folder, self.command = experiment, splits, Path(folder), command
+        self._check_record()
 
-    def _record(self) -> None:
+    def _check_record(self) -> None:
         """Write down what models and ranks in this folder hang on, or refuse one that was begun with something else."""
-        study, splits, path = self.study, self.splits, self.folder / RECORDED
+        study, splits, path = self.experiment, self.splits, self.folder / RECORD_FILE
         kbs = {name: getattr(splits, name).fingerprint for name in ("train", "valid", "test")}
         phi = {"phi": study.phi, "text of phi": study.file.text if study.file else None}
         about = {"data set": study.data, **phi, "options": study.options, "seed": study.seed, "facts": kbs}
-        wanted = json.loads(canonical(about | {"version of gaifman": __version__}))
-        made_folder(self.folder)
+        wanted = json.loads(canonical_json(about | {"version of gaifman": __version__}))
+        make_folder(self.folder)
         if not path.exists():
             if any(not entry.name.startswith(".") for entry in self.folder.iterdir()):
-                raise OutputError(f"{shown(self.folder)} holds other things", hint="name a new folder with -o")
+                raise OutputError(f"{display_path(self.folder)} holds other things", hint="name a new folder with -o")
             write_json(path, wanted)
             return
         found = read_json(path)
         other = [name for name in wanted if found.get(name) != wanted[name]]
         if other:
             raise InputError(
-                f"{shown(self.folder)} holds another reproduction; what differs: {', '.join(other)}",
+                f"{display_path(self.folder)} holds another reproduction; what differs: {', '.join(other)}",
                 hint="name another folder with -o",
             )
 
@@ -114,141 +114,145 @@ class Reproduction:
     def visible(self) -> KnowledgeBase:
         """What test facts are judged from."""
         train, valid = self.splits.train, self.splits.valid
-        return train if self.study.facts == "train" else train.with_facts(valid.facts())
+        return train if self.experiment.visible_facts == "train" else train.with_facts(valid.facts())
 
-    def model_file(self, setting: Setting) -> Path:
+    def model_file(self, setting: TrainingSetting) -> Path:
         """Where the model of a setting stands, or will."""
         return self.folder / f"{setting.name}.gaifman"
 
-    def ranks_folder(self, setting: Setting) -> Path:
+    def ranks_folder(self, setting: TrainingSetting) -> Path:
         """Where the ranks of a setting are kept: another folder for another choice of rows, facts or fraction."""
-        return self.folder / self._named(f"ranks-{setting.name}-n{'-'.join(map(str, self.study.draws(setting)))}")
+        return self.folder / self._result_name(
+            f"ranks-{setting.name}-n{'-'.join(map(str, self.experiment.draws(setting)))}"
+        )
 
     @property
     def results_name(self) -> str:
         """How the files with the results begin: a quick look does not replace what took hours."""
-        return self._named("results", whole=self.study.fraction == 1)
+        return self._result_name("results", whole=self.experiment.fraction == 1)
 
-    def _named(self, first: str, *, whole: bool = False) -> str:
+    def _result_name(self, first: str, *, whole: bool = False) -> str:
         parts = [first]
-        parts += ["valid"] if self.study.facts != "train" else []
-        parts += [f"fraction{self.study.fraction:g}"] if self.study.fraction is not None and not whole else []
+        parts += ["valid"] if self.experiment.visible_facts != "train" else []
+        parts += [f"fraction{self.experiment.fraction:g}"] if self.experiment.fraction is not None and not whole else []
         return "-".join(parts)
 
-    def trained(
+    def train(
         self,
-        setting: Setting,
+        setting: TrainingSetting,
         *,
         threads: int | None = None,
-        report: Report | None = None,
+        progress: ProgressCallback | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Completion:
         """The model of a setting: loaded where it is there, trained where not, from where an earlier training stood."""
         target = self.model_file(setting)
         folder = Path(f"{target}.run")
         if target.is_file() and not (folder / RECORD).exists():
-            return _completion(load(target))
-        with self._run(folder, setting) as run:
+            return _require_completion(load(target))
+        with self._open_run(folder, setting) as run:
             try:
-                model = ended(run, target)
+                model = finish_cleanup(run, target)
                 if model is None:
-                    model = carry_on(run, self.splits.train, target, threads=threads, report=report, stop=stop)
+                    model = run_training(
+                        run, self.splits.train, target, threads=threads, report=progress, should_stop=stop
+                    )
             except GaifmanError:
-                if not begun(run):
+                if not has_progress(run):
                     run.discard()
                 raise
-        return _completion(model)
+        return _require_completion(model)
 
-    def _run(self, folder: Path, setting: Setting) -> Run:
+    def _open_run(self, folder: Path, setting: TrainingSetting) -> Run:
         """The run of a training, which `gaifman resume` can go on with too."""
         if (folder / RECORD).exists():
             return Run.open(folder)
         source = {"sources": [str(self.splits.source)], "form": None, "table": None, "iris": "full"}
         begun_with = {
             "kb": source | {"folder": str(Path.cwd())},
-            "order": self.study.order(setting).as_dict(),
+            "order": self.experiment.training_job(setting).as_dict(),
             "command": self.command,
             "plot": None,
             "checkpoint": 30.0,
         }
         return Run.create(folder, begun_with)
 
-    def ranked(
+    def rank(
         self,
-        setting: Setting,
+        setting: TrainingSetting,
         model: Completion,
         *,
         threads: int | None = None,
-        report: Report | None = None,
+        progress: ProgressCallback | None = None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> list[Result]:
+    ) -> list[RowResult]:
         """The rows of a setting; ranks that are kept are not made again."""
-        study, splits, kept = self.study, self.splits, self.ranks_folder(setting)
-        found = evaluations(
+        study, splits, kept = self.experiment, self.splits, self.ranks_folder(setting)
+        found = evaluate_draw_counts(
             model,
             self.visible,
             splits.test,
-            [splits.valid] if study.facts == "train" else [],
+            [splits.valid] if study.visible_facts == "train" else [],
             draws=study.draws(setting),
             threads=threads,
-            report=_stopping(report, stop),
-            kept=kept,
+            progress=_progress_or_stop(progress, stop),
+            checkpoint_dir=kept,
             fraction=study.fraction,
             seed=study.seed,
         )
-        training = worked(read_log(f"{self.model_file(setting)}.{LOG}"))
-        ranking = worked(read_log(kept / LOG))
+        training = work_seconds(read_log(f"{self.model_file(setting)}.{LOG}"))
+        ranking = work_seconds(read_log(kept / LOG))
         rows = [row for row in study.rows if row.setting == setting]
-        return [Result(row, each, training, ranking) for row, each in zip(rows, found, strict=True)]
+        return [RowResult(row, each, training, ranking) for row, each in zip(rows, found, strict=True)]
 
-    def speeds(
+    def measure_throughput(
         self,
         model: Completion,
         *,
         threads: int | None = None,
-        report: Report | None = None,
+        progress: ProgressCallback | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> list[dict[str, Any]]:
         """Answers a second against k; measured once in a folder."""
-        path, told = self.folder / SPEEDS, _stopping(report, stop)
+        path, told = self.folder / THROUGHPUT_FILE, _progress_or_stop(progress, stop)
         if path.exists():
             return list(read_json(path)["speeds"])
-        measured = speeds(model, self.visible, self.splits.test, threads=threads, report=told)
+        measured = measure_throughput(model, self.visible, self.splits.test, threads=threads, progress=told)
         found = [each.as_dict() for each in measured]
         write_json(path, {"speeds": found})
         return found
 
-    def draw(self, measured: Sequence[Mapping[str, Any]]) -> None:
+    def plot(self, measured: Sequence[Mapping[str, Any]]) -> None:
         """Both figures: who has how many neighbours, and how fast answers come."""
-        graph, name = graph_of(self.splits.train), NAMES[self.study.data]
+        graph, name = build_graph(self.splits.train), DATASET_NAMES[self.experiment.data]
         title = f"{name}: {len(graph):,} objects, {len(graph.neighbours) // 2:,} edges"
-        degree_plot(*graph.degree_distribution(), self.folder / DEGREES, title)
+        plot_degrees(*graph.degree_distribution(), self.folder / DEGREES_FILE, title)
         lines = {
             "all candidates ranked": [each["ranking_per_s"] for each in measured],
             "independent pairs": [each["pairs_per_s"] for each in measured],
         }
         drawn = {label: values for label, values in lines.items() if any(values)}
-        speed_plot(
+        plot_throughput(
             [each["size"] for each in measured],
             drawn,
-            self.folder / RUNTIME,
+            self.folder / THROUGHPUT_PLOT,
             f"{name}: answers a second",
             (f"the paper: {PAPER_SPEED:,}", PAPER_SPEED),
         )
 
-    def results(self, done: Sequence[Result], measured: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    def results(self, done: Sequence[RowResult], measured: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """All that came out, for JSON."""
-        study, first = self.study, done[0].found
+        study, first = self.experiment, done[0].evaluation
         return {
             "data": study.data,
-            "original": self.splits.original,
+            "original": self.splits.is_published,
             "command": self.command,
             "sampled": first.sampled,
-            "facts": first.ranked,
-            "of": first.facts,
-            "visible": study.facts,
+            "facts": first.ranked_facts,
+            "of": first.test_facts,
+            "visible": study.visible_facts,
             "phi": study.phi,
-            "options": {**NETWORK, **study.options},
+            "options": {**PAPER_NETWORK, **study.options},
             "seed": study.seed,
             "ranks": "filtered, realistic ties",
             "rows": [each.as_dict(study.data) for each in done],
@@ -258,28 +262,28 @@ class Reproduction:
     def write(self, results: Mapping[str, Any]) -> None:
         """Write the results, for programs and for people."""
         write_json(self.folder / f"{self.results_name}.json", results)
-        with replaced(self.folder / f"{self.results_name}.md") as temporary:
+        with atomic_write(self.folder / f"{self.results_name}.md") as temporary:
             temporary.write_text(markdown(results), encoding="utf-8")
 
 
-def _stopping(report: Report | None, stop: Callable[[], bool]) -> Report:
+def _progress_or_stop(progress: ProgressCallback | None, stop: Callable[[], bool]) -> ProgressCallback:
     """A report that ends the work where it is to stop: whoever does it comes by here between two blocks."""
 
     def told(phase: str, done: int, total: int | None) -> None:
         if stop():
-            raise Interrupted
-        if report:
-            report(phase, done, total)
+            raise TrainingInterrupted
+        if progress:
+            progress(phase, done, total)
 
     return told
 
 
-FIGURES = ("[N, k, w, w̃]", "mean rank", "paper", "hits@10", "paper", "hits@1", "paper", "MRR")
-TIMES = ("[N, k, w, w̃]", "training s", "ranking s", "answers/s")
+METRIC_COLUMNS = ("[N, k, w, w̃]", "mean rank", "paper", "hits@10", "paper", "hits@1", "paper", "MRR")
+TIME_COLUMNS = ("[N, k, w, w̃]", "training s", "ranking s", "answers/s")
 """Columns of both tables: side by side they are too wide for a terminal."""
 
 
-def figure_cells(row: Mapping[str, Any]) -> list[str]:
+def metric_cells(row: Mapping[str, Any]) -> list[str]:
     """How good a row is, beside the paper's; hits in percent."""
     ours, paper = row["ours"], row["paper"]
     both = [f"{ours['mean_rank']:,.1f}", f"{paper['mean_rank']}"]
@@ -300,7 +304,9 @@ def notes(results: Mapping[str, Any]) -> list[str]:
     if results["sampled"]:
         found.append(f"A sample: {results['facts']:,} of {results['of']:,} test facts were ranked.")
     if not results["original"]:
-        found.append(f"The facts are not the published {NAMES[results['data']]}: the paper's figures are of others.")
+        found.append(
+            f"The facts are not the published {DATASET_NAMES[results['data']]}: the paper's figures are of others."
+        )
     options = ", ".join(f"{name}={json.dumps(value)}" for name, value in sorted(results["options"].items()))
     found.append(f"Φ is {results['phi']}; {options}; seed {results['seed']}; visible are {results['visible']} facts.")
     found.append("Ranks are filtered, with realistic ties. Rows of the same k, w, w̃ share training and ranking.")
@@ -310,12 +316,19 @@ def notes(results: Mapping[str, Any]) -> list[str]:
 def markdown(results: Mapping[str, Any]) -> str:
     """The results, for people."""
     rows = results["rows"]
-    parts = [f"# {NAMES[results['data']]}, beside the paper's Table 2", f"`{results['command']}`", *notes(results)]
-    parts += [_table(FIGURES, [figure_cells(row) for row in rows]), _table(TIMES, [time_cells(row) for row in rows])]
+    parts = [
+        f"# {DATASET_NAMES[results['data']]}, beside the paper's Table 2",
+        f"`{results['command']}`",
+        *notes(results),
+    ]
+    parts += [
+        _table(METRIC_COLUMNS, [metric_cells(row) for row in rows]),
+        _table(TIME_COLUMNS, [time_cells(row) for row in rows]),
+    ]
     if results["speeds"]:
         parts += [f"Answers a second, the mean over relations; the paper reports {PAPER_SPEED:,}:"]
         parts += [_table(("k", "independent pairs/s", "ranking/s"), [_speed_cells(each) for each in results["speeds"]])]
-        parts += [f"![degrees]({DEGREES}) ![answers a second]({RUNTIME})"]
+        parts += [f"![degrees]({DEGREES_FILE}) ![answers a second]({THROUGHPUT_PLOT})"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -332,16 +345,16 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def write_json(path: Path, body: Mapping[str, Any]) -> None:
     """Write an object, whole or not at all."""
-    with replaced(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(body, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
-def made_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder where there is none."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{shown(folder)} cannot be a folder: {error.strerror}") from None
+        raise OutputError(f"{display_path(folder)} cannot be a folder: {error.strerror}") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -349,17 +362,19 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{shown(path)} cannot be read: {error}", hint="remove it, or name another folder") from None
+        raise InputError(
+            f"{display_path(path)} cannot be read: {error}", hint="remove it, or name another folder"
+        ) from None
     return found if isinstance(found, dict) else {}
 
 
-def worked(events: Sequence[Mapping[str, Any]]) -> float:
+def work_seconds(events: Sequence[Mapping[str, Any]]) -> float:
     """Seconds of work by a log: from each start to the last that is heard before the next.
 
     Where nothing was left to do, nothing is added: the figures of a command stay when it is given again.
 
     >>> moments = ((0, "start"), (9, "stop"), (20, "start"), (25, "relation"), (26, "end"), (40, "start"), (41, "end"))
-    >>> worked([{"time": f"2026-01-01T00:00:{at:02}+00:00", "event": event} for at, event in moments])
+    >>> work_seconds([{"time": f"2026-01-01T00:00:{at:02}+00:00", "event": event} for at, event in moments])
     15.0
     """
     sessions: list[list[Mapping[str, Any]]] = []
@@ -368,14 +383,14 @@ def worked(events: Sequence[Mapping[str, Any]]) -> float:
             sessions.append([])
         sessions[-1].append(event)
     busy = [own for own in sessions if [event["event"] for event in own] != ["start", "end"]]
-    return sum((_moment(own[-1]) - _moment(own[0])).total_seconds() for own in busy)
+    return sum((_event_time(own[-1]) - _event_time(own[0])).total_seconds() for own in busy)
 
 
-def _moment(event: Mapping[str, Any]) -> datetime:
+def _event_time(event: Mapping[str, Any]) -> datetime:
     return datetime.fromisoformat(event["time"])
 
 
-def _completion(model: Any) -> Completion:
+def _require_completion(model: Any) -> Completion:
     if not isinstance(model, Completion):
         raise InputError("the model is that of a query, not a completion", hint="name another folder with -o")
     return model

@@ -36,27 +36,27 @@ from gaifman.formulas import (
     Truth,
     Variable,
     children,
-    free,
+    free_variables,
     walk,
 )
 from gaifman.questions import Feature
 
 N = TypeVar("N", bound=Node)
-LARGEST = 100_000
+MAX_NORMAL_FORM_SIZE = 100_000
 """Parts of a normal form at most."""
-INSTANCES = 1_000_000
+MAX_INSTANCES = 1_000_000
 """Features that one schema may stand for at most."""
-_BINDING = ("variables", "each", "free")
+_BINDING_FIELDS = ("variables", "each", "free")
 
 
-def rebuild(node: N, change: Callable[[Any], Any]) -> N:
+def map_children(node: N, change: Callable[[Any], Any]) -> N:
     """The same node with `change` applied to every part directly below; variables that it binds stay."""
     changed: dict[str, Any] = {}
     for name in type(node).__match_args__:
         part = getattr(node, name)
         if isinstance(part, Node):
             changed[name] = change(part)
-        elif isinstance(part, tuple) and name not in _BINDING:
+        elif isinstance(part, tuple) and name not in _BINDING_FIELDS:
             changed[name] = tuple(map(change, part))
     return replace(node, **changed) if changed else node  # type: ignore[type-var]  # every node is a dataclass
 
@@ -73,7 +73,7 @@ def _substitute(node: Node, terms: dict[Variable, Term]) -> Any:
             return terms.get(node, node)
         case Exists(variables, body) | Forall(variables, body):
             return _substitute_below(node, variables, body, terms)
-    return rebuild(node, lambda part: _substitute(part, terms))
+    return map_children(node, lambda part: _substitute(part, terms))
 
 
 def _substitute_below(
@@ -82,13 +82,13 @@ def _substitute_below(
     body: Formula,
     terms: dict[Variable, Term],
 ) -> Exists | Forall:
-    inner = {v: terms[v] for v in free(node) if v in terms}
+    inner = {v: terms[v] for v in free_variables(node) if v in terms}
     coming = {term for term in inner.values() if isinstance(term, Variable)}
     taken = {v.name for v in coming} | {v.name for v in walk(body) if isinstance(v, Variable | RelationVariable)}
     renamed: list[Variable | RelationVariable] = []
     for variable in variables:
         if variable in coming and isinstance(variable, Variable):
-            inner[variable] = fresh = Variable(next(_unused(variable.name, taken)))
+            inner[variable] = fresh = Variable(next(_fresh_names(variable.name, taken)))
             taken.add(fresh.name)
             renamed.append(fresh)
         else:
@@ -96,23 +96,23 @@ def _substitute_below(
     return replace(node, variables=tuple(renamed), body=_substitute(body, inner))
 
 
-def _unused(stem: str, taken: Iterable[str]) -> Iterator[str]:
+def _fresh_names(stem: str, taken: Iterable[str]) -> Iterator[str]:
     return (name for name in (f"{stem}{i}" for i in itertools.count(1)) if name not in taken)
 
 
-def put_relations(node: N, relations: Mapping[RelationVariable, str]) -> N:
+def substitute_relations(node: N, relations: Mapping[RelationVariable, str]) -> N:
     """Relation names put for free relation variables."""
-    changed: N = _put_relations(node, dict(relations))
+    changed: N = _substitute_relations(node, dict(relations))
     return changed
 
 
-def _put_relations(node: Node, relations: dict[RelationVariable, str]) -> Any:
+def _substitute_relations(node: Node, relations: dict[RelationVariable, str]) -> Any:
     match node:
         case Atom(RelationVariable() as variable):
             return replace(node, relation=relations.get(variable, variable))
         case Exists(variables) | Forall(variables):
             relations = {v: name for v, name in relations.items() if v not in variables}
-    return rebuild(node, lambda part: _put_relations(part, relations))
+    return map_children(node, lambda part: _substitute_relations(part, relations))
 
 
 def relation_arities(node: Node) -> dict[RelationVariable, int]:
@@ -122,32 +122,32 @@ def relation_arities(node: Node) -> dict[RelationVariable, int]:
     arities: dict[RelationVariable, int] = {}
     for part in children(node):
         arities |= relation_arities(part)
-    return {variable: arity for variable, arity in arities.items() if variable not in node.binds}
+    return {variable: arity for variable, arity in arities.items() if variable not in node.bound_variables}
 
 
-def instances(feature: Feature, relations: Mapping[str, int]) -> Iterator[Feature]:
+def instantiate(feature: Feature, relations: Mapping[str, int]) -> Iterator[Feature]:
     """One feature for every choice of relations (name → arity) of fitting arity for the `each` variables.
 
     >>> from gaifman.questions import Feature
     >>> r = RelationVariable("r")
     >>> schema = Feature(Atom(r, (Variable("s1"), Variable("s2"))), (r,))
-    >>> [str(feature) for feature in instances(schema, {"borders": 2, "country": 1, "capital": 2})]
+    >>> [str(feature) for feature in instantiate(schema, {"borders": 2, "country": 1, "capital": 2})]
     ['borders(s1, s2)', 'capital(s1, s2)']
     """
     arities = relation_arities(feature.body)
     fitting = [[n for n, arity in relations.items() if arity == arities.get(v)] for v in feature.each]
-    if (count := math.prod(map(len, fitting))) > INSTANCES:
+    if (count := math.prod(map(len, fitting))) > MAX_INSTANCES:
         raise LimitError(
-            f"{feature} stands for {count:,} features; the limit is {INSTANCES:,}",
+            f"{feature} stands for {count:,} features; the limit is {MAX_INSTANCES:,}",
             hint="name relations instead of an each variable, or let gaifman mine find the paths that matter",
         )
     for names in itertools.product(*fitting):
-        yield Feature(put_relations(feature.body, dict(zip(feature.each, names, strict=True))))
+        yield Feature(substitute_relations(feature.body, dict(zip(feature.each, names, strict=True))))
 
 
 def relativise(formula: Formula, relation: str) -> Formula:
     """Object quantifiers bounded by a unary relation: ∃x φ becomes ∃x (relation(x) ∧ φ), ∀x φ ∀x (relation(x) → φ)."""
-    inner = rebuild(formula, lambda part: relativise(part, relation) if isinstance(part, Formula) else part)
+    inner = map_children(formula, lambda part: relativise(part, relation) if isinstance(part, Formula) else part)
     if not isinstance(inner, Exists | Forall):
         return inner
     guards: tuple[Formula, ...] = tuple(Atom(relation, (v,)) for v in inner.variables if isinstance(v, Variable))
@@ -162,11 +162,11 @@ def negation_normal_form(formula: Formula) -> Formula:
     """The same meaning without → and ↔, with ¬ only before atoms, equalities and comparisons.
 
     A negated comparison stays negated: `¬(a < b)` is true where a number is missing, `a ≥ b` is not. Every ↔ doubles
-    what is below it, so the size is known first, and refused above `LARGEST`.
+    what is below it, so the size is known first, and refused above `MAX_NORMAL_FORM_SIZE`.
     """
     size = _normal_sizes(formula)[0]
-    if size > LARGEST:
-        raise LimitError(f"without ↔ the formula would have {size:,} parts; the limit is {LARGEST:,}")
+    if size > MAX_NORMAL_FORM_SIZE:
+        raise LimitError(f"without ↔ the formula would have {size:,} parts; the limit is {MAX_NORMAL_FORM_SIZE:,}")
     return _normal(formula, positive=True)
 
 

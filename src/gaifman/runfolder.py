@@ -23,53 +23,56 @@ from typing import Any
 
 from gaifman import __version__
 from gaifman.errors import InputError, OutputError, shorten
-from gaifman.io.files import replaced
-from gaifman.modelfile import Meta, canonical
+from gaifman.io.files import atomic_write
+from gaifman.modelfile import Meta, canonical_json
 
 FORMAT = "gaifman run"
 VERSION = 1
 """Raised when folders are written that older versions of gaifman would misread."""
 
-RECORD, LOCK, LOG, DONE, DOING, FINAL = "run.json", "lock", "log.jsonl", "done", "doing", "final"
-_OURS = {RECORD, LOCK, LOG, DONE, DOING, FINAL}
+RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT = "run.json", "lock", "log.jsonl", "done", "doing", "final"
+_RUN_FILES = {RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT}
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """A path as messages have it."""
     return shorten(str(path), 120)
 
 
-def make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make the folder, or raise where it holds what is not a run's: it would be removed with the run."""
     try:
         folder.mkdir(exist_ok=True)
-        strange = sorted(entry.name for entry in folder.iterdir() if entry.name not in _OURS and not _passing(entry))
+        strange = sorted(
+            entry.name for entry in folder.iterdir() if entry.name not in _RUN_FILES and not _is_partial(entry)
+        )
     except (OSError, ValueError) as error:  # ValueError: a name with NUL
         why = getattr(error, "strerror", None) or error
-        raise OutputError(f"{shown(folder)} cannot be the folder of a run: {why}") from None
+        raise OutputError(f"{display_path(folder)} cannot be the folder of a run: {why}") from None
     if strange:
         raise OutputError(
-            f"{shown(folder)} holds other things than a run, such as {shorten(strange[0])}", hint="name a new folder"
+            f"{display_path(folder)} holds other things than a run, such as {shorten(strange[0])}",
+            hint="name a new folder",
         )
 
 
-def there(folder: Path) -> None:
+def require_run(folder: Path) -> None:
     """Raise where no run is."""
     if not (folder / RECORD).is_file():
         raise InputError(
-            f"there is no run in {shown(folder)}",
+            f"there is no run in {display_path(folder)}",
             hint="it has ended, or never began: its folder holds a file run.json",
         )
 
 
-def locked(folder: Path) -> int:
+def acquire_lock(folder: Path) -> int:
     """A file descriptor that holds the lock for as long as it is open, however the process ends."""
     path = folder / LOCK
     while True:
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            raise OutputError(f"{shown(path)} cannot be written: {error.strerror}") from None
+            raise OutputError(f"{display_path(path)} cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(lock), path.stat()):  # it may have been removed by the run's end meanwhile
@@ -80,9 +83,9 @@ def locked(folder: Path) -> int:
             holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
             os.close(lock)
             if not isinstance(error, BlockingIOError):
-                raise OutputError(f"{shown(path)} cannot be locked: {error.strerror}") from None
+                raise OutputError(f"{display_path(path)} cannot be locked: {error.strerror}") from None
             raise OutputError(
-                f"{f'process {shorten(holder)}' if holder else 'another process'} works on the run in {shown(folder)}",
+                f"{f'process {shorten(holder)}' if holder else 'another process'} works on the run in {display_path(folder)}",
                 hint="wait for it, or end it; the run can be resumed",
             ) from None
         os.close(lock)
@@ -100,14 +103,14 @@ def write_record(folder: Path, settings: Meta, finished: Meta | None) -> None:
         "settings": settings,
         "finished": finished,
     }
-    with replaced(folder / RECORD) as temporary:
+    with atomic_write(folder / RECORD) as temporary:
         temporary.write_text(json.dumps({**record, "checksum": _checksum(record)}, indent=2) + "\n")
 
 
 def read_record(folder: Path) -> Meta:
     """The record of a run that this version can go on with."""
-    there(folder)
-    name, again = shown(folder / RECORD), "begin the run anew, with --force"
+    require_run(folder)
+    name, again = display_path(folder / RECORD), "begin the run anew, with --force"
     try:
         record = json.loads((folder / RECORD).read_bytes())
         checksum = record.pop("checksum", None)
@@ -120,7 +123,7 @@ def read_record(folder: Path) -> Meta:
         raise InputError(f"{name} is no record of a run of gaifman", hint=again)
     if isinstance(version, int) and version > VERSION:
         raise InputError(f"{name} was made by a newer gaifman", hint="pip install --upgrade gaifman")
-    if not _sound(record, checksum):
+    if not _checksum_matches(record, checksum):
         raise InputError(f"{name} is damaged: its checksum does not fit what it holds", hint=again)
     if maker != __version__:
         # Another version may draw, learn or round otherwise: the result would be neither's.
@@ -130,29 +133,29 @@ def read_record(folder: Path) -> Meta:
 
 
 def _checksum(record: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(canonical(record).encode(), digest_size=32).hexdigest()
+    return hashlib.blake2b(canonical_json(record).encode(), digest_size=32).hexdigest()
 
 
-def _sound(record: Meta, checksum: Any) -> bool:
+def _checksum_matches(record: Meta, checksum: Any) -> bool:
     try:
         return bool(_checksum(record) == checksum)
     except OutputError:  # NaN, for one
         return False
 
 
-def _passing(path: Path) -> bool:
+def _is_partial(path: Path) -> bool:
     """Whether a file is one that was being written when the process was killed."""
     return path.name.startswith(".") and path.name.endswith(".part")
 
 
-def sweep(folder: Path) -> None:
+def remove_partial_files(folder: Path) -> None:
     """Remove what a killed process was writing."""
-    for inside in (folder, folder / DONE, folder / DOING):
+    for inside in (folder, folder / DONE, folder / CHECKPOINTS):
         for path in inside.glob(".*.part"):
             path.unlink(missing_ok=True)
 
 
-def clear(folder: Path, names: tuple[str, ...]) -> None:
+def remove_entries(folder: Path, names: tuple[str, ...]) -> None:
     """Remove some of what belongs to a run."""
     for name in names:
         path = folder / name

@@ -33,23 +33,23 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import InputError, OutputError, shorten
-from gaifman.io.files import abandoned, replaced
-from gaifman.modelfile import Arrays, Meta, canonical, read_model, write_model
-from gaifman.names import nearest
+from gaifman.io.files import atomic_write, leftover_files
+from gaifman.modelfile import Arrays, Meta, canonical_json, read_model, write_model
+from gaifman.names import similar_names
 from gaifman.runfolder import (
-    DOING,
+    CHECKPOINTS,
     DONE,
-    FINAL,
     LOCK,
     LOG,
     RECORD,
-    clear,
-    locked,
-    make,
+    RESULT,
+    acquire_lock,
+    display_path,
+    make_folder,
     read_record,
-    shown,
-    sweep,
-    there,
+    remove_entries,
+    remove_partial_files,
+    require_run,
     write_record,
 )
 
@@ -60,38 +60,40 @@ class Run:
     `Run.create` begins one, `Run.open` goes on; `with` lets go of the folder at the end.
     """
 
-    def __init__(self, folder: Path, settings: Meta, lock: int, seconds: float, finished: Meta | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Meta, lock: int, checkpoint_seconds: float, finished: Meta | None = None
+    ) -> None:
         """Not for callers: `create` and `open` make runs."""
         self.folder = folder
         self.settings = settings
         """What the run was begun with, as JSON gives it back."""
-        self.seconds = seconds
+        self.checkpoint_seconds = checkpoint_seconds
         """Between two checkpoints of a task, at least."""
         self._lock = lock
         self._finished = finished
         self._resumed = False
         self._names: set[str] | None = None
         self._clocks: dict[str, float] = {}
-        self._guard = threading.RLock()
+        self._mutex = threading.RLock()
 
     @classmethod
     def create(
-        cls, folder: Path | str, settings: Mapping[str, Any], *, seconds: float = 30, force: bool = False
+        cls, folder: Path | str, settings: Mapping[str, Any], *, checkpoint_seconds: float = 30, force: bool = False
     ) -> Run:
         """Begin a run; with `force` in the place of one that is there, unless a process works on it."""
-        folder, kept = Path(folder), json.loads(canonical(settings))
-        make(folder)
-        lock = locked(folder)
+        folder, kept = Path(folder), json.loads(canonical_json(settings))
+        make_folder(folder)
+        lock = acquire_lock(folder)
         try:
             if (folder / RECORD).exists() and not force:
                 raise OutputError(
-                    f"{shown(folder)} holds a run already",
-                    hint=f"gaifman resume {shown(folder)} goes on with it, --force begins anew",
+                    f"{display_path(folder)} holds a run already",
+                    hint=f"gaifman resume {display_path(folder)} goes on with it, --force begins anew",
                 )
             killed = (folder / RECORD).exists()
-            clear(folder, (DONE, DOING, FINAL, LOG, RECORD))
-            sweep(folder)
-            run = cls(folder, kept, lock, seconds)
+            remove_entries(folder, (DONE, CHECKPOINTS, RESULT, LOG, RECORD))
+            remove_partial_files(folder)
+            run = cls(folder, kept, lock, checkpoint_seconds)
             run._resumed = killed
             write_record(folder, kept, None)
         except BaseException:
@@ -100,16 +102,16 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, folder: Path | str, *, seconds: float = 30) -> Run:
+    def open(cls, folder: Path | str, *, checkpoint_seconds: float = 30) -> Run:
         """Go on with a run."""
         folder = Path(folder)
-        there(folder)
-        lock = locked(folder)
+        require_run(folder)
+        lock = acquire_lock(folder)
         try:
             record = read_record(folder)
-            run = cls(folder, record["settings"], lock, seconds, record["finished"])
+            run = cls(folder, record["settings"], lock, checkpoint_seconds, record["finished"])
             run._resumed = True
-            sweep(folder)
+            remove_partial_files(folder)
             run._end_line()
         except BaseException:
             os.close(lock)
@@ -124,82 +126,84 @@ class Run:
 
     def close(self) -> None:
         """Let go of the folder: another process may go on."""
-        with self._guard:
+        with self._mutex:
             if self._lock >= 0:
                 os.close(self._lock)
                 self._lock = -1
 
     def discard(self) -> None:
         """Remove the run and all that it kept."""
-        clear(self.folder, (DONE, DOING, FINAL, LOG, LOCK, RECORD))
-        sweep(self.folder)
+        remove_entries(self.folder, (DONE, CHECKPOINTS, RESULT, LOG, LOCK, RECORD))
+        remove_partial_files(self.folder)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
         self.close()
 
     @property
-    def finished(self) -> Path | None:
+    def result_path(self) -> Path | None:
         """Where the result stands, where it was written before the folder could be removed."""
         target = Path(self._finished["target"]) if self._finished else None
         return target if target and target.is_file() else None
 
-    def done(self) -> set[str]:
+    def finished_tasks(self) -> set[str]:
         """The names of the finished tasks. A damaged one is not finished, and the log says so."""
-        with self._guard:
-            if self._finished and self.finished:
+        with self._mutex:
+            if self._finished and self.result_path:
                 return set(self._finished["done"])  # their files may be gone already
-            return set(self._kept())
+            return set(self._finished_names())
 
-    def keep(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
+    def save_task(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
         """Keep what a task gave; its checkpoint is not needed any more."""
-        self._write(DONE, name, arrays, meta)
-        with self._guard:
-            self._kept().add(name)
+        self._write_task(DONE, name, arrays, meta)
+        with self._mutex:
+            self._finished_names().add(name)
             self._clocks.pop(name, None)
-        self._part(DOING, name).unlink(missing_ok=True)
+        self._task_path(CHECKPOINTS, name).unlink(missing_ok=True)
 
-    def taken(self, name: str) -> tuple[Arrays, Meta]:
+    def load_task(self, name: str) -> tuple[Arrays, Meta]:
         """What a finished task gave."""
-        path = self._part(DONE, name)
+        path = self._task_path(DONE, name)
         if not path.exists():
-            raise InputError(f"the task {shorten(name)} is not done", near=nearest(name, sorted(self.done())))
-        return _read_part(path)[1:]
+            raise InputError(
+                f"the task {shorten(name)} is not done", suggestions=similar_names(name, sorted(self.finished_tasks()))
+            )
+        return _read_task(path)[1:]
 
-    def doing(self) -> bool:
+    def has_checkpoints(self) -> bool:
         """Whether some task under way has left a checkpoint."""
-        return any((self.folder / DOING).glob("[!.]*.part"))
+        return any((self.folder / CHECKPOINTS).glob("[!.]*.part"))
 
     @property
-    def resumed(self) -> bool:
+    def was_resumed(self) -> bool:
         """Whether another process may have been killed while it worked on this run, or on one in its place."""
         return self._resumed
 
-    def due(self, name: str) -> bool:
+    def checkpoint_due(self, name: str) -> bool:
         """Whether `seconds` have passed since a task's last checkpoint or, before it, since this was first asked."""
         now = time.monotonic()
-        with self._guard:
-            return now - self._clocks.setdefault(name, now) >= self.seconds
+        with self._mutex:
+            return now - self._clocks.setdefault(name, now) >= self.checkpoint_seconds
 
     def checkpoint(
-        self, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any], *, now: bool = False
+        self, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any], *, force: bool = False
     ) -> bool:
         """Keep how far a task is, where it is `due` or must be `now`; whether it was done."""
-        if not (now or self.due(name)):
+        if not (force or self.checkpoint_due(name)):
             return False
-        self._write(DOING, name, arrays, meta)
-        with self._guard:
+        self._write_task(CHECKPOINTS, name, arrays, meta)
+        with self._mutex:
             self._clocks[name] = time.monotonic()
         return True
 
-    def checkpointed(self, name: str) -> tuple[Arrays, Meta] | None:
+    def load_checkpoint(self, name: str) -> tuple[Arrays, Meta] | None:
         """How far a task was; None where it has to begin at its beginning."""
-        path = self._part(DOING, name)
+        path = self._task_path(CHECKPOINTS, name)
         if not path.exists():
             return None
         try:
-            return _read_part(path)[1:]
+            return _read_task(path)[1:]
         except InputError as error:
-            self.log("damaged", file=f"{DOING}/{path.name}", task=name, why=error.message)
+            self.log("damaged", file=f"{CHECKPOINTS}/{path.name}", task=name, why=error.message)
             return None
 
     def log(self, event: str, **fields: Any) -> None:
@@ -214,58 +218,60 @@ class Run:
 
         A run killed in here is opened again: all its tasks are done, and `finish` does what is left to do.
         """
-        target, written = Path(target), self.finished
+        target, written = Path(target), self.result_path
         if written != target.absolute():
-            final = self.folder / FINAL
+            final = self.folder / RESULT
             if written:
                 shutil.copyfile(written, final)
             else:
                 write(final)  # here, not beside the target: it may take long, and a kill should leave nothing there
-            for path in abandoned(target) if self._resumed else ():
+            for path in leftover_files(target) if self._resumed else ():
                 path.unlink(missing_ok=True)
-            with replaced(target) as temporary:
+            with atomic_write(target) as temporary:
                 shutil.move(final, temporary)
-            self._finished = {"target": str(target.absolute()), "done": sorted(self.done())}
+            self._finished = {"target": str(target.absolute()), "done": sorted(self.finished_tasks())}
             write_record(self.folder, self.settings, self._finished)
         if (self.folder / LOG).exists():
-            shutil.move(self.folder / LOG, _log_beside(target))
-        clear(self.folder, (DONE, DOING, FINAL))
-        sweep(self.folder)
+            shutil.move(self.folder / LOG, _log_path(target))
+        remove_entries(self.folder, (DONE, CHECKPOINTS, RESULT))
+        remove_partial_files(self.folder)
         # The record goes last: as long as it is there, the run can be opened and ended.
-        clear(self.folder, (LOCK, RECORD))
+        remove_entries(self.folder, (LOCK, RECORD))
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
         self.close()
 
-    def _kept(self) -> set[str]:
+    def _finished_names(self) -> set[str]:
         """Names of finished tasks: read once, then kept up to date."""
         if self._names is None:
             self._names = set()
             for path in sorted((self.folder / DONE).glob("[!.]*.part")):
                 try:
-                    self._names.add(_read_part(path)[0])
+                    self._names.add(_read_task(path)[0])
                 except InputError as error:
                     self.log("damaged", file=f"{DONE}/{path.name}", why=error.message)
         return self._names
 
-    def _part(self, kind: str, name: str) -> Path:
+    def _task_path(self, kind: str, name: str) -> Path:
         """Where a task's file is: names may hold what file names cannot."""
-        return self.folder / kind / f"{_number(name)}.part"
+        return self.folder / kind / f"{_task_digest(name)}.part"
 
-    def _write(self, kind: str, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
-        path = self._part(kind, name)
+    def _write_task(
+        self, kind: str, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]
+    ) -> None:
+        path = self._task_path(kind, name)
         path.parent.mkdir(exist_ok=True)
         write_model(path, arrays, {"name": name, "meta": meta})
 
     def _append(self, data: bytes) -> None:
-        path, written = self.folder / LOG, self.finished
+        path, written = self.folder / LOG, self.result_path
         if written and not path.exists():
-            path = _log_beside(written)  # where the log went before the kill
+            path = _log_path(written)  # where the log went before the kill
         try:
-            with self._guard, path.open("ab", buffering=0) as file:  # one write a line: lines do not mix
+            with self._mutex, path.open("ab", buffering=0) as file:  # one write a line: lines do not mix
                 file.write(data)
         except OSError as error:
-            raise OutputError(f"{shown(path)} cannot be written: {error.strerror}") from None
+            raise OutputError(f"{display_path(path)} cannot be written: {error.strerror}") from None
 
     def _end_line(self) -> None:
         """A kill in the middle of a line leaves it without its end; the next line must not be glued to it."""
@@ -280,7 +286,7 @@ def read_log(path: Path | str) -> list[dict[str, Any]]:
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
-        raise InputError(f"{shown(Path(path))} cannot be read: {error.strerror}") from None
+        raise InputError(f"{display_path(Path(path))} cannot be read: {error.strerror}") from None
     found = []
     for line in lines:
         try:
@@ -292,7 +298,7 @@ def read_log(path: Path | str) -> list[dict[str, Any]]:
     return found
 
 
-class Interrupt:
+class InterruptHandler:
     """Between `with` and its end, the first Ctrl-C (or SIGTERM) asks to stop, and the second stops.
 
     The work looks at `interrupted()` between two blocks, writes its checkpoints and ends. `note` is printed to standard
@@ -301,9 +307,9 @@ class Interrupt:
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self, note: str = "") -> None:
-        self.note = note
-        self.signal: int | None = None
+    def __init__(self, message: str = "") -> None:
+        self.message = message
+        self.received: int | None = None
         """The signal that came."""
         self._event = threading.Event()
         self._before: dict[int, Any] = {}
@@ -322,24 +328,24 @@ class Interrupt:
             signal.signal(number, before)
         self._before.clear()
 
-    def interrupted(self) -> bool:
+    def stop_requested(self) -> bool:
         """Whether to stop; any thread may ask."""
         return self._event.is_set()
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._event.is_set():
             raise KeyboardInterrupt
-        self.signal = number
+        self.received = number
         self._event.set()
-        if self.note:
-            os.write(2, f"\n{self.note}\n".encode())  # not print: it may be what was interrupted
+        if self.message:
+            os.write(2, f"\n{self.message}\n".encode())  # not print: it may be what was interrupted
 
 
-def _number(name: str) -> str:
+def _task_digest(name: str) -> str:
     return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
-def _log_beside(target: Path) -> Path:
+def _log_path(target: Path) -> Path:
     return target.with_name(f"{target.name}.{LOG}")
 
 
@@ -359,10 +365,10 @@ def _loggable(value: Any) -> Any:
     return str(value)
 
 
-def _read_part(path: Path) -> tuple[str, Arrays, Meta]:
+def _read_task(path: Path) -> tuple[str, Arrays, Meta]:
     """A task's name, arrays and description."""
     arrays, meta = read_model(path)
     name = meta.get("name")
-    if not isinstance(name, str) or path.stem != _number(name):
-        raise InputError(f"{shown(path)} holds another task than it should")
+    if not isinstance(name, str) or path.stem != _task_digest(name):
+        raise InputError(f"{display_path(path)} holds another task than it should")
     return name, arrays, meta["meta"]

@@ -2,15 +2,15 @@
 
 >>> from gaifman.parser import parse
 >>> from gaifman.formulas import bracketed
->>> plain = tidy(parse("parent(x, y) & ~(forall z. parent(y, z) -> ~female(z))"), Domain({"parent": 2, "female": 1}))
+>>> plain = normalize(parse("parent(x, y) & ~(forall z. parent(y, z) -> ~female(z))"), Domain({"parent": 2, "female": 1}))
 >>> print(bracketed(plain))
 parent(x, y) ∧ (∃z (parent(y, z) ∧ female(z)))
->>> sorted(map(str, restricted(plain)))
+>>> sorted(map(str, restricted_variables(plain)))
 ['x', 'y']
->>> restricted(parse("~parent(x, y)"))
+>>> restricted_variables(parse("~parent(x, y)"))
 frozenset()
 
-`tidy` brings a formula into few kinds: atoms, equalities, comparisons and ∃, with ¬ only before these; ∧, ∨, ↔ and
+`normalize` brings a formula into few kinds: atoms, equalities, comparisons and ∃, with ¬ only before these; ∧, ∨, ↔ and
 truth. Every bound variable then has a name of its own, what names alone decide is decided, and no quantifier is idle.
 """
 
@@ -50,10 +50,10 @@ from gaifman.rewriting import relation_arities, substitute
 
 AnyVariable = Variable | RelationVariable
 Variables = frozenset[AnyVariable]
-NONE: Variables = frozenset()
+NO_VARIABLES: Variables = frozenset()
 TRUE, FALSE = Truth(True), Truth(False)
 
-COMPARE: dict[str, Callable[[float, float], bool]] = {
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
     "≠": operator.ne,
     "<": operator.lt,
@@ -74,18 +74,18 @@ class Domain:
     arities: Collection[int] | None = None
     """Numbers of places with which there are facts; None where any may be."""
 
-    def known(self, name: str) -> bool:
+    def is_object(self, name: str) -> bool:
         """Whether there is an object of this name."""
         return self.objects is None or name in self.objects
 
-    def empty(self, variable: AnyVariable, arity: int | None) -> bool:
+    def is_empty(self, variable: AnyVariable, arity: int | None) -> bool:
         """Whether nothing can be put for a variable; a relation variable has the places it is used with, if it is."""
         if isinstance(variable, Variable):
             return self.objects is not None and not len(self.objects)
         return not any(arity in (None, places) for places in self.relations.values())
 
 
-def unbound(node: Node) -> Variables:
+def free_variables(node: Node) -> Variables:
     """The variables, of objects and relations, that no quantifier binds."""
     match node:
         case Variable() | RelationVariable():
@@ -94,17 +94,17 @@ def unbound(node: Node) -> Variables:
             own = {term for term in terms if isinstance(term, Variable)}
             return frozenset(own if isinstance(relation, str) else {*own, relation})
         case Exists(variables, body) | Forall(variables, body):
-            return unbound(body).difference(variables)
+            return free_variables(body).difference(variables)
         case And(parts) | Or(parts):
-            return frozenset().union(*map(unbound, parts))
+            return frozenset().union(*map(free_variables, parts))
         case Not(body) | Attribute(_, body):
-            return unbound(body)
+            return free_variables(body)
         case Equal(left, right) | Comparison(left, _, right) | Iff(left, right) | Implies(left, right):
-            return unbound(left) | unbound(right)
-    return NONE
+            return free_variables(left) | free_variables(right)
+    return NO_VARIABLES
 
 
-def by_name(variables: Iterable[AnyVariable]) -> tuple[AnyVariable, ...]:
+def sort_by_name(variables: Iterable[AnyVariable]) -> tuple[AnyVariable, ...]:
     """Variables in the order of their names."""
     return tuple(sorted(variables, key=lambda variable: variable.name))
 
@@ -112,99 +112,99 @@ def by_name(variables: Iterable[AnyVariable]) -> tuple[AnyVariable, ...]:
 # Tidying
 
 
-def tidy(formula: Formula, domain: Domain) -> Formula:
+def normalize(formula: Formula, domain: Domain) -> Formula:
     """The same meaning in few kinds of formula, true to names that are no objects and to an empty domain."""
-    names = [*unbound(formula), *_bound(formula)]
+    names = [*free_variables(formula), *_bound_variables(formula)]
     if len(set(names)) < len(names):
         taken = {part.name for part in walk(formula) if isinstance(part, Variable | RelationVariable)}
         fresh = (name for name in (f"v{i}" for i in itertools.count(1)) if name not in taken)
-        formula = _apart(formula, set(unbound(formula)), fresh)
-    return _tidy(formula, domain, positive=True)
+        formula = _rename_apart(formula, set(free_variables(formula)), fresh)
+    return _normalize(formula, domain, positive=True)
 
 
-def _bound(formula: Formula) -> Iterator[AnyVariable]:
+def _bound_variables(formula: Formula) -> Iterator[AnyVariable]:
     """The variables of all quantifiers."""
     match formula:
         case Exists(variables, body) | Forall(variables, body):
             yield from variables
-            yield from _bound(body)
+            yield from _bound_variables(body)
         case And(parts) | Or(parts):
             for part in parts:
-                yield from _bound(part)
+                yield from _bound_variables(part)
         case Not(body):
-            yield from _bound(body)
+            yield from _bound_variables(body)
         case Iff(left, right) | Implies(left, right):
-            yield from _bound(left)
-            yield from _bound(right)
+            yield from _bound_variables(left)
+            yield from _bound_variables(right)
 
 
-def _apart(formula: Formula, seen: set[AnyVariable], fresh: Iterator[str]) -> Formula:
+def _rename_apart(formula: Formula, seen: set[AnyVariable], fresh: Iterator[str]) -> Formula:
     """Bound variables renamed where another quantifier has the name, or it is free."""
     match formula:
         case Exists(variables, body) | Forall(variables, body):
             renamed: list[AnyVariable] = []
             for variable in dict.fromkeys(variables):
                 own = replace(variable, name=next(fresh)) if variable in seen else variable
-                body = body if own is variable else _renamed(body, variable, own)
+                body = body if own is variable else _rename(body, variable, own)
                 seen.add(own)
                 renamed.append(own)
-            return replace(formula, variables=tuple(renamed), body=_apart(body, seen, fresh))
+            return replace(formula, variables=tuple(renamed), body=_rename_apart(body, seen, fresh))
         case And(parts) | Or(parts):
-            return replace(formula, parts=tuple(_apart(part, seen, fresh) for part in parts))
+            return replace(formula, parts=tuple(_rename_apart(part, seen, fresh) for part in parts))
         case Not(body):
-            return Not(_apart(body, seen, fresh))
+            return Not(_rename_apart(body, seen, fresh))
         case Iff(left, right) | Implies(left, right):
-            return replace(formula, left=_apart(left, seen, fresh), right=_apart(right, seen, fresh))
+            return replace(formula, left=_rename_apart(left, seen, fresh), right=_rename_apart(right, seen, fresh))
     return formula
 
 
-def _renamed(body: Formula, old: AnyVariable, new: AnyVariable) -> Formula:
+def _rename(body: Formula, old: AnyVariable, new: AnyVariable) -> Formula:
     if isinstance(old, Variable) and isinstance(new, Variable):
         return substitute(body, {old: new})
-    return _relation_renamed(body, old, new)
+    return _rename_relation(body, old, new)
 
 
-def _relation_renamed(formula: Formula, old: AnyVariable, new: AnyVariable) -> Formula:
+def _rename_relation(formula: Formula, old: AnyVariable, new: AnyVariable) -> Formula:
     match formula:
         case Atom(relation) if relation == old:
             assert isinstance(new, RelationVariable)
             return replace(formula, relation=new)
         case Exists(variables, body) | Forall(variables, body) if old not in variables:
-            return replace(formula, body=_relation_renamed(body, old, new))
+            return replace(formula, body=_rename_relation(body, old, new))
         case And(parts) | Or(parts):
-            return replace(formula, parts=tuple(_relation_renamed(part, old, new) for part in parts))
+            return replace(formula, parts=tuple(_rename_relation(part, old, new) for part in parts))
         case Not(body):
-            return Not(_relation_renamed(body, old, new))
+            return Not(_rename_relation(body, old, new))
         case Iff(left, right) | Implies(left, right):
-            changed = (_relation_renamed(side, old, new) for side in (left, right))
+            changed = (_rename_relation(side, old, new) for side in (left, right))
             return type(formula)(*changed)
     return formula
 
 
-def _tidy(formula: Formula, domain: Domain, *, positive: bool) -> Formula:
+def _normalize(formula: Formula, domain: Domain, *, positive: bool) -> Formula:
     """The formula, or its negation, tidied."""
     match formula:
         case Truth(value):
             return TRUE if value == positive else FALSE
         case Not(body):
-            return _tidy(body, domain, positive=not positive)
+            return _normalize(body, domain, positive=not positive)
         case And(parts) | Or(parts):
-            return _junction(
-                (_tidy(part, domain, positive=positive) for part in parts), isinstance(formula, And) == positive
+            return _make_junction(
+                (_normalize(part, domain, positive=positive) for part in parts), isinstance(formula, And) == positive
             )
         case Implies(left, right):
-            sides = (_tidy(left, domain, positive=not positive), _tidy(right, domain, positive=positive))
-            return _junction(sides, conjunction=not positive)
+            sides = (_normalize(left, domain, positive=not positive), _normalize(right, domain, positive=positive))
+            return _make_junction(sides, conjunction=not positive)
         case Iff(left, right):
-            return _iff(_tidy(left, domain, positive=positive), _tidy(right, domain, positive=True))
+            return _make_iff(_normalize(left, domain, positive=positive), _normalize(right, domain, positive=True))
         case Exists(variables, body):
-            return _signed(_exists(variables, _tidy(body, domain, positive=True), domain), positive)
+            return _with_sign(_make_exists(variables, _normalize(body, domain, positive=True), domain), positive)
         case Forall(variables, body):
-            return _signed(_exists(variables, _tidy(body, domain, positive=False), domain), not positive)
-    return _signed(_decided(formula, domain), positive)
+            return _with_sign(_make_exists(variables, _normalize(body, domain, positive=False), domain), not positive)
+    return _with_sign(_simplify_literal(formula, domain), positive)
 
 
-def _signed(formula: Formula, positive: bool) -> Formula:
+def _with_sign(formula: Formula, positive: bool) -> Formula:
     """The tidy formula, or its negation."""
     if positive:
         return formula
@@ -214,13 +214,13 @@ def _signed(formula: Formula, positive: bool) -> Formula:
         case Not(body):
             return body
         case And(parts) | Or(parts):
-            return _junction((_signed(part, False) for part in parts), isinstance(formula, Or))
+            return _make_junction((_with_sign(part, False) for part in parts), isinstance(formula, Or))
         case Iff(left, right):
-            return Iff(_signed(left, False), right)
+            return Iff(_with_sign(left, False), right)
     return Not(formula)
 
 
-def _junction(parts: Iterable[Formula], conjunction: bool) -> Formula:
+def _make_junction(parts: Iterable[Formula], conjunction: bool) -> Formula:
     """∧ or ∨ of tidy parts: flat, without repetition, without truth values."""
     idle, deciding = (TRUE, FALSE) if conjunction else (FALSE, TRUE)
     kind = And if conjunction else Or
@@ -233,20 +233,20 @@ def _junction(parts: Iterable[Formula], conjunction: bool) -> Formula:
     return idle if not kept else kept[0] if len(kept) == 1 else kind(tuple(kept))
 
 
-def _iff(left: Formula, right: Formula) -> Formula:
+def _make_iff(left: Formula, right: Formula) -> Formula:
     for one, other in ((left, right), (right, left)):
         if isinstance(one, Truth):
-            return _signed(other, one.value)
-    return TRUE if left == right else FALSE if left == _signed(right, False) else Iff(left, right)
+            return _with_sign(other, one.value)
+    return TRUE if left == right else FALSE if left == _with_sign(right, False) else Iff(left, right)
 
 
-def _exists(variables: tuple[AnyVariable, ...], body: Formula, domain: Domain) -> Formula:
+def _make_exists(variables: tuple[AnyVariable, ...], body: Formula, domain: Domain) -> Formula:
     """∃ before a tidy body: pushed into ∨, joined with an ∃ below, without idle variables."""
-    if any(domain.empty(v, _arity(v, body)) for v in variables):
+    if any(domain.is_empty(v, _arity(v, body)) for v in variables):
         return FALSE
     if isinstance(body, Or):
-        return _junction((_exists(variables, part, domain) for part in body.parts), conjunction=False)
-    used = unbound(body)
+        return _make_junction((_make_exists(variables, part, domain) for part in body.parts), conjunction=False)
+    used = free_variables(body)
     kept = tuple(v for v in variables if v in used)
     if not kept:
         return body
@@ -257,42 +257,42 @@ def _arity(variable: AnyVariable, body: Formula) -> int | None:
     return relation_arities(body).get(variable) if isinstance(variable, RelationVariable) else None
 
 
-def _decided(formula: Formula, domain: Domain) -> Formula:
+def _simplify_literal(formula: Formula, domain: Domain) -> Formula:
     """An atom, equality or comparison, or its truth where names and numbers alone decide it."""
     match formula:
         case Atom(relation, terms):
-            _check_places(relation, terms, domain)
+            _check_arity(relation, terms, domain)
             factless = domain.arities is not None and len(terms) not in domain.arities
-            return formula if not factless and all(map(_may_be(domain), terms)) else FALSE
+            return formula if not factless and all(map(_may_denote(domain), terms)) else FALSE
         case Equal(Constant(one), Constant(other)):
             return Truth(one == other)
         case Equal(left, right):
-            known = all(map(_may_be(domain), (left, right)))
+            known = all(map(_may_denote(domain), (left, right)))
             return TRUE if left == right else formula if known else FALSE
         case Comparison(Number(one), sign, Number(other)):
-            return Truth(COMPARE[sign](one, other))
-        case Comparison(left, sign, right) if _not_a_number(left) or _not_a_number(right):
+            return Truth(COMPARISONS[sign](one, other))
+        case Comparison(left, sign, right) if _is_nan(left) or _is_nan(right):
             measured = right if isinstance(left, Number) else left
-            return _decided(Comparison(measured, "≠", Number(math.inf)), domain) if sign == "≠" else FALSE
+            return _simplify_literal(Comparison(measured, "≠", Number(math.inf)), domain) if sign == "≠" else FALSE
         case Comparison(left, _, right):
             return formula if _has_number(left, domain) and _has_number(right, domain) else FALSE
     raise AssertionError(f"{type(formula).__name__} is no literal")
 
 
-def _may_be(domain: Domain) -> Callable[[Term], bool]:
-    return lambda term: isinstance(term, Variable) or domain.known(term.name)
+def _may_denote(domain: Domain) -> Callable[[Term], bool]:
+    return lambda term: isinstance(term, Variable) or domain.is_object(term.name)
 
 
 def _has_number(quantity: Quantity, domain: Domain) -> bool:
-    return isinstance(quantity, Number) or _may_be(domain)(quantity.term)
+    return isinstance(quantity, Number) or _may_denote(domain)(quantity.term)
 
 
-def _check_places(relation: str | RelationVariable, terms: tuple[Term, ...], domain: Domain) -> None:
+def _check_arity(relation: str | RelationVariable, terms: tuple[Term, ...], domain: Domain) -> None:
     if isinstance(relation, str) and domain.relations.get(relation) != len(terms):
         raise FormulaError(f"there is no relation {relation} with {len(terms)} places")
 
 
-def _not_a_number(quantity: Quantity) -> bool:
+def _is_nan(quantity: Quantity) -> bool:
     """Whether it is the number that is unequal to every other and to itself."""
     return isinstance(quantity, Number) and math.isnan(quantity.value)
 
@@ -312,7 +312,7 @@ def conjuncts(formula: Formula) -> list[Formula]:
     return [formula]
 
 
-def restricted(formula: Formula, bound: Variables = NONE) -> Variables:
+def restricted_variables(formula: Formula, bound: Variables = NO_VARIABLES) -> Variables:
     """The free variables of a tidy formula that facts, numbers or names tie down, given those that are already.
 
     Atoms tie all their variables, comparisons those whose number they use, an equality one side by the other; ∧ what
@@ -320,24 +320,24 @@ def restricted(formula: Formula, bound: Variables = NONE) -> Variables:
     """
     match formula:
         case Atom() | Comparison():
-            return unbound(formula)
+            return free_variables(formula)
         case Equal(left, right):
-            sides = unbound(formula)
+            sides = free_variables(formula)
             tied = sides & bound or isinstance(left, Constant) or isinstance(right, Constant)
-            return sides if tied else NONE
+            return sides if tied else NO_VARIABLES
         case And(parts):
-            return _fixed_point(parts, bound)
+            return _restricted_by_conjunction(parts, bound)
         case Or(parts):
-            return frozenset.intersection(*(restricted(part, bound) for part in parts))
+            return frozenset.intersection(*(restricted_variables(part, bound) for part in parts))
         case Exists(variables, body):
-            return restricted(body, bound).difference(variables)
-    return NONE
+            return restricted_variables(body, bound).difference(variables)
+    return NO_VARIABLES
 
 
-def _fixed_point(parts: tuple[Formula, ...], bound: Variables) -> Variables:
-    found = NONE
+def _restricted_by_conjunction(parts: tuple[Formula, ...], bound: Variables) -> Variables:
+    found = NO_VARIABLES
     while True:
-        more = found.union(*(restricted(part, bound | found) for part in parts))
+        more = found.union(*(restricted_variables(part, bound | found) for part in parts))
         if more == found:
             return found
         found = more

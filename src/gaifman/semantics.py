@@ -14,9 +14,9 @@ True
 2
 >>> sorted(answers(family, parse_query("exists z. parent(x, z) & parent(z, y)")))
 [('ann', 'cleo')]
->>> value(family, parse_feature("sum age(x) for parent(x, s1)"), ("bob",))
+>>> feature_value(family, parse_feature("sum age(x) for parent(x, s1)"), ("bob",))
 80.0
->>> value(family.induced({"bob", "cleo"}), parse_feature("sum age(x) for parent(x, s1)"), ("bob",))
+>>> feature_value(family.induced({"bob", "cleo"}), parse_feature("sum age(x) for parent(x, s1)"), ("bob",))
 0.0
 """
 
@@ -49,13 +49,13 @@ from gaifman.formulas import (
     Term,
     Truth,
     Variable,
-    free,
+    free_variables,
 )
-from gaifman.questions import Aggregate, Body, Difference, Feature, Query, query_position
+from gaifman.questions import Aggregate, Difference, Feature, FeatureBody, Query, query_position
 from gaifman.rewriting import relation_arities
 
-Object = Hashable
-Assignment = Mapping[Variable, Object] | Mapping[str, Object]
+Element = Hashable
+Assignment = Mapping[Variable, Element] | Mapping[str, Element]
 """Objects for variables, which can be given by name."""
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -73,18 +73,18 @@ class Extension:
     """The tuples a relation holds of."""
 
     arity: int
-    tuples: frozenset[tuple[Object, ...]]
+    tuples: frozenset[tuple[Element, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
     """A finite domain, relations over it, and numbers that attributes give to some of its objects."""
 
-    domain: frozenset[Object]
+    domain: frozenset[Element]
     relations: Mapping[str, Extension]
-    attributes: Mapping[str, Mapping[Object, float]] = field(default_factory=dict)
+    attributes: Mapping[str, Mapping[Element, float]] = field(default_factory=dict)
 
-    def induced(self, objects: Iterable[Object]) -> Structure:
+    def induced(self, objects: Iterable[Element]) -> Structure:
         """⟨objects⟩: only these objects, and only the facts that speak of no others."""
         members = frozenset(objects)
         return Structure(
@@ -99,32 +99,32 @@ class Structure:
 
 def holds(structure: Structure, formula: Formula, assignment: Assignment | None = None) -> bool:
     """D ⊨ φ under the assignment, which must cover the free variables."""
-    return _holds(structure, formula, _assigned(assignment))
+    return _holds(structure, formula, _normalise_assignment(assignment))
 
 
 def count(structure: Structure, formula: Formula, assignment: Assignment | None = None) -> int:
     """The number of ways to put objects for the free variables not assigned so that the formula holds."""
-    return sum(1 for _ in _groundings(structure, formula, _assigned(assignment)))
+    return sum(1 for _ in _groundings(structure, formula, _normalise_assignment(assignment)))
 
 
-def _assigned(assignment: Assignment | None) -> dict[Node, Object]:
+def _normalise_assignment(assignment: Assignment | None) -> dict[Node, Element]:
     return {Variable(v) if isinstance(v, str) else v: obj for v, obj in (assignment or {}).items()}
 
 
-def answers(structure: Structure, query: Query) -> set[tuple[Object, ...]]:
+def answers(structure: Structure, query: Query) -> set[tuple[Element, ...]]:
     """The tuples of objects that satisfy the query; the empty tuple for a true sentence."""
-    candidates = itertools.product(structure.domain, repeat=len(query.free))
-    return {d for d in candidates if holds(structure, query.formula, dict(zip(query.free, d, strict=True)))}
+    candidates = itertools.product(structure.domain, repeat=len(query.variables))
+    return {d for d in candidates if holds(structure, query.formula, dict(zip(query.variables, d, strict=True)))}
 
 
-def value(structure: Structure, feature: Feature, objects: Sequence[Object]) -> float:
+def feature_value(structure: Structure, feature: Feature, objects: Sequence[Element]) -> float:
     """A feature's value for a tuple of objects; 0 where an attribute it needs is missing."""
     if isinstance(objects, str):
         raise FormulaError(f"a tuple of objects is meant: ({objects!r},), not {objects!r}")
     if feature.each:
         raise FormulaError(f"{feature} is one feature for each relation", hint="put relations in with instances()")
-    assignment: dict[Node, Object] = {}
-    for variable in free(feature):
+    assignment: dict[Node, Element] = {}
+    for variable in free_variables(feature):
         position = query_position(variable)
         if position > len(objects):
             raise FormulaError(f"{variable} stands for an object, and there are only {len(objects)}")
@@ -134,7 +134,7 @@ def value(structure: Structure, feature: Feature, objects: Sequence[Object]) -> 
     return 0.0 if found is None else float(found)
 
 
-def _value(structure: Structure, body: Body, assignment: dict[Node, Object]) -> float | None:
+def _value(structure: Structure, body: FeatureBody, assignment: dict[Node, Element]) -> float | None:
     match body:
         case Attribute():
             return _number(structure, body, assignment)
@@ -151,12 +151,12 @@ def _aggregate(
     kind: str,
     quantity: Attribute | None,
     formula: Formula,
-    assignment: dict[Node, Object],
+    assignment: dict[Node, Element],
 ) -> float | None:
     """Over the satisfying groundings; those whose number is missing are left out."""
     if quantity is None:
         return sum(1 for _ in _groundings(structure, formula, assignment))
-    groundings = _groundings(structure, formula, assignment, also=free(quantity))
+    groundings = _groundings(structure, formula, assignment, extra_variables=free_variables(quantity))
     numbers = [_number(structure, quantity, grounding) for grounding in groundings]
     known = [number for number in numbers if number is not None]
     match kind:
@@ -172,17 +172,17 @@ def _aggregate(
 
 
 def _groundings(
-    structure: Structure, formula: Formula, assignment: dict[Node, Object], also: tuple[Variable, ...] = ()
-) -> Iterator[dict[Node, Object]]:
+    structure: Structure, formula: Formula, assignment: dict[Node, Element], extra_variables: tuple[Variable, ...] = ()
+) -> Iterator[dict[Node, Element]]:
     """The assignment with objects for the other free variables (and `also`), each way that makes the formula true."""
-    variables = tuple(v for v in dict.fromkeys((*free(formula), *also)) if v not in assignment)
+    variables = tuple(v for v in dict.fromkeys((*free_variables(formula), *extra_variables)) if v not in assignment)
     for objects in itertools.product(structure.domain, repeat=len(variables)):
         extended = assignment | dict(zip(variables, objects, strict=True))
         if _holds(structure, formula, extended):
             yield extended
 
 
-def _holds(structure: Structure, formula: Formula, assignment: dict[Node, Object]) -> bool:
+def _holds(structure: Structure, formula: Formula, assignment: dict[Node, Element]) -> bool:
     match formula:
         case Truth(truth):
             return truth
@@ -210,8 +210,8 @@ def _holds(structure: Structure, formula: Formula, assignment: dict[Node, Object
 
 
 def _choices(
-    structure: Structure, formula: Exists | Forall, assignment: dict[Node, Object]
-) -> Iterator[dict[Node, Object]]:
+    structure: Structure, formula: Exists | Forall, assignment: dict[Node, Element]
+) -> Iterator[dict[Node, Element]]:
     """The assignment with every choice for the bound variables: objects, or relations of fitting arity."""
     arities = relation_arities(formula.body)
     ranges = [_range(structure, variable, arities) for variable in formula.variables]
@@ -221,14 +221,14 @@ def _choices(
 
 def _range(
     structure: Structure, variable: Variable | RelationVariable, arities: Mapping[RelationVariable, int]
-) -> list[Object]:
+) -> list[Element]:
     if isinstance(variable, Variable):
         return list(structure.domain)
     arity = arities.get(variable)  # None where the body does not use it
     return [name for name, r in structure.relations.items() if arity in (None, r.arity)]
 
 
-def _atom(structure: Structure, atom: Atom, assignment: dict[Node, Object]) -> bool:
+def _atom(structure: Structure, atom: Atom, assignment: dict[Node, Element]) -> bool:
     name = atom.relation if isinstance(atom.relation, str) else assignment[atom.relation]
     if name not in structure.relations:
         raise FormulaError(f"there is no relation {name}")
@@ -238,7 +238,7 @@ def _atom(structure: Structure, atom: Atom, assignment: dict[Node, Object]) -> b
     return tuple(_object(term, assignment) for term in atom.terms) in extension.tuples
 
 
-def _object(term: Term, assignment: dict[Node, Object]) -> Object:
+def _object(term: Term, assignment: dict[Node, Element]) -> Element:
     if isinstance(term, Constant):
         return term.name
     if term not in assignment:
@@ -246,7 +246,7 @@ def _object(term: Term, assignment: dict[Node, Object]) -> Object:
     return assignment[term]
 
 
-def _number(structure: Structure, quantity: Quantity, assignment: dict[Node, Object]) -> float | None:
+def _number(structure: Structure, quantity: Quantity, assignment: dict[Node, Element]) -> float | None:
     if isinstance(quantity, Number):
         return quantity.value
     if quantity.name not in structure.attributes:

@@ -4,7 +4,7 @@
 >>> from gaifman.formulas import Variable
 >>> from gaifman.safety import conjuncts
 >>> pieces = conjuncts(parse("person(x) & parent(x, y) & parent(y, z)"))
->>> parts = split(pieces, frozenset({Variable("x")}), frozenset())
+>>> parts = split_semijoins(pieces, frozenset({Variable("x")}), frozenset())
 >>> print(*parts.joined), print(*parts.ears)
 person(x)
 ∃y parent(x, y) ∧ (∃z parent(y, z))
@@ -19,21 +19,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gaifman.formulas import And, Atom, Comparison, Equal, Exists, Formula, Truth
-from gaifman.safety import Variables, by_name, restricted, unbound
+from gaifman.safety import Variables, free_variables, restricted_variables, sort_by_name
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SemijoinSplit:
     """The parts of a query."""
 
-    joined: list[Formula]
+    joins: list[Formula]
     ears: list[Formula]
     """∃ over what hangs on one joined table, and can be found without looking at it."""
-    tests: list[Formula]
+    filters: list[Formula]
     """∃ over the rest that need only be there."""
 
 
-def split(pieces: list[Formula], out: Variables, visible: Variables) -> Split:
+def split_semijoins(pieces: list[Formula], outputs: Variables, bound: Variables) -> SemijoinSplit:
     """Split what is joined from what need only be there; `out` is asked for, `visible` has values already.
 
     First go tables of whose variables one other table has all that they share with anything, as long as there are such:
@@ -41,29 +41,34 @@ def split(pieces: list[Formula], out: Variables, visible: Variables) -> Split:
     nothing with others but what these tie: those with a ¬, ∨ or ↔, and those that share nothing at all. Cycles of
     atoms through what is asked for stay joined.
     """
-    if len(pieces) < 2 or not frozenset().union(*map(unbound, pieces)) - out - visible:
-        return Split(pieces, [], [])
+    if len(pieces) < 2 or not frozenset().union(*map(free_variables, pieces)) - outputs - bound:
+        return SemijoinSplit(pieces, [], [])
     joined, hung = list(pieces), dict[Formula, list[Formula]]()
-    while found := _ear(joined, out, visible):
+    while found := _find_ear(joined, outputs, bound):
         ear, private, host = found
         joined.remove(ear)
-        hung.setdefault(host, []).append(Exists(by_name(private), _all([ear, *hung.pop(ear, ())])))
+        hung.setdefault(host, []).append(Exists(sort_by_name(private), _conjunction([ear, *hung.pop(ear, ())])))
     tests: list[Formula] = []
-    for group in _groups(joined, out | visible):
+    for group in _groups(joined, outputs | bound):
         rest = [piece for piece in joined if piece not in group]
-        inside = frozenset().union(*map(unbound, group)) - visible
-        plain = inside & out and all(isinstance(piece, Atom | Comparison | Equal) for piece in group)
-        if rest and not plain and inside - out and inside & out <= restricted(_all(rest), visible):
+        inside = frozenset().union(*map(free_variables, group)) - bound
+        plain = inside & outputs and all(isinstance(piece, Atom | Comparison | Equal) for piece in group)
+        if (
+            rest
+            and not plain
+            and inside - outputs
+            and inside & outputs <= restricted_variables(_conjunction(rest), bound)
+        ):
             joined = rest
             below = [test for piece in group for test in hung.pop(piece, ())]
-            tests.append(Exists(by_name(inside - out), _all([*group, *below])))
-    return Split(joined, [ear for ears in hung.values() for ear in ears], tests)
+            tests.append(Exists(sort_by_name(inside - outputs), _conjunction([*group, *below])))
+    return SemijoinSplit(joined, [ear for ears in hung.values() for ear in ears], tests)
 
 
 def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
     groups: list[tuple[Variables, list[Formula]]] = []
     for piece in pieces:
-        variables, members = unbound(piece) - apart, [piece]
+        variables, members = free_variables(piece) - apart, [piece]
         for other in [group for group in groups if group[0] & variables]:
             groups.remove(other)
             variables, members = variables | other[0], [*other[1], *members]
@@ -71,18 +76,18 @@ def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
     return [members for _, members in groups]
 
 
-def _ear(pieces: list[Formula], out: Variables, visible: Variables) -> tuple[Formula, Variables, Formula] | None:
+def _find_ear(pieces: list[Formula], out: Variables, visible: Variables) -> tuple[Formula, Variables, Formula] | None:
     """A table with variables that nothing else uses, and another that has all the others that it has."""
     tables = [piece for piece in pieces if isinstance(piece, Atom)]
     for ear in reversed(tables):  # the last hangs on the first: a star is flat, a chain nested
-        elsewhere = out.union(*(unbound(piece) for piece in pieces if piece is not ear))
-        private = unbound(ear) - elsewhere - visible
-        shared = unbound(ear) - private - visible
-        host = next((t for t in tables if t is not ear and shared <= unbound(t)), None) if private else None
+        elsewhere = out.union(*(free_variables(piece) for piece in pieces if piece is not ear))
+        private = free_variables(ear) - elsewhere - visible
+        shared = free_variables(ear) - private - visible
+        host = next((t for t in tables if t is not ear and shared <= free_variables(t)), None) if private else None
         if host:
             return ear, private, host
     return None
 
 
-def _all(pieces: Sequence[Formula]) -> Formula:
+def _conjunction(pieces: Sequence[Formula]) -> Formula:
     return pieces[0] if len(pieces) == 1 else And(tuple(pieces)) if pieces else Truth(True)

@@ -24,22 +24,32 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from gaifman import __version__, insights, messages, replies
-from gaifman.config import Serving
+from gaifman.config import ServerLimits
 from gaifman.deadlines import Deadline
-from gaifman.desk import Desk
-from gaifman.errors import BusyError, GaifmanError, OutputError, StoppedError, shorten, visible
+from gaifman.desk import ServerState
+from gaifman.errors import BusyError, GaifmanError, OutputError, StoppedError, escape_unprintable, shorten
 from gaifman.facts import Fact
-from gaifman.gates import Gate
-from gaifman.guards import ALWAYS, Guard
-from gaifman.messages import AnswersBody, Count, ErrorBody, FactsBody, QueryBody, Whole, encoded, failure, refusal
-from gaifman.meters import CONTENT_TYPE, Meters
-from gaifman.names import nearest
-from gaifman.replies import ExplanationBody, ReadingBody
-from gaifman.service import Around, Asked, Exact, Page, Service
+from gaifman.gates import WorkLimiter
+from gaifman.guards import UNLIMITED_PATHS, GuardMiddleware
+from gaifman.messages import (
+    AddFactsRequest,
+    AnswersRequest,
+    ErrorResponse,
+    JsonCount,
+    JsonPositive,
+    QueryRequest,
+    encode_json,
+    error_body,
+    http_error_body,
+)
+from gaifman.meters import CONTENT_TYPE, Metrics
+from gaifman.names import similar_names
+from gaifman.replies import ExplanationRequest, ParseRequest
+from gaifman.service import ExactQuery, NeighbourhoodQuery, Page, RankedQuery, Service
 
-WEB = Path(__file__).parent / "web"
+STATIC_DIR = Path(__file__).parent / "web"
 """The files of the page; each is served under its own name."""
-KINDS = {
+MEDIA_TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
     ".css": "text/css",
@@ -51,8 +61,8 @@ KINDS = {
 }
 """End of a file's name → what it is; others are not served."""
 JSON = "application/json"
-OPENAPI = "/openapi.json describes what there is"
-SEND = "send JSON, with Content-Type: application/json"
+OPENAPI_HINT = "/openapi.json describes what there is"
+SEND_JSON_HINT = "send JSON, with Content-Type: application/json"
 
 router = APIRouter()
 _bearer = HTTPBearer(auto_error=False, description="The token that the server was started with.")
@@ -61,58 +71,58 @@ _bearer = HTTPBearer(auto_error=False, description="The token that the server wa
 Work = Callable[[Service, Deadline], dict[str, Any]]
 
 
-class Hall:
+class AppContext:
     """What the routes of one application share."""
 
-    def __init__(self, desk: Desk, serving: Serving) -> None:
-        self.desk, self.serving, self.meters = desk, serving, Meters()
-        self.looking, self.asking, self.computing = Gate(serving), Gate(serving), Gate(serving)
-        self.adding = Gate(replace(serving, at_once=1))  # they go one after another anyway
-        self.gates = (self.looking, self.asking, self.computing, self.adding)
+    def __init__(self, state: ServerState, limits: ServerLimits) -> None:
+        self.state, self.limits, self.metrics = state, limits, Metrics()
+        self.lookups, self.queries, self.computations = WorkLimiter(limits), WorkLimiter(limits), WorkLimiter(limits)
+        self.edits = WorkLimiter(replace(limits, max_concurrency=1))  # they go one after another anyway
+        self.limiters = (self.lookups, self.queries, self.computations, self.edits)
         """One for each kind of work, so that who browses waits neither behind queries nor rankings nor additions."""
-        self.since = time.monotonic()
-        self.meters.watch("gaifman_running_requests", lambda: sum(gate.running for gate in self.gates))
-        self.meters.watch("gaifman_waiting_requests", lambda: sum(gate.waiting for gate in self.gates))
-        self.meters.watch("gaifman_objects", lambda: len(desk.service.kb.objects))
-        self.meters.watch("gaifman_facts", lambda: len(desk.service.kb))
+        self.started = time.monotonic()
+        self.metrics.add_gauge("gaifman_running_requests", lambda: sum(gate.running for gate in self.limiters))
+        self.metrics.add_gauge("gaifman_waiting_requests", lambda: sum(gate.queued for gate in self.limiters))
+        self.metrics.add_gauge("gaifman_objects", lambda: len(state.service.kb.objects))
+        self.metrics.add_gauge("gaifman_facts", lambda: len(state.service.kb))
 
-    async def said(self, work: Work) -> Response:
+    async def run_lookup(self, work: Work) -> Response:
         """What a service says when it looks something up; turned into JSON behind the gate too."""
-        return await self._through(self.looking, work)
+        return await self._run(self.lookups, work)
 
-    async def asked(self, work: Work) -> Response:
+    async def run_query(self, work: Work) -> Response:
         """What a service says when it asks the database."""
-        return await self._through(self.asking, work)
+        return await self._run(self.queries, work)
 
-    async def computed(self, work: Work) -> Response:
+    async def run_computation(self, work: Work) -> Response:
         """What a service says after computing."""
-        return await self._through(self.computing, work)
+        return await self._run(self.computations, work)
 
-    async def _through(self, gate: Gate, work: Work) -> Response:
-        service = self.desk.service
-        return Response(await gate.run(lambda deadline: encoded(work(service, deadline))), media_type=JSON)
+    async def _run(self, limiter: WorkLimiter, work: Work) -> Response:
+        service = self.state.service
+        return Response(await limiter.run(lambda deadline: encode_json(work(service, deadline))), media_type=JSON)
 
     def close(self) -> None:
         """Stop all work."""
-        for gate in self.gates:
+        for gate in self.limiters:
             gate.close()
-        self.desk.service.engine.interrupt()
-        self.desk.close()
+        self.state.service.engine.interrupt()
+        self.state.close()
 
 
-def app_of(desk: Desk, hosts: Iterable[str] = ()) -> FastAPI:
+def create_app(state: ServerState, allowed_hosts: Iterable[str] = ()) -> FastAPI:
     """The application; `hosts` are names under which it may be asked, besides the loopback's."""
-    serving = desk.service.serving
-    hall = Hall(desk, serving)
+    limits = state.service.limits
+    hall = AppContext(state, limits)
 
     @asynccontextmanager
     async def living(_: FastAPI) -> AsyncIterator[None]:
         yield
         hall.close()
 
-    pages = page_files()
+    pages = static_files()
     paths = [*(route.path for route in router.routes), *pages, "/openapi.json"]  # type: ignore[attr-defined]
-    errors = {code: {"model": ErrorBody} for code in (400, 403, 405, 408, 413, 421, 422, 431, 500, 503)}
+    errors = {code: {"model": ErrorResponse} for code in (400, 403, 405, 408, 413, 421, 422, 431, 500, 503)}
     app = FastAPI(
         title="gaifman",
         version=__version__,
@@ -120,34 +130,42 @@ def app_of(desk: Desk, hosts: Iterable[str] = ()) -> FastAPI:
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # a path is right, or there is nothing at it
-        dependencies=[Depends(right)],
+        dependencies=[Depends(reject_unknown_parameters)],
         lifespan=living,
         responses=errors,  # type: ignore[arg-type]
-        middleware=[Middleware(Guard, paths=paths, hosts=tuple(hosts), serving=serving, meters=hall.meters)],
+        middleware=[
+            Middleware(
+                GuardMiddleware, paths=paths, allowed_hosts=tuple(allowed_hosts), limits=limits, metrics=hall.metrics
+            )
+        ],
     )
     app.state.hall = hall
     app.include_router(router)
     for path, (body, kind) in pages.items():
-        app.add_route(path, _page(body, kind), include_in_schema=False)
-    for error, answer in ((GaifmanError, _wrong), (RequestValidationError, _invalid), (HTTPException, _http)):
+        app.add_route(path, _static_route(body, kind), include_in_schema=False)
+    for error, answer in (
+        (GaifmanError, _handle_gaifman_error),
+        (RequestValidationError, _handle_validation_error),
+        (HTTPException, _handle_http_error),
+    ):
         app.add_exception_handler(error, answer)  # type: ignore[arg-type]
     return app
 
 
-async def hall_of(request: Request) -> Hall:  # async: others take a thread of a pool, which may be full
+async def get_context(request: Request) -> AppContext:  # async: others take a thread of a pool, which may be full
     """What the application of a request shares."""
-    return _hall(request)
+    return _context(request)
 
 
-def _hall(request: Request) -> Hall:
-    hall: Hall = request.app.state.hall
+def _context(request: Request) -> AppContext:
+    hall: AppContext = request.app.state.hall
     return hall
 
 
-async def right(request: Request) -> None:
+async def reject_unknown_parameters(request: Request) -> None:
     """Refuses parameters that a route does not have, or has once: they would count for nothing without a word."""
     path = request.scope["route"].path
-    if path in ALWAYS or not request.scope["query_string"]:  # probes may send what they like
+    if path in UNLIMITED_PATHS or not request.scope["query_string"]:  # probes may send what they like
         return
     known = request.app.openapi()["paths"][path][request.method.lower()].get("parameters", [])
     several = {one["name"]: one["schema"].get("type") == "array" for one in known}
@@ -156,167 +174,175 @@ async def right(request: Request) -> None:
         what = {"loc": ("query", shorten(name)), "type": "parameter"}
         if name not in several:
             hint = f"its parameters: {', '.join(several)}" if several else "it has no parameters"
-            what |= {"msg": "there is no such parameter", "near": nearest(name, several), "hint": hint}
+            what |= {"msg": "there is no such parameter", "near": similar_names(name, several), "hint": hint}
             raise RequestValidationError([what])
         if times > 1 and not several[name]:
             raise RequestValidationError([what | {"msg": "it is given more than once", "hint": "give it once"}])
 
 
-Here = Annotated[Hall, Depends(hall_of)]
-Text = Annotated[str, Query(description="A part of the name; large and small letters are the same.")]
-Skip = Annotated[Whole, Query(description="Rows before the first.")]
-Rows = Annotated[Count, Query(description="Rows at most.")]
+Context = Annotated[AppContext, Depends(get_context)]
+TextParam = Annotated[str, Query(description="A part of the name; large and small letters are the same.")]
+SkipParam = Annotated[JsonCount, Query(description="Rows before the first.")]
+RowsParam = Annotated[JsonPositive, Query(description="Rows at most.")]
 
 
-@router.get("/api/health", response_model=messages.Health)
-async def health(hall: Here) -> Response:
+@router.get("/api/health", response_model=messages.HealthResponse)
+async def health(context: Context) -> Response:
     """Whether the server lives; answered however busy it is."""
-    seconds = round(time.monotonic() - hall.since, 3)
-    return Response(encoded({"status": "ok", "version": __version__, "seconds": seconds}), media_type=JSON)
+    seconds = round(time.monotonic() - context.started, 3)
+    return Response(encode_json({"status": "ok", "version": __version__, "seconds": seconds}), media_type=JSON)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def metrics(hall: Here) -> Response:
+async def metrics(context: Context) -> Response:
     """What the server counts about itself, in the text format of Prometheus."""
-    return Response(hall.meters.text(), media_type=CONTENT_TYPE)
+    return Response(context.metrics.render(), media_type=CONTENT_TYPE)
 
 
-@router.get("/api/about", response_model=messages.About)
-async def about(hall: Here) -> Response:
+@router.get("/api/about", response_model=messages.AboutResponse)
+async def about(context: Context) -> Response:
     """What is served: knowledge base, model, limits."""
-    more = {"edit": hall.desk.may_edit, "python": hall.desk.python, "limits": asdict(hall.serving)}
-    return await hall.said(lambda service, _: {**service.about(), **more})
+    more = {"edit": context.state.editable, "python": context.state.python, "limits": asdict(context.limits)}
+    return await context.run_lookup(lambda service, _: {**service.about(), **more})
 
 
-@router.get("/api/objects", response_model=messages.Objects)
-async def objects(hall: Here, text: Text = "", skip: Skip = 0, rows: Rows = 20) -> Response:
+@router.get("/api/objects", response_model=messages.ObjectsResponse)
+async def find_objects(context: Context, text: TextParam = "", skip: SkipParam = 0, rows: RowsParam = 20) -> Response:
     """Objects whose name has a text in it: those that begin with it first."""
-    return await hall.said(lambda service, _: service.objects(text, Page(skip, rows)))
+    return await context.run_lookup(lambda service, _: service.find_objects(text, Page(skip, rows)))
 
 
-@router.get("/api/object", response_model=messages.Object)
-async def one_object(hall: Here, name: Annotated[str, Query(description="The whole name.")]) -> Response:
+@router.get("/api/object", response_model=messages.ObjectResponse)
+async def describe_object(context: Context, name: Annotated[str, Query(description="The whole name.")]) -> Response:
     """One object: types, numbers, how many facts and neighbours."""
-    return await hall.said(lambda service, _: service.object(name))
+    return await context.run_lookup(lambda service, _: service.describe_object(name))
 
 
-@router.get("/api/relations", response_model=messages.Relations)
-async def relations(hall: Here, text: Text = "", skip: Skip = 0, rows: Rows = 100) -> Response:
+@router.get("/api/relations", response_model=messages.RelationsResponse)
+async def find_relations(
+    context: Context, text: TextParam = "", skip: SkipParam = 0, rows: RowsParam = 100
+) -> Response:
     """Relations whose name has a text in it."""
-    return await hall.said(lambda service, _: service.relations(text, Page(skip, rows)))
+    return await context.run_lookup(lambda service, _: service.find_relations(text, Page(skip, rows)))
 
 
-@router.get("/api/facts", response_model=messages.Facts)
-async def facts(
-    hall: Here,
+@router.get("/api/facts", response_model=messages.FactsResponse)
+async def list_facts(
+    context: Context,
     relation: Annotated[str | None, Query(description="Only facts of this relation.")] = None,
     object: Annotated[str | None, Query(description="Only facts with this object.")] = None,  # noqa: A002
-    skip: Skip = 0,
-    rows: Rows = 100,
+    skip: SkipParam = 0,
+    rows: RowsParam = 100,
 ) -> Response:
     """Facts, sorted by relation and objects."""
-    return await hall.said(lambda service, _: service.facts(Page(skip, rows), relation, object))
+    return await context.run_lookup(lambda service, _: service.facts(Page(skip, rows), relation, object))
 
 
-@router.post("/api/query", response_model=messages.QueryAnswers)
-async def query(hall: Here, body: QueryBody) -> Response:
+@router.post("/api/query", response_model=messages.QueryResponse)
+async def answer_query(context: Context, body: QueryRequest) -> Response:
     """Exact answers of a first-order query over the whole knowledge base."""
-    exact = Exact(body.query, body.given, Page(body.skip, body.rows), body.count, body.why)
-    return await hall.asked(lambda service, deadline: service.query(exact, deadline))
+    exact = ExactQuery(body.query, body.bindings, Page(body.skip, body.rows), body.count, body.why)
+    return await context.run_query(lambda service, deadline: service.query(exact, deadline))
 
 
-@router.post("/api/answers", response_model=messages.Answers)
-async def answers(hall: Here, body: AnswersBody) -> Response:
+@router.post("/api/answers", response_model=messages.AnswersResponse)
+async def rank_answers(context: Context, body: AnswersRequest) -> Response:
     """The answers that the model finds most probable, with standard errors."""
-    asked = Asked(**body.model_dump())
-    return await hall.computed(lambda service, deadline: service.answers(asked, deadline))
+    asked = RankedQuery(**body.model_dump())
+    return await context.run_computation(lambda service, deadline: service.answers(asked, deadline))
 
 
-@router.post("/api/reading", response_model=replies.Reading)
-async def reading(hall: Here, body: ReadingBody) -> Response:
+@router.post("/api/reading", response_model=replies.ParseResponse)
+async def parse_text(context: Context, body: ParseRequest) -> Response:
     """How a text is read as a query; what is wrong with it is an answer here, so it can be asked at every key."""
-    return await hall.said(lambda service, _: insights.reading(service, body.query, body.given))
+    return await context.run_lookup(lambda service, _: insights.parse_for_page(service, body.query, body.bindings))
 
 
-@router.post("/api/explanation", response_model=replies.Explained)
-async def explanation(hall: Here, body: ExplanationBody) -> Response:
+@router.post("/api/explanation", response_model=replies.ExplanationResponse)
+async def explain_answer(context: Context, body: ExplanationRequest) -> Response:
     """Why an answer is as probable as the model says: formulas and facts, what if these were not known, a picture."""
-    doubted = insights.Doubted(**body.model_dump())
-    return await hall.computed(lambda service, deadline: insights.explanation(service, doubted, deadline))
+    doubted = insights.ExplanationQuery(**body.model_dump())
+    return await context.run_computation(lambda service, deadline: insights.explain_answer(service, doubted, deadline))
 
 
-@router.get("/api/examples", response_model=replies.Examples)
-async def examples(
-    hall: Here,
+@router.get("/api/examples", response_model=replies.ExamplesResponse)
+async def example_queries(
+    context: Context,
     object: Annotated[str | None, Query(description="Only questions of this object to the model.")] = None,  # noqa: A002
 ) -> Response:
     """What is worth asking here: of the knowledge base, or of one object."""
     if object is not None:
-        return await hall.said(lambda service, _: {"examples": insights.questions(service, object)})
-    return await hall.asked(lambda service, deadline: {"examples": insights.examples(service, deadline)})
+        return await context.run_lookup(lambda service, _: {"examples": insights.queries_about(service, object)})
+    return await context.run_query(lambda service, deadline: {"examples": insights.example_queries(service, deadline)})
 
 
-@router.get("/api/neighbourhood", response_model=messages.Neighbourhoods)
-async def neighbourhood(
-    hall: Here,
+@router.get("/api/neighbourhood", response_model=messages.NeighbourhoodsResponse)
+async def draw_neighbourhoods(
+    context: Context,
     object: Annotated[list[str], Query(min_length=1, max_length=8, description="Once for each object of the tuple.")],  # noqa: A002
-    radius: Annotated[Whole, Query(description="How many steps away members may be.")] = 1,
-    size: Annotated[Count, Query(description="Members besides the tuple's own objects at most.")] = 20,
-    draws: Annotated[Count, Query(description="How many neighbourhoods.")] = 1,
-    seed: Annotated[Whole, Query(description="The same seed draws the same.")] = 0,
+    radius: Annotated[JsonCount, Query(description="How many steps away members may be.")] = 1,
+    size: Annotated[JsonPositive, Query(description="Members besides the tuple's own objects at most.")] = 20,
+    draws: Annotated[JsonPositive, Query(description="How many neighbourhoods.")] = 1,
+    seed: Annotated[JsonCount, Query(description="The same seed draws the same.")] = 0,
 ) -> Response:
     """Neighbourhoods drawn around some objects, with the facts inside."""
-    around = Around(tuple(object), radius, size, draws, seed)
-    return await hall.computed(lambda service, deadline: service.neighbourhood(around, deadline))
+    around = NeighbourhoodQuery(tuple(object), radius, size, draws, seed)
+    return await context.run_computation(lambda service, deadline: service.neighbourhood(around, deadline))
 
 
-@router.get("/api/degrees", response_model=messages.Degrees)
-async def degrees(hall: Here) -> Response:
+@router.get("/api/degrees", response_model=messages.DegreesResponse)
+async def degree_distribution(context: Context) -> Response:
     """How many objects have how many neighbours."""
-    return await hall.said(lambda service, _: service.degrees())
+    return await context.run_lookup(lambda service, _: service.degrees())
 
 
-@router.get("/api/model", response_model=messages.Card)
-async def model(hall: Here) -> Response:
+@router.get("/api/model", response_model=messages.ModelCardResponse)
+async def model_card(context: Context) -> Response:
     """What the model is: how it was trained, how well it does, what it must not be used for."""
-    return await hall.said(lambda service, _: service.card())
+    return await context.run_lookup(lambda service, _: service.model_card())
 
 
-async def editor(hall: Here, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> None:
+async def require_token(
+    context: Context, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> None:
     """Lets nobody through who may not add facts."""
-    if not hall.desk.may_edit:
+    if not context.state.editable:
         raise HTTPException(403, "this server adds no facts; it was started without --allow-edit")
-    if given is None or not hall.desk.trusts(given.credentials):
+    if credentials is None or not context.state.check_token(credentials.credentials):
         raise HTTPException(401, "adding facts takes the token of this server", {"WWW-Authenticate": "Bearer"})
 
 
 @router.post(
     "/api/facts",
-    response_model=messages.Added,
-    responses={401: {"model": ErrorBody}},
-    dependencies=[Depends(editor)],
+    response_model=messages.AddFactsResponse,
+    responses={401: {"model": ErrorResponse}},
+    dependencies=[Depends(require_token)],
 )
-async def add(hall: Here, body: FactsBody) -> Response:
+async def add_facts(context: Context, body: AddFactsRequest) -> Response:
     """Add facts, all of them or none: the next answer knows them, and so does the server after a restart."""
     new = [Fact(fact.relation, tuple(fact.objects), fact.confidence) for fact in body.facts]
-    found = await hall.adding.run(lambda deadline: hall.desk.add(new, fresh=body.new_objects, deadline=deadline))
-    hall.meters.added.inc(found["added"])
-    return Response(encoded(found), media_type=JSON)
+    found = await context.edits.run(
+        lambda deadline: context.state.add_facts(new, allow_new_objects=body.new_objects, deadline=deadline)
+    )
+    context.metrics.added.inc(found["added"])
+    return Response(encode_json(found), media_type=JSON)
 
 
 # The page
 
 
-def page_files() -> dict[str, tuple[bytes, str]]:
+def static_files() -> dict[str, tuple[bytes, str]]:
     """Path → content and kind of each file of the page, read once: no path of a request ever leads to a file."""
-    files = sorted(path for path in WEB.rglob("*") if path.suffix in KINDS)
-    found = {f"/{path.relative_to(WEB).as_posix()}": (path.read_bytes(), KINDS[path.suffix]) for path in files}
+    files = sorted(path for path in STATIC_DIR.rglob("*") if path.suffix in MEDIA_TYPES)
+    found = {
+        f"/{path.relative_to(STATIC_DIR).as_posix()}": (path.read_bytes(), MEDIA_TYPES[path.suffix]) for path in files
+    }
     return found | ({"/": found["/index.html"]} if "/index.html" in found else {})
 
 
-def _page(body: bytes, kind: str) -> Callable[[Request], Any]:
+def _static_route(body: bytes, media_type: str) -> Callable[[Request], Any]:
     async def page(_: Request) -> Response:
-        return Response(body, media_type=kind, headers={"cache-control": "no-cache"})
+        return Response(body, media_type=media_type, headers={"cache-control": "no-cache"})
 
     return page
 
@@ -324,40 +350,42 @@ def _page(body: bytes, kind: str) -> Callable[[Request], Any]:
 # Errors
 
 
-async def _wrong(request: Request, error: GaifmanError) -> Response:
-    hall, headers, status = _hall(request), dict[str, str](), 422
+async def _handle_gaifman_error(request: Request, error: GaifmanError) -> Response:
+    hall, headers, status = _context(request), dict[str, str](), 422
     if isinstance(error, BusyError | StoppedError):
-        (hall.meters.refused if isinstance(error, BusyError) else hall.meters.stopped).inc()
-        wait = 1 if isinstance(error, BusyError) else math.ceil(hall.serving.seconds)
+        (hall.metrics.refused if isinstance(error, BusyError) else hall.metrics.timed_out).inc()
+        wait = 1 if isinstance(error, BusyError) else math.ceil(hall.limits.seconds)
         status, headers = 503, {"retry-after": str(wait)}
     elif isinstance(error, OutputError):
         status = 500
-    return Response(encoded(refusal(error)), status, headers, JSON)
+    return Response(encode_json(error_body(error)), status, headers, JSON)
 
 
-async def _invalid(_: Request, error: RequestValidationError) -> Response:
+async def _handle_validation_error(_: Request, error: RequestValidationError) -> Response:
     """The first of what does not fit the description of the request."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    hint = first.get("hint") or (SEND if where == "body" else OPENAPI)
+    hint = first.get("hint") or (SEND_JSON_HINT if where == "body" else OPENAPI_HINT)
     message = f"{where}: {first['msg']}"
     if first["type"] == "json_invalid":
-        where, hint = f"body, character {first['loc'][-1] + 1}", SEND
+        where, hint = f"body, character {first['loc'][-1] + 1}", SEND_JSON_HINT
         message = f"the body is no JSON, at character {first['loc'][-1] + 1}: {first['ctx']['error']}"
-    body = failure(message, kind="RequestError", where=visible(where), near=list(first.get("near", ())), hint=hint)
-    return Response(encoded(body), 422, None, JSON)
+    body = http_error_body(
+        message, kind="RequestError", where=escape_unprintable(where), near=list(first.get("near", ())), hint=hint
+    )
+    return Response(encode_json(body), 422, None, JSON)
 
 
-async def _http(request: Request, error: HTTPException) -> Response:
+async def _handle_http_error(request: Request, error: HTTPException) -> Response:
     words = {404: "there is nothing at this path", 405: f"this path does not take {request.method}"}
-    hint = OPENAPI if error.status_code in words else None
+    hint = OPENAPI_HINT if error.status_code in words else None
     if error.status_code == 400:  # of the routes none refuses so: the body could not be read
-        words, hint = {400: f"the body is no JSON: {_trouble(error.__cause__)}"}, SEND
-    body = failure(words.get(error.status_code, str(error.detail)), hint=hint)
-    return Response(encoded(body), error.status_code, error.headers, JSON)
+        words, hint = {400: f"the body is no JSON: {_unreadable_reason(error.__cause__)}"}, SEND_JSON_HINT
+    body = http_error_body(words.get(error.status_code, str(error.detail)), hint=hint)
+    return Response(encode_json(body), error.status_code, error.headers, JSON)
 
 
-def _trouble(cause: BaseException | None) -> str:
+def _unreadable_reason(cause: BaseException | None) -> str:
     """Why a body cannot even be read as text, or is too much for a reader."""
     if isinstance(cause, UnicodeDecodeError):
         return f"it is not UTF-8, at byte {cause.start + 1}"

@@ -19,44 +19,44 @@ from typing import Any
 import numpy as np
 
 from gaifman.completion import Completion
-from gaifman.errors import KnowledgeError
-from gaifman.examining import Report
+from gaifman.errors import KnowledgeBaseError
+from gaifman.examining import ProgressCallback
 from gaifman.kb import KnowledgeBase
-from gaifman.neighbourhoods import Hidden
-from gaifman.network import Network
-from gaifman.splits import splittable
-from gaifman.subjects import Ground, Subject, subjects_of
+from gaifman.neighbourhoods import HiddenFacts
+from gaifman.network import MLP
+from gaifman.splits import supports_fast_scoring
+from gaifman.subjects import EvaluationData, EvaluationTask, build_tasks
 from gaifman.tables import Ints
 
 SIZES = (5, 10, 20, 50, 100, None)
 """k of the paper's figure; None for all that is there."""
-RELATIONS = 20
+MAX_RELATIONS = 20
 """Those with most test facts are measured."""
-PAIRS = 20_000
+MAX_PAIRS = 20_000
 """Candidates of each relation that are judged by themselves, at most."""
-SECONDS = 0.5
+TARGET_SECONDS = 0.5
 """That this may take for a relation, about: whole neighbourhoods can be large."""
-TIMES = 3
+REPEATS = 3
 """It is done so often, and the middle one counts: it takes a moment, in which a machine may do something else."""
-TRIAL = 128
+TRIAL_PAIRS = 128
 """Candidates that tell how many can be judged in that time."""
-PAPER = 5_000
+PAPER_ANSWERS_PER_SECOND = 5_000
 """Answers a second that the paper reports."""
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
+class Throughput:
     """What was measured with one size."""
 
     size: int | None
     """k; None for ∞."""
     relations: int
     """How many were measured."""
-    pairs_per_s: float
+    pairs_per_second: float
     """Independent candidates a second, the mean over relations."""
-    ranking_per_s: float | None
+    ranking_per_second: float | None
     """Candidates a second where all are ranked; None where scores cannot be split."""
-    field_s: float | None
+    precompute_seconds: float | None
     """Seconds of the first question, which makes what is around every object; it serves all relations, and is not
     counted above."""
 
@@ -65,99 +65,108 @@ class Speed:
         return {name: round(v, 3) if isinstance(v, float) else v for name, v in asdict(self).items()}
 
 
-def speeds(
+def measure_throughput(
     model: Completion,
     kb: KnowledgeBase,
     test: KnowledgeBase,
     *,
     sizes: Sequence[int | None] = SIZES,
-    relations: int = RELATIONS,
-    pairs: int = PAIRS,
+    relations: int = MAX_RELATIONS,
+    pairs: int = MAX_PAIRS,
     threads: int | None = None,
-    report: Report | None = None,
-) -> list[Speed]:
+    progress: ProgressCallback | None = None,
+) -> list[Throughput]:
     """Measure a trained model with neighbourhoods of other sizes; its weights do not matter for how fast it is."""
-    names = measured(model, test, relations)
-    ground, workers, found = Ground(kb, test), threads or len(os.sched_getaffinity(0)), list[Speed]()
+    names = largest_relations(model, test, relations)
+    ground, workers, found = EvaluationData(kb, test), threads or len(os.sched_getaffinity(0)), list[Throughput]()
     for number, size in enumerate(sizes):
-        told = partial(_tell, report, number * len(names), len(sizes) * len(names))
-        found.append(_speed(sized(model, size), ground, names, pairs, workers, told))
+        told = partial(_report_progress, progress, number * len(names), len(sizes) * len(names))
+        found.append(_measure_size(with_size(model, size), ground, names, pairs, workers, told))
     return found
 
 
-def _tell(report: Report | None, before: int, total: int, done: int) -> None:
+def _report_progress(progress: ProgressCallback | None, before: int, total: int, done: int) -> None:
     """How many relations are measured, over all sizes."""
-    if report:
-        report("measuring speed", before + done, total)
+    if progress:
+        progress("measuring speed", before + done, total)
 
 
-def measured(model: Completion, test: KnowledgeBase, count: int) -> list[str]:
+def largest_relations(model: Completion, test: KnowledgeBase, count: int) -> list[str]:
     """The relations of two places with a trained model that have most test facts."""
     counts = {name: test.relations[name].count for name in model.scorers if name in test.relations}
     names = [name for name in counts if counts[name] and model.arity(name) == 2]
     if not names:
-        raise KnowledgeError(
+        raise KnowledgeBaseError(
             "no relation of two places with test facts has a trained model: there is no speed to measure"
         )
     return sorted(names, key=lambda name: (-counts[name], name))[:count]
 
 
-def sized(model: Completion, size: int | None) -> Completion:
+def with_size(model: Completion, size: int | None) -> Completion:
     """The model with neighbourhoods of another size."""
-    learning = replace(model.learning, size=size)
+    learning = replace(model.config, size=size)
     return Completion(learning, model.relations, model.features, model.scorers, model.calibration, {**model.meta})
 
 
-def _speed(
-    model: Completion, ground: Ground, names: Sequence[str], pairs: int, threads: int, told: Callable[[int], None]
-) -> Speed:
-    subjects, plan = subjects_of(model, ground, names, [1]), model.on(ground.visible)
-    judge, size = plan.judge(names[0]), model.learning.size
-    split = splittable(judge.evaluator.plan.features, model.learning, 2)
-    split = split and all(isinstance(model.scorers[name].base, Network) for name in names)
+def _measure_size(
+    model: Completion,
+    data: EvaluationData,
+    names: Sequence[str],
+    pairs: int,
+    threads: int,
+    report_done: Callable[[int], None],
+) -> Throughput:
+    subjects, plan = build_tasks(model, data, names, [1]), model.with_kb(data.visible)
+    judge, size = plan.predictor(names[0]), model.config.size
+    split = supports_fast_scoring(judge.evaluator.plan.features, model.config, 2)
+    split = split and all(isinstance(model.scorers[name].base, MLP) for name in names)
     rates, ranks, ready = list[float](), list[float](), None
     with ThreadPoolExecutor(threads) as pool:
         for number, subject in enumerate(subjects):
-            told(number)
-            rates.append(_pairs(plan, subject, pairs, pool, threads))
+            report_done(number)
+            rates.append(_measure_pairs(plan, subject, pairs, pool, threads))
             if split and ready is None:
-                ready = _seconds(pool, [partial(_first, subject)])
+                ready = _seconds(pool, [partial(_warm_up, subject)])
             if split:
-                ranks.append(_ranking(subject, len(judge.graph), pool, threads))
-    return Speed(size, len(subjects), float(np.mean(rates)), float(np.mean(ranks)) if ranks else None, ready)
+                ranks.append(_measure_ranking(subject, len(judge.graph), pool, threads))
+    return Throughput(size, len(subjects), float(np.mean(rates)), float(np.mean(ranks)) if ranks else None, ready)
 
 
-def _pairs(model: Completion, subject: Subject, count: int, pool: ThreadPoolExecutor, threads: int) -> float:
+def _measure_pairs(
+    model: Completion, task: EvaluationTask, count: int, pool: ThreadPoolExecutor, threads: int
+) -> float:
     """Candidates a second, each by itself: test facts with a random object at one place."""
-    judge, scorer = model.judge(subject.name), model.scorers[subject.name]
-    sampling, random = model.learning.sampling(1, "answer 0"), np.random.default_rng(0)
-    tuples = subject.tuples[random.integers(0, len(subject), count)]
+    judge, scorer = model.predictor(task.name), model.scorers[task.name]
+    sampling, random = model.config.sampling(1, "answer 0"), np.random.default_rng(0)
+    tuples = task.tuples[random.integers(0, len(task), count)]
     tuples[np.arange(count), np.arange(count) % 2] = random.integers(0, len(judge.graph), count)
 
     def judged(part: Ints) -> object:
-        nothing = Hidden.one_each(np.full(len(part), -1, np.int64))
-        return scorer.raw(judge.evaluator.sampled(np.ascontiguousarray(part), sampling, nothing, threads=1))
+        nothing = HiddenFacts.one_per_tuple(np.full(len(part), -1, np.int64))
+        return scorer.probabilities(
+            judge.evaluator.sample_and_evaluate(np.ascontiguousarray(part), sampling, nothing, threads=1)
+        )
 
-    judged(tuples[:TRIAL])  # what is made once is made here
+    judged(tuples[:TRIAL_PAIRS])  # what is made once is made here
     begin = time.perf_counter()
-    judged(tuples[:TRIAL])
-    tried = min(TRIAL, count) / (time.perf_counter() - begin)
-    tuples = tuples[: max(TRIAL * threads, int(tried * threads * SECONDS))]
+    judged(tuples[:TRIAL_PAIRS])
+    tried = min(TRIAL_PAIRS, count) / (time.perf_counter() - begin)
+    tuples = tuples[: max(TRIAL_PAIRS * threads, int(tried * threads * TARGET_SECONDS))]
     parts = np.array_split(tuples, threads * max(1, len(tuples) // (threads * 8192)))
     jobs = [partial(judged, part) for part in parts]
-    return len(tuples) / statistics.median(_seconds(pool, jobs) for _ in range(TIMES))
+    return len(tuples) / statistics.median(_seconds(pool, jobs) for _ in range(REPEATS))
 
 
-def _first(subject: Subject) -> None:
+def _warm_up(task: EvaluationTask) -> None:
     """Rank one question at both places: that makes what is around every object, for all others too."""
     for place in (0, 1):
-        subject.ranker.scores(subject.tuples[:1], place)
+        task.scorer.scores(task.tuples[:1], place)
 
 
-def _ranking(subject: Subject, objects: int, pool: ThreadPoolExecutor, threads: int) -> float:
+def _measure_ranking(task: EvaluationTask, objects: int, pool: ThreadPoolExecutor, threads: int) -> float:
     """Candidates a second, every object at both places of a block of test facts, as large as an evaluation's."""
-    asked = subject.tuples[: max(1, subject.ranker.cells // objects)]
-    jobs = [partial(subject.ranker.scores, asked, place) for place in (0, 1) for _ in range(-(-threads // 2))]
+    asked = task.tuples[: max(1, task.scorer.block_size // objects)]
+    jobs = [partial(task.scorer.scores, asked, place) for place in (0, 1) for _ in range(-(-threads // 2))]
     return len(jobs) * len(asked) * objects / _seconds(pool, jobs)
 
 

@@ -17,122 +17,147 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.deadlines import Deadline, never
-from gaifman.drawing import Tools, frozen
-from gaifman.families import pattern
-from gaifman.features import Evaluator, FeatureMatrix
-from gaifman.graph import Graph, ranges
-from gaifman.judging import Judge, averages
+from gaifman.deadlines import Deadline, no_deadline
+from gaifman.drawing import GrowingScratch, freeze
+from gaifman.families import match_template
+from gaifman.features import FeatureEvaluator, FeatureMatrix
+from gaifman.graph import GaifmanGraph, concatenate_ranges
+from gaifman.judging import Predictor, prefix_means
 from gaifman.kb import KnowledgeBase
-from gaifman.kernels.draws import measured
-from gaifman.kernels.further import BOTH, More, Rows, Sides, find_more, known
-from gaifman.kernels.pools import Members
-from gaifman.kernels.ranking import tell_apart
-from gaifman.kernels.rows import Met
-from gaifman.kernels.touching import FAR, FILLED, PLAIN, Near, Order, Question, fill_up, forget, reach, sort_out
-from gaifman.learning import Learning, Scorer
-from gaifman.neighbourhoods import Neighbourhoods, draw, job_of
-from gaifman.network import Network, Reals
+from gaifman.kernels.draws import measure_batch
+from gaifman.kernels.further import (
+    BOTH_SIDES,
+    FeatureSides,
+    ObjectRows,
+    PairFeatures,
+    collect_pair_features,
+    mark_settled_features,
+)
+from gaifman.kernels.pools import DrawnMembers
+from gaifman.kernels.ranking import group_equal_rows
+from gaifman.kernels.rows import RowBuffer
+from gaifman.kernels.touching import (
+    FILLED,
+    FULL_PATH,
+    NO_LEVEL,
+    CandidateQuery,
+    DrawOrder,
+    TouchIndex,
+    classify_candidates,
+    draw_fillers,
+    mark_neighbourhood,
+    unmark_neighbourhood,
+)
+from gaifman.learning import Scorer, TrainingConfig
+from gaifman.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods, make_draw_job
+from gaifman.network import MLP, Reals
 from gaifman.questions import Feature
-from gaifman.tables import Floats, Ints, Longs, Names
+from gaifman.tables import Floats, Ints, Longs, SortedNames
 
-SIMPLE = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths")
+DECOMPOSABLE = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths")
 """Families of features that speak of one object alone, or need the two to touch; what comes of that is put together."""
-APART = (*SIMPLE, "wide", "walk", "walks")
+SPLITTABLE = (*DECOMPOSABLE, "wide", "walk", "walks")
 """With those that need the two to touch, or their members, and are left to the plain path then."""
-SUMS = 1 << 28
+MAX_CACHED_BYTES = 1 << 28
 """Bytes of sums that a model keeps while it ranks."""
-ROOM = 16
+PAIR_FEATURES_PER_CANDIDATE = 16
 """Further features of a candidate that there is room for at first, on average: to find out that it is too little costs
 as much as finding them."""
 
 Kinds = npt.NDArray[np.uint8]
 
 
-def splittable(features: tuple[Feature, ...], learning: Learning, width: int) -> bool:
+def supports_fast_scoring(features: tuple[Feature, ...], config: TrainingConfig, arity: int) -> bool:
     """Whether scores of such a model can be split."""
-    shares = (width, learning.radius) == (2, 1) and learning.size != 1  # of one member neither has a share
-    return shares and all((found := pattern(feature)) is not None and found[0] in APART for feature in features)
+    shares = (arity, config.radius) == (2, 1) and config.size != 1  # of one member neither has a share
+    return shares and all(
+        (found := match_template(feature)) is not None and found[0] in SPLITTABLE for feature in features
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class PositionFeatures:
     """What is around every object at one position, with nobody at the other."""
 
     matrix: FeatureMatrix
     """The features, of draws of all lengths."""
     rows: Longs
     """Shape (levels, objects), int64: the row of an object's first draw; those of its other draws follow."""
-    orders: tuple[Order, ...]
+    draw_orders: tuple[DrawOrder, ...]
     """Of each draw, who is drawn."""
 
-    def of(self, rows: Longs) -> Rows:
+    def select_rows(self, rows: Longs) -> ObjectRows:
         """Some rows, for the kernels."""
-        return Rows(self.matrix.starts, self.matrix.ids, self.matrix.values, frozen(rows))
+        return ObjectRows(self.matrix.starts, self.matrix.ids, self.matrix.values, freeze(rows))
 
 
-class Field:
+class ObjectFeatures:
     """What is around every object of a knowledge base, for one set of features and one way of drawing."""
 
-    def __init__(self, judge: Judge, learning: Learning, draws: int, purpose: str = "answer 0") -> None:
-        self.judge, self.draws, self.size = judge, draws, learning.size
-        self.quota = 0 if learning.size is None else learning.size // 2
-        self.sampling = replace(learning.sampling(draws, purpose), shared=True)
-        self._graph = _with_nobody(judge.graph)
-        self._evaluator = Evaluator(self._graph, judge.evaluator.plan)
-        self._around: dict[int, Around] = {}
-        self._looks: dict[tuple[int, int, int], tuple[Ints, Longs]] = {}
-        self._guard = threading.Lock()
+    def __init__(self, predictor: Predictor, config: TrainingConfig, draws: int, purpose: str = "answer 0") -> None:
+        self.predictor, self.draws, self.size = predictor, draws, config.size
+        self.quota = 0 if config.size is None else config.size // 2
+        self.sampling = replace(config.sampling(draws, purpose), shared_order=True)
+        self._graph = _with_dummy_object(predictor.graph)
+        self._evaluator = FeatureEvaluator(self._graph, predictor.evaluator.plan)
+        self._by_position: dict[int, PositionFeatures] = {}
+        self._row_groups: dict[tuple[int, int, int], tuple[Ints, Longs]] = {}
+        self._lock = threading.Lock()
         self._latest = threading.local()
 
     @cached_property
-    def patterns(self) -> list[tuple[object, ...]]:
+    def templates(self) -> list[tuple[object, ...]]:
         """What each feature asks for."""
-        return [pattern(feature) or () for feature in self.judge.evaluator.plan.features]
+        return [match_template(feature) or () for feature in self.predictor.evaluator.plan.features]
 
     @cached_property
-    def simple(self) -> bool:
+    def decomposable(self) -> bool:
         """Whether all that comes of touching is put together here."""
-        evaluator, kinds = self.judge.evaluator, {found[0] for found in self.patterns}
-        circles = evaluator.families is not None and np.diagonal(evaluator.families.joins).any()
-        return kinds <= {*SIMPLE} and evaluator.world.links.pure and not len(evaluator.left) and not circles
+        evaluator, kinds = self.predictor.evaluator, {found[0] for found in self.templates}
+        circles = evaluator.templates is not None and np.diagonal(evaluator.templates.path_lengths).any()
+        return (
+            kinds <= {*DECOMPOSABLE}
+            and evaluator.arrays.graph.all_binary
+            and not len(evaluator.program_features)
+            and not circles
+        )
 
     @cached_property
-    def far(self) -> bool:
+    def uses_walks(self) -> bool:
         """Whether features ask how members of one object are linked to members of the other."""
-        return any(found[0] in ("walk", "walks") for found in self.patterns)
+        return any(found[0] in ("walk", "walks") for found in self.templates)
 
     @cached_property
-    def sides(self) -> Kinds:
+    def feature_sides(self) -> Kinds:
         """Shape (features,), uint8: the position of the object that a feature speaks of, or BOTH."""
         alone = ("hop", "hops", "kind", "fixed")
-        return frozen(np.array([found[1] if found[0] in alone else BOTH for found in self.patterns], np.uint8))
+        return freeze(np.array([found[1] if found[0] in alone else BOTH_SIDES for found in self.templates], np.uint8))
 
     @cached_property
-    def needed(self) -> Ints:
+    def extra_size(self) -> Ints:
         """Shape (objects,), int32: how much longer than its share a draw is around the partner of each object."""
-        return frozen(np.maximum(self.quota - self.judge.graph.degrees, 0).astype(np.int32))
+        return freeze(np.maximum(self.quota - self.predictor.graph.degrees, 0).astype(np.int32))
 
     @property
     def cost(self) -> int:
         """Members that are drawn to find what is around every object: both time and memory grow with them."""
-        degrees, quota = self.judge.graph.degrees, self.quota
+        degrees, quota = self.predictor.graph.degrees, self.quota
         if self.size is None:
             return 4 * self.draws * int(degrees.sum())
         levels = ((level, int((degrees >= quota + level).sum())) for level in range(1, quota + 2))
         first = int(np.minimum(degrees, quota).sum())
         return 2 * self.draws * (first + sum(count * (quota + level) for level, count in levels))
 
-    def around(self, position: int, deadline: Deadline | None = None) -> Around:
+    def at_position(self, position: int, deadline: Deadline | None = None) -> PositionFeatures:
         """What is around every object at a position: found once, whichever thread asks first."""
-        with self._guard:
-            if position not in self._around:
-                self._around[position] = self._found(position, deadline or never())
-            return self._around[position]
+        with self._lock:
+            if position not in self._by_position:
+                self._by_position[position] = self._compute(position, deadline or no_deadline())
+            return self._by_position[position]
 
-    def _found(self, position: int, deadline: Deadline) -> Around:
+    def _compute(self, position: int, deadline: Deadline) -> PositionFeatures:
         """Level by level: a draw around an object with few neighbours does not grow, and is not done again."""
-        degrees, objects = self.judge.graph.degrees, np.arange(len(self.judge.graph))
+        degrees, objects = self.predictor.graph.degrees, np.arange(len(self.predictor.graph))
         rows = np.zeros((self.quota + 1, len(objects)), np.int64)
         levels, matrices, drawn, count = [], [], [], 0
         for level in range(self.quota + 2):  # the last for who comes in place of a neighbour: see `touching.Reach`
@@ -141,45 +166,47 @@ class Field:
             tuples = np.full((len(chosen), 2), len(objects), np.int32)  # nobody is the last object
             tuples[:, position] = chosen
             sampling = self.sampling if self.size is None else replace(self.sampling, size=self.quota + level)
-            drawn.append(draw(self._graph, tuples, sampling))
+            drawn.append(draw_neighbourhoods(self._graph, tuples, sampling))
             levels.append(chosen)
             if level <= self.quota:
                 rows[level] = rows[level - 1]
                 rows[level, chosen] = count + np.arange(len(chosen)) * self.draws
                 count += len(chosen) * self.draws
-                matrices.append(self._evaluator.sampled(tuples, sampling))
-        bonds = self._evaluator.world.links.bonds
-        orders = tuple(_order(len(objects), levels, drawn, number, bonds) for number in range(self.draws))
-        return Around(_stacked(matrices), rows, orders)
+                matrices.append(self._evaluator.sample_and_evaluate(tuples, sampling))
+        bonds = self._evaluator.arrays.graph.label_sets
+        orders = tuple(_draw_order(len(objects), levels, drawn, number, bonds) for number in range(self.draws))
+        return PositionFeatures(stack_rows(matrices), rows, orders)
 
-    def looks(self, position: int, level: int, number: int) -> tuple[Ints, Longs]:
+    def equal_row_groups(self, position: int, level: int, number: int) -> tuple[Ints, Longs]:
         """Which objects have the same features in a draw: shape (objects,), int32; and a row (looks,) for each look."""
-        around, key = self.around(position), (position, level, number)
-        with self._guard:
-            if key not in self._looks:
-                rows = around.of(around.rows[level] + number)
+        around, key = self.at_position(position), (position, level, number)
+        with self._lock:
+            if key not in self._row_groups:
+                rows = around.select_rows(around.rows[level] + number)
                 looks, firsts = np.empty(len(rows.rows), np.int32), np.empty(len(rows.rows), np.int64)
                 table = np.full(2 << len(looks).bit_length(), -1, np.int32)
-                count = tell_apart(rows, table, looks, firsts)
-                self._looks[key] = frozen(looks), frozen(firsts[:count])
-            return self._looks[key]
+                count = group_equal_rows(rows, table, looks, firsts)
+                self._row_groups[key] = freeze(looks), freeze(firsts[:count])
+            return self._row_groups[key]
 
-    def split(self, scorer: Scorer, counts: Sequence[int]) -> Split:
+    def scorer_for(self, scorer: Scorer, counts: Sequence[int]) -> SplitScorer:
         """A split for one model; the thread's last one where it is of the same model, with the sums it keeps."""
-        latest: Split | None = getattr(self._latest, "split", None)
+        latest: SplitScorer | None = getattr(self._latest, "split", None)
         if latest is None or latest.scorer is not scorer or latest.counts != tuple(counts):
-            latest = self._latest.split = Split(self, scorer, counts)
+            latest = self._latest.split = SplitScorer(self, scorer, counts)
         return latest
 
 
-def _order(objects: int, levels: Sequence[Longs], drawn: Sequence[Neighbourhoods], number: int, bonds: Ints) -> Order:
+def _draw_order(
+    objects: int, levels: Sequence[Longs], drawn: Sequence[NeighbourhoodBatch], number: int, bonds: Ints
+) -> DrawOrder:
     """Who is drawn in one of the draws: at each level those that were not there before, by object and level."""
     held, members, lists, level_of = [], [], [], []
     before = np.zeros(0, np.int64)
     for level, (chosen, found) in enumerate(zip(levels, drawn, strict=True)):
         at = np.arange(len(chosen)) * found.draws + number
         lengths = np.diff(found.starts)[at]
-        places = ranges(found.starts[at], found.starts[at + 1])
+        places = concatenate_ranges(found.starts[at], found.starts[at + 1])
         holders = np.repeat(chosen, lengths)
         new = (found.edges[places] >= 0) & ~np.isin(holders * (objects + 1) + found.members[places], before)
         held.append(holders[new])
@@ -190,105 +217,114 @@ def _order(objects: int, levels: Sequence[Longs], drawn: Sequence[Neighbourhoods
     holders = np.concatenate(held)
     order = np.argsort(holders, kind="stable")  # levels stay ascending
     starts = np.searchsorted(holders[order], np.arange(objects + 1)).astype(np.int64)
-    return Order(frozen(starts), *(frozen(np.concatenate(parts)[order]) for parts in (members, lists, level_of)))
+    return DrawOrder(freeze(starts), *(freeze(np.concatenate(parts)[order]) for parts in (members, lists, level_of)))
 
 
-def _stacked(matrices: Sequence[FeatureMatrix]) -> FeatureMatrix:
+def stack_rows(matrices: Sequence[FeatureMatrix]) -> FeatureMatrix:
     """The rows of matrices of the same features, one matrix after another."""
     lengths = np.concatenate([np.diff(matrix.starts) for matrix in matrices])
     return replace(
         matrices[-1],
-        starts=frozen(np.append(0, np.cumsum(lengths))),
-        ids=frozen(np.concatenate([matrix.ids for matrix in matrices])),
-        values=frozen(np.concatenate([matrix.values for matrix in matrices])),
-        sizes=frozen(np.concatenate([matrix.sizes for matrix in matrices])),
+        starts=freeze(np.append(0, np.cumsum(lengths))),
+        ids=freeze(np.concatenate([matrix.ids for matrix in matrices])),
+        values=freeze(np.concatenate([matrix.values for matrix in matrices])),
+        sizes=freeze(np.concatenate([matrix.sizes for matrix in matrices])),
     )
 
 
-def _with_nobody(graph: Graph) -> Graph:
+def _with_dummy_object(graph: GaifmanGraph) -> GaifmanGraph:
     """The graph with one object more, of which nothing is known: the last by its name."""
     kb = graph.kb
-    names = Names([*kb.objects, f"{kb.objects[-1]}'"])
-    starts = frozen(np.append(graph.starts, graph.starts[-1]))
+    names = SortedNames([*kb.objects, f"{kb.objects[-1]}'"])
+    starts = freeze(np.append(graph.starts, graph.starts[-1]))
     return replace(graph, kb=KnowledgeBase(replace(kb.content, objects=names)), starts=starts)
 
 
-class Split:
+class SplitScorer:
     """Scores of a model's candidates by way of a field, on one thread; `scores` is what `Plain` has."""
 
-    def __init__(self, field: Field, scorer: Scorer, counts: Sequence[int] | None = None) -> None:
-        assert isinstance(scorer.base, Network), "only a network's first layer can be split"
-        self.field, self.scorer, self.base = field, scorer, scorer.base
-        self.counts = tuple(counts or (field.draws,))
+    def __init__(self, object_features: ObjectFeatures, scorer: Scorer, counts: Sequence[int] | None = None) -> None:
+        assert isinstance(scorer.base, MLP), "only a network's first layer can be split"
+        self.object_features, self.scorer, self.base = object_features, scorer, scorer.base
+        self.counts = tuple(counts or (object_features.draws,))
         self._sums: dict[tuple[int, int, int], Reals] = {}
-        self._touch = _Touch(field, scorer.inputs.features())
+        self._pair_finder = _PairFeatureFinder(object_features, scorer.scaler.features())
 
     @property
-    def kept(self) -> int:
+    def nbytes(self) -> int:
         """Bytes that are kept for the next question: sums, and room to work in."""
-        return sum(sums.nbytes for sums in self._sums.values()) + self._touch.nbytes
+        return sum(sums.nbytes for sums in self._sums.values()) + self._pair_finder.nbytes
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Shape (counts, b, objects), float64: means over draws for each tuple with every object at a position."""
-        found = np.empty((len(self.counts), len(tuples), len(self.field.judge.graph)))
+        found = np.empty((len(self.counts), len(tuples), len(self.object_features.predictor.graph)))
         left = [np.zeros((0, 2), np.int64)]
         for row, fixed in enumerate(tuples[:, 1 - position].tolist()):
-            each, kinds = self._each(fixed, position)
-            found[:, row] = averages(each, self.counts)
-            near = np.flatnonzero(kinds == PLAIN)
+            each, kinds = self._score_draws(fixed, position)
+            found[:, row] = prefix_means(each, self.counts)
+            near = np.flatnonzero(kinds == FULL_PATH)
             left.append(np.stack([np.full(len(near), row), near], axis=1))
         rows, near = np.concatenate(left).T
-        found[:, rows, near] = self._plainly(tuples[rows], near, position)
+        found[:, rows, near] = self._score_fully(tuples[rows], near, position)
         return found
 
-    def _plainly(self, tuples: Ints, candidates: Longs, position: int) -> Floats:
+    def _score_fully(self, tuples: Ints, candidates: Longs, position: int) -> Floats:
         """Shape (counts, b): of the tuples (b, n) with candidates put at the position, each by itself."""
         pairs = tuples.copy()
         pairs[:, position] = candidates
-        matrix = self.field.judge.evaluator.sampled(pairs, self.field.sampling, threads=1)
-        return averages(self.scorer.raw(matrix).reshape(-1, self.field.draws), self.counts)
+        matrix = self.object_features.predictor.evaluator.sample_and_evaluate(
+            pairs, self.object_features.sampling, threads=1
+        )
+        return prefix_means(self.scorer.probabilities(matrix).reshape(-1, self.object_features.draws), self.counts)
 
-    def _each(self, fixed: int, position: int) -> tuple[Floats, Kinds]:
+    def _score_draws(self, fixed: int, position: int) -> tuple[Floats, Kinds]:
         """Shape (objects, draws): what each draw says of every candidate; and for which that means nothing."""
-        each = np.empty((len(self.field.judge.graph), self.field.draws))
+        each = np.empty((len(self.object_features.predictor.graph), self.object_features.draws))
         left = np.zeros(len(each), np.uint8)
-        for number in range(self.field.draws):
-            kinds, more = self._touch.found(fixed, position, number)
-            own = self._own(fixed, 1 - position, number)
-            level, needed = int(self.field.needed[fixed]), self.field.needed
-            others, looks = self._others(position, level, number), self.field.looks(position, level, number)[0]
-            each[:, number] = self.base.ranked(own, needed, others, looks, kinds, self.scorer.inputs.changes(more))
-            left = np.where(kinds == PLAIN, kinds, left)
+        for number in range(self.object_features.draws):
+            kinds, more = self._pair_finder.find(fixed, position, number)
+            own = self._fixed_sums(fixed, 1 - position, number)
+            level, needed = int(self.object_features.extra_size[fixed]), self.object_features.extra_size
+            others, looks = (
+                self._candidate_sums(position, level, number),
+                self.object_features.equal_row_groups(position, level, number)[0],
+            )
+            each[:, number] = self.base.score_candidates(
+                own, needed, others, looks, kinds, self.scorer.scaler.transform_changes(more)
+            )
+            left = np.where(kinds == FULL_PATH, kinds, left)
         return each, left
 
-    def _own(self, obj: int, position: int, number: int) -> Reals:
+    def _fixed_sums(self, obj: int, position: int, number: int) -> Reals:
         """Sums of one object's draw, for each length that it can have."""
-        around = self.field.around(position)
-        return self.base.first_sums(self.scorer.inputs.rows(around.matrix, around.rows[:, obj] + number))
+        around = self.object_features.at_position(position)
+        return self.base.first_layer_sums(self.scorer.scaler.transform(around.matrix, around.rows[:, obj] + number))
 
-    def _others(self, position: int, level: int, number: int) -> Reals:
+    def _candidate_sums(self, position: int, level: int, number: int) -> Reals:
         """Sums of every look in a draw, kept: most fixed objects have many neighbours and ask for the same."""
         key = position, level, number
         if key not in self._sums:
-            rows = self.field.looks(*key)[1]
-            sums = self.base.first_sums(self.scorer.inputs.rows(self.field.around(position).matrix, rows))
-            while self._sums and sums.nbytes * (len(self._sums) + 1) > SUMS:
+            rows = self.object_features.equal_row_groups(*key)[1]
+            sums = self.base.first_layer_sums(
+                self.scorer.scaler.transform(self.object_features.at_position(position).matrix, rows)
+            )
+            while self._sums and sums.nbytes * (len(self._sums) + 1) > MAX_CACHED_BYTES:
                 del self._sums[next(iter(self._sums))]
             self._sums[key] = sums
         return self._sums[key]
 
 
-class _Touch:
+class _PairFeatureFinder:
     """Who touches an object, and which of the wanted features come of it. Of one thread."""
 
-    def __init__(self, field: Field, wanted: Longs) -> None:
-        self._field, evaluator = field, field.judge.evaluator
-        self._links, self._facts, self._families = *evaluator.world[:2], evaluator.families
-        count, features = len(field.judge.graph), len(evaluator.plan.features)
-        self._near = Near(
+    def __init__(self, object_features: ObjectFeatures, wanted: Longs) -> None:
+        self._field, evaluator = object_features, object_features.predictor.evaluator
+        self._links, self._facts, self._families = *evaluator.arrays[:2], evaluator.templates
+        count, features = len(object_features.predictor.graph), len(evaluator.plan.features)
+        self._near = TouchIndex(
             np.zeros(count, np.uint8),
             np.full(count, -1, np.int32),
-            np.full(count, FAR, np.int32),
+            np.full(count, NO_LEVEL, np.int32),
             np.zeros(count + 1, np.int64),
             np.empty((1 << 12, 2), np.int32),
             np.zeros(count, np.int64),
@@ -297,63 +333,77 @@ class _Touch:
         words = (features + 63) >> 6
         bits = np.zeros(words << 6, bool)
         bits[wanted] = True
-        self._wanted = frozen(np.packbits(bits, bitorder="little").view(np.uint64))
-        self._sides = Sides(field.sides, np.empty((field.quota + 1, words), np.uint64))
+        self._wanted = freeze(np.packbits(bits, bitorder="little").view(np.uint64))
+        self._sides = FeatureSides(
+            object_features.feature_sides, np.empty((object_features.quota + 1, words), np.uint64)
+        )
         tops = np.zeros((words + 63) >> 6, np.uint64)
-        self._met = Met(np.zeros(words, np.uint64), tops, evaluator.counts, np.zeros(features, np.float32))
-        self._more = self._room(features + ROOM * count)
-        self._tools = Tools()
+        self._met = RowBuffer(np.zeros(words, np.uint64), tops, evaluator.counting_bits, np.zeros(features, np.float32))
+        self._more = self._room(features + PAIR_FEATURES_PER_CANDIDATE * count)
+        self._tools = GrowingScratch()
 
     @property
     def nbytes(self) -> int:
         """Bytes of its own arrays."""
-        arrays: list[npt.NDArray[Any]] = [*self._near, *self._more, *self._met, self._sides.known]
+        arrays: list[npt.NDArray[Any]] = [*self._near, *self._more, *self._met, self._sides.settled]
         return int(sum(array.nbytes for array in arrays))
 
-    def _room(self, entries: int) -> More:
-        starts = np.zeros(len(self._near.bonds) + 1, np.int64)
+    def _room(self, entries: int) -> PairFeatures:
+        starts = np.zeros(len(self._near.label_sets) + 1, np.int64)
         reals = np.empty(entries, np.float32), np.empty(entries, np.float32)
-        return More(starts, np.empty(entries, np.int32), *reals)
+        return PairFeatures(starts, np.empty(entries, np.int32), *reals)
 
-    def found(self, fixed: int, position: int, number: int) -> tuple[Kinds, More]:
+    def find(self, fixed: int, position: int, number: int) -> tuple[Kinds, PairFeatures]:
         """Of which kind each candidate for a position is, and the further features of those that touch."""
         field, links = self._field, self._links
-        own, others = field.around(1 - position), field.around(position)
+        own, others = field.at_position(1 - position), field.at_position(position)
         size = -1 if field.size is None else field.size
-        orders = own.orders[number], others.orders[number]
-        question = Question(fixed, 1 - position, *orders, field.needed, size)
-        kinds = np.empty(len(field.judge.graph), np.uint8)
-        while (room := reach(links, question, self._near)) > len(self._near.reached):
+        orders = own.draw_orders[number], others.draw_orders[number]
+        question = CandidateQuery(fixed, 1 - position, *orders, field.extra_size, size)
+        kinds = np.empty(len(field.predictor.graph), np.uint8)
+        while (room := mark_neighbourhood(links, question, self._near)) > len(self._near.reached):
             self._near = self._near._replace(reached=np.empty((2 * room, 2), np.int32))
-        filled = sort_out(links, question, self._near, field.simple, field.far, kinds)
-        starts, members = self._filled(question, kinds, number) if filled else _NOBODY
-        pairs = int(((kinds != 0) & (kinds != PLAIN)).sum())
-        rows = own.of(own.rows[:, fixed] + number), others.of(others.rows[int(field.needed[fixed])] + number)
+        filled = classify_candidates(links, question, self._near, field.decomposable, field.uses_walks, kinds)
+        starts, members = self._draw_fillers(question, kinds, number) if filled else _NO_MEMBERS
+        pairs = int(((kinds != 0) & (kinds != FULL_PATH)).sum())
+        rows = (
+            own.select_rows(own.rows[:, fixed] + number),
+            others.select_rows(others.rows[int(field.extra_size[fixed])] + number),
+        )
         if pairs:
-            known(rows[0], self._wanted, self._sides.known)
-            while self._put(question, kinds, starts, members, rows) < 0:
+            mark_settled_features(rows[0], self._wanted, self._sides.settled)
+            while self._collect(question, kinds, starts, members, rows) < 0:
                 self._more = self._room(2 * len(self._more.ids))
-        forget(links, question, self._near)
+        unmark_neighbourhood(links, question, self._near)
         return kinds, self._more._replace(starts=self._more.starts[: pairs + 1])
 
-    def _put(self, question: Question, kinds: Kinds, starts: Longs, members: Members, rows: tuple[Rows, Rows]) -> int:
+    def _collect(
+        self,
+        question: CandidateQuery,
+        kinds: Kinds,
+        starts: Longs,
+        members: DrawnMembers,
+        rows: tuple[ObjectRows, ObjectRows],
+    ) -> int:
         families = self._families
         assert families is not None, "pairs touch by features of families"
         tools = self._sides, *rows, self._met, self._more
-        return find_more(families, self._links, self._facts, question, self._near, kinds, starts, members, *tools)
+        return collect_pair_features(
+            families, self._links, self._facts, question, self._near, kinds, starts, members, *tools
+        )
 
-    def _filled(self, question: Question, kinds: Kinds, number: int) -> tuple[Longs, Members]:
+    def _draw_fillers(self, question: CandidateQuery, kinds: Kinds, number: int) -> tuple[Longs, DrawnMembers]:
         """Who else is drawn for pairs that share members."""
         near = np.flatnonzero(kinds == FILLED)
-        pairs = np.full((len(near), 2), question.one, np.int32)
-        pairs[:, 1 - question.place] = near
-        job = job_of(self._field.judge.graph, pairs, self._field.sampling, None)
-        (batch,) = job.rows(0, len(pairs))
-        longest, union, most, room = map(int, measured(batch, job.plan))
-        members, ends = Members(np.empty(room, np.int32), np.empty(room, np.int32)), np.empty(len(pairs), np.int64)
-        scratch = self._tools.fitted(longest, union, most)
-        fill_up(self._links, self._near, batch, job.plan, scratch, number, question, members, ends)
-        return frozen(np.append(0, ends)), members
+        pairs = np.full((len(near), 2), question.fixed, np.int32)
+        pairs[:, 1 - question.position] = near
+        job = make_draw_job(self._field.predictor.graph, pairs, self._field.sampling, None)
+        (batch,) = job.row_batches(0, len(pairs))
+        longest, union, most, room = map(int, measure_batch(batch, job.plan))
+        members, ends = DrawnMembers(np.empty(room, np.int32), np.empty(room, np.int32)), np.empty(len(pairs), np.int64)
+        scratch = self._tools.ensure(longest, union, most)
+        draw_fillers(self._links, self._near, batch, job.plan, scratch, number, question, members, ends)
+        return freeze(np.append(0, ends)), members
 
 
-_NOBODY = frozen(np.zeros(1, np.int64)), Members(np.zeros(0, np.int32), np.zeros(0, np.int32))
+_NO_MEMBERS = freeze(np.zeros(1, np.int64)), DrawnMembers(np.zeros(0, np.int32), np.zeros(0, np.int32))

@@ -44,13 +44,22 @@ from gaifman.formulas import (
     Variable,
     walk,
 )
-from gaifman.frames import Env, Frame, columns_of
+from gaifman.frames import Env, SelectBuilder, quoted_columns
 from gaifman.kb import KnowledgeBase
 from gaifman.questions import Query
-from gaifman.safety import AnyVariable, Domain, Variables, by_name, conjuncts, restricted, tidy, unbound
-from gaifman.semijoins import Split, split
+from gaifman.safety import (
+    AnyVariable,
+    Domain,
+    Variables,
+    conjuncts,
+    free_variables,
+    normalize,
+    restricted_variables,
+    sort_by_name,
+)
+from gaifman.semijoins import SemijoinSplit, split_semijoins
 
-GAP = "\n"
+SEPARATOR = "\n"
 _SIGNS = {"=": "=", "≠": "<>", "<": "<", "≤": "<=", ">": ">", "≥": ">="}
 
 
@@ -58,51 +67,51 @@ _SIGNS = {"=": "=", "≠": "<>", "<": "<", "≤": "<=", ">": ">", "≥": ">="}
 class Statement:
     """A query in SQL, and what it ranges over."""
 
-    text: str
+    sql: str
     """Gives each answer once, as numbers of objects, one column for each variable."""
-    columns: int
+    n_columns: int
     """Variables of the query; a sentence has none, and its statement one row where it is true."""
-    ranging: tuple[str, ...]
+    unrestricted: tuple[str, ...]
     """Variables that nothing ties to facts: they range over the whole domain."""
-    size: int
+    combinations: int
     """Combinations of objects that these imply."""
 
-    def ordered(self, rows: int | None = None, skip: int = 0) -> str:
+    def ordered_sql(self, rows: int | None = None, skip: int = 0) -> str:
         """The answers by number of the first object, then of the second and so on: all, or some of them."""
-        text = f"{self.text}\nORDER BY ALL" if self.columns else self.text
+        text = f"{self.sql}\nORDER BY ALL" if self.n_columns else self.sql
         text += "" if rows is None else f"\nLIMIT {rows:d}"
         return text + (f"\nOFFSET {skip:d}" if skip else "")
 
-    def counted(self) -> str:
+    def count_sql(self) -> str:
         """How many answers there are."""
-        return f"SELECT count(*) FROM (\n{self.text}\n) answers"
+        return f"SELECT count(*) FROM (\n{self.sql}\n) answers"
 
 
 def translate(
-    query: Query, kb: KnowledgeBase, given: Mapping[Variable, int] | None = None, *, sentence: bool = False
+    query: Query, kb: KnowledgeBase, bindings: Mapping[Variable, int] | None = None, *, sentence: bool = False
 ) -> Statement:
     """The query over the tables of the knowledge base; some variables can be given as numbers of objects.
 
     As a `sentence` it asks only whether there is an answer.
     """
-    env: Env = {variable: str(number) for variable, number in (given or {}).items()}
-    out = () if sentence else query.free
-    asked = tuple(v for v in query.free if v not in out and v not in env)
-    formula = plain(Exists(asked, query.formula) if asked else query.formula, kb)
+    env: Env = {variable: str(number) for variable, number in (bindings or {}).items()}
+    out = () if sentence else query.variables
+    asked = tuple(v for v in query.variables if v not in out and v not in env)
+    formula = normalize_for_kb(Exists(asked, query.formula) if asked else query.formula, kb)
     translator = Translator(kb, formula)
-    frame = translator.frame([formula], out, env)
+    frame = translator.select([formula], out, env)
     if out:
-        chosen = [f"{frame.env[v]} AS {name}" for v, name in zip(out, columns_of(out), strict=True)]
-        text = frame.text(chosen, GAP, distinct=frame.repeats(out))
+        chosen = [f"{frame.env[v]} AS {name}" for v, name in zip(out, quoted_columns(out), strict=True)]
+        text = frame.to_sql(chosen, SEPARATOR, distinct=frame.may_repeat(out))
     else:
-        rows = frame.text(["1"], GAP)
-        text = f'SELECT true AS "true"\nWHERE {_some(rows, GAP)}'
-    return Statement(text, len(out), tuple(dict.fromkeys(translator.ranging)), frame.size)
+        rows = frame.to_sql(["1"], SEPARATOR)
+        text = f'SELECT true AS "true"\nWHERE {_any_row(rows, SEPARATOR)}'
+    return Statement(text, len(out), tuple(dict.fromkeys(translator.unrestricted)), frame.combinations)
 
 
-def plain(formula: Formula, kb: KnowledgeBase) -> Formula:
+def normalize_for_kb(formula: Formula, kb: KnowledgeBase) -> Formula:
     """The formula tidied for a knowledge base."""
-    return tidy(formula, Domain(kb.vocabulary.relations, kb.objects, kb.tables.keys()))
+    return normalize(formula, Domain(kb.schema.relations, kb.objects, kb.fact_tables.keys()))
 
 
 class Translator:
@@ -110,58 +119,60 @@ class Translator:
 
     def __init__(self, kb: KnowledgeBase, formula: Formula) -> None:
         self._kb = kb
-        self._made = 0
+        self._alias_count = 0
         self._formula = formula
-        self.ranging: list[str] = []
+        self.unrestricted: list[str] = []
 
-    def frame(
+    def select(
         self,
         formulas: Sequence[Formula],
-        out: Sequence[AnyVariable],
+        outputs: Sequence[AnyVariable],
         env: Env,
         *,
         correlated: bool = False,
-        begun: Frame | None = None,
-    ) -> Frame:
+        base: SelectBuilder | None = None,
+    ) -> SelectBuilder:
         """A SELECT of tidy formulas that all hold, in which `out` and every variable that is used have a column.
 
         One that is `begun` is gone on with, and joins every atom, also those that need only be tried.
         """
-        frame = begun or Frame(dict(env), correlated)
+        frame = base or SelectBuilder(dict(env), correlated)
         pieces: list[Formula] = []
         for formula in formulas:
             pieces += [piece for piece in conjuncts(formula) if piece not in pieces]
         if Truth(False) in pieces:
             frame.where.append("false")
-            frame.env |= {variable: "NULL" for variable in out if variable not in frame.env}
+            frame.env |= {variable: "NULL" for variable in outputs if variable not in frame.env}
             return frame
-        parts = Split(pieces, [], []) if begun else split(pieces, frozenset(out), frozenset(env))
-        waiting = self._tie(frame, parts.joined)
-        self._range(frame, waiting, [*out, *(v for piece in waiting for v in by_name(unbound(piece)))])
+        parts = SemijoinSplit(pieces, [], []) if base else split_semijoins(pieces, frozenset(outputs), frozenset(env))
+        waiting = self._join_tables(frame, parts.joins)
+        self._bind_remaining(
+            frame, waiting, [*outputs, *(v for piece in waiting for v in sort_by_name(free_variables(piece)))]
+        )
         for ear in parts.ears:
-            self._ear(frame, ear)
-        for test in (*waiting, *parts.tests):
-            self._test(frame, test)
-        frame.size *= frame.within
+            self._join_ear(frame, ear)
+        for test in (*waiting, *parts.filters):
+            self._add_filter(frame, test)
+        frame.combinations *= frame.inner_combinations
         return frame
 
-    def _tie(self, frame: Frame, pieces: list[Formula]) -> list[Formula]:
+    def _join_tables(self, frame: SelectBuilder, pieces: list[Formula]) -> list[Formula]:
         """Join what ties variables by itself; the rest."""
-        waiting = self._settle(frame, [piece for piece in pieces if not isinstance(piece, Atom | Comparison)])
+        waiting = self._apply_equalities(frame, [piece for piece in pieces if not isinstance(piece, Atom | Comparison)])
         tables = [piece for piece in pieces if isinstance(piece, Atom | Comparison)]
         while tables:
-            near = next((t for t in tables if not unbound(t).isdisjoint(frame.own)), tables[0])
+            near = next((t for t in tables if not free_variables(t).isdisjoint(frame.own_variables)), tables[0])
             tables.remove(near)
-            self._table(frame, near)
+            self._join_table(frame, near)
         constants = frame.constants()
         known = frozenset(constants)
         for piece in [p for p in waiting if isinstance(p, Or)]:
-            if unbound(piece) - known and unbound(piece) <= restricted(piece, known) | known:
+            if free_variables(piece) - known and free_variables(piece) <= restricted_variables(piece, known) | known:
                 waiting.remove(piece)
-                self._union(frame, piece, unbound(piece) - known, constants, alone=True)
-        return self._settle(frame, waiting)
+                self._join_union(frame, piece, free_variables(piece) - known, constants, alone=True)
+        return self._apply_equalities(frame, waiting)
 
-    def _settle(self, frame: Frame, pieces: list[Formula]) -> list[Formula]:
+    def _apply_equalities(self, frame: SelectBuilder, pieces: list[Formula]) -> list[Formula]:
         """Equalities that give a variable a value; the rest."""
         left = list(pieces)
         found = True
@@ -180,51 +191,51 @@ class Translator:
                         frame.env[term] = other
         return left
 
-    def _range(self, frame: Frame, waiting: list[Formula], wanted: Sequence[AnyVariable]) -> None:
+    def _bind_remaining(self, frame: SelectBuilder, waiting: list[Formula], wanted: Sequence[AnyVariable]) -> None:
         """Columns for the variables that have none yet: from ∨ where that helps, else the whole domain."""
         for variable in dict.fromkeys(wanted):
             while variable not in frame.env:
-                if not self._lateral(frame, waiting):
-                    self._domain(frame, variable)
-                waiting[:] = self._settle(frame, waiting)
+                if not self._join_lateral(frame, waiting):
+                    self._join_domain(frame, variable)
+                waiting[:] = self._apply_equalities(frame, waiting)
 
-    def _lateral(self, frame: Frame, waiting: list[Formula]) -> bool:
+    def _join_lateral(self, frame: SelectBuilder, waiting: list[Formula]) -> bool:
         """Join an ∨ that ties all its variables where others have a value; whether there was one."""
         for piece in waiting:
-            missing = unbound(piece).difference(frame.env)
-            if isinstance(piece, Or) and missing and missing <= restricted(piece, frozenset(frame.env)):
+            missing = free_variables(piece).difference(frame.env)
+            if isinstance(piece, Or) and missing and missing <= restricted_variables(piece, frozenset(frame.env)):
                 waiting.remove(piece)
-                self._union(frame, piece, missing, frame.env, alone=False)
+                self._join_union(frame, piece, missing, frame.env, alone=False)
                 return True
         return False
 
-    def _domain(self, frame: Frame, variable: AnyVariable) -> None:
+    def _join_domain(self, frame: SelectBuilder, variable: AnyVariable) -> None:
         """Let a variable range over all objects, or all relations with so many places."""
         if isinstance(variable, RelationVariable):
             alias = self._alias("r")
             arity = next(len(a.terms) for a in walk(self._formula) if isinstance(a, Atom) and a.relation == variable)
-            frame.add(f"relations {alias}", [f"{alias}.arity = {arity}"])
-            frame.size *= sum(arity == places for places in self._kb.content.arities)
+            frame.join(f"relations {alias}", [f"{alias}.arity = {arity}"])
+            frame.combinations *= sum(arity == places for places in self._kb.content.arities)
         else:
             alias = self._alias("o")
-            frame.add(f"objects {alias}", [])
-            frame.size *= len(self._kb.objects)
+            frame.join(f"objects {alias}", [])
+            frame.combinations *= len(self._kb.objects)
         frame.env[variable] = f"{alias}.id"
-        frame.own.add(variable)
-        self.ranging.append(variable.name)
+        frame.own_variables.add(variable)
+        self.unrestricted.append(variable.name)
 
-    def _table(self, frame: Frame, piece: Atom | Comparison) -> None:
+    def _join_table(self, frame: SelectBuilder, piece: Atom | Comparison) -> None:
         """Join the table of an atom or the numbers of a comparison."""
         if isinstance(piece, Comparison):
             for table, conditions, found in self._numbers(piece, frame.env):
-                frame.add(table, conditions)
-                frame.own.update(found)
+                frame.join(table, conditions)
+                frame.own_variables.update(found)
                 frame.env |= found
             return
         table, conditions, found = self._facts(piece, frame.env)
-        frame.facts.append((len(piece.terms), table.split()[1]))
-        frame.add(table, conditions)
-        frame.own.update(found)
+        frame.fact_tables.append((len(piece.terms), table.split()[1]))
+        frame.join(table, conditions)
+        frame.own_variables.update(found)
         frame.env |= found
 
     def _facts(self, atom: Atom, env: Env) -> Source:
@@ -232,7 +243,7 @@ class Translator:
         conditions: list[str] = []
         found: Env = {}
         if isinstance(atom.relation, str):
-            number = self._kb.content.relations.number(atom.relation)
+            number = self._kb.content.relations.find(atom.relation)
             conditions.append(f"{alias}.relation = {number}{_comment(atom.relation)}")
         else:
             self._match(atom.relation, f"{alias}.relation", env, conditions, found)
@@ -250,7 +261,7 @@ class Translator:
                 sides.append(_number(quantity.value))
                 continue
             alias = self._alias("n")
-            number = self._kb.content.attributes.number(quantity.name)
+            number = self._kb.content.attributes.find(quantity.name)
             conditions = [f"{alias}.attribute = {number}{_comment(quantity.name)}"]
             found: Env = {}
             self._match(quantity.term, f"{alias}.object", known, conditions, found)
@@ -271,54 +282,54 @@ class Translator:
             found[term] = column
 
     def _term(self, term: Term | RelationVariable, env: Env) -> str | None:
-        return str(self._kb.id(term.name)) if isinstance(term, Constant) else env.get(term)
+        return str(self._kb.object_id(term.name)) if isinstance(term, Constant) else env.get(term)
 
-    def _union(self, frame: Frame, piece: Or, columns: Variables, env: Env, *, alone: bool) -> None:
+    def _join_union(self, frame: SelectBuilder, piece: Or, columns: Variables, env: Env, *, alone: bool) -> None:
         """Join the rows of all parts of an ∨."""
-        alias, out = self._alias("u"), by_name(columns)
+        alias, out = self._alias("u"), sort_by_name(columns)
         names = [f"c{place}" for place in range(1, len(out) + 1)]
         texts = []
         for part in piece.parts:
-            inner = self.frame([part], out, env, correlated=not alone)
-            frame.within = max(frame.within, inner.size)
-            texts.append(inner.text([f"{inner.env[v]} AS {name}" for v, name in zip(out, names, strict=True)]))
+            inner = self.select([part], out, env, correlated=not alone)
+            frame.inner_combinations = max(frame.inner_combinations, inner.combinations)
+            texts.append(inner.to_sql([f"{inner.env[v]} AS {name}" for v, name in zip(out, names, strict=True)]))
         table = f"({' UNION '.join(texts)}) {alias}"
         found = {v: f"{alias}.{name}" for v, name in zip(out, names, strict=True)}
         conditions = [f"{column} = {frame.env[v]}" for v, column in found.items() if v in frame.env]
-        frame.add(table if alone or not frame.joins else f"LATERAL {table}", conditions)
+        frame.join(table if alone or not frame.joins else f"LATERAL {table}", conditions)
         new = {v: column for v, column in found.items() if v not in frame.env}
-        frame.own.update(new)
+        frame.own_variables.update(new)
         frame.env |= new
 
-    def _ear(self, frame: Frame, piece: Formula) -> None:
+    def _join_ear(self, frame: SelectBuilder, piece: Formula) -> None:
         """A semi-join with what is found by itself."""
         constants = frame.constants()
-        shared = by_name(unbound(piece).difference(constants))
+        shared = sort_by_name(free_variables(piece).difference(constants))
         if frame.correlated or not frame.joins or not shared or len(conjuncts(piece)) == 1:
-            self._test(frame, piece)
+            self._add_filter(frame, piece)
             return
         alias = self._alias("s")
         names = [f"c{place}" for place in range(1, len(shared) + 1)]
-        inner = self.frame([piece], shared, constants)
-        text = inner.text([f"{inner.env[v]} AS {name}" for v, name in zip(shared, names, strict=True)])
+        inner = self.select([piece], shared, constants)
+        text = inner.to_sql([f"{inner.env[v]} AS {name}" for v, name in zip(shared, names, strict=True)])
         conditions = [f"{alias}.{name} = {frame.env[v]}" for v, name in zip(shared, names, strict=True)]
-        frame.add(f"({text}) {alias}", conditions, "SEMI")
+        frame.join(f"({text}) {alias}", conditions, "SEMI")
 
-    def _test(self, frame: Frame, piece: Formula) -> None:
+    def _add_filter(self, frame: SelectBuilder, piece: Formula) -> None:
         """A condition on rows: a semi- or anti-join with one table where that says it, else in WHERE."""
         body, kind = (piece.body, "ANTI") if isinstance(piece, Not) else (piece, "SEMI")
         inside = conjuncts(body) if isinstance(body, Exists) else [body]
         single = inside[0] if len(inside) == 1 else None
         # Not without a column on either side of an equality: such a semi-join loses rows in DuckDB 2.0.
-        linked = not unbound(body).isdisjoint(frame.env.keys() - frame.constants().keys())
+        linked = not free_variables(body).isdisjoint(frame.env.keys() - frame.constants().keys())
         if linked and frame.joins and not frame.correlated and isinstance(single, Atom | Comparison):
             sources = [self._facts(single, frame.env)] if isinstance(single, Atom) else self._numbers(single, frame.env)
             if len(sources) == 1:
-                frame.add(*sources[0][:2], kind)
+                frame.join(*sources[0][:2], kind)
                 return
         frame.where.append(self._condition(frame, piece))
 
-    def _condition(self, frame: Frame, piece: Formula) -> str:
+    def _condition(self, frame: SelectBuilder, piece: Formula) -> str:
         """A formula whose variables all have a value, as a condition."""
         match piece:
             case Truth(value):
@@ -335,21 +346,21 @@ class Translator:
             case Iff(left, right):
                 return f"(({self._condition(frame, left)}) = ({self._condition(frame, right)}))"
         constants = frame.constants()
-        alone = unbound(piece) <= constants.keys()
-        inner = self.frame([piece], (), constants if alone else frame.env, correlated=not alone)
-        frame.within = max(frame.within, inner.size)
-        return _some(inner.text(["1"])) if alone else f"EXISTS ({inner.text(['1'])})"
+        alone = free_variables(piece) <= constants.keys()
+        inner = self.select([piece], (), constants if alone else frame.env, correlated=not alone)
+        frame.inner_combinations = max(frame.inner_combinations, inner.combinations)
+        return _any_row(inner.to_sql(["1"])) if alone else f"EXISTS ({inner.to_sql(['1'])})"
 
     def _alias(self, letter: str) -> str:
-        self._made += 1
-        return f"{letter}{self._made}"
+        self._alias_count += 1
+        return f"{letter}{self._alias_count}"
 
 
 Source = tuple[str, list[str], Env]
 """A table with its alias, conditions on its rows, and the variables it has columns for."""
 
 
-def _some(rows: str, gap: str = " ") -> str:
+def _any_row(rows: str, gap: str = " ") -> str:
     """Whether there is a row, of a SELECT that uses no columns of others.
 
     Not with EXISTS: DuckDB 2.0 reads that as a count of 1 behind LIMIT 1, and now and then forgets the LIMIT.

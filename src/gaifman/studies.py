@@ -1,8 +1,8 @@
 """What is reproduced of the paper: the rows of its Table 2 with its figures, and how each is trained and ranked.
 
->>> [row.label for row in chosen_rows(["1,3", "4"])]
+>>> [row.label for row in select_rows(["1,3", "4"])]
 ['[1, ∞, 1, 5]', '[1, 20, 5, 25]', '[2, 20, 5, 25]']
->>> published("wn18", ROWS[0])
+>>> paper_result("wn18", ROWS[0])
 Published(mean_rank=298, hits_10=93.9, hits_1=75.8)
 """
 
@@ -14,18 +14,18 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from gaifman.errors import InputError, KnowledgeError
-from gaifman.evaluation import Terms
+from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.evaluation import EvaluationConfig
 from gaifman.formulas import Atom, Constant, Variable
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Learning
-from gaifman.phi import named
+from gaifman.learning import TrainingConfig
+from gaifman.phi import named_feature_set
 from gaifman.questions import Feature
-from gaifman.training import Given, Order
+from gaifman.training import SourceText, TrainingSpec
 
-NETWORK = {"activation": "sigmoid", "batch": 128}
+PAPER_NETWORK = {"activation": "sigmoid", "batch": 128}
 """The paper's base model."""
-PATHS = """\
+PATH_FEATURES = """\
 each r. r(s1, s2)
 each r. r(s2, s1)
 each r. exists x. r(s1, x)
@@ -39,35 +39,38 @@ each r, t, u. exists x, y. r(s1, x) & t(x, y) & u(y, s2)
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class TrainingProtocol:
     """In whose manner rows are trained."""
 
     phi: str = "paper"
-    file: Given | None = None
+    file: SourceText | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `Learning` or of the network, other than `NETWORK`."""
-    common: int | None = None
+    """Settings of `TrainingConfig` or of the network, other than `PAPER_NETWORK`."""
+    min_constant_count: int | None = None
     """With facts of one variable and a constant, where at least so many facts of a relation have it at one place."""
 
 
-OURS: Mapping[str, Manner] = {
-    "wn18": Manner(
+OUR_PROTOCOLS: Mapping[str, TrainingProtocol] = {
+    "wn18": TrainingProtocol(
         "paths",
-        Given("paths.phi", PATHS),
+        SourceText("paths.phi", PATH_FEATURES),
         {"near": 0.2, "holdout": 0, "activation": "relu", "batch": 32, "epochs": 6},
     ),
-    "fb15k": Manner(
-        "default", None, {"pool": "uniform", "holdout": 0, "dropout": 0.0, "batch": 64, "epochs": 6}, common=100
+    "fb15k": TrainingProtocol(
+        "default",
+        None,
+        {"pool": "uniform", "holdout": 0, "dropout": 0.0, "batch": 64, "epochs": 6},
+        min_constant_count=100,
     ),
 }
 """What does best on the validation facts of each data set; [N, k, w, w̃] are the row's."""
-MANNERS = ("ours", "paper")
-FACTS = ("train", "train+valid")
+PROTOCOLS = ("ours", "paper")
+VISIBLE_FACTS = ("train", "train+valid")
 """What may be visible while test facts are ranked."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Setting:
+class TrainingSetting:
     """What a training hangs on."""
 
     size: int | None
@@ -84,13 +87,13 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One row of the table."""
 
     number: int
     draws: int
     """N."""
-    setting: Setting
+    setting: TrainingSetting
 
     @property
     def label(self) -> str:
@@ -100,16 +103,16 @@ class Row:
 
 
 ROWS = (
-    Row(1, 1, Setting(None, 1, 5)),
-    Row(2, 1, Setting(20, 1, 2)),
-    Row(3, 1, Setting(20, 5, 25)),
-    Row(4, 2, Setting(20, 5, 25)),
-    Row(5, 3, Setting(20, 5, 25)),
+    TableRow(1, 1, TrainingSetting(None, 1, 5)),
+    TableRow(2, 1, TrainingSetting(20, 1, 2)),
+    TableRow(3, 1, TrainingSetting(20, 5, 25)),
+    TableRow(4, 2, TrainingSetting(20, 5, 25)),
+    TableRow(5, 3, TrainingSetting(20, 5, 25)),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedResult:
     """What the paper says of a row; hits in percent."""
 
     mean_rank: float
@@ -117,44 +120,44 @@ class Published:
     hits_1: float
 
 
-NAMES = {"wn18": "WN18", "fb15k": "FB15k"}
+DATASET_NAMES = {"wn18": "WN18", "fb15k": "FB15k"}
 """Data sets as people write them."""
-PAPER: Mapping[str, Sequence[Published]] = {
+PAPER_RESULTS: Mapping[str, Sequence[PublishedResult]] = {
     "wn18": (
-        Published(298, 93.9, 75.8),
-        Published(357, 88.1, 66.8),
-        Published(392, 93.6, 76.4),
-        Published(378, 93.9, 76.7),
-        Published(352, 93.9, 76.7),
+        PublishedResult(298, 93.9, 75.8),
+        PublishedResult(357, 88.1, 66.8),
+        PublishedResult(392, 93.6, 76.4),
+        PublishedResult(378, 93.9, 76.7),
+        PublishedResult(352, 93.9, 76.7),
     ),
     "fb15k": (
-        Published(124, 78.1, 59.8),
-        Published(114, 79.2, 60.1),
-        Published(97, 82.1, 65.6),
-        Published(84, 83.4, 68.5),
-        Published(75, 84.2, 69.2),
+        PublishedResult(124, 78.1, 59.8),
+        PublishedResult(114, 79.2, 60.1),
+        PublishedResult(97, 82.1, 65.6),
+        PublishedResult(84, 83.4, 68.5),
+        PublishedResult(75, 84.2, 69.2),
     ),
 }
 
 
-def published(data: str, row: Row) -> Published:
+def paper_result(data: str, row: TableRow) -> PublishedResult:
     """What the paper says of a row on a data set."""
-    return PAPER[data][row.number - 1]
+    return PAPER_RESULTS[data][row.number - 1]
 
 
-def manner_of(name: str, data: str) -> Manner:
+def protocol_for(name: str, data: str) -> TrainingProtocol:
     """`ours` or the `paper`'s, for a data set."""
-    if name not in MANNERS:
-        raise InputError(f"a manner is one of {', '.join(MANNERS)}, not {name!r}")
-    return OURS[data] if name == "ours" else Manner()
+    if name not in PROTOCOLS:
+        raise InputError(f"a manner is one of {', '.join(PROTOCOLS)}, not {name!r}")
+    return OUR_PROTOCOLS[data] if name == "ours" else TrainingProtocol()
 
 
-def with_constants(kb: KnowledgeBase, least: int) -> list[str]:
+def constant_features(kb: KnowledgeBase, min_count: int) -> list[str]:
     """Features that say of a variable that it has a fact with a common constant.
 
     >>> from gaifman.kb import KnowledgeBase
     >>> kb = KnowledgeBase.from_facts([("lives_in", "ann", "rome"), ("lives_in", "bob", "rome")])
-    >>> with_constants(kb, 2)
+    >>> constant_features(kb, 2)
     ["lives_in(s1, 'rome')", "lives_in(s2, 'rome')"]
     """
     counts = Counter[tuple[str, int, str]]()
@@ -162,14 +165,14 @@ def with_constants(kb: KnowledgeBase, least: int) -> list[str]:
         if len(fact.objects) == 2:
             counts.update((fact.relation, place, name) for place, name in enumerate(fact.objects))
     found = []
-    for relation, place, name in sorted(key for key, count in counts.items() if count >= least):
+    for relation, place, name in sorted(key for key, count in counts.items() if count >= min_count):
         for variable in (Variable("s1"), Variable("s2")):
             terms = (Constant(name), variable) if place == 0 else (variable, Constant(name))
             found.append(str(Feature(Atom(relation, terms))))
     return found
 
 
-def chosen_rows(texts: Iterable[str]) -> tuple[Row, ...]:
+def select_rows(texts: Iterable[str]) -> tuple[TableRow, ...]:
     """The rows of `1,3` or of several such texts; all of them where there are none."""
     numbers = [part.strip() for text in texts for part in text.split(",")]
     known = {str(row.number): row for row in ROWS}
@@ -181,56 +184,61 @@ def chosen_rows(texts: Iterable[str]) -> tuple[Row, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class Experiment:
     """What is reproduced, and how."""
 
     data: str
     """`wn18` or `fb15k`."""
-    rows: tuple[Row, ...] = ROWS
+    rows: tuple[TableRow, ...] = ROWS
     phi: str = "paper"
     """A named set of features, or the name of the given one."""
-    file: Given | None = None
+    file: SourceText | None = None
     """The text of a `.phi` file."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `Learning` or of the network, other than the paper's."""
-    facts: str = "train"
-    """What is visible while test facts are ranked: one of `FACTS`. Learnt is from `train` always."""
+    """Settings of `TrainingConfig` or of the network, other than the paper's."""
+    visible_facts: str = "train"
+    """What is visible while test facts are ranked: one of `VISIBLE_FACTS`. Learnt is from `train` always."""
     fraction: float | None = None
     """The share of the test facts that is ranked; None for all."""
     seed: int = 0
 
-    def order(self, setting: Setting) -> Order:
+    def training_job(self, setting: TrainingSetting) -> TrainingSpec:
         """What is to be trained."""
         most = max(row.draws for row in ROWS if row.setting == setting)
-        own = {"phi": self.phi, "draws": most, "seed": self.seed, "options": NETWORK, **self.options}
-        return Order(Learning.of(own | asdict(setting)).as_dict(), phi=self.file)
+        own = {"phi": self.phi, "draws": most, "seed": self.seed, "options": PAPER_NETWORK, **self.options}
+        return TrainingSpec(TrainingConfig.from_settings(own | asdict(setting)).as_dict(), phi=self.file)
 
     def check(self) -> None:
         """Say what is wrong before anything is read or written."""
         if taken := sorted({"size", "positives", "negatives", "draws", "phi", "seed"} & set(self.options)):
-            raise KnowledgeError(
+            raise KnowledgeBaseError(
                 f"{taken[0]} is what a row, or an option of its own, says", hint="as in: --option epochs=5"
             )
-        if self.facts not in FACTS:
-            raise KnowledgeError(f"the visible facts are one of {', '.join(FACTS)}, not {self.facts!r}")
-        Terms(fraction=self.fraction)
+        if self.visible_facts not in VISIBLE_FACTS:
+            raise KnowledgeBaseError(
+                f"the visible facts are one of {', '.join(VISIBLE_FACTS)}, not {self.visible_facts!r}"
+            )
+        EvaluationConfig(fraction=self.fraction)
         for setting in self.settings:
-            self.order(setting).check()
+            self.training_job(setting).check()
 
     @property
-    def settings(self) -> list[Setting]:
+    def settings(self) -> list[TrainingSetting]:
         """Each training that the rows need, once, in the order of the table."""
         return [setting for setting, _ in groupby(self.rows, lambda row: row.setting)]
 
-    def draws(self, setting: Setting) -> list[int]:
+    def draws(self, setting: TrainingSetting) -> list[int]:
         """The numbers of draws that a training is ranked with."""
         return [row.draws for row in self.rows if row.setting == setting]
 
 
-def fitted(study: Study, manner: Manner, kb: KnowledgeBase) -> Study:
+def add_constant_features(experiment: Experiment, protocol: TrainingProtocol, kb: KnowledgeBase) -> Experiment:
     """The study with the features that its manner takes from the facts to be learnt from."""
-    if manner.common is None:
-        return study
+    if protocol.min_constant_count is None:
+        return experiment
     relations = {name: relation.arity for name, relation in kb.relations.items()}
-    lines = [*map(str, named(manner.phi, 2, relations).features), *with_constants(kb, manner.common)]
-    return replace(study, phi="common", file=Given("common.phi", "".join(f"{line}\n" for line in lines)))
+    lines = [
+        *map(str, named_feature_set(protocol.phi, 2, relations).features),
+        *constant_features(kb, protocol.min_constant_count),
+    ]
+    return replace(experiment, phi="common", file=SourceText("common.phi", "".join(f"{line}\n" for line in lines)))

@@ -3,7 +3,7 @@
 >>> from gaifman.kb import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo")])
 >>> test = KnowledgeBase.from_facts([("likes", "bob", "cleo"), ("likes", "dan", "ann")])
->>> ground = Ground(kb, test)
+>>> ground = EvaluationData(kb, test)
 >>> print(*ground.visible.facts(), ground.hidden)              # a test fact is never visible
 likes(ann, bob). 1
 >>> list(ground.visible.objects)                               # an object that only the test has is a candidate too
@@ -18,36 +18,36 @@ from typing import Protocol
 
 import numpy as np
 
-from gaifman.completion import Completion, fallback
-from gaifman.errors import KnowledgeError
-from gaifman.facts import some
-from gaifman.graph import Graph
-from gaifman.judging import Judge, Wanted, averages, knowing
+from gaifman.completion import Completion, fallback_probabilities
+from gaifman.errors import KnowledgeBaseError
+from gaifman.facts import plural
+from gaifman.graph import GaifmanGraph
+from gaifman.judging import DrawBudget, Predictor, extend_schema, prefix_means
 from gaifman.kb import KnowledgeBase, union
-from gaifman.keys import of_rows, start
-from gaifman.learning import Learning, Scorer
+from gaifman.keys import fold_in_rows, make_key
+from gaifman.learning import Scorer, TrainingConfig
 from gaifman.model import GaifmanModel
-from gaifman.names import nearest
-from gaifman.neighbourhoods import Hidden
-from gaifman.network import Network
-from gaifman.parts import spoken
+from gaifman.names import similar_names
+from gaifman.neighbourhoods import HiddenFacts
+from gaifman.network import MLP
+from gaifman.parts import used_symbols
 from gaifman.queries import answers
-from gaifman.ranking import BLOCK, Plain
-from gaifman.splits import Field, splittable
+from gaifman.ranking import BLOCK_SIZE, DirectScorer
+from gaifman.splits import ObjectFeatures, supports_fast_scoring
 from gaifman.tables import Floats, Ints, Longs
 
 Model = GaifmanModel | Completion
-CELLS = 1 << 18
+MAX_CELLS = 1 << 18
 """Scores that a thread has in memory at once, for each number of draws."""
-MANY = 1.5
+MANY_THRESHOLD = 1.5
 """Objects for one on the other side, on average, from which on there are said to be many."""
 
 
-class Ranker(Protocol):
+class CandidateScorer(Protocol):
     """Scores tuples of one relation; the higher, the likelier."""
 
     @property
-    def cells(self) -> int:
+    def block_size(self) -> int:
         """Scores to ask for at once: a second's work or so, because only between blocks can it be stopped."""
 
     def scores(self, tuples: Ints, position: int) -> Floats:
@@ -56,52 +56,55 @@ class Ranker(Protocol):
         There is one mean for each number of draws that was asked for.
         """
 
-    def judged(self, tuples: Ints) -> Floats:
+    def tuple_scores(self, tuples: Ints) -> Floats:
         """Shape (counts, b), float64: of the tuples as they are."""
 
 
-class Learnt:
+class ModelScorer:
     """What a trained model says."""
 
     def __init__(
         self,
-        judge: Judge,
+        predictor: Predictor,
         scorer: Scorer,
-        learning: Learning,
+        config: TrainingConfig,
         counts: Sequence[int],
         threads: int | None,
-        field: Field | None = None,
+        object_features: ObjectFeatures | None = None,
     ) -> None:
-        self._plan, self._field = Plain(judge, scorer, learning, counts, threads=threads), field
+        self._direct, self._object_features = (
+            DirectScorer(predictor, scorer, config, counts, threads=threads),
+            object_features,
+        )
 
     @property
-    def cells(self) -> int:
+    def block_size(self) -> int:
         """Fewer where every tuple is drawn by itself."""
-        return BLOCK // self._plan.sampling.draws if self._field is None else CELLS
+        return BLOCK_SIZE // self._direct.sampling.draws if self._object_features is None else MAX_CELLS
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Of every candidate; split where there is a field."""
-        if self._field is None:
-            return self._plan.scores(tuples, position)
-        return self._field.split(self._plan.scorer, self._plan.counts).scores(tuples, position)
+        if self._object_features is None:
+            return self._direct.scores(tuples, position)
+        return self._object_features.scorer_for(self._direct.scorer, self._direct.counts).scores(tuples, position)
 
-    def judged(self, tuples: Ints) -> Floats:
+    def tuple_scores(self, tuples: Ints) -> Floats:
         """With the same draws as among all candidates."""
-        plan, nothing = self._plan, Hidden.one_each(np.full(len(tuples), -1, np.int64))
-        each: Floats = plan.judge.each(plan.scorer, tuples, plan.sampling, nothing)
-        return averages(each, plan.counts)
+        plan, nothing = self._direct, HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
+        each: Floats = plan.predictor.probabilities_per_draw(plan.scorer, tuples, plan.sampling, nothing)
+        return prefix_means(each, plan.counts)
 
 
-class Fallback:
+class FallbackScorer:
     """What a completion says of a relation that it could not learn."""
 
-    def __init__(self, graph: Graph, relation: str, counts: Sequence[int]) -> None:
+    def __init__(self, graph: GaifmanGraph, relation: str, counts: Sequence[int]) -> None:
         self._graph, self._relation, self._counts = graph, relation, counts
 
     @property
-    def cells(self) -> int:
+    def block_size(self) -> int:
         """As many as are kept in memory: nothing is drawn."""
-        return CELLS
+        return MAX_CELLS
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """Of every candidate, row by row."""
@@ -109,20 +112,20 @@ class Fallback:
         for row in tuples:
             candidates = np.repeat(row[None].astype(np.int32), len(objects), axis=0)
             candidates[:, position] = objects
-            found.append(self.judged(candidates))
+            found.append(self.tuple_scores(candidates))
         return np.array(found).reshape(len(tuples), len(self._counts), len(objects)).swapaxes(0, 1)
 
-    def judged(self, tuples: Ints) -> Floats:
+    def tuple_scores(self, tuples: Ints) -> Floats:
         """By the share of places whose object stands there in another fact."""
-        return np.tile(fallback(self._graph, self._relation, tuples), (len(self._counts), 1))
+        return np.tile(fallback_probabilities(self._graph, self._relation, tuples), (len(self._counts), 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class EvaluationTask:
     """One relation, or query, and its test facts."""
 
     name: str
-    ranker: Ranker
+    scorer: CandidateScorer
     tuples: Ints
     """Shape (facts, n), int32, each once: the test facts, as objects of the visible knowledge base."""
     visible: Ints
@@ -136,7 +139,7 @@ class Subject:
     @property
     def trained(self) -> bool:
         """Whether a model was learnt."""
-        return isinstance(self.ranker, Learnt)
+        return isinstance(self.scorer, ModelScorer)
 
     @property
     def category(self) -> str:
@@ -149,11 +152,11 @@ class Subject:
         if not len(self.visible):
             return "none"
         # Facts for each object at one place are the objects that it has at the other.
-        few = [len(self.visible) / len(np.unique(column)) < MANY for column in self.visible.T]
+        few = [len(self.visible) / len(np.unique(column)) < MANY_THRESHOLD for column in self.visible.T]
         return f"{'1' if few[1] else 'n'}-{'1' if few[0] else 'n'}"
 
 
-class Ground:
+class EvaluationData:
     """A knowledge base to judge from, the facts to be judged, and others that are known to be true.
 
     A test fact that is in the knowledge base is taken out: it must not be seen while it is judged. Objects that only
@@ -163,66 +166,66 @@ class Ground:
     def __init__(self, kb: KnowledgeBase, test: KnowledgeBase, known: Sequence[KnowledgeBase] = ()) -> None:
         self.test, self.known = test, tuple(known)
         shown = [fact for fact in test.facts() if fact in kb]
-        self.hidden = len(shown)
-        self.fresh = sorted({name for other in (test, *known) for name in other.objects}.difference(kb.objects))
-        visible = kb.without(shown) if shown else kb
+        self.hidden_count = len(shown)
+        self.new_names = sorted({name for other in (test, *known) for name in other.objects}.difference(kb.objects))
+        visible = kb.without_facts(shown) if shown else kb
         # As a union, because that takes arrays as they are.
-        more = [KnowledgeBase.from_facts([], objects=self.fresh)] if self.fresh else []
+        more = [KnowledgeBase.from_facts([], objects=self.new_names)] if self.new_names else []
         self.visible = union([visible, *more]) if more else visible
         places = {name: number for number, name in enumerate(self.visible.objects)}
-        self._numbers = {
+        self._object_ids = {
             id(other): np.fromiter((places[name] for name in other.objects), np.int32, len(other.objects))
             for other in (self.visible, test, *known)
         }
 
-    def rows(self, kb: KnowledgeBase, relation: str, width: int) -> Ints:
+    def facts_of(self, kb: KnowledgeBase, relation: str, arity: int) -> Ints:
         """Shape (facts, width), int32: facts of a relation in one of the knowledge bases, as visible objects."""
         if relation not in kb.relations:
-            return np.zeros((0, width), np.int32)
-        if kb.relations[relation].arity != width:
-            found = some(kb.relations[relation].arity, "place")
-            raise KnowledgeError(f"{relation} has {some(width, 'place')} in the model and {found} in the facts")
-        table, number = kb.tables.get(width), kb.content.relations.number(relation)
+            return np.zeros((0, arity), np.int32)
+        if kb.relations[relation].arity != arity:
+            found = plural(kb.relations[relation].arity, "place")
+            raise KnowledgeBaseError(f"{relation} has {plural(arity, 'place')} in the model and {found} in the facts")
+        table, number = kb.fact_tables.get(arity), kb.content.relations.find(relation)
         if table is None or number is None:
-            return np.zeros((0, width), np.int32)
-        return np.ascontiguousarray(self._numbers[id(kb)][table.objects[table.rows(number)]])
+            return np.zeros((0, arity), np.int32)
+        return np.ascontiguousarray(self._object_ids[id(kb)][table.objects[table.rows(number)]])
 
-    def unseen(self, subjects: Sequence[Subject]) -> int:
+    def count_unseen(self, tasks: Sequence[EvaluationTask]) -> int:
         """How many objects of the test facts the knowledge base does not have."""
-        found = np.unique(np.concatenate([np.zeros(0, np.int32), *(subject.tuples.ravel() for subject in subjects)]))
-        fresh = np.array([self.visible.id(name) for name in self.fresh], np.int32)
+        found = np.unique(np.concatenate([np.zeros(0, np.int32), *(subject.tuples.ravel() for subject in tasks)]))
+        fresh = np.array([self.visible.object_id(name) for name in self.new_names], np.int32)
         return len(np.intersect1d(found, fresh))
 
 
-def subjects_of(
+def build_tasks(
     model: Model,
-    ground: Ground,
+    data: EvaluationData,
     relations: Sequence[str] | None = None,
     draws: Sequence[int] | None = None,
     threads: int = 1,
-) -> list[Subject]:
+) -> list[EvaluationTask]:
     """What there is to rank, by name; `draws` are one or several numbers of draws to average over.
 
     `threads` are those of a subject that is alone.
     """
-    counts = [Wanted(count).draws for count in draws or (model.learning.draws,)]
+    counts = [DrawBudget(count).draws for count in draws or (model.config.draws,)]
     if isinstance(model, Completion):
-        names = _names(model, ground.test, relations)
-        found = _of_completion(model.on(ground.visible), ground, names, counts, threads if len(names) == 1 else 1)
+        names = _relations_to_rank(model, data.test, relations)
+        found = _completion_tasks(model.with_kb(data.visible), data, names, counts, threads if len(names) == 1 else 1)
     elif relations is not None:
-        raise KnowledgeError("relations are chosen of a completion; this is the model of one query")
+        raise KnowledgeBaseError("relations are chosen of a completion; this is the model of one query")
     else:
-        found = [_of_query(model.on(ground.visible), ground, counts, threads)]
+        found = [_query_task(model.with_kb(data.visible), data, counts, threads)]
     found = [subject for subject in found if len(subject)]
     if not found:
-        raise KnowledgeError("there are no test facts to rank: none is of a relation that the model is asked for")
+        raise KnowledgeBaseError("there are no test facts to rank: none is of a relation that the model is asked for")
     return found
 
 
-def _names(model: Completion, test: KnowledgeBase, relations: Sequence[str] | None) -> list[str]:
+def _relations_to_rank(model: Completion, test: KnowledgeBase, relations: Sequence[str] | None) -> list[str]:
     """The relations to rank: all that have test facts, or those that were chosen."""
     if isinstance(relations, str):
-        raise KnowledgeError(f"several relations are meant: write [{relations!r}], not {relations!r}")
+        raise KnowledgeBaseError(f"several relations are meant: write [{relations!r}], not {relations!r}")
     held = [name for name, relation in test.relations.items() if relation.count]
     for name in held if relations is None else relations:
         if name not in model.relations:
@@ -232,60 +235,66 @@ def _names(model: Completion, test: KnowledgeBase, relations: Sequence[str] | No
                 if relations is None and others
                 else ""
             )
-            raise KnowledgeError(f"there is no model of {name}", near=nearest(name, model.relations), hint=hint)
+            raise KnowledgeBaseError(
+                f"there is no model of {name}", suggestions=similar_names(name, model.relations), hint=hint
+            )
     return sorted(held if relations is None else set(relations))
 
 
-def _of_completion(
-    model: Completion, ground: Ground, names: Sequence[str], counts: Sequence[int], threads: int
-) -> list[Subject]:
-    found, fields = [], dict[int, Field | None]()
+def _completion_tasks(
+    model: Completion, data: EvaluationData, names: Sequence[str], counts: Sequence[int], threads: int
+) -> list[EvaluationTask]:
+    found, fields = [], dict[int, ObjectFeatures | None]()
     for name in names:
-        judge, scorer, width = model.judge(name), model.scorers.get(name), model.arity(name)
-        tuples, visible = ground.rows(ground.test, name, width), ground.rows(ground.visible, name, width)
-        known = np.concatenate([tuples, visible, *(ground.rows(other, name, width) for other in ground.known)])
-        ranker: Ranker = Fallback(judge.graph, name, counts)
+        judge, scorer, width = model.predictor(name), model.scorers.get(name), model.arity(name)
+        tuples, visible = data.facts_of(data.test, name, width), data.facts_of(data.visible, name, width)
+        known = np.concatenate([tuples, visible, *(data.facts_of(other, name, width) for other in data.known)])
+        ranker: CandidateScorer = FallbackScorer(judge.graph, name, counts)
         if scorer is not None:
             if width not in fields:
-                fields[width] = _field(judge, scorer, model.learning, max(counts))
-            ranker = Learnt(judge, scorer, model.learning, counts, threads, fields[width])
-        found.append(Subject(name, ranker, tuples, visible, np.unique(known, axis=0)))
+                fields[width] = _shared_object_features(judge, scorer, model.config, max(counts))
+            ranker = ModelScorer(judge, scorer, model.config, counts, threads, fields[width])
+        found.append(EvaluationTask(name, ranker, tuples, visible, np.unique(known, axis=0)))
     return found
 
 
-def _field(judge: Judge, scorer: Scorer, learning: Learning, draws: int) -> Field | None:
+def _shared_object_features(
+    predictor: Predictor, scorer: Scorer, config: TrainingConfig, draws: int
+) -> ObjectFeatures | None:
     """What is around every object, where scores can be split; all relations of an arity share it."""
-    split = splittable(judge.evaluator.plan.features, learning, judge.width) and isinstance(scorer.base, Network)
-    return Field(judge, learning, draws) if split else None
+    split = supports_fast_scoring(predictor.evaluator.plan.features, config, predictor.width) and isinstance(
+        scorer.base, MLP
+    )
+    return ObjectFeatures(predictor, config, draws) if split else None
 
 
-def _of_query(model: GaifmanModel, ground: Ground, counts: Sequence[int], threads: int) -> Subject:
+def _query_task(model: GaifmanModel, data: EvaluationData, counts: Sequence[int], threads: int) -> EvaluationTask:
     """What the test facts make an answer is judged, as far as it is none without them."""
-    query, scorer, judge = model.query, model._trained(), model._judge
+    query, scorer, judge = model.query, model.trained_scorer(), model.predictor
     assert not isinstance(query, str), "a trained model has read its query"
-    words = spoken((), query)
-    first = knowing(ground.visible, *words)
-    second = first.with_facts(ground.test.facts())
-    third = second.with_facts(fact for other in ground.known for fact in other.facts())
+    words = used_symbols((), query)
+    first = extend_schema(data.visible, *words)
+    second = first.with_facts(data.test.facts())
+    third = second.with_facts(fact for other in data.known for fact in other.facts())
     visible, tested, whole = (answers(kb, query).tuples.astype(np.int32) for kb in (first, second, third))
     known = np.unique(np.concatenate([visible, tested, whole]), axis=0)
-    ranker = Learnt(judge, scorer, model.learning, counts, threads)
-    return Subject(str(query), ranker, _without(np.unique(tested, axis=0), visible), visible, known)
+    ranker = ModelScorer(judge, scorer, model.config, counts, threads)
+    return EvaluationTask(str(query), ranker, _rows_not_in(np.unique(tested, axis=0), visible), visible, known)
 
 
-def _without(rows: Ints, others: Ints) -> Ints:
+def _rows_not_in(rows: Ints, others: Ints) -> Ints:
     """The rows (b, n), each different, that are none of the others."""
     which = np.unique(np.concatenate([others, rows]), axis=0, return_inverse=True)[1].ravel()
     return rows[~np.isin(which[len(others) :], which[: len(others)])]
 
 
-def chosen(subjects: Sequence[Subject], wanted: int, seed: int) -> list[Subject]:
+def sample_tasks(tasks: Sequence[EvaluationTask], count: int, seed: int) -> list[EvaluationTask]:
     """So many test facts of all, whichever relations they are of; keyed by the fact, so their order does not matter."""
-    keys = [of_rows(start(seed, "evaluation", subject.name), subject.tuples) for subject in subjects]
-    order = np.argsort(np.concatenate(keys), kind="stable")[:wanted]
-    ends = np.cumsum([len(subject) for subject in subjects])
+    keys = [fold_in_rows(make_key(seed, "evaluation", subject.name), subject.tuples) for subject in tasks]
+    order = np.argsort(np.concatenate(keys), kind="stable")[:count]
+    ends = np.cumsum([len(subject) for subject in tasks])
     found = []
-    for subject, end in zip(subjects, ends.tolist(), strict=True):
+    for subject, end in zip(tasks, ends.tolist(), strict=True):
         rows: Longs = np.sort(order[(order >= end - len(subject)) & (order < end)]) - (end - len(subject))
         if len(rows):
             found.append(replace(subject, tuples=subject.tuples[rows]))

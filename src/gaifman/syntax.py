@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gaifman.config import PLACES
-from gaifman.errors import LimitError, Place
+from gaifman.config import MAX_ARITY
+from gaifman.errors import LimitError, Location
 from gaifman.formulas import (
     OPERATORS,
     And,
@@ -36,72 +36,72 @@ from gaifman.formulas import (
     Truth,
     Variable,
 )
-from gaifman.names import KEYWORDS, folded
+from gaifman.names import KEYWORDS, fold_subscripts
 from gaifman.questions import query_position
-from gaifman.tokens import Cursor, Token
+from gaifman.tokens import Token, TokenStream
 
-NAMES = ("word", "path", "quoted")
-LEVELS = {"↔": 1, "→": 2, "∨": 3, "∧": 4}
+NAME_KINDS = ("word", "path", "quoted")
+PRECEDENCE = {"↔": 1, "→": 2, "∨": 3, "∧": 4}
 
 
 @dataclass(slots=True)
-class Bound:
+class BoundVariable:
     """A variable that a quantifier binds: whether it stands for objects or relations shows in its first use."""
 
     span: Span
-    places: int | None = None
+    arity: int | None = None
     """None: not used yet; 0: an object; else a relation of so many places."""
 
 
 @dataclass(slots=True)
-class Grammar(Cursor):
+class FormulaParser(TokenStream):
     """A cursor that reads formulas."""
 
     depth: int = 0
     variables: set[str] = field(default_factory=set)
-    scopes: list[dict[str, Bound]] = field(default_factory=list)
-    rule: bool = False
+    scopes: list[dict[str, BoundVariable]] = field(default_factory=list)
+    in_rule: bool = False
     """In the body of a rule a comma is ∧."""
-    featured: bool = False
+    in_feature: bool = False
     """In a feature s1, s2 … are given."""
 
     @contextmanager
     def nested(self) -> Iterator[None]:
         self.depth += 1
         if self.depth > self.limits.depth:
-            place = Place.at(self.source, self.text, self.token.start)
+            place = Location.from_offset(self.source, self.text, self.token.start)
             raise LimitError(
                 f"the {self.source} is nested deeper than {self.limits.depth}, which is the limit",
-                place=place,
+                location=place,
             )
         yield
         self.depth -= 1
 
     # Formulas, by precedence climbing: ↔ and → group to the right, ∨ and ∧ take any number of parts
 
-    def formula(self, level: int = 1) -> Formula:
+    def formula(self, min_precedence: int = 1) -> Formula:
         with self.nested():
             left = self.unary()
-            while (sign := self.connective()) and LEVELS[sign] >= level:
-                left = self.joined(left, sign)
+            while (sign := self.connective()) and PRECEDENCE[sign] >= min_precedence:
+                left = self.connected(left, sign)
         return left
 
     def connective(self) -> str:
-        if self.token.kind == "," and self.rule:
+        if self.token.kind == "," and self.in_rule:
             return "∧"
-        return self.token.kind if self.token.kind in LEVELS else ""
+        return self.token.kind if self.token.kind in PRECEDENCE else ""
 
-    def joined(self, left: Formula, sign: str) -> Formula:
-        self.take()
-        if sign == "↔":
+    def connected(self, left: Formula, connective_symbol: str) -> Formula:
+        self.advance()
+        if connective_symbol == "↔":
             return Iff(left, self.formula(1))
-        if sign == "→":
+        if connective_symbol == "→":
             return Implies(left, self.formula(2))
-        parts = [left, self.formula(LEVELS[sign] + 1)]
-        while self.connective() == sign:
-            self.take()
-            parts.append(self.formula(LEVELS[sign] + 1))
-        return And(tuple(parts)) if sign == "∧" else Or(tuple(parts))
+        parts = [left, self.formula(PRECEDENCE[connective_symbol] + 1)]
+        while self.connective() == connective_symbol:
+            self.advance()
+            parts.append(self.formula(PRECEDENCE[connective_symbol] + 1))
+        return And(tuple(parts)) if connective_symbol == "∧" else Or(tuple(parts))
 
     def unary(self) -> Formula:
         if self.accept("¬"):
@@ -111,38 +111,38 @@ class Grammar(Cursor):
             return self.quantified()
         if self.accept("("):
             inside = self.formula()
-            self.expect(")", *LEVELS)
+            self.expect(")", *PRECEDENCE)
             return inside
         if truth := self.accept("true", "false"):
             return Truth(truth.kind == "true")
         return self.atomic()
 
     def quantified(self) -> Formula:
-        make = Exists if self.take().kind == "∃" else Forall
+        make = Exists if self.advance().kind == "∃" else Forall
         scope = self.bind()
         self.scopes.append(scope)
         body = self.formula()
         self.scopes.pop()
-        return make(tuple(_variable(name, bound) for name, bound in scope.items()), body)
+        return make(tuple(_make_variable(name, bound) for name, bound in scope.items()), body)
 
-    def bind(self) -> dict[str, Bound]:
+    def bind(self) -> dict[str, BoundVariable]:
         """The variables after a quantifier or `each`, up to the dot if there is one."""
-        scope: dict[str, Bound] = {}
+        scope: dict[str, BoundVariable] = {}
         while True:
-            token = self.expect("word", "variable", what="a variable")
+            token = self.expect("word", "variable", description="a variable")
             name = self.variable_name(token)
             if name in scope:
                 raise self.error(f"{name} is bound twice by one quantifier", token)
-            if self.featured and query_position(Variable(name)):
+            if self.in_feature and query_position(Variable(name)):
                 raise self.error(
                     f"{name} is given by the query and cannot be bound here",
                     token,
                     hint="name the variable otherwise",
                 )
-            scope[name] = Bound(token.span)
+            scope[name] = BoundVariable(token.span)
             if not self.accept(","):
                 break
-        if self.token.kind == "word" and self.following.kind in (".", ":", ",", "word"):
+        if self.token.kind == "word" and self.next_token.kind in (".", ":", ",", "word"):
             raise self.error("a comma is missing between two variables", self.token, hint="write: exists x, y. …")
         self.accept(".", ":")
         return scope
@@ -153,7 +153,7 @@ class Grammar(Cursor):
         first = self.token
         written = self.operand()
         if isinstance(written, Atom) and self.token.kind not in OPERATORS:
-            return self.used_as_relation(written, first)
+            return self.relation_atom(written, first)
         left = self.attribute(written, first) if isinstance(written, Atom) else written
         operator = self.comparison_sign(first)
         second = self.token
@@ -165,12 +165,12 @@ class Grammar(Cursor):
 
     def operand(self) -> Atom | Term | Number:
         """A term, a number, or a name with terms in brackets: a relation or, before a sign, an attribute."""
-        if self.token.kind in NAMES and self.following.kind == "(":
-            token = self.take()
+        if self.token.kind in NAME_KINDS and self.next_token.kind == "(":
+            token = self.advance()
             terms = self.terms()
             return Atom(token.name, terms, span=token.span)
         if minus := self.accept("-"):
-            return self.number(self.expect("path", what="a number"), minus)
+            return self.number(self.expect("path", description="a number"), minus)
         return self.term("a relation", "a term", "(", "¬", "∃", "∀")
 
     def terms(self) -> tuple[Term, ...]:
@@ -178,61 +178,63 @@ class Grammar(Cursor):
         terms = [self.term("a variable", "an object")]
         while self.expect(",", ")").kind == ",":
             terms.append(self.term("a variable", "an object"))
-        if len(terms) > PLACES:
-            raise self.error(f"a relation has at most {PLACES} places, not {len(terms)}", self.tokens[self.at - 1])
+        if len(terms) > MAX_ARITY:
+            raise self.error(
+                f"a relation has at most {MAX_ARITY} places, not {len(terms)}", self.tokens[self.position - 1]
+            )
         return tuple(terms)
 
     def term(self, *expected: str) -> Term:
         token = self.token
         if token.kind not in ("word", "variable", "quoted", "path"):
             raise self.unexpected(*expected)
-        self.take()
+        self.advance()
         if token.kind in ("quoted", "path"):
             return Constant(token.name, span=token.span)
         name = self.variable_name(token)
-        if bound := self.bound(name):
-            if bound.places:
+        if bound := self.find_bound(name):
+            if bound.arity:
                 raise self.error(f"{name} stands for a relation, and for an object here", token)
-            bound.places = 0
+            bound.arity = 0
         return Variable(name, span=token.span)
 
     def variable_name(self, token: Token) -> str:
         """Folded, so that s₁ is s1."""
-        name = folded(token.name)
+        name = fold_subscripts(token.name)
         self.variables.add(name)
         if len(self.variables) > self.limits.variables:
-            place = Place.at(self.source, self.text, token.start, len(token.text))
-            raise LimitError(f"the {self.source} has more than {self.limits.variables} variables", place=place)
+            place = Location.from_offset(self.source, self.text, token.start, len(token.text))
+            raise LimitError(f"the {self.source} has more than {self.limits.variables} variables", location=place)
         return name
 
-    def bound(self, name: str) -> Bound | None:
+    def find_bound(self, name: str) -> BoundVariable | None:
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
-    def used_as_relation(self, atom: Atom, token: Token) -> Atom:
+    def relation_atom(self, atom: Atom, token: Token) -> Atom:
         """The atom itself, or one with a relation variable where a quantifier binds the name."""
         name = atom.relation_name
-        bound = self.bound(folded(name)) if token.kind == "word" else None
+        bound = self.find_bound(fold_subscripts(name)) if token.kind == "word" else None
         if bound is None:
             return atom
-        if bound.places == 0:
+        if bound.arity == 0:
             raise self.error(f"{name} stands for an object, and for a relation here", token)
-        if bound.places not in (None, len(atom.terms)):
+        if bound.arity not in (None, len(atom.terms)):
             raise self.error(f"{name} has another number of places here than above", token)
-        bound.places = len(atom.terms)
-        variable = RelationVariable(folded(name), span=token.span)
+        bound.arity = len(atom.terms)
+        variable = RelationVariable(fold_subscripts(name), span=token.span)
         return Atom(variable, atom.terms, span=token.span)
 
     def comparison_sign(self, first: Token) -> str:
         if self.token.kind in OPERATORS:
-            return self.take().kind
+            return self.advance().kind
         if first.kind == "word" and first.text.lower() in KEYWORDS:
             raise self.error(
-                f"unexpected {first.shown}",
+                f"unexpected {first.display}",
                 first,
                 hint=f"words of the language are lower case: {first.text.lower()}",
             )
         raise self.error(
-            f"{first.shown} alone is no formula",
+            f"{first.display} alone is no formula",
             first,
             hint="write a relation with its objects, borders(x, y), or compare: x = y",
         )
@@ -240,7 +242,7 @@ class Grammar(Cursor):
     def attribute(self, atom: Atom, token: Token) -> Attribute:
         if len(atom.terms) != 1:
             raise self.error(
-                f"{token.shown} is a number here, so it takes one object, not {len(atom.terms)}",
+                f"{token.display} is a number here, so it takes one object, not {len(atom.terms)}",
                 token,
             )
         return Attribute(token.name, atom.terms[0], span=token.span)
@@ -251,7 +253,7 @@ class Grammar(Cursor):
         if token.kind == "path":
             return self.number(token)
         raise self.error(
-            f"{token.shown} is no number",
+            f"{token.display} is no number",
             token,
             hint="compare attributes and numbers: population(x) > 1000000",
         )
@@ -262,9 +264,9 @@ class Grammar(Cursor):
         except ValueError:
             value = float("inf")
         if value == float("inf"):
-            raise self.error(f"{token.shown} is no number", token)
+            raise self.error(f"{token.display} is no number", token)
         return Number(-value if minus else value, span=(minus or token).span)
 
 
-def _variable(name: str, bound: Bound) -> Variable | RelationVariable:
-    return RelationVariable(name, span=bound.span) if bound.places else Variable(name, span=bound.span)
+def _make_variable(name: str, bound: BoundVariable) -> Variable | RelationVariable:
+    return RelationVariable(name, span=bound.span) if bound.arity else Variable(name, span=bound.span)

@@ -3,9 +3,9 @@
 Objects, relations and attributes are numbered in the order of their names, facts are sorted by relation and objects and
 stand once: the arrays depend on what is known, never on the order in which it was read.
 
->>> heap = Heap(["bob", "ann"], ["parent"], [2])
+>>> heap = RawFacts(["bob", "ann"], ["parent"], [2])
 >>> heap.add(np.array([0, 0]), np.array([[1, 0], [1, 0]]))
->>> tables, dropped = assemble(heap)
+>>> tables, dropped = build_tables(heap)
 >>> list(tables.objects), tables.facts[2].objects.tolist(), dropped.facts
 (['ann', 'bob'], [[0, 1]], 1)
 """
@@ -24,22 +24,19 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import PLACES
-from gaifman.errors import KnowledgeError, shorten
-from gaifman.names import fault
+from gaifman.config import MAX_ARITY
+from gaifman.errors import KnowledgeBaseError, shorten
+from gaifman.names import name_problem
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-LARGEST_ARITY = PLACES
-"""Places a relation can have."""
 
-
-class Names(Sequence[str]):
+class SortedNames(Sequence[str]):
     """Sorted different names; the number of a name is its position.
 
-    >>> names = Names(["bob", "ann", "bob"])
+    >>> names = SortedNames(["bob", "ann", "bob"])
     >>> names[1], names.number("bob"), names.number("cleo"), "ann" in names
     ('bob', 1, None, True)
     """
@@ -63,10 +60,10 @@ class Names(Sequence[str]):
         return iter(self._names)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.number(name) is not None
+        return isinstance(name, str) and self.find(name) is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Names) and self._names == other._names
+        return isinstance(other, SortedNames) and self._names == other._names
 
     def __hash__(self) -> int:
         return hash(self._names)
@@ -75,18 +72,18 @@ class Names(Sequence[str]):
         shown = ", ".join(map(repr, self._names[:3]))
         return f"Names({shown}, … {len(self):,})" if len(self) > 3 else f"Names({shown})"
 
-    def number(self, name: str) -> int | None:
+    def find(self, name: str) -> int | None:
         """The number of the name, found by bisection: a second index would double the memory."""
         if not isinstance(name, str):
-            raise KnowledgeError(f"a name is a text, not {shorten(repr(name))}")
+            raise KnowledgeBaseError(f"a name is a text, not {shorten(repr(name))}")
         at = bisect_left(self._names, name)
         return at if at < len(self._names) and self._names[at] == name else None
 
 
-class Index(defaultdict[str, int]):
+class NameEncoder(defaultdict[str, int]):
     """Numbers given to names in the order in which they come.
 
-    >>> index = Index()
+    >>> index = NameEncoder()
     >>> index.numbers(["bob", "ann", "bob"]).tolist()
     [0, 1, 0]
     """
@@ -96,32 +93,32 @@ class Index(defaultdict[str, int]):
         self.default_factory = self.__len__
         self._seen = 0
 
-    def numbers(self, names: Sequence[str]) -> Ints:
+    def encode(self, names: Sequence[str]) -> Ints:
         """The numbers of the names, int32 of their shape; new names get the next ones."""
         return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
 
-    def fresh(self) -> list[str]:
+    def take_new(self) -> list[str]:
         """The names that are new since the last call."""
         names = list(islice(reversed(self), len(self) - self._seen))  # from the end: only as many as are new
         self._seen = len(self)
         return names[::-1]
 
 
-def bad_name(names: Iterable[str]) -> tuple[str, str] | None:
+def find_invalid_name(names: Iterable[str]) -> tuple[str, str] | None:
     r"""The first name that cannot be one, with the reason.
 
-    >>> bad_name(["ann", "b\0b"])
+    >>> find_invalid_name(["ann", "b\0b"])
     ('b\x00b', 'a name cannot hold the character NUL')
     """
     for name in names:
         plain = name and name.isascii() and "\0" not in name  # most are, and seen to be at once
-        if not plain and (problem := fault(name)):
+        if not plain and (problem := name_problem(name)):
             return name, problem
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FactTable:
     """All facts of one arity, sorted by relation, then by objects."""
 
     relation: Ints
@@ -145,24 +142,24 @@ class Facts:
         """Where the relation's facts stand."""
         return range(int(self.starts[relation]), int(self.starts[relation + 1]))
 
-    def row(self, relation: int, objects: Sequence[int]) -> int | None:
+    def find(self, relation: int, objects: Sequence[int]) -> int | None:
         """Where one fact stands."""
         rows, wanted = self.rows(relation), list(objects)
         at = bisect_left(rows, wanted, key=lambda row: self.objects[row].tolist())
         return rows[at] if at < len(rows) and self.objects[rows[at]].tolist() == wanted else None
 
-    def with_object(self, number: int) -> Longs:
+    def rows_with_object(self, number: int) -> Longs:
         """The rows in which an object occurs."""
         return np.flatnonzero((self.objects == number).any(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ValueTable:
     """All values of numeric attributes, sorted by attribute, then by object."""
 
     attribute: Ints
     """Shape (values,), int32: number of the attribute."""
-    object: Ints
+    objects: Ints
     """Shape (values,), int32: number of the object."""
     value: Floats
     """Shape (values,), float64, finite."""
@@ -181,75 +178,75 @@ class Values:
 class Tables:
     """The names and arrays of a knowledge base, in canonical form."""
 
-    objects: Names
-    relations: Names
+    objects: SortedNames
+    relations: SortedNames
     arities: tuple[int, ...]
     """Arity of each relation, by its number."""
-    attributes: Names
-    facts: Mapping[int, Facts]
+    attributes: SortedNames
+    facts: Mapping[int, FactTable]
     """Arity → facts; an arity without facts is not there."""
-    values: Values
+    values: ValueTable
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As plain data: a read-only mapping cannot be copied or sent to another process."""
         facts = {arity: (facts.relation, facts.objects, facts.confidence) for arity, facts in self.facts.items()}
-        return _restored, ((self.objects, self.relations, self.attributes), self.arities, facts, self.values)
+        return _unpickle_tables, ((self.objects, self.relations, self.attributes), self.arities, facts, self.values)
 
 
-Rows = tuple[Ints, Ints, Floats | None]
+FactChunk = tuple[Ints, Ints, Floats | None]
 """Relation (facts,), objects (facts, arity) and confidence (facts,) or None, as numbers in a heap."""
 
 
 @dataclass(slots=True)
-class Heap:
+class RawFacts:
     """Facts in no order and perhaps repeated, with names numbered in no order: what becomes tables."""
 
     objects: list[str]
     relations: list[str]
     arities: list[int]
     attributes: list[str] = field(default_factory=list)
-    facts: dict[int, list[Rows]] = field(default_factory=dict)
+    facts: dict[int, list[FactChunk]] = field(default_factory=dict)
     values: list[tuple[Ints, Ints, Floats]] = field(default_factory=list)
     """Attribute, object and value, each (values,)."""
 
-    def add(self, relation: Ints, objects: Ints, confidence: Floats | None = None) -> None:
+    def add_facts(self, relation: Ints, objects: Ints, confidence: Floats | None = None) -> None:
         """Put facts of one arity on the heap."""
         self.facts.setdefault(objects.shape[1], []).append((relation, objects, confidence))
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class Duplicates:
     """What stood more than once on a heap."""
 
-    facts: int
-    fact: tuple[int, ...] | None
+    fact_count: int
+    example_fact: tuple[int, ...] | None
     """Relation and objects of one such fact, as numbers in the tables."""
-    values: int
-    value: tuple[int, ...] | None
+    value_count: int
+    example_value: tuple[int, ...] | None
     """Attribute and object of one that had several values."""
 
 
-def assemble(heap: Heap) -> tuple[Tables, Dropped]:
+def build_tables(raw: RawFacts) -> tuple[Tables, Duplicates]:
     """The heap in canonical form; the heap is used up.
 
     A fact that stands several times has its highest confidence, an attribute its largest value.
     """
-    objects, object_rank = _ranked(heap.objects)
-    relations, relation_rank = _ranked(heap.relations)
-    attributes, attribute_rank = _ranked(heap.attributes)
-    arities = dict(zip(heap.relations, heap.arities, strict=True))
+    objects, object_rank = _sort_names(raw.objects)
+    relations, relation_rank = _sort_names(raw.relations)
+    attributes, attribute_rank = _sort_names(raw.attributes)
+    arities = dict(zip(raw.relations, raw.arities, strict=True))
     facts, dropped, example = {}, 0, None
-    for arity in sorted(heap.facts):
-        columns, confidence = _columns(heap.facts.pop(arity), arity, relation_rank, object_rank)
-        found = distinct(columns, [len(relations)] + [len(objects)] * arity, confidence)
-        dropped, example = dropped + found.dropped, example or found.example
+    for arity in sorted(raw.facts):
+        columns, confidence = _stack_columns(raw.facts.pop(arity), arity, relation_rank, object_rank)
+        found = unique_rows(columns, [len(relations)] + [len(objects)] * arity, confidence)
+        dropped, example = dropped + found.duplicates, example or found.example
         if len(found.columns[0]):
-            facts[arity] = sorted_facts(
+            facts[arity] = make_fact_table(
                 found.columns[0], np.stack(found.columns[1:], axis=1), found.weight, len(relations)
             )
-    values = heap.values or [(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))]
+    values = raw.values or [(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))]
     attribute, holder, value = (np.concatenate(column) for column in zip(*values, strict=True))
-    known = distinct([attribute_rank[attribute], object_rank[holder]], [len(attributes), len(objects)], value)
+    known = unique_rows([attribute_rank[attribute], object_rank[holder]], [len(attributes), len(objects)], value)
     assert known.weight is not None
     return (
         Tables(
@@ -258,47 +255,49 @@ def assemble(heap: Heap) -> tuple[Tables, Dropped]:
             tuple(arities[name] for name in relations),
             attributes,
             MappingProxyType(facts),
-            sorted_values(known.columns[0], known.columns[1], known.weight, len(attributes)),
+            make_value_table(known.columns[0], known.columns[1], known.weight, len(attributes)),
         ),
-        Dropped(dropped, example, known.dropped, known.example),
+        Duplicates(dropped, example, known.duplicates, known.example),
     )
 
 
-def sorted_facts(relation: Ints, objects: Ints, confidence: Floats | None, relations: int) -> Facts:
+def make_fact_table(relation: Ints, objects: Ints, confidence: Floats | None, relation_count: int) -> FactTable:
     """Facts of sorted rows, read-only; certain where every confidence is 1."""
     if confidence is not None and (confidence == 1).all():
         confidence = None
-    starts = np.searchsorted(relation, np.arange(relations + 1)).astype(np.int64)
+    starts = np.searchsorted(relation, np.arange(relation_count + 1)).astype(np.int64)
     for array in (relation, objects, starts) if confidence is None else (relation, objects, starts, confidence):
         array.setflags(write=False)
-    return Facts(relation, objects, confidence, starts)
+    return FactTable(relation, objects, confidence, starts)
 
 
-def sorted_values(attribute: Ints, holder: Ints, value: Floats, attributes: int) -> Values:
+def make_value_table(attribute: Ints, holder: Ints, value: Floats, attribute_count: int) -> ValueTable:
     """Values of sorted rows, read-only."""
-    starts = np.searchsorted(attribute, np.arange(attributes + 1)).astype(np.int64)
+    starts = np.searchsorted(attribute, np.arange(attribute_count + 1)).astype(np.int64)
     value = value + 0.0  # there is one zero: -0.0 would be another fingerprint for an equal value
     for array in (attribute, holder, value, starts):
         array.setflags(write=False)
-    return Values(attribute, holder, value, starts)
+    return ValueTable(attribute, holder, value, starts)
 
 
-def _restored(names: Sequence[Names], arities: tuple[int, ...], facts: dict[int, Rows], values: Values) -> Tables:
+def _unpickle_tables(
+    names: Sequence[SortedNames], arities: tuple[int, ...], facts: dict[int, FactChunk], values: ValueTable
+) -> Tables:
     objects, relations, attributes = names
-    tables = {arity: sorted_facts(*columns, len(relations)) for arity, columns in facts.items()}
-    known = sorted_values(values.attribute, values.object, values.value, len(attributes))
+    tables = {arity: make_fact_table(*columns, len(relations)) for arity, columns in facts.items()}
+    known = make_value_table(values.attribute, values.objects, values.value, len(attributes))
     return Tables(objects, relations, arities, attributes, MappingProxyType(tables), known)
 
 
-def _ranked(names: Sequence[str]) -> tuple[Names, Ints]:
+def _sort_names(names: Sequence[str]) -> tuple[SortedNames, Ints]:
     """The names sorted, and for each of the given ones its place among them."""
-    ranked = Names(names)
+    ranked = SortedNames(names)
     places = dict(zip(ranked, range(len(ranked)), strict=True))
     return ranked, np.fromiter(map(places.__getitem__, names), np.int32, len(names))
 
 
-def _columns(
-    chunks: list[Rows], arity: int, relation_rank: Ints, object_rank: Ints
+def _stack_columns(
+    chunks: list[FactChunk], arity: int, relation_rank: Ints, object_rank: Ints
 ) -> tuple[list[Ints], Floats | None]:
     """Relation and objects of all chunks as columns of final numbers, and their confidence."""
     relation = relation_rank[np.concatenate([chunk[0] for chunk in chunks])]
@@ -310,23 +309,23 @@ def _columns(
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class UniqueRows:
     """Rows, sorted, each once."""
 
     columns: list[Ints]
     weight: Floats | None
     """The largest weight of the equal rows."""
-    dropped: int
+    duplicates: int
     example: tuple[int, ...] | None
     """A row that stood more than once."""
 
 
-def distinct(columns: list[Ints], sizes: Sequence[int], weight: Floats | None = None) -> Distinct:
+def unique_rows(columns: list[Ints], sizes: Sequence[int], weight: Floats | None = None) -> UniqueRows:
     """The different rows of some columns, sorted; `sizes` are the numbers of possible entries.
 
     Rows are packed into one 64-bit number where they fit: sorting those is many times as fast as sorting columns.
 
-    >>> found = distinct([np.array([1, 0, 1]), np.array([5, 5, 5])], [2, 6], np.array([0.5, 1.0, 0.7]))
+    >>> found = unique_rows([np.array([1, 0, 1]), np.array([5, 5, 5])], [2, 6], np.array([0.5, 1.0, 0.7]))
     >>> [column.tolist() for column in found.columns], found.weight.tolist(), found.dropped, found.example
     ([[0, 1], [5, 5]], [1.0, 0.7], 1, (1, 5))
     """
@@ -339,18 +338,18 @@ def distinct(columns: list[Ints], sizes: Sequence[int], weight: Floats | None = 
         order = np.argsort(packed[0], kind="stable") if fits else np.lexsort(packed[::-1])
         packed = [column[order] for column in packed]
         weight = None if weight is None else weight[order]
-    first = _changes(packed)
+    first = _row_changes(packed)
     example = None
     if not first.all():
         row = int(np.argmin(first))
-        example = tuple(int(c[0]) for c in _unpacked([c[row : row + 1] for c in packed], bits, fits))
+        example = tuple(int(c[0]) for c in _unpack([c[row : row + 1] for c in packed], bits, fits))
     if weight is not None and len(weight):
         weight = np.maximum.reduceat(weight, np.flatnonzero(first))
     kept = packed if example is None else [column[first] for column in packed]
-    return Distinct(_unpacked(kept, bits, fits), weight, len(first) - len(kept[0]), example)
+    return UniqueRows(_unpack(kept, bits, fits), weight, len(first) - len(kept[0]), example)
 
 
-def _changes(columns: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.bool_]:
+def _row_changes(columns: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.bool_]:
     """Where a row differs from the one before."""
     first = np.ones(len(columns[0]), bool)
     first[1:] = False
@@ -367,7 +366,7 @@ def _pack(columns: Sequence[Ints], bits: Sequence[int]) -> Longs:
     return key
 
 
-def _unpacked(packed: Sequence[npt.NDArray[np.integer]], bits: Sequence[int], fits: bool) -> list[Ints]:
+def _unpack(packed: Sequence[npt.NDArray[np.integer]], bits: Sequence[int], fits: bool) -> list[Ints]:
     if not fits:
         return [column.astype(np.int32) for column in packed]
     shifts = [sum(bits[place + 1 :]) for place in range(len(bits))]
@@ -389,7 +388,7 @@ def fingerprint(tables: Tables) -> str:
         digest.update(_bytes(facts.objects, "<i4"))
         if facts.confidence is not None:
             digest.update(_bytes(facts.confidence, "<f8"))
-    for array, kind in ((tables.values.attribute, "<i4"), (tables.values.object, "<i4"), (tables.values.value, "<f8")):
+    for array, kind in ((tables.values.attribute, "<i4"), (tables.values.objects, "<i4"), (tables.values.value, "<f8")):
         digest.update(_bytes(array, kind))
     return digest.hexdigest()
 

@@ -16,8 +16,8 @@ import re
 import unicodedata
 from dataclasses import dataclass, field
 
-from gaifman.config import LIMITS, Limits
-from gaifman.errors import FormulaError, LimitError, Place, shorten
+from gaifman.config import DEFAULT_LIMITS, Limits
+from gaifman.errors import FormulaError, LimitError, Location, shorten
 from gaifman.formulas import Span
 from gaifman.names import KEYWORDS, PATH, WORD, unquote
 
@@ -36,7 +36,7 @@ SPELLINGS = {
 }
 """Every way to write a sign, the canonical one first."""
 
-MISTAKES = {
+FOREIGN_SYMBOLS = {
     "&&": "and is written ∧, & or the word and",
     "/\\": "and is written ∧, & or the word and",
     "^": "and is written ∧, & or the word and",
@@ -55,13 +55,13 @@ MISTAKES = {
 """Signs of other languages, and what they are here."""
 
 _CANONICAL = {spelling: kind for kind, spellings in SPELLINGS.items() for spelling in spellings}
-_PLAIN = ("(", ")", ",", ".", ":", ":-", "=", "<", ">")
+_PUNCTUATION_SYMBOLS = ("(", ")", ",", ".", ":", ":-", "=", "<", ">")
 _PUNCTUATION = frozenset("(),.:")
-_SIGNS = sorted({*_CANONICAL, *MISTAKES, *_PLAIN} - KEYWORDS, key=len, reverse=True)
+_SYMBOLS = sorted({*_CANONICAL, *FOREIGN_SYMBOLS, *_PUNCTUATION_SYMBOLS} - KEYWORDS, key=len, reverse=True)
 _TOKEN = re.compile(
     rf"(?P<space>\s+)|(?P<word>{WORD})|(?P<path>{PATH})|(?P<variable>\?\w+)"
     rf"|(?P<quoted>'(?:[^'\\\n]|\\[^\n])*'|\"(?:[^\"\\\n]|\\[^\n])*\")"
-    rf"|(?P<sign><(?=-\d)|{'|'.join(map(re.escape, _SIGNS))})|(?P<other>.)",
+    rf"|(?P<sign><(?=-\d)|{'|'.join(map(re.escape, _SYMBOLS))})|(?P<other>.)",
     re.DOTALL,
 )
 _SQL = re.compile(r"\s*(select)\b(?!\s*\()", re.IGNORECASE)
@@ -88,17 +88,17 @@ class Token:
         return self.text.removeprefix("?") if self.kind == "variable" else self.text
 
     @property
-    def shown(self) -> str:
+    def display(self) -> str:
         """How an error message speaks of it."""
         return shorten(self.text)
 
 
-def tokenise(text: str, limits: Limits = LIMITS, source: str = "formula") -> list[Token]:
+def tokenise(text: str, limits: Limits = DEFAULT_LIMITS, source: str = "formula") -> list[Token]:
     """All tokens, the last of kind `end`; refuses what is too long before reading it."""
     if len(text) > limits.characters:
         raise LimitError(
             f"the {source} has {len(text):,} characters; the limit is {limits.characters:,}",
-            place=Place(source, 1, 1, text[:100]),
+            location=Location(source, 1, 1, text[:100]),
         )
     tokens: list[Token] = []
     nodes = 0
@@ -110,7 +110,7 @@ def tokenise(text: str, limits: Limits = LIMITS, source: str = "formula") -> lis
         if nodes > limits.nodes:
             raise LimitError(
                 f"the {source} has more than {limits.nodes:,} names and signs, which is the limit",
-                place=Place.at(source, text, match.start()),
+                location=Location.from_offset(source, text, match.start()),
             )
         tokens.append(token)
     return [*tokens, Token("end", "", len(text.rstrip()))]
@@ -118,94 +118,96 @@ def tokenise(text: str, limits: Limits = LIMITS, source: str = "formula") -> lis
 
 def _token(match: re.Match[str], text: str, source: str) -> Token:
     kind, found = str(match.lastgroup), match[0]
-    if kind == "other" or found in MISTAKES or found == "_":
-        raise _stray(found, Place.at(source, text, match.start(), len(found)))
+    if kind == "other" or found in FOREIGN_SYMBOLS or found == "_":
+        raise _unexpected_character(found, Location.from_offset(source, text, match.start(), len(found)))
     if kind == "quoted":
         try:
             unquote(found)
         except ValueError as error:
-            place = Place.at(source, text, match.start(), len(found))
-            raise FormulaError(str(error), place=place) from None
+            place = Location.from_offset(source, text, match.start(), len(found))
+            raise FormulaError(str(error), location=place) from None
     if kind == "sign" or found in KEYWORDS:
         kind = _CANONICAL.get(found, found)
     return Token(kind, found, match.start())
 
 
-def _stray(found: str, place: Place) -> FormulaError:
-    if found in MISTAKES:
-        return FormulaError(f"{found} is not used here", place=place, hint=MISTAKES[found])
+def _unexpected_character(found: str, place: Location) -> FormulaError:
+    if found in FOREIGN_SYMBOLS:
+        return FormulaError(f"{found} is not used here", location=place, hint=FOREIGN_SYMBOLS[found])
     if found == "_":
-        return FormulaError("_ is no variable here", place=place, hint="give each variable a name of its own")
+        return FormulaError("_ is no variable here", location=place, hint="give each variable a name of its own")
     if found in "'\"":
         return FormulaError(
-            f"the quote {found} that opens here is never closed", place=place, hint=f"close it with {found}"
+            f"the quote {found} that opens here is never closed", location=place, hint=f"close it with {found}"
         )
     if found == "?":
-        return FormulaError("? begins a variable, and no name follows", place=place, hint="write ?x")
+        return FormulaError("? begins a variable, and no name follows", location=place, hint="write ?x")
     name = unicodedata.name(found, f"U+{ord(found):04X}").lower()
     return FormulaError(
         f"the character {shorten(found)} ({name}) has no meaning here",
-        place=place,
+        location=place,
         hint="names with other characters than letters, digits and _ are quoted: 'like this'",
     )
 
 
 @dataclass(slots=True)
-class Cursor:
+class TokenStream:
     """A text's tokens, read from left to right."""
 
     text: str
     limits: Limits
     source: str
     tokens: list[Token] = field(init=False)
-    at: int = 0
+    position: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise FormulaError(f"a {self.source} is text, not {type(self.text).__name__}")
         if sql := _SQL.match(self.text[:100]):
-            place = Place.at(self.source, self.text[:100], sql.start(1), len(sql[1]))
+            place = Location.from_offset(self.source, self.text[:100], sql.start(1), len(sql[1]))
             hint = "write for example: capital(x, y) & borders(x, 'france')"
-            raise FormulaError("this looks like SQL", place=place, hint=hint)
+            raise FormulaError("this looks like SQL", location=place, hint=hint)
         self.tokens = tokenise(self.text, self.limits, self.source)
         if self.token.kind == "end":
             raise FormulaError(f"the {self.source} is empty", hint="write for example: capital(x, y)")
 
     @property
     def token(self) -> Token:
-        return self.tokens[self.at]
+        return self.tokens[self.position]
 
     @property
-    def following(self) -> Token:
-        return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+    def next_token(self) -> Token:
+        return self.tokens[min(self.position + 1, len(self.tokens) - 1)]
 
-    def take(self) -> Token:
+    def advance(self) -> Token:
         token = self.token
-        self.at += token.kind != "end"
+        self.position += token.kind != "end"
         return token
 
     def accept(self, *kinds: str) -> Token | None:
-        return self.take() if self.token.kind in kinds else None
+        return self.advance() if self.token.kind in kinds else None
 
-    def expect(self, *kinds: str, what: str = "") -> Token:
+    def expect(self, *kinds: str, description: str = "") -> Token:
         """The next token, of one of these kinds; `what` says it in words."""
         if self.token.kind not in kinds:
-            raise self.unexpected(*([what] if what else kinds))
-        return self.take()
+            raise self.unexpected(*([description] if description else kinds))
+        return self.advance()
 
-    def error(self, message: str, token: Token | Span, hint: str = "", near: tuple[str, ...] = ()) -> FormulaError:
+    def error(
+        self, message: str, token: Token | Span, hint: str = "", suggestions: tuple[str, ...] = ()
+    ) -> FormulaError:
         start, end = token.span if isinstance(token, Token) else token
-        place = Place.at(self.source, self.text, start, end - start)
-        return FormulaError(message, place=place, hint=hint, near=near)
+        place = Location.from_offset(self.source, self.text, start, end - start)
+        return FormulaError(message, location=place, hint=hint, suggestions=suggestions)
 
     def unexpected(self, *expected: str) -> FormulaError:
         ended = self.token.kind == "end"
-        message = f"the {self.source} ends too early" if ended else f"unexpected {self.token.shown}"
-        error = self.error(message, self.token, hint=self.advice())
+        message = f"the {self.source} ends too early" if ended else f"unexpected {self.token.display}"
+        error = self.error(message, self.token, hint=self.hint())
         error.expected = expected
         return error
 
-    def advice(self) -> str:
+    def hint(self) -> str:
         """What was most likely meant where something unexpected stands."""
         token = self.token
         lower = token.text.lower()
@@ -218,3 +220,17 @@ class Cursor:
         if token.kind == ":-":
             return "a rule has one head, at its beginning: head(x, y) :- body"
         return ""
+
+
+def strip_comment(line: str) -> str:
+    """The line up to a `#` that stands in no quotes."""
+    quoted, escaped = "", False
+    for at, character in enumerate(line):
+        if quoted:
+            quoted = "" if character == quoted and not escaped else quoted
+            escaped = character == "\\" and not escaped
+        elif character in "'\"":
+            quoted = character
+        elif character == "#" and (at == 0 or line[at - 1].isspace()):
+            return line[:at]
+    return line

@@ -14,32 +14,32 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gaifman.cards import card
-from gaifman.completion import Completion, Part, load
+from gaifman.cards import model_card
+from gaifman.completion import Completion, RelationModel, load
 from gaifman.constraints import Constraints, parse_constraints
-from gaifman.errors import FormulaError, InputError, KnowledgeError
-from gaifman.io.files import abandoned, replaced
+from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
+from gaifman.io.files import atomic_write, leftover_files
 from gaifman.kb import KnowledgeBase
-from gaifman.learning import Arrays, Learning, Watch
+from gaifman.learning import Arrays, Callback, TrainingConfig
 from gaifman.model import GaifmanModel
-from gaifman.names import nearest
+from gaifman.names import similar_names
 from gaifman.parser import parse_query
-from gaifman.phi import NAMED, FeatureSet, parse_phi
+from gaifman.phi import FEATURE_SET_NAMES, FeatureSet, parse_phi
 from gaifman.runs import Run
-from gaifman.school import Desk, complete
+from gaifman.school import PartStore, complete
 
-Report = Callable[[str, int, int | None], None]
+ProgressReport = Callable[[str, int, int | None], None]
 Model = GaifmanModel | Completion
-KNOWN, MODEL, PREFIX = "knowledge base", "model", "relation "
+KB_TASK, MODEL_TASK, RELATION_PREFIX = "knowledge base", "model", "relation "
 """Names of tasks; those of relations begin with the prefix."""
 
 
-class Interrupted(Exception):
+class TrainingInterrupted(Exception):
     """The work was asked to stop, and has written down how far it is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SourceText:
     """The text of a file, and the name that errors call it by."""
 
     name: str
@@ -47,89 +47,89 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TrainingSpec:
     """What is to be trained, as a run keeps it."""
 
-    learning: Mapping[str, Any]
-    """Settings of `Learning`."""
+    config: Mapping[str, Any]
+    """Settings of `TrainingConfig`."""
     query: str | None = None
     """None for a completion."""
     relations: tuple[str, ...] | None = None
     """Of a completion; None for all."""
-    phi: Given | None = None
+    phi: SourceText | None = None
     """A `.phi` file; None for a named set."""
-    constraints: Given | None = None
+    constraints: SourceText | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"learning": dict(self.learning)}
+        return asdict(self) | {"learning": dict(self.config)}
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Order:
+    def from_dict(cls, fields: Mapping[str, Any]) -> TrainingSpec:
         """What `as_dict` gave, also after a way through JSON."""
-        files = {name: Given(**fields[name]) if fields[name] else None for name in ("phi", "constraints")}
+        files = {name: SourceText(**fields[name]) if fields[name] else None for name in ("phi", "constraints")}
         relations = None if fields["relations"] is None else tuple(fields["relations"])
         return cls(fields["learning"], fields["query"], relations, **files)
 
     def check(self) -> None:
         """Say what is wrong, as far as that shows without a knowledge base: before anything is begun or replaced."""
-        learning = Learning.of(self.learning)
-        learning.new_base()
+        learning = TrainingConfig.from_settings(self.config)
+        learning.make_base_model()
         if self.query is not None and self.relations:
             raise FormulaError("a query is given and a relation too", hint="--relation is for training without QUERY")
         if self.query is not None:
             parse_query(self.query)
         if self.phi:
             parse_phi(self.phi.text, source=self.phi.name)
-        elif learning.phi not in NAMED:
+        elif learning.phi not in FEATURE_SET_NAMES:
             raise InputError(
                 f"there is no feature set or file {learning.phi}",
-                near=nearest(learning.phi, NAMED),
-                hint=f"a .phi file, or one of {', '.join(NAMED)}",
+                suggestions=similar_names(learning.phi, FEATURE_SET_NAMES),
+                hint=f"a .phi file, or one of {', '.join(FEATURE_SET_NAMES)}",
             )
         if self.constraints:
             parse_constraints(self.constraints.text, source=self.constraints.name)
 
-    def features(self, kb: KnowledgeBase) -> str | FeatureSet:
+    def feature_set(self, kb: KnowledgeBase) -> str | FeatureSet:
         """Φ; for a completion it must fit relations of every arity that is learnt, and says so before they are."""
-        named = str(self.learning["phi"])
+        named = str(self.config["phi"])
         if self.phi is None:
             return named
         found = parse_phi(self.phi.text, kb, source=self.phi.name, unknown_objects=True)
         arities = {name: relation.arity for name, relation in kb.relations.items()}
         if self.query is None:
-            for width in sorted({arities[name] for name in self.names(kb)}):
-                found.expanded(arities, width)
+            for width in sorted({arities[name] for name in self.relation_names(kb)}):
+                found.expand(arities, width)
         return FeatureSet(found.features, named)
 
-    def rules(self, kb: KnowledgeBase) -> Constraints | None:
+    def load_constraints(self, kb: KnowledgeBase) -> Constraints | None:
         """The constraints."""
         if self.constraints is None:
             return None
         query = None if self.query is None else parse_query(self.query, kb)
         return parse_constraints(self.constraints.text, kb, query=query, source=self.constraints.name)
 
-    def names(self, kb: KnowledgeBase) -> list[str]:
+    def relation_names(self, kb: KnowledgeBase) -> list[str]:
         """The relations of a completion."""
         names = sorted(kb.relations) if self.relations is None else sorted(set(self.relations))
         for name in names:
             if name not in kb.relations:
-                raise KnowledgeError(f"there is no relation {name}", near=nearest(name, kb.relations))
+                raise KnowledgeBaseError(f"there is no relation {name}", suggestions=similar_names(name, kb.relations))
         return names
 
 
-class Tally:
+class ProgressCounter:
     """Counts examples of all tasks and threads, tells whoever wants to know, and says when to stop."""
 
-    def __init__(self, report: Report | None = None, stop: Callable[[], bool] = lambda: False) -> None:
-        self.stop = stop
+    def __init__(self, report: ProgressReport | None = None, should_stop: Callable[[], bool] = lambda: False) -> None:
+        self.should_stop = should_stop
         self._report = report
         self._planned: dict[str, int] = {}
         self._done: dict[str, int] = {}
-        self._guard = threading.Lock()
+        self._mutex = threading.Lock()
 
     @property
-    def state(self) -> tuple[int, int]:
+    def counts(self) -> tuple[int, int]:
         """How many examples are done, of how many."""
         return sum(self._done.values()), sum(self._planned.values())
 
@@ -140,158 +140,163 @@ class Tally:
 
     def begin(self, task: str, total: int, done: int) -> None:
         """A task begins, or goes on: now it is known how many examples it has."""
-        with self._guard:
+        with self._mutex:
             self._planned[task] = total
             self._done[task] = min(done, total)
-            self._tell()
+            self._send_report()
 
     def add(self, task: str, examples: int) -> None:
         """So many more of a task; corruptions that cannot be found make them fewer than was planned."""
-        with self._guard:
+        with self._mutex:
             self._done[task] = min(self._done[task] + examples, self._planned[task])
-            self._tell()
+            self._send_report()
 
     def end(self, task: str) -> None:
         """A task is done, however many examples it took."""
-        with self._guard:
+        with self._mutex:
             self._done[task] = self._planned[task]
-            self._tell()
+            self._send_report()
 
-    def _tell(self) -> None:
+    def _send_report(self) -> None:
         if self._report:
-            self._report("learning", *self.state)
+            self._report("learning", *self.counts)
 
 
-class RunWatch(Watch):
+class RunCallback(Callback):
     """Looks on for one task of a run: checkpoints, the log, the tally."""
 
-    def __init__(self, run: Run, task: str, tally: Tally) -> None:
-        self._run, self._task, self._tally = run, task, tally
+    def __init__(self, run: Run, task: str, progress: ProgressCounter) -> None:
+        self._run, self._task, self._tally = run, task, progress
 
-    def saved(self) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None:
-        found = self._run.checkpointed(self._task)
+    def load_checkpoint(self) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None:
+        found = self._run.load_checkpoint(self._task)
         if found:
             passed, block = found[1]["at"][:2]
             self._run.log("resume", task=self._task, passed=passed, block=block)
         return found
 
-    def begins(self, total: int, done: int) -> None:
-        self._tally.begin(self._task, total, done)
+    def on_train_begin(self, total_examples: int, done_examples: int) -> None:
+        self._tally.begin(self._task, total_examples, done_examples)
 
-    def block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
+    def on_block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
         self._tally.add(self._task, examples)
-        stop = self._tally.stop()
-        if stop or self._run.due(self._task):
-            self._run.checkpoint(self._task, *state(), now=True)
+        stop = self._tally.should_stop()
+        if stop or self._run.checkpoint_due(self._task):
+            self._run.checkpoint(self._task, *state(), force=True)
         if stop:
-            raise Interrupted
+            raise TrainingInterrupted
 
-    def passed(self, number: int, loss: float, held: float | None) -> None:
-        self._run.log("pass", task=self._task, number=number, loss=loss, held=held)
+    def on_epoch_end(self, epoch: int, loss: float, held_out_loss: float | None) -> None:
+        self._run.log("pass", task=self._task, number=epoch, loss=loss, held=held_out_loss)
 
 
-class RunDesk(Desk):
+class RunPartStore(PartStore):
     """Keeps the relations of a completion in a run."""
 
-    def __init__(self, run: Run, tally: Tally) -> None:
-        self._run, self._tally, self._done = run, tally, run.done()
+    def __init__(self, run: Run, progress: ProgressCounter) -> None:
+        self._run, self._tally, self._done = run, progress, run.finished_tasks()
 
-    def kept(self, relation: str) -> Part | None:
-        if PREFIX + relation in self._done:
-            return self._run.taken(PREFIX + relation)
-        if self._tally.stop():
-            raise Interrupted
+    def load(self, relation: str) -> RelationModel | None:
+        if RELATION_PREFIX + relation in self._done:
+            return self._run.load_task(RELATION_PREFIX + relation)
+        if self._tally.should_stop():
+            raise TrainingInterrupted
         return None
 
-    def keep(self, relation: str, part: Part) -> None:
-        self._run.keep(PREFIX + relation, *part)
+    def save(self, relation: str, part: RelationModel) -> None:
+        self._run.save_task(RELATION_PREFIX + relation, *part)
         about = {name: value for name, value in part[1].items() if name != "name"}
         self._run.log("relation", relation=relation, **about)
-        self._tally.end(PREFIX + relation)
+        self._tally.end(RELATION_PREFIX + relation)
 
-    def watch(self, relation: str) -> Watch:
-        return RunWatch(self._run, PREFIX + relation, self._tally)
+    def callback(self, relation: str) -> Callback:
+        return RunCallback(self._run, RELATION_PREFIX + relation, self._tally)
 
 
-def carry_on(
+def run_training(
     run: Run,
     kb: KnowledgeBase,
     target: Path,
     *,
     threads: int | None = None,
-    report: Report | None = None,
-    stop: Callable[[], bool] = lambda: False,
-    ready: Callable[[Model], None] = lambda _: None,
+    report: ProgressReport | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_model: Callable[[Model], None] = lambda _: None,
 ) -> Model:
     """Train what a run was begun for, from where it stands, and write the model and its card.
 
     `ready` is given the model before the run ends, so that what it makes of it survives a kill too. Where `stop` says
-    so, `Interrupted` is raised once all is kept.
+    so, `TrainingInterrupted` is raised once all is kept.
     """
-    order = Order.of(run.settings["order"])
-    _same(run, kb)
-    run.log("start", facts=len(kb), fingerprint=kb.fingerprint, done=len(run.done() - {KNOWN}), threads=threads)
+    order = TrainingSpec.from_dict(run.settings["order"])
+    _check_same_kb(run, kb)
+    run.log(
+        "start", facts=len(kb), fingerprint=kb.fingerprint, done=len(run.finished_tasks() - {KB_TASK}), threads=threads
+    )
     if report:
         report("preparing", 0, None)
     try:
-        model = _trained(run, order, kb, Tally(report, stop), threads)
-    except Interrupted:
+        model = _train(run, order, kb, ProgressCounter(report, should_stop), threads)
+    except TrainingInterrupted:
         run.log("stop")
         raise
-    ready(model)
+    on_model(model)
     _write_card(run, model, target)
     run.log("end", **model.meta["metrics"])
     run.finish(target, model.save)
     return model
 
 
-def ended(run: Run, target: Path) -> Model | None:
+def finish_cleanup(run: Run, target: Path) -> Model | None:
     """The model of a run that was killed while it tidied up, which is done now; None where there is more to do."""
-    if not run.finished:
+    if not run.result_path:
         return None
     run.finish(target, lambda _: None)
     return load(target)
 
 
-def begun(run: Run) -> bool:
+def has_progress(run: Run) -> bool:
     """Whether anything was learnt that would be lost with the run."""
-    return run.doing() or bool(run.done() - {KNOWN})
+    return run.has_checkpoints() or bool(run.finished_tasks() - {KB_TASK})
 
 
-def _trained(run: Run, order: Order, kb: KnowledgeBase, tally: Tally, threads: int | None) -> Model:
-    learning = Learning.of(order.learning)
+def _train(run: Run, spec: TrainingSpec, kb: KnowledgeBase, progress: ProgressCounter, threads: int | None) -> Model:
+    learning = TrainingConfig.from_settings(spec.config)
     settings = {name: value for name, value in learning.as_dict().items() if name != "phi"}
-    phi, rules = order.features(kb), order.rules(kb)
-    if order.query is not None:
-        model = GaifmanModel(order.query, phi=phi, **settings)
-        return model.fit(kb, constraints=rules, threads=threads, watch=RunWatch(run, MODEL, tally))
-    names = order.names(kb)
-    tally.plan({PREFIX + name: _size(learning, kb.relations[name].count) for name in names}, run.done())
-    desk = RunDesk(run, tally)
-    return complete(kb, names, phi=phi, constraints=rules, threads=threads, desk=desk, **settings)
+    phi, rules = spec.feature_set(kb), spec.load_constraints(kb)
+    if spec.query is not None:
+        model = GaifmanModel(spec.query, phi=phi, **settings)
+        return model.fit(kb, constraints=rules, threads=threads, callback=RunCallback(run, MODEL_TASK, progress))
+    names = spec.relation_names(kb)
+    progress.plan(
+        {RELATION_PREFIX + name: _expected_examples(learning, kb.relations[name].count) for name in names},
+        run.finished_tasks(),
+    )
+    desk = RunPartStore(run, progress)
+    return complete(kb, names, phi=phi, constraints=rules, threads=threads, store=desk, **settings)
 
 
-def _size(learning: Learning, answers: int) -> int:
+def _expected_examples(config: TrainingConfig, answers: int) -> int:
     """How many examples a relation will be learnt from, about."""
-    examples = int(answers * (1 - learning.holdout)) * (learning.positives + learning.negatives)
-    return examples * learning.passes(examples, learning.new_base().passes)
+    examples = int(answers * (1 - config.holdout)) * (config.positives + config.negatives)
+    return examples * config.num_epochs(examples, config.make_base_model().epochs)
 
 
 def _write_card(run: Run, model: Model, target: Path) -> None:
     path = target.with_name(f"{target.name}.md")
-    for left in abandoned(path) if run.resumed else ():
+    for left in leftover_files(path) if run.was_resumed else ():
         left.unlink(missing_ok=True)
     command = run.settings.get("command")
-    with replaced(path) as temporary:
-        text = card(model.meta | ({"command": command} if command else {}))
+    with atomic_write(path) as temporary:
+        text = model_card(model.meta | ({"command": command} if command else {}))
         temporary.write_text(text, encoding="utf-8")
 
 
-def _same(run: Run, kb: KnowledgeBase) -> None:
+def _check_same_kb(run: Run, kb: KnowledgeBase) -> None:
     """A run goes on with the knowledge base it was begun with, or not at all."""
-    if KNOWN not in run.done():
-        run.keep(KNOWN, {}, {"fingerprint": kb.fingerprint})
-    elif run.taken(KNOWN)[1]["fingerprint"] != kb.fingerprint:
+    if KB_TASK not in run.finished_tasks():
+        run.save_task(KB_TASK, {}, {"fingerprint": kb.fingerprint})
+    elif run.load_task(KB_TASK)[1]["fingerprint"] != kb.fingerprint:
         raise InputError(
             "the knowledge base is not the one that the run was begun with",
             hint="put it back as it was, or begin anew with what it is now: gaifman train … --force",

@@ -1,7 +1,7 @@
 """What a formula may speak of: the relations, attributes and objects of a knowledge base.
 
 >>> from gaifman.formulas import Atom, Variable
->>> words = Vocabulary({"borders": 2}, {"population"}, {"france"})
+>>> words = Schema({"borders": 2}, {"population"}, {"france"})
 >>> words.check(Atom("bordrs", (Variable("x"), Variable("y"))))
 Traceback (most recent call last):
 gaifman.errors.FormulaError: there is no relation bordrs
@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from gaifman.errors import FormulaError, Place
+from gaifman.errors import FormulaError, Location
 from gaifman.formulas import Atom, Attribute, Constant, Node, RelationVariable, Span, Variable, walk
-from gaifman.names import nearest, quote
-from gaifman.printing import relation_text
+from gaifman.names import quote, similar_names
+from gaifman.printing import format_relation
 from gaifman.questions import Feature
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Schema:
     """Names a formula may use."""
 
     relations: Mapping[str, int]
@@ -29,7 +29,7 @@ class Vocabulary:
     attributes: Collection[str] = frozenset()
     objects: Collection[str] = frozenset()
 
-    def resolve(self, feature: Feature) -> Feature:
+    def resolve_attribute(self, feature: Feature) -> Feature:
         """A feature `population(s1)` is an attribute where the vocabulary has it as one, and no unary relation."""
         match feature.body:
             case Atom(str(name), (term,), span=span) if name in self.attributes and name not in self.relations:
@@ -43,7 +43,7 @@ class Vocabulary:
         *,
         source: str = "formula",
         undeclared: tuple[Variable, ...] = (),
-        unknown_objects: bool = False,
+        allow_unknown_objects: bool = False,
     ) -> None:
         """Raise for the first name that does not fit.
 
@@ -51,7 +51,7 @@ class Vocabulary:
         are no objects. A relation variable that is called as a relation is a mistake of whoever wrote the text; a
         formula that was read elsewhere, a model's, means the variable.
         """
-        where = _Where(source, text)
+        where = _TextSource(source, text)
         for part in walk(node):
             match part:
                 case Atom(str(name), terms):
@@ -60,8 +60,10 @@ class Vocabulary:
                     raise where.error(f"there is no relation with {_places(len(terms))}", part.span)
                 case Attribute(name):
                     self._check_attribute(name, part.span, where)
-                case Constant(name) if name not in self.objects and not unknown_objects:
-                    raise where.error(f"there is no object {quote(name)}", part.span, near=nearest(name, self.objects))
+                case Constant(name) if name not in self.objects and not allow_unknown_objects:
+                    raise where.error(
+                        f"there is no object {quote(name)}", part.span, suggestions=similar_names(name, self.objects)
+                    )
                 case RelationVariable(name) if text and name in self.relations:
                     raise where.error(
                         f"{name} is a relation of the knowledge base, and a variable here",
@@ -71,41 +73,41 @@ class Vocabulary:
         for variable in undeclared:
             self._check_variable(variable, where)
 
-    def _check_relation(self, name: str, places: int, span: Span, where: _Where) -> None:
+    def _check_relation(self, name: str, arity: int, span: Span, text_source: _TextSource) -> None:
         if name in self.relations:
-            if self.relations[name] != places:
+            if self.relations[name] != arity:
                 right = self.relations[name]
-                raise where.error(
-                    f"{relation_text(name)} has {_places(right)}, not {places}",
+                raise text_source.error(
+                    f"{format_relation(name)} has {_places(right)}, not {arity}",
                     span,
-                    hint=f"write: {relation_text(name)}({', '.join('xyzuvwab'[:right])})",
+                    hint=f"write: {format_relation(name)}({', '.join('xyzuvwab'[:right])})",
                 )
         elif name in self.attributes:
-            raise where.error(
-                f"{relation_text(name)} is an attribute: a number, not true or false",
+            raise text_source.error(
+                f"{format_relation(name)} is an attribute: a number, not true or false",
                 span,
-                hint=f"compare it: {relation_text(name)}(x) > 0",
+                hint=f"compare it: {format_relation(name)}(x) > 0",
             )
         else:
-            near = nearest(name, [*self.relations, *self.attributes])
+            near = similar_names(name, [*self.relations, *self.attributes])
             hint = "" if near else "gaifman info KB lists those there are, and so does GET /api/relations"
-            raise where.error(f"there is no relation {relation_text(name)}", span, near=near, hint=hint)
+            raise text_source.error(f"there is no relation {format_relation(name)}", span, suggestions=near, hint=hint)
 
-    def _check_attribute(self, name: str, span: Span, where: _Where) -> None:
+    def _check_attribute(self, name: str, span: Span, text_source: _TextSource) -> None:
         if name in self.attributes:
             return
         hint = "a relation cannot be compared with a number" if name in self.relations else ""
-        raise where.error(
-            f"there is no attribute {relation_text(name)}",
+        raise text_source.error(
+            f"there is no attribute {format_relation(name)}",
             span,
-            near=nearest(name, self.attributes),
+            suggestions=similar_names(name, self.attributes),
             hint=hint,
         )
 
-    def _check_variable(self, variable: Variable, where: _Where) -> None:
+    def _check_variable(self, variable: Variable, text_source: _TextSource) -> None:
         """A bare name that is an object's is most likely meant as the object."""
-        if variable.name in self.objects and where.text[slice(*variable.span)] == variable.name:
-            raise where.error(
+        if variable.name in self.objects and text_source.text[slice(*variable.span)] == variable.name:
+            raise text_source.error(
                 f"{variable.name} is a variable here, and also an object's name",
                 variable.span,
                 hint=f"write {quote(variable.name)} for the object, ?{variable.name} for the variable",
@@ -113,14 +115,14 @@ class Vocabulary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
+class _TextSource:
     source: str
     text: str
 
-    def error(self, message: str, span: Span, *, near: tuple[str, ...] = (), hint: str = "") -> FormulaError:
+    def error(self, message: str, span: Span, *, suggestions: tuple[str, ...] = (), hint: str = "") -> FormulaError:
         start, end = span
-        place = Place.at(self.source, self.text, start, end - start) if self.text and end else None
-        return FormulaError(message, place=place, near=near, hint=hint)
+        place = Location.from_offset(self.source, self.text, start, end - start) if self.text and end else None
+        return FormulaError(message, location=place, suggestions=suggestions, hint=hint)
 
 
 def _places(count: int) -> str:

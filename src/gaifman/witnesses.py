@@ -21,30 +21,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import BUDGET, Budget
+from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.deadlines import Deadline
-from gaifman.engine import Engine, engine_of
-from gaifman.errors import KnowledgeError, LimitError, StoppedError
+from gaifman.engine import Engine, get_engine
+from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
 from gaifman.facts import Fact
 from gaifman.formulas import And, Atom, Comparison, Equal, Exists, Formula, Iff, Not, Or, Truth, walk
-from gaifman.frames import Frame
-from gaifman.io.store import put_table
+from gaifman.frames import SelectBuilder
+from gaifman.io.store import create_table
 from gaifman.kb import KnowledgeBase
-from gaifman.queries import Known, prepare
+from gaifman.queries import Queryable, prepare
 from gaifman.questions import Query
-from gaifman.safety import unbound
-from gaifman.sql import Translator, plain
+from gaifman.safety import free_variables
+from gaifman.sql import Translator, normalize_for_kb
 from gaifman.tables import Ints, Longs
 
-WAYS = 256
+MAX_ALTERNATIVES = 256
 """Ways to choose among the parts of ∨ at most."""
-MOST = 20_000_000
+MAX_WITNESSES = 20_000_000
 """Witnesses that are looked at in one go at most."""
-FEW = 100
+FEW_WITNESSES = 100
 """So many witnesses of an answer are found without keeping all of them."""
-AGAIN = 24
+OVERSAMPLING = 24
 """Rows that are kept for each of them at first: four atoms of one relation find the same facts in so many orders."""
-ASKED = "asked"
+ANSWERS_TABLE = "asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,109 +61,137 @@ class Witnesses:
 
 
 def why(
-    kb: Known, question: str | Query, answer: Sequence[str], *, most: int = 10, budget: Budget = BUDGET
+    kb: Queryable,
+    query: str | Query,
+    answer: Sequence[str],
+    *,
+    max_witnesses: int = 10,
+    budget: Budget = DEFAULT_BUDGET,
 ) -> list[tuple[Fact, ...]]:
     """The first witnesses of an answer given by name, as facts; none where it is no answer.
 
     Where the query is true without facts, as `x = 'ann'` is of ann, there is one witness without facts.
     """
-    engine = engine_of(kb)
+    engine = get_engine(kb)
     known = engine.kb
-    query = prepare(engine, question, budget=budget).query
-    if isinstance(answer, str) or len(answer) != len(query.free):
-        raise KnowledgeError(
-            f"an answer has {len(query.free)} objects here, not {answer!r}",
-            hint=f"write a tuple: ({', '.join(v.name for v in query.free)},)",
+    query = prepare(engine, query, budget=budget).query
+    if isinstance(answer, str) or len(answer) != len(query.variables):
+        raise KnowledgeBaseError(
+            f"an answer has {len(query.variables)} objects here, not {answer!r}",
+            hint=f"write a tuple: ({', '.join(v.name for v in query.variables)},)",
         )
-    row = np.array([[known.id(name) for name in answer]], np.int32).reshape(1, len(query.free))
-    return explanations(engine, query, row, most=most, budget=budget)[0]
+    row = np.array([[known.object_id(name) for name in answer]], np.int32).reshape(1, len(query.variables))
+    return witness_facts(engine, query, row, max_witnesses=max_witnesses, budget=budget)[0]
 
 
-def explanations(
-    kb: Known, question: str | Query, answers: npt.ArrayLike, *, most: int = 10, budget: Budget = BUDGET
+def witness_facts(
+    kb: Queryable,
+    query: str | Query,
+    answers: npt.ArrayLike,
+    *,
+    max_witnesses: int = 10,
+    budget: Budget = DEFAULT_BUDGET,
 ) -> list[list[tuple[Fact, ...]]]:
     """For each of some answers (b, variables) by number, the facts of its first witnesses."""
-    engine = engine_of(kb)
-    numbers = _first if most <= FEW else _all
-    found = numbers(engine, prepare(engine, question, budget=budget).query, answers, most, budget)
-    return [[tuple(fact_of(engine.kb, number) for number in facts) for facts in each] for each in found]
+    engine = get_engine(kb)
+    numbers = _first_witnesses if max_witnesses <= FEW_WITNESSES else _all_witnesses
+    found = numbers(engine, prepare(engine, query, budget=budget).query, answers, max_witnesses, budget)
+    return [[tuple(fact_by_number(engine.kb, number) for number in facts) for facts in each] for each in found]
 
 
-def _all(engine: Engine, query: Query, answers: npt.ArrayLike, most: int, budget: Budget) -> list[list[list[int]]]:
+def _all_witnesses(
+    engine: Engine, query: Query, answers: npt.ArrayLike, max_witnesses: int, budget: Budget
+) -> list[list[list[int]]]:
     """The first witnesses of each answer, by way of all of them."""
     found = witnesses(engine, query, answers, budget=budget)
     starts = np.searchsorted(found.answer, np.arange(len(np.asarray(answers)) + 1)).tolist()
-    rows = [found.facts[begin : min(end, begin + most)].tolist() for begin, end in itertools.pairwise(starts)]
+    rows = [found.facts[begin : min(end, begin + max_witnesses)].tolist() for begin, end in itertools.pairwise(starts)]
     return [[[number for number in facts if number >= 0] for facts in each] for each in rows]
 
 
-def _first(engine: Engine, query: Query, answers: npt.ArrayLike, most: int, budget: Budget) -> list[list[list[int]]]:
+def _first_witnesses(
+    engine: Engine, query: Query, answers: npt.ArrayLike, max_witnesses: int, budget: Budget
+) -> list[list[list[int]]]:
     """The same, where the database gives no more than are wanted: an answer may have millions."""
-    rows, deadline = rows_of(query, answers), Deadline(budget.seconds)
-    ways = list(alternatives(plain(query.formula, engine.kb)))
+    rows, deadline = as_answer_rows(query, answers), Deadline(budget.seconds)
+    ways = list(alternatives(normalize_for_kb(query.formula, engine.kb)))
     cursor = engine.cursor()
-    engine.work(lambda c: _put(c, rows), deadline.budget(budget).seconds, cursor)
+    engine.run_job(lambda c: _load_answers(c, rows), deadline.limit_budget(budget).seconds, cursor)
     found: list[set[tuple[int, ...]]] = [set() for _ in rows]
     for way in ways:
         for distinct in (False, True):
-            text = _smallest(engine.kb, query, way, most * AGAIN, distinct=distinct)
-            lists = engine.work(partial(_rows, text), deadline.budget(budget).seconds, cursor)
+            text = _first_witnesses_sql(engine.kb, query, way, max_witnesses * OVERSAMPLING, distinct=distinct)
+            lists = engine.run_job(partial(_fetch_rows, text), deadline.limit_budget(budget).seconds, cursor)
             sets = {n: {tuple(facts) for facts in own} for n, own in lists}
-            if all(len(own) < most * AGAIN or len(sets[n]) >= most for n, own in lists):
+            if all(len(own) < max_witnesses * OVERSAMPLING or len(sets[n]) >= max_witnesses for n, own in lists):
                 break  # else one set of facts came so often that others had no place
         for n, own in sets.items():
             found[n] |= own
-    return [[[*facts] for facts in sorted(each)[:most]] for each in found]
+    return [[[*facts] for facts in sorted(each)[:max_witnesses]] for each in found]
 
 
-def _smallest(kb: KnowledgeBase, query: Query, way: list[Formula], count: int, *, distinct: bool) -> str:
+def _first_witnesses_sql(kb: KnowledgeBase, query: Query, way: list[Formula], count: int, *, distinct: bool) -> str:
     """SQL for so many of the smallest sets of facts of one way, for each answer."""
-    frame, first = _frame(kb, query, way), offsets(kb)
-    numbers = ", ".join(f"{alias}.rowid + {first[arity]}" for arity, alias in frame.facts)
+    frame, first = _witness_select(kb, query, way), fact_offsets(kb)
+    numbers = ", ".join(f"{alias}.rowid + {first[arity]}" for arity, alias in frame.fact_tables)
     chosen = ["a0.n AS n", f"list_sort(list_distinct(CAST([{numbers}] AS BIGINT[]))) AS facts"]
-    inner = frame.text(chosen, distinct=distinct)
+    inner = frame.to_sql(chosen, distinct=distinct)
     return f"SELECT n, min(facts, {count:d}) FROM ({inner}) GROUP BY n"  # noqa: S608 (made of numbers and our own names)
 
 
 def witnesses(
-    kb: Known, question: str | Query, answers: npt.ArrayLike, *, most: int = MOST, budget: Budget = BUDGET
+    kb: Queryable,
+    query: str | Query,
+    answers: npt.ArrayLike,
+    *,
+    max_witnesses: int = MAX_WITNESSES,
+    budget: Budget = DEFAULT_BUDGET,
 ) -> Witnesses:
     """All witnesses of some answers (b, variables) by number; refused where there are more than `most`."""
-    engine = engine_of(kb)
-    query = prepare(engine, question, budget=budget).query
-    return _joined(engine, query, list(alternatives(plain(query.formula, engine.kb))), answers, most, budget)
+    engine = get_engine(kb)
+    query = prepare(engine, query, budget=budget).query
+    return _find_witnesses(
+        engine, query, list(alternatives(normalize_for_kb(query.formula, engine.kb))), answers, max_witnesses, budget
+    )
 
 
 def ground_instances(
-    kb: Known, question: str | Query, answers: npt.ArrayLike, *, most: int = MOST, budget: Budget = BUDGET
+    kb: Queryable,
+    query: str | Query,
+    answers: npt.ArrayLike,
+    *,
+    max_witnesses: int = MAX_WITNESSES,
+    budget: Budget = DEFAULT_BUDGET,
 ) -> Witnesses:
     """The facts that atoms of the query are when the answers stand for its variables, each as a witness of one fact."""
-    engine = engine_of(kb)
-    query = prepare(engine, question, budget=budget).query
-    atoms = (part for part in walk(plain(query.formula, engine.kb)) if isinstance(part, Atom))
-    ways: list[list[Formula]] = [[atom] for atom in dict.fromkeys(atoms) if unbound(atom) <= frozenset(query.free)]
-    return _joined(engine, query, ways, answers, most, budget)
+    engine = get_engine(kb)
+    query = prepare(engine, query, budget=budget).query
+    atoms = (part for part in walk(normalize_for_kb(query.formula, engine.kb)) if isinstance(part, Atom))
+    ways: list[list[Formula]] = [
+        [atom] for atom in dict.fromkeys(atoms) if free_variables(atom) <= frozenset(query.variables)
+    ]
+    return _find_witnesses(engine, query, ways, answers, max_witnesses, budget)
 
 
-def true_of(
-    kb: Known, question: str | Query, answers: npt.ArrayLike, *, budget: Budget = BUDGET
+def are_answers(
+    kb: Queryable, query: str | Query, answers: npt.ArrayLike, *, budget: Budget = DEFAULT_BUDGET
 ) -> npt.NDArray[np.bool_]:
     """Shape (b,): which of some tuples (b, variables) by number are answers; whatever the query is made of."""
-    engine, deadline = engine_of(kb), Deadline(budget.seconds)
-    query = prepare(engine, question, budget=budget).query
-    rows = rows_of(query, answers)
+    engine, deadline = get_engine(kb), Deadline(budget.seconds)
+    query = prepare(engine, query, budget=budget).query
+    rows = as_answer_rows(query, answers)
     cursor, found = engine.cursor(), np.zeros(len(rows), bool)
-    engine.work(lambda c: _put(c, rows), deadline.budget(budget).seconds, cursor)
-    whole = Not(Not(plain(query.formula, engine.kb)))  # behind ¬ it is a condition, whatever its parts are
-    text = _frame(engine.kb, query, [whole]).text(["a0.n"])
-    (numbers,) = engine.work(partial(_fetched, text), deadline.budget(budget).seconds, cursor)
+    engine.run_job(lambda c: _load_answers(c, rows), deadline.limit_budget(budget).seconds, cursor)
+    whole = Not(Not(normalize_for_kb(query.formula, engine.kb)))  # behind ¬ it is a condition, whatever its parts are
+    text = _witness_select(engine.kb, query, [whole]).to_sql(["a0.n"])
+    (numbers,) = engine.run_job(partial(_fetch_columns, text), deadline.limit_budget(budget).seconds, cursor)
     found[numbers.astype(np.int64)] = True
     return found
 
 
-def facts_decide(question: Query, kb: KnowledgeBase) -> bool:
+def is_monotone(query: Query, kb: KnowledgeBase) -> bool:
     """Whether an answer can become false only by losing facts, and true only by gaining them: no ¬, ↔ or ∀ of atoms."""
-    parts = walk(plain(question.formula, kb))
+    parts = walk(normalize_for_kb(query.formula, kb))
     return not any(
         isinstance(part, Iff) or (isinstance(part, Not) and not isinstance(part.body, Equal | Comparison))
         for part in parts
@@ -172,8 +200,10 @@ def facts_decide(question: Query, kb: KnowledgeBase) -> bool:
 
 def alternatives(formula: Formula) -> Iterator[list[Formula]]:
     """The ways to make a tidy formula true: the parts that must all hold, for each choice of a part of every ∨."""
-    if _ways(formula) > WAYS:
-        raise LimitError(f"there are {_ways(formula):,} ways to choose among the parts of ∨, and the limit is {WAYS}")
+    if _count_alternatives(formula) > MAX_ALTERNATIVES:
+        raise LimitError(
+            f"there are {_count_alternatives(formula):,} ways to choose among the parts of ∨, and the limit is {MAX_ALTERNATIVES}"
+        )
     yield from _alternatives(formula)
 
 
@@ -193,98 +223,106 @@ def _alternatives(formula: Formula) -> Iterator[list[Formula]]:
             yield [formula]
 
 
-def _ways(formula: Formula) -> int:
+def _count_alternatives(formula: Formula) -> int:
     match formula:
         case Or(parts):
-            return sum(map(_ways, parts))
+            return sum(map(_count_alternatives, parts))
         case And(parts):
-            return int(np.prod([_ways(part) for part in parts], dtype=object))
+            return int(np.prod([_count_alternatives(part) for part in parts], dtype=object))
         case Exists(_, body):
-            return _ways(body)
+            return _count_alternatives(body)
     return 1
 
 
-def _joined(
-    engine: Engine, query: Query, ways: list[list[Formula]], answers: npt.ArrayLike, most: int, budget: Budget
+def _find_witnesses(
+    engine: Engine,
+    query: Query,
+    alternatives: list[list[Formula]],
+    answers: npt.ArrayLike,
+    max_witnesses: int,
+    budget: Budget,
 ) -> Witnesses:
     """The facts of every way, for every answer, in one statement each; the time is for all of them together."""
-    rows, deadline = rows_of(query, answers), Deadline(budget.seconds)
-    statements = [_statement(engine.kb, query, way, most) for way in ways]
+    rows, deadline = as_answer_rows(query, answers), Deadline(budget.seconds)
+    statements = [_witnesses_sql(engine.kb, query, way, max_witnesses) for way in alternatives]
     cursor = engine.cursor()
-    engine.work(lambda c: _put(c, rows), deadline.budget(budget).seconds, cursor)
+    engine.run_job(lambda c: _load_answers(c, rows), deadline.limit_budget(budget).seconds, cursor)
     parts = []
     for statement, arities in statements:
-        columns = engine.work(partial(_fetched, statement), deadline.budget(budget).seconds, cursor)
-        if len(columns[0]) > most:
+        columns = engine.run_job(partial(_fetch_columns, statement), deadline.limit_budget(budget).seconds, cursor)
+        if len(columns[0]) > max_witnesses:
             raise StoppedError(
-                f"the answers have more than {most:,} witnesses", hint="ask for those of fewer answers at a time"
+                f"the answers have more than {max_witnesses:,} witnesses",
+                hint="ask for those of fewer answers at a time",
             )
-        parts.append((columns[0], _numbered(engine.kb, columns[1:], arities)))
+        parts.append((columns[0], _fact_numbers(engine.kb, columns[1:], arities)))
     deadline.check()
-    return _collected(parts)
+    return _collect_witnesses(parts)
 
 
-def rows_of(query: Query, answers: npt.ArrayLike) -> Ints:
+def as_answer_rows(query: Query, answers: npt.ArrayLike) -> Ints:
     """Answers to a query as an array (b, variables) of numbers."""
     rows = np.asarray(answers)
     if rows.shape == (0,):
-        rows = rows.reshape(0, len(query.free))
-    if rows.ndim != 2 or rows.shape[1] != len(query.free) or (rows.size and rows.dtype.kind not in "iu"):
-        raise KnowledgeError(f"answers to {query} are rows of {len(query.free)} numbers, not {rows.shape}")
+        rows = rows.reshape(0, len(query.variables))
+    if rows.ndim != 2 or rows.shape[1] != len(query.variables) or (rows.size and rows.dtype.kind not in "iu"):
+        raise KnowledgeBaseError(f"answers to {query} are rows of {len(query.variables)} numbers, not {rows.shape}")
     return rows.astype(np.int32, copy=False)
 
 
-def _put(cursor: Any, rows: Ints) -> None:
+def _load_answers(cursor: Any, rows: Ints) -> None:
     columns = {f"c{place}": rows[:, place].copy() for place in range(rows.shape[1])}  # DuckDB knows no backward arrays
-    put_table(cursor, ASKED, {"n": np.arange(len(rows), dtype=np.int32), **columns}, temporary=True)
+    create_table(cursor, ANSWERS_TABLE, {"n": np.arange(len(rows), dtype=np.int32), **columns}, temporary=True)
 
 
-def _fetched(text: str, cursor: Any) -> list[npt.NDArray[Any]]:
+def _fetch_columns(text: str, cursor: Any) -> list[npt.NDArray[Any]]:
     return list(cursor.execute(text).fetchnumpy().values())
 
 
-def _rows(text: str, cursor: Any) -> list[tuple[int, list[list[int]]]]:
+def _fetch_rows(text: str, cursor: Any) -> list[tuple[int, list[list[int]]]]:
     return list(cursor.execute(text).fetchall())
 
 
-def _statement(kb: KnowledgeBase, query: Query, way: list[Formula], most: int) -> tuple[str, list[int]]:
+def _witnesses_sql(
+    kb: KnowledgeBase, query: Query, alternative: list[Formula], max_witnesses: int
+) -> tuple[str, list[int]]:
     """SQL for the rows of all facts of one way, and the arities of the facts."""
-    frame = _frame(kb, query, way)
-    chosen = ["a0.n", *(f"{alias}.rowid AS w{place}" for place, (_, alias) in enumerate(frame.facts))]
-    return f"{frame.text(chosen)} LIMIT {most + 1:d}", [arity for arity, _ in frame.facts]
+    frame = _witness_select(kb, query, alternative)
+    chosen = ["a0.n", *(f"{alias}.rowid AS w{place}" for place, (_, alias) in enumerate(frame.fact_tables))]
+    return f"{frame.to_sql(chosen)} LIMIT {max_witnesses + 1:d}", [arity for arity, _ in frame.fact_tables]
 
 
-def _frame(kb: KnowledgeBase, query: Query, way: list[Formula]) -> Frame:
+def _witness_select(kb: KnowledgeBase, query: Query, alternative: list[Formula]) -> SelectBuilder:
     """The tables of all facts of one way, beside the answers."""
-    frame = Frame({v: f"a0.c{place}" for place, v in enumerate(query.free)})
-    frame.add(f"{ASKED} a0", [])
-    translator = Translator(kb, And((Truth(True), Truth(True), *way)))
-    return translator.frame(way, (), frame.env, begun=frame)
+    frame = SelectBuilder({v: f"a0.c{place}" for place, v in enumerate(query.variables)})
+    frame.join(f"{ANSWERS_TABLE} a0", [])
+    translator = Translator(kb, And((Truth(True), Truth(True), *alternative)))
+    return translator.select(alternative, (), frame.env, base=frame)
 
 
-def _numbered(kb: KnowledgeBase, columns: list[npt.NDArray[Any]], arities: list[int]) -> list[Longs]:
+def _fact_numbers(kb: KnowledgeBase, columns: list[npt.NDArray[Any]], arities: list[int]) -> list[Longs]:
     """Rows of tables as numbers of facts, over all tables, smallest arity first."""
-    first = offsets(kb)
+    first = fact_offsets(kb)
     return [column.astype(np.int64) + first[arity] for column, arity in zip(columns, arities, strict=True)]
 
 
-def offsets(kb: KnowledgeBase) -> dict[int, int]:
+def fact_offsets(kb: KnowledgeBase) -> dict[int, int]:
     """Arity → number of its first fact, as in `Graph.fact_offsets`."""
-    arities = sorted(kb.tables)
-    counts = [len(kb.tables[arity]) for arity in arities]
+    arities = sorted(kb.fact_tables)
+    counts = [len(kb.fact_tables[arity]) for arity in arities]
     return dict(zip(arities, itertools.accumulate([0, *counts]), strict=False))
 
 
-def fact_of(kb: KnowledgeBase, number: int) -> Fact:
+def fact_by_number(kb: KnowledgeBase, number: int) -> Fact:
     """The fact of a number, by name."""
-    arity, first = [(arity, first) for arity, first in offsets(kb).items() if first <= number][-1]
-    table, row = kb.tables[arity], number - first
+    arity, first = [(arity, first) for arity, first in fact_offsets(kb).items() if first <= number][-1]
+    table, row = kb.fact_tables[arity], number - first
     confidence = 1.0 if table.confidence is None else float(table.confidence[row])
-    names = tuple(kb.name(obj) for obj in table.objects[row].tolist())
+    names = tuple(kb.object_name(obj) for obj in table.objects[row].tolist())
     return Fact(kb.content.relations[int(table.relation[row])], names, confidence)
 
 
-def _collected(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Witnesses:
+def _collect_witnesses(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Witnesses:
     """The rows of all ways together, sorted, each set of facts once."""
     width = max([1, *(len(columns) for _, columns in parts)])
     tables = [np.zeros((0, width + 1), np.int64)]
@@ -292,7 +330,7 @@ def _collected(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Witnesses:
         table = np.full((len(answer), width + 1), -1, np.int64)
         table[:, 0] = answer
         if columns:
-            table[:, 1 : len(columns) + 1] = _sets(np.stack(columns, axis=1))
+            table[:, 1 : len(columns) + 1] = _sort_fact_sets(np.stack(columns, axis=1))
         tables.append(table)
     rows = np.concatenate(tables)
     rows = rows[np.lexsort(rows.T[::-1])]
@@ -302,7 +340,7 @@ def _collected(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Witnesses:
     return Witnesses(rows[:, 0].copy(), rows[:, 1:].copy())
 
 
-def _sets(facts: Longs) -> Longs:
+def _sort_fact_sets(facts: Longs) -> Longs:
     """Each row ascending, a fact once, −1 at the end for those that stood twice."""
     ascending = np.sort(facts, axis=1)
     twice = np.zeros(ascending.shape, bool)

@@ -146,7 +146,7 @@ def explanations() -> Any:
 def evaluation() -> Any:
     """The evaluation of a completion on facts that it has not seen."""
     held_out = [fact for relation in RELATIONS for fact in list(demo().facts(relation))[::40]]
-    train, test = demo().without(held_out), gaifman.KnowledgeBase.from_facts(held_out)
+    train, test = demo().without_facts(held_out), gaifman.KnowledgeBase.from_facts(held_out)
     models = gaifman.complete(train, RELATIONS, **QUICK)
     return gaifman.evaluate(models, train, test, draws=2, seed=3).as_dict()
 
@@ -181,7 +181,7 @@ def exact() -> Any:
         "answers": [answered(demo(), text) for text in QUERIES],
         "with bindings": answered(demo(), path, x="france"),
         "exists": gaifman.exists(demo(), "population(x) > 1e9 & landlocked(x)"),
-        "stream": digest([part.tolist() for part in gaifman.stream(demo(), path, batch=100)]),
+        "stream": digest([part.tolist() for part in gaifman.stream(demo(), path, batch_size=100)]),
         "witnesses": {name: [[str(fact) for fact in each] for each in found] for name, found in witnesses.items()},
     }
 
@@ -260,24 +260,24 @@ def features(
 
     `phi` is the name of a feature set, or its text. Uncertain facts drop out.
     """
-    from gaifman.features import Evaluator
-    from gaifman.graph import graph_of
+    from gaifman.features import FeatureEvaluator
+    from gaifman.graph import build_graph
     from gaifman.hiding import hide
-    from gaifman.neighbourhoods import Sampling, draw
-    from gaifman.phi import named, parse_phi
-    from gaifman.plans import plan_of
+    from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
+    from gaifman.phi import named_feature_set, parse_phi
+    from gaifman.plans import compile_features
 
-    width, graph, wanted = len(tuples[0]), graph_of(kb), Sampling(**sampling)
+    width, graph, wanted = len(tuples[0]), build_graph(kb), SamplingConfig(**sampling)
     arities = {name: relation.arity for name, relation in kb.relations.items()}
-    chosen = parse_phi(phi, kb) if "\n" in phi else named(phi, width, arities, kb.attributes)
-    plan = plan_of(chosen, kb, width)
-    numbers = [[kb.id(name) for name in names] for names in tuples]
+    chosen = parse_phi(phi, kb) if "\n" in phi else named_feature_set(phi, width, arities, kb.attributes)
+    plan = compile_features(chosen, kb, width)
+    numbers = [[kb.object_id(name) for name in names] for names in tuples]
     hidden = hide(kb, query, numbers)
-    drawn = draw(graph, numbers, wanted, hidden)
-    values = Evaluator(graph, plan).features(drawn, hidden, dropping=wanted).dense()
+    drawn = draw_neighbourhoods(graph, numbers, wanted, hidden)
+    values = FeatureEvaluator(graph, plan).evaluate(drawn, hidden, drop_uncertain=wanted).to_dense()
     texts = [str(feature) for feature in plan.features]
     bounds = zip(drawn.starts.tolist(), drawn.starts.tolist()[1:], strict=False)
-    members = [[kb.name(number) for number in drawn.members[begin:end].tolist()] for begin, end in bounds]
+    members = [[kb.object_name(number) for number in drawn.members[begin:end].tolist()] for begin, end in bounds]
     rows = [dict(zip(texts, row, strict=True)) for row in values.tolist()]
     return members, [{text: value for text, value in row.items() if value} for row in rows]
 

@@ -3,7 +3,7 @@
 >>> import numpy as np
 >>> from gaifman.network import Batch, Rows
 >>> from sklearn.linear_model import LogisticRegression
->>> model = Classifier(LogisticRegression())
+>>> model = SklearnModel(LogisticRegression())
 >>> rows = Rows(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, np.float32), 2)
 >>> model.begin(width=2, seed=0)
 >>> _ = model.learn(Batch(rows, np.array([0, 1], np.float32)))
@@ -14,7 +14,7 @@
 The libraries come with extras, `pip install 'gaifman[sklearn]'`, `[lightgbm]` and `[torch]`, and are loaded when used.
 """
 
-from gaifman.adapters.classifiers import Classifier
-from gaifman.adapters.modules import Torch
+from gaifman.adapters.classifiers import SklearnModel
+from gaifman.adapters.modules import TorchModel
 
-__all__ = ["Classifier", "Torch"]
+__all__ = ["SklearnModel", "TorchModel"]

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.calibration import log_odds, logistic
-from gaifman.errors import InputError, KnowledgeError, OutputError
-from gaifman.network import BaseModel, Batch, Reals, Rows, State
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
 from gaifman.tables import Floats
 
-MOST = 2_000_000
+MAX_ROWS = 2_000_000
 """Rows that are gathered at most: such a classifier wants them all in memory at once."""
 
-HOMES = {
+SAVABLE_ESTIMATORS = {
     "LogisticRegression": ("sklearn.linear_model", "sklearn"),
     "LogisticRegressionCV": ("sklearn.linear_model", "sklearn"),
     "SGDClassifier": ("sklearn.linear_model", "sklearn"),
@@ -31,14 +31,14 @@ HOMES = {
 """The estimators that files can hold: their module, and the extra of gaifman it comes with."""
 
 
-class _Learnt(ABC):
+class _Fitted(ABC):
     """What was learnt, in the form in which rows are scored: the same before a file and after it."""
 
     @abstractmethod
-    def scores(self, rows: Rows) -> Floats:
+    def scores(self, rows: SparseRows) -> Floats:
         """Log-odds of each row."""
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         """Of each row."""
         return logistic(self.scores(rows))
 
@@ -48,15 +48,15 @@ class _Learnt(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class _Constant(_Learnt):
+class _FittedConstant(_Fitted):
     """The same for every row: where all examples were of one class, or rows have no columns."""
 
     probability: float
 
-    def scores(self, rows: Rows) -> Floats:
+    def scores(self, rows: SparseRows) -> Floats:
         return np.full(len(rows), float(log_odds(self.probability)))
 
-    def probabilities(self, rows: Rows) -> Floats:
+    def probabilities(self, rows: SparseRows) -> Floats:
         return np.full(len(rows), self.probability)
 
     def state(self) -> State:
@@ -64,14 +64,14 @@ class _Constant(_Learnt):
 
 
 @dataclass(frozen=True, slots=True)
-class _Linear(_Learnt):
+class _FittedLinear(_Fitted):
     """The logistic function of a weighted sum."""
 
     weights: Floats
     """Shape (width,), float64."""
     offset: float
 
-    def scores(self, rows: Rows) -> Floats:
+    def scores(self, rows: SparseRows) -> Floats:
         # Summed in the order of a row's entries, so that other rows cannot change a bit of it.
         at = np.repeat(np.arange(len(rows)), np.diff(rows.starts))
         entries = slice(int(rows.starts[0]), int(rows.starts[-1]))
@@ -82,43 +82,43 @@ class _Linear(_Learnt):
         return {"weights": self.weights, "offset": np.array([self.offset])}
 
 
-class _Trees(_Learnt):
+class _FittedTrees(_Fitted):
     """LightGBM's trees, read from the text that files hold: so they are the same in memory as from a file."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._booster = text, _imported("lightgbm", "lightgbm").Booster(model_str=text)
+        self._text, self._booster = text, _import_extra("lightgbm", "lightgbm").Booster(model_str=text)
 
-    def scores(self, rows: Rows) -> Floats:
-        return np.asarray(self._booster.predict(matrix(rows), raw_score=True), np.float64)
+    def scores(self, rows: SparseRows) -> Floats:
+        return np.asarray(self._booster.predict(to_csr(rows), raw_score=True), np.float64)
 
-    def probabilities(self, rows: Rows) -> Floats:
-        return np.asarray(self._booster.predict(matrix(rows)), np.float64)
+    def probabilities(self, rows: SparseRows) -> Floats:
+        return np.asarray(self._booster.predict(to_csr(rows)), np.float64)
 
     def state(self) -> State:
         return {"trees": np.frombuffer(self._text.encode(), np.uint8)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Other(_Learnt):
+class _FittedOther(_Fitted):
     """An estimator of which nothing is known but `predict_proba`."""
 
     estimator: Any
 
-    def scores(self, rows: Rows) -> Floats:
+    def scores(self, rows: SparseRows) -> Floats:
         if hasattr(self.estimator, "decision_function"):
-            found = np.asarray(self.estimator.decision_function(matrix(rows)), np.float64)
+            found = np.asarray(self.estimator.decision_function(to_csr(rows)), np.float64)
             if found.shape == (len(rows),):
                 return found
         return log_odds(self.probabilities(rows))
 
-    def probabilities(self, rows: Rows) -> Floats:
-        return _said(self.estimator, matrix(rows))
+    def probabilities(self, rows: SparseRows) -> Floats:
+        return _positive_probability(self.estimator, to_csr(rows))
 
     def state(self) -> State:
-        raise _not_kept(self.estimator)
+        raise _not_savable(self.estimator)
 
 
-class Classifier(BaseModel):
+class SklearnModel(BaseModel):
     """Any classifier with `fit(X, y)` and `predict_proba(X)` that takes sparse X.
 
     It gathers all examples of one pass, then fits. A target t between 0 and 1 becomes two rows of weights t and 1 − t.
@@ -126,91 +126,93 @@ class Classifier(BaseModel):
     """
 
     kind = "classifier"
-    passes = 1
+    epochs = 1
 
-    def __init__(self, estimator: Any, most: int = MOST) -> None:
+    def __init__(self, estimator: Any, max_rows: int = MAX_ROWS) -> None:
         """`estimator` as made by its library, or what `settings` gave for it."""
         self._given = estimator
-        self._most = most
+        self._max_rows = max_rows
         self._width = -1
         self._seed = 0
         self._blocks: list[Batch] = []
         self._count = 0
-        self._learnt: _Learnt | None = None
+        self._fitted: _Fitted | None = None
 
-    def begin(self, width: int, seed: int) -> None:
+    def reset(self, width: int, seed: int) -> None:
         self._width, self._seed = width, seed
-        self._blocks, self._count, self._learnt = [], 0, None
+        self._blocks, self._count, self._fitted = [], 0, None
 
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         """Keep the examples until the pass is done; their cross-entropy is not known before."""
-        self._fits(batch.rows)
-        if self._learnt is not None:
-            raise KnowledgeError("a classifier learns in one pass, which is done", hint="call begin() to learn anew")
+        self._check_width(batch.rows)
+        if self._fitted is not None:
+            raise KnowledgeBaseError(
+                "a classifier learns in one pass, which is done", hint="call begin() to learn anew"
+            )
         self._blocks.append(batch)
-        self._count += _expanded(batch.targets)
-        if self._count > self._most:
-            raise KnowledgeError(
-                f"{self._count:,} examples and more are too many to be fitted at once: the limit is {self._most:,}",
+        self._count += _count_expanded(batch.targets)
+        if self._count > self._max_rows:
+            raise KnowledgeBaseError(
+                f"{self._count:,} examples and more are too many to be fitted at once: the limit is {self._max_rows:,}",
                 hint="draw fewer neighbourhoods or corruptions, learn with the network, or write Classifier(…, most=…)",
             )
         return float("nan")
 
-    def pass_done(self) -> None:
+    def end_epoch(self) -> None:
         """Fit what was gathered."""
-        self._fits(None)
-        rows, targets = _joined(self._blocks, self._width)
+        self._check_width(None)
+        rows, targets = _concatenate(self._blocks, self._width)
         if not self._width or not (targets > 0).any() or not (targets < 1).any():
-            self._learnt = _Constant(float(targets.mean(dtype=np.float64)) if len(targets) else 0.5)
+            self._fitted = _FittedConstant(float(targets.mean(dtype=np.float64)) if len(targets) else 0.5)
         else:
-            self._learnt = _fitted(self._estimator(), rows, targets)
+            self._fitted = _fit_estimator(self._new_estimator(), rows, targets)
         self._blocks = []
 
-    def probabilities(self, rows: Rows) -> Floats:
-        learnt = self._known(rows)
+    def probabilities(self, rows: SparseRows) -> Floats:
+        learnt = self._require_fitted(rows)
         return np.clip(learnt.probabilities(rows), 0, 1) if len(rows) else np.zeros(0)
 
-    def embed(self, rows: Rows) -> Reals:
+    def embed(self, rows: SparseRows) -> Reals:
         """Shape (rows, 1): the log-odds, or what the estimator's decision function says."""
-        learnt = self._known(rows)
+        learnt = self._require_fitted(rows)
         return (learnt.scores(rows) if len(rows) else np.zeros(0)).astype(np.float32)[:, None]
 
     def settings(self) -> Mapping[str, Any]:
         given = self._given
         if not isinstance(given, Mapping):
-            if not _keepable(given):
-                raise _not_kept(given)
-            given = {"name": type(given).__name__, "parameters": _plain(given)}
-        return {"estimator": dict(given), "most": self._most}
+            if not _is_savable(given):
+                raise _not_savable(given)
+            given = {"name": type(given).__name__, "parameters": _json_parameters(given)}
+        return {"estimator": dict(given), "most": self._max_rows}
 
-    def state(self, *, whole: bool = False) -> State:
+    def state(self, *, resumable: bool = False) -> State:
         """What was fitted; with `whole`, before that, all that was gathered."""
         common: State = {"width": np.array([self._width]), "seed": np.array([self._seed], np.uint64)}
-        if self._learnt is not None:
-            return common | self._learnt.state()
-        self._fits(None)
-        if not whole:
+        if self._fitted is not None:
+            return common | self._fitted.state()
+        self._check_width(None)
+        if not resumable:
             raise OutputError("a classifier that has not learnt yet has nothing to keep", hint="state(whole=True)")
-        rows, targets = _joined(self._blocks, self._width)
+        rows, targets = _concatenate(self._blocks, self._width)
         return common | {"starts": rows.starts, "columns": rows.columns, "values": rows.values, "targets": targets}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         if "width" not in state or "seed" not in state:
             raise InputError(f"this is not the state of a classifier: it holds {', '.join(sorted(state)) or 'nothing'}")
-        self.begin(int(state["width"][0]), int(state["seed"][0]))
+        self.reset(int(state["width"][0]), int(state["seed"][0]))
         if "constant" in state:
-            self._learnt = _Constant(float(state["constant"][0]))
+            self._fitted = _FittedConstant(float(state["constant"][0]))
         elif "weights" in state:
-            self._learnt = _Linear(np.array(state["weights"], np.float64), float(state["offset"][0]))
+            self._fitted = _FittedLinear(np.array(state["weights"], np.float64), float(state["offset"][0]))
         elif "trees" in state:
-            self._learnt = _Trees(np.asarray(state["trees"]).tobytes().decode())
+            self._fitted = _FittedTrees(np.asarray(state["trees"]).tobytes().decode())
         else:
             starts, columns, values = (np.array(state[name]) for name in ("starts", "columns", "values"))
-            self.learn(Batch(Rows(starts, columns, values, self._width), np.array(state["targets"])))
+            self.fit_batch(Batch(SparseRows(starts, columns, values, self._width), np.array(state["targets"])))
 
-    def _estimator(self) -> Any:
+    def _new_estimator(self) -> Any:
         """A fresh one, whose random numbers are our seed's."""
-        fresh = _made(self._given) if isinstance(self._given, Mapping) else _copied(self._given)
+        fresh = _make_estimator(self._given) if isinstance(self._given, Mapping) else _clone_estimator(self._given)
         if hasattr(fresh, "get_params"):
             known = fresh.get_params(deep=True)
             # The seeds of sklearn and LightGBM are of 31 bits.
@@ -220,35 +222,35 @@ class Classifier(BaseModel):
             fresh.set_params(**chosen)
         return fresh
 
-    def _known(self, rows: Rows) -> _Learnt:
-        self._fits(rows)
-        if self._learnt is None:
-            raise KnowledgeError("the classifier has not learnt yet", hint="it fits in pass_done()")
-        return self._learnt
+    def _require_fitted(self, rows: SparseRows) -> _Fitted:
+        self._check_width(rows)
+        if self._fitted is None:
+            raise KnowledgeBaseError("the classifier has not learnt yet", hint="it fits in pass_done()")
+        return self._fitted
 
-    def _fits(self, rows: Rows | None) -> None:
+    def _check_width(self, rows: SparseRows | None) -> None:
         if self._width < 0:
-            raise KnowledgeError("the classifier was not begun", hint="call begin(width, seed) first")
+            raise KnowledgeBaseError("the classifier was not begun", hint="call begin(width, seed) first")
         if rows is not None and rows.width != self._width:
-            raise KnowledgeError(f"the classifier is for rows of {self._width} columns, these have {rows.width}")
+            raise KnowledgeBaseError(f"the classifier is for rows of {self._width} columns, these have {rows.width}")
 
 
-def matrix(rows: Rows) -> Any:
+def to_csr(rows: SparseRows) -> Any:
     """The rows as scipy's sparse matrix, float64: in float32 some solvers do not converge."""
-    sparse = _imported("scipy.sparse", "sklearn")
+    sparse = _import_extra("scipy.sparse", "sklearn")
     entries = slice(int(rows.starts[0]), int(rows.starts[-1]))
     parts = rows.values[entries].astype(np.float64), rows.columns[entries], rows.starts - rows.starts[0]
     return sparse.csr_matrix(parts, shape=(len(rows), rows.width))
 
 
-def _fitted(estimator: Any, rows: Rows, targets: Reals) -> _Learnt:
+def _fit_estimator(estimator: Any, rows: SparseRows, targets: Reals) -> _Fitted:
     """Fit, and take over what was learnt where its form is known."""
-    inputs = matrix(rows)
+    inputs = to_csr(rows)
     soft = (targets > 0) & (targets < 1)
     if not soft.any():
         estimator.fit(inputs, targets.astype(np.int64))
     elif "sample_weight" not in inspect.signature(estimator.fit).parameters:
-        raise KnowledgeError(
+        raise KnowledgeBaseError(
             f"{type(estimator).__name__} takes no weights, and so cannot learn from facts that are uncertain: "
             f"{int(soft.sum()):,} of {len(targets):,} targets are between 0 and 1",
             hint="leave the uncertain facts out, or take an estimator whose fit has sample_weight",
@@ -260,26 +262,26 @@ def _fitted(estimator: Any, rows: Rows, targets: Reals) -> _Learnt:
         weights = np.where(labels == 1, targets[twice], 1 - targets[twice]).astype(np.float64)
         estimator.fit(inputs[twice], labels, sample_weight=weights)
     if hasattr(estimator, "booster_"):
-        return _Trees(estimator.booster_.model_to_string())
-    return _linear(estimator, rows) or _Other(estimator)
+        return _FittedTrees(estimator.booster_.model_to_string())
+    return _fitted_linear(estimator, rows) or _FittedOther(estimator)
 
 
-def _linear(estimator: Any, rows: Rows) -> _Linear | None:
+def _fitted_linear(estimator: Any, rows: SparseRows) -> _FittedLinear | None:
     """The weights of a logistic regression; nothing where its probabilities are not the logistic function's."""
-    if not _keepable(estimator) or not hasattr(estimator, "coef_"):
+    if not _is_savable(estimator) or not hasattr(estimator, "coef_"):
         return None
-    found = _Linear(np.array(estimator.coef_[0], np.float64), float(np.ravel(estimator.intercept_)[0]))
-    few = Rows(rows.starts[:101], rows.columns, rows.values, rows.width)
-    same = np.allclose(found.probabilities(few), _said(estimator, matrix(few)), atol=1e-6)
+    found = _FittedLinear(np.array(estimator.coef_[0], np.float64), float(np.ravel(estimator.intercept_)[0]))
+    few = SparseRows(rows.starts[:101], rows.columns, rows.values, rows.width)
+    same = np.allclose(found.probabilities(few), _positive_probability(estimator, to_csr(few)), atol=1e-6)
     return found if same and list(estimator.classes_) == [0, 1] else None
 
 
-def _said(estimator: Any, inputs: Any) -> Floats:
+def _positive_probability(estimator: Any, inputs: Any) -> Floats:
     """The probability of class 1."""
     return np.asarray(estimator.predict_proba(inputs)[:, list(estimator.classes_).index(1)], np.float64)
 
 
-def _joined(blocks: list[Batch], width: int) -> tuple[Rows, Reals]:
+def _concatenate(blocks: list[Batch], width: int) -> tuple[SparseRows, Reals]:
     """All blocks as one."""
     first = np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.float32)
     columns, values, targets = first
@@ -290,17 +292,17 @@ def _joined(blocks: list[Batch], width: int) -> tuple[Rows, Reals]:
         targets = np.concatenate([b.targets for b in blocks])
     lengths = [np.diff(b.rows.starts) for b in blocks]
     starts = np.append(0, np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))).astype(np.int64)
-    return Rows(starts, columns, values, width), targets
+    return SparseRows(starts, columns, values, width), targets
 
 
-def _expanded(targets: Reals) -> int:
+def _count_expanded(targets: Reals) -> int:
     """Rows that targets become: soft ones two."""
     return len(targets) + int(((targets > 0) & (targets < 1)).sum())
 
 
-def _keepable(estimator: Any) -> bool:
+def _is_savable(estimator: Any) -> bool:
     """Whether it is one of those whose arrays say all that was learnt."""
-    home = HOMES.get(type(estimator).__name__, ("", ""))[0]
+    home = SAVABLE_ESTIMATORS.get(type(estimator).__name__, ("", ""))[0]
     return (
         bool(home)
         and type(estimator).__module__.startswith(home)
@@ -308,7 +310,7 @@ def _keepable(estimator: Any) -> bool:
     )
 
 
-def _not_kept(estimator: Any) -> OutputError:
+def _not_savable(estimator: Any) -> OutputError:
     return OutputError(
         f"{type(estimator).__name__} cannot be kept in a file: that would need pickle, which runs code when it is read",
         expected=("LogisticRegression", "LogisticRegressionCV", "SGDClassifier(loss='log_loss')", "LGBMClassifier"),
@@ -316,7 +318,7 @@ def _not_kept(estimator: Any) -> OutputError:
     )
 
 
-def _plain(estimator: Any) -> dict[str, Any]:
+def _json_parameters(estimator: Any) -> dict[str, Any]:
     """Its parameters, if JSON gives back what it is given."""
     parameters = estimator.get_params(deep=False)
     for name, value in parameters.items():
@@ -330,24 +332,24 @@ def _plain(estimator: Any) -> dict[str, Any]:
     return dict(parameters)
 
 
-def _made(settings: Mapping[str, Any]) -> Any:
+def _make_estimator(settings: Mapping[str, Any]) -> Any:
     """The estimator that settings describe; one of the known, because settings may come from a stranger's file."""
     name = str(settings.get("name"))
-    if name not in HOMES:
-        raise InputError(f"there is no estimator {name} that a file may name", expected=tuple(HOMES))
-    return getattr(_imported(*HOMES[name]), name)(**settings.get("parameters", {}))
+    if name not in SAVABLE_ESTIMATORS:
+        raise InputError(f"there is no estimator {name} that a file may name", expected=tuple(SAVABLE_ESTIMATORS))
+    return getattr(_import_extra(*SAVABLE_ESTIMATORS[name]), name)(**settings.get("parameters", {}))
 
 
-def _copied(estimator: Any) -> Any:
+def _clone_estimator(estimator: Any) -> Any:
     """A fresh one with the same parameters: what it may have learnt is left behind where it knows how."""
     if hasattr(estimator, "get_params"):
-        return _imported("sklearn.base", "sklearn").clone(estimator)
+        return _import_extra("sklearn.base", "sklearn").clone(estimator)
     return copy.deepcopy(estimator)
 
 
-def _imported(module: str, extra: str) -> Any:
+def _import_extra(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
         missing = module.partition(".")[0]
-        raise KnowledgeError(f"{missing} is not installed", hint=f"pip install 'gaifman[{extra}]'") from None
+        raise KnowledgeBaseError(f"{missing} is not installed", hint=f"pip install 'gaifman[{extra}]'") from None

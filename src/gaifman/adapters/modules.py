@@ -13,28 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.calibration import logistic
-from gaifman.errors import InputError, KnowledgeError, OutputError
-from gaifman.names import nearest
-from gaifman.network import BaseModel, Batch, Reals, Rows, State
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.names import similar_names
+from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
 from gaifman.tables import Floats
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-STEP = 128
+PREDICT_BATCH = 128
 """Rows that probabilities are computed for at once, always as many: products of other sizes differ in the last bits."""
 OPTIMISERS = {"adam": "Adam", "adagrad": "Adagrad"}
-SIZED = ("Linear", "LayerNorm", "BatchNorm1d")
+LAYERS_WITH_WIDTH = ("Linear", "LayerNorm", "BatchNorm1d")
 """Layers whose first argument is the width of what comes in, which is left out."""
-LAYERS = (*SIZED, "Dropout", "ELU", "GELU", "LeakyReLU", "ReLU", "SiLU", "Sigmoid", "Softplus", "Tanh")
+LAYERS = (*LAYERS_WITH_WIDTH, "Dropout", "ELU", "GELU", "LeakyReLU", "ReLU", "SiLU", "Sigmoid", "Softplus", "Tanh")
 """Layers that can be given by name, and so be kept in a file."""
 
 _LOCK = threading.RLock()
 # Torch has one source of random numbers and one number of threads for the whole process.
 
 
-class Torch(BaseModel):
+class TorchModel(BaseModel):
     """A module that gives a logit for each row: shape (rows,) or (rows, 1).
 
     It is a module, a function from the number of columns to a module, or a list of layers by name, such as
@@ -46,52 +46,61 @@ class Torch(BaseModel):
     def __init__(
         self,
         module: Module | Callable[[int], Module] | Sequence[Sequence[Any]],
-        rate: float = 0.01,
+        learning_rate: float = 0.01,
         epochs: int = 10,
-        batch: int = 128,
+        batch_size: int = 128,
         dropout: float = 0.0,
         optimiser: str = "adam",
         sparse: bool = True,
     ) -> None:
         """`dropout` is that of the inputs. `sparse` is for modules whose first layer is linear; others want dense."""
         if optimiser not in OPTIMISERS:
-            raise KnowledgeError(
-                f"there is no optimiser {optimiser}", expected=tuple(OPTIMISERS), near=nearest(optimiser, OPTIMISERS)
+            raise KnowledgeBaseError(
+                f"there is no optimiser {optimiser}",
+                expected=tuple(OPTIMISERS),
+                suggestions=similar_names(optimiser, OPTIMISERS),
             )
-        if not (rate > 0 and epochs >= 1 and batch >= 1 and 0 <= dropout < 1):
-            given = f"rate={rate}, epochs={epochs}, batch={batch}, dropout={dropout}"
-            raise KnowledgeError(f"rate, epochs and batch are above 0, dropout from 0 to below 1, not {given}")
-        self.passes = epochs
+        if not (learning_rate > 0 and epochs >= 1 and batch_size >= 1 and 0 <= dropout < 1):
+            given = f"rate={learning_rate}, epochs={epochs}, batch={batch_size}, dropout={dropout}"
+            raise KnowledgeBaseError(f"rate, epochs and batch are above 0, dropout from 0 to below 1, not {given}")
+        self.epochs = epochs
         self._given: Any = module
-        self._options: dict[str, Any] = {"rate": rate, "epochs": epochs, "batch": batch, "dropout": dropout}
+        self._options: dict[str, Any] = {
+            "rate": learning_rate,
+            "epochs": epochs,
+            "batch": batch_size,
+            "dropout": dropout,
+        }
         self._options |= {"optimiser": optimiser, "sparse": sparse}
-        self._rate, self._batch, self._dropout = rate, batch, dropout
+        self._learning_rate, self._batch_size, self._dropout = learning_rate, batch_size, dropout
         self._optimiser_name, self._sparse = OPTIMISERS[optimiser], sparse
         self._width = -1
         self._module: Module
         self._optimiser: Any
         self._random: Tensor
 
-    def begin(self, width: int, seed: int) -> None:
-        with _alone() as torch:
+    def reset(self, width: int, seed: int) -> None:
+        with _exclusive_torch() as torch:
             torch.manual_seed(seed % (1 << 63))
             self._width = width
-            self._module = self._fresh(torch, max(width, 1)).float()  # torch warns of layers without inputs
-            self._optimiser = getattr(torch.optim, self._optimiser_name)(self._module.parameters(), lr=self._rate)
+            self._module = self._new_module(torch, max(width, 1)).float()  # torch warns of layers without inputs
+            self._optimiser = getattr(torch.optim, self._optimiser_name)(
+                self._module.parameters(), lr=self._learning_rate
+            )
             self._random = torch.get_rng_state()
 
-    def learn(self, batch: Batch) -> float:
+    def fit_batch(self, batch: Batch) -> float:
         """One step for each mini-batch, in the order given."""
-        self._fits(batch.rows)
+        self._check_width(batch.rows)
         total, count = 0.0, len(batch.rows)
-        with _alone() as torch, torch.enable_grad():
+        with _exclusive_torch() as torch, torch.enable_grad():
             torch.set_rng_state(self._random)
             self._module.train()
-            for begin in range(0, count, self._batch):
-                end = min(begin + self._batch, count)
+            for begin in range(0, count, self._batch_size):
+                end = min(begin + self._batch_size, count)
                 inputs = self._inputs(torch, batch.rows, begin, end, end - begin)
                 targets = torch.from_numpy(np.array(batch.targets[begin:end], np.float32))
-                with self._explained():
+                with self._translate_errors():
                     loss = torch.nn.functional.binary_cross_entropy_with_logits(self._logits(inputs), targets)
                     self._optimiser.zero_grad()
                     loss.backward()
@@ -100,16 +109,16 @@ class Torch(BaseModel):
             self._random = torch.get_rng_state()
         return total / count if count else float("nan")
 
-    def probabilities(self, rows: Rows) -> Floats:
-        return logistic(self._computed(rows, self._logits)[:, 0])
+    def probabilities(self, rows: SparseRows) -> Floats:
+        return logistic(self._apply(rows, self._logits)[:, 0])
 
-    def embed(self, rows: Rows) -> Reals:
+    def embed(self, rows: SparseRows) -> Reals:
         """What comes into the module's last linear layer; without one, the logits."""
-        with _alone() as torch:
-            self._fits(rows)
+        with _exclusive_torch() as torch:
+            self._check_width(rows)
             linear = [layer for layer in self._module.modules() if isinstance(layer, torch.nn.Linear)]
             if not linear:
-                return self._computed(rows, self._logits)
+                return self._apply(rows, self._logits)
             seen: list[Tensor] = []
             hook = linear[-1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
 
@@ -119,7 +128,7 @@ class Torch(BaseModel):
                 return seen[-1].to_dense() if seen[-1].is_sparse_csr else seen[-1]
 
             try:
-                return self._computed(rows, before)
+                return self._apply(rows, before)
             finally:
                 hook.remove()
 
@@ -132,21 +141,21 @@ class Torch(BaseModel):
             )
         return {"module": [list(layer) for layer in self._given], **self._options}
 
-    def state(self, *, whole: bool = False) -> State:
-        self._fits(None)
+    def state(self, *, resumable: bool = False) -> State:
+        self._check_width(None)
         found: State = {"width": np.array([self._width])}
-        found |= {f"module.{name}": _array(tensor) for name, tensor in self._module.state_dict().items()}
-        if whole:
-            found["random"] = _array(self._random)
+        found |= {f"module.{name}": _to_array(tensor) for name, tensor in self._module.state_dict().items()}
+        if resumable:
+            found["random"] = _to_array(self._random)
             for number, values in self._optimiser.state_dict()["state"].items():
-                found |= {f"optimiser.{number}.{name}": _array(tensor) for name, tensor in values.items()}
+                found |= {f"optimiser.{number}.{name}": _to_array(tensor) for name, tensor in values.items()}
         return found
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         if "width" not in state:
             raise InputError(f"this is not the state of a module: it holds {', '.join(sorted(state)) or 'nothing'}")
-        self.begin(int(state["width"][0]), 0)
-        with _alone() as torch:
+        self.reset(int(state["width"][0]), 0)
+        with _exclusive_torch() as torch:
             tensors = {name: torch.from_numpy(np.array(array)) for name, array in state.items()}
             learnt = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
             try:
@@ -162,10 +171,10 @@ class Torch(BaseModel):
             if steps:
                 self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": steps})
 
-    def _fresh(self, torch: Any, width: int) -> Module:
+    def _new_module(self, torch: Any, width: int) -> Module:
         """A module with first weights by the random numbers as they stand."""
         if isinstance(self._given, Sequence):
-            return _built(torch, self._given, width)
+            return _build_layers(torch, self._given, width)
         if not isinstance(self._given, torch.nn.Module):
             return self._given(width)
         module = copy.deepcopy(self._given)
@@ -174,7 +183,7 @@ class Torch(BaseModel):
                 layer.reset_parameters()
         return module
 
-    def _inputs(self, torch: Any, rows: Rows, begin: int, end: int, count: int) -> Tensor:
+    def _inputs(self, torch: Any, rows: SparseRows, begin: int, end: int, count: int) -> Tensor:
         """Some rows as a tensor of `count` rows: empty ones are added."""
         starts = rows.starts[begin : end + 1] - rows.starts[begin]
         entries = slice(int(rows.starts[begin]), int(rows.starts[end]))
@@ -197,64 +206,68 @@ class Torch(BaseModel):
         count = inputs.shape[0]
         if tuple(found.shape) not in {(count,), (count, 1)}:
             wanted = f"({count},) or ({count}, 1)"
-            raise KnowledgeError(f"a module gives a logit for each row, of shape {wanted}, not {tuple(found.shape)}")
+            raise KnowledgeBaseError(
+                f"a module gives a logit for each row, of shape {wanted}, not {tuple(found.shape)}"
+            )
         return found.reshape(-1)
 
-    def _computed(self, rows: Rows, function: Callable[[Tensor], Tensor]) -> Reals:
+    def _apply(self, rows: SparseRows, function: Callable[[Tensor], Tensor]) -> Reals:
         """Shape (rows, some size): a function of the inputs, in blocks of one size."""
-        self._fits(rows)
-        with _alone() as torch, torch.no_grad():
+        self._check_width(rows)
+        with _exclusive_torch() as torch, torch.no_grad():
             self._module.eval()
             parts = []
-            for begin in range(0, max(len(rows), 1), STEP):
-                end = min(begin + STEP, len(rows))
-                inputs = self._inputs(torch, rows, begin, end, STEP)
-                with self._explained():
-                    parts.append(function(inputs).reshape(STEP, -1)[: end - begin].float().numpy())
+            for begin in range(0, max(len(rows), 1), PREDICT_BATCH):
+                end = min(begin + PREDICT_BATCH, len(rows))
+                inputs = self._inputs(torch, rows, begin, end, PREDICT_BATCH)
+                with self._translate_errors():
+                    parts.append(function(inputs).reshape(PREDICT_BATCH, -1)[: end - begin].float().numpy())
         whole: Reals = np.concatenate(parts)
         if not np.isfinite(whole).all():
-            raise KnowledgeError("the module gives numbers that are not finite", hint="learn at a smaller rate")
+            raise KnowledgeBaseError("the module gives numbers that are not finite", hint="learn at a smaller rate")
         return whole
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """What torch finds wrong with the module, as an error of ours that says what may help."""
         try:
             yield
         except RuntimeError as error:
             hint = "does its first layer take sparse input? If not, write Torch(…, sparse=False)"
-            raise KnowledgeError(f"the module fails: {error}", hint=hint if self._sparse else "") from error
+            raise KnowledgeBaseError(f"the module fails: {error}", hint=hint if self._sparse else "") from error
 
-    def _fits(self, rows: Rows | None) -> None:
+    def _check_width(self, rows: SparseRows | None) -> None:
         if self._width < 0:
-            raise KnowledgeError("the module was not begun", hint="call begin(width, seed) first")
+            raise KnowledgeBaseError("the module was not begun", hint="call begin(width, seed) first")
         if rows is not None and rows.width != self._width:
-            raise KnowledgeError(f"the module is for rows of {self._width} columns, these have {rows.width}")
+            raise KnowledgeBaseError(f"the module is for rows of {self._width} columns, these have {rows.width}")
 
 
-def _built(torch: Any, layers: Sequence[Sequence[Any]], width: int) -> Module:
+def _build_layers(torch: Any, layers: Sequence[Sequence[Any]], width: int) -> Module:
     """Layers by name, one after another."""
     made = []
     for name, *arguments in layers:
         if name not in LAYERS:
-            raise KnowledgeError(f"there is no layer {name} to be given by name", near=nearest(str(name), LAYERS))
-        made.append(getattr(torch.nn, name)(*((width,) if name in SIZED else ()), *arguments))
+            raise KnowledgeBaseError(
+                f"there is no layer {name} to be given by name", suggestions=similar_names(str(name), LAYERS)
+            )
+        made.append(getattr(torch.nn, name)(*((width,) if name in LAYERS_WITH_WIDTH else ()), *arguments))
         width = arguments[0] if name == "Linear" else width
     return torch.nn.Sequential(*made)
 
 
-def _array(tensor: Tensor) -> npt.NDArray[Any]:
+def _to_array(tensor: Tensor) -> npt.NDArray[Any]:
     """A copy: what goes on learning must not change it."""
     return np.array(tensor.detach().cpu().numpy())
 
 
 @contextmanager
-def _alone() -> Iterator[Any]:
+def _exclusive_torch() -> Iterator[Any]:
     """Torch for ourselves: on one thread, and with its random numbers and number of threads put back afterwards."""
     try:
         import torch
     except ImportError:
-        raise KnowledgeError("PyTorch is not installed", hint="pip install 'gaifman[torch]'") from None
+        raise KnowledgeBaseError("PyTorch is not installed", hint="pip install 'gaifman[torch]'") from None
     with _LOCK, torch.random.fork_rng(devices=[]):
         threads = torch.get_num_threads()
         torch.set_num_threads(1)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.neighbourhood import Size
-from gaifman.cli.query import settings as given_to
-from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, print_table, reading_options
+from gaifman.cli.neighbourhood import CountOrAll
+from gaifman.cli.query import parse_bindings as given_to
+from gaifman.cli.terminal import input_options, json_option, open_kb, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
-    from gaifman.answers import Ranked
+    from gaifman.answers import RankedAnswers
 
-KNOWN = ("mark", "leave-out", "only")
+KNOWN_CHOICES = ("mark", "leave-out", "only")
 """As options have it: `gaifman.answers.KNOWN` without spaces."""
 
 
@@ -21,11 +21,11 @@ KNOWN = ("mark", "leave-out", "only")
 @click.argument("model")
 @click.argument("kb")
 @click.argument("query", required=False)
-@click.option("--top", type=Size(), default=10, show_default=True, help="Answers to give at most, or `all`.")
+@click.option("--top", type=CountOrAll(), default=10, show_default=True, help="Answers to give at most, or `all`.")
 @click.option("--draws", type=int, help="Neighbourhoods to average over, instead of the model's own number.")
 @click.option(
     "--known",
-    type=click.Choice(KNOWN),
+    type=click.Choice(KNOWN_CHOICES),
     default="mark",
     show_default=True,
     help="Mark known answers, leave them out, or rank only them.",
@@ -43,7 +43,7 @@ KNOWN = ("mark", "leave-out", "only")
 @click.option("--limit", type=int, default=100_000, show_default=True, help="Such combinations at most.")
 @click.option("--prior", type=float, help="The share of candidates that are answers, beforehand: 0.5 if not said.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
-@reading_options
+@input_options
 @json_option
 def answer(
     model: str,
@@ -52,13 +52,13 @@ def answer(
     top: int | None,
     draws: int | None,
     known: str,
-    given: tuple[str, ...],
-    among: tuple[str, ...],
+    bindings: tuple[str, ...],
+    restrict_to: tuple[str, ...],
     candidates: str,
-    limit: int,
+    max_candidates: int,
     prior: float | None,
-    others: tuple[str, ...],
-    form: str | None,
+    extra_files: tuple[str, ...],
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
@@ -75,57 +75,60 @@ def answer(
       gaifman answer countries.gaifman demo "borders(x, y)" --known leave-out --top 20
       gaifman answer near.gaifman demo --set x=portugal --among y=country
     """
-    from gaifman.candidates import Choice
+    from gaifman.candidates import CandidateStrategy
     from gaifman.completion import load
 
     settings: dict[str, Any] = {"top": top, "known": known.replace("-", " "), "draws": draws, "prior": prior}
-    settings |= {"among": given_to(among, "--among", "type"), "candidates": Choice(candidates, limit)}
-    objects, found = given_to(given), load(model)
-    asked: Any = found.on(open_kb((kb, *others), form, table, iris))
-    usual = candidates == "auto" and not among and known != "only"
-    types = fitting(asked, query, objects) if usual else {}
+    settings |= {
+        "among": given_to(restrict_to, "--among", "type"),
+        "candidates": CandidateStrategy(candidates, max_candidates),
+    }
+    objects, found = given_to(bindings), load(model)
+    asked: Any = found.with_kb(open_kb((kb, *extra_files), file_format, table, iris))
+    usual = candidates == "auto" and not restrict_to and known != "only"
+    types = infer_types(asked, query, objects) if usual else {}
     ranked = asked.answers(query, objects, **settings | ({"among": types} if types else {}))
     if as_json:
         print_json(ranked.as_dict())
     else:
-        show(ranked, prior, "--candidates all looks at any object" if types else "")
+        print_ranked_answers(ranked, prior, "--candidates all looks at any object" if types else "")
 
 
-def fitting(asked: Any, question: str | None, given: dict[str, str]) -> dict[str, str]:
+def infer_types(model: Any, query_text: str | None, bindings: dict[str, str]) -> dict[str, str]:
     """Variable → the type that facts have at its place, where nothing else was asked for: as the page does it."""
-    from gaifman.candidates import fitting_types
+    from gaifman.candidates import variable_types
     from gaifman.errors import GaifmanError
     from gaifman.model import GaifmanModel
     from gaifman.parser import parse_query
 
-    text = str(asked.query) if question is None and isinstance(asked, GaifmanModel) else question or ""
+    text = str(model.query) if query_text is None and isinstance(model, GaifmanModel) else query_text or ""
     try:
-        query = parse_query(text, asked.kb.vocabulary)
+        query = parse_query(text, model.kb.schema)
     except GaifmanError:
         return {}  # whoever answers says what is wrong
-    return {name: kind for name, kind in fitting_types(asked.kb, query).items() if name not in given}
+    return {name: kind for name, kind in variable_types(model.kb, query).items() if name not in bindings}
 
 
-def show(ranked: Ranked, prior: float | None, hint: str) -> None:
+def print_ranked_answers(answers: RankedAnswers, prior: float | None, hint: str) -> None:
     """The answers as a table, with how the question was read, what was looked at, and what is presupposed."""
-    considered = f"{ranked.considered} ({hint})" if hint else str(ranked.considered)
-    print_fields([("read as", ranked.reading), ("considered", considered), ("beforehand", presupposed(prior))])
-    if len(ranked):
-        print_answers(ranked, "Answers")
+    considered = f"{answers.considered} ({hint})" if hint else str(answers.considered)
+    print_fields([("read as", answers.bracketed), ("considered", considered), ("beforehand", prior_text(prior))])
+    if len(answers):
+        print_answer_table(answers, "Answers")
     else:
         click.echo("there is no answer among them", err=True)
 
 
-def presupposed(prior: float | None) -> str:
+def prior_text(prior: float | None) -> str:
     """What a probability is of: it hangs on how many answers there are at all."""
     if prior is None:
         return "one in two is an answer (--prior 0.01: one in a hundred)"
     return f"the share {prior:g} are answers"
 
 
-def print_answers(ranked: Ranked, title: str) -> None:
+def print_answer_table(answers: RankedAnswers, title: str) -> None:
     """The rows alone."""
-    marks = any(row.known for row in ranked)
-    columns = [*ranked.variables, "probability", *(["known"] if marks else [])]
-    rows = [(*row.names, str(row.estimate), *(["yes" if row.known else "–"] if marks else [])) for row in ranked]
+    marks = any(row.known for row in answers)
+    columns = [*answers.variables, "probability", *(["known"] if marks else [])]
+    rows = [(*row.names, str(row.estimate), *(["yes" if row.known else "–"] if marks else [])) for row in answers]
     print_table(title, columns, rows)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import click
 
-from gaifman.cli.terminal import check_target, json_option, open_kb, print_json, reading_options
+from gaifman.cli.terminal import check_overwrite, input_options, json_option, open_kb, print_json
 
-WRITTEN = ("facts", "triples", "nary", "parquet", "duckdb")
+OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
 
 
 @click.command(short_help="Write a knowledge base in another format.")
 @click.argument("source", nargs=-1, required=True, metavar="IN...")
 @click.argument("target", metavar="OUT")
-@reading_options
+@input_options
 @click.option(
     "--to",
-    type=click.Choice(WRITTEN),
+    type=click.Choice(OUTPUT_FORMATS),
     metavar="FORMAT",
-    help=f"How to write, instead of by the end of the name: {', '.join(WRITTEN)}.",
+    help=f"How to write, instead of by the end of the name: {', '.join(OUTPUT_FORMATS)}.",
 )
 @click.option("--lossy", is_flag=True, help="Leave out what the format cannot hold.")
 @click.option("--force", is_flag=True, help="Replace OUT if it is there.")
@@ -25,10 +25,10 @@ WRITTEN = ("facts", "triples", "nary", "parquet", "duckdb")
 def convert(
     source: tuple[str, ...],
     target: str,
-    form: str | None,
+    file_format: str | None,
     table: str | None,
     iris: str,
-    to: str | None,
+    output_format: str | None,
     lossy: bool,
     force: bool,
     as_json: bool,
@@ -43,9 +43,9 @@ def convert(
     """
     from gaifman.io import write
 
-    check_target(target, force=force)
-    known = open_kb(source, form, table, iris)
-    write(known, target, format=to, lossy=lossy)
+    check_overwrite(target, force=force)
+    known = open_kb(source, file_format, table, iris)
+    write(known, target, format=output_format, lossy=lossy)
     if as_json:
         print_json({"written": target, "facts": len(known), "fingerprint": known.fingerprint})
     else:

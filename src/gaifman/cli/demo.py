@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gaifman.cli.info import summary
-from gaifman.cli.neighbourhood import show
-from gaifman.cli.terminal import json_option, print_fields, print_json, working
-from gaifman.cli.trial import show_trial, tried
+from gaifman.cli.neighbourhood import print_neighbourhood
+from gaifman.cli.terminal import json_option, print_fields, print_json, work_progress
+from gaifman.cli.trial import print_trial, run_trial
 
 if TYPE_CHECKING:
     from gaifman.kb import KnowledgeBase
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 FACTS = (("borders", "france", "spain"), ("capital", "spain", "madrid"), ("separates", "pyrenees", "france", "spain"))
 QUERY = "exists z. borders(x, z) & borders(z, y) & x != y & ~borders(x, y)"
 PAIR = ("portugal", "france")
-COUNTED = "borders('france', y)"
-MISTAKE = "bordrs(x, y)"
+COUNT_QUERY = "borders('france', y)"
+MISSPELLED = "bordrs(x, y)"
 TUPLE = ("france", "spain")
 SIZE = 5
-NEXT = (
+NEXT_COMMANDS = (
     "gaifman train demo -o countries.gaifman",
     "gaifman answer countries.gaifman demo \"official_language('malta', y)\"",
     'gaifman answer countries.gaifman demo "borders(x, y)" --known leave-out --prior 0.01',
@@ -45,30 +45,30 @@ def demo(as_json: bool) -> None:
       gaifman demo
     """
     from gaifman.datasets import demo as load
-    from gaifman.graph import graph_of
-    from gaifman.neighbourhoods import neighbourhoods
+    from gaifman.graph import build_graph
+    from gaifman.neighbourhoods import named_neighbourhoods
 
     kb = load()
-    graph = graph_of(kb)
-    drawn = neighbourhoods(graph, TUPLE, size=SIZE)[0]
-    facts, formula, degrees = some_facts(kb), formula_fields(kb), graph.summary()
+    graph = build_graph(kb)
+    drawn = named_neighbourhoods(graph, TUPLE, size=SIZE)[0]
+    facts, formula, degrees = example_facts(kb), formula_fields(kb), graph.summary()
     if as_json:
         body = {"kb": summary(kb), "some_facts": facts, "formula": formula, "graph": degrees}
-        print_json({**body, "neighbourhood": drawn.as_dict(), "trial": tried(kb)})
+        print_json({**body, "neighbourhood": drawn.as_dict(), "trial": run_trial(kb)})
         return
     click.echo("The countries of the world, bundled with gaifman:\n")
     print_fields((name, summary(kb)[name]) for name in ("objects", "facts", "relations", "attributes"))
     click.echo("\n".join(["\nSome facts:\n", *(f"  {fact}" for fact in facts)]))
-    show_formula(formula)
+    print_formula(formula)
     click.echo(f"\nA neighbourhood of ({', '.join(TUPLE)}): {SIZE} objects drawn from those they share facts with:\n")
-    show(drawn, 3, f"gaifman neighbourhood demo {' '.join(TUPLE)} --size {SIZE}")
-    with working("items") as report:
-        found = tried(kb, report)
-    show_trial(found)
-    click.echo("\n".join(["\nNext:", *(f"  {line}" for line in (*on_the_path(), *NEXT))]))
+    print_neighbourhood(drawn, 3, f"gaifman neighbourhood demo {' '.join(TUPLE)} --size {SIZE}")
+    with work_progress("items") as report:
+        found = run_trial(kb, report)
+    print_trial(found)
+    click.echo("\n".join(["\nNext:", *(f"  {line}" for line in (*activation_hint(), *NEXT_COMMANDS))]))
 
 
-def on_the_path() -> list[str]:
+def activation_hint() -> list[str]:
     """How the command is found, where it would not be: `make` puts it into a folder of its own."""
     activate = Path(sys.executable).with_name("activate")
     if shutil.which("gaifman") or not activate.exists():
@@ -77,7 +77,7 @@ def on_the_path() -> list[str]:
     return [f". {activate.relative_to(here) if activate.is_relative_to(here) else activate}"]
 
 
-def some_facts(kb: KnowledgeBase) -> list[str]:
+def example_facts(kb: KnowledgeBase) -> list[str]:
     """A few facts as they are written."""
     from gaifman.facts import Fact
 
@@ -87,27 +87,27 @@ def some_facts(kb: KnowledgeBase) -> list[str]:
 def formula_fields(kb: KnowledgeBase) -> dict[str, Any]:
     """A formula read back, its truth for a pair, a count, and what a slip looks like."""
     from gaifman.errors import FormulaError
-    from gaifman.formulas import bracketed
+    from gaifman.formulas import to_bracketed
     from gaifman.parser import parse, parse_query
     from gaifman.semantics import count, holds
 
     structure = kb.structure()
-    query = parse_query(QUERY, kb.vocabulary)
+    query = parse_query(QUERY, kb.schema)
     try:
-        mistake = str(parse(MISTAKE, kb.vocabulary))
+        mistake = str(parse(MISSPELLED, kb.schema))
     except FormulaError as error:
         mistake = str(error)
     return {
         "text": QUERY,
         "canonical": str(query),
-        "bracketed": bracketed(query),
-        "truth": holds(structure, query.formula, dict(zip(query.free, PAIR, strict=True))),
-        "count": count(structure, parse(COUNTED, kb.vocabulary)),
+        "bracketed": to_bracketed(query),
+        "truth": holds(structure, query.formula, dict(zip(query.variables, PAIR, strict=True))),
+        "count": count(structure, parse(COUNT_QUERY, kb.schema)),
         "mistake": mistake,
     }
 
 
-def show_formula(formula: dict[str, Any]) -> None:
+def print_formula(formula: dict[str, Any]) -> None:
     """The same, for people."""
     click.echo("\nA formula: which countries are two borders apart?\n")
     truth = "true" if formula["truth"] else "false"
@@ -116,7 +116,7 @@ def show_formula(formula: dict[str, Any]) -> None:
             ("written", formula["text"]),
             ("read as", formula["bracketed"]),
             (f"truth for {' and '.join(PAIR)}", truth),
-            (f"count of {COUNTED}", formula["count"]),
+            (f"count of {COUNT_QUERY}", formula["count"]),
         ]
     )
     click.echo("\nA slip is pointed at:\n")

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gaifman.cli.terminal import (
+    input_options,
     json_option,
     open_kb,
     print_fields,
     print_json,
+    print_stopped,
     print_table,
-    reading_options,
-    say_stopped,
-    working,
+    work_progress,
 )
 
 if TYPE_CHECKING:
     from gaifman.evaluation import Evaluation
-    from gaifman.measures import Figure, Figures
+    from gaifman.measures import MetricValue, RankMetrics
 
-SHOWN = 10
+MAX_RELATIONS = 10
 """Relations listed on the terminal; `--json` has all."""
 
 
@@ -42,19 +42,19 @@ SHOWN = 10
 @click.option("--seed", type=int, default=0, show_default=True, help="Which facts, corruptions and intervals.")
 @click.option("--keep", metavar="FOLDER", help="Keep ranks there; stopped or killed, the same command goes on.")
 @click.option("--threads", type=click.IntRange(min=1), help="How many threads; the result is the same.")
-@reading_options
+@input_options
 @json_option
 def evaluate(
     model: str,
     kb: str,
     test: str,
-    known: tuple[str, ...],
-    others: tuple[str, ...],
+    filter_files: tuple[str, ...],
+    extra_files: tuple[str, ...],
     relations: tuple[str, ...],
     raw: bool,
-    keep: str | None,
+    checkpoint_dir: str | None,
     threads: int | None,
-    form: str | None,
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
@@ -72,77 +72,89 @@ def evaluate(
       gaifman evaluate wn18.gaifman train.tsv test.tsv --known valid.tsv --keep wn18.ranks
     """
     from gaifman.completion import load
-    from gaifman.evaluation import Terms
+    from gaifman.evaluation import EvaluationConfig
     from gaifman.evaluation import evaluate as evaluated
 
-    Terms(relations or None, **terms)  # what is wrong is said before much is read
-    reading = form, table, iris
+    EvaluationConfig(relations or None, **terms)  # what is wrong is said before much is read
+    reading = file_format, table, iris
     found = load(model)
-    facts, tested = open_kb((kb, *others), *reading), open_kb((test,), *reading)
-    more = [open_kb(known, *reading)] if known else []
-    wanted = {"threads": threads, "relations": relations or None, "kept": keep, **terms}
+    facts, tested = open_kb((kb, *extra_files), *reading), open_kb((test,), *reading)
+    more = [open_kb(filter_files, *reading)] if filter_files else []
+    wanted = {"threads": threads, "relations": relations or None, "kept": checkpoint_dir, **terms}
     try:
-        with working("ranks") as report:
-            result = evaluated(found, facts, tested, more, report=report, **wanted)
+        with work_progress("ranks") as report:
+            result = evaluated(found, facts, tested, more, progress=report, **wanted)
     except KeyboardInterrupt:
-        if keep is None:
+        if checkpoint_dir is None:
             raise
-        say_stopped("evaluation", shlex.join(["gaifman", *sys.argv[1:]]), as_json)
+        print_stopped("evaluation", shlex.join(["gaifman", *sys.argv[1:]]), as_json)
         sys.exit(128 + signal.SIGINT)
     if as_json:
         print_json(result.as_dict())
     else:
-        _show(result, raw)
+        _print_evaluation(result, raw)
 
 
-def _show(found: Evaluation, raw: bool) -> None:
+def _print_evaluation(evaluation: Evaluation, raw: bool) -> None:
     """The figures with their intervals, then tables."""
-    from gaifman.evaluation import INTERVALS, cells
+    from gaifman.evaluation import INTERVALS, format_metrics
 
-    whole = found.figures(raw=raw)
-    ranked = f"{found.ranked:,}" + (f", a sample of {found.facts:,}" if found.sampled else "")
-    print_fields([("test facts", ranked), ("candidates", _candidates(found)), ("draws", found.draws), *_figures(whole)])
+    whole = evaluation.metrics(raw=raw)
+    ranked = f"{evaluation.ranked_facts:,}" + (f", a sample of {evaluation.test_facts:,}" if evaluation.sampled else "")
+    print_fields(
+        [
+            ("test facts", ranked),
+            ("candidates", _candidates_text(evaluation)),
+            ("draws", evaluation.draws),
+            *_metric_rows(whole),
+        ]
+    )
     kind = "among all objects (raw)" if raw else "among objects that are not known answers (filtered)"
     columns = ["", "ranks", "mean rank", "MRR", "hits@1", "hits@3", "hits@10"]
     right = range(1, len(columns))
-    print_table(f"Ranks {kind}", columns, [(name, *cells(each)) for name, each in found.rows(raw=raw)], right)
-    by_size = sorted(found.by("relation", raw=raw).items(), key=lambda row: (-row[1].ranks, row[0]))
-    kinds = dict(zip(found.relations, found.categories, strict=True))
+    print_table(
+        f"Ranks {kind}",
+        columns,
+        [(name, *format_metrics(each)) for name, each in evaluation.table_rows(raw=raw)],
+        right,
+    )
+    by_size = sorted(evaluation.metrics_by("relation", raw=raw).items(), key=lambda row: (-row[1].ranks, row[0]))
+    kinds = dict(zip(evaluation.relations, evaluation.categories, strict=True))
     columns[0:1] = ["relation", "category"]
-    rows = [(name, kinds[name], *cells(each)) for name, each in by_size[:SHOWN]]
+    rows = [(name, kinds[name], *format_metrics(each)) for name, each in by_size[:MAX_RELATIONS]]
     print_table("Relations", columns, rows, range(2, len(columns)))
-    if len(by_size) > SHOWN:
-        click.echo(f"… and {len(by_size) - SHOWN:,} more with --json")
-    untrained = [name for name, trained in zip(found.relations, found.trained, strict=True) if not trained]
+    if len(by_size) > MAX_RELATIONS:
+        click.echo(f"… and {len(by_size) - MAX_RELATIONS:,} more with --json")
+    untrained = [name for name, trained in zip(evaluation.relations, evaluation.trained, strict=True) if not trained]
     if untrained:
-        click.echo(f"without a trained model, ranked by the fallback: {', '.join(untrained[:SHOWN])}")
-    _show_classification(found.classification.measured())
+        click.echo(f"without a trained model, ranked by the fallback: {', '.join(untrained[:MAX_RELATIONS])}")
+    _print_classification(evaluation.classification.metrics())
     click.echo(f"\nin brackets: {INTERVALS}")
 
 
-def _candidates(found: Evaluation) -> str:
-    text = f"{found.objects:,} objects"
-    if found.unseen:
-        text += f"; {found.unseen:,} of the test facts' objects not in the knowledge base"
-    if found.hidden:
-        text += f"; {found.hidden:,} test {'facts were' if found.hidden > 1 else 'fact was'} taken out of it"
+def _candidates_text(evaluation: Evaluation) -> str:
+    text = f"{evaluation.objects:,} objects"
+    if evaluation.unseen_objects:
+        text += f"; {evaluation.unseen_objects:,} of the test facts' objects not in the knowledge base"
+    if evaluation.hidden_test_facts:
+        text += f"; {evaluation.hidden_test_facts:,} test {'facts were' if evaluation.hidden_test_facts > 1 else 'fact was'} taken out of it"
     return text
 
 
-def _figures(whole: Figures) -> list[tuple[str, str]]:
+def _metric_rows(whole: RankMetrics) -> list[tuple[str, str]]:
     rows = [("mean rank", _with_interval(whole.mean_rank, 1)), ("MRR", _with_interval(whole.mrr, 3))]
     return rows + [(f"hits@{most}", _with_interval(figure, 3)) for most, figure in whole.hits.items()]
 
 
-def _with_interval(figure: Figure, digits: int) -> str:
+def _with_interval(figure: MetricValue, digits: int) -> str:
     return f"{figure.value:,.{digits}f} [{figure.low:,.{digits}f}, {figure.high:,.{digits}f}]"
 
 
-def _show_classification(measured: dict[str, Any]) -> None:
+def _print_classification(metrics: dict[str, Any]) -> None:
     """How well test facts are told from corruptions, where there are some."""
-    if measured["auc"] is None:
+    if metrics["auc"] is None:
         click.echo("\nthere are no corruptions to tell the test facts from")
         return
-    click.echo("\n" + click.style(f"Test facts and {measured['corruptions']:,} corruptions", bold=True))
-    area, precision = measured["auc"], measured["average_precision"]
+    click.echo("\n" + click.style(f"Test facts and {metrics['corruptions']:,} corruptions", bold=True))
+    area, precision = metrics["auc"], metrics["average_precision"]
     print_fields([("AUC", f"{area:.3f}"), ("average precision", f"{precision:.3f}")])

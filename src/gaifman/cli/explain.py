@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.answer import presupposed
-from gaifman.cli.query import settings as given_to
+from gaifman.cli.answer import prior_text
+from gaifman.cli.query import parse_bindings as given_to
 from gaifman.cli.terminal import (
-    check_target,
+    check_overwrite,
+    input_options,
     json_option,
     open_kb,
     print_fields,
     print_json,
     print_table,
-    reading_options,
 )
 
 if TYPE_CHECKING:
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 @click.option("--picture", metavar="FILE", help="Draw a neighbourhood with the facts that speak: .svg.")
 @click.option("--force", is_flag=True, help="Replace the picture if it is there.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
-@reading_options
+@input_options
 @json_option
 def explain(
     model: str,
     kb: str,
     query: str | None,
     answer: tuple[str, ...],
-    given: tuple[str, ...],
+    bindings: tuple[str, ...],
     top: int,
     draws: int | None,
     prior: float | None,
     picture: str | None,
     force: bool,
-    others: tuple[str, ...],
-    form: str | None,
+    extra_files: tuple[str, ...],
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
@@ -71,51 +71,54 @@ def explain(
       gaifman explain near.gaifman demo --set x=portugal --answer france --json
     """
     from gaifman.completion import load
-    from gaifman.pictures import check_picture, write_picture
+    from gaifman.pictures import check_svg_path, write_svg
 
     if picture:
-        check_picture(picture)
-        check_target(picture, force=force)
-    objects, found = given_to(given), load(model)
-    asked: Any = found.on(open_kb((kb, *others), form, table, iris))
+        check_svg_path(picture)
+        check_overwrite(picture, force=force)
+    objects, found = given_to(bindings), load(model)
+    asked: Any = found.with_kb(open_kb((kb, *extra_files), file_format, table, iris))
     explanation = asked.explain(*asked.tuple_of(query, objects, answer), top=top, draws=draws, prior=prior)
     if picture:
-        write_picture(explanation.svg(), Path(picture))
+        write_svg(explanation.svg(), Path(picture))
     if as_json:
         print_json(explanation.as_dict())
     else:
-        show(explanation, prior)
+        print_explanation(explanation, prior)
     if picture:
         click.echo(f"wrote {picture}", err=True)
 
 
-def show(explanation: Explanation, prior: float | None) -> None:
+def print_explanation(explanation: Explanation, prior: float | None) -> None:
     """Tables of what spoke, sums, and the counterfactual."""
-    from gaifman.explanations import NO_FACTS
+    from gaifman.explanations import NO_COUNTERFACTUAL
 
-    known = f" ({explanation.judged})" if explanation.known else ""
+    known = f" ({explanation.known_note})" if explanation.known else ""
     fields = [("read as", explanation.query + known), ("probability", str(explanation.estimate))]
-    print_fields([*fields, ("beforehand", presupposed(prior))])
-    for title, reasons in (("For it", explanation.speaking_for), ("Against it", explanation.speaking_against)):
+    print_fields([*fields, ("beforehand", prior_text(prior))])
+    for title, reasons in (("For it", explanation.supporting), ("Against it", explanation.opposing)):
         if reasons:
-            print_table(title, ["log-odds", "formula", "facts"], map(_row, reasons), right=[0])
+            print_table(title, ["log-odds", "formula", "facts"], map(_reason_row, reasons), right=[0])
     parts = [("formulas above", sum(reason.effect for reason in explanation.reasons))]
-    parts += [*explanation.parts.named(explanation.estimate.draws), ("probability, in log-odds", explanation.log_odds)]
+    parts += [
+        *explanation.parts.labelled(explanation.estimate.draws),
+        ("probability, in log-odds", explanation.log_odds),
+    ]
     print_table("Together", ["log-odds", ""], [(f"{effect:+.3f}", words) for words, effect in parts], right=[0])
     other = explanation.counterfactual
     if other is None:
-        click.echo(f"\n{NO_FACTS}")
+        click.echo(f"\n{NO_COUNTERFACTUAL}")
         return
-    click.echo("\n" + click.style(f"Without these facts: {explanation.without}", bold=True))
+    click.echo("\n" + click.style(f"Without these facts: {explanation.counterfactual_text}", bold=True))
     for fact in other.facts:
-        click.echo(f"  {_shown(str(fact))}")
+        click.echo(f"  {_visible(str(fact))}")
 
 
-def _row(reason: Reason) -> tuple[str, str, str]:
-    return f"{reason.effect:+.3f}", reason.formula, reason.said
+def _reason_row(reason: Reason) -> tuple[str, str, str]:
+    return f"{reason.effect:+.3f}", reason.formula, reason.evidence
 
 
-def _shown(text: str) -> str:
-    from gaifman.errors import visible
+def _visible(text: str) -> str:
+    from gaifman.errors import escape_unprintable
 
-    return visible(text)
+    return escape_unprintable(text)

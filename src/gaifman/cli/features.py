@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.neighbourhood import drawing_options
-from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, reading_options
+from gaifman.cli.neighbourhood import sampling_options
+from gaifman.cli.terminal import input_options, json_option, open_kb, print_fields, print_json
 
 if TYPE_CHECKING:
     from gaifman.kb import KnowledgeBase
     from gaifman.phi import FeatureSet
 
-SHOWN = 40
+MAX_FEATURES = 40
 """Features listed unless all are asked for."""
 NO_FACT = "no single fact"
 
@@ -23,10 +23,10 @@ NO_FACT = "no single fact"
 @click.argument("variables", metavar="VARIABLES")
 @click.argument("objects", nargs=-1, required=True, metavar="OBJECT...")
 @click.option("--phi", default="paper", show_default=True, help="A .phi file, or paper, universal-schema or default.")
-@drawing_options
+@sampling_options
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--all", "everything", is_flag=True, help="List every feature that is not 0.")
-@reading_options
+@input_options
 @json_option
 def features(
     kb: str,
@@ -36,9 +36,9 @@ def features(
     radius: int,
     size: int | None,
     seed: int,
-    others: tuple[str, ...],
-    everything: bool,
-    form: str | None,
+    extra_files: tuple[str, ...],
+    show_all: bool,
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
@@ -51,9 +51,9 @@ def features(
       gaifman features demo x,y france spain --phi universal-schema --size all
       gaifman features train.tsv x,y ann bob --phi mined.phi --json
     """
-    names = named_variables(variables, len(objects))
-    known = open_kb((kb, *others), form, table, iris)
-    body = evaluated(known, feature_set(phi, len(objects), known), objects, radius, size, seed)
+    names = parse_variables(variables, len(objects))
+    known = open_kb((kb, *extra_files), file_format, table, iris)
+    body = evaluate_features(known, load_feature_set(phi, len(objects), known), objects, radius, size, seed)
     if as_json:
         print_json({"variables": dict(zip(names, objects, strict=True)), "radius": radius, "size": size, **body})
         return
@@ -62,23 +62,23 @@ def features(
     ]
     found = body["features"]
     print_fields([*rows, ("members", len(body["members"])), ("features", f"{len(found):,} of {body['of']:,} not 0")])
-    for one in found if everything else found[:SHOWN]:
-        click.echo(f"{number(one['value']):>11}  {one['feature']}")
+    for one in found if show_all else found[:MAX_FEATURES]:
+        click.echo(f"{format_value(one['value']):>11}  {one['feature']}")
         click.echo(f"{'':13}  {' '.join(one['facts']) or NO_FACT}{' …' if one['more'] else ''}")
-    if len(found) > SHOWN and not everything:
-        click.echo(f"… and {len(found) - SHOWN:,} more: --all lists them")
+    if len(found) > MAX_FEATURES and not show_all:
+        click.echo(f"… and {len(found) - MAX_FEATURES:,} more: --all lists them")
 
 
-def number(value: float) -> str:
+def format_value(value: float) -> str:
     """A value as a person reads it.
 
-    >>> number(1.0), number(66439000.0), number(0.25)
+    >>> format_value(1.0), format_value(66439000.0), format_value(0.25)
     ('1', '66,439,000', '0.25')
     """
     return f"{value:,.0f}" if value.is_integer() else f"{value:g}"
 
 
-def named_variables(text: str, objects: int) -> list[str]:
+def parse_variables(text: str, objects: int) -> list[str]:
     """The query's variables, as many as there are objects."""
     from gaifman.errors import FormulaError, shorten
 
@@ -97,33 +97,35 @@ def named_variables(text: str, objects: int) -> list[str]:
     return names
 
 
-def feature_set(name: str, width: int, known: KnowledgeBase) -> FeatureSet:
+def load_feature_set(name: str, arity: int, known: KnowledgeBase) -> FeatureSet:
     """A named set, or that of a file."""
-    from gaifman.phi import chosen
+    from gaifman.phi import resolve_feature_set
 
-    return chosen(name, width, {r.name: r.arity for r in known.relations.values()}, known.attributes, known)
+    return resolve_feature_set(
+        name, arity, {r.name: r.arity for r in known.relations.values()}, known.attributes, known
+    )
 
 
-def evaluated(
+def evaluate_features(
     known: KnowledgeBase, phi: FeatureSet, objects: tuple[str, ...], radius: int, size: int | None, seed: int
 ) -> dict[str, Any]:
     """The features that are not 0, with facts, for JSON."""
-    from gaifman.features import features_of
-    from gaifman.graph import graph_of
-    from gaifman.grounds import witnesses
-    from gaifman.neighbourhoods import Sampling, draw
-    from gaifman.plans import plan_of
+    from gaifman.features import compute_features
+    from gaifman.graph import build_graph
+    from gaifman.grounds import find_witness_facts
+    from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
+    from gaifman.plans import compile_features
 
-    tuples = [[known.id(name) for name in objects]]
-    plan = plan_of(phi, known, len(objects))
-    graph = graph_of(known)
-    drawn = draw(graph, tuples, Sampling(radius, size, 1, seed))
-    values = features_of(graph, drawn, plan).dense()[0]
-    members = [known.name(int(member)) for member in drawn.of(0)]
+    tuples = [[known.object_id(name) for name in objects]]
+    plan = compile_features(phi, known, len(objects))
+    graph = build_graph(known)
+    drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(radius, size, 1, seed))
+    values = compute_features(graph, drawn, plan).to_dense()[0]
+    members = [known.object_name(int(member)) for member in drawn.members_of(0)]
     inside = known.induced(members).structure()
     found = []
     for column in values.nonzero()[0].tolist():
         feature = plan.features[column]
-        facts, more = witnesses(inside, feature, objects)
+        facts, more = find_witness_facts(inside, feature, objects)
         found.append({"feature": str(feature), "value": float(values[column]), "facts": facts, "more": more})
     return {"seed": seed, "members": members, "of": len(plan.features), "features": found}

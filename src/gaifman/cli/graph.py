@@ -7,16 +7,16 @@ from typing import Any
 import click
 
 from gaifman.cli.terminal import (
-    check_target,
+    check_overwrite,
+    input_options,
     json_option,
     open_kb,
     print_fields,
     print_json,
     print_table,
-    reading_options,
 )
 
-BAR = 40
+BAR_WIDTH = 40
 """Characters of the longest bar."""
 
 
@@ -25,14 +25,14 @@ BAR = 40
 @click.option("--plot", metavar="FILE", help="Draw the degree distribution, both axes logarithmic: .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @click.option("--all", "everything", is_flag=True, help="List every degree, not ranges of degrees.")
-@reading_options
+@input_options
 @json_option
 def graph(
     kb: tuple[str, ...],
     plot: str | None,
     force: bool,
-    everything: bool,
-    form: str | None,
+    show_all: bool,
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
@@ -45,27 +45,27 @@ def graph(
       gaifman graph train.tsv.gz --plot degrees.svg
       gaifman graph demo --json
     """
-    from gaifman.graph import graph_of
+    from gaifman.graph import build_graph
 
     if plot:
-        check_target(plot, force=force)
-    found = graph_of(open_kb(kb, form, table, iris))
+        check_overwrite(plot, force=force)
+    found = build_graph(open_kb(kb, file_format, table, iris))
     body = found.summary()
     if plot:
-        from gaifman.plots import degree_plot
+        from gaifman.plots import plot_degrees
 
-        degree_plot(*found.degree_distribution(), plot, f"{body['objects']:,} objects, {body['edges']:,} edges")
+        plot_degrees(*found.degree_distribution(), plot, f"{body['objects']:,} objects, {body['edges']:,} edges")
     if as_json:
         print_json(body)
         return
-    print_fields(fields(body))
-    rows = [(str(d), n) for d, n in body["degrees"]] if everything else ranges(body["degrees"])
+    print_fields(summary_fields(body))
+    rows = [(str(d), n) for d, n in body["degrees"]] if show_all else degree_ranges(body["degrees"])
     print_distribution(rows, body["objects"])
     if plot:
         click.echo(f"wrote {plot}", err=True)
 
 
-def fields(body: dict[str, Any]) -> list[tuple[str, object]]:
+def summary_fields(body: dict[str, Any]) -> list[tuple[str, object]]:
     """The summary, for people."""
     return [
         ("objects", body["objects"]),
@@ -77,10 +77,10 @@ def fields(body: dict[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
-def ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:
+def degree_ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:
     """Degrees from one power of two to the next: 0, 1, 2–3, 4–7 …, and how many objects have one of them.
 
-    >>> ranges([(0, 1), (1, 5), (2, 2), (3, 1), (9, 1)])
+    >>> degree_ranges([(0, 1), (1, 5), (2, 2), (3, 1), (9, 1)])
     [('0', 1), ('1', 5), ('2–3', 3), ('8–15', 1)]
     """
     counts: dict[int, int] = {}
@@ -92,5 +92,5 @@ def ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:
 def print_distribution(rows: list[tuple[str, int]], objects: int) -> None:
     """The table of degrees, with bars."""
     longest = max((count for _, count in rows), default=1)
-    shown = [(d, n, f"{n / objects:.1%}", "█" * round(BAR * n / longest) or "▏") for d, n in rows]
+    shown = [(d, n, f"{n / objects:.1%}", "█" * round(BAR_WIDTH * n / longest) or "▏") for d, n in rows]
     print_table("Degrees", ["degree", "objects", "share", ""], shown, right=[0, 1, 2])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, print_table, reading_options
+from gaifman.cli.terminal import input_options, json_option, open_kb, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
     from gaifman.kb import KnowledgeBase
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show what a knowledge base holds.")
 @click.argument("kb", nargs=-1, required=True)
-@reading_options
+@input_options
 @click.option("--all", "everything", is_flag=True, help="List every relation and attribute, not only the largest.")
 @json_option
-def info(kb: tuple[str, ...], form: str | None, table: str | None, iris: str, everything: bool, as_json: bool) -> None:
+def info(
+    kb: tuple[str, ...], file_format: str | None, table: str | None, iris: str, show_all: bool, as_json: bool
+) -> None:
     """Show what the files KB hold together; `demo` is the bundled knowledge base.
 
     \b
@@ -27,18 +29,18 @@ def info(kb: tuple[str, ...], form: str | None, table: str | None, iris: str, ev
       gaifman info train.tsv.gz types.tsv ages.tsv
       gaifman info facts.txt --format nary --json
     """
-    known = open_kb(kb, form, table, iris)
+    known = open_kb(kb, file_format, table, iris)
     body = summary(known)
     if as_json:
         print_json(body)
         return
     print_fields((name, body[name]) for name in ("objects", "facts", "relations", "attributes", "fingerprint"))
-    shown = None if everything else 20
+    shown = None if show_all else 20
     _print_relations(known, shown)
     _print_attributes(known, shown)
     if known.notes:
         print_table(
-            "Notes", ["what", "count", "example"], [(n.what, n.count, n.example) for n in known.notes], right=[1]
+            "Notes", ["what", "count", "example"], [(n.text, n.count, n.example) for n in known.notes], right=[1]
         )
 
 
@@ -52,7 +54,7 @@ def summary(known: KnowledgeBase) -> dict[str, Any]:
         "fingerprint": known.fingerprint,
         "by_relation": {r.name: {"arity": r.arity, "facts": r.count} for r in known.relations.values()},
         "by_attribute": {a.name: {"values": a.count} for a in known.attributes.values()},
-        "notes": [{"what": n.what, "count": n.count, "example": n.example} for n in known.notes],
+        "notes": [{"what": n.text, "count": n.count, "example": n.example} for n in known.notes],
     }
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from gaifman.cli.neighbourhood import drawing_options
-from gaifman.cli.terminal import check_target, json_option, open_kb, print_json, print_table, reading_options
+from gaifman.cli.neighbourhood import sampling_options
+from gaifman.cli.terminal import check_overwrite, input_options, json_option, open_kb, print_json, print_table
 
-SHOWN = 10
+MAX_FEATURES = 10
 """Features listed on the terminal; the file has all."""
 
 
@@ -19,29 +19,29 @@ SHOWN = 10
 @click.option("--output", "-o", required=True, metavar="FILE", help="Where to write the features: a .phi file.")
 @click.option("--limit", type=int, default=200, show_default=True, help="Features to keep at most.")
 @click.option("--support", type=float, default=0.02, show_default=True, help="Least share of the answers, 0 to 1.")
-@drawing_options
+@sampling_options
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods for each answer.")
 @click.option("--sample", type=int, default=2000, show_default=True, help="Answers to look at, at most.")
 @click.option("--steps", type=int, default=3, show_default=True, help="Facts of a path at most, 1 to 3.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@reading_options
+@input_options
 @json_option
 def mine(
     kb: str,
     query: str,
     output: str,
-    limit: int,
-    support: float,
+    max_features: int,
+    min_support: float,
     radius: int,
     size: int | None,
     draws: int,
     sample: int,
-    steps: int,
+    max_path_length: int,
     seed: int,
-    others: tuple[str, ...],
+    extra_files: tuple[str, ...],
     force: bool,
-    form: str | None,
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
@@ -55,34 +55,36 @@ def mine(
     """
     from pathlib import Path
 
-    from gaifman.graph import graph_of
-    from gaifman.io.files import replaced
-    from gaifman.mining import Mining, answers_of
+    from gaifman.graph import build_graph
+    from gaifman.io.files import atomic_write
+    from gaifman.mining import MiningConfig, known_answers
     from gaifman.mining import mine as mined
     from gaifman.parser import parse_query
 
-    check_target(output, force=force)
-    settings = Mining(limit, support, radius, size, draws, sample, seed, steps)
-    known = open_kb((kb, *others), form, table, iris)
+    check_overwrite(output, force=force)
+    settings = MiningConfig(max_features, min_support, radius, size, draws, sample, seed, max_path_length)
+    known = open_kb((kb, *extra_files), file_format, table, iris)
     asked = parse_query(query, known)
-    graph = graph_of(known)
-    found = mined(graph, *answers_of(graph, asked), settings)
+    graph = build_graph(known)
+    found = mined(graph, *known_answers(graph, asked), settings)
     drawn = f"radius {radius}, size {'all' if size is None else size}, {draws} draw{'s' if draws > 1 else ''}"
-    title = f"mined for {asked}: {drawn}, support {support:g}, sample {sample}, steps {steps}, seed {seed}"
-    with replaced(Path(output)) as temporary:
-        temporary.write_text(found.text(title), encoding="utf-8")
+    title = (
+        f"mined for {asked}: {drawn}, support {min_support:g}, sample {sample}, steps {max_path_length}, seed {seed}"
+    )
+    with atomic_write(Path(output)) as temporary:
+        temporary.write_text(found.to_text(title), encoding="utf-8")
     rows: list[dict[str, Any]] = [
-        {"feature": str(p.feature), "support": p.support, "corrupted": p.corrupted, "gain": p.gain}
-        for p in found.patterns
+        {"feature": str(p.feature), "support": p.support, "corrupted": p.negative_support, "gain": p.gain}
+        for p in found.mined_features
     ]
     if as_json:
-        counts = {"found": found.found, "answers": found.answers, "corruptions": found.corruptions}
+        counts = {"found": found.frequent_count, "answers": found.answer_count, "corruptions": found.negative_count}
         print_json({"written": output, "query": str(asked), **counts, "features": rows})
         return
     shown = [
         (row["feature"], f"{row['support']:.1%}", f"{row['corrupted']:.1%}", f"{row['gain']:.3f}")
-        for row in rows[:SHOWN]
+        for row in rows[:MAX_FEATURES]
     ]
     if shown:
         print_table("The best features", ["feature", "answers", "others", "bits"], shown, right=[1, 2, 3])
-    click.echo(f"wrote {output}: {len(rows):,} of {found.found:,} frequent patterns", err=True)
+    click.echo(f"wrote {output}: {len(rows):,} of {found.frequent_count:,} frequent patterns", err=True)

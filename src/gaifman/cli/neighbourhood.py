@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.terminal import Command, json_option, open_kb, print_fields, print_json, reading_options
+from gaifman.cli.terminal import Command, input_options, json_option, open_kb, print_fields, print_json
 from gaifman.errors import shorten
 
 if TYPE_CHECKING:
     from gaifman.neighbourhoods import Neighbourhood
 
-SHOWN = 30
+MAX_FACTS = 30
 """Facts listed unless all are asked for."""
 
 
-class Size(click.ParamType[int | None]):
+class CountOrAll(click.ParamType[int | None]):
     """A whole number, or `all`."""
 
     name = "N|all"
@@ -31,12 +31,12 @@ class Size(click.ParamType[int | None]):
             self.fail(f"{shorten(str(value))!r} is neither a whole number nor all.", param, ctx)
 
 
-def drawing_options(command: Command) -> Command:
+def sampling_options(command: Command) -> Command:
     """How neighbourhoods are drawn, for every command that draws some."""
     for option in (
         click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same."),
         click.option(
-            "--size", "-k", type=Size(), default=20, show_default=True, help="Members besides the tuple at most."
+            "--size", "-k", type=CountOrAll(), default=20, show_default=True, help="Members besides the tuple at most."
         ),
         click.option(
             "--radius", "-r", type=int, default=1, show_default=True, help="How many steps away members may be."
@@ -49,11 +49,11 @@ def drawing_options(command: Command) -> Command:
 @click.command(short_help="Draw neighbourhoods of objects and show what is in them.")
 @click.argument("kb")
 @click.argument("objects", nargs=-1, required=True, metavar="OBJECT...")
-@drawing_options
+@sampling_options
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="How many neighbourhoods to draw.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--all", "everything", is_flag=True, help="List every fact.")
-@reading_options
+@input_options
 @json_option
 def neighbourhood(
     kb: str,
@@ -62,9 +62,9 @@ def neighbourhood(
     size: int | None,
     draws: int,
     seed: int,
-    others: tuple[str, ...],
-    everything: bool,
-    form: str | None,
+    extra_files: tuple[str, ...],
+    show_all: bool,
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
@@ -77,23 +77,23 @@ def neighbourhood(
       gaifman neighbourhood demo france --radius 2 --size all
       gaifman neighbourhood train.tsv ann bob --draws 3 --seed 7 --json
     """
-    from gaifman.neighbourhoods import neighbourhoods
+    from gaifman.neighbourhoods import named_neighbourhoods
 
-    known = open_kb((kb, *others), form, table, iris)
-    drawn = neighbourhoods(known, objects, radius=radius, size=size, draws=draws, seed=seed)
+    known = open_kb((kb, *extra_files), file_format, table, iris)
+    drawn = named_neighbourhoods(known, objects, radius=radius, size=size, draws=draws, seed=seed)
     if as_json:
         found = [one.as_dict() for one in drawn]
         print_json({"objects": objects, "radius": radius, "size": size, "seed": seed, "draws": found})
         return
-    for remark in remarks(objects, drawn[0], radius):
+    for remark in neighbourhood_notes(objects, drawn[0], radius):
         click.echo(remark + "\n")
     for number, one in enumerate(drawn):
         if draws > 1:
             click.echo(f"{'' if number == 0 else chr(10)}Draw {number + 1} of {draws}")
-        show(one, None if everything else SHOWN)
+        print_neighbourhood(one, None if show_all else MAX_FACTS)
 
 
-def remarks(objects: tuple[str, ...], one: Neighbourhood, radius: int) -> list[str]:
+def neighbourhood_notes(objects: tuple[str, ...], neighbourhood: Neighbourhood, radius: int) -> list[str]:
     """What may surprise about a tuple."""
     found = [
         f"{name} stands {objects.count(name)} times in the tuple: it is one member, and each of its places draws a "
@@ -101,23 +101,23 @@ def remarks(objects: tuple[str, ...], one: Neighbourhood, radius: int) -> list[s
         for name in dict.fromkeys(objects)
         if objects.count(name) > 1
     ]
-    if radius > 0 and len(one.members) == len(set(objects)) and not one.left_out:
+    if radius > 0 and len(neighbourhood.members) == len(set(objects)) and not neighbourhood.not_drawn:
         found.append("No fact links the tuple to another object: its neighbourhood is the tuple itself.")
     return found
 
 
-def show(one: Neighbourhood, shown: int | None, more: str = "--all") -> None:
+def print_neighbourhood(neighbourhood: Neighbourhood, max_facts: int | None, more_hint: str = "--all") -> None:
     """A neighbourhood, for people: members by distance, what was left out, the facts inside."""
-    distances = sorted({distance for _, distance in one.members} | set(one.left_out))
+    distances = sorted({distance for _, distance in neighbourhood.members} | set(neighbourhood.not_drawn))
     rows = []
     for distance in distances:
-        names = ", ".join(name for name, far in one.members if far == distance)
-        left = one.left_out.get(distance, 0)
+        names = ", ".join(name for name, far in neighbourhood.members if far == distance)
+        left = neighbourhood.not_drawn.get(distance, 0)
         label = "the tuple" if distance == 0 else f"{distance} step{'s' if distance > 1 else ''} away"
         rows.append((label, " ".join(filter(None, [names, f"({left:,} not drawn)" if left else ""]))))
-    print_fields([*rows, ("facts inside", len(one.facts))])
-    for fact in one.facts[:shown]:
+    print_fields([*rows, ("facts inside", len(neighbourhood.facts))])
+    for fact in neighbourhood.facts[:max_facts]:
         click.echo(f"  {fact}")
-    rest = len(one.facts) - (shown or len(one.facts))
+    rest = len(neighbourhood.facts) - (max_facts or len(neighbourhood.facts))
     if rest > 0:
-        click.echo(f"  … and {rest:,} more: {more} lists them")
+        click.echo(f"  … and {rest:,} more: {more_hint} lists them")

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.terminal import BUNDLED, open_kb, print_fields, print_json, print_table
+from gaifman.cli.terminal import DEMO_FILE, open_kb, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
     from gaifman.kb import KnowledgeBase
     from gaifman.questions import Query
     from gaifman.training import Model
 
-SHOWN = 10
+MAX_RELATIONS = 10
 """Relations listed on the terminal; the card has more."""
 
 
-def read_again(kb: dict[str, Any]) -> KnowledgeBase:
+def reopen_kb(kb: dict[str, Any]) -> KnowledgeBase:
     """The knowledge base of a run; its files are named from the folder in which it was begun."""
     return open_kb(_sources(kb), kb["form"], kb["table"], kb["iris"])
 
@@ -30,38 +30,50 @@ def _sources(kb: dict[str, Any]) -> list[str]:
     there, found = Path(kb["folder"]), []
     for name in kb["sources"]:
         bundled = name == "demo" and not (there / name).exists()
-        found.append(("demo" if not Path("demo").exists() else str(BUNDLED)) if bundled else _near(there / name))
+        found.append(
+            ("demo" if not Path("demo").exists() else str(DEMO_FILE)) if bundled else _shortest_path(there / name)
+        )
     return found
 
 
-def _near(path: Path) -> str:
+def _shortest_path(path: Path) -> str:
     """A path from here, where that is shorter."""
     return min(os.path.relpath(path), str(path), key=len)
 
 
-def draw(model: Model, settings: dict[str, Any]) -> None:
+def plot_calibration(model: Model, settings: dict[str, Any]) -> None:
     """Draw how far the probabilities can be believed, where that was asked for."""
     from gaifman.errors import shorten
-    from gaifman.plots import reliability_plot
+    from gaifman.plots import plot_reliability
 
-    if settings["plot"] and model.trust and model.trust.before and model.trust.after:
+    if (
+        settings["plot"]
+        and model.held_out_report
+        and model.held_out_report.uncalibrated
+        and model.held_out_report.calibrated
+    ):
         what = model.meta.get("query") or f"{len(model.meta['relations']):,} relations"
-        title = f"{shorten(what, 50)}: {len(model.trust.held.means):,} held-out tuples"
-        reliability_plot(
-            model.trust.before, model.trust.after, Path(settings["kb"]["folder"]) / settings["plot"], title
+        title = f"{shorten(what, 50)}: {len(model.held_out_report.held_out.means):,} held-out tuples"
+        plot_reliability(
+            model.held_out_report.uncalibrated,
+            model.held_out_report.calibrated,
+            Path(settings["kb"]["folder"]) / settings["plot"],
+            title,
         )
 
 
-def show(model: Model, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any], as_json: bool) -> None:
+def print_outcome(
+    model: Model, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any], as_json: bool
+) -> None:
     """What was learnt, where it is, and what to type next."""
     if as_json:
         print_json({"written": str(target), **model.meta})
         return
-    _show_figures(model.meta, target)
-    _say_next(model, kb, target, settings)
+    _print_metrics(model.meta, target)
+    _print_next_steps(model, kb, target, settings)
 
 
-def _show_figures(meta: dict[str, Any], target: Path) -> None:
+def _print_metrics(meta: dict[str, Any], target: Path) -> None:
     metrics = meta["metrics"]
     rows = [("answers", metrics["answers"]), ("features", meta["features"]), ("held-out tuples", metrics["held_out"])]
     if metrics["held_out"]:
@@ -74,21 +86,21 @@ def _show_figures(meta: dict[str, Any], target: Path) -> None:
     if "relations" not in meta:
         return
     best = sorted(meta["relations"], key=lambda row: (-row["answers"], row["name"]))
-    table = [(row["name"], row["answers"], *_measured(row)) for row in best]
+    table = [(row["name"], row["answers"], *_relation_metrics(row)) for row in best]
     columns = ["relation", "answers", "held-out tuples", "AUC"]
-    print_table("Relations", columns, table[:SHOWN], right=[1, 2, 3])
-    if len(table) > SHOWN:
-        click.echo(f"… and {len(table) - SHOWN:,} more in {target}.md")
+    print_table("Relations", columns, table[:MAX_RELATIONS], right=[1, 2, 3])
+    if len(table) > MAX_RELATIONS:
+        click.echo(f"… and {len(table) - MAX_RELATIONS:,} more in {target}.md")
 
 
-def _measured(row: dict[str, Any]) -> tuple[object, str]:
+def _relation_metrics(row: dict[str, Any]) -> tuple[object, str]:
     """How well a relation was learnt, or why not."""
     if not row["trained"]:
         return "–", row["why"]
     return row["held_out"], "–" if row["auc"] is None else f"{row['auc']:.3f}"
 
 
-def _say_next(model: Model, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any]) -> None:
+def _print_next_steps(model: Model, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any]) -> None:
     """What is there now, and what to type to ask it."""
     plot = f" and {settings['plot']}" if settings["plot"] else ""
     click.echo(f"\nwrote {target}, {target}.md (what it is), {target}.log.jsonl (what happened){plot}", err=True)
@@ -98,8 +110,8 @@ def _say_next(model: Model, kb: KnowledgeBase | None, target: Path, settings: di
     reading = {name: settings["kb"][given] for name, given in (("format", "form"), ("table", "table"))}
     reading["iris"] = "local" if settings["kb"]["iris"] == "local" else None
     options = {name: value for name, value in reading.items() if value}
-    relation, found = _example(model, kb)
-    words = ["gaifman", "answer", str(target), sources[0], *_asked(model, kb, relation, found)]
+    relation, found = _example_answer(model, kb)
+    words = ["gaifman", "answer", str(target), sources[0], *_query_arguments(model, kb, relation, found)]
     words += [word for other in sources[1:] for word in ("--with", other)]
     words += [word for name, value in options.items() for word in (f"--{name}", value)]
     click.echo(f"to rank answers:\n  {shlex.join(words)}", err=True)
@@ -111,9 +123,9 @@ def _say_next(model: Model, kb: KnowledgeBase | None, target: Path, settings: di
         click.echo(f"  {line}", err=True)
 
 
-def _example(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[str, ...]]:
+def _example_answer(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[str, ...]]:
     """The largest relation of a completion, and a known answer, where one is found quickly."""
-    from gaifman.completion import Completion, query_of
+    from gaifman.completion import Completion, relation_query
     from gaifman.config import Budget
     from gaifman.errors import GaifmanError
     from gaifman.queries import query
@@ -121,7 +133,7 @@ def _example(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[str, ...
     asked: str | Query
     if isinstance(model, Completion):
         relation = max(model.relations, key=lambda name: (name in model.scorers, kb.relations[name].count))
-        asked, first = query_of(relation, model.relations[relation]), [relation]
+        asked, first = relation_query(relation, model.relations[relation]), [relation]
     else:
         asked, first = model.query, []
     try:
@@ -130,15 +142,15 @@ def _example(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[str, ...
         return first, ()
 
 
-def _asked(model: Model, kb: KnowledgeBase, relation: list[str], found: tuple[str, ...]) -> list[str]:
+def _query_arguments(model: Model, kb: KnowledgeBase, relation: list[str], found: tuple[str, ...]) -> list[str]:
     """What the command is asked: objects of the known answer for all variables but the last."""
-    from gaifman.completion import Completion, query_of
-    from gaifman.printing import relation_text
+    from gaifman.completion import Completion, relation_query
+    from gaifman.printing import format_relation
     from gaifman.questions import Query
 
-    query = query_of(relation[0], model.relations[relation[0]]) if isinstance(model, Completion) else model.query
+    query = relation_query(relation[0], model.relations[relation[0]]) if isinstance(model, Completion) else model.query
     assert isinstance(query, Query), "a trained model has read its query"
-    names = [variable.name for variable in query.free]
+    names = [variable.name for variable in query.variables]
     sure = [f"?{name}" if name in kb.objects else name for name in names]  # an object may have the variable's name
-    asked = [f"{relation_text(name)}({', '.join(sure)})" for name in relation]
+    asked = [f"{format_relation(name)}({', '.join(sure)})" for name in relation]
     return asked + [word for name, obj in zip(names[:-1], found, strict=False) for word in ("--set", f"{name}={obj}")]

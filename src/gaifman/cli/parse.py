@@ -6,19 +6,21 @@ from typing import Any
 
 import click
 
-from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, reading_options
+from gaifman.cli.terminal import input_options, json_option, open_kb, print_fields, print_json
 
-KINDS = ("query", "formula", "feature")
+INPUT_KINDS = ("query", "formula", "feature")
 
 
 @click.command(short_help="Show how a formula, a query or a feature is read.")
 @click.argument("text")
-@click.option("--as", "kind", type=click.Choice(KINDS), default="query", show_default=True, help="What the text is.")
+@click.option(
+    "--as", "kind", type=click.Choice(INPUT_KINDS), default="query", show_default=True, help="What the text is."
+)
 @click.option("--kb", multiple=True, metavar="FILE", help="Check the names against this knowledge base (or `demo`).")
-@reading_options
+@input_options
 @json_option
 def parse(
-    text: str, kind: str, kb: tuple[str, ...], form: str | None, table: str | None, iris: str, as_json: bool
+    text: str, kind: str, kb: tuple[str, ...], file_format: str | None, table: str | None, iris: str, as_json: bool
 ) -> None:
     """Show how TEXT is read: its canonical print, every bracket, and the names it uses.
 
@@ -31,9 +33,9 @@ def parse(
     from gaifman.parser import parse as parse_formula
     from gaifman.parser import parse_feature, parse_query
 
-    vocabulary = open_kb(kb, form, table, iris).vocabulary if kb else None
+    vocabulary = open_kb(kb, file_format, table, iris).schema if kb else None
     read = {"query": parse_query, "formula": parse_formula, "feature": parse_feature}[kind]
-    body = reading(read(text, vocabulary), kind)  # type: ignore[operator]
+    body = parse_fields(read(text, vocabulary), kind)  # type: ignore[operator]
     if as_json:
         print_json(body)
         return
@@ -42,10 +44,10 @@ def parse(
     print_fields((name, value) for name, value in fields if value != "none" or name == "free")
 
 
-def reading(node: Any, kind: str) -> dict[str, Any]:
+def parse_fields(node: Any, kind: str) -> dict[str, Any]:
     """What was read, as fields for JSON."""
-    from gaifman.formulas import Atom, Attribute, Constant, bracketed, free, to_ascii, walk
-    from gaifman.printing import relation_text
+    from gaifman.formulas import Atom, Attribute, Constant, free_variables, to_ascii, to_bracketed, walk
+    from gaifman.printing import format_relation
 
     parts = list(walk(node))
     atoms = (part for part in parts if isinstance(part, Atom) and isinstance(part.relation, str))
@@ -53,9 +55,9 @@ def reading(node: Any, kind: str) -> dict[str, Any]:
         "kind": kind,
         "canonical": str(node),
         "ascii": to_ascii(node),
-        "bracketed": bracketed(node),
-        "free": [str(variable) for variable in free(node)],
-        "relations": sorted({f"{relation_text(atom.relation_name)}/{len(atom.terms)}" for atom in atoms}),
-        "attributes": sorted({relation_text(part.name) for part in parts if isinstance(part, Attribute)}),
+        "bracketed": to_bracketed(node),
+        "free": [str(variable) for variable in free_variables(node)],
+        "relations": sorted({f"{format_relation(atom.relation_name)}/{len(atom.terms)}" for atom in atoms}),
+        "attributes": sorted({format_relation(part.name) for part in parts if isinstance(part, Attribute)}),
         "objects": sorted({str(part) for part in parts if isinstance(part, Constant)}),
     }

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.neighbourhood import Size
-from gaifman.cli.terminal import json_option, open_kb, print_fields, print_json, print_table, reading_options
+from gaifman.cli.neighbourhood import CountOrAll
+from gaifman.cli.terminal import input_options, json_option, open_kb, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
     from gaifman.config import Budget
     from gaifman.engine import Engine
-    from gaifman.queries import Answers, Prepared
+    from gaifman.queries import Answers, PreparedQuery
 
-SHOWN = 100
+MAX_ROWS = 100
 """Answers in a table; the others are there with --tsv or --json."""
 
 
@@ -22,7 +22,7 @@ SHOWN = 100
 @click.argument("kb")
 @click.argument("query")
 @click.option("--set", "given", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name.")
-@click.option("--rows", type=Size(), default=1000, show_default=True, help="Answers to give at most, or `all`.")
+@click.option("--rows", type=CountOrAll(), default=1000, show_default=True, help="Answers to give at most, or `all`.")
 @click.option("--skip", type=int, default=0, show_default=True, help="Answers to leave out before the first.")
 @click.option("--count", "only_count", is_flag=True, help="Say how many answers there are, and nothing else.")
 @click.option("--why", is_flag=True, help="Show the facts that make each answer true.")
@@ -38,12 +38,12 @@ SHOWN = 100
     help="Combinations of objects that variables tied to no facts may imply.",
 )
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
-@reading_options
+@input_options
 @json_option
 def query(
     kb: str,
     query: str,
-    given: tuple[str, ...],
+    bindings: tuple[str, ...],
     rows: int | None,
     skip: int,
     only_count: bool,
@@ -52,9 +52,9 @@ def query(
     tsv: bool,
     seconds: float,
     memory: int | None,
-    combinations: int,
-    others: tuple[str, ...],
-    form: str | None,
+    max_combinations: int,
+    extra_files: tuple[str, ...],
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
@@ -73,15 +73,15 @@ def query(
     from gaifman.engine import Engine
     from gaifman.queries import prepare
 
-    budget = Budget(seconds, rows, combinations)
-    known = open_kb((kb, *others), form, table, iris)
-    prepared = prepare(known, query, settings(given), budget)
+    budget = Budget(seconds, rows, max_combinations)
+    known = open_kb((kb, *extra_files), file_format, table, iris)
+    prepared = prepare(known, query, parse_bindings(bindings), budget)
     if only_sql:
         print_sql(prepared, rows, skip, as_json=as_json)
         return
     if prepared.note:
         click.echo(f"note: {prepared.note}", err=True)
-    with Engine(known, memory=memory) as engine:
+    with Engine(known, memory_mb=memory) as engine:
         if only_count:
             print_count(engine, prepared, budget, as_json=as_json)
         elif tsv and not as_json:
@@ -90,65 +90,67 @@ def query(
             print_answers(engine, prepared, skip, budget, why=why, as_json=as_json)
 
 
-def settings(given: tuple[str, ...], option: str = "--set", what: str = "object") -> dict[str, str]:
+def parse_bindings(texts: tuple[str, ...], option: str = "--set", kind: str = "object") -> dict[str, str]:
     """Variables with their objects, or what else an option gives them.
 
-    >>> settings(("x=ann", "?y=a=b"))
+    >>> parse_bindings(("x=ann", "?y=a=b"))
     {'x': 'ann', 'y': 'a=b'}
     """
     from gaifman.errors import FormulaError, shorten
 
     found: dict[str, str] = {}
-    for text in given:
+    for text in texts:
         name, sign, obj = text.partition("=")
         name = name.strip().removeprefix("?")
         if not sign or not name or not obj:
-            article, example = ("an", "ann") if what == "object" else ("a", what)
+            article, example = ("an", "ann") if kind == "object" else ("a", kind)
             raise FormulaError(
-                f"{option} {shorten(text)} gives no variable {article} {what}", hint=f"write: {option} x={example}"
+                f"{option} {shorten(text)} gives no variable {article} {kind}", hint=f"write: {option} x={example}"
             )
         if name in found:
-            raise FormulaError(f"{option} gives {name} two {what}s: {shorten(found[name])} and {shorten(obj)}")
+            raise FormulaError(f"{option} gives {name} two {kind}s: {shorten(found[name])} and {shorten(obj)}")
         found[name] = obj
     return found
 
 
-def print_sql(prepared: Prepared, rows: int | None, skip: int, *, as_json: bool) -> None:
+def print_sql(prepared: PreparedQuery, rows: int | None, skip: int, *, as_json: bool) -> None:
     """The statement that would be run."""
-    sql = prepared.statement.ordered(rows, skip)
+    sql = prepared.statement.ordered_sql(rows, skip)
     if as_json:
         print_json({**prepared.as_dict(), "sql": sql})
         return
     click.echo(f"-- {prepared.as_dict()['reading']}\n-- The numbers are those of the table objects(id, name).\n{sql};")
 
 
-def print_count(engine: Engine, prepared: Prepared, budget: Budget, *, as_json: bool) -> None:
+def print_count(engine: Engine, prepared: PreparedQuery, budget: Budget, *, as_json: bool) -> None:
     """How many answers there are."""
-    from gaifman.queries import counted
+    from gaifman.queries import count_answers
 
-    number = counted(engine, prepared, budget)
+    number = count_answers(engine, prepared, budget)
     if as_json:
         print_json({**prepared.as_dict(), "count": number})
         return
     print_fields([("read as", prepared.as_dict()["reading"]), ("answers", number)])
 
 
-def print_tsv(engine: Engine, prepared: Prepared, skip: int, budget: Budget) -> None:
+def print_tsv(engine: Engine, prepared: PreparedQuery, skip: int, budget: Budget) -> None:
     """The answers as lines, without ever holding all of them."""
-    from gaifman.errors import visible
-    from gaifman.queries import streamed
+    from gaifman.errors import escape_unprintable
+    from gaifman.queries import stream_answers
 
     name = engine.kb.objects.__getitem__
-    for part in streamed(engine, prepared, budget, skip=skip):
-        click.echo("\n".join("\t".join(visible(name(number)) for number in row) for row in part.tolist()))
+    for part in stream_answers(engine, prepared, budget, skip=skip):
+        click.echo("\n".join("\t".join(escape_unprintable(name(number)) for number in row) for row in part.tolist()))
 
 
-def print_answers(engine: Engine, prepared: Prepared, skip: int, budget: Budget, *, why: bool, as_json: bool) -> None:
+def print_answers(
+    engine: Engine, prepared: PreparedQuery, skip: int, budget: Budget, *, why: bool, as_json: bool
+) -> None:
     """The answers as a table or JSON, with the facts behind them if they are asked for."""
-    from gaifman.queries import answered
+    from gaifman.queries import fetch_answers
 
-    found = answered(engine, prepared, budget, skip=skip)
-    facts = explained(engine, found, budget) if why else []
+    found = fetch_answers(engine, prepared, budget, skip=skip)
+    facts = witness_texts(engine, found, budget) if why else []
     if as_json:
         body: dict[str, Any] = {**prepared.as_dict(), "answers": [list(names) for names in found]}
         body |= {"facts": facts} if why else {}
@@ -158,28 +160,30 @@ def print_answers(engine: Engine, prepared: Prepared, skip: int, budget: Budget,
     sentence = not found.variables
     total = ("true" if len(found) else "false") if sentence else f"{len(found):,}{more}"
     print_fields([("read as", found.reading), ("answer" if sentence else "answers", total)])
-    rows = list(found)[:SHOWN]
+    rows = list(found)[:MAX_ROWS]
     if sentence or not rows:
         return
     columns = [*found.variables, *(["facts"] if why else [])]
-    print_table("Answers", columns, [(*names, *(_first(facts[i]) if why else ())) for i, names in enumerate(rows)])
-    if len(found) > SHOWN:
-        click.echo(f"… and {len(found) - SHOWN:,} more: --tsv and --json list them")
+    print_table(
+        "Answers", columns, [(*names, *(_first_witness(facts[i]) if why else ())) for i, names in enumerate(rows)]
+    )
+    if len(found) > MAX_ROWS:
+        click.echo(f"… and {len(found) - MAX_ROWS:,} more: --tsv and --json list them")
     if found.truncated:
         click.echo(f"there are more: --skip {skip + len(found)} goes on, --rows all gives all", err=True)
 
 
-def explained(engine: Engine, found: Answers, budget: Budget) -> list[list[list[str]]]:
+def witness_texts(engine: Engine, found: Answers, budget: Budget) -> list[list[list[str]]]:
     """For each answer its witnesses, the first few, as texts of facts."""
-    from gaifman.witnesses import explanations
+    from gaifman.witnesses import witness_facts
 
     return [
         [[str(fact) for fact in facts] for facts in ways]
-        for ways in explanations(engine, found.prepared.query, found.tuples, most=3, budget=budget)
+        for ways in witness_facts(engine, found.prepared.query, found.tuples, max_witnesses=3, budget=budget)
     ]
 
 
-def _first(ways: list[list[str]]) -> tuple[str]:
-    if not ways or not ways[0]:
+def _first_witness(witnesses: list[list[str]]) -> tuple[str]:
+    if not witnesses or not witnesses[0]:
         return ("no single fact",)
-    return (" ".join(ways[0]) + (" …" if len(ways) > 1 else ""),)
+    return (" ".join(witnesses[0]) + (" …" if len(witnesses) > 1 else ""),)

@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.terminal import json_option, open_kb, print_json, print_table, progress, say_stopped, working
-from gaifman.cli.train import given_file, parsed_options
+from gaifman.cli.terminal import (
+    json_option,
+    open_kb,
+    print_json,
+    print_stopped,
+    print_table,
+    read_progress,
+    work_progress,
+)
+from gaifman.cli.train import parse_model_options, read_text_file
 
 if TYPE_CHECKING:
-    from gaifman.reproduction import Reproduction, Result, Splits
-    from gaifman.runs import Interrupt
-    from gaifman.studies import Study
-    from gaifman.training import Given
+    from gaifman.reproduction import DatasetSplits, ExperimentRunner, RowResult
+    from gaifman.runs import InterruptHandler
+    from gaifman.studies import Experiment
+    from gaifman.training import SourceText
 
 
 @click.command(short_help="Run the paper's experiments, beside the paper's figures.")
@@ -51,9 +59,9 @@ def reproduce(
     output: str | None,
     rows: tuple[str, ...],
     fraction: float | None,
-    facts: str,
-    source: str | None,
-    manner: str,
+    visible: str,
+    data_dir: str | None,
+    protocol: str,
     phi: str | None,
     options: tuple[str, ...],
     seed: int,
@@ -74,43 +82,43 @@ def reproduce(
       gaifman reproduce wn18 --manner paper -o paper
       gaifman reproduce fb15k --phi mine.phi --option activation=relu -o mine
     """
-    from gaifman.reproduction import Reproduction
-    from gaifman.runs import Interrupt
-    from gaifman.studies import Study, chosen_rows, fitted, manner_of
-    from gaifman.training import Interrupted
+    from gaifman.reproduction import ExperimentRunner
+    from gaifman.runs import InterruptHandler
+    from gaifman.studies import Experiment, add_constant_features, protocol_for, select_rows
+    from gaifman.training import TrainingInterrupted
 
-    own = manner_of(manner, data)
-    name, file = (own.phi, own.file) if phi is None else _features(phi)
-    settings = {**own.options, **parsed_options(options)}
-    study = Study(data, chosen_rows(rows), name, file, settings, facts, fraction, seed)
+    own = protocol_for(protocol, data)
+    name, file = (own.phi, own.file) if phi is None else _load_features(phi)
+    settings = {**own.options, **parse_model_options(options)}
+    study = Experiment(data, select_rows(rows), name, file, settings, visible, fraction, seed)
     study.check()
     folder = Path(output or f"reproduce-{data}")
     if figures:
-        _check_figures()
+        _check_plotting()
     command = shlex.join(["gaifman", *sys.argv[1:]])
-    interrupt = Interrupt("" if as_json else "stopping: the same command goes on")
+    interrupt = InterruptHandler("" if as_json else "stopping: the same command goes on")
     try:
-        splits = _read(study, source)  # not yet guarded: here Ctrl-C may stop at once
-        study = fitted(study, own, splits.train) if phi is None else study
+        splits = _read_splits(study, data_dir)  # not yet guarded: here Ctrl-C may stop at once
+        study = add_constant_features(study, own, splits.train) if phi is None else study
         with interrupt:
-            work = Reproduction(study, splits, folder, command)
-            results = _done(work, figures, threads, interrupt)
-    except (Interrupted, KeyboardInterrupt):
-        say_stopped("reproduction", command, as_json)
-        sys.exit(128 + (interrupt.signal or signal.SIGINT))
+            work = ExperimentRunner(study, splits, folder, command)
+            results = _run_experiments(work, figures, threads, interrupt)
+    except (TrainingInterrupted, KeyboardInterrupt):
+        print_stopped("reproduction", command, as_json)
+        sys.exit(128 + (interrupt.received or signal.SIGINT))
     if as_json:
         print_json(results)
     else:
-        _show(results, folder, work.results_name)
+        _print_results(results, folder, work.results_name)
 
 
-def _features(phi: str) -> tuple[str, Given | None]:
+def _load_features(phi: str) -> tuple[str, SourceText | None]:
     """The name of a set of features, and the text of a file that it comes from."""
-    file = given_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
+    file = read_text_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
     return Path(phi).stem if file else phi, file
 
 
-def _check_figures() -> None:
+def _check_plotting() -> None:
     """Say now, not after hours, that pictures cannot be drawn."""
     from gaifman.errors import OutputError
     from gaifman.plots import check_plot
@@ -121,42 +129,46 @@ def _check_figures() -> None:
         raise OutputError(error.message, hint=f"{error.hint}, or --no-figures") from None
 
 
-def _read(study: Study, source: str | None) -> Splits:
+def _read_splits(study: Experiment, data_dir: str | None) -> DatasetSplits:
     """The three parts; fetched where they are nowhere."""
-    from gaifman.downloads import SETS, located
-    from gaifman.reproduction import Splits
+    from gaifman.downloads import DATASETS, locate_dataset
+    from gaifman.reproduction import DatasetSplits
 
-    with progress() as report:
-        files = located(SETS[study.data], source, report)
+    with read_progress() as report:
+        files = locate_dataset(DATASETS[study.data], data_dir, report)
     train, valid, test = (open_kb((str(path),), "triples") for path in (files.train, files.valid, files.test))
-    return Splits(train, valid, test, files.train.absolute(), files.original(SETS[study.data]))
+    return DatasetSplits(train, valid, test, files.train.absolute(), files.is_published(DATASETS[study.data]))
 
 
-def _done(work: Reproduction, figures: bool, threads: int | None, interrupt: Interrupt) -> dict[str, Any]:
+def _run_experiments(
+    work: ExperimentRunner, figures: bool, threads: int | None, interrupt: InterruptHandler
+) -> dict[str, Any]:
     """One training and one ranking after another, then the figures."""
-    done: list[Result] = []
+    done: list[RowResult] = []
     measured: list[dict[str, Any]] = []
-    for setting in work.study.settings:
-        with working("examples") as report:
-            model = work.trained(setting, threads=threads, report=report, stop=interrupt.interrupted)
-        with working("ranks") as report:
-            done += work.ranked(setting, model, threads=threads, report=report, stop=interrupt.interrupted)
+    for setting in work.experiment.settings:
+        with work_progress("examples") as report:
+            model = work.train(setting, threads=threads, progress=report, stop=interrupt.stop_requested)
+        with work_progress("ranks") as report:
+            done += work.rank(setting, model, threads=threads, progress=report, stop=interrupt.stop_requested)
     if figures:
-        with working("relations") as report:
-            measured = work.speeds(model, threads=threads, report=report, stop=interrupt.interrupted)
-        work.draw(measured)
+        with work_progress("relations") as report:
+            measured = work.measure_throughput(model, threads=threads, progress=report, stop=interrupt.stop_requested)
+        work.plot(measured)
     results = work.results(done, measured)
     work.write(results)
     return results
 
 
-def _show(results: dict[str, Any], folder: Path, name: str) -> None:
-    from gaifman.reproduction import FIGURES, TIMES, figure_cells, notes, time_cells
-    from gaifman.studies import NAMES
+def _print_results(results: dict[str, Any], folder: Path, name: str) -> None:
+    from gaifman.reproduction import METRIC_COLUMNS, TIME_COLUMNS, metric_cells, notes, time_cells
+    from gaifman.studies import DATASET_NAMES
 
-    rows, data = results["rows"], NAMES[results["data"]]
-    print_table(f"{data}, beside the paper's Table 2", FIGURES, map(figure_cells, rows), range(1, len(FIGURES)))
-    print_table("Times", TIMES, map(time_cells, rows), range(1, len(TIMES)))
+    rows, data = results["rows"], DATASET_NAMES[results["data"]]
+    print_table(
+        f"{data}, beside the paper's Table 2", METRIC_COLUMNS, map(metric_cells, rows), range(1, len(METRIC_COLUMNS))
+    )
+    print_table("Times", TIME_COLUMNS, map(time_cells, rows), range(1, len(TIME_COLUMNS)))
     click.echo()
     for note in notes(results):
         click.echo(note)

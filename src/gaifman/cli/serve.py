@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.terminal import json_option, open_kb, reading_options
+from gaifman.cli.terminal import input_options, json_option, open_kb
 
 if TYPE_CHECKING:
-    from gaifman.desk import Desk
-    from gaifman.edits import Edits
+    from gaifman.desk import ServerState
+    from gaifman.edits import EditsFile
     from gaifman.service import Service
 
-TOKEN = "GAIFMAN_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_VARIABLE = "GAIFMAN_TOKEN"  # noqa: S105 - the name of a variable
 """The environment's variable with the token; a command line can be read by others."""
-LONG = 16
+MIN_TOKEN_LENGTH = 16
 """Characters of a token that nobody guesses."""
 
 
@@ -46,23 +46,23 @@ LONG = 16
 @click.option("--at-once", type=int, default=16, show_default=True, help="Requests that are worked on at a time.")
 @click.option("--waiting", type=int, default=64, show_default=True, help="Requests that wait; more are refused.")
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
-@reading_options
+@input_options
 @json_option
 def serve(
     kb: str,
     model: str | None,
-    browse: bool,
+    open_browser: bool,
     port: int,
     host: str,
-    hosts: tuple[str, ...],
+    allowed_hosts: tuple[str, ...],
     allow_edit: bool,
     edits: str | None,
     seconds: float,
-    rows: int,
-    at_once: int,
-    waiting: int,
-    others: tuple[str, ...],
-    form: str | None,
+    max_rows: int,
+    max_concurrency: int,
+    max_queued: int,
+    extra_files: tuple[str, ...],
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
@@ -79,106 +79,114 @@ def serve(
       gaifman serve train.tsv model.gaifman --port 8080
       GAIFMAN_TOKEN=… gaifman serve family.tsv family.gaifman --allow-edit
     """
-    from gaifman.config import Serving
-    from gaifman.hosting import bound, is_loopback
+    from gaifman.config import ServerLimits
+    from gaifman.hosting import bind, is_loopback
 
-    serving = Serving(seconds=seconds, rows=rows, at_once=at_once, waiting=waiting)
-    given = token_of() if allow_edit else ""
+    serving = ServerLimits(seconds=seconds, max_rows=max_rows, max_concurrency=max_concurrency, max_queued=max_queued)
+    given = token_from_environment() if allow_edit else ""
     token = given or (secrets.token_urlsafe(24) if allow_edit else None)
-    listening = bound(host, port)  # before anything is read: a port that is taken is said at once
-    with listening, held(edits_of(kb, edits, allow_edit), allow_edit) as kept:
-        names = [*hosts, *([] if host in ("0.0.0.0", "::") else [f"[{host}]" if ":" in host else host])]  # noqa: S104
-        warn(listening, names, given)
-        known = open_kb((kb, *others), form, table, iris)
-        desk = desk_of(known, model, serving, kept, token)
+    listening = bind(host, port)  # before anything is read: a port that is taken is said at once
+    with listening, locked_edits(find_edits_file(kb, edits, allow_edit), allow_edit) as kept:
+        names = [*allowed_hosts, *([] if host in ("0.0.0.0", "::") else [f"[{host}]" if ":" in host else host])]  # noqa: S104
+        print_warnings(listening, names, given)
+        known = open_kb((kb, *extra_files), file_format, table, iris)
+        desk = create_state(known, model, serving, kept, token)
         folders = is_loopback(listening)  # whoever asks from elsewhere need not know where files are
         added = [str(kept.path)] if kept and kept.path.exists() else []
-        desk.python = python_of((kb, *others, *added), model, form, table, iris, folders=folders)
-        run(desk, listening, names, "" if given else token or "", browse=browse, as_json=as_json)
+        desk.python = python_snippet((kb, *extra_files, *added), model, file_format, table, iris, full_paths=folders)
+        run_server(desk, listening, names, "" if given else token or "", open_browser=open_browser, as_json=as_json)
 
 
-def token_of() -> str:
+def token_from_environment() -> str:
     """The token of the environment; empty where there is none."""
     from gaifman.errors import GaifmanError
 
-    given = os.environ.get(TOKEN, "")
+    given = os.environ.get(TOKEN_VARIABLE, "")
     if given != given.strip():
         raise GaifmanError(
-            f"the token in {TOKEN} is blank, or begins or ends with a blank",
-            hint=f"set {TOKEN} to {LONG} characters or more; without it the server makes a token",
+            f"the token in {TOKEN_VARIABLE} is blank, or begins or ends with a blank",
+            hint=f"set {TOKEN_VARIABLE} to {MIN_TOKEN_LENGTH} characters or more; without it the server makes a token",
         )
     return given
 
 
-def warn(listening: socket.socket, names: list[str], token: str) -> None:
+def print_warnings(sock: socket.socket, allowed_hosts: list[str], token: str) -> None:
     """Say what other machines can do, where they can reach the server."""
     from gaifman.hosting import is_loopback
 
-    if is_loopback(listening):
+    if is_loopback(sock):
         return
     click.echo("warning: other machines can reach this server, and nothing is encrypted", err=True)
-    if not names:
+    if not allowed_hosts:
         click.echo("warning: they get status 421 unless --allow-host NAME says what they call this machine", err=True)
-    if 0 < len(token) < LONG:
-        click.echo(f"warning: a token of {len(token)} characters can be guessed: take {LONG} or more", err=True)
+    if 0 < len(token) < MIN_TOKEN_LENGTH:
+        click.echo(
+            f"warning: a token of {len(token)} characters can be guessed: take {MIN_TOKEN_LENGTH} or more", err=True
+        )
 
 
-def edits_of(kb: str, named: str | None, needed: bool) -> Edits | None:
+def find_edits_file(kb: str, path: str | None, needed: bool) -> EditsFile | None:
     """The file of added facts: the one that is named, or the one beside the knowledge base where it is there."""
-    from gaifman.edits import SUFFIX, Edits
+    from gaifman.edits import EDITS_SUFFIX, EditsFile
     from gaifman.errors import OutputError
 
-    if named:
-        return Edits(named)
+    if path:
+        return EditsFile(path)
     if Path(kb).is_file():
-        beside = Path(f"{kb}{SUFFIX}")
-        return Edits(beside) if needed or beside.exists() else None
+        beside = Path(f"{kb}{EDITS_SUFFIX}")
+        return EditsFile(beside) if needed or beside.exists() else None
     if needed:
         raise OutputError(f"{kb} is no file that another could stand beside", hint="name one with --edits")
     return None
 
 
 @contextmanager
-def held(kept: Edits | None, needed: bool) -> Iterator[Edits | None]:
+def locked_edits(edits: EditsFile | None, needed: bool) -> Iterator[EditsFile | None]:
     """The file of added facts, which no other server writes as long as this lasts, where facts may be added.
 
     From before the knowledge base is read: what another server adds while that takes its time would be lost.
     """
     try:
-        if kept and needed:
-            kept.hold()
-        yield kept
+        if edits and needed:
+            edits.lock()
+        yield edits
     finally:
-        if kept:
-            kept.close()
+        if edits:
+            edits.close()
 
 
-def desk_of(known: Any, model: str | None, serving: Any, kept: Edits | None, token: str | None) -> Desk:
+def create_state(kb: Any, model: str | None, limits: Any, edits: EditsFile | None, token: str | None) -> ServerState:
     """What is served; a model that has nothing to do with the knowledge base is refused."""
     from gaifman.completion import load
-    from gaifman.desk import Desk
+    from gaifman.desk import ServerState
     from gaifman.service import Service
 
-    service = Service(kept.put(known) if kept else known, load(model) if model else None, serving)
-    service.check()
-    return Desk(service, kept, token)
+    service = Service(edits.apply_to(kb) if edits else kb, load(model) if model else None, limits)
+    service.check_model()
+    return ServerState(service, edits, token)
 
 
-def python_of(
-    sources: tuple[str, ...], model: str | None, form: str | None, table: str | None, iris: str, *, folders: bool
+def python_snippet(
+    sources: tuple[str, ...],
+    model: str | None,
+    file_format: str | None,
+    table: str | None,
+    iris: str,
+    *,
+    full_paths: bool,
 ) -> list[str]:
     """How a program reads the same, for people to copy.
 
-    >>> python_of(("demo",), "dir/m.gaifman", None, None, "full", folders=False)
+    >>> python_snippet(("demo",), "dir/m.gaifman", None, None, "full", folders=False)
     ['import gaifman', 'kb = gaifman.demo()', 'model = gaifman.load("m.gaifman", kb)']
-    >>> python_of(("demo", "more.facts"), None, None, None, "full", folders=False)[1]
+    >>> python_snippet(("demo", "more.facts"), None, None, None, "full", folders=False)[1]
     'kb = gaifman.demo().with_facts(gaifman.read("more.facts").facts())'
     """
 
     def written(value: str) -> str:
-        return json.dumps(value if folders else Path(value).name, ensure_ascii=False)
+        return json.dumps(value if full_paths else Path(value).name, ensure_ascii=False)
 
-    named = {"format": form, "table": table, "iris": "local" if iris == "local" else None}
+    named = {"format": file_format, "table": table, "iris": "local" if iris == "local" else None}
     options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in named.items() if value]
     bundled = sources[0] == "demo" and not Path("demo").exists() and not options
     read = sources[1:] if bundled else sources
@@ -189,53 +197,55 @@ def python_of(
     return ["import gaifman", f"kb = {opened}", *loaded]
 
 
-def run(desk: Desk, listening: socket.socket, hosts: list[str], token: str, *, browse: bool, as_json: bool) -> None:
+def run_server(
+    state: ServerState, sock: socket.socket, allowed_hosts: list[str], token: str, *, open_browser: bool, as_json: bool
+) -> None:
     """Serve until the end."""
-    from gaifman.hosting import Host, url
-    from gaifman.server import app_of
+    from gaifman.hosting import UvicornServer, server_url
+    from gaifman.server import create_app
 
-    address = url(listening)
+    address = server_url(sock)
 
     def ready() -> None:
-        say(address, desk, token, as_json)
-        threading.Thread(target=prepare, args=(desk.service,), daemon=True, name="gaifman-ready").start()
-        if browse:
-            threading.Thread(target=show, args=(address,), daemon=True, name="gaifman-browser").start()
+        print_status(address, state, token, as_json)
+        threading.Thread(target=preload, args=(state.service,), daemon=True, name="gaifman-ready").start()
+        if open_browser:
+            threading.Thread(target=open_page, args=(address,), daemon=True, name="gaifman-browser").start()
 
-    Host(app_of(desk, hosts), ready).run(sockets=[listening])
+    UvicornServer(create_app(state, allowed_hosts), ready).run(sockets=[sock])
 
 
-def prepare(service: Service) -> None:
+def preload(service: Service) -> None:
     """Make what the first questions would have to wait for; what goes wrong there each of them will say."""
     from gaifman.errors import GaifmanError
 
     try:
-        service.ready()
+        service.preload()
     except GaifmanError as error:
         click.echo(f"warning: {error.message}", err=True)
 
 
-def show(address: str) -> None:
+def open_page(url: str) -> None:
     """Open the page in a browser; xdg-open itself would write a line for each browser that it does not find."""
     opener = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
     quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     quiet |= {"start_new_session": True}  # Ctrl-C ends the server, not the browser
-    if not opener or subprocess.run([opener, address], check=False, **quiet).returncode:  # noqa: S603 - our address
-        click.echo(f"no browser found; open {address}", err=True)
+    if not opener or subprocess.run([opener, url], check=False, **quiet).returncode:  # noqa: S603 - our address
+        click.echo(f"no browser found; open {url}", err=True)
 
 
-def say(address: str, desk: Desk, token: str, as_json: bool) -> None:
+def print_status(url: str, state: ServerState, token: str, as_json: bool) -> None:
     """Where it is, once it answers."""
     import json
 
-    added = len(desk.edits) if desk.edits else 0
+    added = len(state.edits) if state.edits else 0
     if as_json:
-        body = {"url": address, "facts": len(desk.service.kb), "edits": added, "token": token or None}
+        body = {"url": url, "facts": len(state.service.kb), "edits": added, "token": token or None}
         click.echo(json.dumps(body))
         return
-    click.echo(f"serving {desk.service.kb!r} at {address}", err=True)
-    if desk.edits:
-        click.echo(f"added facts are kept in {desk.edits.path}: {added:,} so far", err=True)
+    click.echo(f"serving {state.service.kb!r} at {url}", err=True)
+    if state.edits:
+        click.echo(f"added facts are kept in {state.edits.path}: {added:,} so far", err=True)
     if token:
         click.echo(f"to add facts: Authorization: Bearer {token}", err=True)
     click.echo("Ctrl-C ends it", err=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gaifman.errors import visible
+from gaifman.errors import escape_unprintable
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from gaifman.kb import KnowledgeBase
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Report = Callable[[str, int, int | None], None]
+ProgressCallback = Callable[[str, int, int | None], None]
 """Told the phase, how much is done and, where known, of how much; `gaifman.io.files.Progress` is the same."""
-Progress = Report
+Progress = ProgressCallback
 
 FORMATS = ("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
-BUNDLED = Path(__file__).parent.parent / "data" / "countries.facts"
-PATIENCE = 0.5
+DEMO_FILE = Path(__file__).parent.parent / "data" / "countries.facts"
+PROGRESS_DELAY = 0.5
 """Seconds before a progress bar appears."""
-ROOM = 74
+RESERVED_COLUMNS = 74
 """Columns of a terminal that are kept for what stands beside a bar."""
 
 
@@ -38,7 +38,7 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
 
 
-def reading_options(command: Command) -> Command:
+def input_options(command: Command) -> Command:
     """How files are read."""
     for option in (
         click.option(
@@ -62,19 +62,21 @@ def reading_options(command: Command) -> Command:
 
 
 def open_kb(
-    sources: Sequence[str], form: str | None = None, table: str | None = None, iris: str = "full"
+    sources: Sequence[str], file_format: str | None = None, table: str | None = None, iris: str = "full"
 ) -> KnowledgeBase:
     """Read the files; `demo` is the bundled one, where no such file is there."""
     from gaifman import datasets, io
 
-    if list(sources) == ["demo"] and not Path("demo").exists() and form is None and table is None:
+    if list(sources) == ["demo"] and not Path("demo").exists() and file_format is None and table is None:
         return datasets.demo()
-    sources = [str(BUNDLED) if name == "demo" and not Path("demo").exists() else name for name in sources]
-    with progress() as report:
-        return io.read(*sources, format=form, table=table, iris="local" if iris == "local" else "full", progress=report)
+    sources = [str(DEMO_FILE) if name == "demo" and not Path("demo").exists() else name for name in sources]
+    with read_progress() as report:
+        return io.read(
+            *sources, format=file_format, table=table, iris="local" if iris == "local" else "full", progress=report
+        )
 
 
-def check_target(path: str, *, force: bool) -> None:
+def check_overwrite(path: str, *, force: bool) -> None:
     """Raise where a file would be replaced without being told to."""
     from gaifman.errors import OutputError
 
@@ -82,18 +84,18 @@ def check_target(path: str, *, force: bool) -> None:
         raise OutputError(f"{path} is there already", hint="--force replaces it")
 
 
-def say_stopped(what: str, again: str, as_json: bool) -> None:
+def print_stopped(what: str, command: str, as_json: bool) -> None:
     """Ctrl-C was heard; what was done is kept, and this command goes on."""
     from gaifman.errors import StoppedError
 
     if as_json:
-        click.echo(json.dumps(StoppedError(f"the {what} was stopped", hint=f"to go on: {again}").as_dict()), err=True)
+        click.echo(json.dumps(StoppedError(f"the {what} was stopped", hint=f"to go on: {command}").as_dict()), err=True)
     else:
-        click.echo(f"stopped; to go on: {again}", err=True)
+        click.echo(f"stopped; to go on: {command}", err=True)
 
 
 @contextmanager
-def progress() -> Iterator[Progress | None]:
+def read_progress() -> Iterator[Progress | None]:
     """A bar with phase, rate and time left, on a terminal, for reading that takes longer than a moment."""
     if not sys.stderr.isatty():
         yield None
@@ -111,8 +113,8 @@ def progress() -> Iterator[Progress | None]:
 
 
 @contextmanager
-def working(unit: str = "examples") -> Iterator[Report | None]:
-    """As `progress`, for work that is counted: phase, share, count, rate in `unit` a second and time left.
+def work_progress(unit: str = "examples") -> Iterator[ProgressCallback | None]:
+    """As `read_progress`, for work that is counted: phase, share, count, rate in `unit` a second and time left.
 
     Threads may report at once. A phase that is complete, or has no known end, goes when another begins.
     """
@@ -127,7 +129,7 @@ def working(unit: str = "examples") -> Iterator[Report | None]:
         """`45%  450/1,000  2,300 examples/s`, as far as it is known."""
 
         def render(self, task: Task) -> Text:
-            return Text(counts(int(task.completed), task.total, task.finished_speed or task.speed, unit))
+            return Text(format_counts(int(task.completed), task.total, task.finished_speed or task.speed, unit))
 
     class Left(TimeRemainingColumn):
         """`0:01:10 left`, once it can be told."""
@@ -137,18 +139,18 @@ def working(unit: str = "examples") -> Iterator[Report | None]:
             return super().render(task).append(" left") if known else Text()
 
     # On a narrow terminal the bar gives way, not the time that is left.
-    bar = BarColumn(max(6, min(40, Console(stderr=True).width - ROOM)))
+    bar = BarColumn(max(6, min(40, Console(stderr=True).width - RESERVED_COLUMNS)))
     columns = TextColumn("{task.description}", markup=False), bar, Counts(), Left()
     with _bars(*columns, counted=True) as report:
         yield report
 
 
-def counts(done: int, total: float | None, speed: float | None, unit: str) -> str:
+def format_counts(done: int, total: float | None, speed: float | None, unit: str) -> str:
     """How far work is.
 
-    >>> counts(450, 1000, 2300.4, "examples")
+    >>> format_counts(450, 1000, 2300.4, "examples")
     ' 45%  450/1,000  2,300 examples/s'
-    >>> counts(450, None, None, "examples")
+    >>> format_counts(450, None, None, "examples")
     '450'
     """
     share = f"{done / total:>4.0%}  " if total else ""
@@ -157,7 +159,7 @@ def counts(done: int, total: float | None, speed: float | None, unit: str) -> st
 
 
 @contextmanager
-def _bars(*columns: ProgressColumn, counted: bool = False) -> Iterator[Report]:
+def _bars(*columns: ProgressColumn, counted: bool = False) -> Iterator[ProgressCallback]:
     """One bar for each phase, once patience is at its end.
 
     Counted work may go on where it was stopped: what was done before tells nothing of its rate. Its phases go when they
@@ -177,12 +179,12 @@ def _bars(*columns: ProgressColumn, counted: bool = False) -> Iterator[Report]:
         if phase not in tasks:
             for task in bar.tasks if counted else ():
                 bar.update(task.id, visible=not (task.finished or task.total is None))
-            tasks[phase] = bar.add_task(visible(phase), total=total, completed=done if counted else 0)
+            tasks[phase] = bar.add_task(escape_unprintable(phase), total=total, completed=done if counted else 0)
         bar.update(tasks[phase], completed=done, total=total)
 
     def report(phase: str, done: int, total: int | None) -> None:
         with guard:
-            if time.monotonic() - began < PATIENCE:
+            if time.monotonic() - began < PROGRESS_DELAY:
                 waiting.clear()
                 waiting[phase] = done, total
             else:
@@ -195,7 +197,7 @@ def _bars(*columns: ProgressColumn, counted: bool = False) -> Iterator[Report]:
             for phase, (done, total) in waiting.items():
                 show(phase, done, total)
 
-    timer = threading.Timer(max(PATIENCE, 0), wake)
+    timer = threading.Timer(max(PROGRESS_DELAY, 0), wake)
     timer.daemon = True
     timer.start()
     try:
@@ -239,7 +241,7 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 def cell_text(value: object) -> str:
     """A value as a person reads it: numbers with separators, names with nothing hidden."""
-    return f"{value:,}" if isinstance(value, int) else visible(str(value))
+    return f"{value:,}" if isinstance(value, int) else escape_unprintable(str(value))
 
 
 def print_json(body: object) -> None:

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.neighbourhood import drawing_options
-from gaifman.cli.outcome import draw, read_again, show
-from gaifman.cli.terminal import Command, check_target, json_option, reading_options, say_stopped, working
+from gaifman.cli.neighbourhood import sampling_options
+from gaifman.cli.outcome import plot_calibration, print_outcome, reopen_kb
+from gaifman.cli.terminal import Command, check_overwrite, input_options, json_option, print_stopped, work_progress
 
 if TYPE_CHECKING:
     from gaifman.runs import Run
-    from gaifman.training import Given
+    from gaifman.training import SourceText
 
-SECONDS = 30.0
+CHECKPOINT_INTERVAL = 30.0
 """Between two checkpoints of a relation."""
 
 
-def running_options(command: Command) -> Command:
+def run_options(command: Command) -> Command:
     """How a run goes, whatever comes out."""
     for option in (
         click.option(
             "--checkpoint",
             type=click.FloatRange(min=0),
             metavar="SECONDS",
-            help=f"How often to write down how far a relation is; {SECONDS:g} unless the run was begun with another.",
+            help=f"How often to write down how far a relation is; {CHECKPOINT_INTERVAL:g} unless the run was begun with another.",
         ),
         click.option("--threads", type=click.IntRange(min=1), help="How many threads; the result is the same."),
     ):
@@ -38,7 +38,7 @@ def running_options(command: Command) -> Command:
     return command
 
 
-def learning_options(command: Command) -> Command:
+def training_options(command: Command) -> Command:
     """How a model learns."""
     for option in (
         click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Set the base model: epochs=5."),
@@ -94,14 +94,14 @@ def learning_options(command: Command) -> Command:
 @click.argument("query", required=False)
 @click.option("--output", "-o", required=True, metavar="MODEL", help="Where to write the model.")
 @click.option("--relation", "relations", multiple=True, metavar="NAME", help="Without QUERY: only this relation.")
-@drawing_options
-@learning_options
+@sampling_options
+@training_options
 @click.option("--constraints", metavar="FILE", help="What is functional, and which types places have.")
-@running_options
+@run_options
 @click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--plot", metavar="FILE", help="Draw how far the probabilities can be believed: .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace MODEL, or a run that was not finished.")
-@reading_options
+@input_options
 @json_option
 def train(
     kb: str,
@@ -110,17 +110,17 @@ def train(
     relations: tuple[str, ...],
     constraints: str | None,
     threads: int | None,
-    checkpoint: float | None,
-    others: tuple[str, ...],
+    checkpoint_interval: float | None,
+    extra_files: tuple[str, ...],
     plot: str | None,
     force: bool,
-    form: str | None,
+    file_format: str | None,
     table: str | None,
     iris: str,
     as_json: bool,
     phi: str,
     options: tuple[str, ...],
-    **learning: Any,
+    **training_settings: Any,
 ) -> None:
     """Learn which tuples are answers of QUERY; without QUERY, one model for each relation of KB.
 
@@ -134,31 +134,37 @@ def train(
       gaifman train train.tsv "born_in(x, y)" -o born.gaifman --phi born.phi --option epochs=5
     """
     from gaifman.runs import Run
-    from gaifman.training import Order
+    from gaifman.training import TrainingSpec
 
     _check_output(output, plot, force=force)
-    file = given_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
-    settings = {**learning, "phi": Path(phi).stem if file else phi, "options": parsed_options(options)}
-    rules = given_file(constraints) if constraints else None
-    order = Order(settings, query, relations or None, file, rules)
+    file = read_text_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
+    settings = {**training_settings, "phi": Path(phi).stem if file else phi, "options": parse_model_options(options)}
+    rules = read_text_file(constraints) if constraints else None
+    order = TrainingSpec(settings, query, relations or None, file, rules)
     order.check()
     begun: dict[str, Any] = {
-        "kb": {"sources": [kb, *others], "form": form, "table": table, "iris": iris, "folder": str(Path.cwd())},
+        "kb": {
+            "sources": [kb, *extra_files],
+            "form": file_format,
+            "table": table,
+            "iris": iris,
+            "folder": str(Path.cwd()),
+        },
         "order": order.as_dict(),
         "command": shlex.join(["gaifman", *sys.argv[1:]]),
         "plot": plot,
-        "checkpoint": SECONDS if checkpoint is None else checkpoint,
+        "checkpoint": CHECKPOINT_INTERVAL if checkpoint_interval is None else checkpoint_interval,
     }
     _check_sources(begun["kb"])
-    with Run.create(folder_of(output), begun, force=force) as run:
-        _carried_on(run, Path(output), threads, as_json, fresh=True)
+    with Run.create(run_dir(output), begun, force=force) as run:
+        _run_to_end(run, Path(output), threads, as_json, is_new=True)
 
 
 @click.command(short_help="Go on with a training that was stopped or killed.")
 @click.argument("model")
-@running_options
+@run_options
 @json_option
-def resume(model: str, threads: int | None, checkpoint: float | None, as_json: bool) -> None:
+def resume(model: str, threads: int | None, checkpoint_interval: float | None, as_json: bool) -> None:
     """Go on with the training of MODEL from where it stood.
 
     \b
@@ -170,18 +176,18 @@ def resume(model: str, threads: int | None, checkpoint: float | None, as_json: b
     from gaifman.runs import Run
 
     target = Path(model.removesuffix("/").removesuffix(".run"))
-    folder = folder_of(str(target))
+    folder = run_dir(str(target))
     if target.is_file() and not (folder / RECORD).exists():
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()  # all that was left to do
         raise InputError(f"there is nothing to resume: {target} is finished")
     with Run.open(folder) as run:
-        if checkpoint is not None:
-            run.settings["checkpoint"] = checkpoint
-        _carried_on(run, target, threads, as_json, fresh=False)
+        if checkpoint_interval is not None:
+            run.settings["checkpoint"] = checkpoint_interval
+        _run_to_end(run, target, threads, as_json, is_new=False)
 
 
-def folder_of(output: str) -> Path:
+def run_dir(output: str) -> Path:
     """Where the run of a model stands."""
     return Path(f"{output}.run")
 
@@ -189,18 +195,18 @@ def folder_of(output: str) -> Path:
 def _check_output(output: str, plot: str | None, *, force: bool) -> None:
     """Say now what would be wrong at the end."""
     from gaifman.errors import OutputError
-    from gaifman.io.files import check_place
+    from gaifman.io.files import check_writable
 
     if output.endswith((".run", "/")):
         raise OutputError(f"{output} is no name for a model", hint="as in: -o countries.gaifman")
     # Where there is a run, what stands beside the model may be its own.
-    for end in ("",) if folder_of(output).exists() else ("", ".md", ".log.jsonl"):
-        check_target(output + end, force=force)
-        check_place(Path(output + end))
+    for end in ("",) if run_dir(output).exists() else ("", ".md", ".log.jsonl"):
+        check_overwrite(output + end, force=force)
+        check_writable(Path(output + end))
     if plot:
         from gaifman.plots import check_plot
 
-        check_target(plot, force=force)
+        check_overwrite(plot, force=force)
         check_plot(Path(plot))
 
 
@@ -218,52 +224,52 @@ def _check_sources(kb: dict[str, Any]) -> None:
             raise InputError(f"there is no file {name}")
 
 
-def _carried_on(run: Run, target: Path, threads: int | None, as_json: bool, *, fresh: bool) -> None:
+def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, is_new: bool) -> None:
     from gaifman.errors import GaifmanError
-    from gaifman.runs import Interrupt
-    from gaifman.training import Interrupted, begun, carry_on, ended
+    from gaifman.runs import InterruptHandler
+    from gaifman.training import TrainingInterrupted, finish_cleanup, has_progress, run_training
 
-    run.seconds = run.settings["checkpoint"]
+    run.checkpoint_seconds = run.settings["checkpoint"]
     again = f"gaifman resume {shlex.quote(str(target))}"
-    interrupt = Interrupt("" if as_json else f"stopping: {again} goes on")
+    interrupt = InterruptHandler("" if as_json else f"stopping: {again} goes on")
     try:
-        model, known = ended(run, target), None
+        model, known = finish_cleanup(run, target), None
         if model is None:
-            known = read_again(run.settings["kb"])  # not yet guarded: here Ctrl-C may stop at once
-            with interrupt, working() as report:
-                model = carry_on(
+            known = reopen_kb(run.settings["kb"])  # not yet guarded: here Ctrl-C may stop at once
+            with interrupt, work_progress() as report:
+                model = run_training(
                     run,
                     known,
                     target,
                     threads=threads,
                     report=report,
-                    stop=interrupt.interrupted,
-                    ready=lambda model: draw(model, run.settings),
+                    should_stop=interrupt.stop_requested,
+                    on_model=lambda model: plot_calibration(model, run.settings),
                 )
-    except (Interrupted, KeyboardInterrupt):
-        say_stopped("training", again, as_json)
-        sys.exit(128 + (interrupt.signal or signal.SIGINT))
+    except (TrainingInterrupted, KeyboardInterrupt):
+        print_stopped("training", again, as_json)
+        sys.exit(128 + (interrupt.received or signal.SIGINT))
     except GaifmanError:
-        if fresh and not begun(run):
+        if is_new and not has_progress(run):
             run.discard()  # what was asked for cannot be done: nothing stays behind
         elif not as_json:
             click.echo(f"what was learnt is kept; when it is put right: {again}", err=True)
         raise
-    show(model, known, target, run.settings, as_json)
+    print_outcome(model, known, target, run.settings, as_json)
 
 
-def given_file(path: str) -> Given:
+def read_text_file(path: str) -> SourceText:
     from gaifman.errors import InputError
-    from gaifman.training import Given
+    from gaifman.training import SourceText
 
     try:
-        return Given(Path(path).name, Path(path).read_text(encoding="utf-8-sig"))
+        return SourceText(Path(path).name, Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path} cannot be read: {why}") from None
 
 
-def parsed_options(options: tuple[str, ...]) -> dict[str, Any]:
+def parse_model_options(options: tuple[str, ...]) -> dict[str, Any]:
     """`epochs=5`, `hidden=[50, 50]`, `activation=relu`: values as JSON where they are, as texts where not."""
     from gaifman.errors import FormulaError
 

@@ -12,94 +12,104 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
-from gaifman.config import LIMITS, Limits
-from gaifman.draft import Draft
+from gaifman.config import DEFAULT_LIMITS, Limits
+from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.errors import InputError, OutputError
 from gaifman.facts import Note
 from gaifman.io.databases import read_parquet, read_sqlite
-from gaifman.io.datalog import read_facts
+from gaifman.io.datalog import read_facts_file
 from gaifman.io.delimited import read_table
-from gaifman.io.files import STDIN, Progress, Source, blocks, located, replaced
-from gaifman.io.formats import FORMATS, SUFFIXES, TABLES, WRITTEN, check_format, known, suffix
-from gaifman.io.rdf import Iris, Namer, read_rdf
+from gaifman.io.files import STDIN, InputFile, ReadProgress, atomic_write, open_input, read_blocks
+from gaifman.io.formats import (
+    READ_FORMATS,
+    SUFFIXES,
+    TABLE_FORMATS,
+    WRITE_FORMATS,
+    check_format,
+    detect_format,
+    file_suffix,
+)
+from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
 from gaifman.io.store import read_duckdb, write_duckdb, write_parquet
-from gaifman.io.texts import fact_lines, losses, table_lines, text_file
+from gaifman.io.texts import fact_lines, find_losses, open_text, table_lines
 from gaifman.kb import KnowledgeBase
 
-__all__ = ["FORMATS", "SUFFIXES", "TABLES", "WRITTEN", "known", "read", "write"]
+__all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "detect_format", "read", "write"]
 
 
 def read(
     *sources: str | Path,
     format: str | None = None,  # noqa: A002
-    limits: Limits = LIMITS,
+    limits: Limits = DEFAULT_LIMITS,
     table: str | None = None,
-    iris: Iris = "full",
-    progress: Progress | None = None,
+    iris: IriStyle = "full",
+    progress: ReadProgress | None = None,
 ) -> KnowledgeBase:
     """One knowledge base of all the files; `-` is standard input.
 
-    `format` is one of `FORMATS`, and guessed for each file where it is not given; `table` names the table of a
+    `format` is one of `READ_FORMATS`, and guessed for each file where it is not given; `table` names the table of a
     database; `iris="local"` shortens the names of RDF to what follows the last `#` or `/`.
     """
     if not sources:
         raise InputError("nothing to read: name at least one file")
-    check_format(format, FORMATS, InputError)
-    if iris not in get_args(Iris):
-        raise InputError(f"iris is one of {', '.join(get_args(Iris))}, not {iris!r}")
+    check_format(format, READ_FORMATS, InputError)
+    if iris not in get_args(IriStyle):
+        raise InputError(f"iris is one of {', '.join(get_args(IriStyle))}, not {iris!r}")
     if sum(str(source) == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    reading = _Reading(limits, table, Namer(iris), progress)
+    reading = _Reader(limits, table, NodeNamer(iris), progress)
     for name in sources:
-        with located(name) as source:
-            found = reading.take(source, format or known(source))
-            reading.draft.note(1, f"read as {found}", source.name)
+        with open_input(name) as source:
+            found = reading.read_file(source, format or detect_format(source))
+            reading.builder.add_note(1, f"read as {found}", source.name)
     return reading.finish()
 
 
 @dataclass
-class _Reading:
+class _Reader:
     """One reading of several files."""
 
     limits: Limits
     table: str | None
-    names: Namer
-    progress: Progress | None
-    draft: Draft = field(default_factory=Draft)
+    namer: NodeNamer
+    progress: ReadProgress | None
+    builder: KnowledgeBaseBuilder = field(default_factory=KnowledgeBaseBuilder)
     files: int = 0
     fingerprint: str | None = None
     """Of our own file, as it was when it was written."""
 
-    def take(self, source: Source, form: str) -> str:
+    def read_file(self, source: InputFile, form: str) -> str:
         """Put one file into the draft; the format it was read as."""
         self.files += 1
         if self.table is not None and form not in ("duckdb", "sqlite"):
             raise InputError(f"{source.name} is no database, so it has no table {self.table}")
         match form:
             case "parquet":
-                read_parquet(source, self.draft, self.progress)
+                read_parquet(source, self.builder, self.progress)
             case "duckdb":
-                self.fingerprint = read_duckdb(source, self.table, self.draft, self.progress)
+                self.fingerprint = read_duckdb(source, self.table, self.builder, self.progress)
             case "sqlite":
-                read_sqlite(source, self.table, self.draft, self.progress)
+                read_sqlite(source, self.table, self.builder, self.progress)
             case _:
-                return self._take_text(source, form)
+                return self._read_text_file(source, form)
         return form
 
-    def _take_text(self, source: Source, form: str) -> str:
-        parts = blocks(source, self.limits, self.progress)
+    def _read_text_file(self, source: InputFile, form: str) -> str:
+        parts = read_blocks(source, self.limits, self.progress)
         match form:
             case "facts":
-                read_facts(parts, self.limits, self.draft)
+                read_facts_file(parts, self.limits, self.builder)
             case "ntriples" | "turtle":
-                read_rdf(parts, source.name, form, self.names, self.draft)
+                read_rdf(parts, source.name, form, self.namer, self.builder)
             case _:
-                return read_table(parts, suffix(source.name), form if form in TABLES else None, self.draft)
+                return read_table(
+                    parts, file_suffix(source.name), form if form in TABLE_FORMATS else None, self.builder
+                )
         return form
 
     def finish(self) -> KnowledgeBase:
         """The knowledge base; a note says so where a file of ours is no longer what it was."""
-        kb = self.draft.finish()
+        kb = self.builder.build()
         if self.files == 1 and self.fingerprint not in (None, kb.fingerprint):
             note = Note(1, "fingerprint that no longer fits: the file was changed since", str(self.fingerprint))
             return replace(kb, notes=(*kb.notes, note))
@@ -112,25 +122,25 @@ def write(
     format: str | None = None,  # noqa: A002
     lossy: bool = False,
 ) -> None:
-    """Write a knowledge base, by the end of the name or in one of `WRITTEN`: whole, or not at all.
+    """Write a knowledge base, by the end of the name or in one of `WRITE_FORMATS`: whole, or not at all.
 
     Where the format cannot hold something that is known, that is an error, unless `lossy`.
     """
     if not isinstance(path, str | os.PathLike):
         raise OutputError(f"a file is named by a text or a path, not by {path!r}")
-    path, end = Path(path), suffix(str(path))
-    check_format(format, WRITTEN, OutputError)
+    path, end = Path(path), file_suffix(str(path))
+    check_format(format, WRITE_FORMATS, OutputError)
     form = format or _format_for(kb, path, end)
     packed = path.name.lower().endswith(".gz")
     if packed and form in ("duckdb", "parquet"):
         raise OutputError(f"{path}: a {form} file is packed inside, not by gzip", hint="leave out .gz")
-    lost = [] if form == "duckdb" or lossy else losses(kb, form, end)
+    lost = [] if form == "duckdb" or lossy else find_losses(kb, form, end)
     if lost:
         raise OutputError(
             f"{path} cannot hold {'; '.join(lost)}",
             hint="a .duckdb file holds everything; lossy writes without them",
         )
-    with replaced(path) as temporary:
+    with atomic_write(path) as temporary:
         match form:
             case "duckdb":
                 write_duckdb(kb, temporary, str(path))
@@ -138,7 +148,7 @@ def write(
                 write_parquet(kb, temporary, str(path))
             case _:
                 lines = fact_lines(kb) if form == "facts" else table_lines(kb, form, end)
-                with text_file(temporary, packed) as file:
+                with open_text(temporary, packed) as file:
                     file.writelines(lines)
 
 
@@ -147,7 +157,7 @@ def _format_for(kb: KnowledgeBase, path: Path, end: str) -> str:
     if end in (".tsv", ".csv", ".txt"):
         binary = all(relation.arity == 2 for relation in kb.relations.values() if relation.count)
         form = "triples" if binary else "nary"
-    if form not in WRITTEN:
+    if form not in WRITE_FORMATS:
         raise OutputError(
             f"what to write into {path} cannot be told from its name",
             hint="end the name with .facts, .tsv, .csv, .parquet or .duckdb, or give a format",

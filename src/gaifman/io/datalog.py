@@ -19,12 +19,11 @@ from functools import cached_property
 
 import numpy as np
 
-from gaifman.config import Limits
-from gaifman.draft import NUMBER, Draft, Where
-from gaifman.errors import InputError, Place
-from gaifman.io.files import Block
+from gaifman.config import MAX_ARITY, Limits
+from gaifman.draft import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
+from gaifman.errors import InputError, Location
+from gaifman.io.files import TextBlock
 from gaifman.names import PATH, WORD, unquote
-from gaifman.tables import LARGEST_ARITY
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _QUOTED = r"""'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+\""""
@@ -39,14 +38,14 @@ _NAMES = re.compile(rf"[%#][^\n]*+|({_NAME})")
 _BLANK = re.compile(_GAP)
 
 
-Pile = list[tuple[re.Match[str], list[str]]]
+Statements = list[tuple[re.Match[str], list[str]]]
 """Statements of one arity, each with its objects as written."""
-Piles = dict[tuple[int, bool], Pile]
+StatementGroups = dict[tuple[int, bool], Statements]
 """By arity, and whether they are values."""
 
 
 @dataclass(frozen=True)
-class _Text:
+class _TextWindow:
     """What is left to read, and where it stands."""
 
     source: str
@@ -58,44 +57,44 @@ class _Text:
         """Where lines end: each new relation is given its place, and to count lines for each anew is slow."""
         return [end.start() for end in re.finditer("\n", self.text)]
 
-    def place(self, offset: int, width: int = 1) -> Place:
+    def location(self, offset: int, width: int = 1) -> Location:
         """The place of a character; the line is counted from that of the text."""
         row = bisect_left(self._ends, offset)
         start = self._ends[row - 1] + 1 if row else 0
         end = self._ends[row] if row < len(self._ends) else len(self.text)
-        return Place(self.source, self.line + row, offset - start + 1, self.text[start:end], max(width, 1))
+        return Location(self.source, self.line + row, offset - start + 1, self.text[start:end], max(width, 1))
 
-    def field(self, found: re.Match[str], field: int) -> Place:
+    def field_location(self, found: re.Match[str], field: int) -> Location:
         """The place of a statement's field, as a draft counts fields."""
-        if field == NUMBER:
+        if field == NUMBER_FIELD:
             start, end = found.span(_VALUE if found[_VALUE] else _CONFIDENCE)
         elif field == 0:
             start, end = found.span(_RELATION)
         else:
             names = _NAMES.finditer(self.text, *found.span(_OBJECTS))
             start, end = [name.span() for name in names if name[1]][field - 1]
-        return self.place(start, end - start)
+        return self.location(start, end - start)
 
 
-def read_facts(blocks: Iterator[Block], limits: Limits, draft: Draft) -> None:
+def read_facts_file(blocks: Iterator[TextBlock], limits: Limits, builder: KnowledgeBaseBuilder) -> None:
     """Put a `.facts` file into a draft."""
-    text, done = _Text("", 1, ""), 0
+    text, done = _TextWindow("", 1, ""), 0
     for block in blocks:
         # What is kept begins with a line, so that columns are right; `done` is what was read of it.
         kept = text.text.rfind("\n", 0, done) + 1
         line = block.line - text.text.count("\n", kept)
-        text = _Text(block.source, line, text.text[kept:] + block.plain().text())
-        done = _read(text, done - kept, draft)
+        text = _TextWindow(block.source, line, text.text[kept:] + block.normalise_newlines().decode())
+        done = _read_statements(text, done - kept, builder)
         if len(text.text) - done > limits.line:
-            raise explained(text.source, text.line, text.text, done)
+            raise syntax_error(text.source, text.line, text.text, done)
     if _BLANK.fullmatch(text.text, done) is None:
         # A whole last statement was read already, so something is wrong with this one.
-        raise explained(text.source, text.line, text.text, done)
+        raise syntax_error(text.source, text.line, text.text, done)
 
 
-def _read(text: _Text, at: int, draft: Draft) -> int:
+def _read_statements(text: _TextWindow, at: int, draft: KnowledgeBaseBuilder) -> int:
     """Read the statements that are complete; where they end, and perhaps a comment goes on."""
-    piles: Piles = {}
+    piles: StatementGroups = {}
     arities: dict[str, int] = {}
     while found := _STATEMENT.match(text.text, at):
         inside = found[_OBJECTS]
@@ -104,14 +103,14 @@ def _read(text: _Text, at: int, draft: Draft) -> int:
         if valued and (len(objects) > 1 or found[_CONFIDENCE]):
             raise InputError(
                 "only one object has a value, and values have no confidence",
-                place=text.field(found, 0),
+                location=text.field_location(found, 0),
                 hint="write: age(ann) = 80.",
             )
         if not valued and arities.setdefault(found[_RELATION], len(objects)) != len(objects):
-            _add_all(text, piles, draft)  # the draft will refuse this one, and must know what came before it
+            _flush(text, piles, draft)  # the draft will refuse this one, and must know what came before it
         piles.setdefault((len(objects), valued), []).append((found, objects))
         at = found.end()
-    _add_all(text, piles, draft)
+    _flush(text, piles, draft)
     blank = _BLANK.match(text.text, at)
     assert blank is not None  # it matches nothing, too
     return max(at, text.text.rfind("\n", at, blank.end()) + 1)
@@ -124,60 +123,62 @@ def _names(inside: str) -> list[str]:
     return [name.strip() for name in inside.split(",")]
 
 
-def _add_all(text: _Text, piles: Piles, draft: Draft) -> None:
+def _flush(text: _TextWindow, piles: StatementGroups, draft: KnowledgeBaseBuilder) -> None:
     for (arity, valued), pile in piles.items():
-        _add(text, arity, valued, pile, draft)
+        _add_statements(text, arity, valued, pile, draft)
     piles.clear()
 
 
-def _add(text: _Text, arity: int, valued: bool, pile: Pile, draft: Draft) -> None:
+def _add_statements(
+    text: _TextWindow, arity: int, is_value: bool, pile: Statements, draft: KnowledgeBaseBuilder
+) -> None:
     """Put statements of one arity into a draft."""
 
-    def where(row: int, field: int) -> Place:
-        return text.field(pile[row][0], field)
+    def where(row: int, field: int) -> Location:
+        return text.field_location(pile[row][0], field)
 
-    if arity > LARGEST_ARITY:
-        raise InputError(f"a relation has 1 to {LARGEST_ARITY} places, not {arity}", place=where(0, LARGEST_ARITY + 1))
+    if arity > MAX_ARITY:
+        raise InputError(f"a relation has 1 to {MAX_ARITY} places, not {arity}", location=where(0, MAX_ARITY + 1))
     names = [name for found, objects in pile for name in (found[_RELATION], *objects)]
     for position, name in enumerate(names):
         if name[0] in "'\"" or name == "_":
-            names[position] = _plain(name, where, *divmod(position, arity + 1))
-    table = draft.numbers(names, lambda position: where(*divmod(position, arity + 1))).reshape(-1, arity + 1)
-    if valued:
-        draft.values(table[:, 0], table[:, 1], np.array([float(found[_VALUE]) for found, _ in pile]), where)
+            names[position] = _unquote_name(name, where, *divmod(position, arity + 1))
+    table = draft.encode_names(names, lambda position: where(*divmod(position, arity + 1))).reshape(-1, arity + 1)
+    if is_value:
+        draft.add_values(table[:, 0], table[:, 1], np.array([float(found[_VALUE]) for found, _ in pile]), where)
     else:
         certain = all(found[_CONFIDENCE] is None for found, _ in pile)
         confidence = None if certain else np.array([float(found[_CONFIDENCE] or 1) for found, _ in pile])
-        draft.facts(table[:, 0], table[:, 1:], confidence, where)
+        draft.add_facts(table[:, 0], table[:, 1:], confidence, where)
 
 
-def _plain(name: str, where: Where, row: int, field: int) -> str:
+def _unquote_name(name: str, where: Locator, row: int, field: int) -> str:
     """The name that a quoted one stands for."""
     if name == "_":
         raise InputError(
-            "_ is a variable, and a fact has none", place=where(row, field), hint="an object so named is '_'"
+            "_ is a variable, and a fact has none", location=where(row, field), hint="an object so named is '_'"
         )
     try:
         return unquote(name)
     except ValueError as error:
-        raise InputError(str(error), place=where(row, field)) from None
+        raise InputError(str(error), location=where(row, field)) from None
 
 
-def explained(source: str, line: int, text: str, start: int = 0) -> InputError:
+def syntax_error(source: str, line: int, text: str, start: int = 0) -> InputError:
     r"""What is wrong with the first statement of a text that is no fact.
 
-    >>> print(explained("family.facts", 1, "parent(ann, bob)\nparent(bob, cleo)."))
+    >>> print(syntax_error("family.facts", 1, "parent(ann, bob)\nparent(bob, cleo)."))
     family.facts, line 1, column 17: a dot is missing at the end of the fact
       parent(ann, bob)
                       ^
     """
-    scan = _Scan(text, start)
+    scan = _StatementScanner(text, start)
     message, hint = scan.statement()
-    place = _Text(source, line, text).place(min(scan.at, len(text.rstrip())))
-    return InputError(message, place=place, hint=hint)
+    place = _TextWindow(source, line, text).location(min(scan.at, len(text.rstrip())))
+    return InputError(message, location=place, hint=hint)
 
 
-class _Scan:
+class _StatementScanner:
     """Walks along a statement until something is wrong; `at` is then where."""
 
     def __init__(self, text: str, at: int) -> None:
@@ -190,7 +191,7 @@ class _Scan:
         if self.sees(":-") or self.sees("?-"):
             return "this is a directive; a file of facts can hold only facts", "leave it out, and ask rules as queries"
         if not self.take(_NAME):
-            return self.no_name("a relation")
+            return self.missing_name("a relation")
         if not self.take(rf"{_GAP}\({_GAP}"):
             self.take(_GAP)
             if self.sees(":-") or self.sees("."):
@@ -198,7 +199,7 @@ class _Scan:
             return "( was expected after the relation", "a name with spaces or signs stands in quotes: 'has part'"
         while True:
             if not self.take(_NAME):
-                return self.no_name("an object")
+                return self.missing_name("an object")
             self.take(_GAP)
             if self.sees("("):
                 return "objects are names, not terms", ""
@@ -226,7 +227,7 @@ class _Scan:
             return "this is a rule; a file of facts can hold only facts", "ask rules as queries"
         return None
 
-    def no_name(self, what: str) -> tuple[str, str]:
+    def missing_name(self, what: str) -> tuple[str, str]:
         if self.at >= len(self.text):
             return f"the text ends where {what} was expected", ""
         sign = self.text[self.at]

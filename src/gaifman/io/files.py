@@ -19,20 +19,20 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 
 from gaifman.config import Limits
-from gaifman.errors import InputError, OutputError, Place, shorten
-from gaifman.names import nearest
+from gaifman.errors import InputError, Location, OutputError, shorten
+from gaifman.names import similar_names
 
-Progress = Callable[[str, int, int | None], None]
+ReadProgress = Callable[[str, int, int | None], None]
 """Told the phase, how much is done and, where known, of how much."""
 
-BLOCK = 1 << 21
+BLOCK_SIZE = 1 << 21
 """Bytes read at once: enough to work on whole arrays, and memory stays small."""
 
-GZIP = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """Some whole lines of a file."""
 
     source: str
@@ -41,41 +41,41 @@ class Block:
     data: bytes
     """UTF-8 text that ends with a newline, without byte order mark; not checked yet."""
 
-    def plain(self) -> Block:
+    def normalise_newlines(self) -> TextBlock:
         """The same with newlines alone at the ends of lines; only a quoted CSV field may hold others."""
         return replace(self, data=self.data.replace(b"\r\n", b"\n")) if b"\r" in self.data else self
 
-    def place(self, offset: int, width: int = 1) -> Place:
+    def location(self, offset: int, width: int = 1) -> Location:
         """The place of a byte."""
         start = self.data.rfind(b"\n", 0, offset) + 1
         end = self.data.find(b"\n", offset)
         before = self.data[start:offset].decode(errors="replace")
         after = self.data[offset:end].removesuffix(b"\r").decode(errors="replace")
         line = self.line + self.data.count(b"\n", 0, offset)
-        return Place(self.source, line, len(before) + 1, before + after, width)
+        return Location(self.source, line, len(before) + 1, before + after, width)
 
-    def refuse_nul(self) -> None:
+    def check_no_nul(self) -> None:
         """Raise at the first NUL, which files that are no text are full of."""
         zero = self.data.find(b"\0")
         if zero >= 0:
-            raise InputError("the character NUL is not text", place=self.place(zero))
+            raise InputError("the character NUL is not text", location=self.location(zero))
 
-    def text(self) -> str:
+    def decode(self) -> str:
         """The decoded text, or an error at the first byte that is none."""
-        self.refuse_nul()
+        self.check_no_nul()
         try:
             return self.data.decode()
         except UnicodeDecodeError as error:
             wrong = self.data[error.start]
             raise InputError(
                 f"the byte 0x{wrong:02x} is not UTF-8",
-                place=self.place(error.start),
+                location=self.location(error.start),
                 hint="save the file as UTF-8",
             ) from None
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputFile:
     """A file to read, which can be opened more than once."""
 
     name: str
@@ -84,7 +84,7 @@ class Source:
     """Where it lies: for a pipe, a copy of what came through."""
 
     @classmethod
-    def at(cls, path: Path) -> Source:
+    def from_path(cls, path: Path) -> InputFile:
         """A regular file under its own name."""
         return cls(str(path), path)
 
@@ -94,7 +94,7 @@ STDIN = "-"
 
 
 @contextmanager
-def located(name: str | Path) -> Iterator[Source]:
+def open_input(name: str | Path) -> Iterator[InputFile]:
     """The file of a name; pipes and devices give their bytes only once, so they are copied to the disk first."""
     if not isinstance(name, str | os.PathLike):
         raise InputError(f"a file is named by a text or a path, not by {name!r}")
@@ -106,26 +106,26 @@ def located(name: str | Path) -> Iterator[Source]:
         with _copied(stream, "standard input") as source:
             yield source
         return
-    exists(path)
+    check_exists(path)
     if path.is_file():
-        yield Source.at(path)
+        yield InputFile.from_path(path)
         return
-    with damage(str(path)):
+    with translate_read_errors(str(path)):
         file = path.open("rb")
     with file, _copied(file, str(path)) as source:
         yield source
 
 
 @contextmanager
-def _copied(stream: BinaryIO, name: str) -> Iterator[Source]:
+def _copied(stream: BinaryIO, name: str) -> Iterator[InputFile]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy"
-        with damage(name), copy.open("wb") as file:
+        with translate_read_errors(name), copy.open("wb") as file:
             shutil.copyfileobj(stream, file)
-        yield Source(name, copy)
+        yield InputFile(name, copy)
 
 
-def exists(path: Path) -> None:
+def check_exists(path: Path) -> None:
     """Raise unless a file is there."""
     near: tuple[str, ...] = ()
     try:
@@ -135,10 +135,10 @@ def exists(path: Path) -> None:
             return
         if not path.parent.is_dir():
             raise InputError(f"there is no folder {_shown(path.parent)}")
-        near = nearest(path.name, [entry.name for entry in path.parent.iterdir()])
+        near = similar_names(path.name, [entry.name for entry in path.parent.iterdir()])
     except (OSError, ValueError) as error:
         raise InputError(f"{_shown(path)} cannot be read: {_reason(error)}") from None
-    raise InputError(f"there is no file {_shown(path)}", near=near)
+    raise InputError(f"there is no file {_shown(path)}", suggestions=near)
 
 
 def _shown(path: Path | str) -> str:
@@ -150,17 +150,17 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def head(source: Source, size: int = 64) -> bytes:
+def read_head(source: InputFile, size: int = 64) -> bytes:
     """The first bytes, unpacked."""
-    with opened(source) as file:
+    with open_binary(source) as file:
         return file.read(size)
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[BinaryIO]:
+def open_binary(source: InputFile) -> Iterator[BinaryIO]:
     """The file's bytes, unpacked where they are gzip, whatever the name says."""
-    with damage(source.name), source.path.open("rb") as file:
-        if file.peek(2)[:2] != GZIP:
+    with translate_read_errors(source.name), source.path.open("rb") as file:
+        if file.peek(2)[:2] != GZIP_MAGIC:
             yield file
             return
         import gzip
@@ -170,19 +170,19 @@ def opened(source: Source) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def unpacked(source: Source) -> Iterator[Path]:
+def uncompressed_path(source: InputFile) -> Iterator[Path]:
     """The path of the file itself, or of an unpacked copy: databases cannot be read as a stream."""
-    with damage(source.name), source.path.open("rb") as start:
-        packed = start.read(2) == GZIP
+    with translate_read_errors(source.name), source.path.open("rb") as start:
+        packed = start.read(2) == GZIP_MAGIC
     if not packed:
         yield source.path
         return
-    with opened(source) as file, _copied(file, source.name) as copy:
+    with open_binary(source) as file, _copied(file, source.name) as copy:
         yield copy.path
 
 
 @contextmanager
-def damage(name: str) -> Iterator[None]:
+def translate_read_errors(name: str) -> Iterator[None]:
     """Turn what the reading and unpacking of damaged files raises into one error."""
     import zlib
 
@@ -198,29 +198,31 @@ def damage(name: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read: {_reason(error)}") from None
 
 
-def blocks(source: Source, limits: Limits, progress: Progress | None = None, size: int = BLOCK) -> Iterator[Block]:
+def read_blocks(
+    source: InputFile, limits: Limits, progress: ReadProgress | None = None, size: int = BLOCK_SIZE
+) -> Iterator[TextBlock]:
     """The file in blocks of whole lines."""
     name, line, rest = source.name, 1, b""
-    with opened(source) as file:
+    with open_binary(source) as file:
         total = source.path.stat().st_size
         while data := file.read(size):
             if line == 1 and not rest:
-                data = _unmarked(name, data)
+                data = _strip_bom(name, data)
             cut = data.rfind(b"\n") + 1
             if cut:
-                block = Block(name, line, rest + data[:cut])
-                _refuse_long(block, limits)
+                block = TextBlock(name, line, rest + data[:cut])
+                _check_line_lengths(block, limits)
                 yield block
                 line += int(np.count_nonzero(np.frombuffer(block.data, np.uint8) == 10))  # faster than bytes.count
                 rest = data[cut:]
             else:
                 rest += data
             if len(rest) > limits.line:
-                _too_long(Block(name, line, rest[:400] + b"\n"), 0, limits)
+                _raise_line_too_long(TextBlock(name, line, rest[:400] + b"\n"), 0, limits)
             if progress:
                 progress(f"reading {Path(name).name}", _position(file), total)
     if rest:
-        yield Block(name, line, rest + b"\n")
+        yield TextBlock(name, line, rest + b"\n")
 
 
 def _position(file: BinaryIO) -> int:
@@ -229,14 +231,14 @@ def _position(file: BinaryIO) -> int:
     return (inner or file).tell()
 
 
-def _unmarked(name: str, data: bytes) -> bytes:
+def _strip_bom(name: str, data: bytes) -> bytes:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        place = Place(name, 1, 1, data[:40].decode("utf-16", errors="ignore"))
-        raise InputError("the file is UTF-16, not UTF-8", place=place, hint="save the file as UTF-8")
+        place = Location(name, 1, 1, data[:40].decode("utf-16", errors="ignore"))
+        raise InputError("the file is UTF-16, not UTF-8", location=place, hint="save the file as UTF-8")
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
-def _refuse_long(block: Block, limits: Limits) -> None:
+def _check_line_lengths(block: TextBlock, limits: Limits) -> None:
     # A line that is too long fills one of these windows. Most hold a newline near their start, so looking is quick.
     window = limits.line // 2 + 1
     if all(block.data.find(b"\n", at, at + window) >= 0 for at in range(0, len(block.data), window)):
@@ -245,25 +247,25 @@ def _refuse_long(block: Block, limits: Limits) -> None:
     lengths = np.diff(ends, prepend=-1) - 1
     if (lengths > limits.line).any():
         row = int(np.argmax(lengths > limits.line))
-        _too_long(block, int(ends[row] - lengths[row]), limits)
+        _raise_line_too_long(block, int(ends[row] - lengths[row]), limits)
 
 
-def _too_long(block: Block, offset: int, limits: Limits) -> NoReturn:
+def _raise_line_too_long(block: TextBlock, offset: int, limits: Limits) -> NoReturn:
     raise InputError(
         f"the line is longer than {limits.line:,} bytes",
-        place=block.place(offset),
+        location=block.location(offset),
         hint="is this a text file of one fact a line? The limit is Limits(line=…)",
     )
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path beside the file, which takes its place when all went well and vanishes when not.
 
     A link stays a link, and what it points to is written; a file that was there keeps its mode.
     """
     target, mode = _target(path)
-    temporary = target.parent / f".{_short(target.name)}.{secrets.token_hex(4)}.part"
+    temporary = target.parent / f".{_short_name(target.name)}.{secrets.token_hex(4)}.part"
     try:
         # Not tempfile: its files are private, and the result should be as readable as any file the user writes.
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else 0o600))
@@ -273,7 +275,7 @@ def replaced(path: Path) -> Iterator[Path]:
         yield temporary
         if mode is not None:
             temporary.chmod(mode)
-        _keep(temporary, target)
+        _commit(temporary, target)
     except OSError as error:
         raise OutputError(f"{_shown(path)} cannot be written: {_reason(error)}") from None
     finally:
@@ -281,22 +283,22 @@ def replaced(path: Path) -> Iterator[Path]:
         temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)  # DuckDB's, when it failed
 
 
-def check_place(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Raise where no file can be written under this name: for work that takes long and writes at its end."""
     _target(path)
 
 
-def abandoned(path: Path) -> list[Path]:
-    """The temporary files of `replaced` that processes left beside a file when they were killed."""
+def leftover_files(path: Path) -> list[Path]:
+    """The temporary files of `atomic_write` that processes left beside a file when they were killed."""
     target, _ = _target(path)
-    ours = re.compile(re.escape(f".{_short(target.name)}.") + r"[0-9a-f]{8}\.part")
+    ours = re.compile(re.escape(f".{_short_name(target.name)}.") + r"[0-9a-f]{8}\.part")
     return sorted(entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name))
 
 
-def _short(name: str) -> str:
-    """A name that can be made longer; two long ones that begin alike stay different, for `abandoned` tells them apart.
+def _short_name(name: str) -> str:
+    """A name that can be made longer; two long ones that begin alike stay different, for `leftover_files` tells them apart.
 
-    >>> _short("family.facts"), len(_short("x" * 250))
+    >>> _short_name("family.facts"), len(_short_name("x" * 250))
     ('family.facts', 40)
     """
     return name if len(name) <= 40 else f"{name[:31]}~{zlib.crc32(os.fsencode(name)):08x}"
@@ -321,7 +323,7 @@ def _target(path: Path) -> tuple[Path, int | None]:
     return target, None if mode is None else stat.S_IMODE(mode)
 
 
-def _keep(temporary: Path, path: Path) -> None:
+def _commit(temporary: Path, path: Path) -> None:
     """Make sure that the bytes are on the disk before the name points to them."""
     with temporary.open("rb+") as file:
         os.fsync(file.fileno())

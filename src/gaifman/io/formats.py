@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 
 from gaifman.errors import GaifmanError, shorten
-from gaifman.io.files import Source, head
-from gaifman.names import nearest
+from gaifman.io.files import InputFile, read_head
+from gaifman.names import similar_names
 
-TABLES = ("triples", "nary", "types", "attributes")
+TABLE_FORMATS = ("triples", "nary", "types", "attributes")
 """Formats that are tables of text, told apart by their columns."""
 
-FORMATS = (*TABLES, "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
+READ_FORMATS = (*TABLE_FORMATS, "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
 """All formats that can be read."""
 
-WRITTEN = ("facts", "triples", "nary", "parquet", "duckdb")
+WRITE_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
 """All formats that can be written."""
 
 SUFFIXES = {
@@ -39,46 +39,46 @@ _COMMENTS = re.compile(rb"(?:[^\S\n]*(?:#[^\n]*)?\n)+")
 """Blank lines and those that begin with `#`, at the beginning."""
 
 
-def suffix(name: str) -> str:
+def file_suffix(name: str) -> str:
     """The end of the name, without `.gz`.
 
-    >>> suffix("data/train.TSV.gz"), suffix("train"), suffix(".csv")
+    >>> file_suffix("data/train.TSV.gz"), file_suffix("train"), file_suffix(".csv")
     ('.tsv', '', '')
     """
     found = re.fullmatch(r".*[^/](\.[^./]*)", name.lower().removesuffix(".gz"), re.DOTALL)
     return found[1] if found else ""
 
 
-def bare(name: str) -> str:
+def file_stem(name: str) -> str:
     """The name of a file without its folder and its ends.
 
-    >>> bare("data/likes.parquet.gz")
+    >>> file_stem("data/likes.parquet.gz")
     'likes'
     """
     return name.rpartition("/")[2].split(".")[0]
 
 
-def known(source: Source) -> str:
+def detect_format(source: InputFile) -> str:
     """The format of a file by its content and name, as far as they tell: `table` is one of text."""
-    return told(head(source, 1 << 16), suffix(source.name))
+    return detect_format_of(read_head(source, 1 << 16), file_suffix(source.name))
 
 
-def told(begin: bytes, end: str) -> str:
+def detect_format_of(head: bytes, suffix: str) -> str:
     r"""The format of a file that begins with these bytes, and whose name ends so.
 
     A text that begins like a database is still a text: databases have a NUL among their first bytes.
 
-    >>> told(b"p(a, b).", ".txt"), told(b"%a\tp\tb", ".txt"), told(b"PAR1\tbinds\tx", ".tsv")
+    >>> detect_format_of(b"p(a, b).", ".txt"), detect_format_of(b"%a\tp\tb", ".txt"), detect_format_of(b"PAR1\tbinds\tx", ".tsv")
     ('facts', 'table', 'table')
     """
     for offset, magic, form in _MAGIC:
-        if begin[offset:].startswith(magic) and b"\0" in begin:
+        if head[offset:].startswith(magic) and b"\0" in head:
             return form
-    if end in SUFFIXES:
-        return SUFFIXES[end]
-    if end in (".tsv", ".csv"):
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    if suffix in (".tsv", ".csv"):
         return "table"
-    text = begin.removeprefix(b"\xef\xbb\xbf")
+    text = head.removeprefix(b"\xef\xbb\xbf")
     comments = _COMMENTS.match(text)
     text = text[comments.end() :] if comments else text
     patterns = [(_PREFIX, "turtle"), (_TRIPLE, "ntriples"), (_FACT, "facts")]
@@ -92,5 +92,5 @@ def check_format(form: str | None, formats: tuple[str, ...], error: type[Gaifman
     """Raise unless the format is one of those, or not given."""
     if form is None or form in formats:
         return
-    near = nearest(form, formats) if isinstance(form, str) else ()
-    raise error(f"there is no format {shorten(str(form))}", near=near, hint=f"formats: {', '.join(formats)}")
+    near = similar_names(form, formats) if isinstance(form, str) else ()
+    raise error(f"there is no format {shorten(str(form))}", suggestions=near, hint=f"formats: {', '.join(formats)}")

@@ -18,20 +18,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.draft import Draft, Where
-from gaifman.errors import InputError, OutputError, Place, shorten
-from gaifman.facts import written
-from gaifman.io.databases import MAIN, duckdb_errors, duckdb_names, literal, quoted, read_duckdb_tables
-from gaifman.io.files import Progress, Source, unpacked
+from gaifman.config import MAX_ARITY
+from gaifman.draft import KnowledgeBaseBuilder, Locator
+from gaifman.errors import InputError, Location, OutputError, shorten
+from gaifman.facts import format_name
+from gaifman.io.databases import (
+    MAIN_SCHEMA,
+    list_tables,
+    quote_identifier,
+    quote_literal,
+    read_duckdb_tables,
+    translate_duckdb_errors,
+)
+from gaifman.io.files import InputFile, ReadProgress, uncompressed_path
 from gaifman.kb import KnowledgeBase
-from gaifman.tables import LARGEST_ARITY, Floats, Ints
+from gaifman.tables import Floats, Ints
 
-VERSION = 1
+LAYOUT_VERSION = 1
 """Version of the layout; a reader refuses a later one."""
 
 
 @contextmanager
-def _writing(database: str, path: Path, name: str) -> Iterator[Any]:
+def _connect_for_writing(database: str, path: Path, name: str) -> Iterator[Any]:
     """A DuckDB connection with which a file is made; its errors are ours, and speak of the file by name."""
     import duckdb
 
@@ -47,49 +55,51 @@ def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
     """Write everything into a new DuckDB file; `name` is what messages call it."""
     mode = path.stat().st_mode if path.exists() else None
     path.unlink(missing_ok=True)  # DuckDB takes an empty file for a damaged one
-    with _writing(str(path), path, name) as connection:
+    with _connect_for_writing(str(path), path, name) as connection:
         if mode is not None:
             path.chmod(mode)  # before anything secret is in it
-        _put_names(connection, kb)
-        for arity, table in kb.tables.items():
+        _write_names(connection, kb)
+        for arity, table in kb.fact_tables.items():
             columns = {"relation": table.relation} | {f"a{i + 1}": table.objects[:, i] for i in range(arity)}
             confidence = np.ones(len(table)) if table.confidence is None else table.confidence
-            put_table(connection, f"facts{arity}", columns | {"confidence": confidence})
-        numbers = kb.numbers
-        put_table(
+            create_table(connection, f"facts{arity}", columns | {"confidence": confidence})
+        numbers = kb.value_table
+        create_table(
             connection,
             "attribute_values",
-            {"attribute": numbers.attribute, "object": numbers.object, "value": numbers.value},
+            {"attribute": numbers.attribute, "object": numbers.objects, "value": numbers.value},
         )
-        _views(connection, list(kb.tables))
-        about = {"version": str(VERSION), "fingerprint": kb.fingerprint, "format": "gaifman knowledge base"}
-        put_table(connection, "gaifman", {"key": _texts(about), "value": _texts(about.values())})
+        _create_views(connection, list(kb.fact_tables))
+        about = {"version": str(LAYOUT_VERSION), "fingerprint": kb.fingerprint, "format": "gaifman knowledge base"}
+        create_table(connection, "gaifman", {"key": _text_array(about), "value": _text_array(about.values())})
 
 
-def _put_names(connection: Any, kb: KnowledgeBase) -> None:
+def _write_names(connection: Any, kb: KnowledgeBase) -> None:
     for table, names in (("objects", kb.objects), ("attributes", kb.content.attributes)):
-        put_table(connection, table, {"id": np.arange(len(names), dtype=np.int32), "name": _texts(names)})
+        create_table(connection, table, {"id": np.arange(len(names), dtype=np.int32), "name": _text_array(names)})
     names = kb.content.relations
-    columns: dict[str, npt.NDArray[Any]] = {"id": np.arange(len(names), dtype=np.int32), "name": _texts(names)}
-    put_table(connection, "relations", columns | {"arity": np.array(kb.content.arities, np.int32)})
+    columns: dict[str, npt.NDArray[Any]] = {"id": np.arange(len(names), dtype=np.int32), "name": _text_array(names)}
+    create_table(connection, "relations", columns | {"arity": np.array(kb.content.arities, np.int32)})
 
 
-def _texts(names: Any) -> npt.NDArray[Any]:
+def _text_array(names: Any) -> npt.NDArray[Any]:
     return np.array([*names], object)
 
 
-def put_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any]], *, temporary: bool = False) -> None:
+def create_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any]], *, temporary: bool = False) -> None:
     """Make a table of arrays."""
     kinds = {"i": "INTEGER", "f": "DOUBLE", "O": "VARCHAR"}
-    spelled = ", ".join(f"{quoted(name)} {kinds[array.dtype.kind]} NOT NULL" for name, array in columns.items())
-    connection.execute(f"CREATE {'TEMP ' if temporary else ''}TABLE {quoted(table)} ({spelled})")
+    spelled = ", ".join(
+        f"{quote_identifier(name)} {kinds[array.dtype.kind]} NOT NULL" for name, array in columns.items()
+    )
+    connection.execute(f"CREATE {'TEMP ' if temporary else ''}TABLE {quote_identifier(table)} ({spelled})")
     if len(next(iter(columns.values()))):
         connection.register("gaifman_columns", {name: np.ascontiguousarray(a) for name, a in columns.items()})
-        connection.execute(f"INSERT INTO {quoted(table)} SELECT * FROM gaifman_columns")
+        connection.execute(f"INSERT INTO {quote_identifier(table)} SELECT * FROM gaifman_columns")
         connection.unregister("gaifman_columns")
 
 
-def _views(connection: Any, arities: list[int]) -> None:
+def _create_views(connection: Any, arities: list[int]) -> None:
     """Views with names, so that a person sees what the numbers mean."""
     parts = []
     for arity in arities:
@@ -107,33 +117,37 @@ def _views(connection: Any, arities: list[int]) -> None:
     )
 
 
-def read_duckdb(source: Source, table: str | None, draft: Draft, progress: Progress | None = None) -> str | None:
+def read_duckdb(
+    source: InputFile, table: str | None, builder: KnowledgeBaseBuilder, progress: ReadProgress | None = None
+) -> str | None:
     """Put a DuckDB file into a draft: one of ours, whose fingerprint is returned, or tables that others made."""
     import duckdb
 
     closed: Any = {"enable_external_access": "false"}  # a file from elsewhere gets no way to reach other files
     with (
-        unpacked(source) as file,
-        duckdb_errors(source),
+        uncompressed_path(source) as file,
+        translate_duckdb_errors(source),
         duckdb.connect(str(file), read_only=True, config=closed) as connection,
     ):
-        names = {name for schema, name in duckdb_names(connection) if schema == MAIN}
+        names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
         if table is None and {"gaifman", "objects", "relations"} <= names:
-            return _read_ours(_Columns(source.name, connection, draft), names, draft, progress)
-        read_duckdb_tables(source, connection, table, draft, progress)
+            return _read_native(_ColumnReader(source.name, connection, builder), names, builder, progress)
+        read_duckdb_tables(source, connection, table, builder, progress)
         return None
 
 
-def _read_ours(columns: _Columns, names: set[str], draft: Draft, progress: Progress | None) -> str | None:
+def _read_native(
+    columns: _ColumnReader, names: set[str], builder: KnowledgeBaseBuilder, progress: ReadProgress | None
+) -> str | None:
     """Put one of our files into a draft; the fingerprint that it had when it was written."""
-    about = columns.about()
+    about = columns.metadata()
     objects, relations, attributes = (columns.names(table) for table in ("objects", "relations", "attributes"))
     arities = columns.integers("relations", "arity")
-    if not ((arities >= 1) & (arities <= LARGEST_ARITY)).all():
-        raise columns.wrong("relations", f"an arity must be 1 to {LARGEST_ARITY}")
-    with columns.shown("relations") as where:
-        draft.declare(objects, relations, arities.astype(np.int32), attributes, where)
-    for arity in range(1, LARGEST_ARITY + 1):
+    if not ((arities >= 1) & (arities <= MAX_ARITY)).all():
+        raise columns.error("relations", f"an arity must be 1 to {MAX_ARITY}")
+    with columns.locating_errors("relations") as where:
+        builder.declare(objects, relations, arities.astype(np.int32), attributes, where)
+    for arity in range(1, MAX_ARITY + 1):
         table = f"facts{arity}"
         if table not in names:
             continue
@@ -142,39 +156,41 @@ def _read_ours(columns: _Columns, names: set[str], draft: Draft, progress: Progr
         relation = columns.ids(table, "relation", relations)
         members = [columns.ids(table, f"a{place + 1}", objects) for place in range(arity)]
         confidence = columns.floats(table, "confidence")
-        with columns.shown(table) as where:
-            draft.facts(relation, np.stack(members, axis=1), confidence, where)
+        with columns.locating_errors(table) as where:
+            builder.add_facts(relation, np.stack(members, axis=1), confidence, where)
     attribute = columns.ids("attribute_values", "attribute", attributes)
     holder = columns.ids("attribute_values", "object", objects)
-    with columns.shown("attribute_values") as where:
-        draft.values(attribute, holder, columns.floats("attribute_values", "value"), where)
+    with columns.locating_errors("attribute_values") as where:
+        builder.add_values(attribute, holder, columns.floats("attribute_values", "value"), where)
     return about.get("fingerprint")
 
 
-class _Columns:
+class _ColumnReader:
     """Columns of one of our files, checked: another tool may have changed it."""
 
-    def __init__(self, source: str, connection: Any, draft: Draft) -> None:
+    def __init__(self, source: str, connection: Any, draft: KnowledgeBaseBuilder) -> None:
         self._source, self._connection, self._draft = source, connection, draft
 
-    def about(self) -> dict[str, str]:
+    def metadata(self) -> dict[str, str]:
         """What the file says about itself; a layout that is not ours is refused."""
         about = dict(self._connection.execute("SELECT key, value FROM gaifman").fetchall())
-        if about.get("version") != str(VERSION):
+        if about.get("version") != str(LAYOUT_VERSION):
             raise InputError(
-                f"{self._source} has version {about.get('version')} of the layout, and this gaifman reads {VERSION}",
+                f"{self._source} has version {about.get('version')} of the layout, and this gaifman reads {LAYOUT_VERSION}",
                 hint="a newer gaifman may have written it",
             )
         return about
 
     def column(self, table: str, column: str, kinds: str, what: str) -> npt.NDArray[Any]:
         """A column in the order of the table; nulls and other kinds of cells are refused."""
-        fetched = self._connection.execute(f"SELECT {quoted(column)} FROM {quoted(table)}").fetchnumpy()[column]
+        fetched = self._connection.execute(
+            f"SELECT {quote_identifier(column)} FROM {quote_identifier(table)}"
+        ).fetchnumpy()[column]
         if np.ma.is_masked(fetched):
-            raise self.wrong(table, f"{column} is null", int(np.argmax(np.ma.getmaskarray(fetched))))
+            raise self.error(table, f"{column} is null", int(np.argmax(np.ma.getmaskarray(fetched))))
         plain = np.ma.getdata(fetched)
         if plain.dtype.kind not in kinds:
-            raise self.wrong(table, f"the column {column} must hold {what}")
+            raise self.error(table, f"the column {column} must hold {what}")
         return plain
 
     def integers(self, table: str, column: str) -> npt.NDArray[Any]:
@@ -189,16 +205,16 @@ class _Columns:
         """Numbers in the draft by id in the file, shape (names,)."""
         ids, names = self.integers(table, "id"), self.column(table, "name", "O", "text").tolist()
         if sorted(ids.tolist()) != list(range(len(ids))):
-            raise self.wrong(table, "the ids must be 0, 1, 2 and so on")
+            raise self.error(table, "the ids must be 0, 1, 2 and so on")
         if not all(isinstance(name, str) for name in names):
-            raise self.wrong(table, "the column name must hold text")
+            raise self.error(table, "the column name must hold text")
         seen: set[str] = set()
         for row, name in enumerate(names if len(set(names)) < len(names) else ()):
             if name in seen:
-                raise self.wrong(table, f"the name {shorten(written(name))} stands twice", row)
+                raise self.error(table, f"the name {shorten(format_name(name))} stands twice", row)
             seen.add(name)
         numbers = np.empty(len(ids), np.int32)
-        numbers[ids] = self._draft.numbers(names, lambda position: self.place(table, position))
+        numbers[ids] = self._draft.encode_names(names, lambda position: self.location(table, position))
         return numbers
 
     def ids(self, table: str, column: str, numbers: Ints) -> Ints:
@@ -207,37 +223,39 @@ class _Columns:
         outside = (ids < 0) | (ids >= len(numbers))
         if outside.any():
             row = int(np.argmax(outside))
-            raise self.wrong(table, f"{column} {ids[row]} is not an id", row)
+            raise self.error(table, f"{column} {ids[row]} is not an id", row)
         found: Ints = numbers[ids]
         return found
 
     @contextmanager
-    def shown(self, table: str) -> Iterator[Where]:
+    def locating_errors(self, table: str) -> Iterator[Locator]:
         """Places of a table's rows, whose text is fetched only where an error needs it: a draft asks for many."""
         try:
-            yield lambda row, _: Place(f"{self._source}, table {table}", row + 1, 1, "")
+            yield lambda row, _: Location(f"{self._source}, table {table}", row + 1, 1, "")
         except InputError as error:
-            if error.place:
-                error.place = self.place(table, error.place.line - 1)
+            if error.location:
+                error.location = self.location(table, error.location.line - 1)
             raise
 
-    def place(self, table: str, row: int) -> Place:
+    def location(self, table: str, row: int) -> Location:
         """A row as a place, with its content."""
-        found = self._connection.execute(f"SELECT * FROM {quoted(table)} LIMIT 1 OFFSET {int(row)}").fetchone()
-        return Place(f"{self._source}, table {table}", row + 1, 1, "\t".join(map(str, found or ())))
+        found = self._connection.execute(
+            f"SELECT * FROM {quote_identifier(table)} LIMIT 1 OFFSET {int(row)}"
+        ).fetchone()
+        return Location(f"{self._source}, table {table}", row + 1, 1, "\t".join(map(str, found or ())))
 
-    def wrong(self, table: str, message: str, row: int = 0) -> InputError:
-        return InputError(message, place=self.place(table, row))
+    def error(self, table: str, message: str, row: int = 0) -> InputError:
+        return InputError(message, location=self.location(table, row))
 
 
 def write_parquet(kb: KnowledgeBase, path: Path, name: str) -> None:
     """Write facts and values as one table of names: relation, a1 to aN, confidence, value."""
-    widest = max([1, *kb.tables])
-    with _writing(":memory:", path, name) as connection:
+    widest = max([1, *kb.fact_tables])
+    with _connect_for_writing(":memory:", path, name) as connection:
         columns = ", ".join(f"a{place + 1} VARCHAR" for place in range(widest))
         connection.execute(f"CREATE TABLE out (relation VARCHAR, {columns}, confidence DOUBLE, value DOUBLE)")
-        _put_names(connection, kb)
-        for arity, table in kb.tables.items():
+        _write_names(connection, kb)
+        for arity, table in kb.fact_tables.items():
             part = {f"a{i + 1}": np.ascontiguousarray(table.objects[:, i]) for i in range(arity)}
             confidence = np.ones(len(table)) if table.confidence is None else table.confidence
             connection.register("part", {"relation": table.relation, **part, "confidence": confidence})
@@ -247,11 +265,11 @@ def write_parquet(kb: KnowledgeBase, path: Path, name: str) -> None:
                 f"INSERT INTO out SELECT r.name{names}, f.confidence, NULL FROM part f "
                 f"JOIN relations r ON r.id = f.relation {joins}"
             )
-        if len(kb.numbers):
-            numbers = kb.numbers
-            connection.register("part", {"a": numbers.attribute, "o": numbers.object, "v": numbers.value})
+        if len(kb.value_table):
+            numbers = kb.value_table
+            connection.register("part", {"a": numbers.attribute, "o": numbers.objects, "v": numbers.value})
             connection.execute(
                 f"INSERT INTO out SELECT a.name, o.name{', NULL' * (widest - 1)}, NULL, v "
                 "FROM part f JOIN attributes a ON a.id = f.a JOIN objects o ON o.id = f.o"
             )
-        connection.execute(f"COPY (FROM out ORDER BY ALL) TO {literal(str(path))} (FORMAT parquet)")
+        connection.execute(f"COPY (FROM out ORDER BY ALL) TO {quote_literal(str(path))} (FORMAT parquet)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gaifman.kernels.compiling import compiled, inner, zero
-from gaifman.kernels.sets import Ints, Longs, place, sort
+from gaifman.kernels.compiling import inner_kernel, kernel, zero
+from gaifman.kernels.sets import Ints, Longs, binary_search, sort
 
 
 class Adjacency(NamedTuple):
@@ -21,7 +21,7 @@ class Adjacency(NamedTuple):
     """Shape (any,): the facts that give edge e are `facts[fact_starts[e] : fact_starts[e + 1]]`."""
 
 
-class Hiding(NamedTuple):
+class HiddenFactRows(NamedTuple):
     """What each tuple does not see."""
 
     starts: Longs
@@ -32,18 +32,18 @@ class Hiding(NamedTuple):
     """Shape (h, 1 + widest): the relation and objects of each fact, then −1."""
 
 
-class Search(NamedTuple):
+class SearchState(NamedTuple):
     """What one thread walks with."""
 
     marks: Ints
     """Shape (objects,): the walk that last met the object."""
     queue: Ints
     """Shape (objects,)."""
-    walks: Longs
+    searches: Longs
     """Shape (1,): walks begun so far; never reset, so no mark need be wiped."""
 
 
-class Rows(NamedTuple):
+class BallRows(NamedTuple):
     """Balls written one after another, as `draws.Batch` wants them."""
 
     source: Ints
@@ -58,8 +58,8 @@ class Rows(NamedTuple):
     """Shape (capacity, or 0 where nothing is hidden): places in `source`."""
 
 
-@compiled
-def read_facts(facts: Longs, offset: int, relations: Ints, objects: Ints, rows: Ints) -> None:
+@kernel
+def look_up_facts(facts: Longs, offset: int, relations: Ints, objects: Ints, rows: Ints) -> None:
     """The relation and objects of those facts that stand in one table, whose first has the number `offset`."""
     for f in range(len(facts)):
         row = facts[f] - offset
@@ -69,8 +69,8 @@ def read_facts(facts: Longs, offset: int, relations: Ints, objects: Ints, rows: 
                 rows[f, 1 + i] = objects[row, i]
 
 
-@compiled
-def outside(tuples: Ints, starts: Longs, rows: Ints, kept_starts: Longs, kept: Longs) -> int:
+@kernel
+def facts_outside_tuple(tuples: Ints, starts: Longs, rows: Ints, kept_starts: Longs, kept: Longs) -> int:
     """The facts that have an object which is not their tuple's; how many, with starts for each tuple."""
     count = 0
     for t in range(len(tuples)):
@@ -87,14 +87,14 @@ def outside(tuples: Ints, starts: Longs, rows: Ints, kept_starts: Longs, kept: L
     return count
 
 
-@compiled
-def hidden_edges(graph: Adjacency, hiding: Hiding, cut_starts: Longs, cuts: Longs) -> int:
+@kernel
+def hidden_edges(graph: Adjacency, hidden: HiddenFactRows, cut_starts: Longs, cuts: Longs) -> int:
     """Write the edges that no visible fact gives, ascending for each tuple, each once; how many in all."""
     at = zero()
-    for t in range(len(hiding.starts) - 1):
+    for t in range(len(hidden.starts) - 1):
         begin = at
-        for h in range(hiding.starts[t], hiding.starts[t + 1]):
-            at = _edges_of_fact(graph, hiding, t, h, cuts, at)
+        for h in range(hidden.starts[t], hidden.starts[t + 1]):
+            at = _edges_of_fact(graph, hidden, t, h, cuts, at)
         sort(cuts, begin, at)
         kept = begin
         for c in range(begin, at):
@@ -106,38 +106,38 @@ def hidden_edges(graph: Adjacency, hiding: Hiding, cut_starts: Longs, cuts: Long
     return at
 
 
-@inner
-def _edges_of_fact(graph: Adjacency, hiding: Hiding, t: int, h: int, cuts: Longs, at: int) -> int:
+@inner_kernel
+def _edges_of_fact(graph: Adjacency, hidden: HiddenFactRows, t: int, h: int, cuts: Longs, at: int) -> int:
     """The edges of one hidden fact that no visible fact gives, from `cuts[at]` on."""
-    width = hiding.rows.shape[1]
+    width = hidden.rows.shape[1]
     for i in range(1, width):
-        one = hiding.rows[h, i]
+        one = hidden.rows[h, i]
         for j in range(1, width):
-            other = hiding.rows[h, j]
+            other = hidden.rows[h, j]
             if one < 0 or other < 0 or one == other:
                 continue
-            edge = place(graph.neighbours, graph.starts[one], graph.starts[one + 1], other)
-            if edge >= 0 and not _still_given(graph, hiding, t, edge):
+            edge = binary_search(graph.neighbours, graph.starts[one], graph.starts[one + 1], other)
+            if edge >= 0 and not _has_visible_fact(graph, hidden, t, edge):
                 cuts[at] = edge
                 at += 1
     return at
 
 
-@inner
-def _still_given(graph: Adjacency, hiding: Hiding, t: int, edge: int) -> bool:
+@inner_kernel
+def _has_visible_fact(graph: Adjacency, hidden: HiddenFactRows, t: int, edge: int) -> bool:
     """Whether a fact that tuple t sees gives the edge."""
-    begin, end = hiding.starts[t], hiding.starts[t + 1]
+    begin, end = hidden.starts[t], hidden.starts[t + 1]
     for f in range(graph.fact_starts[edge], graph.fact_starts[edge + 1]):
-        if place(hiding.facts, begin, end, graph.facts[f]) < 0:
+        if binary_search(hidden.facts, begin, end, graph.facts[f]) < 0:
             return True
     return False
 
 
-@inner
-def _walk(graph: Adjacency, search: Search, origin: int, radius: int, cuts: Longs, begin: int, end: int) -> int:
+@inner_kernel
+def _search(graph: Adjacency, search: SearchState, origin: int, radius: int, cuts: Longs, begin: int, end: int) -> int:
     """Queue all objects within the radius, the origin first, over edges not in `cuts[begin:end]`; how many."""
-    search.walks[0] += 1
-    walk, marks, queue = search.walks[0], search.marks, search.queue
+    search.searches[0] += 1
+    walk, marks, queue = search.searches[0], search.marks, search.queue
     marks[origin] = walk
     queue[0] = origin
     head, count = 0, 1
@@ -146,7 +146,7 @@ def _walk(graph: Adjacency, search: Search, origin: int, radius: int, cuts: Long
         while head < level:
             for edge in range(graph.starts[queue[head]], graph.starts[queue[head] + 1]):
                 other = graph.neighbours[edge]
-                if marks[other] != walk and (begin == end or place(cuts, begin, end, edge) < 0):
+                if marks[other] != walk and (begin == end or binary_search(cuts, begin, end, edge) < 0):
                     marks[other] = walk
                     queue[count] = other
                     count += 1
@@ -156,11 +156,11 @@ def _walk(graph: Adjacency, search: Search, origin: int, radius: int, cuts: Long
     return count
 
 
-@inner
-def _written(search: Search, origin: int, count: int, out: Ints, at: int) -> int:
+@inner_kernel
+def _write_ball(search: SearchState, origin: int, count: int, out: Ints, at: int) -> int:
     """Write what the last walk met, without its origin, ascending; where it ends."""
     if count > len(search.marks) >> 4:  # reading all marks is then cheaper than sorting
-        walk = search.walks[0]
+        walk = search.searches[0]
         for other in range(len(search.marks)):
             if search.marks[other] == walk and other != origin:
                 out[at] = other
@@ -172,9 +172,16 @@ def _written(search: Search, origin: int, count: int, out: Ints, at: int) -> int
     return at + count - 1
 
 
-@compiled
-def balls(
-    graph: Adjacency, search: Search, radius: int, tuples: Ints, first: int, cut_starts: Longs, cuts: Longs, rows: Rows
+@kernel
+def write_balls(
+    graph: Adjacency,
+    search: SearchState,
+    radius: int,
+    tuples: Ints,
+    first: int,
+    cut_starts: Longs,
+    cuts: Longs,
+    rows: BallRows,
 ) -> int:
     """Write the balls of tuples from `first` on until the next might not fit; the tuple to go on with.
 
@@ -189,15 +196,15 @@ def balls(
         begin, end = cut_starts[t], cut_starts[t + 1]
         for i in range(width):
             origin = tuples[t, i]
-            count = _walk(graph, search, origin, radius, cuts, zero(), zero())
+            count = _search(graph, search, origin, radius, cuts, zero(), zero())
             start = at
-            at = _written(search, origin, count, rows.source, at)
+            at = _write_ball(search, origin, count, rows.source, at)
             rows.row_starts[t - first, i] = start
             rows.row_lengths[t - first, i] = at - start
             if begin < end:
-                _walk(graph, search, origin, radius, cuts, begin, end)
+                _search(graph, search, origin, radius, cuts, begin, end)
                 for where in range(start, at):
-                    if search.marks[rows.source[where]] != search.walks[0]:
+                    if search.marks[rows.source[where]] != search.searches[0]:
                         rows.cuts[cut] = where
                         cut += 1
         rows.cut_starts[t - first + 1] = cut

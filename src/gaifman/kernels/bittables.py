@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.kernels.compiling import inlined
-from gaifman.kernels.sets import Ints, Longs, Words, ones
+from gaifman.kernels.compiling import inline_kernel
+from gaifman.kernels.sets import Ints, Longs, Words, popcount
 
 AND, OR, SAME = 0, 1, 2
 ONES, NONE = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0)
 _1, _63 = np.uint64(1), np.uint64(63)
 
 
-class Sheet(NamedTuple):
+class BitTables(NamedTuple):
     """All tables of one program in one neighbourhood."""
 
     words: Words
@@ -34,103 +34,103 @@ class Sheet(NamedTuple):
     """Shape (VARIABLES,): the member that stands for each variable, while a table is gone through."""
     members: int
     """m."""
-    width: int
+    row_words: int
     """Words of a row."""
 
 
-@inlined
-def full(sheet: Sheet, w: int) -> np.uint64:
+@inline_kernel
+def full_word(tables: BitTables, w: int) -> np.uint64:
     """Word `w` of a row in which every member is."""
-    left = sheet.members - 64 * w
+    left = tables.members - 64 * w
     return ONES if left >= 64 else (_1 << np.uint64(left)) - _1
 
 
-@inlined
-def rows(sheet: Sheet, register: int) -> int:
+@inline_kernel
+def row_count(tables: BitTables, register: int) -> int:
     """How many rows a table has."""
     count = 1
-    for _ in range(sheet.counts[register] - 1):
-        count *= sheet.members
+    for _ in range(tables.counts[register] - 1):
+        count *= tables.members
     return count
 
 
-@inlined
-def size(sheet: Sheet, register: int) -> int:
+@inline_kernel
+def word_count(tables: BitTables, register: int) -> int:
     """How many words a table has."""
-    return rows(sheet, register) * sheet.width if sheet.counts[register] > 0 else 1
+    return row_count(tables, register) * tables.row_words if tables.counts[register] > 0 else 1
 
 
-@inlined
-def fill(sheet: Sheet, register: int, truth: bool) -> None:
+@inline_kernel
+def fill_table(tables: BitTables, register: int, truth: bool) -> None:
     """Make a table true or false throughout."""
-    start = sheet.offsets[register]
-    if sheet.counts[register] == 0:
-        sheet.words[start] = ONES if truth else NONE
+    start = tables.offsets[register]
+    if tables.counts[register] == 0:
+        tables.words[start] = ONES if truth else NONE
         return
     if not truth:
-        for at in range(start, start + size(sheet, register)):
-            sheet.words[at] = NONE
+        for at in range(start, start + word_count(tables, register)):
+            tables.words[at] = NONE
         return
-    for row in range(rows(sheet, register)):
-        for w in range(sheet.width):
-            sheet.words[start + row * sheet.width + w] = full(sheet, w)
+    for row in range(row_count(tables, register)):
+        for w in range(tables.row_words):
+            tables.words[start + row * tables.row_words + w] = full_word(tables, w)
 
 
-@inlined
-def position(sheet: Sheet, register: int) -> int:
+@inline_kernel
+def row_offset(tables: BitTables, register: int) -> int:
     """The word at which the row of the members in `at` begins; the last axis is not asked for."""
     row = 0
-    for axis in range(sheet.counts[register] - 1):
-        row = row * sheet.members + sheet.at[sheet.axes[register, axis]]
-    return int(sheet.offsets[register] + row * sheet.width)
+    for axis in range(tables.counts[register] - 1):
+        row = row * tables.members + tables.at[tables.axes[register, axis]]
+    return int(tables.offsets[register] + row * tables.row_words)
 
 
-@inlined
-def mark(sheet: Sheet, register: int) -> None:
+@inline_kernel
+def set_tuple(tables: BitTables, register: int) -> None:
     """Make the table true for the members in `at`."""
-    count = sheet.counts[register]
+    count = tables.counts[register]
     if count == 0:
-        sheet.words[sheet.offsets[register]] = ONES
+        tables.words[tables.offsets[register]] = ONES
         return
-    last = np.uint64(sheet.at[sheet.axes[register, count - 1]])
-    sheet.words[position(sheet, register) + np.int64(last >> np.uint64(6))] |= _1 << (last & _63)
+    last = np.uint64(tables.at[tables.axes[register, count - 1]])
+    tables.words[row_offset(tables, register) + np.int64(last >> np.uint64(6))] |= _1 << (last & _63)
 
 
-@inlined
-def seen(sheet: Sheet, register: int, last: int, w: int) -> np.uint64:
+@inline_kernel
+def aligned_word(tables: BitTables, register: int, last: int, w: int) -> np.uint64:
     """Word `w` of a table along the variable `last`, at the members in `at`; one without it is the same all along."""
-    count = sheet.counts[register]
+    count = tables.counts[register]
     if count == 0:
-        return np.uint64(sheet.words[sheet.offsets[register]])
-    own = sheet.axes[register, count - 1]
+        return np.uint64(tables.words[tables.offsets[register]])
+    own = tables.axes[register, count - 1]
     if own == last:
-        return np.uint64(sheet.words[position(sheet, register) + w])
-    bit = np.uint64(sheet.at[own])
-    word = sheet.words[position(sheet, register) + np.int64(bit >> np.uint64(6))]
+        return np.uint64(tables.words[row_offset(tables, register) + w])
+    bit = np.uint64(tables.at[own])
+    word = tables.words[row_offset(tables, register) + np.int64(bit >> np.uint64(6))]
     return ONES if (word >> (bit & _63)) & _1 else NONE
 
 
-@inlined
-def step(sheet: Sheet, register: int) -> bool:
+@inline_kernel
+def next_row(tables: BitTables, register: int) -> bool:
     """Move `at` to the next row of a table, the first axes slowest; False after the last."""
-    for axis in range(sheet.counts[register] - 2, -1, -1):
-        variable = sheet.axes[register, axis]
-        sheet.at[variable] += 1
-        if sheet.at[variable] < sheet.members:
+    for axis in range(tables.counts[register] - 2, -1, -1):
+        variable = tables.axes[register, axis]
+        tables.at[variable] += 1
+        if tables.at[variable] < tables.members:
             return True
-        sheet.at[variable] = 0
+        tables.at[variable] = 0
     return False
 
 
-@inlined
-def begin(sheet: Sheet, register: int) -> None:
+@inline_kernel
+def first_row(tables: BitTables, register: int) -> None:
     """Move `at` to the first row of a table."""
-    for axis in range(sheet.counts[register]):
-        sheet.at[sheet.axes[register, axis]] = 0
+    for axis in range(tables.counts[register]):
+        tables.at[tables.axes[register, axis]] = 0
 
 
-@inlined
-def joined(one: np.uint64, other: np.uint64, how: int) -> np.uint64:
+@inline_kernel
+def combine_words(one: np.uint64, other: np.uint64, how: int) -> np.uint64:
     """Two words by ∧, ∨ or ↔."""
     if how == AND:
         return one & other
@@ -139,113 +139,115 @@ def joined(one: np.uint64, other: np.uint64, how: int) -> np.uint64:
     return ~(one ^ other)
 
 
-@inlined
-def combine(sheet: Sheet, target: int, one: int, other: int, how: int) -> None:
+@inline_kernel
+def combine_tables(tables: BitTables, target: int, one: int, other: int, how: int) -> None:
     """A table over the variables of two, by ∧, ∨ or ↔."""
-    count = sheet.counts[target]
-    start = sheet.offsets[target]
+    count = tables.counts[target]
+    start = tables.offsets[target]
     if count == 0:
-        sheet.words[start] = joined(sheet.words[sheet.offsets[one]], sheet.words[sheet.offsets[other]], how)
+        tables.words[start] = combine_words(tables.words[tables.offsets[one]], tables.words[tables.offsets[other]], how)
         return
-    if sheet.counts[one] == count and sheet.counts[other] == count:  # the same axes, then: no need to look them up
-        a, b = sheet.offsets[one], sheet.offsets[other]
-        count = size(sheet, target)
+    if tables.counts[one] == count and tables.counts[other] == count:  # the same axes, then: no need to look them up
+        a, b = tables.offsets[one], tables.offsets[other]
+        count = word_count(tables, target)
         if how == AND:
             for at in range(count):
-                sheet.words[start + at] = sheet.words[a + at] & sheet.words[b + at]
+                tables.words[start + at] = tables.words[a + at] & tables.words[b + at]
         elif how == OR:
             for at in range(count):
-                sheet.words[start + at] = sheet.words[a + at] | sheet.words[b + at]
+                tables.words[start + at] = tables.words[a + at] | tables.words[b + at]
         else:
             for at in range(count):
-                sheet.words[start + at] = ~(sheet.words[a + at] ^ sheet.words[b + at]) & full(sheet, at % sheet.width)
+                tables.words[start + at] = ~(tables.words[a + at] ^ tables.words[b + at]) & full_word(
+                    tables, at % tables.row_words
+                )
         return
-    last = sheet.axes[target, count - 1]
-    begin(sheet, target)
+    last = tables.axes[target, count - 1]
+    first_row(tables, target)
     going = True
     while going:
-        for w in range(sheet.width):
-            word = joined(seen(sheet, one, last, w), seen(sheet, other, last, w), how)
-            sheet.words[start + w] = word & full(sheet, w)
-        start += sheet.width
-        going = step(sheet, target)
+        for w in range(tables.row_words):
+            word = combine_words(aligned_word(tables, one, last, w), aligned_word(tables, other, last, w), how)
+            tables.words[start + w] = word & full_word(tables, w)
+        start += tables.row_words
+        going = next_row(tables, target)
 
 
-@inlined
-def negate(sheet: Sheet, target: int, source: int) -> None:
+@inline_kernel
+def negate_table(tables: BitTables, target: int, source: int) -> None:
     """A table that is true where another is not."""
-    start, other = sheet.offsets[target], sheet.offsets[source]
-    if sheet.counts[target] == 0:
-        sheet.words[start] = ~sheet.words[other]
+    start, other = tables.offsets[target], tables.offsets[source]
+    if tables.counts[target] == 0:
+        tables.words[start] = ~tables.words[other]
         return
-    if sheet.width == 1:
-        whole = full(sheet, 0)
-        for at in range(size(sheet, target)):
-            sheet.words[start + at] = ~sheet.words[other + at] & whole
+    if tables.row_words == 1:
+        whole = full_word(tables, 0)
+        for at in range(word_count(tables, target)):
+            tables.words[start + at] = ~tables.words[other + at] & whole
         return
-    for row in range(rows(sheet, target)):
-        for w in range(sheet.width):
-            at = row * sheet.width + w
-            sheet.words[start + at] = ~sheet.words[other + at] & full(sheet, w)
+    for row in range(row_count(tables, target)):
+        for w in range(tables.row_words):
+            at = row * tables.row_words + w
+            tables.words[start + at] = ~tables.words[other + at] & full_word(tables, w)
 
 
-@inlined
-def quantify(sheet: Sheet, target: int, source: int, variable: int, every: bool) -> None:
+@inline_kernel
+def quantify_table(tables: BitTables, target: int, source: int, variable: int, every: bool) -> None:
     """A table without one variable: true where the other is for some member put for it, or for every one."""
-    fill(sheet, target, every)
-    count = sheet.counts[source]
-    if sheet.axes[source, count - 1] == variable:
-        _quantify_last(sheet, target, source, every)
+    fill_table(tables, target, every)
+    count = tables.counts[source]
+    if tables.axes[source, count - 1] == variable:
+        _quantify_last(tables, target, source, every)
         return
-    begin(sheet, source)
-    start = sheet.offsets[source]
+    first_row(tables, source)
+    start = tables.offsets[source]
     going = True
     while going:
-        into = position(sheet, target)
-        for w in range(sheet.width):
-            word = sheet.words[start + w]
-            sheet.words[into + w] = sheet.words[into + w] & word if every else sheet.words[into + w] | word
-        start += sheet.width
-        going = step(sheet, source)
+        into = row_offset(tables, target)
+        for w in range(tables.row_words):
+            word = tables.words[start + w]
+            tables.words[into + w] = tables.words[into + w] & word if every else tables.words[into + w] | word
+        start += tables.row_words
+        going = next_row(tables, source)
 
 
-@inlined
-def _quantify_last(sheet: Sheet, target: int, source: int, every: bool) -> None:
+@inline_kernel
+def _quantify_last(tables: BitTables, target: int, source: int, every: bool) -> None:
     """Each row into one bit: rows follow one another as the target's bits do."""
-    into, at = sheet.offsets[target], sheet.offsets[source]
-    scalar = sheet.counts[target] == 0
-    if sheet.width == 1 and sheet.counts[target] < 2:
-        whole_row, word = full(sheet, 0), NONE
-        for row in range(rows(sheet, source)):
-            true = sheet.words[at + row] == whole_row if every else sheet.words[at + row] != NONE
+    into, at = tables.offsets[target], tables.offsets[source]
+    scalar = tables.counts[target] == 0
+    if tables.row_words == 1 and tables.counts[target] < 2:
+        whole_row, word = full_word(tables, 0), NONE
+        for row in range(row_count(tables, source)):
+            true = tables.words[at + row] == whole_row if every else tables.words[at + row] != NONE
             word |= np.uint64(true) << np.uint64(row)
-        sheet.words[into] = (ONES if word else NONE) if scalar else word
+        tables.words[into] = (ONES if word else NONE) if scalar else word
         return
     row, bit = into, 0
-    for _ in range(rows(sheet, source)):
+    for _ in range(row_count(tables, source)):
         some, whole = False, True
-        for w in range(sheet.width):
-            some = some or sheet.words[at + w] != NONE
-            whole = whole and sheet.words[at + w] == full(sheet, w)
-        at += sheet.width
+        for w in range(tables.row_words):
+            some = some or tables.words[at + w] != NONE
+            whole = whole and tables.words[at + w] == full_word(tables, w)
+        at += tables.row_words
         if scalar:
-            sheet.words[into] = ONES if (whole if every else some) else NONE
+            tables.words[into] = ONES if (whole if every else some) else NONE
         elif every and not whole:
-            sheet.words[row + (bit >> 6)] &= ~(_1 << np.uint64(bit & 63))
+            tables.words[row + (bit >> 6)] &= ~(_1 << np.uint64(bit & 63))
         elif not every and some:
-            sheet.words[row + (bit >> 6)] |= _1 << np.uint64(bit & 63)
+            tables.words[row + (bit >> 6)] |= _1 << np.uint64(bit & 63)
         bit += 1
-        if bit == sheet.members:
-            row, bit = row + sheet.width, 0
+        if bit == tables.members:
+            row, bit = row + tables.row_words, 0
 
 
-@inlined
-def total(sheet: Sheet, register: int) -> int:
+@inline_kernel
+def count_tuples(tables: BitTables, register: int) -> int:
     """How many groundings a table holds."""
-    start = sheet.offsets[register]
-    if sheet.counts[register] == 0:
-        return int(sheet.words[start] & _1)
+    start = tables.offsets[register]
+    if tables.counts[register] == 0:
+        return int(tables.words[start] & _1)
     count = 0
-    for at in range(start, start + size(sheet, register)):
-        count += ones(sheet.words[at])
+    for at in range(start, start + word_count(tables, register)):
+        count += popcount(tables.words[at])
     return count

@@ -17,7 +17,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-def compiled(function: Kernel) -> Kernel:
+def kernel(function: Kernel) -> Kernel:
     """The function as machine code, with its own type: `numba` has none to give.
 
     Kernels make no arrays, only fill them, so nothing in them counts references: counting took more than half the time.
@@ -25,34 +25,34 @@ def compiled(function: Kernel) -> Kernel:
     return cast(Kernel, njit(**_OPTIONS)(function))
 
 
-def inner(function: Kernel) -> Kernel:
+def inner_kernel(function: Kernel) -> Kernel:
     """The same for a function that only kernels call: without a way in from Python, compiling takes half the time."""
     return cast(Kernel, njit(**_OPTIONS, **_INNER)(function))
 
 
-def inlined(function: Kernel) -> Kernel:
+def inline_kernel(function: Kernel) -> Kernel:
     """The same for a function of an inner loop: its code stands where it is called, and no array is handed over."""
     return cast(Kernel, njit(**_OPTIONS, **_INNER, forceinline=True)(function))
 
 
-def arithmetic(function: Kernel) -> Kernel:
+def fma_kernel(function: Kernel) -> Kernel:
     """The same for loops over reals: a product may be added without being rounded first, which is one instruction."""
     return cast(Kernel, njit(**_OPTIONS, **_INNER, fastmath={"contract"})(function))
 
 
-def summing(function: Kernel) -> Kernel:
+def sum_kernel(function: Kernel) -> Kernel:
     """The same for sums whose order does not matter: several are added up at once."""
     return cast(Kernel, njit(**_OPTIONS, **_INNER, fastmath={"contract", "reassoc"})(function))
 
 
-@compiled
+@kernel
 def zero() -> int:
     """0. Given as a literal it would be a type of its own to numba, and every kernel it is handed to compiled twice."""
     return int(int64(0))
 
 
-def _foreseen(_: Any, array: Any, __: Any) -> Any:
-    """What `foresee` is made of: one instruction."""
+def _prefetch_intrinsic(_: Any, array: Any, __: Any) -> Any:
+    """What `prefetch` is made of: one instruction."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         whole = context.make_array(signature.args[0])(context, builder, args[0])
@@ -66,10 +66,10 @@ def _foreseen(_: Any, array: Any, __: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
-def _nothing(_: Any, __: Any) -> None:
+def _no_prefetch(_: Any, __: Any) -> None:
     """Uncompiled there is nothing to foresee."""
 
 
-_plain = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
-foresee: Callable[[Any, Any], None] = _nothing if _plain else cast(Any, intrinsic(_foreseen))
+_jit_disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+prefetch: Callable[[Any, Any], None] = _no_prefetch if _jit_disabled else cast(Any, intrinsic(_prefetch_intrinsic))
 """Begin to bring what stands at a place of an array near the processor: it will be asked for soon."""

@@ -14,22 +14,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.kernels.compiling import compiled, inlined, inner, zero
-from gaifman.kernels.random import below, join, mix, word
-from gaifman.kernels.sets import Bytes, Ints, Longs, place
+from gaifman.kernels.compiling import inline_kernel, inner_kernel, kernel, zero
+from gaifman.kernels.random import fold_in, mix, random_below, random_word
+from gaifman.kernels.sets import Bytes, Ints, Longs, binary_search
 
-TRIES = 32
+MAX_TRIES = 32
 """Objects that are drawn for a bound position before all that remain are listed."""
-NOTHING = np.int32(-1)
+NO_ROW = np.int32(-1)
 UNIFORM, TYPED, MIXED = 0, 1, 2
-STEPS = 3
+MAX_WALK_STEPS = 3
 """Steps of a stroll at most: as far apart as the two ends of a path of three steps are."""
-STROLL = 64
+WALK_KEY = 64
 """What a stroll's key is joined with: no position and pool has this number."""
 _ONE, _11 = np.uint64(1), np.uint64(11)
 
 
-class Pools(NamedTuple):
+class CandidatePools(NamedTuple):
     """Which objects may stand where."""
 
     kind: int
@@ -44,7 +44,7 @@ class Pools(NamedTuple):
     """Shape (n,): 1 where an object must be looked up, because it must be known to determine something else."""
 
 
-class Runs(NamedTuple):
+class KnownRuns(NamedTuple):
     """For each answer and position, which objects of a pool make it a known answer again."""
 
     groups: Ints
@@ -57,7 +57,7 @@ class Runs(NamedTuple):
     """Shape (any,): places in the pool, ascending in each run."""
 
 
-class Known(NamedTuple):
+class KnownTuples(NamedTuple):
     """Rows to look tuples up among, whole or at some positions only."""
 
     rows: Ints
@@ -72,10 +72,10 @@ class Known(NamedTuple):
     """Shape (1 + 2f, a power of two > k): open-addressed, rows by what they have at the mask's positions."""
 
 
-class Near(NamedTuple):
+class HardNegativeWalks(NamedTuple):
     """Where objects near those that stay are found."""
 
-    limit: np.uint64
+    threshold: np.uint64
     """The share of corruptions that are changed by a stroll, times 2⁵³."""
     starts: Longs
     """Shape (objects + 1,): the neighbours of object o are `neighbours[starts[o] : starts[o + 1]]`."""
@@ -85,7 +85,7 @@ class Near(NamedTuple):
     """Shape (n,): 1 where an object must be known to determine something else, whatever the width."""
 
 
-@inlined
+@inline_kernel
 def _slot(rows: Ints, row: int, mask: int, last: int) -> int:
     """Where the search for a row begins: by its objects at the mask's positions."""
     hashed = np.uint64(mask)
@@ -95,8 +95,8 @@ def _slot(rows: Ints, row: int, mask: int, last: int) -> int:
     return int(np.int64(hashed & np.uint64(last)))
 
 
-@inlined
-def _alike(rows: Ints, row: int, others: Ints, other: int, mask: int) -> bool:
+@inline_kernel
+def _rows_equal(rows: Ints, row: int, others: Ints, other: int, mask: int) -> bool:
     """Whether two rows have the same objects at the mask's positions."""
     for i in range(rows.shape[1]):  # noqa: SIM110 - a kernel has no generators
         if (mask >> i) & 1 and rows[row, i] != others[other, i]:
@@ -104,53 +104,53 @@ def _alike(rows: Ints, row: int, others: Ints, other: int, mask: int) -> bool:
     return True
 
 
-@compiled
-def fill(known: Known, number: int, count: int) -> None:
+@kernel
+def fill_table(known: KnownTuples, number: int, count: int) -> None:
     """Put the first rows into a table, which is wiped before: one row for all that are alike."""
     mask, last = known.masks[number], known.tables.shape[1] - 1
     for slot in range(last + 1):
-        known.tables[number, slot] = NOTHING
+        known.tables[number, slot] = NO_ROW
     for row in range(count):
         slot = _slot(known.rows, row, mask, last)
-        while known.tables[number, slot] != NOTHING:
-            if _alike(known.rows, known.tables[number, slot], known.rows, row, mask):
+        while known.tables[number, slot] != NO_ROW:
+            if _rows_equal(known.rows, known.tables[number, slot], known.rows, row, mask):
                 break
             slot = (slot + 1) & last
-        if known.tables[number, slot] == NOTHING:
+        if known.tables[number, slot] == NO_ROW:
             known.tables[number, slot] = row
 
 
-@inlined
-def _found(known: Known, number: int, tuples: Ints, t: int) -> bool:
+@inline_kernel
+def _contains(known: KnownTuples, number: int, tuples: Ints, t: int) -> bool:
     """Whether a known row has the tuple's objects at the positions that a table looks at."""
     mask, last = known.masks[number], known.tables.shape[1] - 1
     slot = _slot(tuples, t, mask, last)
-    while known.tables[number, slot] != NOTHING:
-        if _alike(known.rows, known.tables[number, slot], tuples, t, mask):
+    while known.tables[number, slot] != NO_ROW:
+        if _rows_equal(known.rows, known.tables[number, slot], tuples, t, mask):
             return True
         slot = (slot + 1) & last
     return False
 
 
-@inlined
-def _false(known: Known, tuples: Ints, t: int, position: int) -> bool:
+@inline_kernel
+def _is_false(known: KnownTuples, tuples: Ints, t: int, position: int) -> bool:
     """Whether a tuple, changed at a bound position, is false: not known, and something else is determined."""
-    if _found(known, 0, tuples, t):
+    if _contains(known, 0, tuples, t):
         return False
     for number in range(1, len(known.masks), 2):
         concerned = (known.masks[number] >> position) & 1
-        if concerned and _found(known, number, tuples, t) and not _found(known, number + 1, tuples, t):
+        if concerned and _contains(known, number, tuples, t) and not _contains(known, number + 1, tuples, t):
             return True
     return False
 
 
-@inlined
-def _member(pools: Pools, begin: int, i: int) -> int:
+@inline_kernel
+def _member(pools: CandidatePools, begin: int, i: int) -> int:
     return i if begin < 0 else pools.members[begin + i]
 
 
-@inlined
-def _missing(ranks: Ints, begin: int, end: int, number: int) -> int:
+@inline_kernel
+def _nth_missing(ranks: Ints, begin: int, end: int, number: int) -> int:
     """The number-th of 0, 1, 2 … that is not in an ascending run: by bisection for how many of the run are before."""
     low, high = begin, end
     while low < high:
@@ -162,52 +162,64 @@ def _missing(ranks: Ints, begin: int, end: int, number: int) -> int:
     return number + low - begin
 
 
-@inner
-def _looked_up(key: np.uint64, known: Known, pools: Pools, position: int, pool: int, out: Ints, at: int) -> bool:
+@inner_kernel
+def _replace_by_lookup(
+    key: np.uint64, known: KnownTuples, pools: CandidatePools, position: int, pool: int, out: Ints, at: int
+) -> bool:
     """Put a random object of a pool at a bound position; whether there is one that makes the tuple false.
 
     What a few tries give is uniform over those, and so is one of the list of all.
     """
     begin, size, free = pools.starts[position, pool], pools.sizes[position, pool], zero()
-    for attempt in range(TRIES if size > 0 else 0):
-        out[at, position] = _member(pools, begin, int(below(key, attempt, size)))
-        if _false(known, out, at, position):
+    for attempt in range(MAX_TRIES if size > 0 else 0):
+        out[at, position] = _member(pools, begin, int(random_below(key, attempt, size)))
+        if _is_false(known, out, at, position):
             return True
     for i in range(size):
         out[at, position] = _member(pools, begin, i)
-        if _false(known, out, at, position):
+        if _is_false(known, out, at, position):
             free += 1
     if free == 0:
         return False
-    chosen = below(key, TRIES, free)
+    chosen = random_below(key, MAX_TRIES, free)
     for i in range(size):
         out[at, position] = _member(pools, begin, i)
-        if _false(known, out, at, position):
+        if _is_false(known, out, at, position):
             if chosen == 0:
                 return True
             chosen -= 1
     return False
 
 
-@inlined
-def _changed(
-    key: np.uint64, known: Known, runs: Runs, pools: Pools, row: int, position: int, pool: int, out: Ints, at: int
+@inline_kernel
+def _replace(
+    key: np.uint64,
+    known: KnownTuples,
+    runs: KnownRuns,
+    pools: CandidatePools,
+    row: int,
+    position: int,
+    pool: int,
+    out: Ints,
+    at: int,
 ) -> bool:
     """Put a random object of a pool at a position of an answer; whether there is one that makes it false."""
     if pools.bound[position]:
-        return _looked_up(key, known, pools, position, pool, out, at)
+        return _replace_by_lookup(key, known, pools, position, pool, out, at)
     group = runs.offsets[position, pool] + runs.groups[position, row]
     begin, end = runs.starts[group], runs.starts[group + 1]
     free = pools.sizes[position, pool] - (end - begin)
     if free == 0:
         return False
-    rank = _missing(runs.ranks, begin, end, int(below(key, 0, free)))
+    rank = _nth_missing(runs.ranks, begin, end, int(random_below(key, 0, free)))
     out[at, position] = _member(pools, pools.starts[position, pool], rank)
     return True
 
 
-@inlined
-def _strolled(key: np.uint64, known: Known, near: Near, position: int, out: Ints, at: int) -> bool:
+@inline_kernel
+def _replace_by_walk(
+    key: np.uint64, known: KnownTuples, walks: HardNegativeWalks, position: int, out: Ints, at: int
+) -> bool:
     """Put at a position what is two or three steps from an object that stays; whether that makes the tuple false.
 
     Never a neighbour of that object: a fact that is missing is often there in another form, so that what is beside it
@@ -215,48 +227,58 @@ def _strolled(key: np.uint64, known: Known, near: Near, position: int, out: Ints
     at the object itself.
     """
     width, own = out.shape[1], out[at, position]
-    begun = (position + 1 + below(key, 0, width - 1)) % width if width > 1 else position
+    begun = (position + 1 + random_below(key, 0, width - 1)) % width if width > 1 else position
     here = out[at, begun]
-    first, last = near.starts[here], near.starts[here + 1]
-    for step in range(2 + below(key, 1, STEPS - 1)):
-        begin, end = near.starts[here], near.starts[here + 1]
+    first, last = walks.starts[here], walks.starts[here + 1]
+    for step in range(2 + random_below(key, 1, MAX_WALK_STEPS - 1)):
+        begin, end = walks.starts[here], walks.starts[here + 1]
         if begin < end:
-            here = near.neighbours[begin + below(key, 2 + step, end - begin)]
-    fresh = here != own and place(near.neighbours, first, last, here) < 0
+            here = walks.neighbours[begin + random_below(key, 2 + step, end - begin)]
+    fresh = here != own and binary_search(walks.neighbours, first, last, here) < 0
     for i in range(width):
         fresh = fresh and (i == position or here != out[at, i])
     out[at, position] = here
-    if fresh and (_false(known, out, at, position) if near.bound[position] else not _found(known, 0, out, at)):
+    if fresh and (_is_false(known, out, at, position) if walks.bound[position] else not _contains(known, 0, out, at)):
         return True
     out[at, position] = own
     return False
 
 
-@inlined
+@inline_kernel
 def _corrupt(
-    key: np.uint64, first: int, known: Known, runs: Runs, pools: Pools, near: Near, row: int, out: Ints, at: int
+    key: np.uint64,
+    first: int,
+    known: KnownTuples,
+    runs: KnownRuns,
+    pools: CandidatePools,
+    walks: HardNegativeWalks,
+    row: int,
+    out: Ints,
+    at: int,
 ) -> bool:
     """Change one object of an answer: at the first position, or at the next where nothing there makes it false."""
     width = out.shape[1]
-    if word(key, 1) >> _11 < near.limit and _strolled(join(key, STROLL), known, near, first, out, at):
+    if random_word(key, 1) >> _11 < walks.threshold and _replace_by_walk(
+        fold_in(key, WALK_KEY), known, walks, first, out, at
+    ):
         return True
-    pool = int(np.int64(word(key, 0) & _ONE)) if pools.kind == MIXED else pools.kind
+    pool = int(np.int64(random_word(key, 0) & _ONE)) if pools.kind == MIXED else pools.kind
     again = pools.kind == MIXED and pool == TYPED
     for step in range(width):
         position = (first + step) % width
         own = out[at, position]
-        if _changed(join(key, 2 * position + pool), known, runs, pools, row, position, pool, out, at):
+        if _replace(fold_in(key, 2 * position + pool), known, runs, pools, row, position, pool, out, at):
             return True
         # A typed pool is a part of the uniform one: where it is used up, there may be others, and not the other way.
-        if again and _changed(join(key, 2 * position), known, runs, pools, row, position, UNIFORM, out, at):
+        if again and _replace(fold_in(key, 2 * position), known, runs, pools, row, position, UNIFORM, out, at):
             return True
         out[at, position] = own
     return False
 
 
-@compiled
+@kernel
 def corrupt(
-    answers: Ints, rows: Longs, key: np.uint64, count: int, known: Known, runs: Runs, pools: Pools, near: Near,
+    answers: Ints, rows: Longs, key: np.uint64, count: int, known: KnownTuples, runs: KnownRuns, pools: CandidatePools, walks: HardNegativeWalks,
     out: Ints, sources: Longs,
 ) -> int:  # fmt: skip
     """So many corruptions of some rows (b,) of the answers (a, n), one after another; how many there are.
@@ -268,12 +290,12 @@ def corrupt(
     for source in range(len(rows)):
         own = np.uint64(key)
         for i in range(width):
-            own = join(own, answers[rows[source], i])
+            own = fold_in(own, answers[rows[source], i])
         turn = np.int64(own % np.uint64(width))
         for j in range(count):
             for i in range(width):
                 out[at, i] = answers[rows[source], i]
-            if _corrupt(join(own, j), (turn + j) % width, known, runs, pools, near, rows[source], out, at):
+            if _corrupt(fold_in(own, j), (turn + j) % width, known, runs, pools, walks, rows[source], out, at):
                 sources[at] = source
                 at += 1
     return at

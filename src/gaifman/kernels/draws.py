@@ -8,29 +8,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from gaifman.kernels.compiling import compiled, inlined, zero
+from gaifman.kernels.compiling import inline_kernel, kernel, zero
 from gaifman.kernels.pools import (
-    EVERYTHING,
-    Batch,
-    Members,
-    Plan,
+    UNBOUNDED,
+    DrawnMembers,
+    DrawPlan,
     Scratch,
-    fill,
+    TupleBatch,
+    fill_neighbourhood,
+    is_drawable,
     is_long,
-    merged,
-    repeated,
-    undo,
-    visible,
+    is_repeated,
+    merge_rows,
+    restore_order,
 )
-from gaifman.kernels.random import below, join
-from gaifman.kernels.sets import Ints, Longs, added, cleared, sort_different
+from gaifman.kernels.random import fold_in, random_below
+from gaifman.kernels.sets import Ints, Longs, add_to_set, clear_set, sort_distinct
 
-SHORT = 128
+MAX_COPIED_ROW = 128
 """Rows up to this long are shuffled on a copy."""
 
 
-@compiled
-def look_up(starts: Longs, tuples: Ints, row_starts: Longs, row_lengths: Longs) -> None:
+@kernel
+def look_up_rows(starts: Longs, tuples: Ints, row_starts: Longs, row_lengths: Longs) -> None:
     """Where the row of each object of the tuples begins in a graph's neighbours, and how long it is."""
     for t in range(len(tuples)):
         for i in range(tuples.shape[1]):
@@ -38,8 +38,8 @@ def look_up(starts: Longs, tuples: Ints, row_starts: Longs, row_lengths: Longs) 
             row_lengths[t, i] = starts[tuples[t, i] + 1] - row_starts[t, i]
 
 
-@compiled
-def measured(batch: Batch, plan: Plan) -> tuple[int, int, int, int]:
+@kernel
+def measure_batch(batch: TupleBatch, plan: DrawPlan) -> tuple[int, int, int, int]:
     """The longest row; the longest union that is written out; the most members of one draw; members in all at most."""
     longest, union, most, room = 0, 0, 0, 0
     for t in range(len(batch.tuples)):
@@ -47,16 +47,16 @@ def measured(batch: Batch, plan: Plan) -> tuple[int, int, int, int]:
         for i in range(batch.tuples.shape[1]):
             total += batch.row_lengths[t, i]
             longest = max(longest, batch.row_lengths[t, i])
-        if plan.size == EVERYTHING or not is_long(batch, plan, t, total):
+        if plan.size == UNBOUNDED or not is_long(batch, plan, t, total):
             union = max(union, total)
-        drawn_ = total if plan.size == EVERYTHING else min(plan.size, total)
+        drawn_ = total if plan.size == UNBOUNDED else min(plan.size, total)
         most = max(most, drawn_)
         room += drawn_ + batch.tuples.shape[1]
     return longest, union, most, room * len(plan.keys)
 
 
-@compiled
-def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Members, ends: Longs) -> int:
+@kernel
+def draw_members(batch: TupleBatch, plan: DrawPlan, scratch: Scratch, members: DrawnMembers, ends: Longs) -> int:
     """Draw for all tuples: `members` one after another, `ends` (b · w,) where each stops; how many members in all."""
     at = zero()
     draws = len(plan.keys)
@@ -68,37 +68,47 @@ def drawn(batch: Batch, plan: Plan, scratch: Scratch, members: Members, ends: Lo
     return at
 
 
-@inlined
+@inline_kernel
 def _draw(
-    batch: Batch, plan: Plan, scratch: Scratch, t: int, draw: int, union: int, members: Members, at: int
+    batch: TupleBatch, plan: DrawPlan, scratch: Scratch, t: int, draw: int, union: int, members: DrawnMembers, at: int
 ) -> tuple[int, int]:
     """One neighbourhood, from `members[at]` on; where it ends, and how long the union is if it is written out."""
     width = batch.tuples.shape[1]
     total = zero()
     for i in range(width):
         total += batch.row_lengths[t, i]
-        if not repeated(batch, t, i):
-            members.objects[at], members.spots[at] = batch.tuples[t, i], -1
+        if not is_repeated(batch, t, i):
+            members.objects[at], members.source_indices[at] = batch.tuples[t, i], -1
             at += 1
-    if plan.size == EVERYTHING or total <= plan.size:
-        return merged(batch, scratch, t, zero(), members.objects, members.spots, at), union
+    if plan.size == UNBOUNDED or total <= plan.size:
+        return merge_rows(batch, scratch, t, zero(), members.objects, members.source_indices, at), union
     begin, quota = at, plan.size // width
-    last = cleared(scratch.table, min(plan.size, total))
+    last = clear_set(scratch.table, min(plan.size, total))
     whole = plan.keys[draw]
     for i in range(width):
-        whole = join(whole, batch.tuples[t, i])
+        whole = fold_in(whole, batch.tuples[t, i])
     for i in range(width):
-        key = join(join(plan.keys[draw], batch.tuples[t, i]) if plan.shared else whole, i)
+        key = fold_in(fold_in(plan.keys[draw], batch.tuples[t, i]) if plan.shared_order else whole, i)
         at = _draw_row(batch, scratch, t, i, quota, key, last, members, at)
     if at - begin < plan.size:
-        at, union = fill(batch, plan, scratch, t, draw, plan.size - (at - begin), total, last, union, members, at)
-    sort_different(members.objects, members.spots, begin, at, scratch.found, scratch.copy)
+        at, union = fill_neighbourhood(
+            batch, plan, scratch, t, draw, plan.size - (at - begin), total, last, union, members, at
+        )
+    sort_distinct(members.objects, members.source_indices, begin, at, scratch.found, scratch.copy)
     return at, union
 
 
-@inlined
+@inline_kernel
 def _draw_row(
-    batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Members, at: int
+    batch: TupleBatch,
+    scratch: Scratch,
+    t: int,
+    i: int,
+    quota: int,
+    key: np.uint64,
+    last: int,
+    members: DrawnMembers,
+    at: int,
 ) -> int:
     """The first `quota` of a random order of row i that the tuple may see; those not yet drawn become members.
 
@@ -108,35 +118,43 @@ def _draw_row(
     start, length = batch.row_starts[t, i], batch.row_lengths[t, i]
     if length <= quota:
         for place_ in range(start, start + length):
-            if visible(batch, t, place_) and added(scratch.table, last, batch.source[place_]):
-                members.objects[at], members.spots[at] = batch.source[place_], place_
+            if is_drawable(batch, t, place_) and add_to_set(scratch.table, last, batch.source[place_]):
+                members.objects[at], members.source_indices[at] = batch.source[place_], place_
                 at += 1
         return at
-    if length <= SHORT and batch.cut_starts[t] == batch.cut_starts[t + 1]:
+    if length <= MAX_COPIED_ROW and batch.cut_starts[t] == batch.cut_starts[t + 1]:
         return _draw_short(batch, scratch, t, i, quota, key, last, members, at)
     order, swapped, found = scratch.order, scratch.swapped, scratch.found
     taken, step = 0, zero()
     while taken < quota and step < length:
         stop = min(step + quota - taken, length)
         for s in range(step, stop):
-            other = s + below(key, s, length - s)
+            other = s + random_below(key, s, length - s)
             order[s], order[other] = order[other], order[s]
             swapped[s] = other
             found[s] = batch.source[start + order[s]]
         for s in range(step, stop):
-            if visible(batch, t, start + order[s]):
+            if is_drawable(batch, t, start + order[s]):
                 taken += 1
-                if added(scratch.table, last, found[s]):
-                    members.objects[at], members.spots[at] = found[s], start + order[s]
+                if add_to_set(scratch.table, last, found[s]):
+                    members.objects[at], members.source_indices[at] = found[s], start + order[s]
                     at += 1
         step = stop
-    undo(order, swapped, step)
+    restore_order(order, swapped, step)
     return at
 
 
-@inlined
+@inline_kernel
 def _draw_short(
-    batch: Batch, scratch: Scratch, t: int, i: int, quota: int, key: np.uint64, last: int, members: Members, at: int
+    batch: TupleBatch,
+    scratch: Scratch,
+    t: int,
+    i: int,
+    quota: int,
+    key: np.uint64,
+    last: int,
+    members: DrawnMembers,
+    at: int,
 ) -> int:
     """The same, bit for bit, on a copy of the row: the row itself is shuffled, and nothing need be undone."""
     start, length, row, spots = batch.row_starts[t, i], batch.row_lengths[t, i], scratch.found, scratch.copy
@@ -145,7 +163,7 @@ def _draw_short(
         spots[s] = start + s
     taken, step = 0, zero()
     while taken < quota and step < length:
-        other = step + below(key, step, length - step)
+        other = step + random_below(key, step, length - step)
         member, spot = row[other], spots[other]
         row[other], spots[other] = row[step], spots[step]
         step += 1
@@ -154,7 +172,7 @@ def _draw_short(
             own |= batch.tuples[t, j] == member
         if not own:
             taken += 1
-            if added(scratch.table, last, member):
-                members.objects[at], members.spots[at] = member, spot
+            if add_to_set(scratch.table, last, member):
+                members.objects[at], members.source_indices[at] = member, spot
                 at += 1
     return at

@@ -7,22 +7,31 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, foresee, inlined, zero
-from gaifman.kernels.families import Families
-from gaifman.kernels.lists import Lists, Place
-from gaifman.kernels.local import NO_KEY, Incidence, Links, Local, foresee_touch, forget, gather, gather_bonds
-from gaifman.kernels.machine import Programs, Room, Scene, Values, run
-from gaifman.kernels.paths import joined, listed
-from gaifman.kernels.random import join
-from gaifman.kernels.rows import Met, Output, meet, meet_twins, poured
+from gaifman.kernels.compiling import inline_kernel, kernel, prefetch, zero
+from gaifman.kernels.families import TemplateIndex
+from gaifman.kernels.lists import LabelLists, NeighbourhoodView
+from gaifman.kernels.local import (
+    NO_KEY,
+    FactArrays,
+    LabelledGraph,
+    LocalFacts,
+    gather_binary_facts,
+    gather_facts,
+    prefetch_adjacency,
+    reset_local_facts,
+)
+from gaifman.kernels.machine import AttributeArrays, MemberView, Programs, VmState, run_program
+from gaifman.kernels.paths import list_labels, match_pair
+from gaifman.kernels.random import fold_in
+from gaifman.kernels.rows import RowBuffer, SparseOutput, copy_duplicates, flush_row, set_feature
 from gaifman.kernels.sets import Bytes, Ints, Longs
-from gaifman.kernels.walks import Memo
+from gaifman.kernels.walks import WalkCache
 
-DONE, FACTS, ENTRIES, LABELS = 0, 1, 2, 3
+DONE, FACTS_FULL, ENTRIES_FULL, LABELS_FULL = 0, 1, 2, 3
 """How evaluation ends: done, or for want of room for facts, entries or labels."""
 
 
-class Index(NamedTuple):
+class ProgramIndex(NamedTuple):
     """Which programs concern which relations."""
 
     starts: Longs
@@ -31,25 +40,25 @@ class Index(NamedTuple):
     """Programs that can differ from their default where the relation is present."""
     always: Ints
     """Programs without a default."""
-    shapes: Ints
+    default_rows: Ints
     """Shape (programs,): a row of `defaults`, or −1 for 0."""
     defaults: npt.NDArray[np.float32]
     """Shape (shapes, members + 1): the value where none of the relations is present."""
     wanted: Bytes
     """Shape (relations,): the relations whose facts are asked for."""
-    bare: bool
+    no_facts: bool
     """Whether no fact is asked for: numbers of the tuple's objects, and defaults."""
 
 
-class World(NamedTuple):
+class KnowledgeBaseArrays(NamedTuple):
     """What is known, for all rows."""
 
-    links: Links
-    facts: Incidence
-    values: Values
+    graph: LabelledGraph
+    facts: FactArrays
+    values: AttributeArrays
 
 
-class Neighbours(NamedTuple):
+class NeighbourhoodArrays(NamedTuple):
     """The neighbourhoods, as `gaifman.neighbourhoods.Neighbourhoods` has them."""
 
     starts: Longs
@@ -60,23 +69,23 @@ class Neighbours(NamedTuple):
     draws: int
     hidden_starts: Longs
     hidden: Longs
-    unseen: Ints
+    hidden_rows: Ints
     """Shape (hidden, 3): of each that has two places its relation and objects; elsewhere −1."""
     keys: npt.NDArray[np.uint64]
     """Shape (w,) or (0,): for the drop-out of uncertain facts; empty where none drops out."""
 
 
-class Tools(NamedTuple):
+class ProgramWorkspace(NamedTuple):
     """What one thread runs programs with."""
 
-    local: Local
-    room: Room
-    marks: Ints
+    local: LocalFacts
+    state: VmState
+    last_run: Ints
     """Shape (programs,): the row, from 1, in which a program was last run."""
 
 
-@inlined
-def _place(neighbours: Neighbours, row: int) -> Place:
+@inline_kernel
+def _view_row(neighbours: NeighbourhoodArrays, row: int) -> NeighbourhoodView:
     begin, end, t = neighbours.starts[row], neighbours.starts[row + 1], row // neighbours.draws
     known = len(neighbours.edges) > 0
     members, own = neighbours.members[begin:end], neighbours.own[t]
@@ -84,78 +93,94 @@ def _place(neighbours: Neighbours, row: int) -> Place:
     if len(neighbours.keys) > 0:  # what drops out is keyed by the draw and the tuple
         key = neighbours.keys[row % neighbours.draws]
         for at in own:
-            key = join(key, members[at])
+            key = fold_in(key, members[at])
         key |= np.uint64(1)
     edges = neighbours.edges[begin:end] if known else neighbours.edges
     first, last = neighbours.hidden_starts[t], neighbours.hidden_starts[t + 1]
-    return Place(members, edges, own, neighbours.hidden[first:last], neighbours.unseen[first:last], key)
+    return NeighbourhoodView(
+        members, edges, own, neighbours.hidden[first:last], neighbours.hidden_rows[first:last], key
+    )
 
 
-@inlined
-def _foresee(links: Links, neighbours: Neighbours, row: int) -> None:
+@inline_kernel
+def _prefetch_row(graph: LabelledGraph, neighbours: NeighbourhoodArrays, row: int) -> None:
     """What a row to come will ask of the large tables, asked for now: most of the time went in waiting for it."""
     if len(neighbours.edges) == 0:
         return
     begin, end = neighbours.starts[row], neighbours.starts[row + 1]
     own = neighbours.own[row // neighbours.draws]
     for at in range(begin, end):
-        foresee(links.bonds, neighbours.edges[at])
+        prefetch(graph.label_sets, neighbours.edges[at])
     for i in range(len(own)):
         one = neighbours.members[begin + own[i]]
-        first, last = links.starts[one], links.starts[one + 1]
-        foresee(links.neighbours, first)
-        foresee(links.neighbours, (first + last) >> 1)
-        foresee(links.neighbours, last - 1)
+        first, last = graph.starts[one], graph.starts[one + 1]
+        prefetch(graph.neighbours, first)
+        prefetch(graph.neighbours, (first + last) >> 1)
+        prefetch(graph.neighbours, last - 1)
         for at in range(begin, end):
-            foresee_touch(links, one, neighbours.members[at])
+            prefetch_adjacency(graph, one, neighbours.members[at])
 
 
-@compiled
-def read_rows(
-    families: Families, world: World, neighbours: Neighbours, lists: Lists, memo: Memo, met: Met, output: Output
+@kernel
+def evaluate_templates(
+    templates: TemplateIndex,
+    arrays: KnowledgeBaseArrays,
+    neighbours: NeighbourhoodArrays,
+    lists: LabelLists,
+    cache: WalkCache,
+    buffer: RowBuffer,
+    output: SparseOutput,
 ) -> int:
     """Read the features of families off rows, from `output.state` on; DONE, or what there is no room for."""
     for row in range(output.state[0], len(output.ends)):
-        if output.state[1] + len(met.values) > len(output.ids):
-            return ENTRIES
-        spot = _place(neighbours, row + output.state[2])
+        if output.state[1] + len(buffer.values) > len(output.ids):
+            return ENTRIES_FULL
+        spot = _view_row(neighbours, row + output.state[2])
         if row + 1 < len(output.ends):
-            _foresee(world.links, neighbours, row + 1 + output.state[2])
+            _prefetch_row(arrays.graph, neighbours, row + 1 + output.state[2])
         at = zero()
         for i in range(len(spot.own)):
             if at >= 0:
-                at = listed(families, world.links, world.facts, spot, i, lists, at, met)
+                at = list_labels(templates, arrays.graph, arrays.facts, spot, i, lists, at, buffer)
         for i in range(len(spot.own)):
             for j in range(len(spot.own)):
-                if at >= 0 and not joined(families, world.links, world.facts, spot, i, j, lists, memo, at, met):
+                if at >= 0 and not match_pair(
+                    templates, arrays.graph, arrays.facts, spot, i, j, lists, cache, at, buffer
+                ):
                     at = -1
-        meet_twins(met, families.twins)
-        end = poured(met, output)
+        copy_duplicates(buffer, templates.duplicates)
+        end = flush_row(buffer, output)
         if at < 0:
-            return LABELS
+            return LABELS_FULL
         output.ends[row] = output.state[1] = end
         output.state[0] = row + 1
     return DONE
 
 
-@compiled
-def run_rows(
-    programs: Programs, index: Index, world: World, neighbours: Neighbours, tools: Tools, met: Met, output: Output
+@kernel
+def run_programs(
+    programs: Programs,
+    index: ProgramIndex,
+    arrays: KnowledgeBaseArrays,
+    neighbours: NeighbourhoodArrays,
+    tools: ProgramWorkspace,
+    buffer: RowBuffer,
+    output: SparseOutput,
 ) -> int:
     """Run programs in rows, from `output.state` on; DONE, or what there is no room for.
 
     A program is run where a relation that it names is present: elsewhere its value is the default.
     """
-    local, marks = tools.local, tools.marks
+    local, marks = tools.local, tools.last_run
     for row in range(output.state[0], len(output.ends)):
-        if output.state[1] + len(met.values) > len(output.ids):
-            return ENTRIES
-        spot = _place(neighbours, row + output.state[2])
-        scene = Scene(spot.members, spot.own)
+        if output.state[1] + len(buffer.values) > len(output.ids):
+            return ENTRIES_FULL
+        spot = _view_row(neighbours, row + output.state[2])
+        scene = MemberView(spot.members, spot.own)
         local.counts[:] = 0
-        if not index.bare and not _gathered(world, spot, index.wanted, local):
-            forget(spot.members, local)
-            return FACTS
+        if not index.no_facts and not _gather(arrays, spot, index.wanted, local):
+            reset_local_facts(spot.members, local)
+            return FACTS_FULL
         first, count = -1, len(index.always)
         at = 0
         while True:
@@ -170,28 +195,34 @@ def run_rows(
             at += 1
             if marks[p] != row + 1:
                 marks[p] = row + 1
-                _meet(met, index, p, len(spot.members), run(programs, p, scene, local, world.values, tools.room))
-        if not index.bare:
-            forget(spot.members, local)
-        output.ends[row] = output.state[1] = poured(met, output)
+                _set_value(
+                    buffer,
+                    index,
+                    p,
+                    len(spot.members),
+                    run_program(programs, p, scene, local, arrays.values, tools.state),
+                )
+        if not index.no_facts:
+            reset_local_facts(spot.members, local)
+        output.ends[row] = output.state[1] = flush_row(buffer, output)
         output.state[0] = row + 1
     return DONE
 
 
-@inlined
-def _gathered(world: World, spot: Place, wanted: Bytes, local: Local) -> bool:
-    links, facts = world.links, world.facts
-    if links.pure and (len(facts.confidence) == 0 or spot.key == NO_KEY):
-        return gather_bonds(links, facts, spot.members, spot.hidden, spot.unseen, wanted, local)
-    return gather(links, facts, spot.members, spot.hidden, spot.key, local)
+@inline_kernel
+def _gather(arrays: KnowledgeBaseArrays, view: NeighbourhoodView, wanted: Bytes, local: LocalFacts) -> bool:
+    links, facts = arrays.graph, arrays.facts
+    if links.all_binary and (len(facts.confidence) == 0 or view.key == NO_KEY):
+        return gather_binary_facts(links, facts, view.members, view.hidden, view.hidden_rows, wanted, local)
+    return gather_facts(links, facts, view.members, view.hidden, view.key, local)
 
 
-@inlined
-def _meet(met: Met, index: Index, p: int, size: int, value: float) -> None:
+@inline_kernel
+def _set_value(buffer: RowBuffer, index: ProgramIndex, p: int, size: int, value: float) -> None:
     """Keep a value that is not the default; a number that is missing counts as 0."""
     kept = np.float32(0.0 if np.isnan(value) else value)
-    shape = index.shapes[p]
+    shape = index.default_rows[p]
     default = index.defaults[shape, size] if shape >= 0 else np.float32(0.0)
     if kept != default:
-        meet(met, p)
-        met.values[p] = kept
+        set_feature(buffer, p)
+        buffer.values[p] = kept

@@ -11,10 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gaifman.kernels.compiling import arithmetic, compiled
-from gaifman.kernels.layers import activate, cleared, copied, crossed, product, through, transposed
-from gaifman.kernels.random import join, word
-from gaifman.kernels.vectors import combine, gather
+from gaifman.kernels.compiling import fma_kernel, kernel
+from gaifman.kernels.layers import (
+    activate,
+    add_product,
+    add_transposed_product,
+    backprop_activation,
+    broadcast_row,
+    fill_zeros,
+    transpose,
+)
+from gaifman.kernels.random import fold_in, random_word
+from gaifman.kernels.vectors import add_gathered_rows, add_scaled_rows
 
 ADAGRAD, GRADIENTS = 0, 1
 """What is done with a gradient: a step of Adagrad, or it is added up where the squares would be."""
@@ -23,7 +31,7 @@ _ZERO, _ONE, _TINY = np.float32(0.0), np.float32(1.0), np.float32(1e-10)
 _LOW = np.uint64(0xFFFF)
 
 
-class Net(NamedTuple):
+class Weights(NamedTuple):
     """Weights, or one number for each weight. The last layer has one unit: the log-odds."""
 
     first: Any
@@ -34,7 +42,7 @@ class Net(NamedTuple):
     """Shape (all units,), float32."""
 
 
-class Shape(NamedTuple):
+class Architecture(NamedTuple):
     """What kind of network it is."""
 
     sizes: Any
@@ -50,16 +58,16 @@ class Entries(NamedTuple):
     values: Any
 
 
-class Space(NamedTuple):
+class Workspace(NamedTuple):
     """Room for one mini-batch."""
 
     active: Any
     """Shape (batch · all units,), float32: layer after layer, row after row."""
     deltas: Any
     """The same."""
-    turned: Any
+    transposed: Any
     """Shape (largest matrix between layers,), float32."""
-    gradient: Net
+    gradient: Weights
     """Room for `dense` and `biases`; of `first` for one row."""
     slots: Any
     """Shape (columns,), int32: where a column stands among those of the mini-batch; −1 between mini-batches."""
@@ -71,41 +79,41 @@ class Space(NamedTuple):
     """Shape (entries,), int32: the row of each entry, column by column."""
     ones: Any
     """Shape (1,), float32: 1."""
-    kept: Any
+    kept_values: Any
     """Shape (2, entries) flat, float32: values after dropout, row by row, then column by column."""
 
 
-class Steps(NamedTuple):
+class UpdateSettings(NamedTuple):
     """How it learns."""
 
-    batch: int
-    rate: float
+    batch_size: int
+    learning_rate: float
     kind: int
-    threshold: int
+    dropout_threshold: int
     """Inputs are dropped whose 16 random bits are below it."""
-    gain: float
+    dropout_scale: float
     """What the other inputs are multiplied by."""
     key: Any
-    done: int
+    examples_seen: int
     """Examples that were learnt from before."""
 
 
-@arithmetic
+@fma_kernel
 def _forward(
-    net: Net, shape: Shape, starts: Any, begin: int, rows: int, columns: Any, values: Any, active: Any
+    net: Weights, shape: Architecture, starts: Any, begin: int, rows: int, columns: Any, values: Any, active: Any
 ) -> None:
     """Units of all layers for some rows; the last layer keeps its log-odds. `values` begin with the first row's."""
     sizes = shape.sizes
     units, first = sizes[0], starts[begin]
-    copied(net.biases[:units], rows, active)
+    broadcast_row(net.biases[:units], rows, active)
     for i in range(rows):
         low, count = starts[begin + i], starts[begin + i + 1] - starts[begin + i]
-        gather(values, low - first, columns, low, count, net.first, units, active, i * units)
-    further(net, shape, rows, active)
+        add_gathered_rows(values, low - first, columns, low, count, net.first, units, active, i * units)
+    forward_from_first_layer(net, shape, rows, active)
 
 
-@arithmetic
-def further(net: Net, shape: Shape, rows: int, active: Any) -> None:
+@fma_kernel
+def forward_from_first_layer(net: Weights, shape: Architecture, rows: int, active: Any) -> None:
     """From the sums of the first layer's units to the log-odds: the layers after the first."""
     sizes = shape.sizes
     units = sizes[0]
@@ -114,39 +122,39 @@ def further(net: Net, shape: Shape, rows: int, active: Any) -> None:
         inner, units = sizes[level - 1], sizes[level]
         activate(shape.activation, active[before : before + rows * inner])
         after = before + rows * inner
-        copied(net.biases[biases : biases + units], rows, active[after : after + rows * units])
-        product(active, before, net.dense, weights, rows, inner, units, active, after)
+        broadcast_row(net.biases[biases : biases + units], rows, active[after : after + rows * units])
+        add_product(active, before, net.dense, weights, rows, inner, units, active, after)
         before, weights, biases = after, weights + inner * units, biases + units
 
 
-@arithmetic
-def _backward(net: Net, shape: Shape, rows: int, space: Space) -> None:
+@fma_kernel
+def _backward(net: Weights, shape: Architecture, rows: int, workspace: Workspace) -> None:
     """From the deltas of the last layer: those of all layers, and the gradients of all but the first weights."""
-    sizes, active, deltas = shape.sizes, space.active, space.deltas
+    sizes, active, deltas = shape.sizes, workspace.active, workspace.deltas
     last = len(sizes) - 1
     total = 0
     for level in range(last + 1):
         total += sizes[level]
     at, weights, biases = rows * (total - 1), len(net.dense), total - 1
-    cleared(space.gradient.dense)
-    cleared(space.gradient.biases)
+    fill_zeros(workspace.gradient.dense)
+    fill_zeros(workspace.gradient.biases)
     for level in range(last, -1, -1):
         units = sizes[level]
-        combine(space.ones, 0, 0, 0, rows, deltas, at, units, space.gradient.biases, biases, 1)
+        add_scaled_rows(workspace.ones, 0, 0, 0, rows, deltas, at, units, workspace.gradient.biases, biases, 1)
         if level == 0:
             break
         inner = sizes[level - 1]
         before, weights = at - rows * inner, weights - inner * units
-        crossed(active, before, deltas, at, rows, inner, units, space.gradient.dense, weights)
-        transposed(net.dense, weights, inner, units, space.turned)
-        cleared(deltas[before:at])
-        product(deltas, at, space.turned, 0, rows, units, inner, deltas, before)
-        through(shape.activation, active[before:at], deltas[before:at])
+        add_transposed_product(active, before, deltas, at, rows, inner, units, workspace.gradient.dense, weights)
+        transpose(net.dense, weights, inner, units, workspace.transposed)
+        fill_zeros(deltas[before:at])
+        add_product(deltas, at, workspace.transposed, 0, rows, units, inner, deltas, before)
+        backprop_activation(shape.activation, active[before:at], deltas[before:at])
         at, biases = before, biases - inner
 
 
-@arithmetic
-def _step(kind: int, rate: Any, gradient: Any, weights: Any, squares: Any) -> None:
+@fma_kernel
+def _update_weights(kind: int, rate: Any, gradient: Any, weights: Any, squares: Any) -> None:
     """Take a step with some weights."""
     if kind == GRADIENTS:
         for i in range(len(weights)):
@@ -159,27 +167,27 @@ def _step(kind: int, rate: Any, gradient: Any, weights: Any, squares: Any) -> No
         weights[i] -= rate * g / (np.sqrt(s) + _TINY)
 
 
-@arithmetic
-def _dropped(steps: Steps, entries: Entries, begin: int, rows: int, done: int, kept: Any) -> None:
+@fma_kernel
+def _apply_dropout(settings: UpdateSettings, entries: Entries, begin: int, rows: int, done: int, kept: Any) -> None:
     """The values of some rows after dropout: each row by a key of its own."""
-    first, gain = entries.starts[begin], np.float32(steps.gain)
+    first, gain = entries.starts[begin], np.float32(settings.dropout_scale)
     for i in range(rows):
         low, high = entries.starts[begin + i], entries.starts[begin + i + 1]
-        key = join(steps.key, done + i)
+        key = fold_in(settings.key, done + i)
         bits = np.uint64(0)
         for e in range(low, high):
             at = (e - low) & 3
             if at == 0:
-                bits = word(key, (e - low) >> 2)
+                bits = random_word(key, (e - low) >> 2)
             drawn = (bits >> np.uint64(16 * at)) & _LOW
-            kept[e - first] = _ZERO if drawn < np.uint64(steps.threshold) else entries.values[e] * gain
+            kept[e - first] = _ZERO if drawn < np.uint64(settings.dropout_threshold) else entries.values[e] * gain
 
 
-@arithmetic
-def _by_column(entries: Entries, begin: int, rows: int, space: Space) -> int:
+@fma_kernel
+def _sort_by_column(entries: Entries, begin: int, rows: int, workspace: Workspace) -> int:
     """Put the entries of some rows in the order of their columns; how many columns there are."""
     first, last = entries.starts[begin], entries.starts[begin + rows]
-    slots, present, ends, count = space.slots, space.present, space.ends, 0
+    slots, present, ends, count = workspace.slots, workspace.present, workspace.ends, 0
     for e in range(first, last):
         column = entries.columns[e]
         slot = slots[column]
@@ -198,56 +206,70 @@ def _by_column(entries: Entries, begin: int, rows: int, space: Space) -> int:
             slot = slots[entries.columns[e]]
             at = ends[slot]
             ends[slot] = at + 1
-            space.places[at] = i
-            space.kept[room + at] = space.kept[e - first]
+            workspace.places[at] = i
+            workspace.kept_values[room + at] = workspace.kept_values[e - first]
     for c in range(count):
         slots[present[c]] = -1
     return count
 
 
-@arithmetic
-def _learn_first(net: Net, squares: Net, units: int, count: int, room: int, steps: Steps, space: Space) -> None:
+@fma_kernel
+def _update_first_layer(
+    net: Weights, squares: Weights, units: int, count: int, room: int, settings: UpdateSettings, workspace: Workspace
+) -> None:
     """Gradient and step of the rows of weights of the columns that are there."""
-    row, rate = space.gradient.first, np.float32(steps.rate)
+    row, rate = workspace.gradient.first, np.float32(settings.learning_rate)
     begin = 0
     for c in range(count):
-        end = space.ends[c]
-        cleared(row)
-        gather(space.kept, room + begin, space.places, begin, end - begin, space.deltas, units, row, 0)
-        at = np.int64(space.present[c]) * units
-        _step(steps.kind, rate, row, net.first[at : at + units], squares.first[at : at + units])
+        end = workspace.ends[c]
+        fill_zeros(row)
+        add_gathered_rows(
+            workspace.kept_values, room + begin, workspace.places, begin, end - begin, workspace.deltas, units, row, 0
+        )
+        at = np.int64(workspace.present[c]) * units
+        _update_weights(settings.kind, rate, row, net.first[at : at + units], squares.first[at : at + units])
         begin = end
 
 
-@compiled
-def learn(net: Net, squares: Net, shape: Shape, entries: Entries, targets: Any, steps: Steps, space: Space) -> float:
+@kernel
+def train_block(
+    net: Weights,
+    squares: Weights,
+    shape: Architecture,
+    entries: Entries,
+    targets: Any,
+    settings: UpdateSettings,
+    workspace: Workspace,
+) -> float:
     """Learn from all rows, a mini-batch at a time; the sum of their cross-entropies in nats, each before its step."""
     count, loss, total = len(targets), 0.0, 0
     for level in range(len(shape.sizes)):
         total += shape.sizes[level]
-    rate = np.float32(steps.rate)
-    for begin in range(0, count, steps.batch):
-        rows = min(steps.batch, count - begin)
-        _dropped(steps, entries, begin, rows, steps.done + begin, space.kept)
-        _forward(net, shape, entries.starts, begin, rows, entries.columns, space.kept, space.active)
+    rate = np.float32(settings.learning_rate)
+    for begin in range(0, count, settings.batch_size):
+        rows = min(settings.batch_size, count - begin)
+        _apply_dropout(settings, entries, begin, rows, settings.examples_seen + begin, workspace.kept_values)
+        _forward(net, shape, entries.starts, begin, rows, entries.columns, workspace.kept_values, workspace.active)
         at = rows * (total - 1)
         for i in range(rows):
-            z, t = np.float64(space.active[at + i]), np.float64(targets[begin + i])
+            z, t = np.float64(workspace.active[at + i]), np.float64(targets[begin + i])
             small = math.exp(-abs(z))
             p = 1.0 / (1.0 + small) if z >= 0 else small / (1.0 + small)
             loss += math.log1p(small) + max(z, 0.0) - z * t
-            space.deltas[at + i] = np.float32((p - t) / rows)
-        _backward(net, shape, rows, space)
+            workspace.deltas[at + i] = np.float32((p - t) / rows)
+        _backward(net, shape, rows, workspace)
         room = entries.starts[begin + rows] - entries.starts[begin]
-        present = _by_column(entries, begin, rows, space)
-        _learn_first(net, squares, shape.sizes[0], present, room, steps, space)
-        _step(steps.kind, rate, space.gradient.dense, net.dense, squares.dense)
-        _step(steps.kind, rate, space.gradient.biases, net.biases, squares.biases)
+        present = _sort_by_column(entries, begin, rows, workspace)
+        _update_first_layer(net, squares, shape.sizes[0], present, room, settings, workspace)
+        _update_weights(settings.kind, rate, workspace.gradient.dense, net.dense, squares.dense)
+        _update_weights(settings.kind, rate, workspace.gradient.biases, net.biases, squares.biases)
     return loss
 
 
-@compiled
-def infer(net: Net, shape: Shape, entries: Entries, batch: int, active: Any, logits: Any, hidden: Any) -> None:
+@kernel
+def infer(
+    net: Weights, shape: Architecture, entries: Entries, batch: int, active: Any, logits: Any, hidden: Any
+) -> None:
     """Log-odds of all rows, and the units of the last hidden layer where `hidden` has room for them."""
     total, last = 0, shape.sizes[len(shape.sizes) - 2] if len(shape.sizes) > 1 else 0
     for level in range(len(shape.sizes)):

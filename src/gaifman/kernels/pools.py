@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import inlined, inner, zero
-from gaifman.kernels.random import below, join
-from gaifman.kernels.sets import Ints, Longs, added, place
+from gaifman.kernels.compiling import inline_kernel, inner_kernel, zero
+from gaifman.kernels.random import fold_in, random_below
+from gaifman.kernels.sets import Ints, Longs, add_to_set, binary_search
 
-EVERYTHING = -1
+UNBOUNDED = -1
 """The size that bounds nothing."""
 
 
-class Batch(NamedTuple):
+class TupleBatch(NamedTuple):
     """Tuples and the rows of their objects."""
 
     tuples: Ints
@@ -36,16 +36,16 @@ class Batch(NamedTuple):
     """Shape (any,): places in `source` that the tuple does not see, ascending for each tuple."""
 
 
-class Plan(NamedTuple):
+class DrawPlan(NamedTuple):
     """What to draw."""
 
     keys: npt.NDArray[np.uint64]
     """Shape (w,): a key for each draw."""
     size: int
-    """k, or `EVERYTHING`."""
-    shared: bool
+    """k, or `UNBOUNDED`."""
+    shared_order: bool
     """Whether a row's random order is keyed by its object and position alone, not by the whole tuple."""
-    patience: int
+    trial_factor: int
     """A row this many times k (and what cannot be drawn) is long: the filling then tries places at random."""
 
 
@@ -62,33 +62,33 @@ class Scratch(NamedTuple):
     """Shape (a power of two ≥ 2k,): the set of what is drawn."""
     union: Ints
     """Shape (longest union that is written out,)."""
-    spots: Ints
+    union_indices: Ints
     """Shape as union: where in the source each of it stands."""
     copy: Ints
     """Shape as found."""
 
 
-class Members(NamedTuple):
+class DrawnMembers(NamedTuple):
     """What is drawn, one neighbourhood after another."""
 
     objects: Ints
     """Shape (room,)."""
-    spots: Ints
+    source_indices: Ints
     """Shape (room,): where in the source each was found; −1 for the tuple's own objects."""
 
 
-@inlined
-def visible(batch: Batch, t: int, at: int) -> bool:
+@inline_kernel
+def is_drawable(batch: TupleBatch, t: int, at: int) -> bool:
     """Whether what stands at this place of the source belongs to a pool of tuple t: not of the tuple, and not cut."""
     for i in range(batch.tuples.shape[1]):
         if batch.tuples[t, i] == batch.source[at]:
             return False
     begin, end = batch.cut_starts[t], batch.cut_starts[t + 1]
-    return begin == end or place(batch.cuts, begin, end, at) < 0
+    return begin == end or binary_search(batch.cuts, begin, end, at) < 0
 
 
-@inlined
-def repeated(batch: Batch, t: int, i: int) -> bool:
+@inline_kernel
+def is_repeated(batch: TupleBatch, t: int, i: int) -> bool:
     """Whether position i of the tuple holds the object of an earlier one."""
     for earlier in range(i):  # noqa: SIM110 - a kernel has no generators
         if batch.tuples[t, earlier] == batch.tuples[t, i]:
@@ -96,64 +96,66 @@ def repeated(batch: Batch, t: int, i: int) -> bool:
     return False
 
 
-@inner
-def _passed_over(batch: Batch, t: int, i: int, quota: int) -> bool:
+@inner_kernel
+def _skips_row(batch: TupleBatch, t: int, i: int, quota: int) -> bool:
     """Whether row i gives nothing that other rows, or the draws by quota, have not given."""
-    return batch.row_lengths[t, i] <= quota or repeated(batch, t, i)
+    return batch.row_lengths[t, i] <= quota or is_repeated(batch, t, i)
 
 
-@inner
-def merged(batch: Batch, scratch: Scratch, t: int, quota: int, out: Ints, spots: Ints, at: int) -> int:
+@inner_kernel
+def merge_rows(
+    batch: TupleBatch, scratch: Scratch, t: int, quota: int, out: Ints, source_indices: Ints, at: int
+) -> int:
     """Write the union of the pools, ascending, to `out[at:]`, without rows not longer than the quota; where it ends.
 
     Such rows have been drawn whole: nothing of them can be left to fill up with. With quota 0 none is passed over.
     """
     begin = at
     for i in range(batch.tuples.shape[1]):
-        if _passed_over(batch, t, i, quota):
+        if _skips_row(batch, t, i, quota):
             continue
         have = at - begin  # what other rows gave: set aside, then merged with this row
         for h in range(have):
-            scratch.found[h], scratch.copy[h] = out[begin + h], spots[begin + h]
+            scratch.found[h], scratch.copy[h] = out[begin + h], source_indices[begin + h]
         at = begin
         h, where = 0, batch.row_starts[t, i]
         stop = where + batch.row_lengths[t, i]
         while h < have or where < stop:
             if where == stop or (h < have and scratch.found[h] <= batch.source[where]):
                 where += where < stop and scratch.found[h] == batch.source[where]
-                out[at], spots[at] = scratch.found[h], scratch.copy[h]
+                out[at], source_indices[at] = scratch.found[h], scratch.copy[h]
                 h += 1
                 at += 1
             else:
-                if visible(batch, t, where):
-                    out[at], spots[at] = batch.source[where], where
+                if is_drawable(batch, t, where):
+                    out[at], source_indices[at] = batch.source[where], where
                     at += 1
                 where += 1
     return at
 
 
-@inlined
-def is_long(batch: Batch, plan: Plan, t: int, total: int) -> bool:
+@inline_kernel
+def is_long(batch: TupleBatch, plan: DrawPlan, t: int, total: int) -> bool:
     """Whether trial fills fast: a row so long that what may be drawn of it is most of it. Hangs on the tuple alone."""
     longest = 0
     for i in range(batch.tuples.shape[1]):
         longest = max(longest, batch.row_lengths[t, i])
     barred = plan.size + batch.tuples.shape[1] + batch.cut_starts[t + 1] - batch.cut_starts[t]
-    return longest >= plan.patience * barred and total < 4294967296
+    return longest >= plan.trial_factor * barred and total < 4294967296
 
 
-@inner
-def undo(order: Ints, swapped: Ints, steps: int) -> None:
+@inner_kernel
+def restore_order(order: Ints, swapped: Ints, steps: int) -> None:
     """Bring back 0, 1, 2, …: only the places that were swapped can differ."""
     for s in range(steps):
         order[s] = s
         order[swapped[s]] = swapped[s]
 
 
-@inlined
-def fill(
-    batch: Batch,
-    plan: Plan,
+@inline_kernel
+def fill_neighbourhood(
+    batch: TupleBatch,
+    plan: DrawPlan,
     scratch: Scratch,
     t: int,
     draw: int,
@@ -161,28 +163,28 @@ def fill(
     total: int,
     last: int,
     union: int,
-    members: Members,
+    members: DrawnMembers,
     at: int,
 ) -> tuple[int, int]:
     """Up to `wanted` more than those in the table; where they end, and how long the union is if it is written out."""
     width = batch.tuples.shape[1]
     quota, whole = plan.size // width, plan.keys[draw]
-    alone = _only_long(batch, t, quota) if plan.shared else -1
+    alone = _only_long(batch, t, quota) if plan.shared_order else -1
     if alone >= 0:
-        key = join(join(whole, batch.tuples[t, alone]), alone)
+        key = fold_in(fold_in(whole, batch.tuples[t, alone]), alone)
         return _fill_in_order(batch, scratch, t, alone, wanted, key, last, members, at), union
     for i in range(width):
-        whole = join(whole, batch.tuples[t, i])
-    key = join(whole, width)
+        whole = fold_in(whole, batch.tuples[t, i])
+    key = fold_in(whole, width)
     if is_long(batch, plan, t, total):
         return _fill_by_trial(batch, scratch, t, quota, wanted, key, last, members, at), union
     if union < 0:
-        union = merged(batch, scratch, t, quota, scratch.union, scratch.spots, zero())
+        union = merge_rows(batch, scratch, t, quota, scratch.union, scratch.union_indices, zero())
     return _fill_from_union(scratch, union, wanted, key, last, members, at), union
 
 
-@inner
-def _only_long(batch: Batch, t: int, quota: int) -> int:
+@inner_kernel
+def _only_long(batch: TupleBatch, t: int, quota: int) -> int:
     """The position whose row alone is longer than the quota; −1 where none or several are."""
     found = zero() - 1
     for i in range(batch.tuples.shape[1]):
@@ -193,59 +195,67 @@ def _only_long(batch: Batch, t: int, quota: int) -> int:
     return found
 
 
-@inner
+@inner_kernel
 def _fill_in_order(
-    batch: Batch, scratch: Scratch, t: int, i: int, wanted: int, key: np.uint64, last: int, members: Members, at: int
+    batch: TupleBatch,
+    scratch: Scratch,
+    t: int,
+    i: int,
+    wanted: int,
+    key: np.uint64,
+    last: int,
+    members: DrawnMembers,
+    at: int,
 ) -> int:
     """Up to `wanted` more of one row, in the order in which its first ones were drawn: all is a prefix of it."""
     order, swapped = scratch.order, scratch.swapped
     start, length = batch.row_starts[t, i], batch.row_lengths[t, i]
     step = zero()
     while wanted > 0 and step < length:
-        other = step + below(key, step, length - step)
+        other = step + random_below(key, step, length - step)
         order[step], order[other] = order[other], order[step]
         swapped[step] = other
         spot = start + order[step]
         step += 1
-        if visible(batch, t, spot) and added(scratch.table, last, batch.source[spot]):
-            members.objects[at], members.spots[at] = batch.source[spot], spot
+        if is_drawable(batch, t, spot) and add_to_set(scratch.table, last, batch.source[spot]):
+            members.objects[at], members.source_indices[at] = batch.source[spot], spot
             at += 1
             wanted -= 1
-    undo(order, swapped, step)
+    restore_order(order, swapped, step)
     return at
 
 
-@inner
+@inner_kernel
 def _fill_from_union(
-    scratch: Scratch, union: int, wanted: int, key: np.uint64, last: int, members: Members, at: int
+    scratch: Scratch, union: int, wanted: int, key: np.uint64, last: int, members: DrawnMembers, at: int
 ) -> int:
     """Up to `wanted` more, in a random order of the union that is written out."""
     order, swapped = scratch.order, scratch.swapped
     step = zero()
     while wanted > 0 and step < union:
-        other = step + below(key, step, union - step)
+        other = step + random_below(key, step, union - step)
         order[step], order[other] = order[other], order[step]
         swapped[step] = other
-        member, spot = scratch.union[order[step]], scratch.spots[order[step]]
+        member, spot = scratch.union[order[step]], scratch.union_indices[order[step]]
         step += 1
-        if added(scratch.table, last, member):
-            members.objects[at], members.spots[at] = member, spot
+        if add_to_set(scratch.table, last, member):
+            members.objects[at], members.source_indices[at] = member, spot
             at += 1
             wanted -= 1
-    undo(order, swapped, step)
+    restore_order(order, swapped, step)
     return at
 
 
-@inner
+@inner_kernel
 def _fill_by_trial(
-    batch: Batch,
+    batch: TupleBatch,
     scratch: Scratch,
     t: int,
     quota: int,
     wanted: int,
     key: np.uint64,
     last: int,
-    members: Members,
+    members: DrawnMembers,
     at: int,
 ) -> int:
     """`wanted` more, by places drawn at random in all rows together until they fit.
@@ -255,31 +265,31 @@ def _fill_by_trial(
     width = batch.tuples.shape[1]
     total = zero()
     for i in range(width):
-        total += 0 if _passed_over(batch, t, i, quota) else batch.row_lengths[t, i]
+        total += 0 if _skips_row(batch, t, i, quota) else batch.row_lengths[t, i]
     trial = zero()
     while wanted > 0:
-        offset = below(key, trial, total)
+        offset = random_below(key, trial, total)
         trial += 1
         i = zero()
-        while _passed_over(batch, t, i, quota) or offset >= batch.row_lengths[t, i]:
-            offset -= 0 if _passed_over(batch, t, i, quota) else batch.row_lengths[t, i]
+        while _skips_row(batch, t, i, quota) or offset >= batch.row_lengths[t, i]:
+            offset -= 0 if _skips_row(batch, t, i, quota) else batch.row_lengths[t, i]
             i += 1
         at_row = batch.row_starts[t, i] + offset
-        if not visible(batch, t, at_row) or _in_earlier(batch, t, i, batch.source[at_row]):
+        if not is_drawable(batch, t, at_row) or _in_earlier(batch, t, i, batch.source[at_row]):
             continue
-        if added(scratch.table, last, batch.source[at_row]):
-            members.objects[at], members.spots[at] = batch.source[at_row], at_row
+        if add_to_set(scratch.table, last, batch.source[at_row]):
+            members.objects[at], members.source_indices[at] = batch.source[at_row], at_row
             at += 1
             wanted -= 1
     return at
 
 
-@inner
-def _in_earlier(batch: Batch, t: int, i: int, member: int) -> bool:
+@inner_kernel
+def _in_earlier(batch: TupleBatch, t: int, i: int, member: int) -> bool:
     """Whether the pool of a position before i holds the object."""
     for earlier in range(i):
         begin = batch.row_starts[t, earlier]
-        at = place(batch.source, begin, begin + batch.row_lengths[t, earlier], member)
-        if at >= 0 and visible(batch, t, at):
+        at = binary_search(batch.source, begin, begin + batch.row_lengths[t, earlier], member)
+        if at >= 0 and is_drawable(batch, t, at):
             return True
     return False

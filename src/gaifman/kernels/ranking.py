@@ -10,44 +10,46 @@ from typing import Any
 
 import numpy as np
 
-from gaifman.kernels.compiling import compiled, inner, summing
-from gaifman.kernels.further import More, Rows
-from gaifman.kernels.inputs import Scales, bent
-from gaifman.kernels.layers import activate, copied, product
-from gaifman.kernels.learning import Entries, Net, Shape
-from gaifman.kernels.random import join
+from gaifman.kernels.compiling import inner_kernel, kernel, sum_kernel
+from gaifman.kernels.further import ObjectRows, PairFeatures
+from gaifman.kernels.inputs import Scales, transform_value
+from gaifman.kernels.layers import activate, add_product, broadcast_row
+from gaifman.kernels.learning import Architecture, Entries, Weights
+from gaifman.kernels.random import fold_in
 from gaifman.kernels.sets import Bytes, Ints, Longs
-from gaifman.kernels.touching import APART, PLAIN
-from gaifman.kernels.vectors import gather
+from gaifman.kernels.touching import FULL_PATH, SEPARATE
+from gaifman.kernels.vectors import add_gathered_rows
 
 
-@compiled
-def first_sums(net: Net, units: int, entries: Entries, sums: Any) -> None:
+@kernel
+def first_layer_sums(net: Weights, units: int, entries: Entries, sums: Any) -> None:
     """Add to `sums` (rows · units) what the inputs of each row give to the units of the first layer."""
     for i in range(len(entries.starts) - 1):
         low = entries.starts[i]
-        gather(
+        add_gathered_rows(
             entries.values, low, entries.columns, low, entries.starts[i + 1] - low, net.first, units, sums, i * units
         )
 
 
-@compiled
-def weigh(more: More, scales: Scales, starts: Longs, columns: Any, values: Any) -> None:
+@kernel
+def write_input_changes(pair_features: PairFeatures, scales: Scales, starts: Longs, columns: Any, values: Any) -> None:
     """What further features add to the inputs of pairs: columns, and by how much they change."""
     at = 0
     for pair in range(len(starts) - 1):
-        for entry in range(more.starts[pair], more.starts[pair + 1]):
-            feature = more.ids[entry]
+        for entry in range(pair_features.starts[pair], pair_features.starts[pair + 1]):
+            feature = pair_features.ids[entry]
             column, kind = scales.columns[feature], scales.kinds[feature]
             if column >= 0:
-                away = bent(kind, np.float64(more.after[entry])) - bent(kind, np.float64(more.before[entry]))
+                away = transform_value(kind, np.float64(pair_features.after[entry])) - transform_value(
+                    kind, np.float64(pair_features.before[entry])
+                )
                 columns[at], values[at] = column, np.float32(away / scales.scales[column])
                 at += 1
         starts[pair + 1] = at
 
 
-@compiled
-def tell_apart(rows: Rows, table: Ints, looks: Ints, firsts: Longs) -> int:
+@kernel
+def group_equal_rows(rows: ObjectRows, table: Ints, groups: Ints, firsts: Longs) -> int:
     """Number the different rows among those that are meant, each by the first that is like it; how many there are.
 
     The table is all −1, of a power of two that is more than the rows.
@@ -57,19 +59,19 @@ def tell_apart(rows: Rows, table: Ints, looks: Ints, firsts: Longs) -> int:
         low, high = rows.starts[rows.rows[i]], rows.starts[rows.rows[i] + 1]
         key = np.uint64(high - low)
         for entry in range(low, high):
-            key = join(join(key, rows.ids[entry]), int(rows.values[entry]))
+            key = fold_in(fold_in(key, rows.ids[entry]), int(rows.values[entry]))
         slot = np.int64(key) & last
-        while table[slot] >= 0 and not _alike(rows, firsts[table[slot]], rows.rows[i]):
+        while table[slot] >= 0 and not _rows_equal(rows, firsts[table[slot]], rows.rows[i]):
             slot = (slot + 1) & last
         if table[slot] < 0:
             table[slot], firsts[count] = count, rows.rows[i]
             count += 1
-        looks[i] = table[slot]
+        groups[i] = table[slot]
     return count
 
 
-@inner
-def _alike(rows: Rows, one: int, other: int) -> bool:
+@inner_kernel
+def _rows_equal(rows: ObjectRows, one: int, other: int) -> bool:
     """Whether two rows are the same."""
     low, count = rows.starts[one], rows.starts[one + 1] - rows.starts[one]
     begin = rows.starts[other]
@@ -81,8 +83,8 @@ def _alike(rows: Rows, one: int, other: int) -> bool:
     return True
 
 
-@inner
-def _inside(net: Net, shape: Shape, rows: int, active: Any) -> int:
+@inner_kernel
+def _hidden_layers(net: Weights, shape: Architecture, rows: int, active: Any) -> int:
     """From the sums of the first layer's units to what the last layer is given: where that begins."""
     sizes = shape.sizes
     before, weights, biases = 0, 0, sizes[0]
@@ -91,13 +93,13 @@ def _inside(net: Net, shape: Shape, rows: int, active: Any) -> int:
         activate(shape.activation, active[before : before + rows * inside])
         if level + 1 < len(sizes):
             after = before + rows * inside
-            copied(net.biases[biases : biases + units], rows, active[after : after + rows * units])
-            product(active, before, net.dense, weights, rows, inside, units, active, after)
+            broadcast_row(net.biases[biases : biases + units], rows, active[after : after + rows * units])
+            add_product(active, before, net.dense, weights, rows, inside, units, active, after)
             before, weights, biases = after, weights + inside * units, biases + units
     return int(before)
 
 
-@summing
+@sum_kernel
 def _dot(one: Any, other: Any) -> Any:
     """The sum of products, in any order: several at once."""
     total = np.float32(0.0)
@@ -106,17 +108,17 @@ def _dot(one: Any, other: Any) -> Any:
     return total
 
 
-@compiled
-def rank(
-    net: Net,
-    shape: Shape,
+@kernel
+def score_candidates(
+    net: Weights,
+    shape: Architecture,
     own: Any,
-    needed: Ints,
+    extra_size: Ints,
     others: Any,
-    looks: Ints,
-    leaders: Ints,
+    groups: Ints,
+    representatives: Ints,
     kinds: Bytes,
-    further_inputs: Entries,
+    pair_inputs: Entries,
     batch: int,
     chosen: Ints,
     active: Any,
@@ -134,29 +136,29 @@ def rank(
     while c < count:
         rows = 0
         while c < count and rows < batch:
-            leader = looks[c] * lengths + needed[c]
-            if kinds[c] != PLAIN and (kinds[c] != APART or leaders[leader] < 0):
+            leader = groups[c] * lengths + extra_size[c]
+            if kinds[c] != FULL_PATH and (kinds[c] != SEPARATE or representatives[leader] < 0):
                 row = active[rows * units : (rows + 1) * units]
-                mine = own[needed[c] * units : (needed[c] + 1) * units]
-                theirs = others[looks[c] * units : (looks[c] + 1) * units]
+                mine = own[extra_size[c] * units : (extra_size[c] + 1) * units]
+                theirs = others[groups[c] * units : (groups[c] + 1) * units]
                 for j in range(units):
                     row[j] = net.biases[j] + mine[j] + theirs[j]
-                if kinds[c] != APART:
-                    low, high = further_inputs.starts[pair], further_inputs.starts[pair + 1]
-                    entries = further_inputs.values, low, further_inputs.columns, low, high - low
-                    gather(*entries, net.first, units, active, rows * units)
+                if kinds[c] != SEPARATE:
+                    low, high = pair_inputs.starts[pair], pair_inputs.starts[pair + 1]
+                    entries = pair_inputs.values, low, pair_inputs.columns, low, high - low
+                    add_gathered_rows(*entries, net.first, units, active, rows * units)
                     pair += 1
                 else:
-                    leaders[leader] = c
+                    representatives[leader] = c
                 chosen[rows] = c
                 rows += 1
             c += 1
-        at = _inside(net, shape, rows, active)
+        at = _hidden_layers(net, shape, rows, active)
         for i in range(rows):
             logits[chosen[i]] = active[at]
             if len(shape.sizes) > 1:
                 logits[chosen[i]] = net.biases[-1] + _dot(active[at : at + last], net.dense[len(net.dense) - last :])
             at += last
     for c in range(count):
-        if kinds[c] == APART:
-            logits[c] = logits[leaders[looks[c] * lengths + needed[c]]]
+        if kinds[c] == SEPARATE:
+            logits[c] = logits[representatives[groups[c] * lengths + extra_size[c]]]

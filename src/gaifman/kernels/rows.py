@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, inlined
-from gaifman.kernels.sets import Ints, Longs, Words, lowest
+from gaifman.kernels.compiling import inline_kernel, kernel
+from gaifman.kernels.sets import Ints, Longs, Words, lowest_bit
 
 Reals = npt.NDArray[np.float32]
 
 _0, _1, _6, _12, _63 = (np.uint64(n) for n in (0, 1, 6, 12, 63))
 
 
-class Met(NamedTuple):
+class RowBuffer(NamedTuple):
     """The features met in one row and their values; nothing between two rows."""
 
     bits: Words
@@ -31,7 +31,7 @@ class Met(NamedTuple):
     """Shape (features,)."""
 
 
-class Output(NamedTuple):
+class SparseOutput(NamedTuple):
     """Rows of a sparse matrix."""
 
     ids: Ints
@@ -42,57 +42,57 @@ class Output(NamedTuple):
     """Shape (3,): the next row, counted from `state[2]`; the next entry."""
 
 
-@inlined
-def meet(met: Met, feature: int) -> None:
+@inline_kernel
+def set_feature(buffer: RowBuffer, feature: int) -> None:
     """A feature is not its default. (An index that has no sign need not be asked whether it counts from the end.)"""
     bit = np.uint64(feature)
-    met.bits[bit >> _6] |= _1 << (bit & _63)
-    met.tops[bit >> _12] |= _1 << ((bit >> _6) & _63)
+    buffer.bits[bit >> _6] |= _1 << (bit & _63)
+    buffer.tops[bit >> _12] |= _1 << ((bit >> _6) & _63)
 
 
-@inlined
-def once_more(met: Met, feature: int) -> None:
+@inline_kernel
+def increment_feature(buffer: RowBuffer, feature: int) -> None:
     """A feature that counts is true once more."""
-    meet(met, feature)
-    met.values[feature] += np.float32(1.0)
+    set_feature(buffer, feature)
+    buffer.values[feature] += np.float32(1.0)
 
 
-@inlined
-def meet_twins(met: Met, twins: Ints) -> None:
+@inline_kernel
+def copy_duplicates(buffer: RowBuffer, duplicates: Ints) -> None:
     """What asks for the same as another has its value."""
-    for t in range(len(twins)):
-        one, other = np.uint64(twins[t, 0]), np.uint64(twins[t, 1])
-        if met.bits[one >> _6] >> (one & _63) & _1:
-            meet(met, twins[t, 1])
-            met.values[other] = met.values[one]
+    for t in range(len(duplicates)):
+        one, other = np.uint64(duplicates[t, 0]), np.uint64(duplicates[t, 1])
+        if buffer.bits[one >> _6] >> (one & _63) & _1:
+            set_feature(buffer, duplicates[t, 1])
+            buffer.values[other] = buffer.values[one]
 
 
-@inlined
-def poured(met: Met, output: Output) -> int:
+@inline_kernel
+def flush_row(buffer: RowBuffer, output: SparseOutput) -> int:
     """Put out what was met, ascending, and forget it; where the next entry is."""
     at = np.uint64(output.state[1])
-    for top in range(len(met.tops)):
-        words = met.tops[top]
-        met.tops[top] = _0
+    for top in range(len(buffer.tops)):
+        words = buffer.tops[top]
+        buffer.tops[top] = _0
         while words != _0:
-            w = (np.uint64(top) << _6) + np.uint64(lowest(words))
+            w = (np.uint64(top) << _6) + np.uint64(lowest_bit(words))
             words &= words - _1
-            bits, counts = met.bits[w], met.counts[w]
-            met.bits[w] = _0
+            bits, counts = buffer.bits[w], buffer.counts[w]
+            buffer.bits[w] = _0
             while bits != _0:
-                bit = np.uint64(lowest(bits))
+                bit = np.uint64(lowest_bit(bits))
                 bits &= bits - _1
                 feature = (w << _6) + bit
                 output.ids[at], output.values[at] = feature, np.float32(1.0)
                 if counts >> bit & _1:
-                    output.values[at] = met.values[feature]
-                    met.values[feature] = 0.0
+                    output.values[at] = buffer.values[feature]
+                    buffer.values[feature] = 0.0
                 at += _1
     return int(at)
 
 
-@compiled
-def merge(one: Output, other: Output, output: Output) -> None:
+@kernel
+def merge(one: SparseOutput, other: SparseOutput, output: SparseOutput) -> None:
     """Rows of two matrices with no column in common, into rows of both."""
     a = b = at = 0
     for row in range(len(output.ends)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import compiled, inlined, inner
+from gaifman.kernels.compiling import inline_kernel, inner_kernel, kernel
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -17,17 +17,17 @@ Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 
 EMPTY = np.int32(-1)
-_RANKED = 400
+_MAX_COUNTING_SORT = 400
 """Runs of different numbers up to this long are sorted by counting."""
-_SHORT = 24
+_MAX_INSERTION_SORT = 24
 """Runs up to this long are sorted by insertion."""
 _1, _2, _4, _56 = (np.uint64(n) for n in (1, 2, 4, 56))
 _FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 
-@inlined
-def ones(word: np.uint64) -> int:
+@inline_kernel
+def popcount(word: np.uint64) -> int:
     """How many bits of a word are set: the processor has an instruction for it, which the compiler knows it by."""
     word = word - ((word >> _1) & _FIVES)
     word = (word & _THREES) + ((word >> _2) & _THREES)
@@ -35,14 +35,14 @@ def ones(word: np.uint64) -> int:
     return int((word * _BYTES) >> _56)
 
 
-@inlined
-def lowest(word: np.uint64) -> int:
+@inline_kernel
+def lowest_bit(word: np.uint64) -> int:
     """The place of the lowest bit that is set; there is one."""
-    return ones((word & (~word + _1)) - _1)
+    return popcount((word & (~word + _1)) - _1)
 
 
-@compiled
-def cleared(table: Ints, count: int) -> int:
+@kernel
+def clear_set(table: Ints, count: int) -> int:
     """Make the table's front an empty set with room for `count` members, at most half full; the last slot of it."""
     size = 8
     while size < 2 * count:
@@ -52,8 +52,8 @@ def cleared(table: Ints, count: int) -> int:
     return size - 1
 
 
-@compiled
-def added(table: Ints, last: int, member: int) -> bool:
+@kernel
+def add_to_set(table: Ints, last: int, member: int) -> bool:
     """Put a member into the set; whether it was new."""
     slot = (np.int64(member) * 0x9E3779B1 >> 15) & last  # Fibonacci hashing: near numbers fall into far slots
     while table[slot] != EMPTY:
@@ -64,8 +64,8 @@ def added(table: Ints, last: int, member: int) -> bool:
     return True
 
 
-@compiled
-def place(run: Ints | Longs, begin: int, end: int, wanted: int) -> int:
+@kernel
+def binary_search(run: Ints | Longs, begin: int, end: int, wanted: int) -> int:
     """Where `wanted` stands in the ascending `run[begin:end]`, −1 where it does not."""
     low, high = begin, end
     while low < high:
@@ -79,22 +79,22 @@ def place(run: Ints | Longs, begin: int, end: int, wanted: int) -> int:
     return -1
 
 
-@compiled
+@kernel
 def find_rows(table: Ints, begins: Longs, ends: Longs, wanted: Ints, found: Longs) -> None:
     """For each row of `wanted` (b, n), its place in the ascending rows `table[begins[b]:ends[b]]`; −1 if none."""
     for b in range(len(wanted)):
         low, high = begins[b], ends[b]
         while low < high:
             middle = (low + high) >> 1
-            if _compared(table, middle, wanted, b) < 0:
+            if _compare_rows(table, middle, wanted, b) < 0:
                 low = middle + 1
             else:
                 high = middle
-        found[b] = low if low < ends[b] and _compared(table, low, wanted, b) == 0 else -1
+        found[b] = low if low < ends[b] and _compare_rows(table, low, wanted, b) == 0 else -1
 
 
-@inner
-def _compared(table: Ints, row: int, wanted: Ints, other: int) -> int:
+@inner_kernel
+def _compare_rows(table: Ints, row: int, wanted: Ints, other: int) -> int:
     """Below, equal to or above 0 as the one row stands before, equals or stands after the other."""
     for i in range(table.shape[1]):
         if table[row, i] != wanted[other, i]:
@@ -102,13 +102,13 @@ def _compared(table: Ints, row: int, wanted: Ints, other: int) -> int:
     return 0
 
 
-@compiled
+@kernel
 def sort(run: Ints | Longs, begin: int, end: int) -> None:
     """Put `run[begin:end]` in ascending order, in place; ours, because numba's takes seconds to compile.
 
     Insertion for short runs; a comb narrowing to one (Ciura's gaps) for longer ones, so that little is left to insert.
     """
-    gap = end - begin if end - begin > _SHORT else 1
+    gap = end - begin if end - begin > _MAX_INSERTION_SORT else 1
     while True:
         gap = 1 if gap <= 4 else 4 if gap <= 10 else 10 if gap <= 23 else int(gap * 4 / 9)
         for i in range(begin + gap, end):
@@ -122,22 +122,22 @@ def sort(run: Ints | Longs, begin: int, end: int) -> None:
             return
 
 
-@inlined
-def sort_different(run: Ints, along: Ints, begin: int, end: int, copy: Ints, copied: Ints) -> None:
+@inline_kernel
+def sort_distinct(run: Ints, payload: Ints, begin: int, end: int, copy: Ints, payload_copy: Ints) -> None:
     """Sort numbers of which no two are equal, and what stands along them; `copy` and `copied` have room for them.
 
     The place of each is how many are less: without a branch to guess wrong, and eight at a time on most processors.
     """
     count = end - begin
     for i in range(count):
-        copy[i], copied[i] = run[begin + i], along[begin + i]
-    if count > _RANKED:
+        copy[i], payload_copy[i] = run[begin + i], payload[begin + i]
+    if count > _MAX_COUNTING_SORT:
         sort(run, begin, end)
         for i in range(count):
-            along[place(run, begin, end, copy[i])] = copied[i]
+            payload[binary_search(run, begin, end, copy[i])] = payload_copy[i]
         return
     for i in range(count):
         less = begin
         for j in range(count):
             less += copy[j] < copy[i]
-        run[less], along[less] = copy[i], copied[i]
+        run[less], payload[less] = copy[i], payload_copy[i]

@@ -1,6 +1,6 @@
 """Instructions that Python has no words for: sums of scaled rows in vector registers, and the bits of a float.
 
-`combine` is what every layer of a network is made of. Written as loops, the compiler would check at each row whether
+`add_scaled_rows` is what every layer of a network is made of. Written as loops, the compiler would check at each row whether
 the arrays overlap and whether an index is negative, and keep the sums in memory: that took ten times as long.
 """
 
@@ -18,8 +18,8 @@ from numba.extending import intrinsic
 
 CHUNKS = ((16,) * 6 + (4,), (16,) * 6, (16, 16), (16,), (4,), (1,))
 """Vectors that are summed at once, by their lanes; the largest first. A hundred columns, the paper's, are just one."""
-TOGETHER = 3
-"""Rows of `out` that `combine` sums at once: each row of the table is then read once for three. Four need
+ROWS_AT_ONCE = 3
+"""Rows of `out` that `add_scaled_rows` sums at once: each row of the table is then read once for three. Four need
 more registers than there are where other code stands around, and take a fifth longer."""
 
 _WORD, _SHORT, _REAL = ir.IntType(64), ir.IntType(32), ir.FloatType()
@@ -40,7 +40,7 @@ def _real(_: Any, __: Any) -> Any:
     return _reinterpreted(types.float32(types.int32), _REAL)
 
 
-def _combined(
+def _add_scaled_rows_intrinsic(
     _: Any,
     values: Any,
     v0: Any,
@@ -62,7 +62,7 @@ def _combined(
         data = [context.make_array(own.args[i])(context, builder, args[i]).data for i in (0, 5, 8)]
         source = builder.gep(data[1], [t0])
         done = _counter(builder)
-        for together in (TOGETHER, 1):
+        for together in (ROWS_AT_ONCE, 1):
             left = builder.sub(rows, builder.load(done))
             with cgutils.for_range(builder, builder.sdiv(left, _WORD(together))):
                 row = builder.load(done)
@@ -76,7 +76,7 @@ def _combined(
     return signature, generate
 
 
-def _gathered(
+def _add_gathered_rows_intrinsic(
     _: Any, values: Any, v0: Any, places: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any
 ) -> Any:
     whole = types.int64
@@ -154,14 +154,14 @@ def _chunk(
         for row, own in enumerate(sums):
             factor = builder.load(builder.gep(value, [builder.mul(scaled.step, _WORD(row))]))
             for (_, kind), one, total in zip(vectors, read, own, strict=True):
-                product = builder.fmul(_spread(builder, factor, kind), one, flags=("contract",))
+                product = builder.fmul(_broadcast(builder, factor, kind), one, flags=("contract",))
                 builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
     for begin, own in zip(begins, sums, strict=True):
         for (offset, kind), total in zip(vectors, own, strict=True):
             builder.store(builder.load(total), place(begin, offset, kind), align=4)
 
 
-def _spread(builder: Any, number: Any, kind: Any) -> Any:
+def _broadcast(builder: Any, number: Any, kind: Any) -> Any:
     """A number in every lane."""
     if kind is _REAL:
         return number
@@ -177,7 +177,7 @@ def _plain_real(one: Any) -> Any:
     return np.int32(np.int64(one) & 0xFFFFFFFF).view(np.float32)
 
 
-def _plain_combine(
+def _plain_add_scaled_rows(
     values: Any,
     v0: Any,
     step: Any,
@@ -197,7 +197,7 @@ def _plain_combine(
             out[at : at + columns] += values[v0 + row * step + e * stride] * table[begin : begin + columns]
 
 
-def _plain_gather(
+def _plain_add_gathered_rows(
     values: Any, v0: Any, places: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any
 ) -> None:
     for e in range(count):
@@ -205,15 +205,19 @@ def _plain_gather(
         out[o0 : o0 + columns] += values[v0 + e] * table[begin : begin + columns]
 
 
-_plain = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
-bits_of: Callable[[Any], Any] = _plain_bits if _plain else cast(Any, intrinsic(_bits))
+_jit_disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+float_bits: Callable[[Any], Any] = _plain_bits if _jit_disabled else cast(Any, intrinsic(_bits))
 """The bits of a float32, as an int32."""
-real_of: Callable[[Any], Any] = _plain_real if _plain else cast(Any, intrinsic(_real))
+float_from_bits: Callable[[Any], Any] = _plain_real if _jit_disabled else cast(Any, intrinsic(_real))
 """The float32 of some bits."""
-combine: Callable[..., None] = _plain_combine if _plain else cast(Any, intrinsic(_combined))
+add_scaled_rows: Callable[..., None] = (
+    _plain_add_scaled_rows if _jit_disabled else cast(Any, intrinsic(_add_scaled_rows_intrinsic))
+)
 """Add to `rows` rows of `out`, from `o0` on, `count` rows of a table from `t0` on.
 
 To row i row e is added times `values[v0 + i * step + e * stride]`.
 """
-gather: Callable[..., None] = _plain_gather if _plain else cast(Any, intrinsic(_gathered))
+add_gathered_rows: Callable[..., None] = (
+    _plain_add_gathered_rows if _jit_disabled else cast(Any, intrinsic(_add_gathered_rows_intrinsic))
+)
 """Add to a row of `out` the rows `places[p0 + e]` of a table, each times `values[v0 + e]`."""
