@@ -34,8 +34,8 @@ import common
 import gaifman
 from gaifman.completion import Completion
 from gaifman.kb import KnowledgeBase
-from gaifman.kernels import layers
-from gaifman.kernels.compiling import kernel
+from gaifman.kernels import mlp as layers
+from gaifman.kernels.jit import kernel
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.plots import plot_throughput
 from gaifman.speeds import PAPER_ANSWERS_PER_SECOND, SIZES, with_size

@@ -8,9 +8,9 @@ import pytest
 
 import gaifman
 from gaifman.answers import RankingOptions
+from gaifman.cancellation import MIN_SECONDS, Deadline, current_deadline, no_deadline
 from gaifman.candidates import CandidateStrategy, select_candidates
 from gaifman.config import Budget
-from gaifman.deadlines import MIN_SECONDS, Deadline, current_deadline, no_deadline
 from gaifman.errors import GaifmanError, StoppedError
 from gaifman.graph import build_graph
 from gaifman.hiding import hide

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget, ServerLimits
-from gaifman.deadlines import Deadline, no_deadline
 from gaifman.desk import ServerState
 from gaifman.edits import EditsFile
 from gaifman.engine import Engine

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gaifman import gates
+from gaifman.cancellation import Deadline
 from gaifman.config import ServerLimits
-from gaifman.deadlines import Deadline
 from gaifman.engine import get_engine
 from gaifman.errors import BusyError, StoppedError
 from gaifman.gates import CpuDeadline, CpuSlots, WorkLimiter

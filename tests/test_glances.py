@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gaifman
 from gaifman import answers as answering
 from gaifman import glances as module
-from gaifman.deadlines import Deadline, no_deadline
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import StoppedError
 from gaifman.glances import FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE, FastScorer, SplitScorerCache
 from gaifman.graph import fact_ids

@@ -7,8 +7,8 @@ import json
 import pytest
 
 import gaifman
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import ServerLimits
-from gaifman.deadlines import Deadline, no_deadline
 from gaifman.errors import GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.insights import (
     ExplanationQuery,

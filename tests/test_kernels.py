@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaifman.kernels.random import GAMMA, fold_in, mix, random_below, random_word
-from gaifman.kernels.sets import add_to_set, binary_search, clear_set, sort
+from gaifman.kernels.collections import add_to_set, binary_search, clear_set, sort
+from gaifman.kernels.rng import GAMMA, fold_in, mix, random_below, random_word
 from uncompiled import both
 
 WORDS = st.integers(0, 2**64 - 1)

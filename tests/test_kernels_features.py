@@ -11,19 +11,10 @@ import pytest
 from numba import njit
 
 from gaifman.features import _new_local_facts
-from gaifman.kernels import bittables as b
-from gaifman.kernels.compiling import prefetch
-from gaifman.kernels.families import (
-    constant_key,
-    count_feature,
-    exists_feature,
-    find_slot,
-    label_bit,
-    pack_features,
-    path_key,
-    walk_key,
-)
-from gaifman.kernels.local import (
+from gaifman.kernels import bitset_vm as b
+from gaifman.kernels.collections import lowest_bit, popcount, sort_distinct
+from gaifman.kernels.jit import prefetch
+from gaifman.kernels.local_facts import (
     find_edge,
     gather_binary_facts,
     gather_facts,
@@ -40,7 +31,16 @@ from gaifman.kernels.rows import (
     merge,
     set_feature,
 )
-from gaifman.kernels.sets import lowest_bit, popcount, sort_distinct
+from gaifman.kernels.templates import (
+    constant_key,
+    count_feature,
+    exists_feature,
+    find_slot,
+    label_bit,
+    pack_features,
+    path_key,
+    walk_key,
+)
 from gaifman.worlds import knowledge_base_arrays
 from generators import over_seeds
 from test_features import case

@@ -11,7 +11,7 @@ from numba import njit
 
 from gaifman.drawing import freeze
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, transform_value
-from gaifman.kernels.layers import (
+from gaifman.kernels.mlp import (
     RELU,
     SIGMOID,
     activate,
@@ -21,7 +21,7 @@ from gaifman.kernels.layers import (
     fill_uniform,
     transpose,
 )
-from gaifman.kernels.vectors import add_gathered_rows, add_scaled_rows, float_bits, float_from_bits
+from gaifman.kernels.simd import add_gathered_rows, add_scaled_rows, float_bits, float_from_bits
 from uncompiled import both
 
 Reals = npt.NDArray[np.float32]

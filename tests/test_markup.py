@@ -12,11 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gaifman
-from gaifman.completion import Completion
-from gaifman.errors import escape_unprintable
-from gaifman.judging import Estimate
-from gaifman.kb import KnowledgeBase
-from gaifman.markup import (
+from gaifman._html import (
     BAR_WIDTH,
     NEGATIVE_COLOUR,
     POSITIVE_COLOUR,
@@ -31,6 +27,10 @@ from gaifman.markup import (
     table,
     to_html,
 )
+from gaifman.completion import Completion
+from gaifman.errors import escape_unprintable
+from gaifman.judging import Estimate
+from gaifman.kb import KnowledgeBase
 from gaifman.model import GaifmanModel
 from learnt import FEW, towns, worker
 

@@ -9,7 +9,7 @@ from gaifman.errors import FormulaError, LimitError
 from gaifman.features import compute_features
 from gaifman.graph import build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.kernels import machine
+from gaifman.kernels import bitset_vm as machine
 from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from gaifman.phi import parse_phi
 from gaifman.plans import FeaturePlan, compile_features

@@ -89,7 +89,7 @@ def test_who_browses_does_not_wait_behind_queries_and_who_goes_away_leaves_his_p
 def test_a_ranking_that_nobody_waits_for_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, stopped = threading.Event(), threading.Event()
 
-    def answers(_: Service, __: object, deadline: gaifman.deadlines.Deadline) -> None:
+    def answers(_: Service, __: object, deadline: gaifman.cancellation.Deadline) -> None:
         begun.set()
         try:
             while True:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import gaifman
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import ServerLimits
-from gaifman.deadlines import Deadline, no_deadline
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.facts import Fact
 from gaifman.kb import KnowledgeBase

@@ -15,7 +15,7 @@ from gaifman.graph import GaifmanGraph
 from gaifman.inputs import FeatureStatistics, feature_kinds
 from gaifman.judging import Predictor
 from gaifman.kb import KnowledgeBase
-from gaifman.kernels.touching import FILLED, FULL_PATH, SEPARATE, TOUCHING
+from gaifman.kernels.candidate_pairs import FILLED, FULL_PATH, SEPARATE, TOUCHING
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from gaifman.network import MLP, Logistic

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman._html import bar, code, muted, paragraph, stack, table
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.candidates import (
     DEFAULT_STRATEGY,
     Candidates,
@@ -22,13 +24,11 @@ from gaifman.candidates import (
     select_candidates,
     select_known_candidates,
 )
-from gaifman.deadlines import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError, escape_unprintable
 from gaifman.facts import plural
 from gaifman.glances import FIRST_PASS_DRAWS
 from gaifman.judging import Estimate, Estimates, Predictor, atomic_relation
 from gaifman.kb import KnowledgeBase
-from gaifman.markup import bar, code, muted, paragraph, stack, table
 from gaifman.names import similar_names
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.patterns import QueryPattern

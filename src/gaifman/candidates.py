@@ -26,7 +26,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from gaifman.deadlines import Deadline, no_deadline
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
 from gaifman.facts import plural
 from gaifman.formulas import Atom, Variable

@@ -17,9 +17,9 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gaifman._html import code as formula
+from gaifman._html import muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable
-from gaifman.markup import code as formula
-from gaifman.markup import muted, paragraph, stack, table
 from gaifman.parser import parse_query
 from gaifman.printing import format_relation
 

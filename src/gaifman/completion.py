@@ -24,9 +24,9 @@ import numpy as np
 
 from gaifman.answers import RankedAnswers, RankingOptions, rank_candidates
 from gaifman.calibration import Calibration
+from gaifman.cancellation import Deadline
 from gaifman.candidates import UNRESTRICTED, CandidateStrategy, Restriction, as_strategy
 from gaifman.cards import summary_html
-from gaifman.deadlines import Deadline
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.explain import DEFAULT_TOP, Explainer
 from gaifman.explanations import Explanation

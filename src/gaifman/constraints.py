@@ -28,9 +28,9 @@ from gaifman.formulas import Atom, Variable
 from gaifman.io.files import open_input, read_blocks
 from gaifman.names import PATH, WORD, similar_names, unquote
 from gaifman.parser import SchemaLike
-from gaifman.tokens import strip_comment
 from gaifman.printing import format_relation
 from gaifman.questions import Query
+from gaifman.tokens import strip_comment
 from gaifman.vocabulary import Schema
 
 CONSTRAINT_KINDS = ("functional", "types")

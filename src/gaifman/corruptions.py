@@ -32,7 +32,7 @@ from gaifman.names import similar_names
 from gaifman.tables import Ints, Longs
 
 if TYPE_CHECKING:
-    from gaifman.kernels.corruption import CandidatePools, HardNegativeWalks, KnownRuns, KnownTuples
+    from gaifman.kernels.negatives import CandidatePools, HardNegativeWalks, KnownRuns, KnownTuples
 
 BoolArray = npt.NDArray[np.bool_]
 NEGATIVE_SAMPLING = ("uniform", "typed", "mixed")
@@ -95,7 +95,7 @@ class NegativeSampler:
         Corruption j of an answer changes the object at position j + a number of the answer's key, modulo n.
         """
         from gaifman.drawing import freeze
-        from gaifman.kernels.corruption import corrupt
+        from gaifman.kernels.negatives import corrupt
 
         room = len(rows) * count
         tuples, sources = np.empty((room, self._answers.shape[1]), np.int32), np.empty(room, np.int64)
@@ -122,7 +122,7 @@ def _hard_negative_graph(
 ) -> HardNegativeWalks:
     """Where strolls go; without a graph there are none."""
     from gaifman.drawing import freeze
-    from gaifman.kernels.corruption import HardNegativeWalks
+    from gaifman.kernels.negatives import HardNegativeWalks
 
     starts = np.zeros(1, np.int64) if graph is None else graph.starts
     neighbours = np.zeros(0, np.int32) if graph is None else graph.neighbours
@@ -137,7 +137,7 @@ def _hard_negative_graph(
 def _pools(kb: KnowledgeBase, answers: Ints, kind: int, constraints: QueryConstraints) -> CandidatePools:
     """The pools of each position."""
     from gaifman.drawing import freeze
-    from gaifman.kernels.corruption import UNIFORM, CandidatePools
+    from gaifman.kernels.negatives import UNIFORM, CandidatePools
 
     width = answers.shape[1]
     bound = _bound_positions(constraints, width)
@@ -164,7 +164,7 @@ def _pools(kb: KnowledgeBase, answers: Ints, kind: int, constraints: QueryConstr
 def _known_runs(rows: Ints, count: int, pools: CandidatePools) -> KnownRuns:
     """For each position and pool the places of what is known there, by what stands elsewhere in the rows (k, n)."""
     from gaifman.drawing import freeze
-    from gaifman.kernels.corruption import TYPED, UNIFORM, KnownRuns
+    from gaifman.kernels.negatives import TYPED, UNIFORM, KnownRuns
 
     width = rows.shape[1]
     groups, offsets = np.zeros((width, count), np.int32), np.zeros((width, 2), np.int64)
@@ -216,7 +216,7 @@ def _pool_positions(pools: CandidatePools, position: int, pool: int, objects: In
 def _known_tables(rows: Ints, count: int, constraints: QueryConstraints | None) -> KnownTuples:
     """Tables to look rows up in, where constraints ask for it; of the rows (k, n) the first are the answers."""
     from gaifman.drawing import freeze
-    from gaifman.kernels.corruption import KnownTuples, fill_table
+    from gaifman.kernels.negatives import KnownTuples, fill_table
 
     masks = [(1 << rows.shape[1]) - 1]
     for determining, determined in constraints.functional if constraints else ():

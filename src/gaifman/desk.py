@@ -21,7 +21,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from gaifman.deadlines import Deadline, no_deadline
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.edits import EditsFile, validate_facts
 from gaifman.errors import KnowledgeBaseError
 from gaifman.facts import Fact

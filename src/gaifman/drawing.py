@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.graph import GaifmanGraph
-from gaifman.kernels.balls import (
+from gaifman.kernels.graph import (
     Adjacency,
     BallRows,
     HiddenFactRows,
@@ -24,8 +24,16 @@ from gaifman.kernels.balls import (
     look_up_facts,
     write_balls,
 )
-from gaifman.kernels.draws import draw_members, look_up_rows, measure_batch
-from gaifman.kernels.pools import UNBOUNDED, DrawnMembers, DrawPlan, Scratch, TupleBatch
+from gaifman.kernels.sampling import (
+    UNBOUNDED,
+    DrawnMembers,
+    DrawPlan,
+    Scratch,
+    TupleBatch,
+    draw_members,
+    look_up_rows,
+    measure_batch,
+)
 from gaifman.tables import Ints, Longs
 
 TRIAL_FACTOR = 1

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gaifman.deadlines import Deadline, no_deadline
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.graph import concatenate_ranges
 from gaifman.network import BaseModel, SparseRows
 from gaifman.tables import Floats, Ints, Longs

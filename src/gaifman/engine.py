@@ -27,7 +27,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from gaifman.deadlines import current_deadline
+from gaifman.cancellation import current_deadline
 from gaifman.errors import KnowledgeBaseError, StoppedError
 from gaifman.io.store import create_table
 from gaifman.kb import KnowledgeBase

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman._html import muted, paragraph, stack, table
 from gaifman.corruptions import check_negative_sampling
 from gaifman.errors import KnowledgeBaseError
 from gaifman.examining import ProgressCallback, TaskResult, TaskRunner, open_checkpoint
 from gaifman.facts import plural
 from gaifman.kb import KnowledgeBase
-from gaifman.markup import muted, paragraph, stack, table
 from gaifman.measures import (
     BOOTSTRAP_RESAMPLES,
     CONFIDENCE_LEVEL,

@@ -308,8 +308,7 @@ def _fact_confidences(graph: GaifmanGraph) -> npt.NDArray[np.float64]:
 def _hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:
     """What is hidden from the source of each tuple, and every fact that has two different objects of the tuple."""
     from gaifman.drawing import freeze  # here: numba takes a quarter of a second to import
-    from gaifman.kernels.balls import Adjacency
-    from gaifman.kernels.links import count_tuple_facts, find_tuple_facts
+    from gaifman.kernels.graph import Adjacency, count_tuple_facts, find_tuple_facts
 
     adjacency = Adjacency(graph.starts, graph.neighbours, graph.label_starts, graph.label_facts)
     given = freeze(tuples), freeze(hidden.starts), freeze(sources)

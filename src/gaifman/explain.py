@@ -25,7 +25,7 @@ from itertools import accumulate
 import numpy as np
 
 from gaifman.calibration import Calibration, log_odds
-from gaifman.deadlines import Deadline, no_deadline
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.effects import Effects, compute_effects
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explanations import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason

@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
+from gaifman._html import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
 from gaifman.calibration import log_odds, logistic
 from gaifman.errors import escape_unprintable
 from gaifman.facts import Fact, plural
 from gaifman.judging import Estimate, format_probability
-from gaifman.markup import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
 from gaifman.pictures import render_svg
 from gaifman.scenes import Diagram
 

@@ -22,7 +22,8 @@ import numpy as np
 
 from gaifman.formulas import And, Atom, Constant, Exists, Node, RelationVariable, Term, Variable, free_variables
 from gaifman.graph import GaifmanGraph, label_offsets
-from gaifman.kernels.families import (
+from gaifman.kernels.local_facts import LabelledGraph
+from gaifman.kernels.templates import (
     CONSTANTS,
     COUNTS,
     NARY,
@@ -41,7 +42,6 @@ from gaifman.kernels.families import (
     path_key,
     walk_key,
 )
-from gaifman.kernels.local import LabelledGraph
 from gaifman.plans import FeaturePlan
 from gaifman.questions import Aggregate, Feature, query_position
 from gaifman.tables import Ints

@@ -27,7 +27,8 @@ from gaifman.drawing import DrawnPart, fact_rows, freeze, map_threaded
 from gaifman.errors import KnowledgeBaseError, LimitError
 from gaifman.families import build_template_index, with_label_sets
 from gaifman.graph import GaifmanGraph
-from gaifman.kernels.evaluation import (
+from gaifman.kernels.bitset_vm import MAX_RELATION_VARIABLES, MAX_RESULTS, MAX_VARIABLES, VmState
+from gaifman.kernels.evaluate import (
     DONE,
     FACTS_FULL,
     LABELS_FULL,
@@ -38,12 +39,10 @@ from gaifman.kernels.evaluation import (
     evaluate_templates,
     run_programs,
 )
-from gaifman.kernels.families import TemplateIndex
-from gaifman.kernels.lists import LabelLists
-from gaifman.kernels.local import MAX_ARITY, LocalFacts
-from gaifman.kernels.machine import MAX_RELATION_VARIABLES, MAX_RESULTS, MAX_VARIABLES, VmState
+from gaifman.kernels.local_facts import MAX_ARITY, LocalFacts
+from gaifman.kernels.paths import WalkCache
 from gaifman.kernels.rows import RowBuffer, SparseOutput, merge
-from gaifman.kernels.walks import WalkCache
+from gaifman.kernels.templates import LabelLists, TemplateIndex
 from gaifman.neighbourhoods import (
     HiddenFacts,
     NeighbourhoodBatch,

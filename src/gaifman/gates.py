@@ -22,8 +22,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, DEFAULT_SERVER_LIMITS, Budget, ServerLimits
-from gaifman.deadlines import Deadline
 from gaifman.errors import BusyError, StoppedError
 
 T = TypeVar("T")

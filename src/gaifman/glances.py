@@ -2,7 +2,7 @@
 
 >>> import numpy as np
 >>> import gaifman
->>> from gaifman.deadlines import never
+>>> from gaifman.cancellation import never
 >>> from gaifman.neighbourhoods import HiddenFacts
 >>> kb = gaifman.demo()
 >>> completion = gaifman.complete(kb, ["capital"], size=10, options={"epochs": 1}, seed=1)
@@ -27,7 +27,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gaifman.deadlines import Deadline
+from gaifman.cancellation import Deadline
 from gaifman.judging import Predictor
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.neighbourhoods import HiddenFacts

@@ -256,7 +256,7 @@ def fact_ids(graph: GaifmanGraph, relation: Ints | int, tuples: Ints) -> Longs:
     found = np.full(count, -1, np.int64)
     if table is None:
         return found
-    from gaifman.kernels.sets import find_rows  # here: numba takes a quarter of a second to import
+    from gaifman.kernels.collections import find_rows  # here: numba takes a quarter of a second to import
 
     relations = np.broadcast_to(np.asarray(relation, np.int64), (count,))
     wanted = np.ascontiguousarray(tuples, np.int32).view()

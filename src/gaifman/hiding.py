@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.deadlines import Deadline
 from gaifman.engine import get_engine
 from gaifman.keys import fold_in, fold_in_rows, mix
 from gaifman.neighbourhoods import HiddenFacts

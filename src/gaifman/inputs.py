@@ -32,7 +32,7 @@ import numpy.typing as npt
 from gaifman.drawing import freeze
 from gaifman.features import FeatureMatrix
 from gaifman.formulas import Attribute, free_variables
-from gaifman.kernels.further import PairFeatures
+from gaifman.kernels.candidate_pairs import PairFeatures
 from gaifman.kernels.inputs import (
     COUNT,
     NUMBER,

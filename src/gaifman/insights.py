@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.candidates import position_types, variable_types
 from gaifman.completion import Completion
 from gaifman.config import Budget
-from gaifman.deadlines import Deadline, no_deadline
 from gaifman.errors import GaifmanError
 from gaifman.explain import DEFAULT_TOP
 from gaifman.explanations import Explanation, facts_as_dicts

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gaifman._html import bar, stack
 from gaifman.calibration import Calibration
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.deadlines import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features import FeatureEvaluator, FeatureMatrix
 from gaifman.formulas import Atom, Variable
@@ -21,7 +22,6 @@ from gaifman.graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.hiding import hide
 from gaifman.kb import KnowledgeBase, union
 from gaifman.learning import Scorer, TrainingConfig
-from gaifman.markup import bar, stack
 from gaifman.names import similar_names
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, check_draws
 from gaifman.network import Reals

@@ -1,4 +1,4 @@
-"""Random keys for whole arrays: the same numbers as `gaifman.kernels.random` gives one by one.
+"""Random keys for whole arrays: the same numbers as `gaifman.kernels.rng` gives one by one.
 
 >>> key = make_key(0, "shuffle", 3)                # of a seed, a purpose and an epoch, say
 >>> rows = np.array([[4, 7], [7, 4]])

@@ -19,12 +19,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from gaifman._html import stack
 from gaifman.answers import RankedAnswers, RankingOptions, rank_candidates
 from gaifman.calibration import Calibration, fit_calibration
+from gaifman.cancellation import Deadline
 from gaifman.candidates import UNRESTRICTED, CandidateStrategy, Restriction, as_strategy
 from gaifman.cards import summary_html
 from gaifman.constraints import Constraints
-from gaifman.deadlines import Deadline
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError
 from gaifman.examples import TrainingExamples
 from gaifman.explain import DEFAULT_TOP, Explainer
@@ -36,7 +37,6 @@ from gaifman.inputs import feature_kinds
 from gaifman.judging import DrawBudget, Estimate, Estimates, Predictor, extend_schema
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
-from gaifman.markup import stack
 from gaifman.modelfile import write_model
 from gaifman.neighbourhoods import HiddenFacts, check_tuples
 from gaifman.network import BaseModel, Reals

@@ -148,8 +148,8 @@ def draw_neighbourhoods(
 
 def make_draw_job(graph: GaifmanGraph, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts | None) -> DrawJob:
     """What there is to draw, for those who do it in blocks."""
-    from gaifman.drawing import DrawJob, TRIAL_FACTOR, freeze
-    from gaifman.kernels.pools import UNBOUNDED, DrawPlan
+    from gaifman.drawing import TRIAL_FACTOR, DrawJob, freeze
+    from gaifman.kernels.sampling import UNBOUNDED, DrawPlan
 
     size = sampling.size
     if size is None or size >= max(1, tuples.shape[1] * len(graph)):  # the share of each pool is then all of it

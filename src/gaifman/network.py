@@ -27,20 +27,22 @@ import numpy.typing as npt
 from gaifman.calibration import log_odds, logistic
 from gaifman.drawing import freeze
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kernels.layers import RELU, SIGMOID, fill_uniform
-from gaifman.kernels.learning import (
+from gaifman.kernels.mlp import (
     ADAGRAD,
     GRADIENTS,
+    RELU,
+    SIGMOID,
     Architecture,
     Entries,
     UpdateSettings,
     Weights,
     Workspace,
+    fill_uniform,
     infer,
     train_block,
 )
-from gaifman.kernels.random import fold_in
 from gaifman.kernels.ranking import first_layer_sums, score_candidates
+from gaifman.kernels.rng import fold_in
 from gaifman.names import similar_names
 from gaifman.tables import Floats, Ints, Longs
 

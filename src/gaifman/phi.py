@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from itertools import combinations, count, permutations
 from pathlib import Path
 
-from gaifman.tokens import strip_comment
 from gaifman.config import DEFAULT_LIMITS, Limits
 from gaifman.errors import FormulaError, InputError, Location, shorten
 from gaifman.formulas import Attribute, Variable, free_variables
@@ -34,6 +33,7 @@ from gaifman.names import quote, similar_names
 from gaifman.parser import SchemaLike, parse_feature
 from gaifman.questions import Difference, Feature, query_position
 from gaifman.rewriting import instantiate
+from gaifman.tokens import strip_comment
 
 FEATURE_SET_NAMES = ("paper", "universal-schema", "default")
 """Feature sets that have a name."""

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gaifman._html import NEGATIVE_COLOUR, POSITIVE_COLOUR, to_html
 from gaifman.errors import OutputError, shorten
 from gaifman.facts import Fact
 from gaifman.io.files import atomic_write, check_writable
-from gaifman.markup import NEGATIVE_COLOUR, POSITIVE_COLOUR, to_html
 from gaifman.scenes import (
     FONT_SIZE,
     MARGIN,

@@ -46,7 +46,7 @@ from gaifman.formulas import (
     walk,
 )
 from gaifman.kb import KnowledgeBase
-from gaifman.kernels import machine as m
+from gaifman.kernels import bitset_vm as m
 from gaifman.phi import FeatureSet
 from gaifman.questions import AGGREGATES, Aggregate, Difference, Feature, query_position
 from gaifman.rewriting import relation_arities

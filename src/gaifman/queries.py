@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from gaifman._html import bold, code, muted, paragraph, stack, table
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.engine import Engine, get_engine
 from gaifman.errors import FormulaError, LimitError
 from gaifman.facts import plural
 from gaifman.formulas import Variable, free_relation_variables, free_variables, to_bracketed
 from gaifman.kb import KnowledgeBase
-from gaifman.markup import bold, code, muted, paragraph, stack, table
 from gaifman.names import similar_names
 from gaifman.parser import parse_query
 from gaifman.questions import Query

@@ -24,8 +24,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from gaifman import __version__, insights, messages, replies
+from gaifman.cancellation import Deadline
 from gaifman.config import ServerLimits
-from gaifman.deadlines import Deadline
 from gaifman.desk import ServerState
 from gaifman.errors import BusyError, GaifmanError, OutputError, StoppedError, escape_unprintable, shorten
 from gaifman.facts import Fact

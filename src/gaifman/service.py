@@ -5,7 +5,7 @@
 >>> found = service.objects("franc", Page(rows=2))
 >>> [row["name"] for row in found["objects"]], found["truncated"]
 (['france', 'burundian_franc'], True)
->>> from gaifman.deadlines import never
+>>> from gaifman.cancellation import never
 >>> service.query(ExactQuery("borders('portugal', y)"), never())["answers"]
 [['spain']]
 
@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gaifman.answers import RankingOptions
+from gaifman.cancellation import Deadline
 from gaifman.candidates import CandidateStrategy
 from gaifman.cards import model_card
 from gaifman.completion import Completion
 from gaifman.config import DEFAULT_SERVER_LIMITS, Budget, ServerLimits
-from gaifman.deadlines import Deadline
 from gaifman.engine import Engine, get_engine
 from gaifman.errors import GaifmanError, KnowledgeBaseError
 from gaifman.facts import Fact

@@ -17,37 +17,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.deadlines import Deadline, no_deadline
+from gaifman.cancellation import Deadline, no_deadline
 from gaifman.drawing import GrowingScratch, freeze
 from gaifman.families import match_template
 from gaifman.features import FeatureEvaluator, FeatureMatrix
 from gaifman.graph import GaifmanGraph, concatenate_ranges
 from gaifman.judging import Predictor, prefix_means
 from gaifman.kb import KnowledgeBase
-from gaifman.kernels.draws import measure_batch
-from gaifman.kernels.further import (
+from gaifman.kernels.candidate_pairs import (
     BOTH_SIDES,
-    FeatureSides,
-    ObjectRows,
-    PairFeatures,
-    collect_pair_features,
-    mark_settled_features,
-)
-from gaifman.kernels.pools import DrawnMembers
-from gaifman.kernels.ranking import group_equal_rows
-from gaifman.kernels.rows import RowBuffer
-from gaifman.kernels.touching import (
     FILLED,
     FULL_PATH,
     NO_LEVEL,
     CandidateQuery,
     DrawOrder,
+    FeatureSides,
+    ObjectRows,
+    PairFeatures,
     TouchIndex,
     classify_candidates,
+    collect_pair_features,
     draw_fillers,
     mark_neighbourhood,
+    mark_settled_features,
     unmark_neighbourhood,
 )
+from gaifman.kernels.ranking import group_equal_rows
+from gaifman.kernels.rows import RowBuffer
+from gaifman.kernels.sampling import DrawnMembers, measure_batch
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods, make_draw_job
 from gaifman.network import MLP, Reals

@@ -24,7 +24,6 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import MAX_ARITY
 from gaifman.errors import KnowledgeBaseError, shorten
 from gaifman.names import name_problem
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.deadlines import Deadline
 from gaifman.engine import Engine, get_engine
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
 from gaifman.facts import Fact

@@ -15,9 +15,9 @@ import numpy as np
 
 from gaifman.drawing import freeze
 from gaifman.graph import GaifmanGraph, concatenate_ranges, label_offsets
-from gaifman.kernels.evaluation import KnowledgeBaseArrays
-from gaifman.kernels.local import FactArrays, LabelledGraph, fill_bloom_filter, number_label_sets
-from gaifman.kernels.machine import AttributeArrays
+from gaifman.kernels.bitset_vm import AttributeArrays
+from gaifman.kernels.evaluate import KnowledgeBaseArrays
+from gaifman.kernels.local_facts import FactArrays, LabelledGraph, fill_bloom_filter, number_label_sets
 from gaifman.tables import Ints
 
 BLOOM_BITS_PER_EDGE = 16

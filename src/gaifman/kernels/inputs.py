@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gaifman.kernels.compiling import kernel
+from gaifman.kernels.jit import kernel
 
 TRUTH, COUNT, NUMBER = 0, 1, 2
 """Kinds of features: 0 or 1, how many, and any number."""

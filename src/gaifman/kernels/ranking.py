@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from gaifman.kernels.compiling import inner_kernel, kernel, sum_kernel
-from gaifman.kernels.further import ObjectRows, PairFeatures
+from gaifman.kernels.candidate_pairs import FULL_PATH, SEPARATE, ObjectRows, PairFeatures
+from gaifman.kernels.collections import Bytes, Ints, Longs
 from gaifman.kernels.inputs import Scales, transform_value
-from gaifman.kernels.layers import activate, add_product, broadcast_row
-from gaifman.kernels.learning import Architecture, Entries, Weights
-from gaifman.kernels.random import fold_in
-from gaifman.kernels.sets import Bytes, Ints, Longs
-from gaifman.kernels.touching import FULL_PATH, SEPARATE
-from gaifman.kernels.vectors import add_gathered_rows
+from gaifman.kernels.jit import inner_kernel, kernel, sum_kernel
+from gaifman.kernels.mlp import Architecture, Entries, Weights, activate, add_product, broadcast_row
+from gaifman.kernels.rng import fold_in
+from gaifman.kernels.simd import add_gathered_rows
 
 
 @kernel

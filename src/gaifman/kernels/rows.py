@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import inline_kernel, kernel
-from gaifman.kernels.sets import Ints, Longs, Words, lowest_bit
+from gaifman.kernels.collections import Ints, Longs, Words, lowest_bit
+from gaifman.kernels.jit import inline_kernel, kernel
 
 Reals = npt.NDArray[np.float32]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gaifman.kernels.compiling import kernel
+from gaifman.kernels.jit import kernel
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _LOW = np.uint64(1), np.uint64(0xFFFFFFFF)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.kernels.compiling import inline_kernel, inner_kernel, kernel, zero
-from gaifman.kernels.random import fold_in, mix, random_below, random_word
-from gaifman.kernels.sets import Bytes, Ints, Longs, binary_search
+from gaifman.kernels.collections import Bytes, Ints, Longs, binary_search
+from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel, zero
+from gaifman.kernels.rng import fold_in, mix, random_below, random_word
 
 MAX_TRIES = 32
 """Objects that are drawn for a bound position before all that remain are listed."""

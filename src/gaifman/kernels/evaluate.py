@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import inline_kernel, kernel, prefetch, zero
-from gaifman.kernels.families import TemplateIndex
-from gaifman.kernels.lists import LabelLists, NeighbourhoodView
-from gaifman.kernels.local import (
+from gaifman.kernels.bitset_vm import AttributeArrays, MemberView, Programs, VmState, run_program
+from gaifman.kernels.collections import Bytes, Ints, Longs
+from gaifman.kernels.jit import inline_kernel, kernel, prefetch, zero
+from gaifman.kernels.local_facts import (
     NO_KEY,
     FactArrays,
     LabelledGraph,
@@ -20,12 +20,10 @@ from gaifman.kernels.local import (
     prefetch_adjacency,
     reset_local_facts,
 )
-from gaifman.kernels.machine import AttributeArrays, MemberView, Programs, VmState, run_program
-from gaifman.kernels.paths import list_labels, match_pair
-from gaifman.kernels.random import fold_in
+from gaifman.kernels.paths import WalkCache, list_labels, match_pair
+from gaifman.kernels.rng import fold_in
 from gaifman.kernels.rows import RowBuffer, SparseOutput, copy_duplicates, flush_row, set_feature
-from gaifman.kernels.sets import Bytes, Ints, Longs
-from gaifman.kernels.walks import WalkCache
+from gaifman.kernels.templates import LabelLists, NeighbourhoodView, TemplateIndex
 
 DONE, FACTS_FULL, ENTRIES_FULL, LABELS_FULL = 0, 1, 2, 3
 """How evaluation ends: done, or for want of room for facts, entries or labels."""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import inline_kernel, inner_kernel, kernel, prefetch
-from gaifman.kernels.random import fold_in, random_word
-from gaifman.kernels.sets import Bytes, Ints, Longs, Words
+from gaifman.kernels.collections import Bytes, Ints, Longs, Words
+from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel, prefetch
+from gaifman.kernels.rng import fold_in, random_word
 
 MAX_ARITY = 8
 """Places of a local fact in `LocalFacts.places`: as many as a relation can have."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.compiling import inline_kernel, inner_kernel, kernel
+from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
