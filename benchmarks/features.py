@@ -8,7 +8,7 @@ is the same in no order, where less is in the caches. `rich` is the paper set an
 paths of one and two steps and constants most frequent around training pairs. `walks` has paths of three steps too: they
 ask for the facts between all members, and the most frequent ones hold in ten times as many cases, which takes its time;
 `_values` is how many values other than 0 a neighbourhood has. `general` are 100 formulas of two quantifiers that only
-the machine of bit tables can evaluate. The definition is `gaifman.semantics`, on a few of the same neighbourhoods.
+the machine of bit tables can evaluate. The definition is `gaifman.logic.semantics`, on a few of the same neighbourhoods.
 Without the data all of it is done on a generated knowledge base, and the figures say `generated`.
 """
 
@@ -24,12 +24,12 @@ import gaifman
 from gaifman.features import FeatureEvaluator
 from gaifman.graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.printer import format_relation
+from gaifman.logic.semantics import feature_value
 from gaifman.mining import frequent_patterns
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet, named_feature_set, parse_phi
 from gaifman.plans import compile_features
-from gaifman.printing import format_relation
-from gaifman.semantics import feature_value
 from gaifman.tables import Ints
 from neighbourhoods import generated
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from common import arguments, interleaved, median_ratio, report
 from gaifman.errors import LimitError
-from gaifman.parser import parse
+from gaifman.logic.parser import parse
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 

@@ -32,8 +32,8 @@ from gaifman.config import Budget
 from gaifman.engine import Engine
 from gaifman.errors import StoppedError
 from gaifman.kb import KnowledgeBase
-from gaifman.names import quote
-from gaifman.printing import format_relation
+from gaifman.logic.names import quote
+from gaifman.logic.printer import format_relation
 from gaifman.queries import answers, count
 
 SHAPES = {

@@ -36,7 +36,7 @@ import numpy as np
 import common
 import gaifman
 from gaifman.kb import KnowledgeBase
-from gaifman.printing import format_relation
+from gaifman.logic.printer import format_relation
 
 CLIENTS = 64
 SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 1, "negatives": 2, "epochs": 1, "batch": 128}

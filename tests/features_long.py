@@ -17,14 +17,24 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gaifman.features import compute_features
-from gaifman.formulas import Exists, Forall, Not, RelationVariable, free_variables, walk
 from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.ast import (
+    Aggregate,
+    Difference,
+    Exists,
+    Feature,
+    Forall,
+    Not,
+    RelationVariable,
+    free_variables,
+    query_position,
+    walk,
+)
+from gaifman.logic.semantics import Structure, feature_value
 from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet
 from gaifman.plans import FeaturePlan, compile_features
-from gaifman.questions import Aggregate, Difference, Feature, query_position
-from gaifman.semantics import Structure, feature_value
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
 THIRTY = (*OBJECTS, *(f"o{i:02}" for i in range(25)))

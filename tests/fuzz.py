@@ -19,8 +19,8 @@ from pathlib import Path
 import lark
 
 from gaifman.errors import GaifmanError
-from gaifman.formulas import Node, to_ascii, to_bracketed
-from gaifman.parser import parse, parse_feature, parse_query
+from gaifman.logic.ast import Node, to_ascii, to_bracketed
+from gaifman.logic.parser import parse, parse_feature, parse_query
 from generators import texts
 
 READERS: dict[str, Callable[[str], Node]] = {"formula": parse, "query": parse_query, "feature": parse_feature}

@@ -8,15 +8,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gaifman.formulas import (
+from gaifman.logic.ast import (
+    AGGREGATES,
     OPERATORS,
+    Aggregate,
     And,
     Atom,
     Attribute,
     Comparison,
     Constant,
+    Difference,
     Equal,
     Exists,
+    Feature,
     Forall,
     Formula,
     Iff,
@@ -26,18 +30,19 @@ from gaifman.formulas import (
     Number,
     Or,
     Quantity,
+    Query,
     RelationVariable,
     Term,
     Truth,
     Variable,
     free_variables,
+    query_position,
     to_ascii,
     to_bracketed,
 )
-from gaifman.questions import AGGREGATES, Aggregate, Difference, Feature, Query, query_position
-from gaifman.semantics import Element, Extension, Structure
-from gaifman.tokens import SPELLINGS, tokenise
-from gaifman.vocabulary import Schema
+from gaifman.logic.schema import Schema
+from gaifman.logic.semantics import Element, Extension, Structure
+from gaifman.logic.tokens import SPELLINGS, tokenise
 
 RELATIONS = {"p": 1, "q": 1, "r": 2, "has part": 2, "/film/cast": 2, "t": 3, "f": 4}
 ATTRIBUTES = ("age", "net worth")

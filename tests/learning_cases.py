@@ -16,9 +16,9 @@ from gaifman.graph import build_graph
 from gaifman.inputs import feature_kinds
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Callback, Trainer, TrainingConfig, TrainingSource
+from gaifman.logic.parser import parse_query
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.network import MLP, BaseModel, Batch, Reals, SparseRows, State
-from gaifman.parser import parse_query
 from gaifman.phi import named_feature_set, parse_phi
 from gaifman.plans import compile_features
 from gaifman.tables import Floats

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from gaifman.io import read
 from gaifman.kb import KnowledgeBase
-from gaifman.names import quote
-from gaifman.printing import format_relation
+from gaifman.logic.names import quote
+from gaifman.logic.printer import format_relation
 
 SHAPES = ("1c", "2c", "3c", "2i", "3i", "ic", "ci", "2u", "uc")
 FOLDER = Path("queries_q2b") / "FB15k-237"

@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 
 from gaifman.config import Budget
 from gaifman.engine import Engine
-from gaifman.formulas import And, Atom, Comparison, Equal, Exists, Forall, Formula, Iff, Node, Not, Or, walk
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.ast import And, Atom, Comparison, Equal, Exists, Forall, Formula, Iff, Node, Not, Or, Query, walk
+from gaifman.logic.semantics import Element
+from gaifman.logic.semantics import answers as defined
 from gaifman.queries import answers, count, exists
-from gaifman.questions import Query
-from gaifman.semantics import Element
-from gaifman.semantics import answers as defined
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
 SEVEN = (*OBJECTS, "Zoë", "zoë")

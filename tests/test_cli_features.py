@@ -10,9 +10,9 @@ import pytest
 import gaifman
 from gaifman.grounds import SHOWN_GROUNDINGS, find_witness_facts
 from gaifman.kb import KnowledgeBase
-from gaifman.parser import parse_feature
+from gaifman.logic.parser import parse_feature
+from gaifman.logic.semantics import feature_value, holds
 from gaifman.phi import parse_phi, read_phi
-from gaifman.semantics import feature_value, holds
 from test_cli import output, run
 
 KNOWN = [("knows", "ann", f"p{i}") for i in range(6)]

@@ -19,8 +19,8 @@ from gaifman.constraints import (
 )
 from gaifman.errors import FormulaError, InputError
 from gaifman.kb import KnowledgeBase
-from gaifman.parser import parse_query
-from gaifman.vocabulary import Schema
+from gaifman.logic.parser import parse_query
+from gaifman.logic.schema import Schema
 from kbs import names
 
 WORDS = Schema({"born_in": 2, "has part": 2, "/people/born": 2, "gave": 3, "person": 1, "place": 1, "/t/thing": 1})

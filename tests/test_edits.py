@@ -14,7 +14,7 @@ from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError, OutputE
 from gaifman.facts import Fact
 from gaifman.io.files import _short_name
 from gaifman.kb import KnowledgeBase
-from gaifman.names import name_problem
+from gaifman.logic.names import name_problem
 
 KB = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")])
 

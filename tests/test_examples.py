@@ -17,9 +17,9 @@ from gaifman.examples import ExampleBlock, ExampleConfig, TrainingExamples, _ans
 from gaifman.facts import Fact
 from gaifman.graph import build_graph
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.parser import parse_query
+from gaifman.logic.printer import format_relation
 from gaifman.neighbourhoods import HiddenFacts
-from gaifman.parser import parse_query
-from gaifman.printing import format_relation
 from gaifman.queries import answers
 from gaifman.tables import Ints
 from gaifman.witnesses import fact_by_number

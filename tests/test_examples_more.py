@@ -16,9 +16,9 @@ from gaifman.examples import ExampleCollection, ExampleConfig, TrainingExamples
 from gaifman.graph import build_graph
 from gaifman.io import read
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.parser import parse_query
+from gaifman.logic.printer import format_relation
 from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
-from gaifman.parser import parse_query
-from gaifman.printing import format_relation
 from kbs import knowledge_bases
 from test_examples import examples, rows, towns, whole
 from uncompiled import both

@@ -23,12 +23,12 @@ from gaifman.facts import Fact
 from gaifman.graph import fact_ids
 from gaifman.judging import DrawBudget
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.parser import parse_feature
+from gaifman.logic.semantics import Extension, Structure, feature_value, holds
 from gaifman.model import GaifmanModel
 from gaifman.neighbourhoods import draw_neighbourhoods
 from gaifman.network import MLP
-from gaifman.parser import parse_feature
 from gaifman.phi import parse_phi
-from gaifman.semantics import Extension, Structure, feature_value, holds
 from learnt import FEW, GOOD, demo, neighbour, towns, worker
 from plain_model import Plain
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 import gaifman
-from gaifman.semantics import holds
+from gaifman.logic.semantics import holds
 from learnt import FEW, towns
 
 

@@ -12,8 +12,8 @@ from gaifman.families import MAX_DUPLICATES, build_template_index, match_templat
 from gaifman.features import FeatureEvaluator
 from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.parser import parse_feature
 from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
-from gaifman.parser import parse_feature
 from gaifman.phi import FeatureSet, named_feature_set, parse_phi
 from gaifman.plans import compile_features
 from generators import RELATIONS, over_seeds

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from gaifman.features import compute_features
-from gaifman.formulas import free_variables
 from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.ast import free_variables, query_position
+from gaifman.logic.semantics import feature_value
 from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet
 from gaifman.plans import compile_features
-from gaifman.questions import query_position
-from gaifman.semantics import feature_value
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator, over_seeds
 
 PLENTY = (*OBJECTS, *(f"o{i}" for i in range(12)))

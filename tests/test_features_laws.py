@@ -13,15 +13,14 @@ from features_long import Tally, features, hide, knowledge
 from gaifman.errors import KnowledgeBaseError
 from gaifman.facts import Fact
 from gaifman.features import FeatureEvaluator, compute_features
-from gaifman.formulas import And, Equal, Exists, Forall, Formula, Iff, Implies, Not, Or, Variable
 from gaifman.graph import build_graph
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.ast import And, Equal, Exists, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable
+from gaifman.logic.semantics import feature_value
+from gaifman.logic.transforms import negation_normal_form, substitute
 from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet, named_feature_set, parse_phi
 from gaifman.plans import compile_features
-from gaifman.questions import Feature
-from gaifman.rewriting import negation_normal_form, substitute
-from gaifman.semantics import feature_value
 from generators import Generator, over_seeds
 
 Dense = npt.NDArray[np.float32]

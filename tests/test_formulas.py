@@ -8,7 +8,7 @@ import pytest
 
 from gaifman.config import MAX_FORMULA_DEPTH, Limits
 from gaifman.errors import FormulaError
-from gaifman.formulas import (
+from gaifman.logic.ast import (
     And,
     Atom,
     Comparison,
@@ -27,7 +27,7 @@ from gaifman.formulas import (
     to_bracketed,
     walk,
 )
-from gaifman.parser import parse, parse_feature, parse_query
+from gaifman.logic.parser import parse, parse_feature, parse_query
 from generators import VOCABULARY
 
 IDENTITY = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gaifman.formulas import Variable
 from gaifman.frames import SelectBuilder
+from gaifman.logic.ast import Variable
 
 X, Y, Z = map(Variable, "xyz")
 

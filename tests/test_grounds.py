@@ -10,14 +10,13 @@ from hypothesis import given, settings
 
 from features_long import hide, knowledge, visible
 from gaifman.facts import Fact
-from gaifman.formulas import Atom, Forall, Formula, Iff, Implies, Not, Or, Variable, walk
 from gaifman.graph import build_graph
 from gaifman.grounds import MAX_GROUNDINGS, LocalStructure, find_groundings, induced_facts, local_structure
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.ast import Aggregate, Atom, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable, walk
+from gaifman.logic.parser import parse_feature
+from gaifman.logic.semantics import Extension, Structure, count, holds
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
-from gaifman.parser import parse_feature
-from gaifman.questions import Aggregate, Feature
-from gaifman.semantics import Extension, Structure, count, holds
 from generators import RELATIONS, Generator, over_seeds
 from kbs import knowledge_bases
 

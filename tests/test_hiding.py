@@ -14,11 +14,11 @@ from gaifman.engine import Engine
 from gaifman.graph import build_graph
 from gaifman.hiding import hide, minimum_hitting_set
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.parser import parse_query
+from gaifman.logic.semantics import holds
 from gaifman.mining import known_answers
 from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
-from gaifman.parser import parse_query
 from gaifman.queries import answers
-from gaifman.semantics import holds
 from gaifman.witnesses import are_answers, fact_by_number
 from generators import over_seeds
 from test_witnesses import FAMILY, positive

@@ -17,9 +17,9 @@ from gaifman.graph import build_graph
 from gaifman.inputs import KIND_NAMES, FeatureScaler, FeatureStatistics, feature_kind, feature_kinds
 from gaifman.kb import KnowledgeBase
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH
+from gaifman.logic.parser import parse_feature
 from gaifman.neighbourhoods import SamplingConfig
 from gaifman.network import MLP, SparseRows
-from gaifman.parser import parse_feature
 from gaifman.phi import FeatureSet, parse_phi
 from gaifman.plans import FeaturePlan, compile_features
 

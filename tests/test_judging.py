@@ -26,7 +26,7 @@ from gaifman.judging import (
     query_variables,
 )
 from gaifman.kb import KnowledgeBase
-from gaifman.parser import parse_feature, parse_query
+from gaifman.logic.parser import parse_feature, parse_query
 from gaifman.tables import Floats
 from gaifman.witnesses import fact_by_number
 from kbs import knowledge_bases

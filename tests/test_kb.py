@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gaifman.errors import GaifmanError, KnowledgeBaseError
 from gaifman.facts import Fact, FactLike, Note
 from gaifman.kb import KnowledgeBase, union
-from gaifman.parser import parse
-from gaifman.semantics import holds
+from gaifman.logic.parser import parse
+from gaifman.logic.semantics import holds
 from kbs import HOSTILE, knowledge_bases, plain_names
 
 FAMILY: list[FactLike] = [

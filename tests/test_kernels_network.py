@@ -213,7 +213,7 @@ warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as th
 from gaifman.features import FeatureMatrix
 from gaifman.inputs import Surveyor, kinds_of
 from gaifman.network import Batch, Logistic, Network
-from gaifman.parser import parse_feature
+from gaifman.logic.parser import parse_feature
 rng = np.random.default_rng(0)
 stored = rng.random((90, 8)) < 0.4
 at, ids = np.nonzero(stored)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gaifman.errors import FormulaError, GaifmanError
+from gaifman.logic.parser import parse_query
 from gaifman.messages import (
     AddFactsRequest,
     AnswersRequest,
@@ -19,7 +20,6 @@ from gaifman.messages import (
     error_body,
     http_error_body,
 )
-from gaifman.parser import parse_query
 from learnt import demo
 
 

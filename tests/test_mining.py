@@ -12,11 +12,11 @@ from gaifman.datasets import demo
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.parser import parse_query
+from gaifman.logic.semantics import feature_value
 from gaifman.mining import MiningConfig, MiningResult, information_gain, known_answers, mine
 from gaifman.neighbourhoods import draw_neighbourhoods
-from gaifman.parser import parse_query
 from gaifman.phi import parse_phi
-from gaifman.semantics import feature_value
 from generators import over_seeds
 
 

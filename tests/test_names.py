@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.names import fold_subscripts, is_path, is_word, name_problem, quote, similar_names, unquote
+from gaifman.logic.names import fold_subscripts, is_path, is_word, name_problem, quote, similar_names, unquote
 
 NAMES = st.text(min_size=1).filter(lambda name: not name_problem(name))
 

@@ -6,19 +6,22 @@ import pytest
 
 import gaifman
 from gaifman.errors import FormulaError
-from gaifman.formulas import (
+from gaifman.logic.ast import (
+    Aggregate,
     And,
     Atom,
     Attribute,
     Constant,
+    Difference,
     Exists,
+    Feature,
     Forall,
     Implies,
+    Query,
     RelationVariable,
     Variable,
 )
-from gaifman.parser import parse, parse_feature, parse_query
-from gaifman.questions import Aggregate, Difference, Feature, Query
+from gaifman.logic.parser import parse, parse_feature, parse_query
 from generators import VOCABULARY
 
 X, Y, Z, S1, S2 = map(Variable, ["x", "y", "z", "s1", "s2"])

@@ -15,9 +15,11 @@ from gaifman.calibration import fit_calibration, reliability
 from gaifman.errors import InputError
 from gaifman.inputs import FeatureScaler, feature_kinds
 from gaifman.learning import HeldOut, Scorer, TrainingConfig
+from gaifman.logic.ast import Feature
+from gaifman.logic.parser import parse_feature, parse_query
+from gaifman.logic.schema import Schema
 from gaifman.modelfile import canonical_json, write_model
 from gaifman.network import MLP, BaseModel, Logistic, SparseRows
-from gaifman.parser import parse_feature, parse_query
 from gaifman.parts import (
     CALIBRATION_FOLDS,
     HeldOutReport,
@@ -37,8 +39,6 @@ from gaifman.parts import (
     used_symbols,
 )
 from gaifman.phi import parse_phi
-from gaifman.questions import Feature
-from gaifman.vocabulary import Schema
 from learnt import little, towns
 
 TEXTS = ("likes(s1, s2)", "likes(s1, x)", "age(s1)", "∃x likes(s1, x) ∧ likes(x, 'bob')", "∃r r(s1, s2)")

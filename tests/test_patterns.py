@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 import gaifman
 from gaifman.errors import FormulaError, KnowledgeBaseError
-from gaifman.formulas import Atom, Constant, Variable
 from gaifman.kb import KnowledgeBase
-from gaifman.parser import parse_query
+from gaifman.logic.ast import Atom, Constant, Query, Variable
+from gaifman.logic.parser import parse_query
 from gaifman.patterns import QueryPattern, atom_pattern, model_pattern
-from gaifman.questions import Query
 
 KB = KnowledgeBase.from_facts(
     [("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("gave", "ann", "bob", "cup"), ("old", "ann")],

@@ -7,9 +7,9 @@ import random
 import pytest
 
 import gaifman
-from gaifman.parser import parse_feature
-from gaifman.phrases import describe_feature, readable_name
-from gaifman.questions import Feature
+from gaifman.logic.ast import Feature
+from gaifman.logic.parser import parse_feature
+from gaifman.logic.verbalize import describe_feature, readable_name
 from generators import Generator
 
 SAID = {

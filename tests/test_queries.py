@@ -10,10 +10,9 @@ import queries_long
 from gaifman.config import Budget
 from gaifman.engine import Engine
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, LimitError
-from gaifman.formulas import Atom, Constant, Equal, RelationVariable, Variable
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.ast import Atom, Constant, Equal, Query, RelationVariable, Variable
 from gaifman.queries import answers, count, exists, prepare, stream
-from gaifman.questions import Query
 from generators import over_seeds
 
 X, Y = Variable("x"), Variable("y")

@@ -5,9 +5,19 @@ from __future__ import annotations
 import pytest
 
 from gaifman.errors import FormulaError
-from gaifman.formulas import Atom, Attribute, RelationVariable, Variable, free_relation_variables, free_variables
-from gaifman.parser import parse_feature, parse_query
-from gaifman.questions import Aggregate, Feature, Query, query_position
+from gaifman.logic.ast import (
+    Aggregate,
+    Atom,
+    Attribute,
+    Feature,
+    Query,
+    RelationVariable,
+    Variable,
+    free_relation_variables,
+    free_variables,
+    query_position,
+)
+from gaifman.logic.parser import parse_feature, parse_query
 
 X, Y = Variable("x"), Variable("y")
 

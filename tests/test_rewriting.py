@@ -7,9 +7,9 @@ import random
 import pytest
 
 from gaifman.errors import LimitError
-from gaifman.formulas import Constant, Formula, RelationVariable, Variable, free_variables, walk
-from gaifman.parser import parse, parse_feature
-from gaifman.rewriting import (
+from gaifman.logic.ast import Constant, Formula, RelationVariable, Variable, free_variables, walk
+from gaifman.logic.parser import parse, parse_feature
+from gaifman.logic.transforms import (
     _normal_sizes,
     instantiate,
     negation_normal_form,

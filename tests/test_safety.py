@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gaifman.errors import FormulaError
-from gaifman.formulas import (
+from gaifman.logic.ast import (
     And,
     Atom,
     Attribute,
@@ -28,10 +28,10 @@ from gaifman.formulas import (
     free_variables,
     walk,
 )
-from gaifman.parser import parse
+from gaifman.logic.parser import parse
+from gaifman.logic.semantics import holds
 from gaifman.safety import Domain, conjuncts, normalize, restricted_variables
 from gaifman.safety import free_variables as all_free_variables
-from gaifman.semantics import holds
 from generators import OBJECTS, RELATIONS, Generator, assignment, over_seeds
 
 X = Variable("x")

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from gaifman.errors import FormulaError
-from gaifman.formulas import (
+from gaifman.logic.ast import (
     And,
     Exists,
+    Feature,
     Forall,
     Formula,
     Implies,
@@ -23,11 +24,10 @@ from gaifman.formulas import (
     Variable,
     free_variables,
 )
-from gaifman.parser import parse, parse_feature, parse_query
-from gaifman.questions import Feature
-from gaifman.rewriting import negation_normal_form, relativise, substitute
-from gaifman.semantics import Element, Extension, Structure, answers, count, feature_value, holds
-from gaifman.vocabulary import Schema
+from gaifman.logic.parser import parse, parse_feature, parse_query
+from gaifman.logic.schema import Schema
+from gaifman.logic.semantics import Element, Extension, Structure, answers, count, feature_value, holds
+from gaifman.logic.transforms import negation_normal_form, relativise, substitute
 from generators import Generator, assignment, over_seeds
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.txt"))

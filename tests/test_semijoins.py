@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaifman.formulas import Variable
-from gaifman.parser import parse
+from gaifman.logic.ast import Variable
+from gaifman.logic.parser import parse
 from gaifman.safety import Domain, conjuncts, normalize
 from gaifman.semijoins import split_semijoins
 

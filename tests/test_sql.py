@@ -5,12 +5,11 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from gaifman.formulas import Atom, Variable
 from gaifman.frames import quoted_columns
 from gaifman.kb import KnowledgeBase
-from gaifman.parser import parse_query
+from gaifman.logic.ast import Atom, Query, Variable
+from gaifman.logic.parser import parse_query
 from gaifman.queries import answers, count
-from gaifman.questions import Query
 from gaifman.sql import translate
 from kbs import HOSTILE
 

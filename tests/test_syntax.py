@@ -8,7 +8,7 @@ import pytest
 
 from gaifman.config import DEFAULT_LIMITS, MAX_FORMULA_DEPTH, Limits
 from gaifman.errors import LimitError
-from gaifman.formulas import (
+from gaifman.logic.ast import (
     And,
     Atom,
     Attribute,
@@ -25,7 +25,7 @@ from gaifman.formulas import (
     Truth,
     Variable,
 )
-from gaifman.parser import parse
+from gaifman.logic.parser import parse
 
 X, Y, S1, S2 = map(Variable, ["x", "y", "s1", "s2"])
 P, Q = Atom("p", (X,)), Atom("q", (X,))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gaifman.errors import FormulaError
-from gaifman.parser import parse, parse_feature, parse_query
-from gaifman.vocabulary import Schema
+from gaifman.logic.parser import parse, parse_feature, parse_query
+from gaifman.logic.schema import Schema
 
 WORDS = Schema(
     {"borders": 2, "capital": 2, "country": 1, "separates": 3},

@@ -12,15 +12,14 @@ import queries_long
 from gaifman.config import Budget
 from gaifman.engine import Engine
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
-from gaifman.formulas import And, Atom, Exists, Formula, Or, Truth, Variable, free_variables
 from gaifman.graph import build_graph
 from gaifman.hiding import hide
 from gaifman.kb import KnowledgeBase
-from gaifman.parser import parse_query
+from gaifman.logic.ast import And, Atom, Exists, Formula, Or, Query, Truth, Variable, free_variables
+from gaifman.logic.parser import parse_query
+from gaifman.logic.semantics import holds
 from gaifman.queries import answers
-from gaifman.questions import Query
 from gaifman.safety import Domain, normalize
-from gaifman.semantics import holds
 from gaifman.witnesses import (
     alternatives,
     are_answers,

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from gaifman.io import read, write
     from gaifman.kb import KnowledgeBase, union
     from gaifman.learning import TrainingConfig
+    from gaifman.logic.parser import parse, parse_feature, parse_query
     from gaifman.model import GaifmanModel, fit
-    from gaifman.parser import parse, parse_feature, parse_query
     from gaifman.queries import count, exists, query, stream
     from gaifman.school import complete
     from gaifman.witnesses import why
@@ -68,9 +68,9 @@ _HOMES = {
     "exists": "queries",
     "fit": "model",
     "load": "completion",
-    "parse": "parser",
-    "parse_feature": "parser",
-    "parse_query": "parser",
+    "parse": "logic.parser",
+    "parse_feature": "logic.parser",
+    "parse_query": "logic.parser",
     "query": "queries",
     "read": "io",
     "stream": "queries",

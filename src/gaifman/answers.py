@@ -29,11 +29,11 @@ from gaifman.facts import plural
 from gaifman.glances import FIRST_PASS_DRAWS
 from gaifman.judging import Estimate, Estimates, Predictor, atomic_relation
 from gaifman.kb import KnowledgeBase
-from gaifman.names import similar_names
+from gaifman.logic.ast import Query
+from gaifman.logic.names import similar_names
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.patterns import QueryPattern
 from gaifman.queries import answers as exact
-from gaifman.questions import Query
 from gaifman.tables import Floats, Ints
 
 KNOWN_MODES = ("mark", "leave out", "only")

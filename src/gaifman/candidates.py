@@ -29,12 +29,11 @@ import numpy as np
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
 from gaifman.facts import plural
-from gaifman.formulas import Atom, Variable
 from gaifman.graph import GaifmanGraph, concatenate_ranges
 from gaifman.kb import KnowledgeBase
-from gaifman.names import similar_names
+from gaifman.logic.ast import Atom, Query, Variable
+from gaifman.logic.names import similar_names
 from gaifman.patterns import QueryPattern
-from gaifman.questions import Query
 from gaifman.tables import Ints
 
 STRATEGIES = ("auto", "all", "typed", "seen", "near")

@@ -20,8 +20,8 @@ from typing import Any
 from gaifman._html import code as formula
 from gaifman._html import muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable
-from gaifman.parser import parse_query
-from gaifman.printing import format_relation
+from gaifman.logic.parser import parse_query
+from gaifman.logic.printer import format_relation
 
 MAX_RELATIONS = 50
 """Relations listed at most: those with the most answers."""

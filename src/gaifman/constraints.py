@@ -5,7 +5,7 @@
 ... types: born_in person, place
 ... '''
 >>> found = parse_constraints(text, Schema({"born_in": 2, "person": 1, "place": 1}))
->>> from gaifman.parser import parse_query
+>>> from gaifman.logic.parser import parse_query
 >>> found.of(parse_query("q(where, who) :- born_in(who, where)"))
 Own(functional=(((1,), 0),), types=('place', 'person'))
 
@@ -24,14 +24,13 @@ from typing import NoReturn
 from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
 from gaifman.errors import FormulaError, Location
 from gaifman.facts import plural
-from gaifman.formulas import Atom, Variable
 from gaifman.io.files import open_input, read_blocks
-from gaifman.names import PATH, WORD, similar_names, unquote
-from gaifman.parser import SchemaLike
-from gaifman.printing import format_relation
-from gaifman.questions import Query
-from gaifman.tokens import strip_comment
-from gaifman.vocabulary import Schema
+from gaifman.logic.ast import Atom, Query, Variable
+from gaifman.logic.names import PATH, WORD, similar_names, unquote
+from gaifman.logic.parser import SchemaLike
+from gaifman.logic.printer import format_relation
+from gaifman.logic.schema import Schema
+from gaifman.logic.tokens import strip_comment
 
 CONSTRAINT_KINDS = ("functional", "types")
 """What a line can begin with."""

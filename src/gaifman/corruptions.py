@@ -28,7 +28,7 @@ from gaifman.constraints import QueryConstraints
 from gaifman.errors import KnowledgeBaseError
 from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.kb import KnowledgeBase
-from gaifman.names import similar_names
+from gaifman.logic.names import similar_names
 from gaifman.tables import Ints, Longs
 
 if TYPE_CHECKING:

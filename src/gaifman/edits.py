@@ -24,7 +24,7 @@ from gaifman.errors import KnowledgeBaseError, OutputError, shorten
 from gaifman.facts import Fact, as_fact, format_name, plural
 from gaifman.io.files import leftover_files
 from gaifman.kb import KnowledgeBase
-from gaifman.names import name_problem, similar_names
+from gaifman.logic.names import name_problem, similar_names
 
 EDITS_SUFFIX = ".edits.facts"
 """What is put behind the name of a knowledge base's file."""

@@ -34,6 +34,7 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.examining import ProgressCallback, TaskResult, TaskRunner, open_checkpoint
 from gaifman.facts import plural
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.names import similar_names
 from gaifman.measures import (
     BOOTSTRAP_RESAMPLES,
     CONFIDENCE_LEVEL,
@@ -44,7 +45,6 @@ from gaifman.measures import (
     compute_metrics,
 )
 from gaifman.modelfile import checksum
-from gaifman.names import similar_names
 from gaifman.parts import auc
 from gaifman.subjects import EvaluationData, EvaluationTask, Model, build_tasks, sample_tasks
 from gaifman.tables import Floats, Ints, Longs

@@ -2,7 +2,7 @@
 
 >>> from gaifman.graph import graph_of
 >>> from gaifman.kb import KnowledgeBase
->>> from gaifman.parser import parse_query
+>>> from gaifman.logic.parser import parse_query
 >>> kb = KnowledgeBase.from_facts([("born_in", f"p{i}", f"t{i % 3}") for i in range(20)])
 >>> examples = TrainingExamples(graph_of(kb), parse_query("born_in(x, y)"), ExampleConfig(negatives=2, block=8))
 >>> examples
@@ -28,14 +28,13 @@ from gaifman.constraints import Constraints
 from gaifman.corruptions import NegativeSampler, check_hard_negative_fraction, check_negative_sampling
 from gaifman.errors import KnowledgeBaseError
 from gaifman.facts import plural
-from gaifman.formulas import Atom
 from gaifman.graph import GaifmanGraph
 from gaifman.hiding import hide
 from gaifman.keys import fold_in, fold_in_rows, make_key
-from gaifman.names import similar_names
+from gaifman.logic.ast import Atom, Query
+from gaifman.logic.names import similar_names
 from gaifman.neighbourhoods import HiddenFacts, check_tuples
 from gaifman.queries import answers
-from gaifman.questions import Query
 from gaifman.tables import Ints, Longs
 from gaifman.witnesses import is_monotone, witnesses
 

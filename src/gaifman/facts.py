@@ -19,7 +19,7 @@ import numpy as np
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.config import MAX_ARITY
 from gaifman.errors import KnowledgeBaseError, shorten
-from gaifman.names import is_path, is_word, quote
+from gaifman.logic.names import is_path, is_word, quote
 from gaifman.tables import Duplicates, Floats, Ints, NameEncoder, RawFacts, Tables, find_invalid_name
 
 ExampleFact = Callable[[str], str]

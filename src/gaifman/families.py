@@ -1,7 +1,7 @@
 """Which features have a kernel of their own: recognised by shape, looked up by the labels of the facts that are there.
 
 >>> import gaifman
->>> from gaifman.parser import parse_feature
+>>> from gaifman.logic.parser import parse_feature
 >>> texts = ["borders(s1, s2)", "∃x borders(s1, x)", "borders(x, s2)", "∃x borders(s1, x) ∧ capital(x, s2)", "∀x p(x)"]
 >>> for text in [*texts, "city_in('bern', s1)", "∃x, y borders(s1, x) ∧ borders(x, y) ∧ capital(y, s2)"]:
 ...     print(match_template(parse_feature(text)))
@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from gaifman.formulas import And, Atom, Constant, Exists, Node, RelationVariable, Term, Variable, free_variables
 from gaifman.graph import GaifmanGraph, label_offsets
 from gaifman.kernels.local_facts import LabelledGraph
 from gaifman.kernels.templates import (
@@ -42,8 +41,21 @@ from gaifman.kernels.templates import (
     path_key,
     walk_key,
 )
+from gaifman.logic.ast import (
+    Aggregate,
+    And,
+    Atom,
+    Constant,
+    Exists,
+    Feature,
+    Node,
+    RelationVariable,
+    Term,
+    Variable,
+    free_variables,
+    query_position,
+)
 from gaifman.plans import FeaturePlan
-from gaifman.questions import Aggregate, Feature, query_position
 from gaifman.tables import Ints
 
 Label = tuple[str, int]

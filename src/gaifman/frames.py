@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gaifman.formulas import Variable
+from gaifman.logic.ast import Variable
 from gaifman.safety import AnyVariable
 
 Env = dict[AnyVariable, str]

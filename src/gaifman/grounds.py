@@ -1,7 +1,7 @@
 """The facts that make a feature what it is, found in the small structure of one neighbourhood, for people.
 
 >>> from gaifman.kb import KnowledgeBase
->>> from gaifman.parser import parse_feature
+>>> from gaifman.logic.parser import parse_feature
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("old", "ann")])
 >>> inside = LocalStructure(kb.structure())
 >>> for facts in find_groundings(inside, parse_feature("∃x parent(s1, x) ∧ parent(x, s2)"), ("ann", "cleo")):
@@ -25,13 +25,16 @@ import numpy as np
 
 from gaifman.errors import FormulaError, LimitError
 from gaifman.facts import Fact
-from gaifman.formulas import (
+from gaifman.graph import GaifmanGraph, concatenate_ranges
+from gaifman.logic.ast import (
+    Aggregate,
     And,
     Atom,
     Comparison,
     Constant,
     Equal,
     Exists,
+    Feature,
     Forall,
     Formula,
     Iff,
@@ -44,12 +47,11 @@ from gaifman.formulas import (
     Truth,
     Variable,
     free_variables,
+    query_position,
     walk,
 )
-from gaifman.graph import GaifmanGraph, concatenate_ranges
-from gaifman.questions import Aggregate, Feature, query_position
-from gaifman.rewriting import negation_normal_form, relation_arities
-from gaifman.semantics import Extension, Structure, holds
+from gaifman.logic.semantics import Extension, Structure, holds
+from gaifman.logic.transforms import negation_normal_form, relation_arities
 from gaifman.tables import Ints, Longs
 
 SHOWN_GROUNDINGS = 3

@@ -26,9 +26,9 @@ from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.engine import get_engine
 from gaifman.keys import fold_in, fold_in_rows, mix
+from gaifman.logic.ast import Query
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.queries import Queryable, prepare
-from gaifman.questions import Query
 from gaifman.tables import Ints, Longs
 from gaifman.witnesses import (
     MAX_WITNESSES,

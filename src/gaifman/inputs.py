@@ -31,7 +31,6 @@ import numpy.typing as npt
 
 from gaifman.drawing import freeze
 from gaifman.features import FeatureMatrix
-from gaifman.formulas import Attribute, free_variables
 from gaifman.kernels.candidate_pairs import PairFeatures
 from gaifman.kernels.inputs import (
     COUNT,
@@ -44,8 +43,8 @@ from gaifman.kernels.inputs import (
     write_inputs,
 )
 from gaifman.kernels.ranking import write_input_changes
+from gaifman.logic.ast import Aggregate, Attribute, Difference, Feature, free_variables, query_position
 from gaifman.network import Reals, SparseRows
-from gaifman.questions import Aggregate, Difference, Feature, query_position
 from gaifman.tables import Ints, Longs
 
 KIND_NAMES = {TRUTH: "truth", COUNT: "count", NUMBER: "number"}
@@ -54,7 +53,7 @@ KIND_NAMES = {TRUTH: "truth", COUNT: "count", NUMBER: "number"}
 def feature_kind(feature: Feature) -> int:
     """Whether a feature is true or false, a count, or a number.
 
-    >>> from gaifman.parser import parse_feature
+    >>> from gaifman.logic.parser import parse_feature
     >>> texts = ("r(s1, s2)", "r(s1, x)", "count r(s1, x)", "mean age(x) for r(s1, x)", "age(s1) - age(s2)")
     >>> [KIND_NAMES[feature_kind(parse_feature(text))] for text in texts]
     ['truth', 'count', 'count', 'number', 'number']

@@ -30,13 +30,13 @@ from gaifman.config import Budget
 from gaifman.errors import GaifmanError
 from gaifman.explain import DEFAULT_TOP
 from gaifman.explanations import Explanation, facts_as_dicts
-from gaifman.formulas import Atom, Constant, Number, Term, Variable, to_bracketed
+from gaifman.logic.ast import Atom, Constant, Number, Term, Variable, to_bracketed
+from gaifman.logic.parser import parse_query
+from gaifman.logic.printer import format_relation
+from gaifman.logic.verbalize import readable_name
 from gaifman.messages import error_body
 from gaifman.model import GaifmanModel
-from gaifman.parser import parse_query
 from gaifman.patterns import atom_pattern, model_pattern
-from gaifman.phrases import readable_name
-from gaifman.printing import format_relation
 from gaifman.queries import exists
 from gaifman.scenes import Diagram
 from gaifman.service import Service

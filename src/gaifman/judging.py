@@ -17,17 +17,16 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.formulas import Atom, Variable
 from gaifman.graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.hiding import hide
 from gaifman.kb import KnowledgeBase, union
 from gaifman.learning import Scorer, TrainingConfig
-from gaifman.names import similar_names
+from gaifman.logic.ast import Atom, Feature, Query, Variable
+from gaifman.logic.names import similar_names
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, check_draws
 from gaifman.network import Reals
 from gaifman.phi import FeatureSet
 from gaifman.plans import compile_features
-from gaifman.questions import Feature, Query
 from gaifman.tables import Floats, Ints, RawFacts, build_tables
 
 MAX_DRAWS = 1_000
@@ -139,7 +138,7 @@ def extend_schema(kb: KnowledgeBase, relations: Mapping[str, int], attributes: S
 def atomic_relation(query: Query) -> str | None:
     """The relation of a query that is one atom of its variables in their order; None for others.
 
-    >>> from gaifman.parser import parse_query
+    >>> from gaifman.logic.parser import parse_query
     >>> atomic_relation(parse_query("borders(x, y)")), atomic_relation(parse_query("borders(x, x)"))
     ('borders', None)
     """

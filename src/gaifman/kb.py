@@ -36,8 +36,9 @@ from gaifman.facts import (
     knowledge_base_html,
     plural,
 )
-from gaifman.names import name_problem, similar_names
-from gaifman.semantics import Extension, Structure
+from gaifman.logic.names import name_problem, similar_names
+from gaifman.logic.schema import Schema
+from gaifman.logic.semantics import Extension, Structure
 from gaifman.tables import (
     FactTable,
     Longs,
@@ -51,7 +52,6 @@ from gaifman.tables import (
     make_fact_table,
     make_value_table,
 )
-from gaifman.vocabulary import Schema
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -223,7 +223,7 @@ class KnowledgeBase:
         return Schema(MappingProxyType(arities), self.content.attributes, self.objects)
 
     def structure(self) -> Structure:
-        """The same as plain sets of names, for `gaifman.semantics`; confidences have no part in it."""
+        """The same as plain sets of names, for `gaifman.logic.semantics`; confidences have no part in it."""
         relations = {
             relation.name: Extension(relation.arity, frozenset(fact.objects for fact in self.facts(relation.name)))
             for relation in self.relations.values()

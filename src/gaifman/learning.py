@@ -18,7 +18,7 @@ from gaifman.examples import ExampleBlock, ExampleCollection, ExampleConfig, Tra
 from gaifman.features import FeatureEvaluator, FeatureMatrix
 from gaifman.inputs import FeatureScaler, FeatureStatistics
 from gaifman.keys import fold_in, make_key
-from gaifman.names import similar_names
+from gaifman.logic.names import similar_names
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.network import MLP, BaseModel, Batch, make_base_model, setting_names
 from gaifman.tables import Floats, Ints

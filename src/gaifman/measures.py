@@ -20,7 +20,7 @@ import numpy.typing as npt
 from gaifman.errors import KnowledgeBaseError
 from gaifman.graph import concatenate_ranges
 from gaifman.keys import make_key
-from gaifman.names import similar_names
+from gaifman.logic.names import similar_names
 from gaifman.tables import Floats, Ints, Longs
 
 TIES = ("optimistic", "realistic", "pessimistic")

@@ -2,7 +2,7 @@
 
 >>> import gaifman
 >>> from gaifman.graph import graph_of
->>> from gaifman.parser import parse_query
+>>> from gaifman.logic.parser import parse_query
 >>> kb = gaifman.demo()
 >>> graph = graph_of(kb)
 >>> mined = mine(graph, *known_answers(graph, parse_query("capital(x, y)", kb)), MiningConfig(limit=3, sample=100))
@@ -28,15 +28,14 @@ import numpy as np
 
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.features import FeatureEvaluator
-from gaifman.formulas import And, Atom, Constant, Exists, Formula, Term, Variable
 from gaifman.graph import GaifmanGraph, concatenate_ranges, fact_ids
 from gaifman.hiding import hide
 from gaifman.keys import fold_in_rows, make_key
+from gaifman.logic.ast import And, Atom, Constant, Exists, Feature, Formula, Query, Term, Variable
 from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet
 from gaifman.plans import compile_features
 from gaifman.queries import answers
-from gaifman.questions import Feature, Query
 from gaifman.tables import Floats, Ints, Longs
 
 MAX_CANDIDATES = 5_000

@@ -37,10 +37,11 @@ from gaifman.inputs import feature_kinds
 from gaifman.judging import DrawBudget, Estimate, Estimates, Predictor, extend_schema
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
+from gaifman.logic.ast import Feature, Query
+from gaifman.logic.parser import parse_query
 from gaifman.modelfile import write_model
 from gaifman.neighbourhoods import HiddenFacts, check_tuples
 from gaifman.network import BaseModel, Reals
-from gaifman.parser import parse_query
 from gaifman.parts import (
     HeldOutReport,
     base_from_metadata,
@@ -59,7 +60,6 @@ from gaifman.parts import (
 from gaifman.patterns import Bindings, fill_pattern, model_pattern
 from gaifman.phi import FeatureSet, resolve_feature_set
 from gaifman.plans import compile_features
-from gaifman.questions import Feature, Query
 from gaifman.tables import Floats, Ints
 
 Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]

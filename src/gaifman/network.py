@@ -43,7 +43,7 @@ from gaifman.kernels.mlp import (
 )
 from gaifman.kernels.ranking import first_layer_sums, score_candidates
 from gaifman.kernels.rng import fold_in
-from gaifman.names import similar_names
+from gaifman.logic.names import similar_names
 from gaifman.tables import Floats, Ints, Longs
 
 Reals = npt.NDArray[np.float32]

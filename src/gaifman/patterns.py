@@ -5,7 +5,7 @@
 >>> relation, pattern = atom_pattern("parent('ann', y)", kb, ["parent"])
 >>> relation, pattern.places, pattern.variables
 ('parent', (0, 'y'), ('y',))
->>> from gaifman.parser import parse_query
+>>> from gaifman.logic.parser import parse_query
 >>> learnt = parse_query("exists z. parent(x, z) & parent(z, y)", kb)
 >>> print(model_pattern(learnt, kb, "exists w. parent(v, w) & parent(w, 'cleo')").reading)
 ∃w (parent(v, w) ∧ parent(w, 'cleo'))
@@ -24,12 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import FormulaError, KnowledgeBaseError, Location, shorten
-from gaifman.formulas import Atom, Constant, Node, Term, Variable, children, to_bracketed
 from gaifman.kb import KnowledgeBase
-from gaifman.names import similar_names
-from gaifman.parser import parse_query
-from gaifman.questions import Query
-from gaifman.rewriting import substitute
+from gaifman.logic.ast import Atom, Constant, Node, Query, Term, Variable, children, to_bracketed
+from gaifman.logic.names import similar_names
+from gaifman.logic.parser import parse_query
+from gaifman.logic.transforms import substitute
 from gaifman.tables import Ints
 
 MAX_LISTED = 5

@@ -28,12 +28,11 @@ from pathlib import Path
 
 from gaifman.config import DEFAULT_LIMITS, Limits
 from gaifman.errors import FormulaError, InputError, Location, shorten
-from gaifman.formulas import Attribute, Variable, free_variables
-from gaifman.names import quote, similar_names
-from gaifman.parser import SchemaLike, parse_feature
-from gaifman.questions import Difference, Feature, query_position
-from gaifman.rewriting import instantiate
-from gaifman.tokens import strip_comment
+from gaifman.logic.ast import Attribute, Difference, Feature, Variable, free_variables, query_position
+from gaifman.logic.names import quote, similar_names
+from gaifman.logic.parser import SchemaLike, parse_feature
+from gaifman.logic.tokens import strip_comment
+from gaifman.logic.transforms import instantiate
 
 FEATURE_SET_NAMES = ("paper", "universal-schema", "default")
 """Feature sets that have a name."""

@@ -21,14 +21,20 @@ from typing import TypeVar
 import numpy as np
 
 from gaifman.errors import FormulaError, LimitError
-from gaifman.formulas import (
+from gaifman.kb import KnowledgeBase
+from gaifman.kernels import bitset_vm as m
+from gaifman.logic.ast import (
+    AGGREGATES,
     OPERATORS,
+    Aggregate,
     And,
     Atom,
     Attribute,
     Comparison,
+    Difference,
     Equal,
     Exists,
+    Feature,
     Forall,
     Formula,
     Iff,
@@ -43,13 +49,11 @@ from gaifman.formulas import (
     Truth,
     Variable,
     free_variables,
+    query_position,
     walk,
 )
-from gaifman.kb import KnowledgeBase
-from gaifman.kernels import bitset_vm as m
+from gaifman.logic.transforms import relation_arities
 from gaifman.phi import FeatureSet
-from gaifman.questions import AGGREGATES, Aggregate, Difference, Feature, query_position
-from gaifman.rewriting import relation_arities
 from gaifman.tables import Floats, Ints, Longs
 
 Axes = tuple[int, ...]

@@ -23,11 +23,10 @@ from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.engine import Engine, get_engine
 from gaifman.errors import FormulaError, LimitError
 from gaifman.facts import plural
-from gaifman.formulas import Variable, free_relation_variables, free_variables, to_bracketed
 from gaifman.kb import KnowledgeBase
-from gaifman.names import similar_names
-from gaifman.parser import parse_query
-from gaifman.questions import Query
+from gaifman.logic.ast import Query, Variable, free_relation_variables, free_variables, to_bracketed
+from gaifman.logic.names import similar_names
+from gaifman.logic.parser import parse_query
 from gaifman.sql import Statement, translate
 from gaifman.tables import Ints
 

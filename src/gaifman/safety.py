@@ -1,7 +1,7 @@
 """Which variables a formula ties to facts, and which range over the whole domain: safe-range analysis.
 
->>> from gaifman.parser import parse
->>> from gaifman.formulas import bracketed
+>>> from gaifman.logic.parser import parse
+>>> from gaifman.logic.ast import bracketed
 >>> plain = normalize(parse("parent(x, y) & ~(forall z. parent(y, z) -> ~female(z))"), Domain({"parent": 2, "female": 1}))
 >>> print(bracketed(plain))
 parent(x, y) ∧ (∃z (parent(y, z) ∧ female(z)))
@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gaifman.errors import FormulaError
-from gaifman.formulas import (
+from gaifman.logic.ast import (
     And,
     Atom,
     Attribute,
@@ -46,7 +46,7 @@ from gaifman.formulas import (
     Variable,
     walk,
 )
-from gaifman.rewriting import relation_arities, substitute
+from gaifman.logic.transforms import relation_arities, substitute
 
 AnyVariable = Variable | RelationVariable
 Variables = frozenset[AnyVariable]

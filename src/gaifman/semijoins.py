@@ -1,7 +1,7 @@
 """What a query need not join: parts of which it is enough that they are there.
 
->>> from gaifman.parser import parse
->>> from gaifman.formulas import Variable
+>>> from gaifman.logic.parser import parse
+>>> from gaifman.logic.ast import Variable
 >>> from gaifman.safety import conjuncts
 >>> pieces = conjuncts(parse("person(x) & parent(x, y) & parent(y, z)"))
 >>> parts = split_semijoins(pieces, frozenset({Variable("x")}), frozenset())
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gaifman.formulas import And, Atom, Comparison, Equal, Exists, Formula, Truth
+from gaifman.logic.ast import And, Atom, Comparison, Equal, Exists, Formula, Truth
 from gaifman.safety import Variables, free_variables, restricted_variables, sort_by_name
 
 

@@ -31,6 +31,7 @@ from gaifman.errors import BusyError, GaifmanError, OutputError, StoppedError, e
 from gaifman.facts import Fact
 from gaifman.gates import WorkLimiter
 from gaifman.guards import UNLIMITED_PATHS, GuardMiddleware
+from gaifman.logic.names import similar_names
 from gaifman.messages import (
     AddFactsRequest,
     AnswersRequest,
@@ -43,7 +44,6 @@ from gaifman.messages import (
     http_error_body,
 )
 from gaifman.meters import CONTENT_TYPE, Metrics
-from gaifman.names import similar_names
 from gaifman.replies import ExplanationRequest, ParseRequest
 from gaifman.service import ExactQuery, NeighbourhoodQuery, Page, RankedQuery, Service
 

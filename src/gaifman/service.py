@@ -36,11 +36,11 @@ from gaifman.finder import NameIndex
 from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.judging import extend_schema
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.names import similar_names
+from gaifman.logic.printer import format_relation
 from gaifman.model import GaifmanModel
-from gaifman.names import similar_names
 from gaifman.neighbourhoods import named_neighbourhoods
 from gaifman.parts import used_symbols
-from gaifman.printing import format_relation
 from gaifman.queries import count_answers, fetch_answers, prepare
 from gaifman.tables import FactTable, Longs
 from gaifman.witnesses import witness_facts

@@ -46,9 +46,9 @@ from gaifman.kernels.ranking import group_equal_rows
 from gaifman.kernels.rows import RowBuffer
 from gaifman.kernels.sampling import DrawnMembers, measure_batch
 from gaifman.learning import Scorer, TrainingConfig
+from gaifman.logic.ast import Feature
 from gaifman.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods, make_draw_job
 from gaifman.network import MLP, Reals
-from gaifman.questions import Feature
 from gaifman.tables import Floats, Ints, Longs, SortedNames
 
 DECOMPOSABLE = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths")

@@ -1,7 +1,7 @@
 """Queries into SQL over the tables of a saved knowledge base.
 
 >>> from gaifman.kb import KnowledgeBase
->>> from gaifman.parser import parse_query
+>>> from gaifman.logic.parser import parse_query
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
 >>> print(translate(parse_query("parent(x, z) & parent(z, y)", kb), kb).ordered())
 SELECT f1.a1 AS "x", f1.a2 AS "z", f2.a2 AS "y"
@@ -26,7 +26,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gaifman.formulas import (
+from gaifman.frames import Env, SelectBuilder, quoted_columns
+from gaifman.kb import KnowledgeBase
+from gaifman.logic.ast import (
     And,
     Atom,
     Comparison,
@@ -38,15 +40,13 @@ from gaifman.formulas import (
     Not,
     Number,
     Or,
+    Query,
     RelationVariable,
     Term,
     Truth,
     Variable,
     walk,
 )
-from gaifman.frames import Env, SelectBuilder, quoted_columns
-from gaifman.kb import KnowledgeBase
-from gaifman.questions import Query
 from gaifman.safety import (
     AnyVariable,
     Domain,

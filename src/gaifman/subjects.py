@@ -26,8 +26,8 @@ from gaifman.judging import DrawBudget, Predictor, extend_schema, prefix_means
 from gaifman.kb import KnowledgeBase, union
 from gaifman.keys import fold_in_rows, make_key
 from gaifman.learning import Scorer, TrainingConfig
+from gaifman.logic.names import similar_names
 from gaifman.model import GaifmanModel
-from gaifman.names import similar_names
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.network import MLP
 from gaifman.parts import used_symbols

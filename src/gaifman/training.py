@@ -21,9 +21,9 @@ from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.kb import KnowledgeBase
 from gaifman.learning import Arrays, Callback, TrainingConfig
+from gaifman.logic.names import similar_names
+from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel
-from gaifman.names import similar_names
-from gaifman.parser import parse_query
 from gaifman.phi import FEATURE_SET_NAMES, FeatureSet, parse_phi
 from gaifman.runs import Run
 from gaifman.school import PartStore, complete

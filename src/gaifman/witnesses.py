@@ -26,12 +26,11 @@ from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.engine import Engine, get_engine
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
 from gaifman.facts import Fact
-from gaifman.formulas import And, Atom, Comparison, Equal, Exists, Formula, Iff, Not, Or, Truth, walk
 from gaifman.frames import SelectBuilder
 from gaifman.io.store import create_table
 from gaifman.kb import KnowledgeBase
+from gaifman.logic.ast import And, Atom, Comparison, Equal, Exists, Formula, Iff, Not, Or, Query, Truth, walk
 from gaifman.queries import Queryable, prepare
-from gaifman.questions import Query
 from gaifman.safety import free_variables
 from gaifman.sql import Translator, normalize_for_kb
 from gaifman.tables import Ints, Longs

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gaifman.calibration import logistic
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
-from gaifman.names import similar_names
+from gaifman.logic.names import similar_names
 from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
 from gaifman.tables import Floats
 

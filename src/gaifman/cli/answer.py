@@ -98,8 +98,8 @@ def infer_types(model: Any, query_text: str | None, bindings: dict[str, str]) ->
     """Variable → the type that facts have at its place, where nothing else was asked for: as the page does it."""
     from gaifman.candidates import variable_types
     from gaifman.errors import GaifmanError
+    from gaifman.logic.parser import parse_query
     from gaifman.model import GaifmanModel
-    from gaifman.parser import parse_query
 
     text = str(model.query) if query_text is None and isinstance(model, GaifmanModel) else query_text or ""
     try:

@@ -87,9 +87,9 @@ def example_facts(kb: KnowledgeBase) -> list[str]:
 def formula_fields(kb: KnowledgeBase) -> dict[str, Any]:
     """A formula read back, its truth for a pair, a count, and what a slip looks like."""
     from gaifman.errors import FormulaError
-    from gaifman.formulas import to_bracketed
-    from gaifman.parser import parse, parse_query
-    from gaifman.semantics import count, holds
+    from gaifman.logic.ast import to_bracketed
+    from gaifman.logic.parser import parse, parse_query
+    from gaifman.logic.semantics import count, holds
 
     structure = kb.structure()
     query = parse_query(QUERY, kb.schema)

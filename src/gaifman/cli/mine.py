@@ -57,9 +57,9 @@ def mine(
 
     from gaifman.graph import build_graph
     from gaifman.io.files import atomic_write
+    from gaifman.logic.parser import parse_query
     from gaifman.mining import MiningConfig, known_answers
     from gaifman.mining import mine as mined
-    from gaifman.parser import parse_query
 
     check_overwrite(output, force=force)
     settings = MiningConfig(max_features, min_support, radius, size, draws, sample, seed, max_path_length)

@@ -13,7 +13,7 @@ from gaifman.cli.terminal import DEMO_FILE, open_kb, print_fields, print_json, p
 
 if TYPE_CHECKING:
     from gaifman.kb import KnowledgeBase
-    from gaifman.questions import Query
+    from gaifman.logic.ast import Query
     from gaifman.training import Model
 
 MAX_RELATIONS = 10
@@ -145,8 +145,8 @@ def _example_answer(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[s
 def _query_arguments(model: Model, kb: KnowledgeBase, relation: list[str], found: tuple[str, ...]) -> list[str]:
     """What the command is asked: objects of the known answer for all variables but the last."""
     from gaifman.completion import Completion, relation_query
-    from gaifman.printing import format_relation
-    from gaifman.questions import Query
+    from gaifman.logic.ast import Query
+    from gaifman.logic.printer import format_relation
 
     query = relation_query(relation[0], model.relations[relation[0]]) if isinstance(model, Completion) else model.query
     assert isinstance(query, Query), "a trained model has read its query"

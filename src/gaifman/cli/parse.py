@@ -30,8 +30,8 @@ def parse(
       gaifman parse "two_steps(x, y) :- borders(x, z), borders(z, y)" --kb demo
       gaifman parse "sum population(x) for borders(s1, x)" --as feature --json
     """
-    from gaifman.parser import parse as parse_formula
-    from gaifman.parser import parse_feature, parse_query
+    from gaifman.logic.parser import parse as parse_formula
+    from gaifman.logic.parser import parse_feature, parse_query
 
     vocabulary = open_kb(kb, file_format, table, iris).schema if kb else None
     read = {"query": parse_query, "formula": parse_formula, "feature": parse_feature}[kind]
@@ -46,8 +46,8 @@ def parse(
 
 def parse_fields(node: Any, kind: str) -> dict[str, Any]:
     """What was read, as fields for JSON."""
-    from gaifman.formulas import Atom, Attribute, Constant, free_variables, to_ascii, to_bracketed, walk
-    from gaifman.printing import format_relation
+    from gaifman.logic.ast import Atom, Attribute, Constant, free_variables, to_ascii, to_bracketed, walk
+    from gaifman.logic.printer import format_relation
 
     parts = list(walk(node))
     atoms = (part for part in parts if isinstance(part, Atom) and isinstance(part.relation, str))

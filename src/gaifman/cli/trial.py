@@ -106,9 +106,9 @@ def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple
 
 def learn_query(kb: KnowledgeBase, training_kb: KnowledgeBase) -> dict[str, Any]:
     """A query learnt from the rest: its most probable answers, and whether they are true in the whole."""
-    from gaifman.formulas import to_bracketed
+    from gaifman.logic.ast import to_bracketed
+    from gaifman.logic.parser import parse_query
     from gaifman.model import fit
-    from gaifman.parser import parse_query
     from gaifman.queries import query
 
     model = fit(training_kb, QUERY, seed=SEED)

@@ -15,7 +15,7 @@ from gaifman.errors import InputError
 from gaifman.io.files import InputFile, ReadProgress, uncompressed_path
 from gaifman.io.formats import file_stem
 from gaifman.io.plans import Cell, ColumnKind, read_tables
-from gaifman.names import similar_names
+from gaifman.logic.names import similar_names
 
 BATCH_SIZE = 20_000
 """Rows fetched at once."""

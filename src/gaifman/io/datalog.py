@@ -23,7 +23,7 @@ from gaifman.config import MAX_ARITY, Limits
 from gaifman.draft import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
 from gaifman.errors import InputError, Location
 from gaifman.io.files import TextBlock
-from gaifman.names import PATH, WORD, unquote
+from gaifman.logic.names import PATH, WORD, unquote
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _QUOTED = r"""'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+\""""

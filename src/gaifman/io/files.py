@@ -20,7 +20,7 @@ import numpy as np
 
 from gaifman.config import Limits
 from gaifman.errors import InputError, Location, OutputError, shorten
-from gaifman.names import similar_names
+from gaifman.logic.names import similar_names
 
 ReadProgress = Callable[[str, int, int | None], None]
 """Told the phase, how much is done and, where known, of how much."""

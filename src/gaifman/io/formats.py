@@ -6,7 +6,7 @@ import re
 
 from gaifman.errors import GaifmanError, shorten
 from gaifman.io.files import InputFile, read_head
-from gaifman.names import similar_names
+from gaifman.logic.names import similar_names
 
 TABLE_FORMATS = ("triples", "nary", "types", "attributes")
 """Formats that are tables of text, told apart by their columns."""

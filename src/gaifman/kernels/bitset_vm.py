@@ -550,7 +550,7 @@ def _compare(
 
 @inner_kernel
 def _comparison_holds(one: float, other: float, sign: int) -> bool:
-    """= ≠ < ≤ > ≥, in the order of `gaifman.formulas.OPERATORS`; false where a number is missing."""
+    """= ≠ < ≤ > ≥, in the order of `gaifman.logic.ast.OPERATORS`; false where a number is missing."""
     if np.isnan(one) or np.isnan(other):
         return False
     if sign < 2:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gaifman.names import is_path, is_word, quote
+from gaifman.logic.names import is_path, is_word, quote
 
 
 class Printable(Protocol):

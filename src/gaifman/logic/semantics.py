@@ -2,7 +2,7 @@
 
 Slow on purpose. It is what every fast part of gaifman is tested against, and nothing else.
 
->>> from gaifman.parser import parse, parse_feature, parse_query
+>>> from gaifman.logic.parser import parse, parse_feature, parse_query
 >>> family = Structure(
 ...     frozenset({"ann", "bob", "cleo"}),
 ...     {"parent": Extension(2, frozenset({("ann", "bob"), ("bob", "cleo")}))},
@@ -28,14 +28,18 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 
 from gaifman.errors import FormulaError
-from gaifman.formulas import (
+from gaifman.logic.ast import (
+    Aggregate,
     And,
     Atom,
     Attribute,
     Comparison,
     Constant,
+    Difference,
     Equal,
     Exists,
+    Feature,
+    FeatureBody,
     Forall,
     Formula,
     Iff,
@@ -45,14 +49,15 @@ from gaifman.formulas import (
     Number,
     Or,
     Quantity,
+    Query,
     RelationVariable,
     Term,
     Truth,
     Variable,
     free_variables,
+    query_position,
 )
-from gaifman.questions import Aggregate, Difference, Feature, FeatureBody, Query, query_position
-from gaifman.rewriting import relation_arities
+from gaifman.logic.transforms import relation_arities
 
 Element = Hashable
 Assignment = Mapping[Variable, Element] | Mapping[str, Element]

@@ -1,6 +1,6 @@
 """Formulas in plain words, for people who read no logic.
 
->>> from gaifman.parser import parse_feature
+>>> from gaifman.logic.parser import parse_feature
 >>> describe_feature(parse_feature("exists x. borders('france', x) & borders('belgium', x)"))
 'for some x, france borders x and belgium borders x'
 >>> describe_feature(parse_feature("exists x. located_in('france', x)"))
@@ -16,14 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gaifman.formulas import (
+from gaifman.logic.ast import (
+    Aggregate,
     And,
     Atom,
     Attribute,
     Comparison,
     Constant,
+    Difference,
     Equal,
     Exists,
+    Feature,
     Forall,
     Iff,
     Implies,
@@ -35,7 +38,6 @@ from gaifman.formulas import (
     free_variables,
     walk,
 )
-from gaifman.questions import Aggregate, Difference, Feature
 
 VariableNames = Mapping[Node, str]
 """What is said for a variable, instead of its name."""

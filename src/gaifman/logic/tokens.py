@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from gaifman.config import DEFAULT_LIMITS, Limits
 from gaifman.errors import FormulaError, LimitError, Location, shorten
-from gaifman.formulas import Span
-from gaifman.names import KEYWORDS, PATH, WORD, unquote
+from gaifman.logic.ast import Span
+from gaifman.logic.names import KEYWORDS, PATH, WORD, unquote
 
 SPELLINGS = {
     "∧": ("∧", "&", "and"),

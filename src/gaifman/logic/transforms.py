@@ -1,6 +1,6 @@
 """Formulas into formulas of the same or a stated meaning.
 
->>> from gaifman.formulas import Atom, Exists, Implies, Forall, Variable
+>>> from gaifman.logic.ast import Atom, Exists, Implies, Forall, Variable
 >>> x, y = Variable("x"), Variable("y")
 >>> symmetric = Forall((x, y), Implies(Atom("r", (x, y)), Atom("r", (y, x))))
 >>> print(negation_normal_form(symmetric))
@@ -20,10 +20,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from gaifman.errors import LimitError
-from gaifman.formulas import (
+from gaifman.logic.ast import (
     And,
     Atom,
     Exists,
+    Feature,
     Forall,
     Formula,
     Iff,
@@ -39,7 +40,6 @@ from gaifman.formulas import (
     free_variables,
     walk,
 )
-from gaifman.questions import Feature
 
 N = TypeVar("N", bound=Node)
 MAX_NORMAL_FORM_SIZE = 100_000
@@ -128,7 +128,7 @@ def relation_arities(node: Node) -> dict[RelationVariable, int]:
 def instantiate(feature: Feature, relations: Mapping[str, int]) -> Iterator[Feature]:
     """One feature for every choice of relations (name → arity) of fitting arity for the `each` variables.
 
-    >>> from gaifman.questions import Feature
+    >>> from gaifman.logic.ast import Feature
     >>> r = RelationVariable("r")
     >>> schema = Feature(Atom(r, (Variable("s1"), Variable("s2"))), (r,))
     >>> [str(feature) for feature in instantiate(schema, {"borders": 2, "country": 1, "capital": 2})]

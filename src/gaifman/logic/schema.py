@@ -1,6 +1,6 @@
 """What a formula may speak of: the relations, attributes and objects of a knowledge base.
 
->>> from gaifman.formulas import Atom, Variable
+>>> from gaifman.logic.ast import Atom, Variable
 >>> words = Schema({"borders": 2}, {"population"}, {"france"})
 >>> words.check(Atom("bordrs", (Variable("x"), Variable("y"))))
 Traceback (most recent call last):
@@ -14,10 +14,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from gaifman.errors import FormulaError, Location
-from gaifman.formulas import Atom, Attribute, Constant, Node, RelationVariable, Span, Variable, walk
-from gaifman.names import quote, similar_names
-from gaifman.printing import format_relation
-from gaifman.questions import Feature
+from gaifman.logic.ast import Atom, Attribute, Constant, Feature, Node, RelationVariable, Span, Variable, walk
+from gaifman.logic.names import quote, similar_names
+from gaifman.logic.printer import format_relation
 
 
 @dataclass(frozen=True, slots=True)
