@@ -33,14 +33,14 @@ from threadpoolctl import threadpool_limits
 import common
 import gaifman
 from gaifman.completion import Completion
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.kernels import mlp as layers
 from gaifman.kernels.jit import kernel
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.plots import plot_throughput
 from gaifman.speeds import PAPER_ANSWERS_PER_SECOND, SIZES, with_size
 from gaifman.splits import ObjectFeatures, SplitScorer
-from gaifman.tables import Ints
 from training import loaded
 
 SETTINGS = {"phi": "paper", "positives": 2, "negatives": 6, "epochs": 1, "activation": "sigmoid", "batch": 128}

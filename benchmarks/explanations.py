@@ -26,11 +26,11 @@ import gaifman
 from gaifman.completion import Completion, relation_query
 from gaifman.explain import Explainer
 from gaifman.explanations import Explanation
-from gaifman.facts import Fact
-from gaifman.graph import GaifmanGraph, fact_ids
 from gaifman.judging import DrawBudget
-from gaifman.kb import KnowledgeBase
-from gaifman.tables import Floats, Longs
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import GaifmanGraph, fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Longs
 from training import loaded
 
 QUICK = {"least": 0, "positives": 2, "negatives": 6, "epochs": 1}

@@ -22,15 +22,15 @@ import numpy as np
 import common
 import gaifman
 from gaifman.features import FeatureEvaluator
-from gaifman.graph import GaifmanGraph, build_graph, fact_ids
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.logic.printer import format_relation
 from gaifman.logic.semantics import feature_value
 from gaifman.mining import frequent_patterns
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet, named_feature_set, parse_phi
 from gaifman.plans import compile_features
-from gaifman.tables import Ints
 from neighbourhoods import generated
 
 SIZES = (5, 10, 20, 50, 100)

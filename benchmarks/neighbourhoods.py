@@ -23,10 +23,10 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.graph import GaifmanGraph, build_graph, fact_ids
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints, RawFacts, build_tables
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
-from gaifman.tables import Ints, RawFacts, build_tables
 
 SIZES = (5, 10, 20, 50, 100)
 COPIES = 21

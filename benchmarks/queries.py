@@ -29,12 +29,12 @@ import pyoxigraph
 import common
 from features import loaded
 from gaifman.config import Budget
-from gaifman.engine import Engine
 from gaifman.errors import StoppedError
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.names import quote
 from gaifman.logic.printer import format_relation
-from gaifman.queries import answers, count
+from gaifman.queries.answers import answers, count
+from gaifman.queries.engine import Engine
 
 SHAPES = {
     # atoms as pairs of variables; those in capitals are objects, x and y are asked for, z and u are not

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from common import arguments, interleaved, median_ratio, report
+from gaifman.kb.tables import Floats, Ints
 from gaifman.measures import HITS_AT, TIES, CandidateFilter, Ranks, compute_ranks
-from gaifman.tables import Floats, Ints
 
 BATCH = 128
 Said = dict[tuple[int, str, str], float]

@@ -19,11 +19,11 @@ import numpy as np
 
 from common import arguments, data, interleaved, median_ratio, report
 from gaifman.config import DEFAULT_LIMITS
-from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.io import read
 from gaifman.io.files import InputFile, read_blocks
-from gaifman.io.rows import split_rows
-from gaifman.tables import NameEncoder
+from gaifman.io.tabular import split_rows
+from gaifman.kb.builder import KnowledgeBaseBuilder
+from gaifman.kb.tables import NameEncoder
 
 NONE = np.zeros(0, np.int64)
 

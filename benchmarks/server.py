@@ -35,7 +35,7 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.printer import format_relation
 
 CLIENTS = 64

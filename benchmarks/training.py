@@ -29,12 +29,12 @@ import gaifman
 from gaifman.calibration import reliability
 from gaifman.completion import Completion, relation_query
 from gaifman.examples import ExampleConfig, TrainingExamples
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats
 from gaifman.learning import Arrays, Callback, TrainingConfig
 from gaifman.network import MLP, Batch, SparseRows
 from gaifman.school import PartStore, RelationTrainer
-from gaifman.tables import Floats
 from neighbourhoods import generated
 
 PAPER = {"activation": "sigmoid", "batch": 128, "epochs": 3}

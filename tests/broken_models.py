@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.kb.tables import Floats
 from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
-from gaifman.tables import Floats
 from plain_model import Plain
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gaifman.features import compute_features
-from gaifman.graph import GaifmanGraph, build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import (
     Aggregate,
     Difference,

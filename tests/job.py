@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gaifman.modelfile import write_model
+from gaifman.io.model_file import write_model
 from gaifman.runs import InterruptHandler, Run
 
 TASKS = ("parent", "a/b", "../up", "tab\there", "漢字 ∃", "n" * 300, 'it\'s "quoted"')

@@ -8,8 +8,8 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from gaifman.facts import Fact
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
 
 HOSTILE = (
     "it's", 'say "hi"', "back\\slash", "a,b", "a;b", "a\tb", "a\nb", "a\rb", "a\r\n", " lead", "trail ", "%not", "#not",

@@ -9,7 +9,7 @@ import numpy as np
 
 import gaifman
 from gaifman.judging import Estimates
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
 
 FEW: dict[str, Any] = {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations, product
 
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.neighbourhoods import SamplingConfig
 from test_graph import adjacent, reached
 from test_kernels import MASK, plain_mix

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.calibration import logistic
+from gaifman.kb.tables import Floats
 from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
-from gaifman.tables import Floats
 
 
 class Plain(BaseModel):

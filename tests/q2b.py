@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from gaifman.io import read
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.names import quote
 from gaifman.logic.printer import format_relation
 

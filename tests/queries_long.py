@@ -16,12 +16,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gaifman.config import Budget
-from gaifman.engine import Engine
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import And, Atom, Comparison, Equal, Exists, Forall, Formula, Iff, Node, Not, Or, Query, walk
 from gaifman.logic.semantics import Element
 from gaifman.logic.semantics import answers as defined
-from gaifman.queries import answers, count, exists
+from gaifman.queries.answers import answers, count, exists
+from gaifman.queries.engine import Engine
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
 SEVEN = (*OBJECTS, "Zoë", "zoë")

@@ -16,7 +16,7 @@ from gaifman.candidates import CandidateStrategy
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.judging import Estimates
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
 from learnt import FEW, GOOD, demo, neighbour, same, towns, worker
 

@@ -24,7 +24,7 @@ from gaifman.calibration import (
     reliability,
 )
 from gaifman.errors import InputError, KnowledgeBaseError
-from gaifman.tables import Floats
+from gaifman.kb.tables import Floats
 
 Warp = Callable[[Floats], Floats]
 

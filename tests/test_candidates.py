@@ -19,10 +19,10 @@ from gaifman.candidates import (
     select_known_candidates,
 )
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.patterns import atom_pattern
-from gaifman.tables import Ints
 from kbs import knowledge_bases, plain_names
 from learnt import demo, towns
 

@@ -9,7 +9,7 @@ import pytest
 
 import gaifman
 from gaifman.grounds import SHOWN_GROUNDINGS, find_witness_facts
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import feature_value, holds
 from gaifman.phi import parse_phi, read_phi

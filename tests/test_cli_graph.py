@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gaifman
-from gaifman.graph import build_graph
+from gaifman.kb.gaifman_graph import build_graph
 from gaifman.neighbourhoods import named_neighbourhoods
 from test_cli import output, run
 

@@ -23,9 +23,9 @@ from gaifman.cli.serve import find_edits_file, open_page, preload, print_warning
 from gaifman.desk import ServerState
 from gaifman.edits import EditsFile
 from gaifman.errors import GaifmanError, OutputError
-from gaifman.facts import Fact
 from gaifman.hosting import bind
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.service import Service
 from learnt import FEW, worker
 from served import ENDLESS, Client

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import gaifman
 from gaifman.completion import Completion, fallback_probabilities, relation_query
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
-from gaifman.facts import Fact
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.network import MLP
-from gaifman.tables import Ints
 from kbs import knowledge_bases, plain_names
 from learnt import FEW, GOOD, demo, same, towns
 

@@ -7,7 +7,7 @@ import pytest
 
 import gaifman
 from data import DATA, NEEDED
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.parts import auc
 
 pytestmark = NEEDED

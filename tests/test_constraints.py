@@ -18,7 +18,7 @@ from gaifman.constraints import (
     read_constraints,
 )
 from gaifman.errors import FormulaError, InputError
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.logic.schema import Schema
 from kbs import names

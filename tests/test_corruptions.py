@@ -14,9 +14,9 @@ import pytest
 from gaifman.constraints import QueryConstraints
 from gaifman.corruptions import NEGATIVE_SAMPLING, Negatives, NegativeSampler
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.keys import make_key
-from gaifman.tables import Ints
 from generators import over_seeds
 from plain_corruptions import Plain, Row
 from test_kernels import surprising

@@ -10,7 +10,7 @@ import pytest
 
 from gaifman.corruptions import NegativeSampler
 from gaifman.errors import KnowledgeBaseError
-from gaifman.graph import build_graph
+from gaifman.kb.gaifman_graph import build_graph
 from generators import over_seeds
 from plain_corruptions import Plain
 from test_corruptions import KEY, counted, differing, knowledge, made, neighbours, random_plain, rows

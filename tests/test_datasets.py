@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaifman.datasets import demo
+from gaifman.io.demo import demo
 
 
 def test_the_demo_is_read_once() -> None:

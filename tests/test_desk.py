@@ -11,9 +11,9 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget, ServerLimits
 from gaifman.desk import ServerState
 from gaifman.edits import EditsFile
-from gaifman.engine import Engine
 from gaifman.errors import KnowledgeBaseError, OutputError, StoppedError
-from gaifman.facts import Fact
+from gaifman.kb.facts import Fact
+from gaifman.queries.engine import Engine
 from gaifman.service import ExactQuery, RankedQuery, Service
 from learnt import towns, worker
 

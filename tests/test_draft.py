@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gaifman.draft import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
 from gaifman.errors import InputError, Location
-from gaifman.facts import Note
-from gaifman.kb import KnowledgeBase
-from gaifman.tables import Ints
+from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
+from gaifman.kb.facts import Note
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 
 
 def place(row: int, field: int = 0) -> Location:

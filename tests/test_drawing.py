@@ -8,9 +8,9 @@ import pytest
 import gaifman
 from gaifman import drawing
 from gaifman.drawing import find_cut_edges, freeze
-from gaifman.graph import build_graph, fact_ids
+from gaifman.kb.gaifman_graph import build_graph, fact_ids
+from gaifman.kb.tables import Ints
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
-from gaifman.tables import Ints
 from generators import over_seeds
 
 KB = gaifman.demo()

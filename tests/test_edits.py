@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import gaifman
 from gaifman.edits import EditsFile, validate_facts
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError, OutputError
-from gaifman.facts import Fact
 from gaifman.io.files import _short_name
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.names import name_problem
 
 KB = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")])

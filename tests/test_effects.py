@@ -17,8 +17,8 @@ from gaifman import effects
 from gaifman.adapters import SklearnModel
 from gaifman.calibration import log_odds
 from gaifman.effects import compute_effects
+from gaifman.kb.tables import Floats
 from gaifman.network import MLP, BaseModel, Batch, Logistic, Reals, SparseRows, State
-from gaifman.tables import Floats
 from plain_model import Plain
 
 WIDTH = 12

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from gaifman.config import Budget
-from gaifman.engine import Engine, get_engine
 from gaifman.errors import GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.io import write
-from gaifman.kb import KnowledgeBase
-from gaifman.queries import answers, prepare
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.queries.answers import answers, prepare
+from gaifman.queries.engine import Engine, get_engine
 from worst_queries import EVERYTHING, WORST, crowded, measured
 
 KB = KnowledgeBase.from_facts(
@@ -191,8 +191,8 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
 from worst_queries import crowded, chain
-from gaifman.engine import Engine
-from gaifman.queries import answers
+from gaifman.queries.engine import Engine
+from gaifman.queries.answers import answers
 engine = Engine(crowded(), memory=200)
 print(engine.folder, flush=True)
 answers(engine, chain(8))

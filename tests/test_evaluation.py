@@ -14,13 +14,13 @@ from gaifman import subjects
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation import Classification, Evaluation, EvaluationConfig, evaluate
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import TrainingConfig
 from gaifman.measures import TIES
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.ranking import BLOCK_SIZE
 from gaifman.subjects import ModelScorer
-from gaifman.tables import Floats, Ints
 from learnt import FEW, GOOD, towns, worker
 from plain_ranks import Names, rank_of
 

@@ -9,7 +9,7 @@ import pytest
 
 import gaifman
 from data import DATA, NEEDED
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 
 pytestmark = NEEDED
 QUICK: dict[str, Any] = {"options": {"hidden": [20], "epochs": 2}, "least": 5_000, "negatives": 10, "threads": 1}

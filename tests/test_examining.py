@@ -19,12 +19,12 @@ from gaifman.completion import Completion
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.evaluation import Evaluation, evaluate, evaluate_draw_counts
 from gaifman.examining import RankProgress, TaskResult, open_checkpoint
-from gaifman.kb import KnowledgeBase
+from gaifman.io.model_file import checksum, model_bytes
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
 from gaifman.measures import TIES
-from gaifman.modelfile import checksum, model_bytes
 from gaifman.runs import Run, read_log
 from gaifman.subjects import ModelScorer
-from gaifman.tables import Floats, Ints
 from learnt import FEW, towns, worker
 
 HELD: list[tuple[str, ...]] = [

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from gaifman.constraints import parse_constraints
 from gaifman.corruptions import NegativeSampler
 from gaifman.examples import ExampleBlock, ExampleConfig, TrainingExamples, _answers_of_atom, _answers_of_formula
-from gaifman.facts import Fact
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
 from gaifman.neighbourhoods import HiddenFacts
-from gaifman.queries import answers
-from gaifman.tables import Ints
-from gaifman.witnesses import fact_by_number
+from gaifman.queries.answers import answers
+from gaifman.queries.witnesses import fact_by_number
 from kbs import knowledge_bases
 
 Row = tuple[int, ...]

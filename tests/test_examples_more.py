@@ -13,9 +13,9 @@ import data
 from gaifman.constraints import parse_constraints
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.examples import ExampleCollection, ExampleConfig, TrainingExamples
-from gaifman.graph import build_graph
 from gaifman.io import read
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
 from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
@@ -209,7 +209,7 @@ SCRIPT = """
 import json, warnings
 warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
 from gaifman.examples import Recipe
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from test_examples import examples, whole
 facts = [("r", f"o{i * i % 17}", f"o{i * 5 % 13}", f"o{i % 7}") for i in range(30)]
 facts += [("q", f"o{i * 3 % 17}", f"o{i % 13}") for i in range(30)]

@@ -19,10 +19,10 @@ from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain import MAX_COUNTERFACTUAL_FACTS, Explainer, _fact_sets_to_hide
 from gaifman.explanations import Explanation
-from gaifman.facts import Fact
-from gaifman.graph import fact_ids
 from gaifman.judging import DrawBudget
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import Extension, Structure, feature_value, holds
 from gaifman.model import GaifmanModel

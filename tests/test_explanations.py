@@ -20,8 +20,8 @@ from gaifman.explanations import (
     estimate_as_dict,
     format_facts,
 )
-from gaifman.facts import Fact
 from gaifman.judging import Estimate
+from gaifman.kb.facts import Fact
 from gaifman.scenes import Diagram
 
 BORDERS = Fact("borders", ("spain", "portugal"), 0.9)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import (
+from gaifman.kb.facts import (
     Fact,
     FactLike,
     Note,
@@ -20,7 +20,7 @@ from gaifman.facts import (
     format_name,
     plural,
 )
-from gaifman.tables import Duplicates, RawFacts, build_tables
+from gaifman.kb.tables import Duplicates, RawFacts, build_tables
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from gaifman.facts import Fact
 from gaifman.families import MAX_DUPLICATES, build_template_index, match_template
 from gaifman.features import FeatureEvaluator
-from gaifman.graph import GaifmanGraph, build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_feature
 from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet, named_feature_set, parse_phi

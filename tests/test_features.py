@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gaifman.features import compute_features
-from gaifman.graph import GaifmanGraph, build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import free_variables, query_position
 from gaifman.logic.semantics import feature_value
 from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods

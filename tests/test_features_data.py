@@ -9,12 +9,12 @@ import gaifman
 from data import DATA, NEEDED
 from gaifman.errors import LimitError
 from gaifman.features import FeatureEvaluator
-from gaifman.graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.tables import Ints
 from gaifman.mining import frequent_patterns
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet, named_feature_set, parse_phi
 from gaifman.plans import compile_features
-from gaifman.tables import Ints
 
 pytestmark = NEEDED
 

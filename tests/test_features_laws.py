@@ -11,10 +11,10 @@ import pytest
 import features_long
 from features_long import Tally, features, hide, knowledge
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import Fact
 from gaifman.features import FeatureEvaluator, compute_features
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import And, Equal, Exists, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable
 from gaifman.logic.semantics import feature_value
 from gaifman.logic.transforms import negation_normal_form, substitute

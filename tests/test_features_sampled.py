@@ -9,10 +9,10 @@ import pytest
 
 from gaifman import drawing
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import Fact
 from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.graph import GaifmanGraph, build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import named_feature_set, parse_phi
 from gaifman.plans import compile_features

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gaifman.frames import SelectBuilder
 from gaifman.logic.ast import Variable
+from gaifman.queries.sql import SelectBuilder
 
 X, Y, Z = map(Variable, "xyz")
 

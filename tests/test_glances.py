@@ -17,15 +17,15 @@ from gaifman import glances as module
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import StoppedError
 from gaifman.glances import FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE, FastScorer, SplitScorerCache
-from gaifman.graph import fact_ids
 from gaifman.judging import Predictor
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.model import GaifmanModel
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.network import MLP
 from gaifman.splits import ObjectFeatures
-from gaifman.tables import Floats, Ints
 from learnt import FEW, GOOD, towns
 from test_splits import ready, town
 

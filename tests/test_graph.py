@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.graph import GaifmanGraph, build_graph, concatenate_ranges, fact_ids
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, concatenate_ranges, fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
 from kbs import knowledge_bases
 
 small = knowledge_bases(attributes=False, isolated=True)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from features_long import features, hide, knowledge
 from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.graph import build_graph
 from gaifman.inputs import KIND_NAMES, FeatureScaler, FeatureStatistics, feature_kind, feature_kinds
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH
 from gaifman.logic.parser import parse_feature
 from gaifman.neighbourhoods import SamplingConfig

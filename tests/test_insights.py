@@ -18,8 +18,8 @@ from gaifman.insights import (
     queries_about,
     strip_svg_style,
 )
-from gaifman.kb import KnowledgeBase
-from gaifman.queries import exists
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.queries.answers import exists
 from gaifman.replies import ExamplesResponse, ExplanationResponse, ParseResponse
 from gaifman.service import Service
 from learnt import FEW, demo, towns, worker

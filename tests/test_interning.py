@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.interning import Interner
-from gaifman.tables import NameEncoder
+from gaifman.kb.builder import Interner
+from gaifman.kb.tables import NameEncoder
 from kbs import names
 
 words = st.lists(

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from gaifman.errors import GaifmanError
-from gaifman.facts import format_name
 from gaifman.io import read
+from gaifman.kb.facts import format_name
 
 FOLDER = Path(__file__).parent / "cases" / "reading"
 

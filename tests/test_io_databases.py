@@ -12,7 +12,7 @@ import pytest
 
 from gaifman.errors import InputError
 from gaifman.io import read, write
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 
 SCHEMAS = [
     (

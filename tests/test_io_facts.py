@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.config import Limits
-from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.errors import InputError
-from gaifman.facts import Fact, format_name
 from gaifman.io import read
-from gaifman.io.datalog import read_facts_file
+from gaifman.io.facts_file import read_facts_file
 from gaifman.io.files import InputFile, read_blocks
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.builder import KnowledgeBaseBuilder
+from gaifman.kb.facts import Fact, format_name
+from gaifman.kb.knowledge_base import KnowledgeBase
 from kbs import HOSTILE, knowledge_bases
 
 

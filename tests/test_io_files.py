@@ -17,7 +17,7 @@ from gaifman.config import Limits
 from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
 from gaifman.io.files import InputFile, TextBlock, atomic_write, check_exists, check_writable, read_blocks, read_head
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from kbs import HOSTILE  # noqa: F401  # its settings: a disk may be slow
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 
 from gaifman.config import DEFAULT_LIMITS
 from gaifman.errors import InputError, OutputError
-from gaifman.facts import Fact
 from gaifman.io import read, write
-from gaifman.io.delimited import detect_delimiter
 from gaifman.io.formats import detect_format_of, file_suffix
-from gaifman.kb import KnowledgeBase
+from gaifman.io.tabular import detect_delimiter
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
 from kbs import HOSTILE, knowledge_bases, names
 
 TABBED = names.filter(lambda name: not set("\t\n") & set(name) and not name.endswith("\r"))

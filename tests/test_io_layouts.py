@@ -7,19 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.errors import InputError, Location
-from gaifman.io.interpret import add_rows, parse_numbers
-from gaifman.io.layouts import (
+from gaifman.io.tabular import (
     DECIMAL,
     DEFAULT_LAYOUTS,
     LayoutProblem,
+    RowBatch,
     TableLayout,
+    add_rows,
     detect_layout,
     is_number,
     layout_for_format,
+    parse_numbers,
 )
-from gaifman.io.rows import RowBatch
+from gaifman.kb.builder import KnowledgeBaseBuilder
 
 
 def rows_of(*lines: str) -> RowBatch:

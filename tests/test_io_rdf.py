@@ -10,7 +10,7 @@ import pytest
 from gaifman.errors import InputError
 from gaifman.io import read
 from gaifman.io.rdf import IriStyle
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 PREFIXES = f"@prefix a: <http://a/> .\n@prefix xsd: <{XSD}> .\n"

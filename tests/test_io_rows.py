@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.errors import InputError
 from gaifman.io.files import TextBlock
-from gaifman.io.rows import RowBatch, read_csv_rows, split_rows
+from gaifman.io.tabular import RowBatch, read_csv_rows, split_rows
+from gaifman.kb.builder import KnowledgeBaseBuilder
 
 NONE = np.zeros(0, np.int64)
 

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from gaifman.errors import InputError, OutputError
-from gaifman.facts import Fact
 from gaifman.io import read, write
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
 from test_io_databases import changed, contents, make_duckdb, make_sqlite
 
 FAMILY = KnowledgeBase.from_facts([("p", "a"), ("r", "a", "b")], {("v", "a"): 1})
@@ -257,7 +257,7 @@ def test_a_database_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch:
     def fail(connection: duckdb.DuckDBPyConnection, _: list[int]) -> None:
         connection.execute("SELECT nothing")
 
-    monkeypatch.setattr("gaifman.io.store._create_views", fail)
+    monkeypatch.setattr("gaifman.io.duckdb._create_views", fail)
     with pytest.raises(OutputError) as caught:
         write(FAMILY, tmp_path / "x.duckdb")
     assert caught.value.message.startswith(f"{tmp_path / 'x.duckdb'} cannot be written: Binder Error")

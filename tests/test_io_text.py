@@ -12,14 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman.config import Limits
-from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.errors import GaifmanError, InputError
 from gaifman.io import read
-from gaifman.io.delimited import read_table
 from gaifman.io.files import InputFile, TextBlock, read_blocks
-from gaifman.io.layouts import parse_header
-from gaifman.io.rows import read_csv_rows, split_rows
-from gaifman.kb import KnowledgeBase
+from gaifman.io.tabular import parse_header, read_csv_rows, read_table, split_rows
+from gaifman.kb.builder import KnowledgeBaseBuilder
+from gaifman.kb.knowledge_base import KnowledgeBase
 from kbs import TAME
 
 # The fast reader is the plain one

@@ -13,8 +13,6 @@ from hypothesis.extra.numpy import arrays
 from gaifman import judging
 from gaifman.calibration import Calibration, fit_calibration
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import Fact
-from gaifman.graph import build_graph
 from gaifman.judging import (
     DrawBudget,
     Estimate,
@@ -25,10 +23,12 @@ from gaifman.judging import (
     extend_schema,
     query_variables,
 )
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats
 from gaifman.logic.parser import parse_feature, parse_query
-from gaifman.tables import Floats
-from gaifman.witnesses import fact_by_number
+from gaifman.queries.witnesses import fact_by_number
 from kbs import knowledge_bases
 from learnt import little, same, towns
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import Note
-from gaifman.kb import KnowledgeBase, union
+from gaifman.kb.facts import Note
+from gaifman.kb.knowledge_base import KnowledgeBase, union
 from kbs import knowledge_bases
 
 ANN = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")], {("age", "ann"): 80})

@@ -129,8 +129,8 @@ SCRIPT = """
 import json, warnings
 import numpy as np
 warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
-from gaifman.graph import graph_of
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import graph_of
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.neighbourhoods import Hidden, Sampling, draw
 rng = np.random.default_rng(1)
 facts = [("r", f"o{a}", f"o{b}") for a, b in (rng.integers(0, 30, (60, 2)) ** 2 // 30)]

@@ -200,8 +200,8 @@ def test_what_stands_along_numbers_is_sorted_with_them(count: int) -> None:
 @over_seeds(15)
 def test_facts_gathered_off_bonds_are_those_gathered_one_by_one(seed: int) -> None:
     from gaifman.drawing import fact_rows, freeze
-    from gaifman.graph import build_graph
-    from gaifman.kb import KnowledgeBase
+    from gaifman.kb.gaifman_graph import build_graph
+    from gaifman.kb.knowledge_base import KnowledgeBase
 
     rng, wide, _ = case(seed)
     facts = [fact for fact in wide.kb.facts() if len(fact.objects) < 3]

@@ -13,10 +13,10 @@ import pytest
 
 from gaifman import learning as module
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import Fact
 from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import MAX_EPOCHS, Scorer, TrainingConfig, TrainingSource, stack
 from gaifman.neighbourhoods import SamplingConfig
 from gaifman.network import MLP, Batch, Logistic

@@ -12,9 +12,9 @@ from gaifman import drawing
 from gaifman import features as evaluation
 from gaifman.adapters import SklearnModel
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb import KnowledgeBase
+from gaifman.io.model_file import canonical_json
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import Scorer, Trainer, TrainingConfig
-from gaifman.modelfile import canonical_json
 from gaifman.network import MLP, BaseModel, Logistic
 from learning_cases import SMALL, Notes, Recorder, Saved, Scripted, Stopped, people, source, trainer
 

@@ -30,7 +30,7 @@ from gaifman._html import (
 from gaifman.completion import Completion
 from gaifman.errors import escape_unprintable
 from gaifman.judging import Estimate
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
 from learnt import FEW, towns, worker
 

@@ -8,10 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from gaifman.datasets import demo
 from gaifman.errors import FormulaError, KnowledgeBaseError
-from gaifman.graph import GaifmanGraph, build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.io.demo import demo
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.logic.semantics import feature_value
 from gaifman.mining import MiningConfig, MiningResult, information_gain, known_answers, mine

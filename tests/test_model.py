@@ -11,16 +11,16 @@ import gaifman
 from gaifman.calibration import correct_class_ratio
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
 from gaifman.features import FeatureEvaluator
-from gaifman.graph import build_graph, fact_ids
 from gaifman.hiding import hide
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph, fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
 from gaifman.model import GaifmanModel
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.network import MLP, Logistic
 from gaifman.phi import FeatureSet, parse_phi
 from gaifman.plans import compile_features
-from gaifman.tables import Floats, Ints
-from gaifman.witnesses import fact_by_number
+from gaifman.queries.witnesses import fact_by_number
 from learnt import FEW, demo, little, neighbour, same, towns, worker
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]

@@ -10,10 +10,10 @@ import pytest
 
 import gaifman
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
-from gaifman.facts import Fact
-from gaifman.kb import KnowledgeBase
+from gaifman.io.model_file import write_model
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
-from gaifman.modelfile import write_model
 from gaifman.network import Logistic
 from gaifman.phi import FeatureSet
 from learnt import FEW, demo, little, neighbour, same, towns, worker

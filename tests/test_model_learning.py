@@ -13,10 +13,10 @@ import gaifman
 from gaifman.adapters import SklearnModel, TorchModel
 from gaifman.constraints import parse_constraints
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError, OutputError
-from gaifman.kb import KnowledgeBase
+from gaifman.io.model_file import model_bytes, parse_model
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import Callback
 from gaifman.model import GaifmanModel
-from gaifman.modelfile import model_bytes, parse_model
 from gaifman.network import BaseModel, Logistic
 from learnt import FEW, GOOD, demo, same, towns
 

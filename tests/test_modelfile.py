@@ -20,7 +20,7 @@ from safetensors import safe_open
 from safetensors.numpy import load, save
 
 from gaifman.errors import InputError, OutputError
-from gaifman.modelfile import DTYPES, canonical_json, model_bytes, parse_model, read_model, write_model
+from gaifman.io.model_file import DTYPES, canonical_json, model_bytes, parse_model, read_model, write_model
 from kbs import HOSTILE
 
 ARRAYS: dict[str, npt.NDArray[Any]] = {
@@ -106,7 +106,7 @@ def test_other_programs_can_read_it_and_arrays_are_aligned(tmp_path: Path) -> No
 def test_another_process_writes_the_same_bytes() -> None:
     """Neither the order of dictionaries nor the seed of hashing may show."""
     code = (
-        "import sys, numpy as np; from gaifman.modelfile import model_bytes;"
+        "import sys, numpy as np; from gaifman.io.model_file import model_bytes;"
         "names = list({'b', 'a', 'c', 'long name', 'é'});"
         "arrays = {n: np.full(3, len(n), np.int64) for n in names};"
         "data = model_bytes(arrays, {n: dict.fromkeys(names, 1) for n in names});"
@@ -214,7 +214,7 @@ def test_metadata_that_is_not_ours(changes: dict[str, str], message: str) -> Non
 
 def forged(meta: str, content: dict[str, npt.NDArray[Any]] | None = None) -> bytes:
     """A file whose checksum is right, made by someone who knows how."""
-    from gaifman import modelfile
+    from gaifman.io import model_file as modelfile
 
     content = content or {}
     strings = {"checksum": modelfile._checksum(meta, content), "format": "gaifman model", "meta": meta, "version": "1"}
@@ -358,7 +358,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_too_large_a_description_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaifman.modelfile.MAX_HEADER_BYTES", 1000)
+    monkeypatch.setattr("gaifman.io.model_file.MAX_HEADER_BYTES", 1000)
     with pytest.raises(OutputError, match="1,000 may be"):
         model_bytes({}, {"a": "x" * 1000})
 
@@ -372,7 +372,7 @@ def test_a_file_replaced_while_it_is_opened_is_read_anew(tmp_path: Path, monkeyp
         write_model(path, {}, {"new": True})
         return safe_open(*arguments, **options)
 
-    monkeypatch.setattr("gaifman.modelfile.safe_open", slow)
+    monkeypatch.setattr("gaifman.io.model_file.safe_open", slow)
     assert read_model(path)[1] == {"new": True}
 
 
@@ -382,7 +382,7 @@ def test_a_large_file_is_held_once(tmp_path: Path) -> None:
     write_model(path, {f"w{i}": np.full((5, 1 << 20), i, np.float32) for i in range(10)}, {})
     code = f"""
 import threading, time
-from gaifman.modelfile import read_model
+from gaifman.io.model_file import read_model
 def own():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) / 1024
 most, stop, before = [0.0], threading.Event(), own()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gaifman import drawing
 from gaifman.errors import KnowledgeBaseError
-from gaifman.graph import GaifmanGraph, build_graph, fact_ids
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.neighbourhoods import (
     HiddenFacts,
     NeighbourhoodBatch,

@@ -14,11 +14,11 @@ from gaifman.adapters import SklearnModel
 from gaifman.calibration import fit_calibration, reliability
 from gaifman.errors import InputError
 from gaifman.inputs import FeatureScaler, feature_kinds
+from gaifman.io.model_file import canonical_json, write_model
 from gaifman.learning import HeldOut, Scorer, TrainingConfig
 from gaifman.logic.ast import Feature
 from gaifman.logic.parser import parse_feature, parse_query
 from gaifman.logic.schema import Schema
-from gaifman.modelfile import canonical_json, write_model
 from gaifman.network import MLP, BaseModel, Logistic, SparseRows
 from gaifman.parts import (
     CALIBRATION_FOLDS,

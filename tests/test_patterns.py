@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gaifman
 from gaifman.errors import FormulaError, KnowledgeBaseError
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Atom, Constant, Query, Variable
 from gaifman.logic.parser import parse_query
 from gaifman.patterns import QueryPattern, atom_pattern, model_pattern

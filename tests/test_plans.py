@@ -7,8 +7,8 @@ import pytest
 from gaifman import features
 from gaifman.errors import FormulaError, LimitError
 from gaifman.features import compute_features
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kernels import bitset_vm as machine
 from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from gaifman.phi import parse_phi

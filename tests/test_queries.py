@@ -8,11 +8,11 @@ import pytest
 import gaifman
 import queries_long
 from gaifman.config import Budget
-from gaifman.engine import Engine
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, LimitError
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Atom, Constant, Equal, Query, RelationVariable, Variable
-from gaifman.queries import answers, count, exists, prepare, stream
+from gaifman.queries.answers import answers, count, exists, prepare, stream
+from gaifman.queries.engine import Engine
 from generators import over_seeds
 
 X, Y = Variable("x"), Variable("y")

@@ -8,8 +8,8 @@ import pytest
 
 import q2b
 from data import DATA, NEEDED
-from gaifman.engine import Engine
-from gaifman.queries import count
+from gaifman.queries.answers import count
+from gaifman.queries.engine import Engine
 
 EACH = 1_000
 
@@ -33,7 +33,7 @@ def test_a_thousand_queries_of_each_shape_have_exactly_their_easy_answers(engine
 
 @pytest.mark.parametrize("shape", q2b.SHAPES)
 def test_the_answers_themselves_are_as_many(engine: Engine, shape: str) -> None:
-    from gaifman.queries import answers
+    from gaifman.queries.answers import answers
 
     for query in q2b.queries(DATA, shape, 20):
         found = answers(engine, query.text)

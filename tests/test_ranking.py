@@ -11,9 +11,9 @@ import gaifman
 from gaifman import ranking
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
+from gaifman.kb.tables import Floats, Ints
 from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.ranking import DirectScorer
-from gaifman.tables import Floats, Ints
 from learnt import FEW, GOOD, towns
 
 

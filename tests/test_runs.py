@@ -16,7 +16,7 @@ import pytest
 
 import job
 from gaifman.errors import InputError, OutputError
-from gaifman.modelfile import read_model, write_model
+from gaifman.io.model_file import read_model, write_model
 from gaifman.runs import Run, read_log
 from kbs import HOSTILE
 

@@ -30,8 +30,8 @@ from gaifman.logic.ast import (
 )
 from gaifman.logic.parser import parse
 from gaifman.logic.semantics import holds
-from gaifman.safety import Domain, conjuncts, normalize, restricted_variables
-from gaifman.safety import free_variables as all_free_variables
+from gaifman.queries.normalize import Domain, conjuncts, normalize, restricted_variables
+from gaifman.queries.normalize import free_variables as all_free_variables
 from generators import OBJECTS, RELATIONS, Generator, assignment, over_seeds
 
 X = Variable("x")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from gaifman.facts import Fact
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.scenes import (
     MAX_EDGE_CHARS,
     MAX_NAME_CHARS,

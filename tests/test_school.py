@@ -14,8 +14,8 @@ from gaifman.calibration import fit_calibration
 from gaifman.completion import RelationModel
 from gaifman.constraints import parse_constraints
 from gaifman.errors import InputError, KnowledgeBaseError
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import Callback, TrainingConfig
 from gaifman.phi import parse_phi
 from gaifman.school import PartStore, RelationTrainer, complete

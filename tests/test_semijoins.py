@@ -6,8 +6,8 @@ import pytest
 
 from gaifman.logic.ast import Variable
 from gaifman.logic.parser import parse
-from gaifman.safety import Domain, conjuncts, normalize
-from gaifman.semijoins import split_semijoins
+from gaifman.queries.normalize import Domain, conjuncts, normalize
+from gaifman.queries.sql import split_semijoins
 
 DOMAIN = Domain({"p": 1, "q": 1, "r": 2, "s": 2, "t": 2})
 

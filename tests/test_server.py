@@ -16,7 +16,7 @@ from gaifman.config import ServerLimits
 from gaifman.desk import ServerState
 from gaifman.edits import EditsFile
 from gaifman.guards import SECURITY_HEADERS
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server import STATIC_DIR, create_app, static_files
 from gaifman.service import Service
 from learnt import FEW, demo, neighbour, towns, worker

@@ -13,8 +13,8 @@ import gaifman
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import ServerLimits
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, StoppedError
-from gaifman.facts import Fact
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.service import WARM_UP_AFTER, ExactQuery, NeighbourhoodQuery, Page, RankedQuery, Service
 from learnt import FEW, demo, neighbour, towns, worker

@@ -10,7 +10,7 @@ import gaifman
 from gaifman import speeds as home
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.speeds import SIZES, Throughput, largest_relations, measure_throughput
 from learnt import FEW, towns
 

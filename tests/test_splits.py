@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman import splits
-from gaifman.graph import GaifmanGraph
 from gaifman.inputs import FeatureStatistics, feature_kinds
 from gaifman.judging import Predictor
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
 from gaifman.kernels.candidate_pairs import FILLED, FULL_PATH, SEPARATE, TOUCHING
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from gaifman.network import MLP, Logistic
 from gaifman.phi import FEATURE_SET_NAMES, named_feature_set, parse_phi
 from gaifman.splits import ObjectFeatures, SplitScorer, _PairFeatureFinder, supports_fast_scoring
-from gaifman.tables import Floats, Ints
 
 
 def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> KnowledgeBase:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from gaifman.frames import quoted_columns
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Atom, Query, Variable
 from gaifman.logic.parser import parse_query
-from gaifman.queries import answers, count
-from gaifman.sql import translate
+from gaifman.queries.answers import answers, count
+from gaifman.queries.sql import quoted_columns, translate
 from kbs import HOSTILE
 
 KB = KnowledgeBase.from_facts(

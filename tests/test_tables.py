@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.tables import NameEncoder, RawFacts, SortedNames, build_tables, find_invalid_name, fingerprint, unique_rows
+from gaifman.kb.tables import (
+    NameEncoder,
+    RawFacts,
+    SortedNames,
+    build_tables,
+    find_invalid_name,
+    fingerprint,
+    unique_rows,
+)
 from kbs import names
 
 rows_of = st.integers(1, 4).flatmap(lambda width: st.lists(st.tuples(*[st.integers(0, 6)] * width), max_size=20))

@@ -13,8 +13,8 @@ import pytest
 from broken_models import BROKEN, Narrow
 from gaifman import testing
 from gaifman.errors import KnowledgeBaseError, OutputError
+from gaifman.kb.tables import Floats
 from gaifman.network import BaseModel, SparseRows, State
-from gaifman.tables import Floats
 from gaifman.testing import check_base_model
 from plain_model import Plain
 

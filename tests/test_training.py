@@ -13,7 +13,7 @@ import pytest
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import FormulaError, GaifmanError, InputError, KnowledgeBaseError
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.runs import Run, read_log
 from gaifman.training import (

@@ -16,8 +16,8 @@ import pytest
 
 import gaifman
 from gaifman.examples import TrainingExamples
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.keys import fold_in, make_key
 from gaifman.model import GaifmanModel
 from gaifman.network import INITIAL_SQUARES, Logistic

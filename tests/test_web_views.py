@@ -17,7 +17,7 @@ from browsed import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watch
 from gaifman.cli.serve import python_snippet
 from gaifman.config import ServerLimits
 from gaifman.desk import ServerState
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.service import Service
 from learnt import GOOD, towns
 from served import PATIENT, Client, serving

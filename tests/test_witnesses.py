@@ -10,17 +10,17 @@ import pytest
 
 import queries_long
 from gaifman.config import Budget
-from gaifman.engine import Engine
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
-from gaifman.graph import build_graph
 from gaifman.hiding import hide
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import And, Atom, Exists, Formula, Or, Query, Truth, Variable, free_variables
 from gaifman.logic.parser import parse_query
 from gaifman.logic.semantics import holds
-from gaifman.queries import answers
-from gaifman.safety import Domain, normalize
-from gaifman.witnesses import (
+from gaifman.queries.answers import answers
+from gaifman.queries.engine import Engine
+from gaifman.queries.normalize import Domain, normalize
+from gaifman.queries.witnesses import (
     alternatives,
     are_answers,
     fact_by_number,

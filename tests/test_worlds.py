@@ -7,8 +7,8 @@ import gc
 import numpy as np
 
 import gaifman
-from gaifman.graph import build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.worlds import fact_arrays, knowledge_base_arrays, labelled_graph
 from generators import over_seeds
 from test_features import case

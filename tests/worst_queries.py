@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 
 from gaifman.config import Budget
-from gaifman.engine import Engine
 from gaifman.errors import StoppedError
-from gaifman.kb import KnowledgeBase
-from gaifman.queries import answers, count, exists
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.queries.answers import answers, count, exists
+from gaifman.queries.engine import Engine
 
 EVERYTHING = 10**60
 """Combinations: what is refused for its size is not stopped for its time."""

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gaifman.completion import Completion, load
     from gaifman.config import Budget, Limits
-    from gaifman.datasets import demo
-    from gaifman.engine import Engine
     from gaifman.errors import (
         FormulaError,
         GaifmanError,
@@ -31,30 +29,32 @@ if TYPE_CHECKING:
     )
     from gaifman.evaluation import Evaluation, evaluate
     from gaifman.explanations import Explanation
-    from gaifman.facts import Fact
     from gaifman.io import read, write
-    from gaifman.kb import KnowledgeBase, union
+    from gaifman.io.demo import demo
+    from gaifman.kb.facts import Fact
+    from gaifman.kb.knowledge_base import KnowledgeBase, union
     from gaifman.learning import TrainingConfig
     from gaifman.logic.parser import parse, parse_feature, parse_query
     from gaifman.model import GaifmanModel, fit
-    from gaifman.queries import count, exists, query, stream
+    from gaifman.queries.answers import count, exists, query, stream
+    from gaifman.queries.engine import Engine
+    from gaifman.queries.witnesses import why
     from gaifman.school import complete
-    from gaifman.witnesses import why
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Budget": "config",
     "Completion": "completion",
-    "Engine": "engine",
+    "Engine": "queries.engine",
     "Evaluation": "evaluation",
     "Explanation": "explanations",
-    "Fact": "facts",
+    "Fact": "kb.facts",
     "FormulaError": "errors",
     "GaifmanError": "errors",
     "GaifmanModel": "model",
     "InputError": "errors",
-    "KnowledgeBase": "kb",
+    "KnowledgeBase": "kb.knowledge_base",
     "KnowledgeBaseError": "errors",
     "LimitError": "errors",
     "Limits": "config",
@@ -62,20 +62,20 @@ _HOMES = {
     "StoppedError": "errors",
     "TrainingConfig": "learning",
     "complete": "school",
-    "count": "queries",
-    "demo": "datasets",
+    "count": "queries.answers",
+    "demo": "io.demo",
     "evaluate": "evaluation",
-    "exists": "queries",
+    "exists": "queries.answers",
     "fit": "model",
     "load": "completion",
     "parse": "logic.parser",
     "parse_feature": "logic.parser",
     "parse_query": "logic.parser",
-    "query": "queries",
+    "query": "queries.answers",
     "read": "io",
-    "stream": "queries",
-    "union": "kb",
-    "why": "witnesses",
+    "stream": "queries.answers",
+    "union": "kb.knowledge_base",
+    "why": "queries.witnesses",
     "write": "io",
 }
 

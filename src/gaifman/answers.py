@@ -25,16 +25,16 @@ from gaifman.candidates import (
     select_known_candidates,
 )
 from gaifman.errors import KnowledgeBaseError, escape_unprintable
-from gaifman.facts import plural
 from gaifman.glances import FIRST_PASS_DRAWS
 from gaifman.judging import Estimate, Estimates, Predictor, atomic_relation
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import plural
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
 from gaifman.logic.names import similar_names
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.patterns import QueryPattern
-from gaifman.queries import answers as exact
-from gaifman.tables import Floats, Ints
+from gaifman.queries.answers import answers as exact
 
 KNOWN_MODES = ("mark", "leave out", "only")
 """What happens to known answers."""

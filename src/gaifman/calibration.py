@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import InputError, KnowledgeBaseError
-from gaifman.tables import Floats
+from gaifman.kb.tables import Floats
 
 MIN_PROBABILITY, MAX_PROBABILITY = 2.0**-50, 1 - 2.0**-50
 """What stands for 0 and 1, whose log-odds are infinite, and for what is nearer to them: no data can tell them apart."""

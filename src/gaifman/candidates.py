@@ -1,7 +1,7 @@
 """Which tuples may answer a question: all objects for one variable, and for several what can be looked at in time.
 
->>> from gaifman.graph import graph_of
->>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.kb.gaifman_graph import graph_of
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> from gaifman.patterns import atom_pattern
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("person", "ann")])
 >>> _, pattern = atom_pattern("parent(x, y)", kb, ["parent"])
@@ -28,13 +28,13 @@ import numpy as np
 
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
-from gaifman.facts import plural
-from gaifman.graph import GaifmanGraph, concatenate_ranges
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import plural
+from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Atom, Query, Variable
 from gaifman.logic.names import similar_names
 from gaifman.patterns import QueryPattern
-from gaifman.tables import Ints
 
 STRATEGIES = ("auto", "all", "typed", "seen", "near")
 """Where candidates for several variables come from."""

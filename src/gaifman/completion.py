@@ -31,15 +31,16 @@ from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.explain import DEFAULT_TOP, Explainer
 from gaifman.explanations import Explanation
 from gaifman.glances import FastScorer
-from gaifman.graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.inputs import feature_kinds
+from gaifman.io.model_file import write_model
 from gaifman.judging import DrawBudget, Estimate, Estimates, Predictor, extend_schema, query_variables
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import Arrays, Scorer, TrainingConfig
 from gaifman.logic.ast import Atom, Feature, Query
 from gaifman.logic.names import similar_names
 from gaifman.model import GaifmanModel, Tuples, as_tuple_ids
-from gaifman.modelfile import write_model
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.network import BaseModel, make_base_model
 from gaifman.parts import (
@@ -56,7 +57,6 @@ from gaifman.parts import (
 )
 from gaifman.patterns import Bindings, QueryPattern, atom_pattern, fill_pattern
 from gaifman.phi import FeatureSet
-from gaifman.tables import Floats, Ints
 
 RelationModel = tuple[Arrays, dict[str, Any]]
 """What was learnt of one relation: arrays, and words about it."""

@@ -23,8 +23,8 @@ from typing import NoReturn
 
 from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
 from gaifman.errors import FormulaError, Location
-from gaifman.facts import plural
 from gaifman.io.files import open_input, read_blocks
+from gaifman.kb.facts import plural
 from gaifman.logic.ast import Atom, Query, Variable
 from gaifman.logic.names import PATH, WORD, similar_names, unquote
 from gaifman.logic.parser import SchemaLike

@@ -1,6 +1,6 @@
 """Corruptions: answers with one object changed, to learn what is false.
 
->>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> from gaifman.keys import start
 >>> kb = KnowledgeBase.from_facts([("born_in", "ann", "rome"), ("born_in", "bob", "oslo")], objects=["cleo"])
 >>> answers = kb.tables[2].objects
@@ -26,10 +26,10 @@ import numpy.typing as npt
 
 from gaifman.constraints import QueryConstraints
 from gaifman.errors import KnowledgeBaseError
-from gaifman.graph import GaifmanGraph, build_graph
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.names import similar_names
-from gaifman.tables import Ints, Longs
 
 if TYPE_CHECKING:
     from gaifman.kernels.negatives import CandidatePools, HardNegativeWalks, KnownRuns, KnownTuples

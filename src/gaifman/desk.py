@@ -24,7 +24,7 @@ from typing import Any
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.edits import EditsFile, validate_facts
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import Fact
+from gaifman.kb.facts import Fact
 from gaifman.service import Service
 
 CLOSE_TIMEOUT = 2.0

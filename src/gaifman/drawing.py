@@ -13,7 +13,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.graph import GaifmanGraph
+from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.tables import Ints, Longs
 from gaifman.kernels.graph import (
     Adjacency,
     BallRows,
@@ -34,7 +35,6 @@ from gaifman.kernels.sampling import (
     look_up_rows,
     measure_batch,
 )
-from gaifman.tables import Ints, Longs
 
 TRIAL_FACTOR = 1
 """How many times k a row is, at least, where filling tries places at random and does not write out all pools."""

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from gaifman import io
 from gaifman.errors import KnowledgeBaseError, OutputError, shorten
-from gaifman.facts import Fact, as_fact, format_name, plural
 from gaifman.io.files import leftover_files
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact, as_fact, format_name, plural
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.names import name_problem, similar_names
 
 EDITS_SUFFIX = ".edits.facts"

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.graph import concatenate_ranges
+from gaifman.kb.gaifman_graph import concatenate_ranges
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.network import BaseModel, SparseRows
-from gaifman.tables import Floats, Ints, Longs
 
 MAX_ENTRIES = 1 << 20
 """Entries of changed rows that are in memory at once, about."""

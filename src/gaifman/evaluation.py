@@ -32,8 +32,10 @@ from gaifman._html import muted, paragraph, stack, table
 from gaifman.corruptions import check_negative_sampling
 from gaifman.errors import KnowledgeBaseError
 from gaifman.examining import ProgressCallback, TaskResult, TaskRunner, open_checkpoint
-from gaifman.facts import plural
-from gaifman.kb import KnowledgeBase
+from gaifman.io.model_file import checksum
+from gaifman.kb.facts import plural
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.names import similar_names
 from gaifman.measures import (
     BOOTSTRAP_RESAMPLES,
@@ -44,10 +46,8 @@ from gaifman.measures import (
     average_precision,
     compute_metrics,
 )
-from gaifman.modelfile import checksum
 from gaifman.parts import auc
 from gaifman.subjects import EvaluationData, EvaluationTask, Model, build_tasks, sample_tasks
-from gaifman.tables import Floats, Ints, Longs
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
 GROUPINGS = ("side", "category", "relation")

@@ -18,14 +18,14 @@ import numpy as np
 
 from gaifman.corruptions import NegativeSampler
 from gaifman.errors import InputError
-from gaifman.kb import KnowledgeBase
+from gaifman.io.model_file import canonical_json
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.keys import make_key
 from gaifman.measures import CandidateFilter, Ranks, compute_ranks
-from gaifman.modelfile import canonical_json
 from gaifman.runfolder import RECORD, display_path
 from gaifman.runs import Run
 from gaifman.subjects import EvaluationTask
-from gaifman.tables import Floats, Ints, Longs
 
 ProgressCallback = Callable[[str, int, int | None], None]
 

@@ -1,7 +1,7 @@
 """What is learnt from: a query's answers, corruptions of them, and what is hidden from both.
 
->>> from gaifman.graph import graph_of
->>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.kb.gaifman_graph import graph_of
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> from gaifman.logic.parser import parse_query
 >>> kb = KnowledgeBase.from_facts([("born_in", f"p{i}", f"t{i % 3}") for i in range(20)])
 >>> examples = TrainingExamples(graph_of(kb), parse_query("born_in(x, y)"), ExampleConfig(negatives=2, block=8))
@@ -27,16 +27,16 @@ import numpy.typing as npt
 from gaifman.constraints import Constraints
 from gaifman.corruptions import NegativeSampler, check_hard_negative_fraction, check_negative_sampling
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import plural
-from gaifman.graph import GaifmanGraph
 from gaifman.hiding import hide
+from gaifman.kb.facts import plural
+from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.tables import Ints, Longs
 from gaifman.keys import fold_in, fold_in_rows, make_key
 from gaifman.logic.ast import Atom, Query
 from gaifman.logic.names import similar_names
 from gaifman.neighbourhoods import HiddenFacts, check_tuples
-from gaifman.queries import answers
-from gaifman.tables import Ints, Longs
-from gaifman.witnesses import is_monotone, witnesses
+from gaifman.queries.answers import answers
+from gaifman.queries.witnesses import is_monotone, witnesses
 
 HIDE_MODES = ("facts", "links")
 """What is hidden: the facts that make an answer true, or all that are between its objects as well."""

@@ -1,6 +1,6 @@
 """An explanation of one answer: what spoke for and against it, by which facts, and what it would be without them.
 
->>> from gaifman.facts import Fact
+>>> from gaifman.kb.facts import Fact
 >>> spain = Fact("borders", ("spain", "portugal"), 0.9)
 >>> reason = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.4, 10, 1.0, (spain,))
 >>> parts = Decomposition(-2.0, OtherFormulas(3, 0.1), 0.5, -0.25, 0.25)
@@ -32,8 +32,8 @@ import numpy as np
 from gaifman._html import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
 from gaifman.calibration import log_odds, logistic
 from gaifman.errors import escape_unprintable
-from gaifman.facts import Fact, plural
 from gaifman.judging import Estimate, format_probability
+from gaifman.kb.facts import Fact, plural
 from gaifman.pictures import render_svg
 from gaifman.scenes import Diagram
 

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from gaifman.graph import GaifmanGraph, label_offsets
+from gaifman.kb.gaifman_graph import GaifmanGraph, label_offsets
+from gaifman.kb.tables import Ints
 from gaifman.kernels.local_facts import LabelledGraph
 from gaifman.kernels.templates import (
     CONSTANTS,
@@ -56,7 +57,6 @@ from gaifman.logic.ast import (
     query_position,
 )
 from gaifman.plans import FeaturePlan
-from gaifman.tables import Ints
 
 Label = tuple[str, int]
 """A relation with two places, and the place of the object from which it is seen: 0 or 1."""

@@ -1,7 +1,7 @@
 r"""The features of neighbourhoods, as a sparse matrix.
 
 >>> import gaifman
->>> from gaifman.graph import graph_of
+>>> from gaifman.kb.gaifman_graph import graph_of
 >>> from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 >>> from gaifman.phi import parse_phi
 >>> from gaifman.plans import plan_of
@@ -26,7 +26,8 @@ import numpy.typing as npt
 from gaifman.drawing import DrawnPart, fact_rows, freeze, map_threaded
 from gaifman.errors import KnowledgeBaseError, LimitError
 from gaifman.families import build_template_index, with_label_sets
-from gaifman.graph import GaifmanGraph
+from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.tables import Ints, Longs
 from gaifman.kernels.bitset_vm import MAX_RELATION_VARIABLES, MAX_RESULTS, MAX_VARIABLES, VmState
 from gaifman.kernels.evaluate import (
     DONE,
@@ -54,7 +55,6 @@ from gaifman.neighbourhoods import (
     make_draw_job,
 )
 from gaifman.plans import FeaturePlan
-from gaifman.tables import Ints, Longs
 from gaifman.worlds import knowledge_base_arrays
 
 Reals = npt.NDArray[np.float32]

@@ -29,11 +29,11 @@ import numpy as np
 
 from gaifman.cancellation import Deadline
 from gaifman.judging import Predictor
+from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.network import MLP
 from gaifman.splits import MAX_CACHED_BYTES, ObjectFeatures, SplitScorer, supports_fast_scoring
-from gaifman.tables import Floats, Ints
 
 FIRST_PASS_DRAWS = 2
 """Draws of a first look."""

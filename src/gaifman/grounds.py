@@ -1,6 +1,6 @@
 """The facts that make a feature what it is, found in the small structure of one neighbourhood, for people.
 
->>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> from gaifman.logic.parser import parse_feature
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("old", "ann")])
 >>> inside = LocalStructure(kb.structure())
@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from gaifman.errors import FormulaError, LimitError
-from gaifman.facts import Fact
-from gaifman.graph import GaifmanGraph, concatenate_ranges
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
+from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import (
     Aggregate,
     And,
@@ -52,7 +53,6 @@ from gaifman.logic.ast import (
 )
 from gaifman.logic.semantics import Extension, Structure, holds
 from gaifman.logic.transforms import negation_normal_form, relation_arities
-from gaifman.tables import Ints, Longs
 
 SHOWN_GROUNDINGS = 3
 """Ways to satisfy a counting feature whose facts `gaifman features` gives."""

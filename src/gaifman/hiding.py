@@ -1,7 +1,7 @@
 """Which facts to hide from a training tuple, so that its own truth cannot be read off.
 
->>> from gaifman.kb import KnowledgeBase
->>> from gaifman.witnesses import fact_of
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
+>>> from gaifman.queries.witnesses import fact_of
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "ann", "bea"), ("parent", "bob", "cleo")])
 >>> hidden = hide(kb, "exists z. parent(x, z)", [[0]])
 >>> [str(fact_of(kb, number)) for number in hidden.facts.tolist()]
@@ -24,13 +24,13 @@ import numpy.typing as npt
 
 from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.engine import get_engine
+from gaifman.kb.tables import Ints, Longs
 from gaifman.keys import fold_in, fold_in_rows, mix
 from gaifman.logic.ast import Query
 from gaifman.neighbourhoods import HiddenFacts
-from gaifman.queries import Queryable, prepare
-from gaifman.tables import Ints, Longs
-from gaifman.witnesses import (
+from gaifman.queries.answers import Queryable, prepare
+from gaifman.queries.engine import get_engine
+from gaifman.queries.witnesses import (
     MAX_WITNESSES,
     Witnesses,
     are_answers,

@@ -2,7 +2,7 @@ r"""Features into inputs: the columns a base model sees, and how their values ar
 
 >>> import gaifman
 >>> from gaifman.features import Evaluator
->>> from gaifman.graph import graph_of
+>>> from gaifman.kb.gaifman_graph import graph_of
 >>> from gaifman.neighbourhoods import Sampling
 >>> from gaifman.phi import parse_phi
 >>> from gaifman.plans import plan_of
@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from gaifman.drawing import freeze
 from gaifman.features import FeatureMatrix
+from gaifman.kb.tables import Ints, Longs
 from gaifman.kernels.candidate_pairs import PairFeatures
 from gaifman.kernels.inputs import (
     COUNT,
@@ -45,7 +46,6 @@ from gaifman.kernels.inputs import (
 from gaifman.kernels.ranking import write_input_changes
 from gaifman.logic.ast import Aggregate, Attribute, Difference, Feature, free_variables, query_position
 from gaifman.network import Reals, SparseRows
-from gaifman.tables import Ints, Longs
 
 KIND_NAMES = {TRUTH: "truth", COUNT: "count", NUMBER: "number"}
 

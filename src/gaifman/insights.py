@@ -37,7 +37,7 @@ from gaifman.logic.verbalize import readable_name
 from gaifman.messages import error_body
 from gaifman.model import GaifmanModel
 from gaifman.patterns import atom_pattern, model_pattern
-from gaifman.queries import exists
+from gaifman.queries.answers import exists
 from gaifman.scenes import Diagram
 from gaifman.service import Service
 

@@ -17,9 +17,10 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.hiding import hide
-from gaifman.kb import KnowledgeBase, union
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase, union
+from gaifman.kb.tables import Floats, Ints, RawFacts, build_tables
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.ast import Atom, Feature, Query, Variable
 from gaifman.logic.names import similar_names
@@ -27,7 +28,6 @@ from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, check_draws
 from gaifman.network import Reals
 from gaifman.phi import FeatureSet
 from gaifman.plans import compile_features
-from gaifman.tables import Floats, Ints, RawFacts, build_tables
 
 MAX_DRAWS = 1_000
 """Draws for one tuple at most, where they go on until the error is small."""

@@ -1,7 +1,7 @@
 """Frequent patterns around a query's answers, as features: the paper's structure learning.
 
 >>> import gaifman
->>> from gaifman.graph import graph_of
+>>> from gaifman.kb.gaifman_graph import graph_of
 >>> from gaifman.logic.parser import parse_query
 >>> kb = gaifman.demo()
 >>> graph = graph_of(kb)
@@ -28,15 +28,15 @@ import numpy as np
 
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.features import FeatureEvaluator
-from gaifman.graph import GaifmanGraph, concatenate_ranges, fact_ids
 from gaifman.hiding import hide
+from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges, fact_ids
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.keys import fold_in_rows, make_key
 from gaifman.logic.ast import And, Atom, Constant, Exists, Feature, Formula, Query, Term, Variable
 from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from gaifman.phi import FeatureSet
 from gaifman.plans import compile_features
-from gaifman.queries import answers
-from gaifman.tables import Floats, Ints, Longs
+from gaifman.queries.answers import answers
 
 MAX_CANDIDATES = 5_000
 """Patterns that are evaluated at most: the most frequent."""

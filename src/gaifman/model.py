@@ -32,14 +32,15 @@ from gaifman.explain import DEFAULT_TOP, Explainer
 from gaifman.explanations import Explanation
 from gaifman.features import FeatureEvaluator
 from gaifman.glances import FastScorer
-from gaifman.graph import build_graph
 from gaifman.inputs import feature_kinds
+from gaifman.io.model_file import write_model
 from gaifman.judging import DrawBudget, Estimate, Estimates, Predictor, extend_schema
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import Arrays, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
-from gaifman.modelfile import write_model
 from gaifman.neighbourhoods import HiddenFacts, check_tuples
 from gaifman.network import BaseModel, Reals
 from gaifman.parts import (
@@ -60,7 +61,6 @@ from gaifman.parts import (
 from gaifman.patterns import Bindings, fill_pattern, model_pattern
 from gaifman.phi import FeatureSet, resolve_feature_set
 from gaifman.plans import compile_features
-from gaifman.tables import Floats, Ints
 
 Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]
 """Tuples by name, or by number (b, n)."""

@@ -1,6 +1,6 @@
 """Bounded random neighbourhoods of tuples: Algorithm 1 of the paper, with what `docs/neighbourhoods.md` decides.
 
->>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo"), ("likes", "cleo", "dan")])
 >>> (found,) = named_neighbourhoods(kb, ("ann", "bob"), radius=2, size=1, seed=0)
 >>> found.members, found.left_out
@@ -27,11 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import Fact
-from gaifman.graph import GaifmanGraph, build_graph, check_radius, concatenate_ranges
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, check_radius, concatenate_ranges
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints, Longs
 from gaifman.keys import Keys, fold_in, make_key
-from gaifman.tables import Ints, Longs
 
 if TYPE_CHECKING:
     from gaifman.drawing import DrawJob, DrawnPart

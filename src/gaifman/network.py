@@ -27,6 +27,7 @@ import numpy.typing as npt
 from gaifman.calibration import log_odds, logistic
 from gaifman.drawing import freeze
 from gaifman.errors import KnowledgeBaseError
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.kernels.mlp import (
     ADAGRAD,
     GRADIENTS,
@@ -44,7 +45,6 @@ from gaifman.kernels.mlp import (
 from gaifman.kernels.ranking import first_layer_sums, score_candidates
 from gaifman.kernels.rng import fold_in
 from gaifman.logic.names import similar_names
-from gaifman.tables import Floats, Ints, Longs
 
 Reals = npt.NDArray[np.float32]
 ACTIVATIONS = {"sigmoid": SIGMOID, "relu": RELU}

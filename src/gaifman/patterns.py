@@ -1,6 +1,6 @@
 """What a model is asked: objects and variables at the places of its query.
 
->>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
 >>> relation, pattern = atom_pattern("parent('ann', y)", kb, ["parent"])
 >>> relation, pattern.places, pattern.variables
@@ -24,12 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import FormulaError, KnowledgeBaseError, Location, shorten
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Atom, Constant, Node, Query, Term, Variable, children, to_bracketed
 from gaifman.logic.names import similar_names
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import substitute
-from gaifman.tables import Ints
 
 MAX_LISTED = 5
 """Relations that a message lists."""
@@ -117,7 +117,7 @@ def model_pattern(
 def fill_pattern(pattern: QueryPattern, kb: KnowledgeBase, answer: Sequence[str]) -> tuple[str, ...]:
     """The names at the places of a pattern when the names of an answer stand for its variables, in their order.
 
-    >>> from gaifman.kb import KnowledgeBase
+    >>> from gaifman.kb.knowledge_base import KnowledgeBase
     >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
     >>> fill_pattern(atom_pattern("parent('ann', y)", kb, ["parent"])[1], kb, ["bob"])
     ('ann', 'bob')

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from gaifman._html import NEGATIVE_COLOUR, POSITIVE_COLOUR, to_html
 from gaifman.errors import OutputError, shorten
-from gaifman.facts import Fact
 from gaifman.io.files import atomic_write, check_writable
+from gaifman.kb.facts import Fact
 from gaifman.scenes import (
     FONT_SIZE,
     MARGIN,

@@ -21,7 +21,8 @@ from typing import TypeVar
 import numpy as np
 
 from gaifman.errors import FormulaError, LimitError
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.kernels import bitset_vm as m
 from gaifman.logic.ast import (
     AGGREGATES,
@@ -54,7 +55,6 @@ from gaifman.logic.ast import (
 )
 from gaifman.logic.transforms import relation_arities
 from gaifman.phi import FeatureSet
-from gaifman.tables import Floats, Ints, Longs
 
 Axes = tuple[int, ...]
 

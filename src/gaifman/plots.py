@@ -11,7 +11,7 @@ import numpy as np
 from gaifman.calibration import Reliability
 from gaifman.errors import OutputError
 from gaifman.io.files import atomic_write, check_writable
-from gaifman.tables import Longs
+from gaifman.kb.tables import Longs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

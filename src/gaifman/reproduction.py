@@ -19,10 +19,10 @@ from gaifman.completion import Completion, load
 from gaifman.errors import GaifmanError, InputError, OutputError
 from gaifman.evaluation import Evaluation, evaluate_draw_counts
 from gaifman.examining import ProgressCallback
-from gaifman.graph import build_graph
 from gaifman.io.files import atomic_write
-from gaifman.kb import KnowledgeBase
-from gaifman.modelfile import canonical_json
+from gaifman.io.model_file import canonical_json
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.plots import plot_degrees, plot_throughput
 from gaifman.runfolder import LOG, RECORD, display_path
 from gaifman.runs import Run, read_log

@@ -24,7 +24,7 @@ from typing import Any
 from gaifman import __version__
 from gaifman.errors import InputError, OutputError, shorten
 from gaifman.io.files import atomic_write
-from gaifman.modelfile import Meta, canonical_json
+from gaifman.io.model_file import Meta, canonical_json
 
 FORMAT = "gaifman run"
 VERSION = 1

@@ -34,8 +34,8 @@ import numpy.typing as npt
 
 from gaifman.errors import InputError, OutputError, shorten
 from gaifman.io.files import atomic_write, leftover_files
+from gaifman.io.model_file import Arrays, Meta, canonical_json, read_model, write_model
 from gaifman.logic.names import similar_names
-from gaifman.modelfile import Arrays, Meta, canonical_json, read_model, write_model
 from gaifman.runfolder import (
     CHECKPOINTS,
     DONE,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, combinations, pairwise
 
 from gaifman.errors import shorten
-from gaifman.facts import Fact
+from gaifman.kb.facts import Fact
 
 MAX_OTHER_OBJECTS = 16
 """Objects besides the tuple's own that are drawn."""

@@ -20,9 +20,10 @@ from gaifman.constraints import Constraints
 from gaifman.errors import KnowledgeBaseError
 from gaifman.examples import TrainingExamples
 from gaifman.features import FeatureEvaluator
-from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.inputs import feature_kinds
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.learning import Arrays, Callback, HeldOut, Scorer, Trainer, TrainingConfig, TrainingSource
 from gaifman.logic.ast import Feature, free_variables, query_position
 from gaifman.logic.names import similar_names
@@ -30,7 +31,6 @@ from gaifman.network import BaseModel
 from gaifman.parts import HeldOutReport, auc, losses_as_json, scorer_arrays, scorer_from_arrays, training_metadata
 from gaifman.phi import FeatureSet, resolve_feature_set
 from gaifman.plans import compile_features
-from gaifman.tables import Ints
 
 MIN_FACTS = 2
 """Answers a relation must have to be learnt."""

@@ -28,9 +28,9 @@ from gaifman.cancellation import Deadline
 from gaifman.config import ServerLimits
 from gaifman.desk import ServerState
 from gaifman.errors import BusyError, GaifmanError, OutputError, StoppedError, escape_unprintable, shorten
-from gaifman.facts import Fact
 from gaifman.gates import WorkLimiter
 from gaifman.guards import UNLIMITED_PATHS, GuardMiddleware
+from gaifman.kb.facts import Fact
 from gaifman.logic.names import similar_names
 from gaifman.messages import (
     AddFactsRequest,

@@ -29,21 +29,21 @@ from gaifman.candidates import CandidateStrategy
 from gaifman.cards import model_card
 from gaifman.completion import Completion
 from gaifman.config import DEFAULT_SERVER_LIMITS, Budget, ServerLimits
-from gaifman.engine import Engine, get_engine
 from gaifman.errors import GaifmanError, KnowledgeBaseError
-from gaifman.facts import Fact
 from gaifman.finder import NameIndex
-from gaifman.graph import GaifmanGraph, build_graph
 from gaifman.judging import extend_schema
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import FactTable, Longs
 from gaifman.logic.names import similar_names
 from gaifman.logic.printer import format_relation
 from gaifman.model import GaifmanModel
 from gaifman.neighbourhoods import named_neighbourhoods
 from gaifman.parts import used_symbols
-from gaifman.queries import count_answers, fetch_answers, prepare
-from gaifman.tables import FactTable, Longs
-from gaifman.witnesses import witness_facts
+from gaifman.queries.answers import count_answers, fetch_answers, prepare
+from gaifman.queries.engine import Engine, get_engine
+from gaifman.queries.witnesses import witness_facts
 
 Model = GaifmanModel | Completion
 T = TypeVar("T")

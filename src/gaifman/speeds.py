@@ -21,12 +21,12 @@ import numpy as np
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.examining import ProgressCallback
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.network import MLP
 from gaifman.splits import supports_fast_scoring
 from gaifman.subjects import EvaluationData, EvaluationTask, build_tasks
-from gaifman.tables import Ints
 
 SIZES = (5, 10, 20, 50, 100, None)
 """k of the paper's figure; None for all that is there."""

@@ -21,9 +21,10 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.drawing import GrowingScratch, freeze
 from gaifman.families import match_template
 from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.graph import GaifmanGraph, concatenate_ranges
 from gaifman.judging import Predictor, prefix_means
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints, Longs, SortedNames
 from gaifman.kernels.candidate_pairs import (
     BOTH_SIDES,
     FILLED,
@@ -49,7 +50,6 @@ from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.ast import Feature
 from gaifman.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods, make_draw_job
 from gaifman.network import MLP, Reals
-from gaifman.tables import Floats, Ints, Longs, SortedNames
 
 DECOMPOSABLE = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths")
 """Families of features that speak of one object alone, or need the two to touch; what comes of that is put together."""

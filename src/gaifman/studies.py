@@ -16,7 +16,7 @@ from typing import Any
 
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.evaluation import EvaluationConfig
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import TrainingConfig
 from gaifman.logic.ast import Atom, Constant, Feature, Variable
 from gaifman.phi import named_feature_set
@@ -154,7 +154,7 @@ def protocol_for(name: str, data: str) -> TrainingProtocol:
 def constant_features(kb: KnowledgeBase, min_count: int) -> list[str]:
     """Features that say of a variable that it has a fact with a common constant.
 
-    >>> from gaifman.kb import KnowledgeBase
+    >>> from gaifman.kb.knowledge_base import KnowledgeBase
     >>> kb = KnowledgeBase.from_facts([("lives_in", "ann", "rome"), ("lives_in", "bob", "rome")])
     >>> constant_features(kb, 2)
     ["lives_in(s1, 'rome')", "lives_in(s2, 'rome')"]

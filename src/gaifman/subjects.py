@@ -1,6 +1,6 @@
 """What an evaluation ranks: test facts by relation, what is visible of the knowledge base, and what is known besides.
 
->>> from gaifman.kb import KnowledgeBase
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo")])
 >>> test = KnowledgeBase.from_facts([("likes", "bob", "cleo"), ("likes", "dan", "ann")])
 >>> ground = EvaluationData(kb, test)
@@ -20,10 +20,11 @@ import numpy as np
 
 from gaifman.completion import Completion, fallback_probabilities
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import plural
-from gaifman.graph import GaifmanGraph
 from gaifman.judging import DrawBudget, Predictor, extend_schema, prefix_means
-from gaifman.kb import KnowledgeBase, union
+from gaifman.kb.facts import plural
+from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.knowledge_base import KnowledgeBase, union
+from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.keys import fold_in_rows, make_key
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.names import similar_names
@@ -31,10 +32,9 @@ from gaifman.model import GaifmanModel
 from gaifman.neighbourhoods import HiddenFacts
 from gaifman.network import MLP
 from gaifman.parts import used_symbols
-from gaifman.queries import answers
+from gaifman.queries.answers import answers
 from gaifman.ranking import BLOCK_SIZE, DirectScorer
 from gaifman.splits import ObjectFeatures, supports_fast_scoring
-from gaifman.tables import Floats, Ints, Longs
 
 Model = GaifmanModel | Completion
 MAX_CELLS = 1 << 18

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import GaifmanError, OutputError
+from gaifman.kb.tables import Floats
 from gaifman.network import BaseModel, Batch, Reals, SparseRows
-from gaifman.tables import Floats
 
 Make = Callable[[], BaseModel]
 

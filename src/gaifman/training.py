@@ -19,7 +19,7 @@ from gaifman.completion import Completion, RelationModel, load
 from gaifman.constraints import Constraints, parse_constraints
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
 from gaifman.io.files import atomic_write, leftover_files
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import Arrays, Callback, TrainingConfig
 from gaifman.logic.names import similar_names
 from gaifman.logic.parser import parse_query

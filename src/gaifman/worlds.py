@@ -1,7 +1,7 @@
 """What the kernels know of a graph: its arrays, and what is found once so that each neighbourhood costs less.
 
 >>> import gaifman
->>> from gaifman.graph import graph_of
+>>> from gaifman.kb.gaifman_graph import graph_of
 >>> world = knowledge_base_arrays(graph_of(gaifman.demo()))
 >>> len(world.links.bonds), len(world.links.bond_starts) - 1  # edges, and the different lists of labels they have
 (7446, 89)
@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gaifman.drawing import freeze
-from gaifman.graph import GaifmanGraph, concatenate_ranges, label_offsets
+from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges, label_offsets
+from gaifman.kb.tables import Ints
 from gaifman.kernels.bitset_vm import AttributeArrays
 from gaifman.kernels.evaluate import KnowledgeBaseArrays
 from gaifman.kernels.local_facts import FactArrays, LabelledGraph, fill_bloom_filter, number_label_sets
-from gaifman.tables import Ints
 
 BLOOM_BITS_PER_EDGE = 16
 """Bits for each edge in the sieve that says where there is none: about one look in a hundred says it wrongly."""

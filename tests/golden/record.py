@@ -261,8 +261,8 @@ def features(
     `phi` is the name of a feature set, or its text. Uncertain facts drop out.
     """
     from gaifman.features import FeatureEvaluator
-    from gaifman.graph import build_graph
     from gaifman.hiding import hide
+    from gaifman.kb.gaifman_graph import build_graph
     from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
     from gaifman.phi import named_feature_set, parse_phi
     from gaifman.plans import compile_features

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from gaifman.calibration import log_odds, logistic
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.kb.tables import Floats
 from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
-from gaifman.tables import Floats
 
 MAX_ROWS = 2_000_000
 """Rows that are gathered at most: such a classifier wants them all in memory at once."""

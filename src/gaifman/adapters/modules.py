@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from gaifman.calibration import logistic
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.kb.tables import Floats
 from gaifman.logic.names import similar_names
 from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
-from gaifman.tables import Floats
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,7 +15,7 @@ from gaifman.cli.terminal import json_option, print_fields, print_json, work_pro
 from gaifman.cli.trial import print_trial, run_trial
 
 if TYPE_CHECKING:
-    from gaifman.kb import KnowledgeBase
+    from gaifman.kb.knowledge_base import KnowledgeBase
 
 FACTS = (("borders", "france", "spain"), ("capital", "spain", "madrid"), ("separates", "pyrenees", "france", "spain"))
 QUERY = "exists z. borders(x, z) & borders(z, y) & x != y & ~borders(x, y)"
@@ -44,8 +44,8 @@ def demo(as_json: bool) -> None:
     Example:
       gaifman demo
     """
-    from gaifman.datasets import demo as load
-    from gaifman.graph import build_graph
+    from gaifman.io.demo import demo as load
+    from gaifman.kb.gaifman_graph import build_graph
     from gaifman.neighbourhoods import named_neighbourhoods
 
     kb = load()
@@ -79,7 +79,7 @@ def activation_hint() -> list[str]:
 
 def example_facts(kb: KnowledgeBase) -> list[str]:
     """A few facts as they are written."""
-    from gaifman.facts import Fact
+    from gaifman.kb.facts import Fact
 
     return [str(Fact(name, tuple(objects))) for name, *objects in FACTS if (name, *objects) in kb]
 

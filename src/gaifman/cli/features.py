@@ -10,7 +10,7 @@ from gaifman.cli.neighbourhood import sampling_options
 from gaifman.cli.terminal import input_options, json_option, open_kb, print_fields, print_json
 
 if TYPE_CHECKING:
-    from gaifman.kb import KnowledgeBase
+    from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.phi import FeatureSet
 
 MAX_FEATURES = 40
@@ -111,8 +111,8 @@ def evaluate_features(
 ) -> dict[str, Any]:
     """The features that are not 0, with facts, for JSON."""
     from gaifman.features import compute_features
-    from gaifman.graph import build_graph
     from gaifman.grounds import find_witness_facts
+    from gaifman.kb.gaifman_graph import build_graph
     from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
     from gaifman.plans import compile_features
 

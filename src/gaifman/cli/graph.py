@@ -45,7 +45,7 @@ def graph(
       gaifman graph train.tsv.gz --plot degrees.svg
       gaifman graph demo --json
     """
-    from gaifman.graph import build_graph
+    from gaifman.kb.gaifman_graph import build_graph
 
     if plot:
         check_overwrite(plot, force=force)

@@ -10,7 +10,7 @@ import click
 from gaifman.cli.terminal import input_options, json_option, open_kb, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
-    from gaifman.kb import KnowledgeBase
+    from gaifman.kb.knowledge_base import KnowledgeBase
 
 
 @click.command(short_help="Show what a knowledge base holds.")

@@ -55,8 +55,8 @@ def mine(
     """
     from pathlib import Path
 
-    from gaifman.graph import build_graph
     from gaifman.io.files import atomic_write
+    from gaifman.kb.gaifman_graph import build_graph
     from gaifman.logic.parser import parse_query
     from gaifman.mining import MiningConfig, known_answers
     from gaifman.mining import mine as mined

@@ -12,7 +12,7 @@ import click
 from gaifman.cli.terminal import DEMO_FILE, open_kb, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
-    from gaifman.kb import KnowledgeBase
+    from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.logic.ast import Query
     from gaifman.training import Model
 
@@ -128,7 +128,7 @@ def _example_answer(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[s
     from gaifman.completion import Completion, relation_query
     from gaifman.config import Budget
     from gaifman.errors import GaifmanError
-    from gaifman.queries import query
+    from gaifman.queries.answers import query
 
     asked: str | Query
     if isinstance(model, Completion):

@@ -11,8 +11,8 @@ from gaifman.cli.terminal import input_options, json_option, open_kb, print_fiel
 
 if TYPE_CHECKING:
     from gaifman.config import Budget
-    from gaifman.engine import Engine
-    from gaifman.queries import Answers, PreparedQuery
+    from gaifman.queries.answers import Answers, PreparedQuery
+    from gaifman.queries.engine import Engine
 
 MAX_ROWS = 100
 """Answers in a table; the others are there with --tsv or --json."""
@@ -70,8 +70,8 @@ def query(
       gaifman query demo "borders(x, y)" --sql
     """
     from gaifman.config import Budget
-    from gaifman.engine import Engine
-    from gaifman.queries import prepare
+    from gaifman.queries.answers import prepare
+    from gaifman.queries.engine import Engine
 
     budget = Budget(seconds, rows, max_combinations)
     known = open_kb((kb, *extra_files), file_format, table, iris)
@@ -124,7 +124,7 @@ def print_sql(prepared: PreparedQuery, rows: int | None, skip: int, *, as_json: 
 
 def print_count(engine: Engine, prepared: PreparedQuery, budget: Budget, *, as_json: bool) -> None:
     """How many answers there are."""
-    from gaifman.queries import count_answers
+    from gaifman.queries.answers import count_answers
 
     number = count_answers(engine, prepared, budget)
     if as_json:
@@ -136,7 +136,7 @@ def print_count(engine: Engine, prepared: PreparedQuery, budget: Budget, *, as_j
 def print_tsv(engine: Engine, prepared: PreparedQuery, skip: int, budget: Budget) -> None:
     """The answers as lines, without ever holding all of them."""
     from gaifman.errors import escape_unprintable
-    from gaifman.queries import stream_answers
+    from gaifman.queries.answers import stream_answers
 
     name = engine.kb.objects.__getitem__
     for part in stream_answers(engine, prepared, budget, skip=skip):
@@ -147,7 +147,7 @@ def print_answers(
     engine: Engine, prepared: PreparedQuery, skip: int, budget: Budget, *, why: bool, as_json: bool
 ) -> None:
     """The answers as a table or JSON, with the facts behind them if they are asked for."""
-    from gaifman.queries import fetch_answers
+    from gaifman.queries.answers import fetch_answers
 
     found = fetch_answers(engine, prepared, budget, skip=skip)
     facts = witness_texts(engine, found, budget) if why else []
@@ -175,7 +175,7 @@ def print_answers(
 
 def witness_texts(engine: Engine, found: Answers, budget: Budget) -> list[list[list[str]]]:
     """For each answer its witnesses, the first few, as texts of facts."""
-    from gaifman.witnesses import witness_facts
+    from gaifman.queries.witnesses import witness_facts
 
     return [
         [[str(fact) for fact in facts] for facts in ways]

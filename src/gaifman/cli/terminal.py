@@ -18,7 +18,7 @@ from gaifman.errors import escape_unprintable
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
-    from gaifman.kb import KnowledgeBase
+    from gaifman.kb.knowledge_base import KnowledgeBase
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 ProgressCallback = Callable[[str, int, int | None], None]
@@ -65,7 +65,8 @@ def open_kb(
     sources: Sequence[str], file_format: str | None = None, table: str | None = None, iris: str = "full"
 ) -> KnowledgeBase:
     """Read the files; `demo` is the bundled one, where no such file is there."""
-    from gaifman import datasets, io
+    from gaifman import io
+    from gaifman.io import demo as datasets
 
     if list(sources) == ["demo"] and not Path("demo").exists() and file_format is None and table is None:
         return datasets.demo()

@@ -12,7 +12,7 @@ from gaifman.cli.terminal import ProgressCallback, print_table
 
 if TYPE_CHECKING:
     from gaifman.completion import Completion
-    from gaifman.kb import KnowledgeBase
+    from gaifman.kb.knowledge_base import KnowledgeBase
 
 HOLD_OUT_EVERY = 20
 """One fact in so many is held out."""
@@ -92,7 +92,7 @@ def rank_held_out(completion: Completion, relation: str, facts: Sequence[tuple[s
 def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple[str, ...]]) -> dict[str, Any]:
     """The most probable fact of a relation that is not known, and how many of the first ten were held out."""
     from gaifman.completion import relation_query
-    from gaifman.facts import Fact
+    from gaifman.kb.facts import Fact
 
     found = completion.answers(relation_query(relation, 2), top=TOP_K, known="leave out", prior=PRIOR)
     return {
@@ -109,7 +109,7 @@ def learn_query(kb: KnowledgeBase, training_kb: KnowledgeBase) -> dict[str, Any]
     from gaifman.logic.ast import to_bracketed
     from gaifman.logic.parser import parse_query
     from gaifman.model import fit
-    from gaifman.queries import query
+    from gaifman.queries.answers import query
 
     model = fit(training_kb, QUERY, seed=SEED)
     true, rows = set(query(kb, QUERY)), list[dict[str, Any]]()

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import get_args
 
 from gaifman.config import DEFAULT_LIMITS, Limits
-from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.errors import InputError, OutputError
-from gaifman.facts import Note
 from gaifman.io.databases import read_parquet, read_sqlite
-from gaifman.io.datalog import read_facts_file
-from gaifman.io.delimited import read_table
+from gaifman.io.duckdb import read_duckdb, write_duckdb, write_parquet
+from gaifman.io.facts_file import read_facts_file
 from gaifman.io.files import STDIN, InputFile, ReadProgress, atomic_write, open_input, read_blocks
 from gaifman.io.formats import (
     READ_FORMATS,
@@ -30,9 +28,11 @@ from gaifman.io.formats import (
     file_suffix,
 )
 from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
-from gaifman.io.store import read_duckdb, write_duckdb, write_parquet
-from gaifman.io.texts import fact_lines, find_losses, open_text, table_lines
-from gaifman.kb import KnowledgeBase
+from gaifman.io.tabular import read_table
+from gaifman.io.writers import fact_lines, find_losses, open_text, table_lines
+from gaifman.kb.builder import KnowledgeBaseBuilder
+from gaifman.kb.facts import Note
+from gaifman.kb.knowledge_base import KnowledgeBase
 
 __all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "detect_format", "read", "write"]
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from gaifman.draft import KnowledgeBaseBuilder
 from gaifman.errors import InputError, Location, shorten
 from gaifman.io.files import TextBlock
-from gaifman.io.interpret import add_rows
-from gaifman.io.layouts import DECIMAL, DEFAULT_LAYOUTS
-from gaifman.io.rows import RowBatch
+from gaifman.io.tabular import DECIMAL, DEFAULT_LAYOUTS, RowBatch, add_rows
+from gaifman.kb.builder import KnowledgeBaseBuilder
 
 if TYPE_CHECKING:
     import pyoxigraph

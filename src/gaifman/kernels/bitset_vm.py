@@ -308,7 +308,7 @@ class Programs(NamedTuple):
 
 
 class AttributeArrays(NamedTuple):
-    """Numeric attributes, as `gaifman.tables.Values` has them."""
+    """Numeric attributes, as `gaifman.kb.tables.Values` has them."""
 
     starts: Longs
     objects: Ints

@@ -23,7 +23,7 @@ _11, NO_KEY, _UNIT = np.uint64(11), np.uint64(0), 1.0 / (1 << 53)
 
 
 class LabelledGraph(NamedTuple):
-    """The Gaifman graph, as `gaifman.graph.Graph` describes it."""
+    """The Gaifman graph, as `gaifman.kb.gaifman_graph.Graph` describes it."""
 
     starts: Longs
     neighbours: Ints

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.facts import Fact, plural
-from gaifman.kb import KnowledgeBase
-from gaifman.tables import FactTable, Ints, Longs
+from gaifman.kb.facts import Fact, plural
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import FactTable, Ints, Longs
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,8 +19,8 @@ import numpy as np
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.config import MAX_ARITY
 from gaifman.errors import KnowledgeBaseError, shorten
+from gaifman.kb.tables import Duplicates, Floats, Ints, NameEncoder, RawFacts, Tables, find_invalid_name
 from gaifman.logic.names import is_path, is_word, quote
-from gaifman.tables import Duplicates, Floats, Ints, NameEncoder, RawFacts, Tables, find_invalid_name
 
 ExampleFact = Callable[[str], str]
 """The first fact of a relation, written; empty where it has none."""

@@ -1,6 +1,6 @@
 """Knowledge bases to try things on.
 
->>> from gaifman.datasets import demo
+>>> from gaifman.io.demo import demo
 >>> ("borders", "france", "spain") in demo()
 True
 """
@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import as_file, files
 
 from gaifman.io import read
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 
 
 @cache

@@ -22,7 +22,7 @@ from types import MappingProxyType
 import numpy as np
 
 from gaifman.errors import KnowledgeBaseError, shorten
-from gaifman.facts import (
+from gaifman.kb.facts import (
     AttributeInfo,
     Fact,
     FactLike,
@@ -36,10 +36,7 @@ from gaifman.facts import (
     knowledge_base_html,
     plural,
 )
-from gaifman.logic.names import name_problem, similar_names
-from gaifman.logic.schema import Schema
-from gaifman.logic.semantics import Extension, Structure
-from gaifman.tables import (
+from gaifman.kb.tables import (
     FactTable,
     Longs,
     NameEncoder,
@@ -52,6 +49,9 @@ from gaifman.tables import (
     make_fact_table,
     make_value_table,
 )
+from gaifman.logic.names import name_problem, similar_names
+from gaifman.logic.schema import Schema
+from gaifman.logic.semantics import Extension, Structure
 
 
 @dataclass(frozen=True, eq=False, repr=False)

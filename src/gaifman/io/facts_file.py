@@ -20,9 +20,9 @@ from functools import cached_property
 import numpy as np
 
 from gaifman.config import MAX_ARITY, Limits
-from gaifman.draft import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
 from gaifman.errors import InputError, Location
 from gaifman.io.files import TextBlock
+from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
 from gaifman.logic.names import PATH, WORD, unquote
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"

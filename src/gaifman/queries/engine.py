@@ -29,9 +29,9 @@ import numpy as np
 
 from gaifman.cancellation import current_deadline
 from gaifman.errors import KnowledgeBaseError, StoppedError
-from gaifman.io.store import create_table
-from gaifman.kb import KnowledgeBase
-from gaifman.tables import Ints
+from gaifman.io.duckdb import create_table
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 
 T = TypeVar("T")
 MAX_CONCURRENCY = 32

@@ -12,11 +12,10 @@ from typing import TextIO
 
 from gaifman.config import DEFAULT_LIMITS
 from gaifman.errors import shorten
-from gaifman.facts import Fact, format_name, plural
-from gaifman.io.delimited import detect_table_layout
 from gaifman.io.formats import detect_format_of
-from gaifman.io.layouts import DEFAULT_LAYOUTS
-from gaifman.kb import KnowledgeBase
+from gaifman.io.tabular import DEFAULT_LAYOUTS, detect_table_layout
+from gaifman.kb.facts import Fact, format_name, plural
+from gaifman.kb.knowledge_base import KnowledgeBase
 
 _NEEDS_QUOTES = re.compile(r'[",;\t\r\n]')
 """What stands in quotes in a CSV file: also the marks that could be taken for its delimiter."""

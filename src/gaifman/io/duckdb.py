@@ -19,9 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import MAX_ARITY
-from gaifman.draft import KnowledgeBaseBuilder, Locator
 from gaifman.errors import InputError, Location, OutputError, shorten
-from gaifman.facts import format_name
 from gaifman.io.databases import (
     MAIN_SCHEMA,
     list_tables,
@@ -31,8 +29,10 @@ from gaifman.io.databases import (
     translate_duckdb_errors,
 )
 from gaifman.io.files import InputFile, ReadProgress, uncompressed_path
-from gaifman.kb import KnowledgeBase
-from gaifman.tables import Floats, Ints
+from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
+from gaifman.kb.facts import format_name
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
 
 LAYOUT_VERSION = 1
 """Version of the layout; a reader refuses a later one."""

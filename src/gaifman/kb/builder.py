@@ -1,15 +1,18 @@
-"""A knowledge base in the making: what readers fill, block by block, and where errors get their place.
+r"""Numbers of names that stand in a block of bytes, found for all of them at once.
 
->>> draft = KnowledgeBaseBuilder()
->>> where = lambda row, field: Location("family.tsv", row + 1, 1, "")
->>> numbers = draft.numbers(["ann", "parent", "bob"], lambda position: where(0, position)).reshape(1, 3)
->>> draft.facts(numbers[:, 1], numbers[:, [0, 2]], None, where)
->>> print(*draft.finish().facts())
-parent(ann, bob).
+What a dictionary does name by name, this does with whole arrays: hash all names, look the hashes up, compare the names
+found with those looked for, byte by byte. It is about twice as fast, and exact: where two names have one hash, the
+dictionary decides.
+
+>>> index, interner = NameEncoder(), Interner()
+>>> data = b"ann\tbob\tann\n"
+>>> interner.numbers(data, np.array([0, 4, 8]), np.array([3, 7, 11]), index).tolist(), list(index)
+([0, 1, 0], ['ann', 'bob'])
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,10 +20,142 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import InputError, Location, shorten
-from gaifman.facts import Note, duplicate_notes, format_name, plural
-from gaifman.interning import Interner
-from gaifman.kb import KnowledgeBase
-from gaifman.tables import FactChunk, Floats, Ints, Longs, NameEncoder, RawFacts, build_tables, find_invalid_name
+from gaifman.kb.facts import Note, duplicate_notes, format_name, plural
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import FactChunk, Floats, Ints, Longs, NameEncoder, RawFacts, build_tables, find_invalid_name
+
+UInt64Array = npt.NDArray[np.uint64]
+WordColumn = tuple[Longs | None, UInt64Array]
+"""Eight bytes of some names (None: of all) as one number each; shorter ends are filled up with zeros."""
+
+_MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
+
+
+class Interner:
+    """A hash table of the names seen so far, as arrays over entries, which are numbered as they come."""
+
+    def __init__(self) -> None:
+        # Drawn anew each time, so that nobody can write a file whose names all collide. Numbers do not depend on it.
+        self._factor = np.uint64(secrets.randbits(64) | 1)
+        self._slots = np.full(1 << 12, -1, np.int32)
+        """Shape (a power of two,): the entry whose hash leads here, or -1."""
+        self._hash = np.zeros(0, np.uint64)
+        self._number = np.zeros(0, np.int32)
+        """Shape (entries,): number in the index."""
+        self._length = np.zeros(0, np.int64)
+        self._first = np.zeros(0, np.int64)
+        """Shape (entries,): where the entry's bytes begin in `_words`."""
+        self._words = np.zeros(0, np.uint64)
+
+    def encode(self, data: bytes, starts: Longs, ends: Longs, encoder: NameEncoder) -> Ints:
+        """The numbers of the names `data[start:end]`; new ones are added to the index in their order."""
+        lengths = ends - starts
+        parts = _split_into_words(data, starts, lengths)
+        hashes = self._hashes(parts, lengths)
+        entries = self._find(hashes)
+        new = np.flatnonzero(entries < 0)
+        if len(new):
+            _, first, which = np.unique(hashes[new], return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            rank = np.argsort(order)
+            entries[new] = len(self._hash) + rank[which]
+            self._add(data, starts, ends, hashes, new[first[order]], encoder)
+        if not self._matches(entries, lengths, parts):
+            names = [data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+            return encoder.encode(names)
+        found: Ints = self._number[entries]
+        return found
+
+    def _hashes(self, parts: list[WordColumn], lengths: Longs) -> UInt64Array:
+        hashes = lengths.astype(np.uint64)
+        for chosen, words in parts:
+            mixed = words ^ (hashes if chosen is None else hashes[chosen])
+            mixed *= self._factor
+            mixed ^= mixed >> np.uint64(32)
+            if chosen is None:
+                hashes = mixed
+            else:
+                hashes[chosen] = mixed
+        hashes *= self._factor
+        return hashes
+
+    def _slot(self, hashes: UInt64Array) -> Longs:
+        bits = len(self._slots).bit_length() - 1
+        return (hashes >> np.uint64(64 - bits)).astype(np.int64)
+
+    def _find(self, hashes: UInt64Array) -> Longs:
+        """The entry of each hash, or -1."""
+        if not len(self._hash):
+            return np.full(len(hashes), -1, np.int64)
+        slots = self._slot(hashes)
+        entries = self._slots[slots].astype(np.int64)
+        wrong = np.flatnonzero((entries >= 0) & (self._hash[entries] != hashes))
+        while len(wrong):
+            slots[wrong] = (slots[wrong] + 1) & (len(self._slots) - 1)
+            entries[wrong] = self._slots[slots[wrong]]
+            found = entries[wrong]
+            wrong = wrong[(found >= 0) & (self._hash[found] != hashes[wrong])]
+        return entries
+
+    def _add(
+        self, data: bytes, starts: Longs, ends: Longs, hashes: UInt64Array, new: Longs, encoder: NameEncoder
+    ) -> None:
+        """Make entries for the names at some positions."""
+        spans = list(zip(starts[new].tolist(), ends[new].tolist(), strict=True))
+        names = [data[start:end] for start, end in spans]
+        numbers = encoder.encode([name.decode() for name in names])
+        sizes = (ends[new] - starts[new] + 7) // 8
+        filled = b"".join(name.ljust(size * 8, b"\0") for name, size in zip(names, sizes.tolist(), strict=True))
+        first = len(self._hash)
+        self._first = np.concatenate([self._first, len(self._words) + np.cumsum(sizes) - sizes])
+        self._words = np.concatenate([self._words, np.frombuffer(filled, "<u8").astype(np.uint64)])
+        self._length = np.concatenate([self._length, ends[new] - starts[new]])
+        self._number = np.concatenate([self._number, numbers])
+        self._hash = np.concatenate([self._hash, hashes[new]])
+        if 4 * len(self._hash) > len(self._slots):
+            self._slots = np.full(1 << (8 * len(self._hash)).bit_length(), -1, np.int32)
+            first = 0
+        self._insert(np.arange(first, len(self._hash)))
+
+    def _insert(self, entries: Longs) -> None:
+        """Give each entry the next free slot from its own on."""
+        slots = self._slot(self._hash[entries])
+        while len(entries):
+            free = self._slots[slots] < 0
+            self._slots[slots[free]] = entries[free]
+            left = self._slots[slots] != entries
+            entries, slots = entries[left], (slots[left] + 1) & (len(self._slots) - 1)
+
+    def _matches(self, entries: Longs, lengths: Longs, parts: list[WordColumn]) -> bool:
+        """Whether every name is that of its entry."""
+        if (self._length[entries] != lengths).any():
+            return False
+        first = self._first[entries]
+        for place, (chosen, words) in enumerate(parts):
+            at = first if chosen is None else first[chosen]
+            if place == 0 and not lengths.all():
+                continue  # an empty name has no words; it is refused by whoever asked
+            if (self._words[at + place] != words).any():
+                return False
+        return True
+
+
+def _split_into_words(data: bytes, starts: Longs, lengths: Longs) -> list[WordColumn]:
+    """The names as parts of eight bytes: first that of all, then those of the names that are longer, and so on."""
+    view: UInt64Array = np.ndarray((len(data) + 1,), "<u8", data + bytes(8), 0, (1,))
+    parts: list[WordColumn] = []
+    chosen: Longs | None = None
+    while True:
+        words = view[starts]
+        short = np.flatnonzero(lengths < 8)
+        words[short] &= _MASKS[lengths[short]]
+        parts.append((chosen, words))
+        longer = np.flatnonzero(lengths > 8)
+        if not len(longer):
+            return parts
+        chosen = longer if chosen is None else chosen[longer]
+        starts, lengths = starts[longer] + 8, lengths[longer] - 8
+
 
 Locator = Callable[[int, int], Location]
 """The place of a row's field: 0 is the relation or attribute, 1 and on are the objects, `NUMBER_FIELD` is the number."""

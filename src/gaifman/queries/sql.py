@@ -1,33 +1,20 @@
-"""Queries into SQL over the tables of a saved knowledge base.
+"""One SELECT in the making: its tables, its conditions, and the column that each variable stands for.
 
->>> from gaifman.kb import KnowledgeBase
->>> from gaifman.logic.parser import parse_query
->>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
->>> print(translate(parse_query("parent(x, z) & parent(z, y)", kb), kb).ordered())
-SELECT f1.a1 AS "x", f1.a2 AS "z", f2.a2 AS "y"
-FROM facts2 f1
-JOIN facts2 f2 ON f2.relation = 0 /* parent */ AND f2.a1 = f1.a2
-WHERE f1.relation = 0 /* parent */
-ORDER BY ALL
->>> ranging = translate(parse_query("~parent(x, y)", kb), kb)
->>> ranging.ranging, ranging.size
-(('x', 'y'), 9)
-
-Atoms and comparisons become joined tables, ∨ that ties its variables a UNION, ¬ an anti-join, and the rest conditions
-with EXISTS. A variable that nothing ties ranges over `objects`, and the statement says so. No name of the knowledge
-base is put into the text but in comments; no value is NULL, so that NOT means ¬.
+>>> x, y = Variable("x"), Variable("y")
+>>> frame = SelectBuilder({x: "f1.a1", y: "f1.a2"}, own={x, y})
+>>> frame.add("facts2 f1", ["f1.relation = 3"])
+>>> frame.add("facts1 f2", ["f2.relation = 7", "f2.a1 = f1.a1"], "ANTI")
+>>> print(frame.text(["f1.a2 AS y"], distinct=frame.repeats([y])))
+SELECT DISTINCT f1.a2 AS y FROM facts2 f1 ANTI JOIN facts1 f2 ON f2.relation = 7 AND f2.a1 = f1.a1 WHERE f1.relation = 3
 """
-
-# ruff: noqa: S608 - the text is made of numbers and of names of our own
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from gaifman.frames import Env, SelectBuilder, quoted_columns
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import (
     And,
     Atom,
@@ -47,7 +34,7 @@ from gaifman.logic.ast import (
     Variable,
     walk,
 )
-from gaifman.safety import (
+from gaifman.queries.normalize import (
     AnyVariable,
     Domain,
     Variables,
@@ -57,7 +44,146 @@ from gaifman.safety import (
     restricted_variables,
     sort_by_name,
 )
-from gaifman.semijoins import SemijoinSplit, split_semijoins
+
+Env = dict[AnyVariable, str]
+"""The SQL expression that each variable stands for."""
+
+
+@dataclass(slots=True)
+class SelectBuilder:
+    """One SELECT in the making."""
+
+    env: Env
+    correlated: bool = False
+    """Whether it uses columns of a SELECT around it."""
+    own_variables: set[AnyVariable] = field(default_factory=set)
+    """Variables for which its tables have a column."""
+    joins: list[str] = field(default_factory=list)
+    where: list[str] = field(default_factory=list)
+    combinations: int = 1
+    """Combinations of objects that its untied variables imply, and those of the conditions within."""
+    inner_combinations: int = 1
+    fact_tables: list[tuple[int, str]] = field(default_factory=list)
+    """Arity and alias of the table of each atom."""
+
+    def join(self, table: str, conditions: Sequence[str], kind: str = "") -> None:
+        """Join a table."""
+        joined = " AND ".join(conditions)
+        if not self.joins and not kind:
+            self.joins.append(f"FROM {table}")
+            self.where[:0] = conditions
+        elif not kind:
+            self.joins.append(f"JOIN {table} ON {joined}" if joined else f"CROSS JOIN {table}")
+        else:
+            self.joins.append(f"{kind} JOIN {table} ON {joined or 'true'}")
+
+    def constants(self) -> Env:
+        """The variables that stand for one object, which every SELECT within may use."""
+        return {variable: text for variable, text in self.env.items() if text.isdigit()}
+
+    def may_repeat(self, kept: Iterable[AnyVariable]) -> bool:
+        """Whether a choice of some variables may come in several rows."""
+        columns = {self.env[variable] for variable in kept}
+        return any(self.env[variable] not in columns for variable in self.own_variables)
+
+    def to_sql(self, columns: Sequence[str], separator: str = " ", *, distinct: bool = False) -> str:
+        """The whole SELECT."""
+        lines = [f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(columns)}", *self.joins]
+        if self.where:
+            lines.append(f"WHERE {' AND '.join(self.where)}")
+        return separator.join(lines)
+
+
+def quoted_columns(variables: Iterable[Variable]) -> list[str]:
+    """Quoted names of columns: those of the variables, numbered where they differ only by case.
+
+    >>> quoted_columns([Variable("x"), Variable("X"), Variable("born in")])
+    ['"x"', '"X_2"', '"born in"']
+    """
+    names: list[str] = []
+    seen: set[str] = set()
+    for place, variable in enumerate(variables, start=1):
+        name = variable.name
+        while name.casefold() in seen:
+            name = f"{name}_{place}"
+        seen.add(name.casefold())
+        names.append('"{}"'.format(name.replace('"', '""')))
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class SemijoinSplit:
+    """The parts of a query."""
+
+    joins: list[Formula]
+    ears: list[Formula]
+    """∃ over what hangs on one joined table, and can be found without looking at it."""
+    filters: list[Formula]
+    """∃ over the rest that need only be there."""
+
+
+def split_semijoins(pieces: list[Formula], outputs: Variables, bound: Variables) -> SemijoinSplit:
+    """Split what is joined from what need only be there; `out` is asked for, `visible` has values already.
+
+    First go tables of whose variables one other table has all that they share with anything, as long as there are such:
+    of a query without cycles no more is left than what is asked for. Then go whole components of the rest that share
+    nothing with others but what these tie: those with a ¬, ∨ or ↔, and those that share nothing at all. Cycles of
+    atoms through what is asked for stay joined.
+    """
+    if len(pieces) < 2 or not frozenset().union(*map(free_variables, pieces)) - outputs - bound:
+        return SemijoinSplit(pieces, [], [])
+    joined, hung = list(pieces), dict[Formula, list[Formula]]()
+    while found := _find_ear(joined, outputs, bound):
+        ear, private, host = found
+        joined.remove(ear)
+        hung.setdefault(host, []).append(Exists(sort_by_name(private), _conjunction([ear, *hung.pop(ear, ())])))
+    tests: list[Formula] = []
+    for group in _groups(joined, outputs | bound):
+        rest = [piece for piece in joined if piece not in group]
+        inside = frozenset().union(*map(free_variables, group)) - bound
+        plain = inside & outputs and all(isinstance(piece, Atom | Comparison | Equal) for piece in group)
+        if (
+            rest
+            and not plain
+            and inside - outputs
+            and inside & outputs <= restricted_variables(_conjunction(rest), bound)
+        ):
+            joined = rest
+            below = [test for piece in group for test in hung.pop(piece, ())]
+            tests.append(Exists(sort_by_name(inside - outputs), _conjunction([*group, *below])))
+    return SemijoinSplit(joined, [ear for ears in hung.values() for ear in ears], tests)
+
+
+def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
+    groups: list[tuple[Variables, list[Formula]]] = []
+    for piece in pieces:
+        variables, members = free_variables(piece) - apart, [piece]
+        for other in [group for group in groups if group[0] & variables]:
+            groups.remove(other)
+            variables, members = variables | other[0], [*other[1], *members]
+        groups.append((variables, members))
+    return [members for _, members in groups]
+
+
+def _find_ear(pieces: list[Formula], out: Variables, visible: Variables) -> tuple[Formula, Variables, Formula] | None:
+    """A table with variables that nothing else uses, and another that has all the others that it has."""
+    tables = [piece for piece in pieces if isinstance(piece, Atom)]
+    for ear in reversed(tables):  # the last hangs on the first: a star is flat, a chain nested
+        elsewhere = out.union(*(free_variables(piece) for piece in pieces if piece is not ear))
+        private = free_variables(ear) - elsewhere - visible
+        shared = free_variables(ear) - private - visible
+        host = next((t for t in tables if t is not ear and shared <= free_variables(t)), None) if private else None
+        if host:
+            return ear, private, host
+    return None
+
+
+def _conjunction(pieces: Sequence[Formula]) -> Formula:
+    return pieces[0] if len(pieces) == 1 else And(tuple(pieces)) if pieces else Truth(True)
+
+
+# ruff: noqa: S608 - the text is made of numbers and of names of our own
+
 
 SEPARATOR = "\n"
 _SIGNS = {"=": "=", "≠": "<>", "<": "<", "≤": "<=", ">": ">", "≥": ">="}

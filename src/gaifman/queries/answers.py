@@ -20,15 +20,15 @@ from typing import Any
 
 from gaifman._html import bold, code, muted, paragraph, stack, table
 from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.engine import Engine, get_engine
 from gaifman.errors import FormulaError, LimitError
-from gaifman.facts import plural
-from gaifman.kb import KnowledgeBase
+from gaifman.kb.facts import plural
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Query, Variable, free_relation_variables, free_variables, to_bracketed
 from gaifman.logic.names import similar_names
 from gaifman.logic.parser import parse_query
-from gaifman.sql import Statement, translate
-from gaifman.tables import Ints
+from gaifman.queries.engine import Engine, get_engine
+from gaifman.queries.sql import Statement, translate
 
 BATCH_SIZE = 100_000
 """Answers in one part of a stream."""

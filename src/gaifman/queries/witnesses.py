@@ -23,17 +23,16 @@ import numpy.typing as npt
 
 from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.engine import Engine, get_engine
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
-from gaifman.facts import Fact
-from gaifman.frames import SelectBuilder
-from gaifman.io.store import create_table
-from gaifman.kb import KnowledgeBase
+from gaifman.io.duckdb import create_table
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import And, Atom, Comparison, Equal, Exists, Formula, Iff, Not, Or, Query, Truth, walk
-from gaifman.queries import Queryable, prepare
-from gaifman.safety import free_variables
-from gaifman.sql import Translator, normalize_for_kb
-from gaifman.tables import Ints, Longs
+from gaifman.queries.answers import Queryable, prepare
+from gaifman.queries.engine import Engine, get_engine
+from gaifman.queries.normalize import free_variables
+from gaifman.queries.sql import SelectBuilder, Translator, normalize_for_kb
 
 MAX_ALTERNATIVES = 256
 """Ways to choose among the parts of ∨ at most."""
