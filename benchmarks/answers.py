@@ -37,8 +37,8 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.kernels import mlp as layers
 from gaifman.kernels.jit import kernel
-from gaifman.neighbourhoods import HiddenFacts
 from gaifman.plots import plot_throughput
+from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.speeds import PAPER_ANSWERS_PER_SECOND, SIZES, with_size
 from gaifman.splits import ObjectFeatures, SplitScorer
 from training import loaded

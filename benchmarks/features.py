@@ -21,16 +21,16 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.features import FeatureEvaluator
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
+from gaifman.features.mining import frequent_patterns
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.printer import format_relation
 from gaifman.logic.semantics import feature_value
-from gaifman.mining import frequent_patterns
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
-from gaifman.phi import FeatureSet, named_feature_set, parse_phi
-from gaifman.plans import compile_features
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from neighbourhoods import generated
 
 SIZES = (5, 10, 20, 50, 100)

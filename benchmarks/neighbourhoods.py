@@ -26,7 +26,7 @@ import gaifman
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, RawFacts, build_tables
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 
 SIZES = (5, 10, 20, 50, 100)
 COPIES = 21

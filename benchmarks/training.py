@@ -26,14 +26,14 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.calibration import reliability
 from gaifman.completion import Completion, relation_query
-from gaifman.examples import ExampleConfig, TrainingExamples
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
 from gaifman.learning import Arrays, Callback, TrainingConfig
-from gaifman.network import MLP, Batch, SparseRows
+from gaifman.models.calibration import reliability
+from gaifman.models.mlp import MLP, Batch, SparseRows
+from gaifman.sampling.examples import ExampleConfig, TrainingExamples
 from gaifman.school import PartStore, RelationTrainer
 from neighbourhoods import generated
 
@@ -88,11 +88,11 @@ def trained(kb: KnowledgeBase, names: list[str], settings: dict[str, Any]) -> tu
 
 def batches(kb: KnowledgeBase, name: str, count: int) -> list[Batch]:
     """Batches as a relation's training has them, of 128 rows each."""
-    from gaifman.features import FeatureEvaluator
-    from gaifman.inputs import feature_kinds
+    from gaifman.features.compiler import compile_features
+    from gaifman.features.evaluator import FeatureEvaluator
+    from gaifman.features.feature_sets import named_feature_set
     from gaifman.learning import Trainer, TrainingSource
-    from gaifman.phi import named_feature_set
-    from gaifman.plans import compile_features
+    from gaifman.models.scaling import feature_kinds
 
     graph, learning = build_graph(kb), TrainingConfig.from_settings(SETTINGS)
     plan = compile_features(named_feature_set("paper", 2, kb.schema.relations), kb, 2)

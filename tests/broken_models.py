@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.kb.tables import Floats
-from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
+from gaifman.models.mlp import BaseModel, Batch, Reals, SparseRows, State
 from plain_model import Plain
 
 

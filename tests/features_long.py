@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gaifman.features import compute_features
+from gaifman.features.compiler import FeaturePlan, compile_features
+from gaifman.features.evaluator import compute_features
+from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import (
@@ -32,9 +34,7 @@ from gaifman.logic.ast import (
     walk,
 )
 from gaifman.logic.semantics import Structure, feature_value
-from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
-from gaifman.phi import FeatureSet
-from gaifman.plans import FeaturePlan, compile_features
+from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
 THIRTY = (*OBJECTS, *(f"o{i:02}" for i in range(25)))

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.examples import TrainingExamples
-from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.inputs import feature_kinds
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.feature_sets import named_feature_set, parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
 from gaifman.learning import Arrays, Callback, Trainer, TrainingConfig, TrainingSource
 from gaifman.logic.parser import parse_query
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
-from gaifman.network import MLP, BaseModel, Batch, Reals, SparseRows, State
-from gaifman.phi import named_feature_set, parse_phi
-from gaifman.plans import compile_features
+from gaifman.models.mlp import MLP, BaseModel, Batch, Reals, SparseRows, State
+from gaifman.models.scaling import feature_kinds
+from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 
 Saved = tuple[Arrays, dict[str, Any]]
 SMALL = TrainingConfig(positives=2, negatives=3, min_examples=0, min_feature_count=1, size=6)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import combinations, product
 
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.neighbourhoods import SamplingConfig
+from gaifman.sampling.neighbourhoods import SamplingConfig
 from test_graph import adjacent, reached
 from test_kernels import MASK, plain_mix
 

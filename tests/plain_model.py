@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.calibration import logistic
 from gaifman.kb.tables import Floats
-from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
+from gaifman.models.calibration import logistic
+from gaifman.models.mlp import BaseModel, Batch, Reals, SparseRows, State
 
 
 class Plain(BaseModel):

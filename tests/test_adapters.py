@@ -18,12 +18,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from gaifman.adapters import SklearnModel
-from gaifman.adapters.classifiers import to_csr
-from gaifman.calibration import log_odds
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
-from gaifman.network import Batch, SparseRows
-from gaifman.testing import check_base_model
+from gaifman.models import SklearnModel
+from gaifman.models.calibration import log_odds
+from gaifman.models.mlp import Batch, SparseRows
+from gaifman.models.sklearn import to_csr
+from gaifman.models.testing import check_base_model
 
 
 def trees() -> LGBMClassifier:
@@ -221,7 +221,7 @@ def test_linear_models_are_restored_without_scikit_learn(name: str) -> None:
     rows = [batch.rows.starts.tolist(), batch.rows.columns.tolist(), batch.rows.values.tolist()]
     code = (
         "import sys, json; sys.modules['sklearn'] = sys.modules['scipy'] = None\n"
-        "import numpy as np; from gaifman.adapters import Classifier; from gaifman.network import Rows\n"
+        "import numpy as np; from gaifman.models import Classifier; from gaifman.models.mlp import Rows\n"
         "settings, state, rows = json.load(sys.stdin)\n"
         "model = Classifier(**settings)\n"
         "model.restore({name: np.array(values) for name, values in state.items()})\n"
@@ -347,7 +347,7 @@ def test_calls_out_of_turn_say_what_is_missing() -> None:
 def test_without_the_library_the_message_says_what_to_install(hidden: str, name: str, extra: str) -> None:
     code = (
         f"import sys; sys.modules[{hidden!r}] = None\n"
-        "import numpy as np; from gaifman.adapters import Classifier; from gaifman.network import Batch, Rows\n"
+        "import numpy as np; from gaifman.models import Classifier; from gaifman.models.mlp import Batch, Rows\n"
         f"model = Classifier({{'name': {name!r}}}); model.begin(1, 0)\n"
         "rows = Rows(np.array([0, 1, 1]), np.zeros(1, np.int32), np.ones(1, np.float32), 1)\n"
         "model.learn(Batch(rows, np.array([1, 0], np.float32))); model.pass_done()"

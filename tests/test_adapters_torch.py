@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch import nn
 
-from gaifman.adapters import TorchModel
-from gaifman.calibration import logistic
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
-from gaifman.network import Batch
-from gaifman.testing import check_base_model
+from gaifman.models import TorchModel
+from gaifman.models.calibration import logistic
+from gaifman.models.mlp import Batch
+from gaifman.models.testing import check_base_model
 from test_adapters import batch_of, examples, rows_of
 
 LAYERS = [["Linear", 8], ["Sigmoid"], ["Linear", 1]]
@@ -327,8 +327,7 @@ def test_calls_out_of_turn_say_what_is_missing() -> None:
 
 def test_without_torch_the_message_says_what_to_install() -> None:
     code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "from gaifman.adapters import Torch; Torch([['Linear', 1]]).begin(2, 0)"
+        "import sys; sys.modules['torch'] = None\nfrom gaifman.models import Torch; Torch([['Linear', 1]]).begin(2, 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'gaifman[torch]'" in done.stderr

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.isotonic import isotonic_regression
 
-from gaifman.calibration import (
+from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.kb.tables import Floats
+from gaifman.models.calibration import (
     MAX_PROBABILITY,
     MIN_PROBABILITY,
     Calibration,
@@ -23,8 +25,6 @@ from gaifman.calibration import (
     logistic,
     reliability,
 )
-from gaifman.errors import InputError, KnowledgeBaseError
-from gaifman.kb.tables import Floats
 
 Warp = Callable[[Floats], Floats]
 

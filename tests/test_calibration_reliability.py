@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, log_loss
 
-from gaifman.calibration import fit_calibration, reliability
 from gaifman.errors import KnowledgeBaseError
+from gaifman.models.calibration import fit_calibration, reliability
 from test_calibration import synthetic
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import gaifman
-from gaifman.grounds import SHOWN_GROUNDINGS, find_witness_facts
+from gaifman.features.feature_sets import parse_phi, read_phi
+from gaifman.features.grounding import SHOWN_GROUNDINGS, find_witness_facts
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import feature_value, holds
-from gaifman.phi import parse_phi, read_phi
 from test_cli import output, run
 
 KNOWN = [("knows", "ann", f"p{i}") for i in range(6)]

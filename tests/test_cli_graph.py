@@ -9,7 +9,7 @@ import pytest
 
 import gaifman
 from gaifman.kb.gaifman_graph import build_graph
-from gaifman.neighbourhoods import named_neighbourhoods
+from gaifman.sampling.neighbourhoods import named_neighbourhoods
 from test_cli import output, run
 
 DEMO = gaifman.demo()

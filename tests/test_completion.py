@@ -18,7 +18,7 @@ from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.network import MLP
+from gaifman.models.mlp import MLP
 from kbs import knowledge_bases, plain_names
 from learnt import FEW, GOOD, demo, same, towns
 

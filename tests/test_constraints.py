@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.constraints import (
+from gaifman.errors import FormulaError, InputError
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.logic.parser import parse_query
+from gaifman.logic.schema import Schema
+from gaifman.sampling.constraints import (
     Constraints,
     FunctionalConstraint,
     QueryConstraints,
@@ -17,10 +21,6 @@ from gaifman.constraints import (
     parse_constraints,
     read_constraints,
 )
-from gaifman.errors import FormulaError, InputError
-from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.parser import parse_query
-from gaifman.logic.schema import Schema
 from kbs import names
 
 WORDS = Schema({"born_in": 2, "has part": 2, "/people/born": 2, "gave": 3, "person": 1, "place": 1, "/t/thing": 1})

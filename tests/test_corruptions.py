@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from gaifman.constraints import QueryConstraints
-from gaifman.corruptions import NEGATIVE_SAMPLING, Negatives, NegativeSampler
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.keys import make_key
+from gaifman.sampling.constraints import QueryConstraints
+from gaifman.sampling.negatives import NEGATIVE_SAMPLING, Negatives, NegativeSampler
+from gaifman.sampling.rng import make_key
 from generators import over_seeds
 from plain_corruptions import Plain, Row
 from test_kernels import surprising

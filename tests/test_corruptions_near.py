@@ -8,9 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gaifman.corruptions import NegativeSampler
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import build_graph
+from gaifman.sampling.negatives import NegativeSampler
 from generators import over_seeds
 from plain_corruptions import Plain
 from test_corruptions import KEY, counted, differing, knowledge, made, neighbours, random_plain, rows

@@ -12,9 +12,9 @@ from gaifman.cancellation import MIN_SECONDS, Deadline, current_deadline, no_dea
 from gaifman.candidates import CandidateStrategy, select_candidates
 from gaifman.config import Budget
 from gaifman.errors import GaifmanError, StoppedError
-from gaifman.hiding import hide
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.patterns import atom_pattern
+from gaifman.sampling.hiding import hide
 from learnt import demo, little, neighbour
 from served import ENDLESS
 

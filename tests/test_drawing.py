@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman import drawing
-from gaifman.drawing import find_cut_edges, freeze
 from gaifman.kb.gaifman_graph import build_graph, fact_ids
 from gaifman.kb.tables import Ints
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling import neighbourhoods as drawing
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods, find_cut_edges, freeze
 from generators import over_seeds
 
 KB = gaifman.demo()

@@ -14,11 +14,11 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from gaifman import effects
-from gaifman.adapters import SklearnModel
-from gaifman.calibration import log_odds
 from gaifman.effects import compute_effects
 from gaifman.kb.tables import Floats
-from gaifman.network import MLP, BaseModel, Batch, Logistic, Reals, SparseRows, State
+from gaifman.models import SklearnModel
+from gaifman.models.calibration import log_odds
+from gaifman.models.mlp import MLP, BaseModel, Batch, Logistic, Reals, SparseRows, State
 from plain_model import Plain
 
 WIDTH = 12

@@ -18,8 +18,8 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import TrainingConfig
 from gaifman.measures import TIES
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.ranking import BLOCK_SIZE
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.subjects import ModelScorer
 from learnt import FEW, GOOD, towns, worker
 from plain_ranks import Names, rank_of

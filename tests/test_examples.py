@@ -11,18 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaifman.constraints import parse_constraints
-from gaifman.corruptions import NegativeSampler
-from gaifman.examples import ExampleBlock, ExampleConfig, TrainingExamples, _answers_of_atom, _answers_of_formula
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
-from gaifman.neighbourhoods import HiddenFacts
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import fact_by_number
+from gaifman.sampling.constraints import parse_constraints
+from gaifman.sampling.examples import (
+    ExampleBlock,
+    ExampleConfig,
+    TrainingExamples,
+    _answers_of_atom,
+    _answers_of_formula,
+)
+from gaifman.sampling.negatives import NegativeSampler
+from gaifman.sampling.neighbourhoods import HiddenFacts
 from kbs import knowledge_bases
 
 Row = tuple[int, ...]

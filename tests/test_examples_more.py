@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import data
-from gaifman.constraints import parse_constraints
 from gaifman.errors import FormulaError, KnowledgeBaseError
-from gaifman.examples import ExampleCollection, ExampleConfig, TrainingExamples
 from gaifman.io import read
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
-from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.constraints import parse_constraints
+from gaifman.sampling.examples import ExampleCollection, ExampleConfig, TrainingExamples
+from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from kbs import knowledge_bases
 from test_examples import examples, rows, towns, whole
 from uncompiled import both
@@ -208,7 +208,7 @@ def test_epochs_and_blocks_are_counted_from_0() -> None:
 SCRIPT = """
 import json, warnings
 warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
-from gaifman.examples import Recipe
+from gaifman.sampling.examples import Recipe
 from gaifman.kb.knowledge_base import KnowledgeBase
 from test_examples import examples, whole
 facts = [("r", f"o{i * i % 17}", f"o{i * 5 % 13}", f"o{i % 7}") for i in range(30)]

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import gaifman
-from gaifman.adapters import SklearnModel
-from gaifman.calibration import log_odds
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain import MAX_COUNTERFACTUAL_FACTS, Explainer, _fact_sets_to_hide
 from gaifman.explanations import Explanation
+from gaifman.features.feature_sets import parse_phi
 from gaifman.judging import DrawBudget
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import fact_ids
@@ -26,9 +25,10 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import Extension, Structure, feature_value, holds
 from gaifman.model import GaifmanModel
-from gaifman.neighbourhoods import draw_neighbourhoods
-from gaifman.network import MLP
-from gaifman.phi import parse_phi
+from gaifman.models import SklearnModel
+from gaifman.models.calibration import log_odds
+from gaifman.models.mlp import MLP
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
 from learnt import FEW, GOOD, demo, neighbour, towns, worker
 from plain_model import Plain
 

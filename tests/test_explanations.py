@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from gaifman.calibration import log_odds
 from gaifman.explanations import (
     NO_COUNTERFACTUAL,
     Counterfactual,
@@ -22,6 +21,7 @@ from gaifman.explanations import (
 )
 from gaifman.judging import Estimate
 from gaifman.kb.facts import Fact
+from gaifman.models.calibration import log_odds
 from gaifman.scenes import Diagram
 
 BORDERS = Fact("borders", ("spain", "portugal"), 0.9)

@@ -7,15 +7,15 @@ import random
 import numpy as np
 import pytest
 
-from gaifman.families import MAX_DUPLICATES, build_template_index, match_template
-from gaifman.features import FeatureEvaluator
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
+from gaifman.features.templates import MAX_DUPLICATES, build_template_index, match_template
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_feature
-from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
-from gaifman.phi import FeatureSet, named_feature_set, parse_phi
-from gaifman.plans import compile_features
+from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from generators import RELATIONS, over_seeds
 from test_features import case, check
 

@@ -7,14 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from gaifman.features import compute_features
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import compute_features
+from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import free_variables, query_position
 from gaifman.logic.semantics import feature_value
-from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
-from gaifman.phi import FeatureSet
-from gaifman.plans import compile_features
+from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator, over_seeds
 
 PLENTY = (*OBJECTS, *(f"o{i}" for i in range(12)))

@@ -8,13 +8,13 @@ import pytest
 import gaifman
 from data import DATA, NEEDED
 from gaifman.errors import LimitError
-from gaifman.features import FeatureEvaluator
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
+from gaifman.features.mining import frequent_patterns
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.tables import Ints
-from gaifman.mining import frequent_patterns
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
-from gaifman.phi import FeatureSet, named_feature_set, parse_phi
-from gaifman.plans import compile_features
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 
 pytestmark = NEEDED
 

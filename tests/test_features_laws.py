@@ -11,16 +11,16 @@ import pytest
 import features_long
 from features_long import Tally, features, hide, knowledge
 from gaifman.errors import KnowledgeBaseError
-from gaifman.features import FeatureEvaluator, compute_features
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator, compute_features
+from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import And, Equal, Exists, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable
 from gaifman.logic.semantics import feature_value
 from gaifman.logic.transforms import negation_normal_form, substitute
-from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
-from gaifman.phi import FeatureSet, named_feature_set, parse_phi
-from gaifman.plans import compile_features
+from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from generators import Generator, over_seeds
 
 Dense = npt.NDArray[np.float32]

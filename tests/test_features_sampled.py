@@ -7,15 +7,15 @@ import random
 import numpy as np
 import pytest
 
-from gaifman import drawing
 from gaifman.errors import KnowledgeBaseError
-from gaifman.features import FeatureEvaluator, FeatureMatrix
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.feature_sets import named_feature_set, parse_phi
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
-from gaifman.phi import named_feature_set, parse_phi
-from gaifman.plans import compile_features
+from gaifman.sampling import neighbourhoods as drawing
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from generators import over_seeds
 from test_families import EVERY
 from test_features import case, knowledge

@@ -23,8 +23,8 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.model import GaifmanModel
-from gaifman.neighbourhoods import HiddenFacts
-from gaifman.network import MLP
+from gaifman.models.mlp import MLP
+from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.splits import ObjectFeatures
 from learnt import FEW, GOOD, towns
 from test_splits import ready, town

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 
 from features_long import hide, knowledge, visible
-from gaifman.grounds import MAX_GROUNDINGS, LocalStructure, find_groundings, induced_facts, local_structure
+from gaifman.features.grounding import MAX_GROUNDINGS, LocalStructure, find_groundings, induced_facts, local_structure
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Aggregate, Atom, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable, walk
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import Extension, Structure, count, holds
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from generators import RELATIONS, Generator, over_seeds
 from kbs import knowledge_bases
 

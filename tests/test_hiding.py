@@ -10,16 +10,16 @@ import pytest
 
 import queries_long
 from gaifman.config import Budget
-from gaifman.hiding import hide, minimum_hitting_set
+from gaifman.features.mining import known_answers
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.logic.semantics import holds
-from gaifman.mining import known_answers
-from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from gaifman.queries.answers import answers
 from gaifman.queries.engine import Engine
 from gaifman.queries.witnesses import are_answers, fact_by_number
+from gaifman.sampling.hiding import hide, minimum_hitting_set
+from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from generators import over_seeds
 from test_witnesses import FAMILY, positive
 

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features_long import features, hide, knowledge
-from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.inputs import KIND_NAMES, FeatureScaler, FeatureStatistics, feature_kind, feature_kinds
+from gaifman.features.compiler import FeaturePlan, compile_features
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.feature_sets import FeatureSet, parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH
 from gaifman.logic.parser import parse_feature
-from gaifman.neighbourhoods import SamplingConfig
-from gaifman.network import MLP, SparseRows
-from gaifman.phi import FeatureSet, parse_phi
-from gaifman.plans import FeaturePlan, compile_features
+from gaifman.models.mlp import MLP, SparseRows
+from gaifman.models.scaling import KIND_NAMES, FeatureScaler, FeatureStatistics, feature_kind, feature_kinds
+from gaifman.sampling.neighbourhoods import SamplingConfig
 
 Dense = npt.NDArray[np.float64]
 

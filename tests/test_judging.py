@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gaifman import judging
-from gaifman.calibration import Calibration, fit_calibration
 from gaifman.errors import KnowledgeBaseError
 from gaifman.judging import (
     DrawBudget,
@@ -28,6 +27,7 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
 from gaifman.logic.parser import parse_feature, parse_query
+from gaifman.models.calibration import Calibration, fit_calibration
 from gaifman.queries.witnesses import fact_by_number
 from kbs import knowledge_bases
 from learnt import little, same, towns

@@ -131,7 +131,7 @@ import numpy as np
 warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
 from gaifman.kb.gaifman_graph import graph_of
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.neighbourhoods import Hidden, Sampling, draw
+from gaifman.sampling.neighbourhoods import Hidden, Sampling, draw
 rng = np.random.default_rng(1)
 facts = [("r", f"o{a}", f"o{b}") for a, b in (rng.integers(0, 30, (60, 2)) ** 2 // 30)]
 facts += [("s", *(f"o{i}" for i in row)) for row in rng.integers(0, 30, (10, 3))]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from numba import njit
 
-from gaifman.features import _new_local_facts
+from gaifman.features.evaluator import _new_local_facts, knowledge_base_arrays
 from gaifman.kernels import bitset_vm as b
 from gaifman.kernels.collections import lowest_bit, popcount, sort_distinct
 from gaifman.kernels.jit import prefetch
@@ -41,7 +41,6 @@ from gaifman.kernels.templates import (
     path_key,
     walk_key,
 )
-from gaifman.worlds import knowledge_base_arrays
 from generators import over_seeds
 from test_features import case
 
@@ -199,9 +198,9 @@ def test_what_stands_along_numbers_is_sorted_with_them(count: int) -> None:
 
 @over_seeds(15)
 def test_facts_gathered_off_bonds_are_those_gathered_one_by_one(seed: int) -> None:
-    from gaifman.drawing import fact_rows, freeze
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.kb.knowledge_base import KnowledgeBase
+    from gaifman.sampling.neighbourhoods import fact_rows, freeze
 
     rng, wide, _ = case(seed)
     facts = [fact for fact in wide.kb.facts() if len(fact.objects) < 3]

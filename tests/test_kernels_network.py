@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pytest
 from numba import njit
 
-from gaifman.drawing import freeze
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, transform_value
 from gaifman.kernels.mlp import (
     RELU,
@@ -22,6 +21,7 @@ from gaifman.kernels.mlp import (
     transpose,
 )
 from gaifman.kernels.simd import add_gathered_rows, add_scaled_rows, float_bits, float_from_bits
+from gaifman.sampling.neighbourhoods import freeze
 from uncompiled import both
 
 Reals = npt.NDArray[np.float32]
@@ -210,9 +210,9 @@ SCRIPT = """
 import json, warnings
 import numpy as np
 warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
-from gaifman.features import FeatureMatrix
-from gaifman.inputs import Surveyor, kinds_of
-from gaifman.network import Batch, Logistic, Network
+from gaifman.features.evaluator import FeatureMatrix
+from gaifman.models.scaling import Surveyor, kinds_of
+from gaifman.models.mlp import Batch, Logistic, Network
 from gaifman.logic.parser import parse_feature
 rng = np.random.default_rng(0)
 stored = rng.random((90, 8)) < 0.4

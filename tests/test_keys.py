@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaifman import keys
 from gaifman.kernels import rng as kernels
-from gaifman.neighbourhoods import SamplingConfig
+from gaifman.sampling import rng as keys
+from gaifman.sampling.neighbourhoods import SamplingConfig
 from plain_draws import plain_join, plain_key
 from test_kernels import WORDS, plain_mix, surprising
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from gaifman import drawing
-from gaifman import features as evaluation
-from gaifman.adapters import SklearnModel
 from gaifman.errors import KnowledgeBaseError
+from gaifman.features import evaluator as evaluation
 from gaifman.io.model_file import canonical_json
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import Scorer, Trainer, TrainingConfig
-from gaifman.network import MLP, BaseModel, Logistic
+from gaifman.models import SklearnModel
+from gaifman.models.mlp import MLP, BaseModel, Logistic
+from gaifman.sampling import neighbourhoods as drawing
 from learning_cases import SMALL, Notes, Recorder, Saved, Scripted, Stopped, people, source, trainer
 
 

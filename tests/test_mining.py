@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from gaifman.errors import FormulaError, KnowledgeBaseError
+from gaifman.features.feature_sets import parse_phi
+from gaifman.features.mining import MiningConfig, MiningResult, information_gain, known_answers, mine
 from gaifman.io.demo import demo
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.logic.semantics import feature_value
-from gaifman.mining import MiningConfig, MiningResult, information_gain, known_answers, mine
-from gaifman.neighbourhoods import draw_neighbourhoods
-from gaifman.phi import parse_phi
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
 from generators import over_seeds
 
 
@@ -79,7 +79,7 @@ def test_every_figure_is_what_the_definition_counts(query: str) -> None:
     graph = build_graph(kb)
     mining = MiningConfig(max_features=12, sample=40, size=6, seed=3)
     answers, own = known_answers(graph, parse_query(query, kb))
-    from gaifman.mining import _sample_answers
+    from gaifman.features.mining import _sample_answers
 
     chosen = _sample_answers(answers, mining)
     drawn = draw_neighbourhoods(graph, answers[chosen], mining.sampling(), own.select(chosen))
@@ -146,7 +146,7 @@ def test_the_limit_the_support_and_the_sample_are_kept() -> None:
 
 
 def test_corruptions_are_no_answers_and_differ_in_one_place() -> None:
-    from gaifman.mining import _corrupt_answers
+    from gaifman.features.mining import _corrupt_answers
 
     graph = build_graph(demo())
     answers, _ = known_answers(graph, parse_query("borders(x, y)"))

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.calibration import correct_class_ratio
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
-from gaifman.features import FeatureEvaluator
-from gaifman.hiding import hide
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet, parse_phi
 from gaifman.kb.gaifman_graph import build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.model import GaifmanModel
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
-from gaifman.network import MLP, Logistic
-from gaifman.phi import FeatureSet, parse_phi
-from gaifman.plans import compile_features
+from gaifman.models.calibration import correct_class_ratio
+from gaifman.models.mlp import MLP, Logistic
 from gaifman.queries.witnesses import fact_by_number
+from gaifman.sampling.hiding import hide
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from learnt import FEW, demo, little, neighbour, same, towns, worker
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]

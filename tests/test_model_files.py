@@ -10,12 +10,12 @@ import pytest
 
 import gaifman
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
+from gaifman.features.feature_sets import FeatureSet
 from gaifman.io.model_file import write_model
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
-from gaifman.network import Logistic
-from gaifman.phi import FeatureSet
+from gaifman.models.mlp import Logistic
 from learnt import FEW, demo, little, neighbour, same, towns, worker
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]

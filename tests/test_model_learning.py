@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.adapters import SklearnModel, TorchModel
-from gaifman.constraints import parse_constraints
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError, OutputError
 from gaifman.io.model_file import model_bytes, parse_model
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import Callback
 from gaifman.model import GaifmanModel
-from gaifman.network import BaseModel, Logistic
+from gaifman.models import SklearnModel, TorchModel
+from gaifman.models.mlp import BaseModel, Logistic
+from gaifman.sampling.constraints import parse_constraints
 from learnt import FEW, GOOD, demo, same, towns
 
 UNSET = {name: value for name, value in FEW.items() if name != "options"}

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaifman import drawing
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.neighbourhoods import (
+from gaifman.sampling import neighbourhoods as drawing
+from gaifman.sampling.neighbourhoods import (
     HiddenFacts,
     NeighbourhoodBatch,
     SamplingConfig,

@@ -14,9 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaifman.calibration import log_odds, logistic
 from gaifman.errors import KnowledgeBaseError
-from gaifman.network import INITIAL_SQUARES, MLP, BaseModel, Batch, Logistic, SparseRows, State
+from gaifman.models.calibration import log_odds, logistic
+from gaifman.models.mlp import INITIAL_SQUARES, MLP, BaseModel, Batch, Logistic, SparseRows, State
 
 Dense = npt.NDArray[np.float64]
 

@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.network import ACTIVATIONS, INITIAL_SQUARES, MLP, BaseModel, Batch, Logistic, SparseRows, make_base_model
-from gaifman.testing import check_base_model
+from gaifman.models.mlp import (
+    ACTIVATIONS,
+    INITIAL_SQUARES,
+    MLP,
+    BaseModel,
+    Batch,
+    Logistic,
+    SparseRows,
+    make_base_model,
+)
+from gaifman.models.testing import check_base_model
 from test_network import begun, drawn, same_bits, sparse
 
 # The problems have one column that decides. Where it drops out, an answer looks like none: so dropout is small. And

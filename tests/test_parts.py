@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.adapters import SklearnModel
-from gaifman.calibration import fit_calibration, reliability
 from gaifman.errors import InputError
-from gaifman.inputs import FeatureScaler, feature_kinds
+from gaifman.features.feature_sets import parse_phi
 from gaifman.io.model_file import canonical_json, write_model
 from gaifman.learning import HeldOut, Scorer, TrainingConfig
 from gaifman.logic.ast import Feature
 from gaifman.logic.parser import parse_feature, parse_query
 from gaifman.logic.schema import Schema
-from gaifman.network import MLP, BaseModel, Logistic, SparseRows
+from gaifman.models import SklearnModel
+from gaifman.models.calibration import fit_calibration, reliability
+from gaifman.models.mlp import MLP, BaseModel, Logistic, SparseRows
+from gaifman.models.scaling import FeatureScaler, feature_kinds
 from gaifman.parts import (
     CALIBRATION_FOLDS,
     HeldOutReport,
@@ -38,7 +39,6 @@ from gaifman.parts import (
     untrained_copy,
     used_symbols,
 )
-from gaifman.phi import parse_phi
 from learnt import little, towns
 
 TEXTS = ("likes(s1, s2)", "likes(s1, x)", "age(s1)", "∃x likes(s1, x) ∧ likes(x, 'bob')", "∃r r(s1, s2)")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gaifman.errors import FormulaError, InputError
+from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, named_feature_set, parse_phi, read_phi
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
-from gaifman.phi import FEATURE_SET_NAMES, FeatureSet, named_feature_set, parse_phi, read_phi
 from generators import VOCABULARY, Generator, over_seeds
 
 PAPER = [

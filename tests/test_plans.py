@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gaifman import features
 from gaifman.errors import FormulaError, LimitError
-from gaifman.features import compute_features
+from gaifman.features import evaluator as features
+from gaifman.features.compiler import FeaturePlan, compile_features
+from gaifman.features.evaluator import compute_features
+from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kernels import bitset_vm as machine
-from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
-from gaifman.phi import parse_phi
-from gaifman.plans import FeaturePlan, compile_features
+from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 
 KB = KnowledgeBase.from_facts(
     [("likes", "ann", "bob"), ("knows", "ann", "bob"), ("old", "ann"), ("gave", "ann", "book", "bob")],

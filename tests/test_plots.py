@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gaifman.calibration import Reliability, fit_calibration, logistic, reliability
 from gaifman.errors import OutputError
+from gaifman.models.calibration import Reliability, fit_calibration, logistic, reliability
 from gaifman.plots import check_plot, plot_degrees, plot_reliability, plot_throughput
 
 DEGREES, COUNTS = np.array([0, 1, 2, 10, 300]), np.array([7, 500, 20, 3, 1])

@@ -12,8 +12,8 @@ from gaifman import ranking
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.ranking import DirectScorer
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from learnt import FEW, GOOD, towns
 
 

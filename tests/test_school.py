@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.calibration import fit_calibration
 from gaifman.completion import RelationModel
-from gaifman.constraints import parse_constraints
 from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import Callback, TrainingConfig
-from gaifman.phi import parse_phi
+from gaifman.models.calibration import fit_calibration
+from gaifman.sampling.constraints import parse_constraints
 from gaifman.school import PartStore, RelationTrainer, complete
 from learnt import FEW, demo, same, towns
 

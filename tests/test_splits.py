@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman import splits
-from gaifman.inputs import FeatureStatistics, feature_kinds
+from gaifman.features.feature_sets import FEATURE_SET_NAMES, named_feature_set, parse_phi
 from gaifman.judging import Predictor
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.kernels.candidate_pairs import FILLED, FULL_PATH, SEPARATE, TOUCHING
 from gaifman.learning import Scorer, TrainingConfig
-from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
-from gaifman.network import MLP, Logistic
-from gaifman.phi import FEATURE_SET_NAMES, named_feature_set, parse_phi
+from gaifman.models.mlp import MLP, Logistic
+from gaifman.models.scaling import FeatureStatistics, feature_kinds
+from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from gaifman.splits import ObjectFeatures, SplitScorer, _PairFeatureFinder, supports_fast_scoring
 
 

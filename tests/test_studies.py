@@ -8,9 +8,9 @@ import pytest
 
 import gaifman
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
-from gaifman.families import match_template
+from gaifman.features.feature_sets import named_feature_set, parse_phi
+from gaifman.features.templates import match_template
 from gaifman.learning import TrainingConfig
-from gaifman.phi import named_feature_set, parse_phi
 from gaifman.studies import (
     DATASET_NAMES,
     PAPER_RESULTS,

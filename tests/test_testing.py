@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pytest
 
 from broken_models import BROKEN, Narrow
-from gaifman import testing
 from gaifman.errors import KnowledgeBaseError, OutputError
 from gaifman.kb.tables import Floats
-from gaifman.network import BaseModel, SparseRows, State
-from gaifman.testing import check_base_model
+from gaifman.models import testing
+from gaifman.models.mlp import BaseModel, SparseRows, State
+from gaifman.models.testing import check_base_model
 from plain_model import Plain
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.examples import TrainingExamples
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.keys import fold_in, make_key
 from gaifman.model import GaifmanModel
-from gaifman.network import INITIAL_SQUARES, Logistic
+from gaifman.models.mlp import INITIAL_SQUARES, Logistic
+from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.rng import fold_in, make_key
 from learnt import demo
 
 RATE, BATCH, EPOCHS, SEED = 0.1, 16, 3, 5

@@ -11,7 +11,6 @@ import pytest
 import queries_long
 from gaifman.config import Budget
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
-from gaifman.hiding import hide
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import And, Atom, Exists, Formula, Or, Query, Truth, Variable, free_variables
@@ -30,6 +29,7 @@ from gaifman.queries.witnesses import (
     witness_facts,
     witnesses,
 )
+from gaifman.sampling.hiding import hide
 from generators import RELATIONS, Generator, over_seeds
 
 FAMILY = KnowledgeBase.from_facts(

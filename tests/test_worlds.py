@@ -7,9 +7,9 @@ import gc
 import numpy as np
 
 import gaifman
+from gaifman.features.evaluator import fact_arrays, knowledge_base_arrays, labelled_graph
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.worlds import fact_arrays, knowledge_base_arrays, labelled_graph
 from generators import over_seeds
 from test_features import case
 
@@ -75,7 +75,7 @@ def test_the_sieve_lets_every_edge_through_and_stops_most_others() -> None:
 
 
 def test_a_graph_is_looked_at_once_and_forgotten_with_it() -> None:
-    from gaifman.worlds import _WORLDS
+    from gaifman.features.evaluator import _WORLDS
 
     graph = build_graph(KnowledgeBase.from_facts([("r", "a", "b")]))
     assert knowledge_base_arrays(graph) is knowledge_base_arrays(graph)

@@ -32,9 +32,9 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
 from gaifman.logic.names import similar_names
-from gaifman.neighbourhoods import HiddenFacts
 from gaifman.patterns import QueryPattern
 from gaifman.queries.answers import answers as exact
+from gaifman.sampling.neighbourhoods import HiddenFacts
 
 KNOWN_MODES = ("mark", "leave out", "only")
 """What happens to known answers."""

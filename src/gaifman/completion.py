@@ -23,15 +23,14 @@ from typing import Any
 import numpy as np
 
 from gaifman.answers import RankedAnswers, RankingOptions, rank_candidates
-from gaifman.calibration import Calibration
 from gaifman.cancellation import Deadline
 from gaifman.candidates import UNRESTRICTED, CandidateStrategy, Restriction, as_strategy
 from gaifman.cards import summary_html
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.explain import DEFAULT_TOP, Explainer
 from gaifman.explanations import Explanation
+from gaifman.features.feature_sets import FeatureSet
 from gaifman.glances import FastScorer
-from gaifman.inputs import feature_kinds
 from gaifman.io.model_file import write_model
 from gaifman.judging import DrawBudget, Estimate, Estimates, Predictor, extend_schema, query_variables
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
@@ -41,8 +40,9 @@ from gaifman.learning import Arrays, Scorer, TrainingConfig
 from gaifman.logic.ast import Atom, Feature, Query
 from gaifman.logic.names import similar_names
 from gaifman.model import GaifmanModel, Tuples, as_tuple_ids
-from gaifman.neighbourhoods import HiddenFacts
-from gaifman.network import BaseModel, make_base_model
+from gaifman.models.calibration import Calibration
+from gaifman.models.mlp import BaseModel, make_base_model
+from gaifman.models.scaling import feature_kinds
 from gaifman.parts import (
     HeldOutReport,
     feature_metadata,
@@ -56,7 +56,7 @@ from gaifman.parts import (
     used_symbols,
 )
 from gaifman.patterns import Bindings, QueryPattern, atom_pattern, fill_pattern
-from gaifman.phi import FeatureSet
+from gaifman.sampling.neighbourhoods import HiddenFacts
 
 RelationModel = tuple[Arrays, dict[str, Any]]
 """What was learnt of one relation: arrays, and words about it."""

@@ -1,7 +1,7 @@
 """What each input of a base model does to its log-odds: the exact effect of switching it off.
 
 >>> import numpy as np
->>> from gaifman.network import Batch, Logistic, SparseRows
+>>> from gaifman.models.mlp import Batch, Logistic, SparseRows
 >>> rows = SparseRows(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.ones(3, np.float32), 2)
 >>> base = Logistic(epochs=1, rate=0.5)
 >>> base.begin(2, seed=0)
@@ -28,7 +28,7 @@ import numpy as np
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.kb.gaifman_graph import concatenate_ranges
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.network import BaseModel, SparseRows
+from gaifman.models.mlp import BaseModel, SparseRows
 
 MAX_ENTRIES = 1 << 20
 """Entries of changed rows that are in memory at once, about."""

@@ -29,7 +29,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import muted, paragraph, stack, table
-from gaifman.corruptions import check_negative_sampling
 from gaifman.errors import KnowledgeBaseError
 from gaifman.examining import ProgressCallback, TaskResult, TaskRunner, open_checkpoint
 from gaifman.io.model_file import checksum
@@ -47,6 +46,7 @@ from gaifman.measures import (
     compute_metrics,
 )
 from gaifman.parts import auc
+from gaifman.sampling.negatives import check_negative_sampling
 from gaifman.subjects import EvaluationData, EvaluationTask, Model, build_tasks, sample_tasks
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"

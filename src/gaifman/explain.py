@@ -24,13 +24,12 @@ from itertools import accumulate
 
 import numpy as np
 
-from gaifman.calibration import Calibration, log_odds
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.effects import Effects, compute_effects
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explanations import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
-from gaifman.features import FeatureMatrix
-from gaifman.grounds import LocalStructure, find_groundings, local_structure
+from gaifman.features.evaluator import FeatureMatrix
+from gaifman.features.grounding import LocalStructure, find_groundings, local_structure
 from gaifman.judging import DrawBudget, Estimate, Predictor, atomic_relation, estimate_from_sums
 from gaifman.kb.facts import Fact
 from gaifman.kb.tables import Floats, Ints, Longs
@@ -38,8 +37,9 @@ from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.ast import Constant, Feature, Query, Variable, to_bracketed
 from gaifman.logic.transforms import substitute
 from gaifman.logic.verbalize import describe_feature
-from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, check_draws, draw_neighbourhoods
+from gaifman.models.calibration import Calibration, log_odds
 from gaifman.queries.witnesses import are_answers
+from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, check_draws, draw_neighbourhoods
 from gaifman.scenes import Diagram
 
 DEFAULT_TOP = 10

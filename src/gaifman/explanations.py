@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 
 from gaifman._html import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
-from gaifman.calibration import log_odds, logistic
 from gaifman.errors import escape_unprintable
 from gaifman.judging import Estimate, format_probability
 from gaifman.kb.facts import Fact, plural
+from gaifman.models.calibration import log_odds, logistic
 from gaifman.pictures import render_svg
 from gaifman.scenes import Diagram
 

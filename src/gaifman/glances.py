@@ -3,7 +3,7 @@
 >>> import numpy as np
 >>> import gaifman
 >>> from gaifman.cancellation import never
->>> from gaifman.neighbourhoods import HiddenFacts
+>>> from gaifman.sampling.neighbourhoods import HiddenFacts
 >>> kb = gaifman.demo()
 >>> completion = gaifman.complete(kb, ["capital"], size=10, options={"epochs": 1}, seed=1)
 >>> glances = FastScorer(completion.judge("capital"), completion.learning)
@@ -31,8 +31,8 @@ from gaifman.cancellation import Deadline
 from gaifman.judging import Predictor
 from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import Scorer, TrainingConfig
-from gaifman.neighbourhoods import HiddenFacts
-from gaifman.network import MLP
+from gaifman.models.mlp import MLP
+from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.splits import MAX_CACHED_BYTES, ObjectFeatures, SplitScorer, supports_fast_scoring
 
 FIRST_PASS_DRAWS = 2

@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gaifman._html import bar, stack
-from gaifman.calibration import Calibration
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.errors import KnowledgeBaseError
-from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.hiding import hide
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, RawFacts, build_tables
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.ast import Atom, Feature, Query, Variable
 from gaifman.logic.names import similar_names
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig, check_draws
-from gaifman.network import Reals
-from gaifman.phi import FeatureSet
-from gaifman.plans import compile_features
+from gaifman.models.calibration import Calibration
+from gaifman.models.mlp import Reals
+from gaifman.sampling.hiding import hide
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, check_draws
 
 MAX_DRAWS = 1_000
 """Draws for one tuple at most, where they go on until the error is small."""

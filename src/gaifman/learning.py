@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
-from gaifman.features import FeatureEvaluator, FeatureMatrix
-from gaifman.inputs import FeatureScaler, FeatureStatistics
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.kb.tables import Floats, Ints
-from gaifman.keys import fold_in, make_key
 from gaifman.logic.names import similar_names
-from gaifman.neighbourhoods import HiddenFacts, SamplingConfig
-from gaifman.network import MLP, BaseModel, Batch, make_base_model, setting_names
+from gaifman.models.mlp import MLP, BaseModel, Batch, make_base_model, setting_names
+from gaifman.models.scaling import FeatureScaler, FeatureStatistics
+from gaifman.sampling.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.sampling.rng import fold_in, make_key
 
 MAX_SCANNED_ANSWERS = 20_000
 """Answers that are looked at before training, at most: enough to see every feature that matters."""

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import concatenate_ranges
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.keys import make_key
 from gaifman.logic.names import similar_names
+from gaifman.sampling.rng import make_key
 
 TIES = ("optimistic", "realistic", "pessimistic")
 """Ways to count candidates with the same score."""

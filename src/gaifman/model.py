@@ -21,18 +21,16 @@ import numpy.typing as npt
 
 from gaifman._html import stack
 from gaifman.answers import RankedAnswers, RankingOptions, rank_candidates
-from gaifman.calibration import Calibration, fit_calibration
 from gaifman.cancellation import Deadline
 from gaifman.candidates import UNRESTRICTED, CandidateStrategy, Restriction, as_strategy
 from gaifman.cards import summary_html
-from gaifman.constraints import Constraints
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError
-from gaifman.examples import TrainingExamples
 from gaifman.explain import DEFAULT_TOP, Explainer
 from gaifman.explanations import Explanation
-from gaifman.features import FeatureEvaluator
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.glances import FastScorer
-from gaifman.inputs import feature_kinds
 from gaifman.io.model_file import write_model
 from gaifman.judging import DrawBudget, Estimate, Estimates, Predictor, extend_schema
 from gaifman.kb.gaifman_graph import build_graph
@@ -41,8 +39,9 @@ from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import Arrays, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
-from gaifman.neighbourhoods import HiddenFacts, check_tuples
-from gaifman.network import BaseModel, Reals
+from gaifman.models.calibration import Calibration, fit_calibration
+from gaifman.models.mlp import BaseModel, Reals
+from gaifman.models.scaling import feature_kinds
 from gaifman.parts import (
     HeldOutReport,
     base_from_metadata,
@@ -59,8 +58,9 @@ from gaifman.parts import (
     used_symbols,
 )
 from gaifman.patterns import Bindings, fill_pattern, model_pattern
-from gaifman.phi import FeatureSet, resolve_feature_set
-from gaifman.plans import compile_features
+from gaifman.sampling.constraints import Constraints
+from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
 
 Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]
 """Tuples by name, or by number (b, n)."""

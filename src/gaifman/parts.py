@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman import __version__
-from gaifman.calibration import Reliability, fit_calibration, reliability
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
-from gaifman.inputs import FeatureScaler
 from gaifman.io.model_file import read_model
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
@@ -22,7 +20,9 @@ from gaifman.learning import Arrays, HeldOut, Scorer, TrainingConfig
 from gaifman.logic.ast import Atom, Attribute, Feature, Query, walk
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
-from gaifman.network import BaseModel, make_base_model
+from gaifman.models.calibration import Reliability, fit_calibration, reliability
+from gaifman.models.mlp import BaseModel, make_base_model
+from gaifman.models.scaling import FeatureScaler
 
 CALIBRATION_FOLDS = 5
 """Parts of the held-out tuples, each judged by a calibration that has not seen it."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gaifman.calibration import Reliability
 from gaifman.errors import OutputError
 from gaifman.io.files import atomic_write, check_writable
 from gaifman.kb.tables import Longs
+from gaifman.models.calibration import Reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

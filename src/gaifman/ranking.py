@@ -15,7 +15,7 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.judging import Predictor, prefix_means
 from gaifman.kb.tables import Floats, Ints
 from gaifman.learning import Scorer, TrainingConfig
-from gaifman.neighbourhoods import SamplingConfig, check_tuples
+from gaifman.sampling.neighbourhoods import SamplingConfig, check_tuples
 
 BLOCK_SIZE = 32_768
 """Neighbourhoods that are in memory at once."""

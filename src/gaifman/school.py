@@ -14,23 +14,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.calibration import fit_calibration
 from gaifman.completion import Completion, RelationModel, relation_query
-from gaifman.constraints import Constraints
 from gaifman.errors import KnowledgeBaseError
-from gaifman.examples import TrainingExamples
-from gaifman.features import FeatureEvaluator
-from gaifman.inputs import feature_kinds
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.learning import Arrays, Callback, HeldOut, Scorer, Trainer, TrainingConfig, TrainingSource
 from gaifman.logic.ast import Feature, free_variables, query_position
 from gaifman.logic.names import similar_names
-from gaifman.network import BaseModel
+from gaifman.models.calibration import fit_calibration
+from gaifman.models.mlp import BaseModel
+from gaifman.models.scaling import feature_kinds
 from gaifman.parts import HeldOutReport, auc, losses_as_json, scorer_arrays, scorer_from_arrays, training_metadata
-from gaifman.phi import FeatureSet, resolve_feature_set
-from gaifman.plans import compile_features
+from gaifman.sampling.constraints import Constraints
+from gaifman.sampling.examples import TrainingExamples
 
 MIN_FACTS = 2
 """Answers a relation must have to be learnt."""

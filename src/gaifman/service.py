@@ -39,11 +39,11 @@ from gaifman.kb.tables import FactTable, Longs
 from gaifman.logic.names import similar_names
 from gaifman.logic.printer import format_relation
 from gaifman.model import GaifmanModel
-from gaifman.neighbourhoods import named_neighbourhoods
 from gaifman.parts import used_symbols
 from gaifman.queries.answers import count_answers, fetch_answers, prepare
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.witnesses import witness_facts
+from gaifman.sampling.neighbourhoods import named_neighbourhoods
 
 Model = GaifmanModel | Completion
 T = TypeVar("T")

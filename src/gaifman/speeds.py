@@ -23,8 +23,8 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.examining import ProgressCallback
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.neighbourhoods import HiddenFacts
-from gaifman.network import MLP
+from gaifman.models.mlp import MLP
+from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.splits import supports_fast_scoring
 from gaifman.subjects import EvaluationData, EvaluationTask, build_tasks
 

@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.drawing import GrowingScratch, freeze
-from gaifman.families import match_template
-from gaifman.features import FeatureEvaluator, FeatureMatrix
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.templates import match_template
 from gaifman.judging import Predictor, prefix_means
 from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -48,8 +47,14 @@ from gaifman.kernels.rows import RowBuffer
 from gaifman.kernels.sampling import DrawnMembers, measure_batch
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.ast import Feature
-from gaifman.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods, make_draw_job
-from gaifman.network import MLP, Reals
+from gaifman.models.mlp import MLP, Reals
+from gaifman.sampling.neighbourhoods import (
+    GrowingScratch,
+    NeighbourhoodBatch,
+    draw_neighbourhoods,
+    freeze,
+    make_draw_job,
+)
 
 DECOMPOSABLE = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths")
 """Families of features that speak of one object alone, or need the two to touch; what comes of that is put together."""

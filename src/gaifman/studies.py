@@ -16,10 +16,10 @@ from typing import Any
 
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.evaluation import EvaluationConfig
+from gaifman.features.feature_sets import named_feature_set
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import TrainingConfig
 from gaifman.logic.ast import Atom, Constant, Feature, Variable
-from gaifman.phi import named_feature_set
 from gaifman.training import SourceText, TrainingSpec
 
 PAPER_NETWORK = {"activation": "sigmoid", "batch": 128}

@@ -25,15 +25,15 @@ from gaifman.kb.facts import plural
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.keys import fold_in_rows, make_key
 from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.names import similar_names
 from gaifman.model import GaifmanModel
-from gaifman.neighbourhoods import HiddenFacts
-from gaifman.network import MLP
+from gaifman.models.mlp import MLP
 from gaifman.parts import used_symbols
 from gaifman.queries.answers import answers
 from gaifman.ranking import BLOCK_SIZE, DirectScorer
+from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.rng import fold_in_rows, make_key
 from gaifman.splits import ObjectFeatures, supports_fast_scoring
 
 Model = GaifmanModel | Completion

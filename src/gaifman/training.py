@@ -16,16 +16,16 @@ import numpy.typing as npt
 
 from gaifman.cards import model_card
 from gaifman.completion import Completion, RelationModel, load
-from gaifman.constraints import Constraints, parse_constraints
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
+from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, parse_phi
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.learning import Arrays, Callback, TrainingConfig
 from gaifman.logic.names import similar_names
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel
-from gaifman.phi import FEATURE_SET_NAMES, FeatureSet, parse_phi
 from gaifman.runs import Run
+from gaifman.sampling.constraints import Constraints, parse_constraints
 from gaifman.school import PartStore, complete
 
 ProgressReport = Callable[[str, int, int | None], None]

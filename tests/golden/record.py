@@ -260,12 +260,12 @@ def features(
 
     `phi` is the name of a feature set, or its text. Uncertain facts drop out.
     """
-    from gaifman.features import FeatureEvaluator
-    from gaifman.hiding import hide
+    from gaifman.features.compiler import compile_features
+    from gaifman.features.evaluator import FeatureEvaluator
+    from gaifman.features.feature_sets import named_feature_set, parse_phi
     from gaifman.kb.gaifman_graph import build_graph
-    from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
-    from gaifman.phi import named_feature_set, parse_phi
-    from gaifman.plans import compile_features
+    from gaifman.sampling.hiding import hide
+    from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 
     width, graph, wanted = len(tuples[0]), build_graph(kb), SamplingConfig(**sampling)
     arities = {name: relation.arity for name, relation in kb.relations.items()}

@@ -46,7 +46,7 @@ def demo(as_json: bool) -> None:
     """
     from gaifman.io.demo import demo as load
     from gaifman.kb.gaifman_graph import build_graph
-    from gaifman.neighbourhoods import named_neighbourhoods
+    from gaifman.sampling.neighbourhoods import named_neighbourhoods
 
     kb = load()
     graph = build_graph(kb)

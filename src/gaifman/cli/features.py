@@ -10,8 +10,8 @@ from gaifman.cli.neighbourhood import sampling_options
 from gaifman.cli.terminal import input_options, json_option, open_kb, print_fields, print_json
 
 if TYPE_CHECKING:
+    from gaifman.features.feature_sets import FeatureSet
     from gaifman.kb.knowledge_base import KnowledgeBase
-    from gaifman.phi import FeatureSet
 
 MAX_FEATURES = 40
 """Features listed unless all are asked for."""
@@ -99,7 +99,7 @@ def parse_variables(text: str, objects: int) -> list[str]:
 
 def load_feature_set(name: str, arity: int, known: KnowledgeBase) -> FeatureSet:
     """A named set, or that of a file."""
-    from gaifman.phi import resolve_feature_set
+    from gaifman.features.feature_sets import resolve_feature_set
 
     return resolve_feature_set(
         name, arity, {r.name: r.arity for r in known.relations.values()}, known.attributes, known
@@ -110,11 +110,11 @@ def evaluate_features(
     known: KnowledgeBase, phi: FeatureSet, objects: tuple[str, ...], radius: int, size: int | None, seed: int
 ) -> dict[str, Any]:
     """The features that are not 0, with facts, for JSON."""
-    from gaifman.features import compute_features
-    from gaifman.grounds import find_witness_facts
+    from gaifman.features.compiler import compile_features
+    from gaifman.features.evaluator import compute_features
+    from gaifman.features.grounding import find_witness_facts
     from gaifman.kb.gaifman_graph import build_graph
-    from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
-    from gaifman.plans import compile_features
+    from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 
     tuples = [[known.object_id(name) for name in objects]]
     plan = compile_features(phi, known, len(objects))

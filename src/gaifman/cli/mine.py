@@ -55,11 +55,11 @@ def mine(
     """
     from pathlib import Path
 
+    from gaifman.features.mining import MiningConfig, known_answers
+    from gaifman.features.mining import mine as mined
     from gaifman.io.files import atomic_write
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.logic.parser import parse_query
-    from gaifman.mining import MiningConfig, known_answers
-    from gaifman.mining import mine as mined
 
     check_overwrite(output, force=force)
     settings = MiningConfig(max_features, min_support, radius, size, draws, sample, seed, max_path_length)

@@ -10,7 +10,7 @@ from gaifman.cli.terminal import Command, input_options, json_option, open_kb, p
 from gaifman.errors import shorten
 
 if TYPE_CHECKING:
-    from gaifman.neighbourhoods import Neighbourhood
+    from gaifman.sampling.neighbourhoods import Neighbourhood
 
 MAX_FACTS = 30
 """Facts listed unless all are asked for."""
@@ -77,7 +77,7 @@ def neighbourhood(
       gaifman neighbourhood demo france --radius 2 --size all
       gaifman neighbourhood train.tsv ann bob --draws 3 --seed 7 --json
     """
-    from gaifman.neighbourhoods import named_neighbourhoods
+    from gaifman.sampling.neighbourhoods import named_neighbourhoods
 
     known = open_kb((kb, *extra_files), file_format, table, iris)
     drawn = named_neighbourhoods(known, objects, radius=radius, size=size, draws=draws, seed=seed)

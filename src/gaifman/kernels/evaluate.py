@@ -57,7 +57,7 @@ class KnowledgeBaseArrays(NamedTuple):
 
 
 class NeighbourhoodArrays(NamedTuple):
-    """The neighbourhoods, as `gaifman.neighbourhoods.Neighbourhoods` has them."""
+    """The neighbourhoods, as `gaifman.sampling.neighbourhoods.Neighbourhoods` has them."""
 
     starts: Longs
     members: Ints

@@ -27,16 +27,16 @@ from typing import NamedTuple
 import numpy as np
 
 from gaifman.errors import FormulaError, KnowledgeBaseError
-from gaifman.features import FeatureEvaluator
-from gaifman.hiding import hide
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges, fact_ids
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.keys import fold_in_rows, make_key
 from gaifman.logic.ast import And, Atom, Constant, Exists, Feature, Formula, Query, Term, Variable
-from gaifman.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
-from gaifman.phi import FeatureSet
-from gaifman.plans import compile_features
 from gaifman.queries.answers import answers
+from gaifman.sampling.hiding import hide
+from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.rng import fold_in_rows, make_key
 
 MAX_CANDIDATES = 5_000
 """Patterns that are evaluated at most: the most frequent."""

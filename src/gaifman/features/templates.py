@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from gaifman.features.compiler import FeaturePlan
 from gaifman.kb.gaifman_graph import GaifmanGraph, label_offsets
 from gaifman.kb.tables import Ints
 from gaifman.kernels.local_facts import LabelledGraph
@@ -56,7 +57,6 @@ from gaifman.logic.ast import (
     free_variables,
     query_position,
 )
-from gaifman.plans import FeaturePlan
 
 Label = tuple[str, int]
 """A relation with two places, and the place of the object from which it is seen: 0 or 1."""

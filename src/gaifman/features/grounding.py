@@ -122,7 +122,7 @@ class LocalStructure:
 
 def induced_facts(graph: GaifmanGraph, members: Ints, hidden: Longs) -> Longs:
     """Numbers of the facts that speak of some members alone, ascending, without those hidden."""
-    from gaifman.worlds import knowledge_base_arrays  # here: numba takes a quarter of a second to import
+    from gaifman.features.evaluator import knowledge_base_arrays  # here: numba takes a quarter of a second to import
 
     own = np.unique(members).astype(np.int64)
     edges = concatenate_ranges(graph.starts[own], graph.starts[own + 1])

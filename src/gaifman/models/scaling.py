@@ -1,11 +1,11 @@
 r"""Features into inputs: the columns a base model sees, and how their values are scaled.
 
 >>> import gaifman
->>> from gaifman.features import Evaluator
+>>> from gaifman.features.evaluator import Evaluator
 >>> from gaifman.kb.gaifman_graph import graph_of
->>> from gaifman.neighbourhoods import Sampling
->>> from gaifman.phi import parse_phi
->>> from gaifman.plans import plan_of
+>>> from gaifman.sampling.neighbourhoods import Sampling
+>>> from gaifman.features.feature_sets import parse_phi
+>>> from gaifman.features.compiler import plan_of
 >>> kb = gaifman.KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "ann", "cleo"), ("likes", "bob", "ann")])
 >>> plan = plan_of(parse_phi("likes(s1, x)\nlikes(s1, 'dan')\nlikes(s1, s2)"), kb, 2)
 >>> matrix = Evaluator(graph_of(kb), plan).sampled([[0, 1], [1, 0], [2, 0]], Sampling(size=None))
@@ -29,8 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.drawing import freeze
-from gaifman.features import FeatureMatrix
+from gaifman.features.evaluator import FeatureMatrix
 from gaifman.kb.tables import Ints, Longs
 from gaifman.kernels.candidate_pairs import PairFeatures
 from gaifman.kernels.inputs import (
@@ -45,7 +44,8 @@ from gaifman.kernels.inputs import (
 )
 from gaifman.kernels.ranking import write_input_changes
 from gaifman.logic.ast import Aggregate, Attribute, Difference, Feature, free_variables, query_position
-from gaifman.network import Reals, SparseRows
+from gaifman.models.mlp import Reals, SparseRows
+from gaifman.sampling.neighbourhoods import freeze
 
 KIND_NAMES = {TRUTH: "truth", COUNT: "count", NUMBER: "number"}
 

@@ -1,7 +1,7 @@
 """Features into programs for the machine of bit tables.
 
 >>> import gaifman
->>> from gaifman.phi import parse_phi
+>>> from gaifman.features.feature_sets import parse_phi
 >>> kb = gaifman.demo()
 >>> plan = compile_features(parse_phi("∃x borders(s1, x) ∧ borders(x, s2)"), kb, 2)
 >>> print(plan.listing(0))
@@ -21,6 +21,7 @@ from typing import TypeVar
 import numpy as np
 
 from gaifman.errors import FormulaError, LimitError
+from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.kernels import bitset_vm as m
@@ -54,7 +55,6 @@ from gaifman.logic.ast import (
     walk,
 )
 from gaifman.logic.transforms import relation_arities
-from gaifman.phi import FeatureSet
 
 Axes = tuple[int, ...]
 

@@ -24,19 +24,19 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.constraints import Constraints
-from gaifman.corruptions import NegativeSampler, check_hard_negative_fraction, check_negative_sampling
 from gaifman.errors import KnowledgeBaseError
-from gaifman.hiding import hide
 from gaifman.kb.facts import plural
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Ints, Longs
-from gaifman.keys import fold_in, fold_in_rows, make_key
 from gaifman.logic.ast import Atom, Query
 from gaifman.logic.names import similar_names
-from gaifman.neighbourhoods import HiddenFacts, check_tuples
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
+from gaifman.sampling.constraints import Constraints
+from gaifman.sampling.hiding import hide
+from gaifman.sampling.negatives import NegativeSampler, check_hard_negative_fraction, check_negative_sampling
+from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
+from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 
 HIDE_MODES = ("facts", "links")
 """What is hidden: the facts that make an answer true, or all that are between its objects as well."""
@@ -58,7 +58,7 @@ class ExampleConfig:
     negatives: int = 25
     """w̃: corruptions of each answer, of which one neighbourhood each is drawn."""
     negative_sampling: str = "mixed"
-    """Where other objects come from: `uniform`, `typed` or `mixed`, see `gaifman.corruptions`."""
+    """Where other objects come from: `uniform`, `typed` or `mixed`, see `gaifman.sampling.negatives`."""
     hide: str = "facts"
     """`facts`, or `links`: every fact between two objects of the tuple, or of the answer it was made of, as well."""
     holdout: float = 0.1
@@ -69,7 +69,7 @@ class ExampleConfig:
     block_size: int = 256
     """Answers in one block."""
     hard_negative_fraction: float = 0.0
-    """The share of corruptions whose new object is a few steps from one that stays, see `gaifman.corruptions`."""
+    """The share of corruptions whose new object is a few steps from one that stays, see `gaifman.sampling.negatives`."""
 
     def __post_init__(self) -> None:
         least = {"positives": 1, "negatives": 0, "most_held": 0, "seed": 0, "block": 1}
@@ -306,8 +306,8 @@ def _fact_confidences(graph: GaifmanGraph) -> npt.NDArray[np.float64]:
 
 def _hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:
     """What is hidden from the source of each tuple, and every fact that has two different objects of the tuple."""
-    from gaifman.drawing import freeze  # here: numba takes a quarter of a second to import
     from gaifman.kernels.graph import Adjacency, count_tuple_facts, find_tuple_facts
+    from gaifman.sampling.neighbourhoods import freeze  # here: numba takes a quarter of a second to import
 
     adjacency = Adjacency(graph.starts, graph.neighbours, graph.label_starts, graph.label_facts)
     given = freeze(tuples), freeze(hidden.starts), freeze(sources)

@@ -1,7 +1,7 @@
 """Corruptions: answers with one object changed, to learn what is false.
 
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
->>> from gaifman.keys import start
+>>> from gaifman.sampling.rng import start
 >>> kb = KnowledgeBase.from_facts([("born_in", "ann", "rome"), ("born_in", "bob", "oslo")], objects=["cleo"])
 >>> answers = kb.tables[2].objects
 >>> found = NegativeSampler(kb, answers, pool="typed").corrupted(np.arange(2), 2, start(0, "corrupt"))
@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.constraints import QueryConstraints
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.names import similar_names
+from gaifman.sampling.constraints import QueryConstraints
 
 if TYPE_CHECKING:
     from gaifman.kernels.negatives import CandidatePools, HardNegativeWalks, KnownRuns, KnownTuples
@@ -70,7 +70,7 @@ class NegativeSampler:
 
         `near` is the share of corruptions whose new object is near; `graph` that of `kb`, where it is there already.
         """
-        from gaifman.drawing import freeze  # here: numba takes a quarter of a second to import
+        from gaifman.sampling.neighbourhoods import freeze  # here: numba takes a quarter of a second to import
 
         check_negative_sampling(negative_sampling)
         check_hard_negative_fraction(hard_negative_fraction)
@@ -94,8 +94,8 @@ class NegativeSampler:
 
         Corruption j of an answer changes the object at position j + a number of the answer's key, modulo n.
         """
-        from gaifman.drawing import freeze
         from gaifman.kernels.negatives import corrupt
+        from gaifman.sampling.neighbourhoods import freeze
 
         room = len(rows) * count
         tuples, sources = np.empty((room, self._answers.shape[1]), np.int32), np.empty(room, np.int64)
@@ -121,8 +121,8 @@ def _hard_negative_graph(
     graph: GaifmanGraph | None, fraction: float, constraints: QueryConstraints, arity: int
 ) -> HardNegativeWalks:
     """Where strolls go; without a graph there are none."""
-    from gaifman.drawing import freeze
     from gaifman.kernels.negatives import HardNegativeWalks
+    from gaifman.sampling.neighbourhoods import freeze
 
     starts = np.zeros(1, np.int64) if graph is None else graph.starts
     neighbours = np.zeros(0, np.int32) if graph is None else graph.neighbours
@@ -136,8 +136,8 @@ def _hard_negative_graph(
 
 def _pools(kb: KnowledgeBase, answers: Ints, kind: int, constraints: QueryConstraints) -> CandidatePools:
     """The pools of each position."""
-    from gaifman.drawing import freeze
     from gaifman.kernels.negatives import UNIFORM, CandidatePools
+    from gaifman.sampling.neighbourhoods import freeze
 
     width = answers.shape[1]
     bound = _bound_positions(constraints, width)
@@ -163,8 +163,8 @@ def _pools(kb: KnowledgeBase, answers: Ints, kind: int, constraints: QueryConstr
 
 def _known_runs(rows: Ints, count: int, pools: CandidatePools) -> KnownRuns:
     """For each position and pool the places of what is known there, by what stands elsewhere in the rows (k, n)."""
-    from gaifman.drawing import freeze
     from gaifman.kernels.negatives import TYPED, UNIFORM, KnownRuns
+    from gaifman.sampling.neighbourhoods import freeze
 
     width = rows.shape[1]
     groups, offsets = np.zeros((width, count), np.int32), np.zeros((width, 2), np.int64)
@@ -215,8 +215,8 @@ def _pool_positions(pools: CandidatePools, position: int, pool: int, objects: In
 
 def _known_tables(rows: Ints, count: int, constraints: QueryConstraints | None) -> KnownTuples:
     """Tables to look rows up in, where constraints ask for it; of the rows (k, n) the first are the answers."""
-    from gaifman.drawing import freeze
     from gaifman.kernels.negatives import KnownTuples, fill_table
+    from gaifman.sampling.neighbourhoods import freeze
 
     masks = [(1 << rows.shape[1]) - 1]
     for determining, determined in constraints.functional if constraints else ():

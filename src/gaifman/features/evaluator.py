@@ -1,16 +1,10 @@
-r"""The features of neighbourhoods, as a sparse matrix.
+"""What the kernels know of a graph: its arrays, and what is found once so that each neighbourhood costs less.
 
 >>> import gaifman
 >>> from gaifman.kb.gaifman_graph import graph_of
->>> from gaifman.neighbourhoods import SamplingConfig, draw_neighbourhoods
->>> from gaifman.phi import parse_phi
->>> from gaifman.plans import plan_of
->>> kb = gaifman.KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo"), ("likes", "ann", "dan")])
->>> graph = graph_of(kb)
->>> plan = plan_of(parse_phi("likes(s1, x)\n∃x likes(s1, x) ∧ likes(x, s2)\n∀x, y likes(x, y) → likes(y, x)"), kb, 2)
->>> drawn = draw_neighbourhoods(graph, [[0, 2]], SamplingConfig(size=None))  # ann and cleo
->>> FeatureEvaluator(graph, plan).features(drawn).dense()
-array([[2., 1., 0.]], dtype=float32)
+>>> world = knowledge_base_arrays(graph_of(gaifman.demo()))
+>>> len(world.links.bonds), len(world.links.bond_starts) - 1  # edges, and the different lists of labels they have
+(7446, 89)
 """
 
 from __future__ import annotations
@@ -19,16 +13,17 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.drawing import DrawnPart, fact_rows, freeze, map_threaded
 from gaifman.errors import KnowledgeBaseError, LimitError
-from gaifman.families import build_template_index, with_label_sets
-from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.features.compiler import FeaturePlan
+from gaifman.features.templates import build_template_index, with_label_sets
+from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges, label_offsets
 from gaifman.kb.tables import Ints, Longs
-from gaifman.kernels.bitset_vm import MAX_RELATION_VARIABLES, MAX_RESULTS, MAX_VARIABLES, VmState
+from gaifman.kernels.bitset_vm import MAX_RELATION_VARIABLES, MAX_RESULTS, MAX_VARIABLES, AttributeArrays, VmState
 from gaifman.kernels.evaluate import (
     DONE,
     FACTS_FULL,
@@ -40,11 +35,19 @@ from gaifman.kernels.evaluate import (
     evaluate_templates,
     run_programs,
 )
-from gaifman.kernels.local_facts import MAX_ARITY, LocalFacts
+from gaifman.kernels.local_facts import (
+    MAX_ARITY,
+    FactArrays,
+    LabelledGraph,
+    LocalFacts,
+    fill_bloom_filter,
+    number_label_sets,
+)
 from gaifman.kernels.paths import WalkCache
 from gaifman.kernels.rows import RowBuffer, SparseOutput, merge
 from gaifman.kernels.templates import LabelLists, TemplateIndex
-from gaifman.neighbourhoods import (
+from gaifman.sampling.neighbourhoods import (
+    DrawnPart,
     HiddenFacts,
     NeighbourhoodBatch,
     SamplingConfig,
@@ -52,10 +55,91 @@ from gaifman.neighbourhoods import (
     check_tuples,
     collect_neighbourhoods,
     draw_neighbourhoods,
+    fact_rows,
+    freeze,
     make_draw_job,
+    map_threaded,
 )
-from gaifman.plans import FeaturePlan
-from gaifman.worlds import knowledge_base_arrays
+
+BLOOM_BITS_PER_EDGE = 16
+"""Bits for each edge in the sieve that says where there is none: about one look in a hundred says it wrongly."""
+
+_WORLDS: WeakKeyDictionary[GaifmanGraph, KnowledgeBaseArrays] = WeakKeyDictionary()
+
+
+def knowledge_base_arrays(graph: GaifmanGraph) -> KnowledgeBaseArrays:
+    """What the kernels know of a graph: found once, however many plans are made ready for it."""
+    if graph not in _WORLDS:
+        _WORLDS[graph] = KnowledgeBaseArrays(labelled_graph(graph), fact_arrays(graph), _attribute_arrays(graph))
+    return _WORLDS[graph]
+
+
+def labelled_graph(graph: GaifmanGraph) -> LabelledGraph:
+    """The graph as the kernels see it."""
+    arrays = (graph.starts, graph.neighbours, graph.label_starts, graph.labels, graph.label_facts, graph.label_table)
+    arities = np.array(graph.kb.content.arities, np.int64)
+    binary = (arities[graph.label_table[:, 0]] == 2).astype(np.uint8)
+    words = 8
+    while words * 64 < BLOOM_BITS_PER_EDGE * (len(graph.neighbours) // 2):
+        words *= 2
+    sieve = np.zeros(words, np.uint64)
+    fill_bloom_filter(graph.starts, graph.neighbours, sieve)
+    labels = label_offsets(graph), freeze(binary), _reversed_labels(graph), bool(binary.all())
+    return LabelledGraph(*arrays, *labels, freeze(sieve), *_label_sets(graph))
+
+
+def _reversed_labels(graph: GaifmanGraph) -> Ints:
+    """Each label seen from the other end: of the labels of a relation, the one with its two places exchanged."""
+    relation, one, other = graph.label_table.T.astype(np.int64)
+    key, back = (relation << 8) + (one << 4) + other, (relation << 8) + (other << 4) + one
+    order = np.argsort(key)
+    return freeze(order[np.searchsorted(key, back, sorter=order)].astype(np.int32))
+
+
+def _label_sets(graph: GaifmanGraph) -> tuple[Ints, Ints, Ints]:
+    """The different lists of labels that edges have: see `LabelledGraph`."""
+    bonds, count, room = np.empty(len(graph.neighbours), np.int32), -1, 1 << 10
+    while count < 0:
+        room *= 4
+        table, firsts = np.full(room, -1, np.int32), np.empty(room // 2, np.int64)
+        count = number_label_sets(graph.label_starts, graph.labels, table, bonds, firsts)
+    begins, ends = graph.label_starts[firsts[:count]], graph.label_starts[firsts[:count] + 1]
+    starts = np.append(0, np.cumsum(ends - begins)).astype(np.int32)
+    return freeze(bonds), freeze(starts), freeze(graph.labels[concatenate_ranges(begins, ends)])
+
+
+def fact_arrays(graph: GaifmanGraph) -> FactArrays:
+    """All facts by number, as the kernels see them."""
+    tables = [graph.kb.fact_tables[arity] for arity in graph.fact_offsets]
+    none = np.zeros(0, np.int32)
+    relations = np.concatenate([none, *(table.relation for table in tables)])
+    arities = np.concatenate([none, *(np.full(len(t), t.objects.shape[1], np.int32) for t in tables)])
+    objects = np.concatenate([none, *(table.objects.ravel() for table in tables)])
+    starts = np.append(0, np.cumsum(arities, dtype=np.int64))
+    alone = [
+        np.flatnonzero((t.objects == t.objects[:, :1]).all(axis=1)) + graph.fact_offsets[a]
+        for a, t in zip(graph.fact_offsets, tables, strict=True)
+    ]
+    own = np.concatenate([np.zeros(0, np.int64), *alone])
+    holders = objects[starts[own]]
+    order = np.lexsort([own, holders])
+    own_starts = np.searchsorted(holders[order], np.arange(len(graph) + 1))
+    certain = all(table.confidence is None for table in tables)
+    confidence = [np.ones(len(t)) if t.confidence is None else t.confidence for t in tables]
+    return FactArrays(
+        freeze(relations),
+        freeze(starts),
+        freeze(objects),
+        freeze(own_starts.astype(np.int64)),
+        freeze(own[order].astype(np.int32)),
+        freeze(np.concatenate([np.zeros(0), *([] if certain else confidence)])),
+    )
+
+
+def _attribute_arrays(graph: GaifmanGraph) -> AttributeArrays:
+    numbers = graph.kb.value_table
+    return AttributeArrays(numbers.starts, numbers.objects, numbers.value)
+
 
 Reals = npt.NDArray[np.float32]
 Bits = npt.NDArray[np.uint64]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.calibration import log_odds, logistic
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.kb.tables import Floats
-from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
+from gaifman.models.calibration import log_odds, logistic
+from gaifman.models.mlp import BaseModel, Batch, Reals, SparseRows, State
 
 MAX_ROWS = 2_000_000
 """Rows that are gathered at most: such a classifier wants them all in memory at once."""

@@ -25,9 +25,7 @@ import numpy.typing as npt
 from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.kb.tables import Ints, Longs
-from gaifman.keys import fold_in, fold_in_rows, mix
 from gaifman.logic.ast import Query
-from gaifman.neighbourhoods import HiddenFacts
 from gaifman.queries.answers import Queryable, prepare
 from gaifman.queries.engine import get_engine
 from gaifman.queries.witnesses import (
@@ -39,6 +37,8 @@ from gaifman.queries.witnesses import (
     is_monotone,
     witnesses,
 )
+from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.rng import fold_in, fold_in_rows, mix
 
 MAX_SEARCH_STEPS = 20_000
 """Choices that are tried for one tuple until a small set, perhaps not the smallest, is taken."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.calibration import logistic
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.kb.tables import Floats
 from gaifman.logic.names import similar_names
-from gaifman.network import BaseModel, Batch, Reals, SparseRows, State
+from gaifman.models.calibration import logistic
+from gaifman.models.mlp import BaseModel, Batch, Reals, SparseRows, State
 
 if TYPE_CHECKING:
     from torch import Tensor

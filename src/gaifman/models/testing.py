@@ -1,4 +1,4 @@
-"""For whoever writes a base model: one call that tells whether it keeps the rules of `gaifman.network.BaseModel`.
+"""For whoever writes a base model: one call that tells whether it keeps the rules of `gaifman.models.mlp.BaseModel`.
 
 >>> from sklearn.linear_model import LogisticRegression
 >>> from gaifman.adapters import Classifier
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from gaifman.errors import GaifmanError, OutputError
 from gaifman.kb.tables import Floats
-from gaifman.network import BaseModel, Batch, Reals, SparseRows
+from gaifman.models.mlp import BaseModel, Batch, Reals, SparseRows
 
 Make = Callable[[], BaseModel]
 

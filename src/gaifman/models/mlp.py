@@ -8,7 +8,7 @@
 >>> network.probabilities(rows).round(1).tolist()
 [1.0, 0.0]
 
-Whoever writes one of their own subclasses `BaseModel` and runs `gaifman.testing.check_base_model` on it.
+Whoever writes one of their own subclasses `BaseModel` and runs `gaifman.models.testing.check_base_model` on it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.calibration import log_odds, logistic
-from gaifman.drawing import freeze
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.kernels.mlp import (
@@ -45,6 +43,8 @@ from gaifman.kernels.mlp import (
 from gaifman.kernels.ranking import first_layer_sums, score_candidates
 from gaifman.kernels.rng import fold_in
 from gaifman.logic.names import similar_names
+from gaifman.models.calibration import log_odds, logistic
+from gaifman.sampling.neighbourhoods import freeze
 
 Reals = npt.NDArray[np.float32]
 ACTIVATIONS = {"sigmoid": SIGMOID, "relu": RELU}
