@@ -38,9 +38,9 @@ from gaifman.kb.tables import Ints
 from gaifman.kernels import mlp as layers
 from gaifman.kernels.jit import kernel
 from gaifman.plots import plot_throughput
+from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.speeds import PAPER_ANSWERS_PER_SECOND, SIZES, with_size
-from gaifman.splits import ObjectFeatures, SplitScorer
 from training import loaded
 
 SETTINGS = {"phi": "paper", "positives": 2, "negatives": 6, "epochs": 1, "activation": "sigmoid", "batch": 128}

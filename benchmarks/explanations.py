@@ -24,13 +24,13 @@ import numpy as np
 import common
 import gaifman
 from gaifman.completion import Completion, relation_query
-from gaifman.explain import Explainer
-from gaifman.explanations import Explanation
-from gaifman.judging import DrawBudget
+from gaifman.explain.attribution import Explainer
+from gaifman.explain.explanation import Explanation
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Longs
+from gaifman.predict import DrawBudget
 from training import loaded
 
 QUICK = {"least": 0, "positives": 2, "negatives": 6, "epochs": 1}

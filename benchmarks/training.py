@@ -26,15 +26,14 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.completion import Completion, relation_query
+from gaifman.completion import Completion, PartStore, RelationTrainer, relation_query
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
-from gaifman.learning import Arrays, Callback, TrainingConfig
 from gaifman.models.calibration import reliability
 from gaifman.models.mlp import MLP, Batch, SparseRows
 from gaifman.sampling.examples import ExampleConfig, TrainingExamples
-from gaifman.school import PartStore, RelationTrainer
+from gaifman.training import Arrays, Callback, TrainingConfig
 from neighbourhoods import generated
 
 PAPER = {"activation": "sigmoid", "batch": 128, "epochs": 3}
@@ -91,8 +90,8 @@ def batches(kb: KnowledgeBase, name: str, count: int) -> list[Batch]:
     from gaifman.features.compiler import compile_features
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.feature_sets import named_feature_set
-    from gaifman.learning import Trainer, TrainingSource
     from gaifman.models.scaling import feature_kinds
+    from gaifman.training import Trainer, TrainingSource
 
     graph, learning = build_graph(kb), TrainingConfig.from_settings(SETTINGS)
     plan = compile_features(named_feature_set("paper", 2, kb.schema.relations), kb, 2)

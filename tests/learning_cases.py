@@ -16,12 +16,12 @@ from gaifman.features.feature_sets import named_feature_set, parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
-from gaifman.learning import Arrays, Callback, Trainer, TrainingConfig, TrainingSource
 from gaifman.logic.parser import parse_query
 from gaifman.models.mlp import MLP, BaseModel, Batch, Reals, SparseRows, State
 from gaifman.models.scaling import feature_kinds
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.training import Arrays, Callback, Trainer, TrainingConfig, TrainingSource
 
 Saved = tuple[Arrays, dict[str, Any]]
 SMALL = TrainingConfig(positives=2, negatives=3, min_examples=0, min_feature_count=1, size=6)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import gaifman
-from gaifman.judging import Estimates
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
+from gaifman.predict import Estimates
 
 FEW: dict[str, Any] = {
     "options": {"epochs": 1, "hidden": [8]},

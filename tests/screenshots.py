@@ -8,7 +8,7 @@ import gaifman
 from browsed import CHROMIUM, MISSING, Watched, browser
 from gaifman.config import ServerLimits
 from gaifman.desk import ServerState
-from gaifman.pictures import write_svg
+from gaifman.explain.svg import write_svg
 from gaifman.service import Service
 from served import serving
 

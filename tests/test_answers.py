@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman import answers as module
-from gaifman.answers import RankedAnswers
-from gaifman.candidates import CandidateStrategy
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
-from gaifman.judging import Estimates
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
+from gaifman.predict import Estimates
+from gaifman.ranking import ranked_answers as module
+from gaifman.ranking.candidates import CandidateStrategy
+from gaifman.ranking.ranked_answers import RankedAnswers
 from learnt import FEW, GOOD, demo, neighbour, same, towns, worker
 
 APART = "exists z. borders(x, z) & borders(z, y) & x != y & ~borders(x, y)"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman import answers as module
-from gaifman.answers import Answer, CandidateSummary, RankingOptions
-from gaifman.candidates import CandidateStrategy
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
-from gaifman.judging import Estimate
 from gaifman.model import GaifmanModel
+from gaifman.predict import Estimate
+from gaifman.ranking import ranked_answers as module
+from gaifman.ranking.candidates import CandidateStrategy
+from gaifman.ranking.ranked_answers import Answer, CandidateSummary, RankingOptions
 from learnt import little, towns, worker
 from test_answers import completed
 

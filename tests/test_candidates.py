@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.candidates import (
-    STRATEGIES,
-    Candidates,
-    CandidateStrategy,
-    as_strategy,
-    objects_of_type,
-    select_candidates,
-    select_known_candidates,
-)
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.patterns import atom_pattern
+from gaifman.ranking.candidates import (
+    STRATEGIES,
+    Candidates,
+    CandidateStrategy,
+    as_strategy,
+    atom_pattern,
+    objects_of_type,
+    select_candidates,
+    select_known_candidates,
+)
 from kbs import knowledge_bases, plain_names
 from learnt import demo, towns
 

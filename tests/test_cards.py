@@ -15,8 +15,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 import gaifman
-from gaifman.cards import MAX_RELATIONS, escape_markdown, inline_code, model_card
 from gaifman.errors import InputError, escape_unprintable
+from gaifman.model_card import MAX_RELATIONS, escape_markdown, inline_code, model_card
 from kbs import HOSTILE
 
 MARKDOWN = (

@@ -11,10 +11,10 @@ import pytest
 
 import gaifman
 from commands import one_message
-from gaifman.answers import KNOWN_MODES as TREATED
-from gaifman.candidates import MAX_CANDIDATES, STRATEGIES
 from gaifman.cli import cli
 from gaifman.cli.answer import KNOWN_CHOICES
+from gaifman.ranking.candidates import MAX_CANDIDATES, STRATEGIES
+from gaifman.ranking.ranked_answers import KNOWN_MODES as TREATED
 from learnt import GOOD, towns, worker
 from test_answers import completed
 from test_cli import output, run

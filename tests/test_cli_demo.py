@@ -97,7 +97,7 @@ def test_held_out_facts_are_not_learnt_from(monkeypatch: pytest.MonkeyPatch) -> 
         seen.append(kb)
         return learn(kb, relations, **{**settings, **FEW})
 
-    monkeypatch.setattr("gaifman.school.complete", complete)
+    monkeypatch.setattr("gaifman.completion.complete", complete)
     monkeypatch.setattr(trial, "MIN_FACTS", 800)
     monkeypatch.setattr(trial, "QUERY", "borders(x, y)")
     told: list[tuple[str, int, int | None]] = []

@@ -20,7 +20,7 @@ import gaifman as library
 from commands import here, refused
 from gaifman.cli import cli, main
 from gaifman.errors import GaifmanError
-from gaifman.runs import Run, read_log
+from gaifman.jobs.run import Run, read_log
 from trainings import QUERY, QUICK, command, gaifman, small
 
 LONG = ("--least", "0", "--option", "epochs=100000", "--checkpoint", "0.2")

@@ -7,8 +7,8 @@ import pytest
 
 import gaifman
 from data import DATA, NEEDED
+from gaifman._serialization import auc
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.parts import auc
 
 pytestmark = NEEDED
 

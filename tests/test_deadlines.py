@@ -7,13 +7,12 @@ import time
 import pytest
 
 import gaifman
-from gaifman.answers import RankingOptions
 from gaifman.cancellation import MIN_SECONDS, Deadline, current_deadline, no_deadline
-from gaifman.candidates import CandidateStrategy, select_candidates
 from gaifman.config import Budget
 from gaifman.errors import GaifmanError, StoppedError
 from gaifman.kb.gaifman_graph import build_graph
-from gaifman.patterns import atom_pattern
+from gaifman.ranking.candidates import CandidateStrategy, atom_pattern, select_candidates
+from gaifman.ranking.ranked_answers import RankingOptions
 from gaifman.sampling.hiding import hide
 from learnt import demo, little, neighbour
 from served import ENDLESS

@@ -116,7 +116,7 @@ def test_every_limit_is_documented() -> None:
 
 
 def test_every_setting_of_learning_is_documented() -> None:
-    from gaifman.learning import TrainingConfig
+    from gaifman.training import TrainingConfig
 
     text = (ROOT / "docs" / "learning.md").read_text()
     for field in fields(TrainingConfig):

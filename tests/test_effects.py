@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from gaifman import effects
-from gaifman.effects import compute_effects
+from gaifman.explain import attribution as effects
+from gaifman.explain.attribution import compute_effects
 from gaifman.kb.tables import Floats
 from gaifman.models import SklearnModel
 from gaifman.models.calibration import log_odds

@@ -16,11 +16,11 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation import Classification, Evaluation, EvaluationConfig, evaluate
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.learning import TrainingConfig
 from gaifman.measures import TIES
-from gaifman.ranking import BLOCK_SIZE
+from gaifman.ranking.fast_scoring import BLOCK_SIZE
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.subjects import ModelScorer
+from gaifman.training import TrainingConfig
 from learnt import FEW, GOOD, towns, worker
 from plain_ranks import Names, rank_of
 

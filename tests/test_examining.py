@@ -20,10 +20,10 @@ from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.evaluation import Evaluation, evaluate, evaluate_draw_counts
 from gaifman.examining import RankProgress, TaskResult, open_checkpoint
 from gaifman.io.model_file import checksum, model_bytes
+from gaifman.jobs.run import Run, read_log
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.measures import TIES
-from gaifman.runs import Run, read_log
 from gaifman.subjects import ModelScorer
 from learnt import FEW, towns, worker
 

@@ -15,10 +15,9 @@ from sklearn.linear_model import LogisticRegression
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
-from gaifman.explain import MAX_COUNTERFACTUAL_FACTS, Explainer, _fact_sets_to_hide
-from gaifman.explanations import Explanation
+from gaifman.explain.attribution import MAX_COUNTERFACTUAL_FACTS, Explainer, _fact_sets_to_hide
+from gaifman.explain.explanation import Explanation
 from gaifman.features.feature_sets import parse_phi
-from gaifman.judging import DrawBudget
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -28,6 +27,7 @@ from gaifman.model import GaifmanModel
 from gaifman.models import SklearnModel
 from gaifman.models.calibration import log_odds
 from gaifman.models.mlp import MLP
+from gaifman.predict import DrawBudget
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
 from learnt import FEW, GOOD, demo, neighbour, towns, worker
 from plain_model import Plain

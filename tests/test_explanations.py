@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from gaifman.explanations import (
+from gaifman.explain.explanation import (
     NO_COUNTERFACTUAL,
     Counterfactual,
     Decomposition,
@@ -19,10 +19,10 @@ from gaifman.explanations import (
     estimate_as_dict,
     format_facts,
 )
-from gaifman.judging import Estimate
+from gaifman.explain.svg import Diagram
 from gaifman.kb.facts import Fact
 from gaifman.models.calibration import log_odds
-from gaifman.scenes import Diagram
+from gaifman.predict import Estimate
 
 BORDERS = Fact("borders", ("spain", "portugal"), 0.9)
 FOR = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.5, 10, 1.0, (BORDERS,))

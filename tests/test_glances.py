@@ -12,20 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gaifman
-from gaifman import answers as answering
-from gaifman import glances as module
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import StoppedError
-from gaifman.glances import FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE, FastScorer, SplitScorerCache
-from gaifman.judging import Predictor
 from gaifman.kb.gaifman_graph import fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.learning import Scorer, TrainingConfig
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import MLP
+from gaifman.predict import Predictor
+from gaifman.ranking import fast_scoring as module
+from gaifman.ranking import ranked_answers as answering
+from gaifman.ranking.fast_scoring import (
+    FIRST_PASS_DRAWS,
+    FIRST_PASS_PURPOSE,
+    FastScorer,
+    ObjectFeatures,
+    SplitScorerCache,
+)
 from gaifman.sampling.neighbourhoods import HiddenFacts
-from gaifman.splits import ObjectFeatures
+from gaifman.training import Scorer, TrainingConfig
 from learnt import FEW, GOOD, towns
 from test_splits import ready, town
 

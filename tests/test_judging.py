@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gaifman import judging
+from gaifman import predict as judging
 from gaifman.errors import KnowledgeBaseError
-from gaifman.judging import (
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats
+from gaifman.logic.parser import parse_feature, parse_query
+from gaifman.models.calibration import Calibration, fit_calibration
+from gaifman.predict import (
     DrawBudget,
     Estimate,
     Estimates,
@@ -22,12 +28,6 @@ from gaifman.judging import (
     extend_schema,
     query_variables,
 )
-from gaifman.kb.facts import Fact
-from gaifman.kb.gaifman_graph import build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats
-from gaifman.logic.parser import parse_feature, parse_query
-from gaifman.models.calibration import Calibration, fit_calibration
 from gaifman.queries.witnesses import fact_by_number
 from kbs import knowledge_bases
 from learnt import little, same, towns

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaifman import learning as module
+from gaifman import training as module
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
@@ -19,9 +19,9 @@ from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.learning import MAX_EPOCHS, Scorer, TrainingConfig, TrainingSource, stack
 from gaifman.models.mlp import MLP, Batch, Logistic
 from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.training import MAX_EPOCHS, Scorer, TrainingConfig, TrainingSource, stack
 from learning_cases import SMALL, Notes, Recorder, Scripted, people, source, trainer
 
 # What training neighbourhoods show

@@ -12,10 +12,10 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.features import evaluator as evaluation
 from gaifman.io.model_file import canonical_json
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.learning import Scorer, Trainer, TrainingConfig
 from gaifman.models import SklearnModel
 from gaifman.models.mlp import MLP, BaseModel, Logistic
 from gaifman.sampling import neighbourhoods as drawing
+from gaifman.training import Scorer, Trainer, TrainingConfig
 from learning_cases import SMALL, Notes, Recorder, Saved, Scripted, Stopped, people, source, trainer
 
 

@@ -29,9 +29,9 @@ from gaifman._html import (
 )
 from gaifman.completion import Completion
 from gaifman.errors import escape_unprintable
-from gaifman.judging import Estimate
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
+from gaifman.predict import Estimate
 from learnt import FEW, towns, worker
 
 HOSTILE = (

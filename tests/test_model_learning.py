@@ -13,11 +13,11 @@ import gaifman
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError, OutputError
 from gaifman.io.model_file import model_bytes, parse_model
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.learning import Callback
 from gaifman.model import GaifmanModel
 from gaifman.models import SklearnModel, TorchModel
 from gaifman.models.mlp import BaseModel, Logistic
 from gaifman.sampling.constraints import parse_constraints
+from gaifman.training import Callback
 from learnt import FEW, GOOD, demo, same, towns
 
 UNSET = {name: value for name, value in FEW.items() if name != "options"}

@@ -10,18 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.errors import InputError
-from gaifman.features.feature_sets import parse_phi
-from gaifman.io.model_file import canonical_json, write_model
-from gaifman.learning import HeldOut, Scorer, TrainingConfig
-from gaifman.logic.ast import Feature
-from gaifman.logic.parser import parse_feature, parse_query
-from gaifman.logic.schema import Schema
-from gaifman.models import SklearnModel
-from gaifman.models.calibration import fit_calibration, reliability
-from gaifman.models.mlp import MLP, BaseModel, Logistic, SparseRows
-from gaifman.models.scaling import FeatureScaler, feature_kinds
-from gaifman.parts import (
+from gaifman._serialization import (
     CALIBRATION_FOLDS,
     HeldOutReport,
     auc,
@@ -39,6 +28,17 @@ from gaifman.parts import (
     untrained_copy,
     used_symbols,
 )
+from gaifman.errors import InputError
+from gaifman.features.feature_sets import parse_phi
+from gaifman.io.model_file import canonical_json, write_model
+from gaifman.logic.ast import Feature
+from gaifman.logic.parser import parse_feature, parse_query
+from gaifman.logic.schema import Schema
+from gaifman.models import SklearnModel
+from gaifman.models.calibration import fit_calibration, reliability
+from gaifman.models.mlp import MLP, BaseModel, Logistic, SparseRows
+from gaifman.models.scaling import FeatureScaler, feature_kinds
+from gaifman.training import HeldOut, Scorer, TrainingConfig
 from learnt import little, towns
 
 TEXTS = ("likes(s1, s2)", "likes(s1, x)", "age(s1)", "∃x likes(s1, x) ∧ likes(x, 'bob')", "∃r r(s1, s2)")

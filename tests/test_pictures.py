@@ -12,10 +12,17 @@ import pytest
 from hypothesis import given, settings
 
 from gaifman.errors import OutputError
+from gaifman.explain.svg import (
+    MAX_OTHER_OBJECTS,
+    SMALL_FONT_SIZE,
+    Diagram,
+    check_svg_path,
+    render_svg,
+    text_width,
+    write_svg,
+)
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.pictures import check_svg_path, render_svg, write_svg
-from gaifman.scenes import MAX_OTHER_OBJECTS, SMALL_FONT_SIZE, Diagram, text_width
 from kbs import HOSTILE, knowledge_bases
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman import ranking
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints
-from gaifman.ranking import DirectScorer
+from gaifman.ranking import fast_scoring as ranking
+from gaifman.ranking.fast_scoring import DirectScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from learnt import FEW, GOOD, towns
 

@@ -14,6 +14,8 @@ from gaifman import reproduction
 from gaifman.completion import Completion
 from gaifman.errors import GaifmanError, InputError, OutputError
 from gaifman.evaluation import evaluate
+from gaifman.jobs.run import Run
+from gaifman.jobs.train import SourceText, TrainingInterrupted
 from gaifman.reproduction import (
     DatasetSplits,
     ExperimentRunner,
@@ -24,9 +26,7 @@ from gaifman.reproduction import (
     time_cells,
     work_seconds,
 )
-from gaifman.runs import Run
 from gaifman.studies import Experiment, TrainingSetting, select_rows
-from gaifman.training import SourceText, TrainingInterrupted
 from studied import SMALL, data_set
 
 SETTING = TrainingSetting(20, 5, 25)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaifman import runfolder
 from gaifman.errors import InputError, OutputError
 from gaifman.io.files import atomic_write, leftover_files
-from gaifman.runs import InterruptHandler, Run, read_log
+from gaifman.jobs import run as runfolder
+from gaifman.jobs.run import InterruptHandler, Run, read_log
 
 ONE = {"x": np.arange(3)}
 
@@ -114,7 +114,7 @@ def test_records_of_others(folder: Path, changes: dict[str, Any], message: str) 
 
 
 def test_another_version_does_not_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaifman.runfolder.__version__", "99.0")
+    monkeypatch.setattr("gaifman.jobs.run.__version__", "99.0")
     with pytest.raises(InputError, match=r"began this run, and this is 99\.0"):
         Run.open(folder)
     monkeypatch.undo()
@@ -124,7 +124,7 @@ def test_another_version_does_not_go_on(folder: Path, monkeypatch: pytest.Monkey
 def test_two_processes_do_not_work_on_one_run(folder: Path) -> None:
     code = f"""
 import sys
-from gaifman.runs import Run
+from gaifman.jobs.run import Run
 with Run.open({str(folder)!r}):
     print("ready", flush=True)
     sys.stdin.read()
@@ -170,7 +170,7 @@ def test_a_lock_removed_meanwhile_is_taken_anew(folder: Path, monkeypatch: pytes
         (folder / "lock").unlink()
         real(lock, how)
 
-    monkeypatch.setattr("gaifman.runfolder.fcntl.flock", late)
+    monkeypatch.setattr("gaifman.jobs.run.fcntl.flock", late)
     with Run.open(folder) as run, pytest.raises(OutputError, match="works on the run"):
         Run.open(run.folder)
 

@@ -17,7 +17,7 @@ import pytest
 import job
 from gaifman.errors import InputError, OutputError
 from gaifman.io.model_file import read_model, write_model
-from gaifman.runs import Run, read_log
+from gaifman.jobs.run import Run, read_log
 from kbs import HOSTILE
 
 JOB = [sys.executable, str(Path(job.__file__))]
@@ -240,7 +240,7 @@ def test_a_damaged_checkpoint_is_as_none(run: Run) -> None:
 
 def test_checkpoints_wait_until_they_are_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("gaifman.runs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gaifman.jobs.run.time.monotonic", lambda: now[0])
     with Run.create(tmp_path / "run", {}) as run:
         assert not run.checkpoint_due("a")
         assert not run.checkpoint("a", ONE, {})

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.scenes import (
+from gaifman.explain.svg import (
     MAX_EDGE_CHARS,
     MAX_NAME_CHARS,
     MAX_OTHER_OBJECTS,
@@ -18,6 +16,8 @@ from gaifman.scenes import (
     layout_nodes,
     shorten_name,
 )
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
 from kbs import knowledge_bases
 
 BORDERS = Fact("borders", ("spain", "portugal"))

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.completion import RelationModel
+from gaifman.completion import PartStore, RelationModel, RelationTrainer, complete
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.learning import Callback, TrainingConfig
 from gaifman.models.calibration import fit_calibration
 from gaifman.sampling.constraints import parse_constraints
-from gaifman.school import PartStore, RelationTrainer, complete
+from gaifman.training import Callback, TrainingConfig
 from learnt import FEW, demo, same, towns
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]

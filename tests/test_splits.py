@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaifman import splits
 from gaifman.features.feature_sets import FEATURE_SET_NAMES, named_feature_set, parse_phi
-from gaifman.judging import Predictor
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.kernels.candidate_pairs import FILLED, FULL_PATH, SEPARATE, TOUCHING
-from gaifman.learning import Scorer, TrainingConfig
 from gaifman.models.mlp import MLP, Logistic
 from gaifman.models.scaling import FeatureStatistics, feature_kinds
+from gaifman.predict import Predictor
+from gaifman.ranking import fast_scoring as splits
+from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer, _PairFeatureFinder, supports_fast_scoring
 from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
-from gaifman.splits import ObjectFeatures, SplitScorer, _PairFeatureFinder, supports_fast_scoring
+from gaifman.training import Scorer, TrainingConfig
 
 
 def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> KnowledgeBase:

@@ -10,7 +10,7 @@ import gaifman
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
 from gaifman.features.feature_sets import named_feature_set, parse_phi
 from gaifman.features.templates import match_template
-from gaifman.learning import TrainingConfig
+from gaifman.jobs.train import SourceText
 from gaifman.studies import (
     DATASET_NAMES,
     PAPER_RESULTS,
@@ -24,7 +24,7 @@ from gaifman.studies import (
     protocol_for,
     select_rows,
 )
-from gaifman.training import SourceText
+from gaifman.training import TrainingConfig
 
 
 def test_the_rows_are_the_papers() -> None:

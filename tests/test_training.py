@@ -13,10 +13,8 @@ import pytest
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import FormulaError, GaifmanError, InputError, KnowledgeBaseError
-from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.model import GaifmanModel
-from gaifman.runs import Run, read_log
-from gaifman.training import (
+from gaifman.jobs.run import Run, read_log
+from gaifman.jobs.train import (
     ProgressCounter,
     SourceText,
     TrainingInterrupted,
@@ -25,6 +23,8 @@ from gaifman.training import (
     has_progress,
     run_training,
 )
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.model import GaifmanModel
 from trainings import QUERY, small
 
 QUICK: dict[str, Any] = {"size": 5, "least": 1500, "options": {"epochs": 4, "hidden": [20]}, "phi": "default"}

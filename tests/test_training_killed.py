@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaifman.runs import read_log
+from gaifman.jobs.run import read_log
 from trainings import QUERY, QUICK, Victim, gaifman, small
 
 WHAT = {

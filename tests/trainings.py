@@ -15,8 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from gaifman.runfolder import RECORD
-from gaifman.runs import read_log
+from gaifman.jobs.run import RECORD, read_log
 from job import kill_at
 
 QUICK = ("--least", "1500", "--option", "epochs=2", "--size", "5", "--option", "hidden=[20]")

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gaifman.completion import Completion, load
+    from gaifman.completion import Completion, complete, load
     from gaifman.config import Budget, Limits
     from gaifman.errors import (
         FormulaError,
@@ -28,18 +28,17 @@ if TYPE_CHECKING:
         StoppedError,
     )
     from gaifman.evaluation import Evaluation, evaluate
-    from gaifman.explanations import Explanation
+    from gaifman.explain.explanation import Explanation
     from gaifman.io import read, write
     from gaifman.io.demo import demo
     from gaifman.kb.facts import Fact
     from gaifman.kb.knowledge_base import KnowledgeBase, union
-    from gaifman.learning import TrainingConfig
     from gaifman.logic.parser import parse, parse_feature, parse_query
     from gaifman.model import GaifmanModel, fit
     from gaifman.queries.answers import count, exists, query, stream
     from gaifman.queries.engine import Engine
     from gaifman.queries.witnesses import why
-    from gaifman.school import complete
+    from gaifman.training import TrainingConfig
 
 __version__ = "0.1.0"
 
@@ -48,7 +47,7 @@ _HOMES = {
     "Completion": "completion",
     "Engine": "queries.engine",
     "Evaluation": "evaluation",
-    "Explanation": "explanations",
+    "Explanation": "explain.explanation",
     "Fact": "kb.facts",
     "FormulaError": "errors",
     "GaifmanError": "errors",
@@ -60,8 +59,8 @@ _HOMES = {
     "Limits": "config",
     "OutputError": "errors",
     "StoppedError": "errors",
-    "TrainingConfig": "learning",
-    "complete": "school",
+    "TrainingConfig": "training",
+    "complete": "completion",
     "count": "queries.answers",
     "demo": "io.demo",
     "evaluate": "evaluation",

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import muted, paragraph, stack, table
+from gaifman._serialization import auc
 from gaifman.errors import KnowledgeBaseError
 from gaifman.examining import ProgressCallback, TaskResult, TaskRunner, open_checkpoint
 from gaifman.io.model_file import checksum
@@ -45,7 +46,6 @@ from gaifman.measures import (
     average_precision,
     compute_metrics,
 )
-from gaifman.parts import auc
 from gaifman.sampling.negatives import check_negative_sampling
 from gaifman.subjects import EvaluationData, EvaluationTask, Model, build_tasks, sample_tasks
 

@@ -18,11 +18,10 @@ import numpy as np
 
 from gaifman.errors import InputError
 from gaifman.io.model_file import canonical_json
+from gaifman.jobs.run import RECORD, Run, display_path
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.measures import CandidateFilter, Ranks, compute_ranks
-from gaifman.runfolder import RECORD, display_path
-from gaifman.runs import Run
 from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.rng import make_key
 from gaifman.subjects import EvaluationTask

@@ -24,21 +24,20 @@ from typing import Any
 import numpy as np
 
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.candidates import position_types, variable_types
 from gaifman.completion import Completion
 from gaifman.config import Budget
 from gaifman.errors import GaifmanError
-from gaifman.explain import DEFAULT_TOP
-from gaifman.explanations import Explanation, facts_as_dicts
+from gaifman.explain.attribution import DEFAULT_TOP
+from gaifman.explain.explanation import Explanation, facts_as_dicts
+from gaifman.explain.svg import Diagram
 from gaifman.logic.ast import Atom, Constant, Number, Term, Variable, to_bracketed
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
 from gaifman.logic.verbalize import readable_name
 from gaifman.messages import error_body
 from gaifman.model import GaifmanModel
-from gaifman.patterns import atom_pattern, model_pattern
 from gaifman.queries.answers import exists
-from gaifman.scenes import Diagram
+from gaifman.ranking.candidates import atom_pattern, model_pattern, position_types, variable_types
 from gaifman.service import Service
 
 EXAMPLE_RELATIONS = 4

@@ -20,29 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import stack
-from gaifman.answers import RankedAnswers, RankingOptions, rank_candidates
-from gaifman.cancellation import Deadline
-from gaifman.candidates import UNRESTRICTED, CandidateStrategy, Restriction, as_strategy
-from gaifman.cards import summary_html
-from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError
-from gaifman.explain import DEFAULT_TOP, Explainer
-from gaifman.explanations import Explanation
-from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
-from gaifman.glances import FastScorer
-from gaifman.io.model_file import write_model
-from gaifman.judging import DrawBudget, Estimate, Estimates, Predictor, extend_schema
-from gaifman.kb.gaifman_graph import build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints
-from gaifman.learning import Arrays, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
-from gaifman.logic.ast import Feature, Query
-from gaifman.logic.parser import parse_query
-from gaifman.models.calibration import Calibration, fit_calibration
-from gaifman.models.mlp import BaseModel, Reals
-from gaifman.models.scaling import feature_kinds
-from gaifman.parts import (
+from gaifman._serialization import (
     HeldOutReport,
     base_from_metadata,
     feature_metadata,
@@ -57,10 +35,39 @@ from gaifman.parts import (
     untrained_copy,
     used_symbols,
 )
-from gaifman.patterns import Bindings, fill_pattern, model_pattern
+from gaifman.cancellation import Deadline
+from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError
+from gaifman.explain.attribution import DEFAULT_TOP, Explainer
+from gaifman.explain.explanation import Explanation
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
+from gaifman.io.model_file import write_model
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
+from gaifman.logic.ast import Feature, Query
+from gaifman.logic.parser import parse_query
+from gaifman.model_card import summary_html
+from gaifman.models.calibration import Calibration, fit_calibration
+from gaifman.models.mlp import BaseModel, Reals
+from gaifman.models.scaling import feature_kinds
+from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor, extend_schema
+from gaifman.ranking.candidates import (
+    UNRESTRICTED,
+    Bindings,
+    CandidateStrategy,
+    Restriction,
+    as_strategy,
+    fill_pattern,
+    model_pattern,
+)
+from gaifman.ranking.fast_scoring import FastScorer
+from gaifman.ranking.ranked_answers import RankedAnswers, RankingOptions, rank_candidates
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
+from gaifman.training import Arrays, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
 Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]
 """Tuples by name, or by number (b, n)."""

@@ -21,15 +21,14 @@ from gaifman.evaluation import Evaluation, evaluate_draw_counts
 from gaifman.examining import ProgressCallback
 from gaifman.io.files import atomic_write
 from gaifman.io.model_file import canonical_json
+from gaifman.jobs.run import LOG, RECORD, Run, display_path, read_log
+from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.plots import plot_degrees, plot_throughput
-from gaifman.runfolder import LOG, RECORD, display_path
-from gaifman.runs import Run, read_log
 from gaifman.speeds import PAPER_ANSWERS_PER_SECOND as PAPER_SPEED
 from gaifman.speeds import measure_throughput
 from gaifman.studies import DATASET_NAMES, PAPER_NETWORK, Experiment, TableRow, TrainingSetting, paper_result
-from gaifman.training import TrainingInterrupted, finish_cleanup, has_progress, run_training
 
 RECORD_FILE, THROUGHPUT_FILE, DEGREES_FILE, THROUGHPUT_PLOT = "study.json", "speeds.json", "degrees.svg", "runtime.svg"
 

@@ -23,15 +23,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gaifman.answers import RankingOptions
+from gaifman._serialization import used_symbols
 from gaifman.cancellation import Deadline
-from gaifman.candidates import CandidateStrategy
-from gaifman.cards import model_card
 from gaifman.completion import Completion
 from gaifman.config import DEFAULT_SERVER_LIMITS, Budget, ServerLimits
 from gaifman.errors import GaifmanError, KnowledgeBaseError
 from gaifman.finder import NameIndex
-from gaifman.judging import extend_schema
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -39,10 +36,13 @@ from gaifman.kb.tables import FactTable, Longs
 from gaifman.logic.names import similar_names
 from gaifman.logic.printer import format_relation
 from gaifman.model import GaifmanModel
-from gaifman.parts import used_symbols
+from gaifman.model_card import model_card
+from gaifman.predict import extend_schema
 from gaifman.queries.answers import count_answers, fetch_answers, prepare
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.witnesses import witness_facts
+from gaifman.ranking.candidates import CandidateStrategy
+from gaifman.ranking.ranked_answers import RankingOptions
 from gaifman.sampling.neighbourhoods import named_neighbourhoods
 
 Model = GaifmanModel | Completion

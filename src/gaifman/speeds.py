@@ -24,8 +24,8 @@ from gaifman.examining import ProgressCallback
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.models.mlp import MLP
+from gaifman.ranking.fast_scoring import supports_fast_scoring
 from gaifman.sampling.neighbourhoods import HiddenFacts
-from gaifman.splits import supports_fast_scoring
 from gaifman.subjects import EvaluationData, EvaluationTask, build_tasks
 
 SIZES = (5, 10, 20, 50, 100, None)

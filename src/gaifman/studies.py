@@ -17,10 +17,10 @@ from typing import Any
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.evaluation import EvaluationConfig
 from gaifman.features.feature_sets import named_feature_set
+from gaifman.jobs.train import SourceText, TrainingSpec
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.learning import TrainingConfig
 from gaifman.logic.ast import Atom, Constant, Feature, Variable
-from gaifman.training import SourceText, TrainingSpec
+from gaifman.training import TrainingConfig
 
 PAPER_NETWORK = {"activation": "sigmoid", "batch": 128}
 """The paper's base model."""

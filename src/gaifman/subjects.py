@@ -18,23 +18,22 @@ from typing import Protocol
 
 import numpy as np
 
+from gaifman._serialization import used_symbols
 from gaifman.completion import Completion, fallback_probabilities
 from gaifman.errors import KnowledgeBaseError
-from gaifman.judging import DrawBudget, Predictor, extend_schema, prefix_means
 from gaifman.kb.facts import plural
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.names import similar_names
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import MLP
-from gaifman.parts import used_symbols
+from gaifman.predict import DrawBudget, Predictor, extend_schema, prefix_means
 from gaifman.queries.answers import answers
-from gaifman.ranking import BLOCK_SIZE, DirectScorer
+from gaifman.ranking.fast_scoring import BLOCK_SIZE, DirectScorer, ObjectFeatures, supports_fast_scoring
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.sampling.rng import fold_in_rows, make_key
-from gaifman.splits import ObjectFeatures, supports_fast_scoring
+from gaifman.training import Scorer, TrainingConfig
 
 Model = GaifmanModel | Completion
 MAX_CELLS = 1 << 18

@@ -11,10 +11,10 @@ from gaifman.cli.query import parse_bindings as given_to
 from gaifman.cli.terminal import input_options, json_option, open_kb, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
-    from gaifman.answers import RankedAnswers
+    from gaifman.ranking.ranked_answers import RankedAnswers
 
 KNOWN_CHOICES = ("mark", "leave-out", "only")
-"""As options have it: `gaifman.answers.KNOWN` without spaces."""
+"""As options have it: `gaifman.ranking.ranked_answers.KNOWN` without spaces."""
 
 
 @click.command(short_help="Rank the answers of a trained model by probability.")
@@ -75,8 +75,8 @@ def answer(
       gaifman answer countries.gaifman demo "borders(x, y)" --known leave-out --top 20
       gaifman answer near.gaifman demo --set x=portugal --among y=country
     """
-    from gaifman.candidates import CandidateStrategy
     from gaifman.completion import load
+    from gaifman.ranking.candidates import CandidateStrategy
 
     settings: dict[str, Any] = {"top": top, "known": known.replace("-", " "), "draws": draws, "prior": prior}
     settings |= {
@@ -96,10 +96,10 @@ def answer(
 
 def infer_types(model: Any, query_text: str | None, bindings: dict[str, str]) -> dict[str, str]:
     """Variable → the type that facts have at its place, where nothing else was asked for: as the page does it."""
-    from gaifman.candidates import variable_types
     from gaifman.errors import GaifmanError
     from gaifman.logic.parser import parse_query
     from gaifman.model import GaifmanModel
+    from gaifman.ranking.candidates import variable_types
 
     text = str(model.query) if query_text is None and isinstance(model, GaifmanModel) else query_text or ""
     try:

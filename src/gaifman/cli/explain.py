@@ -20,7 +20,7 @@ from gaifman.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from gaifman.explanations import Explanation, Reason
+    from gaifman.explain.explanation import Explanation, Reason
 
 
 @click.command(short_help="Say why an answer is as probable as a trained model finds it.")
@@ -71,7 +71,7 @@ def explain(
       gaifman explain near.gaifman demo --set x=portugal --answer france --json
     """
     from gaifman.completion import load
-    from gaifman.pictures import check_svg_path, write_svg
+    from gaifman.explain.svg import check_svg_path, write_svg
 
     if picture:
         check_svg_path(picture)
@@ -91,7 +91,7 @@ def explain(
 
 def print_explanation(explanation: Explanation, prior: float | None) -> None:
     """Tables of what spoke, sums, and the counterfactual."""
-    from gaifman.explanations import NO_COUNTERFACTUAL
+    from gaifman.explain.explanation import NO_COUNTERFACTUAL
 
     known = f" ({explanation.known_note})" if explanation.known else ""
     fields = [("read as", explanation.query + known), ("probability", str(explanation.estimate))]

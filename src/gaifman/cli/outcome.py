@@ -12,9 +12,9 @@ import click
 from gaifman.cli.terminal import DEMO_FILE, open_kb, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
+    from gaifman.jobs.train import Model
     from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.logic.ast import Query
-    from gaifman.training import Model
 
 MAX_RELATIONS = 10
 """Relations listed on the terminal; the card has more."""

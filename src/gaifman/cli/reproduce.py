@@ -22,10 +22,10 @@ from gaifman.cli.terminal import (
 from gaifman.cli.train import parse_model_options, read_text_file
 
 if TYPE_CHECKING:
+    from gaifman.jobs.run import InterruptHandler
+    from gaifman.jobs.train import SourceText
     from gaifman.reproduction import DatasetSplits, ExperimentRunner, RowResult
-    from gaifman.runs import InterruptHandler
     from gaifman.studies import Experiment
-    from gaifman.training import SourceText
 
 
 @click.command(short_help="Run the paper's experiments, beside the paper's figures.")
@@ -82,10 +82,10 @@ def reproduce(
       gaifman reproduce wn18 --manner paper -o paper
       gaifman reproduce fb15k --phi mine.phi --option activation=relu -o mine
     """
+    from gaifman.jobs.run import InterruptHandler
+    from gaifman.jobs.train import TrainingInterrupted
     from gaifman.reproduction import ExperimentRunner
-    from gaifman.runs import InterruptHandler
     from gaifman.studies import Experiment, add_constant_features, protocol_for, select_rows
-    from gaifman.training import TrainingInterrupted
 
     own = protocol_for(protocol, data)
     name, file = (own.phi, own.file) if phi is None else _load_features(phi)

@@ -16,8 +16,8 @@ from gaifman.cli.outcome import plot_calibration, print_outcome, reopen_kb
 from gaifman.cli.terminal import Command, check_overwrite, input_options, json_option, print_stopped, work_progress
 
 if TYPE_CHECKING:
-    from gaifman.runs import Run
-    from gaifman.training import SourceText
+    from gaifman.jobs.run import Run
+    from gaifman.jobs.train import SourceText
 
 CHECKPOINT_INTERVAL = 30.0
 """Between two checkpoints of a relation."""
@@ -133,8 +133,8 @@ def train(
       gaifman train demo "exists z. borders(x, z) & borders(z, y)" -o near.gaifman --size 10
       gaifman train train.tsv "born_in(x, y)" -o born.gaifman --phi born.phi --option epochs=5
     """
-    from gaifman.runs import Run
-    from gaifman.training import TrainingSpec
+    from gaifman.jobs.run import Run
+    from gaifman.jobs.train import TrainingSpec
 
     _check_output(output, plot, force=force)
     file = read_text_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
@@ -172,8 +172,7 @@ def resume(model: str, threads: int | None, checkpoint_interval: float | None, a
       gaifman resume countries.gaifman
     """
     from gaifman.errors import InputError
-    from gaifman.runfolder import RECORD
-    from gaifman.runs import Run
+    from gaifman.jobs.run import RECORD, Run
 
     target = Path(model.removesuffix("/").removesuffix(".run"))
     folder = run_dir(str(target))
@@ -226,8 +225,8 @@ def _check_sources(kb: dict[str, Any]) -> None:
 
 def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, is_new: bool) -> None:
     from gaifman.errors import GaifmanError
-    from gaifman.runs import InterruptHandler
-    from gaifman.training import TrainingInterrupted, finish_cleanup, has_progress, run_training
+    from gaifman.jobs.run import InterruptHandler
+    from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
 
     run.checkpoint_seconds = run.settings["checkpoint"]
     again = f"gaifman resume {shlex.quote(str(target))}"
@@ -260,7 +259,7 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
 
 def read_text_file(path: str) -> SourceText:
     from gaifman.errors import InputError
-    from gaifman.training import SourceText
+    from gaifman.jobs.train import SourceText
 
     try:
         return SourceText(Path(path).name, Path(path).read_text(encoding="utf-8-sig"))

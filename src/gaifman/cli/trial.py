@@ -35,7 +35,7 @@ FactsByRelation = dict[str, list[tuple[str, ...]]]
 
 def run_trial(kb: KnowledgeBase, progress: ProgressCallback | None = None) -> dict[str, Any]:
     """Hold out, learn, rank; all figures."""
-    from gaifman.school import complete
+    from gaifman.completion import complete
 
     held = hold_out_facts(kb)
     rest = kb.without_facts((name, *objects) for name, facts in held.items() for objects in facts)
@@ -154,7 +154,7 @@ def print_trial(results: dict[str, Any]) -> None:
 
 
 def _probability_text(row: dict[str, Any]) -> str:
-    from gaifman.judging import Estimate
+    from gaifman.predict import Estimate
 
     return str(Estimate(row["probability"], row["error"], draws=0))  # how many is not shown
 
@@ -170,7 +170,7 @@ def _report_progress(report: ProgressCallback | None, phase: str, done: int, tot
 
 def _counting_store(total: int, report: ProgressCallback | None) -> Any:
     """Says how many relations are learnt."""
-    from gaifman.school import PartStore
+    from gaifman.completion import PartStore
 
     done = count(1)  # threads may ask it at once
 

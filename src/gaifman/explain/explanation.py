@@ -31,11 +31,10 @@ import numpy as np
 
 from gaifman._html import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
 from gaifman.errors import escape_unprintable
-from gaifman.judging import Estimate, format_probability
+from gaifman.explain.svg import Diagram, render_svg
 from gaifman.kb.facts import Fact, plural
 from gaifman.models.calibration import log_odds, logistic
-from gaifman.pictures import render_svg
-from gaifman.scenes import Diagram
+from gaifman.predict import Estimate, format_probability
 
 MAX_PRINTED_FACTS = 4
 """Facts of a formula that are printed; all of them are in `as_dict`."""

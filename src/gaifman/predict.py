@@ -21,13 +21,13 @@ from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, RawFacts, build_tables
-from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.ast import Atom, Feature, Query, Variable
 from gaifman.logic.names import similar_names
 from gaifman.models.calibration import Calibration
 from gaifman.models.mlp import Reals
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, check_draws
+from gaifman.training import Scorer, TrainingConfig
 
 MAX_DRAWS = 1_000
 """Draws for one tuple at most, where they go on until the error is small."""

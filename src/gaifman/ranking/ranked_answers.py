@@ -16,24 +16,24 @@ import numpy.typing as npt
 
 from gaifman._html import bar, code, muted, paragraph, stack, table
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.candidates import (
-    DEFAULT_STRATEGY,
-    Candidates,
-    CandidateStrategy,
-    Restriction,
-    select_candidates,
-    select_known_candidates,
-)
 from gaifman.errors import KnowledgeBaseError, escape_unprintable
-from gaifman.glances import FIRST_PASS_DRAWS
-from gaifman.judging import Estimate, Estimates, Predictor, atomic_relation
 from gaifman.kb.facts import plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
 from gaifman.logic.names import similar_names
-from gaifman.patterns import QueryPattern
+from gaifman.predict import Estimate, Estimates, Predictor, atomic_relation
 from gaifman.queries.answers import answers as exact
+from gaifman.ranking.candidates import (
+    DEFAULT_STRATEGY,
+    Candidates,
+    CandidateStrategy,
+    QueryPattern,
+    Restriction,
+    select_candidates,
+    select_known_candidates,
+)
+from gaifman.ranking.fast_scoring import FIRST_PASS_DRAWS
 from gaifman.sampling.neighbourhoods import HiddenFacts
 
 KNOWN_MODES = ("mark", "leave out", "only")

@@ -9,7 +9,8 @@ features that come of it are added. What that cannot say is scored by the plain 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.cancellation import Deadline, no_deadline
+from gaifman.errors import KnowledgeBaseError
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.templates import match_template
-from gaifman.judging import Predictor, prefix_means
 from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, SortedNames
@@ -45,16 +46,20 @@ from gaifman.kernels.candidate_pairs import (
 from gaifman.kernels.ranking import group_equal_rows
 from gaifman.kernels.rows import RowBuffer
 from gaifman.kernels.sampling import DrawnMembers, measure_batch
-from gaifman.learning import Scorer, TrainingConfig
 from gaifman.logic.ast import Feature
 from gaifman.models.mlp import MLP, Reals
+from gaifman.predict import Predictor, prefix_means
 from gaifman.sampling.neighbourhoods import (
     GrowingScratch,
+    HiddenFacts,
     NeighbourhoodBatch,
+    SamplingConfig,
+    check_tuples,
     draw_neighbourhoods,
     freeze,
     make_draw_job,
 )
+from gaifman.training import Scorer, TrainingConfig
 
 DECOMPOSABLE = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths")
 """Families of features that speak of one object alone, or need the two to touch; what comes of that is put together."""
@@ -409,3 +414,152 @@ class _PairFeatureFinder:
 
 
 _NO_MEMBERS = freeze(np.zeros(1, np.int64)), DrawnMembers(np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+
+BLOCK_SIZE = 32_768
+"""Neighbourhoods that are in memory at once."""
+
+
+class DirectScorer:
+    """Scores of all candidates by the plain path: each tuple is drawn and judged by itself."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        scorer: Scorer,
+        config: TrainingConfig,
+        counts: Sequence[int],
+        *,
+        threads: int | None = 1,
+    ) -> None:
+        self.predictor, self.scorer, self.counts, self.threads = predictor, scorer, tuple(counts), threads
+        self.sampling = SamplingConfig(
+            config.radius, config.size, max(counts), config.seed, "answer 0", shared_order=True
+        )
+
+    def scores(self, tuples: Ints, position: int) -> Floats:
+        """Shape (counts, b, objects), float64: the base model's means for the tuples (b, n), each object at `position`.
+
+        A mean is of the first draws, as many as a count says. What stands there in the tuples themselves does not
+        matter. Nothing is hidden: what is to be ranked as if it were not known must not be in the knowledge base.
+        """
+        numbers, objects = check_candidate_tuples(self.predictor, tuples, position), len(self.predictor.graph)
+        found = np.empty((len(self.counts), len(numbers) * objects))
+        step = max(1, BLOCK_SIZE // self.sampling.draws)
+        for begin in range(0, found.shape[1], step):
+            places = np.arange(begin, min(begin + step, found.shape[1]))
+            block = numbers[places // objects]
+            block[:, position] = places % objects
+            matrix = self.predictor.evaluator.sample_and_evaluate(block, self.sampling, threads=self.threads)
+            found[:, places] = prefix_means(self.scorer.probabilities(matrix).reshape(len(places), -1), self.counts)
+        return found.reshape(len(self.counts), len(numbers), objects)
+
+
+def check_candidate_tuples(predictor: Predictor, tuples: Ints, position: int) -> Ints:
+    """The tuples as int32 (b, n), or what is wrong with them or the place."""
+    numbers = check_tuples(predictor.graph, tuples)
+    if numbers.shape[1] != predictor.width:
+        raise KnowledgeBaseError(f"tuples have shape (tuples, {predictor.width}), not {numbers.shape}")
+    if not 0 <= position < predictor.width:
+        raise KnowledgeBaseError(f"places are numbered from 0 to {predictor.width - 1}, not {position}")
+    return numbers
+
+
+FIRST_PASS_DRAWS = 2
+"""Draws of a first look."""
+FIRST_PASS_PURPOSE = "look"
+MAX_OBJECTS = 1 << 18
+"""With more objects a field takes too much memory, and one step of its work too long between two deadlines."""
+MAX_DRAWN_MEMBERS = 16_000_000
+"""With more members to be drawn a field takes some ten seconds, or half a gigabyte: FB15k at k = 20 has 7 million."""
+MIN_CANDIDATE_SHARE = 0.5
+"""Candidates, as a share of all objects, from which on scoring all objects at once is quicker than those alone."""
+
+
+class SplitScorerCache:
+    """Splits that nobody uses at the moment, with the sums they keep; each is of one thread while it is used."""
+
+    def __init__(self, object_features: ObjectFeatures, max_bytes: int = MAX_CACHED_BYTES) -> None:
+        """`most` bytes of sums are kept, those of the models asked last."""
+        self.object_features, self._max_bytes = object_features, max_bytes
+        self._idle: list[SplitScorer] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def borrow(self, scorer: Scorer) -> Iterator[SplitScorer]:
+        """A split of a model, from those asked last where there is one."""
+        with self._lock:
+            own = next((split for split in reversed(self._idle) if split.scorer is scorer), None)
+            if own is not None:
+                self._idle.remove(own)
+        own = own or SplitScorer(self.object_features, scorer)
+        yield own  # one whose work was broken off is not given back
+        with self._lock:
+            self._idle.append(own)
+            while self._idle and sum(split.nbytes for split in self._idle) > self._max_bytes:
+                del self._idle[0]
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+
+class FastScorer:
+    """First looks at candidates, of one knowledge base made ready and one way of drawing."""
+
+    def __init__(self, predictor: Predictor, config: TrainingConfig) -> None:
+        self._predictor, self._config = predictor, config
+        self._sampling = replace(config.sampling(FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE), shared_order=True)
+        self._cache: SplitScorerCache | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def prepared(self) -> bool:
+        """Whether what questions share is there."""
+        return self._cache is not None
+
+    def prepare(self, deadline: Deadline | None = None) -> None:
+        """Make what all questions share, where scores can be split: seconds for a large knowledge base, once.
+
+        Nothing is made where it would take too much; a deadline is asked between its parts.
+        """
+        judge = self._predictor
+        fits = supports_fast_scoring(judge.evaluator.plan.features, self._config, judge.width)
+        with self._lock:
+            if self._cache is not None or not fits or not 0 < len(judge.graph) <= MAX_OBJECTS:
+                return
+            field = ObjectFeatures(judge, self._config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
+            if field.cost > MAX_DRAWN_MEMBERS:
+                return
+            for position in range(judge.width):
+                field.at_position(position, deadline)
+            self._cache = SplitScorerCache(field)
+
+    def scores(self, scorer: Scorer, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
+        """Shape (b,), float64: the base model's mean over the draws of a look, from which facts are hidden."""
+        pool, position = self._cache, _varying_position(tuples, len(self._predictor.graph))
+        if pool is None or position is None or not isinstance(scorer.base, MLP):
+            return self._scores_by_sampling(scorer, tuples, hidden, deadline)
+        deadline.check()
+        with pool.borrow(scorer) as split:
+            found: Floats = split.scores(tuples[:1], position)[0, 0, tuples[:, position]]
+        own = np.flatnonzero(np.diff(hidden.starts))  # a split sees every fact
+        found[own] = self._scores_by_sampling(scorer, tuples[own], hidden.select(own), deadline)
+        return found
+
+    def _scores_by_sampling(self, scorer: Scorer, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
+        return np.asarray(
+            self._predictor.probabilities_per_draw(scorer, tuples, self._sampling, hidden, deadline).mean(axis=1)
+        )
+
+
+def _varying_position(tuples: Ints, objects: int) -> int | None:
+    """The place at which pairs differ, where it is one alone and they are many of what can stand there.
+
+    >>> pairs = np.array([[7, 0], [7, 1], [7, 2]], np.int32)
+    >>> _varying_position(pairs, 4), _varying_position(pairs[:, ::-1], 4), _varying_position(pairs, 100), _varying_position(np.eye(2, dtype=np.int32), 2)
+    (1, 0, None, None)
+    """
+    if tuples.shape[1] != 2 or len(tuples) < max(1, MIN_CANDIDATE_SHARE * objects):
+        return None
+    same = (tuples == tuples[0]).all(axis=0)
+    return 1 - int(np.argmax(same)) if same.any() else None

@@ -16,13 +16,13 @@ from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.io.model_file import read_model
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.learning import Arrays, HeldOut, Scorer, TrainingConfig
 from gaifman.logic.ast import Atom, Attribute, Feature, Query, walk
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
 from gaifman.models.calibration import Reliability, fit_calibration, reliability
 from gaifman.models.mlp import BaseModel, make_base_model
 from gaifman.models.scaling import FeatureScaler
+from gaifman.training import Arrays, HeldOut, Scorer, TrainingConfig
 
 CALIBRATION_FOLDS = 5
 """Parts of the held-out tuples, each judged by a calibration that has not seen it."""
