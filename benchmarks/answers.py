@@ -33,6 +33,7 @@ from threadpoolctl import threadpool_limits
 import common
 import gaifman
 from gaifman.completion import Completion
+from gaifman.experiments.speeds import PAPER_ANSWERS_PER_SECOND, SIZES, with_size
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.kernels import mlp as layers
@@ -40,7 +41,6 @@ from gaifman.kernels.jit import kernel
 from gaifman.plots import plot_throughput
 from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts
-from gaifman.speeds import PAPER_ANSWERS_PER_SECOND, SIZES, with_size
 from training import loaded
 
 SETTINGS = {"phi": "paper", "positives": 2, "negatives": 6, "epochs": 1, "activation": "sigmoid", "batch": 128}

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 
 import gaifman
 from browsed import Watched, browser, watched
-from gaifman.service import Service
+from gaifman.server.service import Service
 from learnt import FEW, towns, worker
 from served import Client
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import gaifman
 from browsed import CHROMIUM, MISSING, Watched, browser
 from gaifman.config import ServerLimits
-from gaifman.desk import ServerState
 from gaifman.explain.svg import write_svg
-from gaifman.service import Service
+from gaifman.server.service import Service
+from gaifman.server.state import ServerState
 from served import serving
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from gaifman.config import ServerLimits
-from gaifman.desk import ServerState
-from gaifman.hosting import UvicornServer, bind
-from gaifman.server import create_app
+from gaifman.server.app import create_app
+from gaifman.server.run import UvicornServer, bind
+from gaifman.server.state import ServerState
 
 TOKEN = "a token for tests"
 PATIENT = ServerLimits(seconds=300)

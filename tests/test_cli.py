@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 import gaifman
 from gaifman.cli import cli, main
-from gaifman.cli.convert import OUTPUT_FORMATS
-from gaifman.cli.terminal import FORMATS
+from gaifman.cli.console import FORMATS
+from gaifman.cli.kb import OUTPUT_FORMATS
 from gaifman.io import READ_FORMATS as READABLE
 from gaifman.io import WRITE_FORMATS as WRITABLE
 
@@ -203,7 +203,7 @@ def test_a_long_read_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     """On a real terminal, with the patience set to nothing, the phase and a rate appear."""
     path = tmp_path / "long.tsv"
     path.write_text("".join(f"o{i}\tr\to{i * 7 % 5000}\n" for i in range(800_000)))
-    code = f"import gaifman.cli.terminal as t; t.PATIENCE = -1; t.open_kb([{str(path)!r}])"
+    code = f"import gaifman.cli.console as t; t.PATIENCE = -1; t.open_kb([{str(path)!r}])"
     seen = _on_a_terminal([sys.executable, "-c", code])
     assert "long.tsv" in seen or "reading" in seen
     assert "/s" in seen

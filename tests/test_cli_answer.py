@@ -12,7 +12,7 @@ import pytest
 import gaifman
 from commands import one_message
 from gaifman.cli import cli
-from gaifman.cli.answer import KNOWN_CHOICES
+from gaifman.cli.ask import KNOWN_CHOICES
 from gaifman.ranking.candidates import MAX_CANDIDATES, STRATEGIES
 from gaifman.ranking.ranked_answers import KNOWN_MODES as TREATED
 from learnt import GOOD, towns, worker

@@ -11,9 +11,17 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.cli import trial
-from gaifman.cli.demo import NEXT_COMMANDS, activation_hint
-from gaifman.cli.trial import best_missing, hold_out_facts, learn_query, print_trial, rank_held_out, run_trial
+from gaifman.cli import demo as trial
+from gaifman.cli.demo import (
+    NEXT_COMMANDS,
+    activation_hint,
+    best_missing,
+    hold_out_facts,
+    learn_query,
+    print_trial,
+    rank_held_out,
+    run_trial,
+)
 from gaifman.completion import Completion
 from learnt import FEW, GOOD, demo, towns
 from test_cli import output

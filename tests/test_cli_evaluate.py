@@ -152,7 +152,7 @@ def test_stopped_it_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gaifman.evaluation.evaluate", interrupt)
+    monkeypatch.setattr("gaifman.evaluation.evaluate.evaluate", interrupt)
     for words, wanted in ((KEEP, "to go on: gaifman evaluate m.gaifman small.facts"), ((), "stopped")):
         given = [*ALL, *words, *(["--json"] if as_json else [])]
         monkeypatch.setattr(sys, "argv", ["gaifman", *given])

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from commands import here, refused
-from gaifman import downloads
 from gaifman.cli import cli
+from gaifman.experiments import datasets as downloads
 from studied import QUICK, data_set, lines
 from test_downloads import archive, giving, served, tiny
 from trainings import command, gaifman

@@ -20,13 +20,12 @@ import pytest
 import gaifman
 from commands import here, one_message, refused
 from gaifman.cli.serve import find_edits_file, open_page, preload, print_warnings, python_snippet
-from gaifman.desk import ServerState
-from gaifman.edits import EditsFile
 from gaifman.errors import GaifmanError, OutputError
-from gaifman.hosting import bind
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.service import Service
+from gaifman.server.run import bind
+from gaifman.server.service import Service
+from gaifman.server.state import EditsFile, ServerState
 from learnt import FEW, worker
 from served import ENDLESS, Client
 

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from gaifman.cli import terminal
-from gaifman.cli.terminal import format_counts, read_progress, work_progress
+from gaifman.cli import console as terminal
+from gaifman.cli.console import format_counts, read_progress, work_progress
 
 WORK = """
 import threading, time
-import gaifman.cli.terminal as t
+import gaifman.cli.console as t
 t.PATIENCE = {patience}
 with t.working("tuples") as report:
     {body}

@@ -9,12 +9,11 @@ import pytest
 
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget, ServerLimits
-from gaifman.desk import ServerState
-from gaifman.edits import EditsFile
 from gaifman.errors import KnowledgeBaseError, OutputError, StoppedError
 from gaifman.kb.facts import Fact
 from gaifman.queries.engine import Engine
-from gaifman.service import ExactQuery, RankedQuery, Service
+from gaifman.server.service import ExactQuery, RankedQuery, Service
+from gaifman.server.state import EditsFile, ServerState
 from learnt import towns, worker
 
 NEW = Fact("lives_in", ("p00", "t4"))

@@ -125,10 +125,10 @@ def test_every_setting_of_learning_is_documented() -> None:
 
 def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
     from gaifman.config import ServerLimits
-    from gaifman.desk import ServerState
-    from gaifman.meters import COUNTERS, GAUGES
-    from gaifman.server import create_app
-    from gaifman.service import Service
+    from gaifman.server.app import create_app
+    from gaifman.server.metrics import COUNTERS, GAUGES
+    from gaifman.server.service import Service
+    from gaifman.server.state import ServerState
 
     text, metrics = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("server", "meters"))
     document = create_app(ServerState(Service(gaifman.KnowledgeBase.from_facts([])))).openapi()

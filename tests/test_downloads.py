@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from data import DATA, NEEDED
-from gaifman import downloads
-from gaifman.downloads import (
+from gaifman.errors import GaifmanError, InputError, OutputError
+from gaifman.experiments import datasets as downloads
+from gaifman.experiments.datasets import (
     DATASETS,
     SPLIT_NAMES,
     Dataset,
@@ -27,7 +28,6 @@ from gaifman.downloads import (
     locate_dataset,
     text_digest,
 )
-from gaifman.errors import GaifmanError, InputError, OutputError
 from studied import data_set, lines
 
 Reply = Callable[[BaseHTTPRequestHandler], None]

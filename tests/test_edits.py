@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gaifman
-from gaifman.edits import EditsFile, validate_facts
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError, OutputError
 from gaifman.io.files import _short_name
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.names import name_problem
+from gaifman.server.state import EditsFile, validate_facts
 
 KB = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")])
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman import subjects
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
-from gaifman.evaluation import Classification, Evaluation, EvaluationConfig, evaluate
+from gaifman.evaluation import tasks as subjects
+from gaifman.evaluation.evaluate import Classification, Evaluation, EvaluationConfig, evaluate
+from gaifman.evaluation.ranks import TIES
+from gaifman.evaluation.tasks import ModelScorer
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.measures import TIES
 from gaifman.ranking.fast_scoring import BLOCK_SIZE
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
-from gaifman.subjects import ModelScorer
 from gaifman.training import TrainingConfig
 from learnt import FEW, GOOD, towns, worker
 from plain_ranks import Names, rank_of

@@ -14,17 +14,16 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman import examining
 from gaifman.completion import Completion
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
-from gaifman.evaluation import Evaluation, evaluate, evaluate_draw_counts
-from gaifman.examining import RankProgress, TaskResult, open_checkpoint
+from gaifman.evaluation import tasks as examining
+from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
+from gaifman.evaluation.ranks import TIES
+from gaifman.evaluation.tasks import ModelScorer, RankProgress, TaskResult, open_checkpoint
 from gaifman.io.model_file import checksum, model_bytes
 from gaifman.jobs.run import Run, read_log
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.measures import TIES
-from gaifman.subjects import ModelScorer
 from learnt import FEW, towns, worker
 
 HELD: list[tuple[str, ...]] = [

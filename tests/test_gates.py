@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from gaifman import gates
 from gaifman.cancellation import Deadline
 from gaifman.config import ServerLimits
 from gaifman.errors import BusyError, StoppedError
-from gaifman.gates import CpuDeadline, CpuSlots, WorkLimiter
 from gaifman.queries.answers import count
 from gaifman.queries.engine import get_engine
+from gaifman.server import limiter as gates
+from gaifman.server.limiter import CpuDeadline, CpuSlots, WorkLimiter
 from learnt import demo
 from served import ENDLESS
 

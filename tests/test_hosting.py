@@ -6,11 +6,11 @@ import socket
 
 import pytest
 
-from gaifman import hosting
-from gaifman.desk import ServerState
 from gaifman.errors import GaifmanError
-from gaifman.hosting import bind, is_loopback, server_url
-from gaifman.service import Service
+from gaifman.server import run as hosting
+from gaifman.server.run import bind, is_loopback, server_url
+from gaifman.server.service import Service
+from gaifman.server.state import ServerState
 from learnt import towns
 from served import serving
 

@@ -10,18 +10,18 @@ import gaifman
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import ServerLimits
 from gaifman.errors import GaifmanError, KnowledgeBaseError, StoppedError
-from gaifman.insights import (
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.queries.answers import exists
+from gaifman.server.schemas import ExamplesResponse, ExplanationResponse, ParseResponse
+from gaifman.server.service import (
     ExplanationQuery,
+    Service,
     example_queries,
     explain_answer,
     parse_for_page,
     queries_about,
     strip_svg_style,
 )
-from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.queries.answers import exists
-from gaifman.replies import ExamplesResponse, ExplanationResponse, ParseResponse
-from gaifman.service import Service
 from learnt import FEW, demo, towns, worker
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from gaifman.errors import FormulaError, GaifmanError
 from gaifman.logic.parser import parse_query
-from gaifman.messages import (
+from gaifman.server.schemas import (
     AddFactsRequest,
     AnswersRequest,
     ErrorResponse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gaifman.meters import COUNTERS, GAUGES, Metrics
+from gaifman.server.metrics import COUNTERS, GAUGES, Metrics
 
 
 def samples(meters: Metrics) -> dict[str, float]:

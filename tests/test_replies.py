@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from gaifman.desk import ServerState
-from gaifman.insights import ExplanationQuery
-from gaifman.replies import ExamplesResponse, ExplanationRequest, ExplanationResponse, ParseRequest, ParseResponse
-from gaifman.service import Service
+from gaifman.server.schemas import (
+    ExamplesResponse,
+    ExplanationRequest,
+    ExplanationResponse,
+    ParseRequest,
+    ParseResponse,
+)
+from gaifman.server.service import ExplanationQuery, Service
+from gaifman.server.state import ServerState
 from learnt import towns, worker
 from served import serving
 

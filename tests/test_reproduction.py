@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 import gaifman
-from gaifman import reproduction
 from gaifman.completion import Completion
 from gaifman.errors import GaifmanError, InputError, OutputError
-from gaifman.evaluation import evaluate
-from gaifman.jobs.run import Run
-from gaifman.jobs.train import SourceText, TrainingInterrupted
-from gaifman.reproduction import (
+from gaifman.evaluation.evaluate import evaluate
+from gaifman.experiments import runner as reproduction
+from gaifman.experiments.paper import Experiment, TrainingSetting, select_rows
+from gaifman.experiments.runner import (
     DatasetSplits,
     ExperimentRunner,
     RowResult,
@@ -26,7 +25,8 @@ from gaifman.reproduction import (
     time_cells,
     work_seconds,
 )
-from gaifman.studies import Experiment, TrainingSetting, select_rows
+from gaifman.jobs.run import Run
+from gaifman.jobs.train import SourceText, TrainingInterrupted
 from studied import SMALL, data_set
 
 SETTING = TrainingSetting(20, 5, 25)
@@ -90,7 +90,7 @@ def test_what_is_done_is_not_done_again(
 ) -> None:
     work, results = done
     monkeypatch.setattr(reproduction, "carry_on", lambda *_, **__: pytest.fail("the model is there"))
-    monkeypatch.setattr("gaifman.examining.rank_test_facts", lambda *_: pytest.fail("the ranks are there"))
+    monkeypatch.setattr("gaifman.evaluation.tasks.rank_test_facts", lambda *_: pytest.fail("the ranks are there"))
     again = begun(splits, work.folder)
     found = again.rank(SETTING, again.train(SETTING), threads=1)
     assert [each.as_dict("wn18") for each in found] == [each.as_dict("wn18") for each in results], "times too"

@@ -13,12 +13,11 @@ import pytest
 
 import gaifman
 from gaifman.config import ServerLimits
-from gaifman.desk import ServerState
-from gaifman.edits import EditsFile
-from gaifman.guards import SECURITY_HEADERS
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.server import STATIC_DIR, create_app, static_files
-from gaifman.service import Service
+from gaifman.server.app import STATIC_DIR, create_app, static_files
+from gaifman.server.middleware import SECURITY_HEADERS
+from gaifman.server.service import Service
+from gaifman.server.state import EditsFile, ServerState
 from learnt import FEW, demo, neighbour, towns, worker
 from served import ENDLESS, PATIENT, TOKEN, Client, serving
 

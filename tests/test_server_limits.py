@@ -14,10 +14,9 @@ import pytest
 
 import gaifman
 from gaifman.config import ServerLimits
-from gaifman.desk import ServerState
-from gaifman.edits import EditsFile
-from gaifman.guards import MAX_HEAD_BYTES
-from gaifman.service import Service
+from gaifman.server.middleware import MAX_HEAD_BYTES
+from gaifman.server.service import Service
+from gaifman.server.state import EditsFile, ServerState
 from learnt import FEW, demo, towns, worker
 from served import ENDLESS, PATIENT, TOKEN, Client, serving
 

@@ -10,10 +10,9 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
-from gaifman.desk import ServerState
-from gaifman.edits import EditsFile
-from gaifman.server import create_app
-from gaifman.service import Service
+from gaifman.server.app import create_app
+from gaifman.server.service import Service
+from gaifman.server.state import EditsFile, ServerState
 from learnt import towns, worker
 from served import PATIENT, TOKEN, Client, serving
 

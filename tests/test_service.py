@@ -16,7 +16,7 @@ from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, Stopp
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
-from gaifman.service import WARM_UP_AFTER, ExactQuery, NeighbourhoodQuery, Page, RankedQuery, Service
+from gaifman.server.service import WARM_UP_AFTER, ExactQuery, NeighbourhoodQuery, Page, RankedQuery, Service
 from learnt import FEW, demo, neighbour, towns, worker
 
 

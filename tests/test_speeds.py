@@ -7,11 +7,11 @@ from functools import cache
 import pytest
 
 import gaifman
-from gaifman import speeds as home
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
+from gaifman.experiments import speeds as home
+from gaifman.experiments.speeds import SIZES, Throughput, largest_relations, measure_throughput
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.speeds import SIZES, Throughput, largest_relations, measure_throughput
 from learnt import FEW, towns
 
 TEST = KnowledgeBase.from_facts(

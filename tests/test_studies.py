@@ -8,10 +8,7 @@ import pytest
 
 import gaifman
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
-from gaifman.features.feature_sets import named_feature_set, parse_phi
-from gaifman.features.templates import match_template
-from gaifman.jobs.train import SourceText
-from gaifman.studies import (
+from gaifman.experiments.paper import (
     DATASET_NAMES,
     PAPER_RESULTS,
     PATH_FEATURES,
@@ -24,6 +21,9 @@ from gaifman.studies import (
     protocol_for,
     select_rows,
 )
+from gaifman.features.feature_sets import named_feature_set, parse_phi
+from gaifman.features.templates import match_template
+from gaifman.jobs.train import SourceText
 from gaifman.training import TrainingConfig
 
 

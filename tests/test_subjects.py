@@ -10,9 +10,16 @@ import pytest
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
+from gaifman.evaluation.tasks import (
+    EvaluationData,
+    EvaluationTask,
+    FallbackScorer,
+    ModelScorer,
+    build_tasks,
+    sample_tasks,
+)
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.subjects import EvaluationData, EvaluationTask, FallbackScorer, ModelScorer, build_tasks, sample_tasks
 from learnt import FEW, towns, worker
 
 LATE = [("likes", "p00", "p01"), ("likes", "p02", "p01")]

@@ -11,10 +11,9 @@ from playwright.sync_api import Page, expect
 
 from browsed import CHROMIUM, CONTRAST, MISSING, Watched
 from gaifman.config import ServerLimits
-from gaifman.desk import ServerState
-from gaifman.edits import EditsFile
-from gaifman.server import STATIC_DIR, static_files
-from gaifman.service import Service
+from gaifman.server.app import STATIC_DIR, static_files
+from gaifman.server.service import Service
+from gaifman.server.state import EditsFile, ServerState
 from learnt import towns, worker
 from served import TOKEN, Client, serving
 

@@ -16,9 +16,9 @@ import gaifman
 from browsed import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, watched
 from gaifman.cli.serve import python_snippet
 from gaifman.config import ServerLimits
-from gaifman.desk import ServerState
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.service import Service
+from gaifman.server.service import Service
+from gaifman.server.state import ServerState
 from learnt import GOOD, towns
 from served import PATIENT, Client, serving
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         OutputError,
         StoppedError,
     )
-    from gaifman.evaluation import Evaluation, evaluate
+    from gaifman.evaluation.evaluate import Evaluation, evaluate
     from gaifman.explain.explanation import Explanation
     from gaifman.io import read, write
     from gaifman.io.demo import demo
@@ -46,7 +46,7 @@ _HOMES = {
     "Budget": "config",
     "Completion": "completion",
     "Engine": "queries.engine",
-    "Evaluation": "evaluation",
+    "Evaluation": "evaluation.evaluate",
     "Explanation": "explain.explanation",
     "Fact": "kb.facts",
     "FormulaError": "errors",
@@ -63,7 +63,7 @@ _HOMES = {
     "complete": "completion",
     "count": "queries.answers",
     "demo": "io.demo",
-    "evaluate": "evaluation",
+    "evaluate": "evaluation.evaluate",
     "exists": "queries.answers",
     "fit": "model",
     "load": "completion",

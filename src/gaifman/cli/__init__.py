@@ -15,19 +15,10 @@ from typing import NoReturn
 import click
 
 from gaifman import __version__
-from gaifman.cli.answer import answer
-from gaifman.cli.convert import convert
+from gaifman.cli.ask import answer, explain, query
 from gaifman.cli.demo import demo
-from gaifman.cli.evaluate import evaluate
-from gaifman.cli.explain import explain
-from gaifman.cli.features import features
-from gaifman.cli.graph import graph
-from gaifman.cli.info import info
-from gaifman.cli.mine import mine
-from gaifman.cli.neighbourhood import neighbourhood
-from gaifman.cli.parse import parse
-from gaifman.cli.query import query
-from gaifman.cli.reproduce import reproduce
+from gaifman.cli.evaluate import evaluate, reproduce
+from gaifman.cli.kb import convert, features, graph, info, mine, neighbourhood, parse
 from gaifman.cli.serve import serve
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError, StoppedError

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.terminal import input_options, json_option, open_kb
+from gaifman.cli.console import input_options, json_option, open_kb
 
 if TYPE_CHECKING:
-    from gaifman.desk import ServerState
-    from gaifman.edits import EditsFile
-    from gaifman.service import Service
+    from gaifman.server.service import Service
+    from gaifman.server.state import EditsFile, ServerState
 
 TOKEN_VARIABLE = "GAIFMAN_TOKEN"  # noqa: S105 - the name of a variable
 """The environment's variable with the token; a command line can be read by others."""
@@ -80,7 +79,7 @@ def serve(
       GAIFMAN_TOKEN=… gaifman serve family.tsv family.gaifman --allow-edit
     """
     from gaifman.config import ServerLimits
-    from gaifman.hosting import bind, is_loopback
+    from gaifman.server.run import bind, is_loopback
 
     serving = ServerLimits(seconds=seconds, max_rows=max_rows, max_concurrency=max_concurrency, max_queued=max_queued)
     given = token_from_environment() if allow_edit else ""
@@ -112,7 +111,7 @@ def token_from_environment() -> str:
 
 def print_warnings(sock: socket.socket, allowed_hosts: list[str], token: str) -> None:
     """Say what other machines can do, where they can reach the server."""
-    from gaifman.hosting import is_loopback
+    from gaifman.server.run import is_loopback
 
     if is_loopback(sock):
         return
@@ -127,8 +126,8 @@ def print_warnings(sock: socket.socket, allowed_hosts: list[str], token: str) ->
 
 def find_edits_file(kb: str, path: str | None, needed: bool) -> EditsFile | None:
     """The file of added facts: the one that is named, or the one beside the knowledge base where it is there."""
-    from gaifman.edits import EDITS_SUFFIX, EditsFile
     from gaifman.errors import OutputError
+    from gaifman.server.state import EDITS_SUFFIX, EditsFile
 
     if path:
         return EditsFile(path)
@@ -158,8 +157,8 @@ def locked_edits(edits: EditsFile | None, needed: bool) -> Iterator[EditsFile | 
 def create_state(kb: Any, model: str | None, limits: Any, edits: EditsFile | None, token: str | None) -> ServerState:
     """What is served; a model that has nothing to do with the knowledge base is refused."""
     from gaifman.completion import load
-    from gaifman.desk import ServerState
-    from gaifman.service import Service
+    from gaifman.server.service import Service
+    from gaifman.server.state import ServerState
 
     service = Service(edits.apply_to(kb) if edits else kb, load(model) if model else None, limits)
     service.check_model()
@@ -201,8 +200,8 @@ def run_server(
     state: ServerState, sock: socket.socket, allowed_hosts: list[str], token: str, *, open_browser: bool, as_json: bool
 ) -> None:
     """Serve until the end."""
-    from gaifman.hosting import UvicornServer, server_url
-    from gaifman.server import create_app
+    from gaifman.server.app import create_app
+    from gaifman.server.run import UvicornServer, server_url
 
     address = server_url(sock)
 

@@ -31,13 +31,7 @@ import numpy.typing as npt
 from gaifman._html import muted, paragraph, stack, table
 from gaifman._serialization import auc
 from gaifman.errors import KnowledgeBaseError
-from gaifman.examining import ProgressCallback, TaskResult, TaskRunner, open_checkpoint
-from gaifman.io.model_file import checksum
-from gaifman.kb.facts import plural
-from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.logic.names import similar_names
-from gaifman.measures import (
+from gaifman.evaluation.ranks import (
     BOOTSTRAP_RESAMPLES,
     CONFIDENCE_LEVEL,
     HITS_AT,
@@ -46,8 +40,23 @@ from gaifman.measures import (
     average_precision,
     compute_metrics,
 )
+from gaifman.evaluation.tasks import (
+    EvaluationData,
+    EvaluationTask,
+    Model,
+    ProgressCallback,
+    TaskResult,
+    TaskRunner,
+    build_tasks,
+    open_checkpoint,
+    sample_tasks,
+)
+from gaifman.io.model_file import checksum
+from gaifman.kb.facts import plural
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.logic.names import similar_names
 from gaifman.sampling.negatives import check_negative_sampling
-from gaifman.subjects import EvaluationData, EvaluationTask, Model, build_tasks, sample_tasks
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
 GROUPINGS = ("side", "category", "relation")

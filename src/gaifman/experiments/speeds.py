@@ -20,13 +20,12 @@ import numpy as np
 
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
-from gaifman.examining import ProgressCallback
+from gaifman.evaluation.tasks import EvaluationData, EvaluationTask, ProgressCallback, build_tasks
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.models.mlp import MLP
 from gaifman.ranking.fast_scoring import supports_fast_scoring
 from gaifman.sampling.neighbourhoods import HiddenFacts
-from gaifman.subjects import EvaluationData, EvaluationTask, build_tasks
 
 SIZES = (5, 10, 20, 50, 100, None)
 """k of the paper's figure; None for all that is there."""

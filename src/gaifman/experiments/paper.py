@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from gaifman.errors import InputError, KnowledgeBaseError
-from gaifman.evaluation import EvaluationConfig
+from gaifman.evaluation.evaluate import EvaluationConfig
 from gaifman.features.feature_sets import named_feature_set
 from gaifman.jobs.train import SourceText, TrainingSpec
 from gaifman.kb.knowledge_base import KnowledgeBase

@@ -23,31 +23,35 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from gaifman import __version__, insights, messages, replies
+from gaifman import __version__
 from gaifman.cancellation import Deadline
 from gaifman.config import ServerLimits
-from gaifman.desk import ServerState
 from gaifman.errors import BusyError, GaifmanError, OutputError, StoppedError, escape_unprintable, shorten
-from gaifman.gates import WorkLimiter
-from gaifman.guards import UNLIMITED_PATHS, GuardMiddleware
 from gaifman.kb.facts import Fact
 from gaifman.logic.names import similar_names
-from gaifman.messages import (
+from gaifman.server import schemas as messages
+from gaifman.server import schemas as replies
+from gaifman.server import service as insights
+from gaifman.server.limiter import WorkLimiter
+from gaifman.server.metrics import CONTENT_TYPE, Metrics
+from gaifman.server.middleware import UNLIMITED_PATHS, GuardMiddleware
+from gaifman.server.schemas import (
     AddFactsRequest,
     AnswersRequest,
     ErrorResponse,
+    ExplanationRequest,
     JsonCount,
     JsonPositive,
+    ParseRequest,
     QueryRequest,
     encode_json,
     error_body,
     http_error_body,
 )
-from gaifman.meters import CONTENT_TYPE, Metrics
-from gaifman.replies import ExplanationRequest, ParseRequest
-from gaifman.service import ExactQuery, NeighbourhoodQuery, Page, RankedQuery, Service
+from gaifman.server.service import ExactQuery, NeighbourhoodQuery, Page, RankedQuery, Service
+from gaifman.server.state import ServerState
 
-STATIC_DIR = Path(__file__).parent / "web"
+STATIC_DIR = Path(__file__).parent / "static"
 """The files of the page; each is served under its own name."""
 MEDIA_TYPES = {
     ".html": "text/html",

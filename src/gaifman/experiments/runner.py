@@ -17,8 +17,11 @@ from typing import Any
 from gaifman import __version__
 from gaifman.completion import Completion, load
 from gaifman.errors import GaifmanError, InputError, OutputError
-from gaifman.evaluation import Evaluation, evaluate_draw_counts
-from gaifman.examining import ProgressCallback
+from gaifman.evaluation.evaluate import Evaluation, evaluate_draw_counts
+from gaifman.evaluation.tasks import ProgressCallback
+from gaifman.experiments.paper import DATASET_NAMES, PAPER_NETWORK, Experiment, TableRow, TrainingSetting, paper_result
+from gaifman.experiments.speeds import PAPER_ANSWERS_PER_SECOND as PAPER_SPEED
+from gaifman.experiments.speeds import measure_throughput
 from gaifman.io.files import atomic_write
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import LOG, RECORD, Run, display_path, read_log
@@ -26,9 +29,6 @@ from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.plots import plot_degrees, plot_throughput
-from gaifman.speeds import PAPER_ANSWERS_PER_SECOND as PAPER_SPEED
-from gaifman.speeds import measure_throughput
-from gaifman.studies import DATASET_NAMES, PAPER_NETWORK, Experiment, TableRow, TrainingSetting, paper_result
 
 RECORD_FILE, THROUGHPUT_FILE, DEGREES_FILE, THROUGHPUT_PLOT = "study.json", "speeds.json", "degrees.svg", "runtime.svg"
 

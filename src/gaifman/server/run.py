@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gaifman.errors import GaifmanError, shorten
-from gaifman.guards import MAX_HEAD_BYTES
+from gaifman.server.middleware import MAX_HEAD_BYTES
 
 KEEP_ALIVE_SECONDS = 5
 """Seconds that a connection without requests stays open."""

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMa
 from typing import Any
 
 from gaifman.config import DEFAULT_SERVER_LIMITS, ServerLimits
-from gaifman.messages import encode_json, http_error_body
-from gaifman.meters import Metrics
+from gaifman.server.metrics import Metrics
+from gaifman.server.schemas import encode_json, http_error_body
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
