@@ -53,7 +53,7 @@ test: lint
 
 # A million texts through the parser; `make test` runs 20,000 of them.
 fuzz: .venv/dev
-	$(BIN)/python tests/fuzz.py --count 1000000
+	$(BIN)/python tests/support/fuzz.py --count 1000000
 
 # Every benchmark; the tables of docs/results.md. Real data sets are read from the folder in GAIFMAN_DATA.
 bench: .venv/bench
@@ -61,12 +61,12 @@ bench: .venv/bench
 
 # The command-line reference, from the commands' own help; the outputs of the tutorial, by running it.
 docs: .venv/dev
-	$(BIN)/python tests/reference.py > docs/cli.md
-	$(BIN)/python tests/notebook.py
+	$(BIN)/python tests/support/cli_reference.py > docs/cli.md
+	$(BIN)/python tests/support/notebook.py
 
 # The pictures of the page, in docs/pictures.
 screenshots: .venv/dev
-	$(BIN)/python tests/screenshots.py
+	$(BIN)/python tests/support/screenshots.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -43,7 +43,7 @@ from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from training import loaded
 
-SETTINGS = {"phi": "paper", "positives": 2, "negatives": 6, "epochs": 1, "activation": "sigmoid", "batch": 128}
+SETTINGS = {"phi": "paper", "positives": 2, "negatives": 6, "epochs": 1, "activation": "sigmoid", "batch_size": 128}
 
 QUESTIONS = 64
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
@@ -194,7 +194,7 @@ def theirs(objects: int) -> Callable[[], object]:
 def measured(kb: KnowledgeBase, short: str, sizes: Sequence[int | None], quick: bool) -> dict[str, float]:
     """Answers a second with each size."""
     names = relations(kb, 6 if quick else 20)
-    model = gaifman.complete(kb, names, size=20, least=0, **SETTINGS)  # type: ignore[arg-type]
+    model = gaifman.complete(kb, names, size=20, min_examples=0, **SETTINGS)  # type: ignore[arg-type]
     found: dict[str, float] = {}
     for size in sizes:
         sys.stderr.write(f"{short}, k = {size or 'none'} …\n")

@@ -33,7 +33,7 @@ from gaifman.kb.tables import Floats, Longs
 from gaifman.predict import DrawBudget
 from training import loaded
 
-QUICK = {"least": 0, "positives": 2, "negatives": 6, "epochs": 1}
+QUICK = {"min_examples": 0, "positives": 2, "negatives": 6, "epochs": 1}
 SEED = 1
 
 

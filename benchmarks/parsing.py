@@ -2,7 +2,7 @@
 
 python benchmarks/parsing.py [--quick]
 
-The peer is the parser that lark generates from tests/grammar.lark, on the same texts in the same run; `*_over_accepted`
+The peer is the parser that lark generates from tests/support/grammar.lark, on the same texts in the same run; `*_over_accepted`
 is the time to refuse a hostile text over the time to read the largest formula that the limits allow.
 """
 
@@ -16,7 +16,7 @@ from common import arguments, interleaved, median_ratio, report
 from gaifman.errors import LimitError
 from gaifman.logic.parser import parse
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
+sys.path.append(str(Path(__file__).parent.parent / "tests" / "support"))
 
 HOSTILE = {
     "deep_1e5": "(" * 100_000 + "p(x)" + ")" * 100_000,

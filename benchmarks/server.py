@@ -39,7 +39,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.printer import format_relation
 
 CLIENTS = 64
-SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 1, "negatives": 2, "epochs": 1, "batch": 128}
+SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 1, "negatives": 2, "epochs": 1, "batch_size": 128}
 IDLE = 2.0
 """Seconds after which a connection is not used again: the server may be closing it."""
 HURRIED = 256
@@ -224,7 +224,7 @@ def loaded(kb: KnowledgeBase, name: str, folder: Path, quick: bool) -> dict[str,
     sizes = sorted((r.count, r.name) for r in kb.relations.values() if r.arity == 2 and r.count >= 50)
     relations = [relation for _, relation in sizes[:: max(1, len(sizes) // 4)][:4]]
     sys.stderr.write(f"training on {name} …\n")
-    gaifman.complete(kb, relations, least=0, **SETTINGS).save(model)
+    gaifman.complete(kb, relations, min_examples=0, **SETTINGS).save(model)
     gaifman.write(kb, file)
     asked, seconds = questions(kb, relations, 1000), 6.0 if quick else 30.0
     with server(str(file), str(model)) as (port, _):

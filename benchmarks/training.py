@@ -36,8 +36,8 @@ from gaifman.sampling.examples import ExampleConfig, TrainingExamples
 from gaifman.training import Arrays, Callback, TrainingConfig
 from neighbourhoods import generated
 
-PAPER = {"activation": "sigmoid", "batch": 128, "epochs": 3}
-SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 5, "negatives": 25, "least": 0, "options": PAPER}
+PAPER = {"activation": "sigmoid", "batch_size": 128, "epochs": 3}
+SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 5, "negatives": 25, "min_examples": 0, "options": PAPER}
 BATCH = 128
 
 
@@ -50,7 +50,7 @@ class Counting(Callback, PartStore):
     def watch(self, relation: str) -> Callback:
         return self
 
-    def block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, object]]]) -> None:
+    def on_block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, object]]]) -> None:
         self.examples += examples
 
 

@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Browser
 
 import gaifman
-from browsed import Watched, browser, watched
+from browser import Watched, browser, watched
 from gaifman.server.service import Service
-from learnt import FEW, towns, worker
-from served import Client
+from http_client import Client
+from trained import FEW, towns, worker
 
 
 @pytest.fixture(scope="module")

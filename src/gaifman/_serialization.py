@@ -55,19 +55,19 @@ def strip_prefix(arrays: Arrays, prefix: str) -> Arrays:
 
 def training_metadata(config: TrainingConfig, base: BaseModel, kbs: Sequence[KnowledgeBase]) -> dict[str, Any]:
     """How a model was made, for its file and its card."""
-    recipe = ("positives", "negatives", "pool", "near", "hide", "holdout", "seed")
+    recipe = ("positives", "negatives", "negative_sampling", "hard_negative_fraction", "hide", "holdout", "seed")
     own = [
         {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
         for kb in kbs
     ]
     return {
         "version": __version__,
-        "learning": config.as_dict(),
+        "config": config.as_dict(),
         "radius": config.radius,
         "size": config.size,
         "phi": config.phi,
         "base": {"kind": base.kind, "settings": _settings(base) or {}},
-        "recipe": {name: getattr(config, name) for name in recipe},
+        "examples": {name: getattr(config, name) for name in recipe},
         "kb": own[0] if len(own) == 1 else {"collection": own},
     }
 

@@ -324,15 +324,15 @@ class Completion:
         widths = {
             str(width): feature_metadata(own, relation_query("", width)) for width, own in sorted(self.features.items())
         }
-        return arrays, self.meta | {"widths": widths}
+        return arrays, self.meta | {"arities": widths}
 
     @classmethod
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> Completion:
         """The completion of a file."""
         features = {
-            int(width): features_from_metadata(own, schema_from_metadata(own)) for width, own in meta["widths"].items()
+            int(width): features_from_metadata(own, schema_from_metadata(own)) for width, own in meta["arities"].items()
         }
-        learning = TrainingConfig.from_settings(meta["learning"])
+        config = TrainingConfig.from_settings(meta["config"])
         relations = {row["name"]: row["arity"] for row in meta["relations"]}
         parts: dict[int, Arrays] = {}
         for name, array in arrays.items():
@@ -345,8 +345,8 @@ class Completion:
                 base = make_base_model(meta["base"]["kind"], **meta["base"]["settings"])
                 scorers[relation] = scorer_from_arrays(parts[number], kinds[width], base)
         calibration = Calibration.from_arrays(strip_prefix(arrays, "calibration/"))
-        own = {name: value for name, value in meta.items() if name != "widths"}
-        return cls(learning, relations, features, scorers, calibration, own)
+        own = {name: value for name, value in meta.items() if name != "arities"}
+        return cls(config, relations, features, scorers, calibration, own)
 
 
 def relation_query(relation: str, arity: int) -> Query:
@@ -417,7 +417,7 @@ def complete(
     **settings: Any,
 ) -> Completion:
     """Learn every relation of a knowledge base, or some. The settings are those of `TrainingConfig`."""
-    named = phi if isinstance(phi, str) else phi.name or "given"
+    named = phi if isinstance(phi, str) else phi.name or "custom"
     learning = TrainingConfig.from_settings({"phi": named, **settings})
     names = _check_relations(kb, relations)
     school = RelationTrainer(build_graph(kb), phi, learning, constraints)
@@ -495,15 +495,15 @@ class RelationTrainer:
         relation = self.graph.kb.relations[name]
         about: dict[str, Any] = {"name": name, "arity": relation.arity, "answers": relation.count, "trained": False}
         if relation.count < MIN_FACTS:
-            return {}, about | {"why": "fewer than two facts"}
+            return {}, about | {"reason": "fewer than two facts"}
         examples = TrainingExamples(
             self.graph, relation_query(name, relation.arity), self.config.example_config(), self.constraints
         )
         if self.config.negatives and not len(next(examples.blocks(0)).negatives):
-            return {}, about | {"why": "every tuple is known"}
+            return {}, about | {"reason": "every tuple is known"}
         evaluator, kinds = self.evaluator_and_kinds(relation.arity)
         if not len(kinds):
-            return {}, about | {"why": "no feature fits"}
+            return {}, about | {"reason": "no feature fits"}
         trainer = Trainer([TrainingSource(evaluator, examples, kinds)], self.config, self.config.make_base_model())
         scorer = trainer.train(callback)
         held = trainer.held_out(scorer)

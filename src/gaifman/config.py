@@ -114,17 +114,17 @@ class ServerLimits:
 
 SERVER_MAXIMA = {
     "seconds": 86_400,
-    "rows": 1_000_000,
-    "body": 1_000_000_000,
-    "at_once": 1_000,
-    "waiting": 100_000,
-    "open": 100_000,
-    "draws": 10_000,
-    "members": 10_000_000,
-    "candidates": 1_000_000_000,
-    "radius": 100,
-    "facts": 1_000_000,
-    "name": 1_000_000,
+    "max_rows": 1_000_000,
+    "max_body_bytes": 1_000_000_000,
+    "max_concurrency": 1_000,
+    "max_queued": 100_000,
+    "max_open_requests": 100_000,
+    "max_draws": 10_000,
+    "max_members": 10_000_000,
+    "max_candidates": 1_000_000_000,
+    "max_radius": 100,
+    "max_new_facts": 1_000_000,
+    "max_name_length": 1_000_000,
 }
 """What each limit of a server can be at most: above it no machine does what was asked for."""
 

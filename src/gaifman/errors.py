@@ -110,13 +110,13 @@ class GaifmanError(Exception):
 
     def as_dict(self) -> dict[str, Any]:
         """The same as fields, for JSON."""
-        place = asdict(self.location) | {"text": shorten(self.location.text, 200)} if self.location else None
+        location = asdict(self.location) | {"text": shorten(self.location.text, 200)} if self.location else None
         return {
             "error": type(self).__name__,
             "message": self.message,
-            "place": place,
+            "location": location,
             "expected": list(self.expected),
-            "near": list(self.suggestions),
+            "suggestions": list(self.suggestions),
             "hint": self.hint,
         }
 

@@ -88,7 +88,7 @@ class GaifmanModel:
         base: str | BaseModel = "mlp",
         **settings: Any,
     ) -> None:
-        named = phi if isinstance(phi, str) else phi.name or "given"
+        named = phi if isinstance(phi, str) else phi.name or "custom"
         kind = base if isinstance(base, str) else base.kind
         given = {"radius": radius, "size": size, "phi": named, "base": kind, **settings}
         self.config = TrainingConfig.from_settings(given)
@@ -207,7 +207,7 @@ class GaifmanModel:
     ) -> RankedAnswers:
         """The most probable answers: `model.answers(x="ann", top=5)`, where the query's variable x is given an object.
 
-        Or the query may be written again with objects in it. `known` answers are marked; "leave out" drops them, "only"
+        Or the query may be written again with objects in it. `known` answers are marked; "exclude" drops them, "only"
         ranks nothing else. `among` limits variables to a type or to names. `candidates` says what is looked at where
         several variables have no objects; docs/candidates.md has the ways.
         """
@@ -300,7 +300,7 @@ class GaifmanModel:
 
     def _clear_caches(self) -> None:
         """What was made ready for one knowledge base."""
-        for name in ("_judge", "_glances"):
+        for name in ("predictor", "_fast_scorer"):
             self.__dict__.pop(name, None)
 
     def trained_scorer(self) -> Scorer:
@@ -331,9 +331,9 @@ class GaifmanModel:
         """The model of a file."""
         words = schema_from_metadata(meta)
         query = parse_query(meta["query"])
-        learning = TrainingConfig.from_settings(meta["learning"])
-        model = cls(query, learning.radius, learning.size, FeatureSet((), learning.phi), base_from_metadata(meta, base))
-        model.config = learning
+        config = TrainingConfig.from_settings(meta["config"])
+        model = cls(query, config.radius, config.size, FeatureSet((), config.phi), base_from_metadata(meta, base))
+        model.config = config
         model.features = features_from_metadata(meta, words)
         model._scorer = scorer_from_arrays(arrays, feature_kinds(model.features), model.base)
         model.calibration = Calibration.from_arrays(strip_prefix(arrays, "calibration/"))

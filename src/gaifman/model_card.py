@@ -40,16 +40,16 @@ _LABELS = {
     "ece_after": "calibration error after calibration",
     "prior": "prior: share of answers among the held-out tuples",
     "answers": "answers",
-    "passes": "passes over the examples",
+    "epochs": "epochs",
     "training_loss": "loss in the last pass, on the examples it learnt from",
 }
 _SHORT = {key: label.partition(":")[0] for key, label in _LABELS.items()}
-_COLUMN_HEADERS = {"auc": "AUC", "held_out": "held-out tuples", "why": "why not"}
+_COLUMN_HEADERS = {"auc": "AUC", "held_out": "held-out tuples", "reason": "why not"}
 _EXAMPLE_LABELS = {
     "positives": "neighbourhoods drawn for each answer",
     "negatives": "neighbourhoods of corrupted tuples for each answer",
-    "pool": "objects that corruptions are drawn from",
-    "near": "share of corruptions with an object near one that stays",
+    "negative_sampling": "objects that corruptions are drawn from",
+    "hard_negative_fraction": "share of corruptions with an object near one that stays",
     "hide": "what a training tuple does not see",
     "holdout": "share of the answers held out",
     "seed": "seed",
@@ -190,7 +190,7 @@ def _summarize_losses(found: Mapping[str, Any]) -> dict[str, Any]:
     """The losses of all passes as how many there were and what the last one was."""
     losses = found.get("losses")
     rest = {key: value for key, value in found.items() if key != "losses"}
-    return rest if not losses else {"passes": len(losses), "training_loss": losses[-1]} | rest
+    return rest if not losses else {"epochs": len(losses), "training_loss": losses[-1]} | rest
 
 
 def _data_section(meta: Mapping[str, Any]) -> str:
@@ -209,7 +209,7 @@ def _data_section(meta: Mapping[str, Any]) -> str:
 def _training_section(meta: Mapping[str, Any]) -> str:
     base, rows = meta.get("base") or {}, _settings(meta)
     rows += [(f"base model, {key}", value) for key, value in sorted((base.get("settings") or {}).items())]
-    recipe = dict(meta.get("recipe") or {})
+    recipe = dict(meta.get("examples") or {})
     rows += _rows(_EXAMPLE_LABELS, recipe | ({"seed": str(recipe["seed"])} if "seed" in recipe else {}))
     return f"## How it learnt\n\n{_table(['setting', ''], rows)}"
 
@@ -226,9 +226,9 @@ def _settings(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _reference_population(meta: Mapping[str, Any]) -> str:
     """The tuples that the figures are about."""
-    recipe = meta.get("recipe") or {}
+    recipe = meta.get("examples") or {}
     share = f"{recipe['holdout']:.4g}" if isinstance(recipe.get("holdout"), int | float) else "a"
-    pool = f" from the pool {inline_code(recipe['pool'])}" if "pool" in recipe else ""
+    pool = f" from the pool {inline_code(recipe['negative_sampling'])}" if "negative_sampling" in recipe else ""
     pool += f", a share of {recipe['near']:.4g} of them near one that stays" if _has_hard_negatives(recipe) else ""
     part = "the held-out share of the known answers" if share == "a" else f"a share of {share} of the known answers"
     return (
@@ -240,7 +240,7 @@ def _reference_population(meta: Mapping[str, Any]) -> str:
 
 def _has_hard_negatives(recipe: Mapping[str, Any]) -> bool:
     """Whether some corruptions are near; a file of another hand may say anything."""
-    near = recipe.get("near")
+    near = recipe.get("hard_negative_fraction")
     return isinstance(near, int | float) and near > 0
 
 
@@ -262,7 +262,7 @@ def _evaluation_section(meta: Mapping[str, Any]) -> str:
 
 def _prior(meta: Mapping[str, Any]) -> str:
     """How many of the tuples it learnt from were answers."""
-    recipe, metrics = meta.get("recipe") or {}, meta.get("metrics") or {}
+    recipe, metrics = meta.get("examples") or {}, meta.get("metrics") or {}
     positives, negatives = recipe.get("positives"), recipe.get("negatives")
     said = []
     if isinstance(metrics.get("prior"), int | float):
@@ -328,7 +328,7 @@ def _usage_section(meta: Mapping[str, Any]) -> str:
 
 
 def _command_section(meta: Mapping[str, Any]) -> str:
-    recipe = meta.get("recipe") or {}
+    recipe = meta.get("examples") or {}
     given = meta.get("command")
     line = given if isinstance(given, str) else shlex.join(map(str, given or _command(meta, recipe)))
     version = f" It was made with gaifman {escape_markdown(meta['version'])}." if "version" in meta else ""

@@ -109,7 +109,7 @@ class DrawBudget:
         return self.draws if self.max_error is None else self.max_draws
 
     def __post_init__(self) -> None:
-        for name in ("draws", "most"):
+        for name in ("draws", "max_draws"):
             check_draws(getattr(self, name), name)
         if self.max_error is not None and not self.max_error > 0:
             raise KnowledgeBaseError(f"the bound of the standard error is a number above 0, not {self.max_error!r}")

@@ -31,7 +31,7 @@ SCANNED_NEGATIVES = 2
 MAX_EPOCHS = 50
 """Passes where examples are few, at most."""
 
-DEFAULT_BASE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch": 32}}
+DEFAULT_BASE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch_size": 32}}
 """Settings of base models where nothing else is said. The paper's network has sigmoids; with a few hundred answers it
 hardly begins to learn: `gaifman train demo` says an AUC of 0.976, with `--option activation=sigmoid --option batch=128`
 0.955."""
@@ -57,7 +57,7 @@ class TrainingConfig:
     """M: the base model, `mlp` or `logistic`, or the kind of one that was given."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the base model: `{"hidden": [50], "epochs": 5}`. The paper's network is
-    `{"activation": "sigmoid", "batch": 128}`."""
+    `{"activation": "sigmoid", "batch_size": 128}`."""
     positives: int = 5
     """w: neighbourhoods drawn of each answer in a pass."""
     negatives: int = 25
@@ -83,7 +83,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         self.example_config()
         self.sampling(self.draws, "check")
-        for name in ("least", "rare", "patience"):
+        for name in ("min_examples", "min_feature_count", "patience"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise KnowledgeBaseError(f"{name} is a whole number, 0 or more, not {value!r}")
@@ -108,7 +108,10 @@ class TrainingConfig:
 
     def example_config(self) -> ExampleConfig:
         """How examples are made."""
-        own = {name: getattr(self, name) for name in ("positives", "negatives", "pool", "near", "hide", "holdout")}
+        own = {
+            name: getattr(self, name)
+            for name in ("positives", "negatives", "negative_sampling", "hard_negative_fraction", "hide", "holdout")
+        }
         return ExampleConfig(**own, seed=self.seed)
 
     def sampling(self, draws: int, purpose: str) -> SamplingConfig:
@@ -359,7 +362,7 @@ class _Progress:
         base.reset(width, seed)
         if saved:
             arrays, meta = saved
-            self.epoch, self.block, self._count, self._epochs_without_gain = meta["at"]
+            self.epoch, self.block, self._count, self._epochs_without_gain = meta["position"]
             self._sum, self._best = _value_or(meta["sums"][0], np.nan), _value_or(meta["sums"][1], np.inf)
             self.losses = [_value_or(loss, np.nan) for loss in meta["losses"]]
             base.restore({name[2:]: array for name, array in arrays.items() if name.startswith("m ")})
@@ -379,7 +382,11 @@ class _Progress:
         arrays = {f"m {name}": array for name, array in self._base.state(resumable=True).items()}
         arrays |= {f"b {name}": array for name, array in self._best_state.items()}
         at = [self.epoch, self.block, self._count, self._epochs_without_gain]
-        return arrays, {"at": at, "sums": _nan_to_none([self._sum, self._best]), "losses": _nan_to_none(self.losses)}
+        return arrays, {
+            "position": at,
+            "sums": _nan_to_none([self._sum, self._best]),
+            "losses": _nan_to_none(self.losses),
+        }
 
     def end_epoch(self, held_out_loss: float | None) -> None:
         self.losses.append(self._sum / max(self._count, 1))

@@ -38,15 +38,22 @@ QUICK: dict[str, Any] = {
     "size": 8,
     "positives": 2,
     "negatives": 6,
-    "least": 0,
+    "min_examples": 0,
     "draws": 4,
     "seed": 1,
 }
-OTHER: dict[str, Any] = {**QUICK, "size": None, "pool": "typed", "near": 0.5, "hide": "links", "options": {"epochs": 2}}
+OTHER: dict[str, Any] = {
+    **QUICK,
+    "size": None,
+    "negative_sampling": "typed",
+    "hard_negative_fraction": 0.5,
+    "hide": "links",
+    "options": {"epochs": 2},
+}
 """Settings that differ from the defaults."""
-EXCLUDE: dict[str, Any] = {"known": "leave out"}
+EXCLUDE: dict[str, Any] = {"known": "exclude"}
 ONLY: dict[str, Any] = {"known": "only"}
-CITIES: dict[str, Any] = {"among": {"y": "city"}}
+CITIES: dict[str, Any] = {"restrict_to": {"y": "city"}}
 
 
 # Trained models
@@ -126,7 +133,7 @@ def probabilities() -> Any:
     """Single probabilities, each with its error and number of draws."""
     facts = [("capital", "france", "paris"), ("capital", "france", "rome"), ("borders", "peru", "chile")]
     found = [completion().probability(*fact) for fact in facts]
-    found.append(completion().probability("member_of", "chad", "opec", error=0.02))
+    found.append(completion().probability("member_of", "chad", "opec", max_error=0.02))
     found += [neighbours_capital().probability("france", city) for city in ("madrid", "lima")]
     found += [monarchy().probability(country) for country in ("spain", "france")]
     return [{"probability": each.value, "error": each.error, "draws": each.draws} for each in found]

@@ -59,7 +59,7 @@ from gaifman.logic.names import similar_names
 from gaifman.sampling.negatives import check_negative_sampling
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
-GROUPINGS = ("side", "category", "relation")
+GROUPINGS = ("position", "category", "relation")
 """What ranks are grouped by."""
 COLUMNS = ("", "ranks", "mean rank", "MRR", *(f"hits@{most}" for most in HITS_AT))
 """Of the table of figures."""
@@ -124,7 +124,7 @@ class Classification:
         """AUC and average precision, of all or of one relation; None where there is no corruption."""
         own = np.ones(len(self.scores), bool) if relation is None else self.relation == relation
         scores, targets = self.scores[own], self.targets[own]
-        both = {"facts": int((targets > 0).sum()), "corruptions": int((targets == 0).sum())}
+        both = {"facts": int((targets > 0).sum()), "negatives": int((targets == 0).sum())}
         if not all(both.values()):
             return both | {"auc": None, "average_precision": None}
         area, precision = auc(scores, targets) or 0.0, average_precision(scores, targets) or 0.0
@@ -202,7 +202,7 @@ class Evaluation:
         return {names[number]: self.metrics(numbers == number, raw=raw, ties=ties) for number in present}
 
     def _groups(self, kind: str) -> tuple[list[str], Ints]:
-        if kind == "side":
+        if kind == "position":
             return [f"place {place + 1}" for place in range(int(self.position.max()) + 1)], self.position
         if kind == "relation":
             return [*self.relations], self.relation
@@ -213,14 +213,14 @@ class Evaluation:
         """For JSON: all figures by realistic ties, and those of all ranks by the others too."""
         found: dict[str, Any] = {
             "facts": self.ranked_facts,
-            "of": self.test_facts,
+            "test_facts": self.test_facts,
             "sampled": self.sampled,
             "ranks": len(self),
         }
         found |= {
             "objects": self.objects,
-            "unseen": self.unseen_objects,
-            "hidden": self.hidden_test_facts,
+            "unseen_objects": self.unseen_objects,
+            "hidden_test_facts": self.hidden_test_facts,
             "draws": self.draws,
         }
         found |= {"seed": self.seed, "ties": "realistic", "intervals": INTERVALS}
@@ -240,7 +240,7 @@ class Evaluation:
         """All ranks by each way of ties, then by side and category: what is worth a table."""
         found = [("all", self.metrics(raw=raw))]
         found += [(f"all, {ties}", self.metrics(raw=raw, ties=ties)) for ties in ("optimistic", "pessimistic")]
-        return [*found, *self.metrics_by("side", raw=raw).items(), *self.metrics_by("category", raw=raw).items()]
+        return [*found, *self.metrics_by("position", raw=raw).items(), *self.metrics_by("category", raw=raw).items()]
 
     def __str__(self) -> str:
         """A table, for people."""

@@ -22,7 +22,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Atom, Constant, Feature, Variable
 from gaifman.training import TrainingConfig
 
-PAPER_NETWORK = {"activation": "sigmoid", "batch": 128}
+PAPER_NETWORK = {"activation": "sigmoid", "batch_size": 128}
 """The paper's base model."""
 PATH_FEATURES = """\
 each r. r(s1, s2)
@@ -53,12 +53,12 @@ OUR_PROTOCOLS: Mapping[str, TrainingProtocol] = {
     "wn18": TrainingProtocol(
         "paths",
         SourceText("paths.phi", PATH_FEATURES),
-        {"near": 0.2, "holdout": 0, "activation": "relu", "batch": 32, "epochs": 6},
+        {"hard_negative_fraction": 0.2, "holdout": 0, "activation": "relu", "batch_size": 32, "epochs": 6},
     ),
     "fb15k": TrainingProtocol(
         "default",
         None,
-        {"pool": "uniform", "holdout": 0, "dropout": 0.0, "batch": 64, "epochs": 6},
+        {"negative_sampling": "uniform", "holdout": 0, "dropout": 0.0, "batch_size": 64, "epochs": 6},
         min_constant_count=100,
     ),
 }

@@ -169,7 +169,7 @@ class ExperimentRunner:
         source = {"sources": [str(self.splits.source)], "form": None, "table": None, "iris": "full"}
         begun_with = {
             "kb": source | {"folder": str(Path.cwd())},
-            "order": self.experiment.training_job(setting).as_dict(),
+            "spec": self.experiment.training_job(setting).as_dict(),
             "command": self.command,
             "plot": None,
             "checkpoint": 30.0,
@@ -248,7 +248,7 @@ class ExperimentRunner:
             "command": self.command,
             "sampled": first.sampled,
             "facts": first.ranked_facts,
-            "of": first.test_facts,
+            "test_facts": first.test_facts,
             "visible": study.visible_facts,
             "phi": study.phi,
             "options": {**PAPER_NETWORK, **study.options},

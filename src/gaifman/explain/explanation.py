@@ -67,7 +67,7 @@ class Reason:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        own = {name: getattr(self, name) for name in ("formula", "words", "feature", "effect", "draws", "value")}
+        own = {name: getattr(self, name) for name in ("formula", "description", "feature", "effect", "draws", "value")}
         return own | {"facts": facts_as_dicts(self.facts)}
 
 

@@ -40,7 +40,7 @@ FORMAT = "gaifman run"
 VERSION = 1
 """Raised when folders are written that older versions of gaifman would misread."""
 
-RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT = "run.json", "lock", "log.jsonl", "done", "doing", "final"
+RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT = "run.json", "lock", "log.jsonl", "done", "checkpoints", "result"
 _RUN_FILES = {RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT}
 
 

@@ -61,14 +61,14 @@ class TrainingSpec:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"learning": dict(self.config)}
+        return asdict(self) | {"config": dict(self.config)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> TrainingSpec:
         """What `as_dict` gave, also after a way through JSON."""
         files = {name: SourceText(**fields[name]) if fields[name] else None for name in ("phi", "constraints")}
         relations = None if fields["relations"] is None else tuple(fields["relations"])
-        return cls(fields["learning"], fields["query"], relations, **files)
+        return cls(fields["config"], fields["query"], relations, **files)
 
     def check(self) -> None:
         """Say what is wrong, as far as that shows without a knowledge base: before anything is begun or replaced."""
@@ -158,7 +158,7 @@ class ProgressCounter:
 
     def _send_report(self) -> None:
         if self._report:
-            self._report("learning", *self.counts)
+            self._report("training", *self.counts)
 
 
 class RunCallback(Callback):
@@ -170,7 +170,7 @@ class RunCallback(Callback):
     def load_checkpoint(self) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None:
         found = self._run.load_checkpoint(self._task)
         if found:
-            passed, block = found[1]["at"][:2]
+            passed, block = found[1]["position"][:2]
             self._run.log("resume", task=self._task, passed=passed, block=block)
         return found
 
@@ -227,7 +227,7 @@ def run_training(
     `ready` is given the model before the run ends, so that what it makes of it survives a kill too. Where `stop` says
     so, `TrainingInterrupted` is raised once all is kept.
     """
-    order = TrainingSpec.from_dict(run.settings["order"])
+    order = TrainingSpec.from_dict(run.settings["spec"])
     _check_same_kb(run, kb)
     run.log(
         "start", facts=len(kb), fingerprint=kb.fingerprint, done=len(run.finished_tasks() - {KB_TASK}), threads=threads

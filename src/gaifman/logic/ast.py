@@ -67,7 +67,7 @@ class Variable(Node):
     name: str
     span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         return self.name if is_word(self.name) else f"?{self.name}"
 
 
@@ -78,7 +78,7 @@ class Constant(Node):
     name: str
     span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         return self.name if is_path(self.name) else quote(self.name)
 
 
@@ -89,7 +89,7 @@ class RelationVariable(Node):
     name: str
     span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         return self.name
 
 
@@ -100,7 +100,7 @@ class Number(Node):
     value: float
     span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         whole = self.value.is_integer() and abs(self.value) < 1e15
         return f"{self.value:.0f}" if whole else repr(self.value)
 
@@ -113,8 +113,8 @@ class Attribute(Node):
     term: Term
     span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
-    def show(self, style: PrintStyle) -> str:
-        return f"{format_relation(self.name)}({self.term.show(style)})"
+    def render(self, style: PrintStyle) -> str:
+        return f"{format_relation(self.name)}({self.term.render(style)})"
 
 
 Term = Variable | Constant
@@ -130,7 +130,7 @@ class Truth(Node):
 
     value: bool
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         return "true" if self.value else "false"
 
 
@@ -150,7 +150,7 @@ class Atom(Node):
         """The relation's or the relation variable's name."""
         return self.relation if isinstance(self.relation, str) else self.relation.name
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         name = style.render_relation(self.relation) if isinstance(self.relation, str) else self.relation.name
         return f"{name}({style.render_list(self.terms)})"
 
@@ -162,8 +162,8 @@ class Equal(Node):
     left: Term
     right: Term
 
-    def show(self, style: PrintStyle) -> str:
-        return f"{self.left.show(style)} = {self.right.show(style)}"
+    def render(self, style: PrintStyle) -> str:
+        return f"{self.left.render(style)} = {self.right.render(style)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +178,8 @@ class Comparison(Node):
         if self.operator not in OPERATORS:
             raise FormulaError(f"a comparison is one of {' '.join(OPERATORS)}, not {self.operator!r}")
 
-    def show(self, style: PrintStyle) -> str:
-        return f"{self.left.show(style)} {style.symbol(self.operator)} {self.right.show(style)}"
+    def render(self, style: PrintStyle) -> str:
+        return f"{self.left.render(style)} {style.symbol(self.operator)} {self.right.render(style)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Not(Node):
     body: Formula
 
     @property
-    def swallows(self) -> bool:
+    def extends_right(self) -> bool:
         """As its body does."""
         return self.body.extends_right
 
@@ -199,10 +199,10 @@ class Not(Node):
         unequal = isinstance(body, Not) and isinstance(body.body, Equal)
         return isinstance(body, Not | Exists | Forall | Truth | Atom) and not unequal
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         if isinstance(self.body, Equal):
-            return f"{self.body.left.show(style)} {style.symbol('≠')} {self.body.right.show(style)}"
-        text = self.body.show(style)
+            return f"{self.body.left.render(style)} {style.symbol('≠')} {self.body.right.render(style)}"
+        text = self.body.render(style)
         return style.symbol("¬") + (text if self._needs_no_brackets(self.body) else f"({text})")
 
 
@@ -216,7 +216,7 @@ class _Junction(Node):
         if len(self.parts) < 2:
             raise FormulaError(f"{self.symbol} takes two or more parts, not {len(self.parts)}")
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         return style.render_operands(self.symbol, self.parts, self.precedence + 1)
 
 
@@ -224,16 +224,16 @@ class _Junction(Node):
 class And(_Junction):
     """All parts are true; two or more of them."""
 
-    level: ClassVar[int] = 4
-    sign: ClassVar[str] = "∧"
+    precedence: ClassVar[int] = 4
+    symbol: ClassVar[str] = "∧"
 
 
 @dataclass(frozen=True, slots=True)
 class Or(_Junction):
     """Some part is true; two or more of them."""
 
-    level: ClassVar[int] = 3
-    sign: ClassVar[str] = "∨"
+    precedence: ClassVar[int] = 3
+    symbol: ClassVar[str] = "∨"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class _Conditional(Node):
     right: Formula
     symbol: ClassVar[str]
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         left = style.render_operand(self.left, self.precedence + 1)
         return f"{left} {style.symbol(self.symbol)} {style.render_operand(self.right, self.precedence)}"
 
@@ -251,16 +251,16 @@ class _Conditional(Node):
 class Implies(_Conditional):
     """The left is false or the right is true."""
 
-    level: ClassVar[int] = 2
-    sign: ClassVar[str] = "→"
+    precedence: ClassVar[int] = 2
+    symbol: ClassVar[str] = "→"
 
 
 @dataclass(frozen=True, slots=True)
 class Iff(_Conditional):
     """Left and right are both true or both false."""
 
-    level: ClassVar[int] = 1
-    sign: ClassVar[str] = "↔"
+    precedence: ClassVar[int] = 1
+    symbol: ClassVar[str] = "↔"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,16 +273,16 @@ class _Quantified(Node):
         object.__setattr__(self, "variables", tuple(self.variables))
 
     @property
-    def swallows(self) -> bool:
+    def extends_right(self) -> bool:
         """The body reaches as far right as it can."""
         return True
 
     @property
-    def binds(self) -> tuple[Node, ...]:
+    def bound_variables(self) -> tuple[Node, ...]:
         """Its variables."""
         return self.variables
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         return style.render_quantifier(self.symbol, self.variables, self.body)
 
 
@@ -290,14 +290,14 @@ class _Quantified(Node):
 class Exists(_Quantified):
     """The body is true for some objects (or relations) put for the variables."""
 
-    sign: ClassVar[str] = "∃"
+    symbol: ClassVar[str] = "∃"
 
 
 @dataclass(frozen=True, slots=True)
 class Forall(_Quantified):
     """The body is true for all objects (or relations) put for the variables."""
 
-    sign: ClassVar[str] = "∀"
+    symbol: ClassVar[str] = "∀"
 
 
 Formula = Truth | Atom | Equal | Comparison | Not | And | Or | Implies | Iff | Exists | Forall
@@ -370,8 +370,8 @@ class Query(Node):
     formula: Formula
     head: str = ""
 
-    def show(self, style: PrintStyle) -> str:
-        text = self.formula.show(style)
+    def render(self, style: PrintStyle) -> str:
+        text = self.formula.render(style)
         if not self.head and self.variables == free_variables(self.formula):
             return text
         return f"{format_relation(self.head or 'q')}({style.render_list(self.variables)}) :- {text}"
@@ -393,9 +393,9 @@ class Aggregate(Node):
                 f"{self.kind} needs an attribute", hint=f"write: {self.kind} population(x) for borders(s1, x)"
             )
 
-    def show(self, style: PrintStyle) -> str:
-        quantity = f"{self.quantity.show(style)} for " if self.quantity else ""
-        return f"{self.kind} {quantity}{self.formula.show(style)}"
+    def render(self, style: PrintStyle) -> str:
+        quantity = f"{self.quantity.render(style)} for " if self.quantity else ""
+        return f"{self.kind} {quantity}{self.formula.render(style)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,8 +405,8 @@ class Difference(Node):
     left: Aggregate | Attribute
     right: Aggregate | Attribute
 
-    def show(self, style: PrintStyle) -> str:
-        return f"{self.left.show(style)} - {self.right.show(style)}"
+    def render(self, style: PrintStyle) -> str:
+        return f"{self.left.render(style)} - {self.right.render(style)}"
 
 
 FeatureBody = Formula | Aggregate | Attribute | Difference
@@ -420,13 +420,13 @@ class Feature(Node):
     each: tuple[RelationVariable, ...] = ()
 
     @property
-    def binds(self) -> tuple[Node, ...]:
+    def bound_variables(self) -> tuple[Node, ...]:
         """The relation variables that stand for each relation."""
         return self.each
 
-    def show(self, style: PrintStyle) -> str:
+    def render(self, style: PrintStyle) -> str:
         each = f"each {style.render_list(self.each)}. " if self.each else ""
-        return each + self.body.show(style.with_bound(self.each))
+        return each + self.body.render(style.with_bound(self.each))
 
 
 _QUERY_VARIABLE = re.compile(r"s([1-9]\d*)")

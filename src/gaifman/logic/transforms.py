@@ -46,7 +46,7 @@ MAX_NORMAL_FORM_SIZE = 100_000
 """Parts of a normal form at most."""
 MAX_INSTANCES = 1_000_000
 """Features that one schema may stand for at most."""
-_BINDING_FIELDS = ("variables", "each", "free")
+_BINDING_FIELDS = ("variables", "each")
 
 
 def map_children(node: N, change: Callable[[Any], Any]) -> N:

@@ -247,7 +247,7 @@ class MLP(BaseModel):
         return logits, hidden
 
     def settings(self) -> Mapping[str, Any]:
-        names = ("activation", "rate", "epochs", "dropout", "batch")
+        names = ("activation", "learning_rate", "epochs", "dropout", "batch_size")
         return {"hidden": list(self.hidden), **{name: getattr(self, name) for name in names}}
 
     def state(self, *, resumable: bool = False) -> State:
@@ -371,7 +371,7 @@ class Logistic(MLP):
         super().__init__((), "sigmoid", learning_rate, epochs, dropout, batch_size)
 
     def settings(self) -> Mapping[str, Any]:
-        return {name: getattr(self, name) for name in ("rate", "epochs", "dropout", "batch")}
+        return {name: getattr(self, name) for name in ("learning_rate", "epochs", "dropout", "batch_size")}
 
 
 def make_base_model(kind: str, **settings: Any) -> BaseModel:
@@ -414,7 +414,7 @@ def _check_settings(network: MLP) -> None:
         raise KnowledgeBaseError(
             f"there is no activation {network.activation!r}", suggestions=near, hint="sigmoid or relu"
         )
-    for name, least in (("epochs", 1), ("batch", 1)):
+    for name, least in (("epochs", 1), ("batch_size", 1)):
         value = getattr(network, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise KnowledgeBaseError(f"{name} is a whole number, {least} or more, not {value!r}")

@@ -183,7 +183,7 @@ class SklearnModel(BaseModel):
             if not _is_savable(given):
                 raise _not_savable(given)
             given = {"name": type(given).__name__, "parameters": _json_parameters(given)}
-        return {"estimator": dict(given), "most": self._max_rows}
+        return {"estimator": dict(given), "max_rows": self._max_rows}
 
     def state(self, *, resumable: bool = False) -> State:
         """What was fitted; with `whole`, before that, all that was gathered."""

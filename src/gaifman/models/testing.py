@@ -46,7 +46,7 @@ def _check_settings(make: Make) -> None:
     model = make()
     _require(isinstance(model, BaseModel), f"make() gives {type(model).__name__}, which is no BaseModel")
     _require(isinstance(getattr(model, "kind", None), str) and bool(model.kind), "kind is a name, and not empty")
-    passes = getattr(model, "passes", None)
+    passes = getattr(model, "epochs", None)
     _require(type(passes) is int and passes >= 1, f"passes is a whole number, 1 or more, not {passes!r}")
     _remake(model)
 

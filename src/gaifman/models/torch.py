@@ -66,9 +66,9 @@ class TorchModel(BaseModel):
         self.epochs = epochs
         self._given: Any = module
         self._options: dict[str, Any] = {
-            "rate": learning_rate,
+            "learning_rate": learning_rate,
             "epochs": epochs,
-            "batch": batch_size,
+            "batch_size": batch_size,
             "dropout": dropout,
         }
         self._options |= {"optimiser": optimiser, "sparse": sparse}

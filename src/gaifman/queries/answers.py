@@ -67,8 +67,8 @@ class PreparedQuery:
             "query": str(self.query),
             "reading": to_bracketed(self.query),
             "variables": [variable.name for variable in self.query.variables],
-            "given": dict(self.bindings),
-            "ranging": list(self.statement.unrestricted),
+            "bindings": dict(self.bindings),
+            "unrestricted": list(self.statement.unrestricted),
             "combinations": self.statement.combinations,
         }
 

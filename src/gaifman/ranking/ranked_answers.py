@@ -36,7 +36,7 @@ from gaifman.ranking.candidates import (
 from gaifman.ranking.fast_scoring import FIRST_PASS_DRAWS
 from gaifman.sampling.neighbourhoods import HiddenFacts
 
-KNOWN_MODES = ("mark", "leave out", "only")
+KNOWN_MODES = ("mark", "exclude", "only")
 """What happens to known answers."""
 MAX_FULL_DRAWS = 20_000
 """Neighbourhoods that are drawn without a first look: all candidates get their full draws."""
@@ -142,7 +142,9 @@ class CandidateSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {name: getattr(self, name) for name in ("count", "words", "draws", "kept", "look")}
+        return {
+            name: getattr(self, name) for name in ("count", "description", "draws", "shortlisted", "first_pass_draws")
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,7 +244,7 @@ def rank_candidates(
     found = _select(predictor, pattern, seen, options)
     tuples = pattern.tuples(found.values)
     known = _rows_in(tuples, seen)
-    if options.known == "leave out":
+    if options.known == "exclude":
         tuples, known = tuples[~known], known[~known]
     hidden = predictor.hidden_facts(query, tuples, seed, options.deadline.limit_budget())
     count, look = len(tuples), 0 if first_pass is None else _first_pass_draws(len(tuples), draws, options.top)
@@ -286,7 +288,7 @@ def _select(predictor: Predictor, pattern: QueryPattern, known: Ints, options: R
 
 
 def _describe(words: str, known: str) -> str:
-    return f"{words}, without known answers" if known == "leave out" else words
+    return f"{words}, without known answers" if known == "exclude" else words
 
 
 def _first_pass_draws(count: int, draws: int, top: int | None) -> int:

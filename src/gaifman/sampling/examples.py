@@ -72,7 +72,7 @@ class ExampleConfig:
     """The share of corruptions whose new object is a few steps from one that stays, see `gaifman.sampling.negatives`."""
 
     def __post_init__(self) -> None:
-        least = {"positives": 1, "negatives": 0, "most_held": 0, "seed": 0, "block": 1}
+        least = {"positives": 1, "negatives": 0, "max_held_out": 0, "seed": 0, "block_size": 1}
         for name, bound in least.items():
             _check_whole(name, getattr(self, name), bound)
         if self.seed >= 1 << 64:

@@ -95,7 +95,7 @@ class CpuDeadline(Deadline):
             self._since = time.monotonic()
         super().check()
 
-    def budget(self, budget: Budget = DEFAULT_BUDGET) -> Budget:
+    def limit_budget(self, budget: Budget = DEFAULT_BUDGET) -> Budget:
         """The time that is left; the place is for others while a database works."""
         self.release()
         return super().limit_budget(budget)

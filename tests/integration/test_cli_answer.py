@@ -1,0 +1,221 @@
+"""`gaifman answer`: ranked answers as a table and as JSON, from any knowledge base; what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_ranked_answers import completed
+from test_cli import output, run
+
+import gaifman
+from cli_runner import one_message
+from gaifman.cli import cli
+from gaifman.cli.ask import KNOWN_CHOICES
+from gaifman.ranking.candidates import MAX_CANDIDATES, STRATEGIES
+from gaifman.ranking.ranked_answers import KNOWN_MODES as TREATED
+from trained import GOOD, towns, worker
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of works_in, a completion, what they learnt from, and another knowledge base with other objects."""
+    place = tmp_path_factory.mktemp("answers")
+    worker().save(place / "works.gaifman")
+    completed().save(place / "towns.gaifman")
+    gaifman.write(completed().kb, place / "towns.facts")
+    gaifman.write(towns(20, "new_"), place / "new.facts")
+    return place
+
+
+def ask(folder: Path, model: str, kb: str, *words: str) -> str:
+    return output("answer", str(folder / model), str(folder / kb), *words)
+
+
+def asked(folder: Path, model: str, kb: str, *words: str) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(ask(folder, model, kb, *words, "--json"))
+    return body
+
+
+# What it prints
+
+
+def test_a_table_with_the_reading_and_what_was_looked_at(folder: Path) -> None:
+    lines = ask(folder, "towns.gaifman", "towns.facts", "works_in('p03', y)", "--top", "2").splitlines()
+    found = completed().answers("works_in('p03', y)", top=2)
+    assert lines[0] == "read as     works_in('p03', y)"
+    assert lines[1] == f"considered  {found.considered}"
+    assert lines[2] == "beforehand  one in two is an answer (--prior 0.01: one in a hundred)"
+    assert lines[4:6] == ["Answers", "y    probability     known"]
+    assert lines[7].split() == ["t3", *str(found[0].estimate).split(), "yes"]
+    assert lines[8].split() == [*found[1].names, *str(found[1].estimate).split(), "–"]
+    assert len(lines) == 9
+
+
+def test_objects_are_of_the_type_that_facts_have_unless_any_are_wanted(folder: Path) -> None:
+    """Else left and right were among the most probable languages."""
+    question = ("towns.gaifman", "towns.facts", "works_in(x, 't3')", "--prior", "0.2")
+    text = ask(folder, *question)
+    assert "considered  40 candidates: all objects, x of type person (--candidates all looks at any object)\n" in text
+    assert "beforehand  the share 0.2 are answers\n" in text
+    assert "considered  47 candidates: all objects\n" in ask(folder, *question, "--candidates", "all")
+    among = asked(folder, *question, "--among", "x=person")
+    assert asked(folder, *question) == among
+    assert asked(folder, "works.gaifman", "towns.facts", "--set", "y=t3")["considered"] == among["considered"]
+
+
+def test_json_is_what_the_library_says(folder: Path) -> None:
+    for words in ([], ["--top", "3"], ["--top", "all"], ["--draws", "2"], ["--prior", "0.01"], ["--known", "only"]):
+        body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, 't3')", *words)
+        options: dict[str, Any] = {}
+        for name, value in zip(words[::2], words[1::2], strict=True):
+            options[name[2:]] = None if value == "all" else value if name == "--known" else json.loads(value)
+        among = {} if "only" in words else {"x": "person"}
+        assert body == completed().answers("works_in(x, 't3')", restrict_to=among, **options).as_dict()
+
+
+def test_known_answers_are_left_out(folder: Path) -> None:
+    words = ("works_in(x, 't3')", "--known", "leave-out")
+    body = asked(folder, "towns.gaifman", "towns.facts", *words)
+    assert not any(row["known"] for row in body["answers"])
+    assert "known" not in ask(folder, "towns.gaifman", "towns.facts", *words).split("probability")[1]
+
+
+def test_a_model_of_a_query_needs_no_query(folder: Path) -> None:
+    plain = asked(folder, "works.gaifman", "towns.facts", "--set", "x=p03")
+    assert plain == asked(folder, "works.gaifman", "towns.facts", "works_in('p03', y)")
+    assert plain == asked(folder, "works.gaifman", "towns.facts", "works_in(a, y)", "--set", "?a=p03")
+    assert plain["answers"][0]["names"] == ["t3"]
+    assert asked(folder, "works.gaifman", "towns.facts")["variables"] == ["x", "y"]
+
+
+def test_other_objects(folder: Path) -> None:
+    for model, words in (("works.gaifman", ["--set", "x=new_p03"]), ("towns.gaifman", ["works_in('new_p03', y)"])):
+        body = asked(folder, model, "new.facts", *words)
+        assert body["answers"][0]["names"] == ["new_t3"]
+
+
+def test_objects_named_like_variables(folder: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.facts"
+    more.write_text("lives_in(x, t2).\nlives_in(y, t2).\n")
+    body = asked(folder, "works.gaifman", "towns.facts", "--with", str(more), "--set", "x=y")
+    assert (body["query"], body["answers"][0]["names"]) == ("works_in('y', y)", ["t2"])
+    body = asked(folder, "towns.gaifman", "towns.facts", "works_in('x', ?y)", "--with", str(more))
+    assert body["answers"][0]["names"] == ["t2"]
+
+
+def test_more_files(folder: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.facts"
+    more.write_text("lives_in(eve, t2).\nperson(eve).\n")
+    body = asked(folder, "works.gaifman", "towns.facts", "--with", str(more), "--set", "x=eve")
+    assert body["answers"][0]["names"] == ["t2"]
+
+
+def test_types_ways_and_limits(folder: Path) -> None:
+    body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, 't3')", "--among", "x=person", "--top", "all")
+    assert len(body["answers"]) == 40
+    assert body["considered"]["words"] == "all objects, x of type person"
+    for way, said in (("all", "all pairs of objects"), ("seen", "pairs of objects seen at these places")):
+        body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, y)", "--candidates", way)
+        assert body["considered"]["words"] == said
+    body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, y)", "--limit", "150")
+    assert "1 step apart" in body["considered"]["words"]
+
+
+def test_pairs_in_a_table(folder: Path) -> None:
+    text = ask(folder, "works.gaifman", "towns.facts", "--top", "3", "--known", "only")
+    assert "considered  40 candidates: known answers\n" in text
+    assert text.splitlines()[5].split() == ["x", "y", "probability", "known"]
+
+
+def test_nothing_to_show(folder: Path) -> None:
+    done = run("answer", "works.gaifman", "towns.facts", "--set", "x=t0", "--known", "only", folder=folder)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-2] == "considered  0 candidates: known answers"
+    assert done.stderr == "there is no answer among them\n"
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["towns.gaifman", "towns.facts"], 'say what to answer\nhint: as in "citizen(x, y)"'),
+        (
+            ["towns.gaifman", "towns.facts", "lives_in(x, y)"],
+            "there is no model of lives_in\n  lives_in(x, y)\n  ^^^^^^^^",
+        ),
+        (["towns.gaifman", "towns.facts", "work_in(x, y)"], "near: works_in"),
+        (["towns.gaifman", "towns.facts", "works_in('p3', y)"], "there is no object 'p3'"),
+        (["towns.gaifman", "towns.facts", "works_in(x, y) & person(x)"], "the facts of one relation"),
+        (["works.gaifman", "towns.facts", "person(x)"], "the model has learnt works_in(x, y)"),
+        (["works.gaifman", "towns.facts", "--set", "z=p03"], "its variables are x, y"),
+        (
+            ["works.gaifman", "towns.facts", "--set", "x"],
+            "--set x gives no variable an object\nhint: write: --set x=ann",
+        ),
+        (["works.gaifman", "towns.facts", "--among", "x"], "gives no variable a type\nhint: write: --among x=type"),
+        (["works.gaifman", "towns.facts", "--among", "x=person", "--among", "x=town"], "--among gives x two types"),
+        (["works.gaifman", "towns.facts", "--among", "x=persn"], "near: person"),
+        (["works.gaifman", "towns.facts", "--draws", "0"], "draws is a whole number"),
+        (["works.gaifman", "towns.facts", "--top", "0"], "top is a whole number"),
+        (["works.gaifman", "towns.facts", "--draws", "1000000000000"], "draws is a whole number from 1 to 1,000,000"),
+        (["works.gaifman", "towns.facts", "--prior", "1"], "a prior is above 0"),
+        (["works.gaifman", "towns.facts", "--limit", "0"], "the limit of candidates"),
+        (["works.gaifman", "towns.facts", "--limit", "9"], "there are more than 9 candidates"),
+        (["towns.facts", "towns.facts", "person(x)"], "towns.facts"),
+        (["none.gaifman", "towns.facts", "person(x)"], "none.gaifman"),
+        (["works.gaifman", "none.facts"], "none.facts"),
+    ],
+)
+def test_mistakes_are_one_message(words: list[str], message: str, folder: Path) -> None:
+    one_message(run("answer", *words, folder=folder), message)
+
+
+def test_mistakes_as_json(folder: Path) -> None:
+    done = run("answer", "towns.gaifman", "towns.facts", "work_in(x, y)", "--json", folder=folder)
+    body = json.loads(done.stderr)
+    assert body["near"] == ["works_in"]
+    assert body["place"]["column"] == 1
+
+
+def test_wrong_usage(folder: Path) -> None:
+    for words in (["works.gaifman"], ["works.gaifman", "towns.facts", "--known", "some"], ["--top", "many"]):
+        assert run("answer", *words, folder=folder).returncode == 2
+
+
+def test_the_options_are_the_librarys() -> None:
+    assert tuple(name.replace("-", " ") for name in KNOWN_CHOICES) == TREATED
+    options = {option.name: option for option in cli.commands["answer"].params}
+    assert tuple(options["candidates"].type.choices) == STRATEGIES  # type: ignore[attr-defined]
+    assert options["limit"].default == MAX_CANDIDATES
+
+
+@pytest.mark.parametrize("query", [["works_in(x, y)"], ["person(x)"], ["--relation", "moved"], ["--with", "more"]])
+def test_training_says_what_to_type_for_answers(query: list[str], tmp_path: Path) -> None:
+    gaifman.write(towns(), tmp_path / "towns.facts")
+    (tmp_path / "more").write_text("mayor(p01, t1).\nmayor(x, y).\n")
+    quick = ["--size", "4", "--least", "0", "--option", "epochs=1", "--format", "facts"]
+    said = run("train", "towns.facts", *query, "-o", "a model", *quick, folder=tmp_path).stderr
+    line = said.partition("to rank answers:\n  ")[2].partition("\n")[0]
+    name, *words = shlex.split(line)
+    assert name == "gaifman"
+    assert words[:3] == ["answer", "a model", "towns.facts"]
+    done = run(*words, "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    body = json.loads(done.stdout)
+    assert len(body["variables"]) == 1
+    assert len(body["answers"]) == 10
+
+
+def test_what_was_trained_by_the_command_is_asked_by_the_command(tmp_path: Path) -> None:
+    gaifman.write(towns(), tmp_path / "towns.facts")
+    quick = ["--size", str(GOOD["size"]), "--least", "0", "--option", "epochs=1"]
+    assert not run("train", "towns.facts", "works_in(x, y)", "-o", "m", *quick, folder=tmp_path).returncode
+    done = run("answer", "m", "towns.facts", "works_in(x, 't2')", "--top", "4", folder=tmp_path)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 11

@@ -1,0 +1,163 @@
+"""`gaifman evaluate`: what it prints, as text and JSON, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import cli_runner as commands
+import gaifman
+from cli_runner import refused
+from gaifman.cli import main
+from gaifman.errors import InputError, KnowledgeBaseError
+from training_runs import QUICK, small
+
+TEST = "knows(p0, p9).\nknows(stranger, p1).\nlikes(p3, p4).\ngives(p1, p2, p3).\nrare(p5, p6).\n"
+
+here = partial(commands.here, columns=120)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a knowledge base, its model, test facts and others."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    kb = small(folder / "small.facts")
+    kb.write_text(kb.read_text() + "rare(p1, p2).\n")
+    (folder / "test.facts").write_text(TEST)
+    (folder / "valid.facts").write_text("knows(p0, p8).\nknows(p0, p7).\n")
+    here("train", str(kb), "-o", str(folder / "m.gaifman"), *QUICK)
+    return folder
+
+
+@pytest.fixture
+def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(trained)
+    return trained
+
+
+ALL = ("evaluate", "m.gaifman", "small.facts", "test.facts")
+
+
+@pytest.mark.usefixtures("folder")
+def test_tables_for_people() -> None:
+    text = here(*ALL, "--draws", "2").stdout
+    fields = dict(re.findall(r"^(\S.*?)  +(\S.*)$", text, flags=re.MULTILINE))
+    assert fields["test facts"] == "5"
+    assert fields["draws"] == "2"
+    assert fields["candidates"].startswith("25 objects; 1 of the test facts' objects")
+    assert re.fullmatch(r"0\.\d{3} \[0\.\d{3}, [01]\.\d{3}\]", fields["MRR"])
+    assert "among objects that are not known answers (filtered)" in text
+    for row in ("all", "all, pessimistic", "all, optimistic", "place 3", "n-n", "other", "knows +n-n"):
+        assert re.search(rf"^{row} +\d+ +[\d.]+( +[01]\.\d{{3}}){{4}}$", text, flags=re.MULTILINE), row
+    assert "without a trained model, ranked by the fallback: rare\n" in text
+    assert re.search(r"^AUC +[01]\.\d{3}$", text, flags=re.MULTILINE)
+    assert text.endswith("in brackets: 95%, bootstrap over facts, 1,000 resamples\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_is_what_the_library_says() -> None:
+    body = json.loads(here(*ALL, "--known", "valid.facts", "--json", "--threads", "1").stdout)
+    model = gaifman.load("m.gaifman")
+    kb, test, valid = (gaifman.read(f"{name}.facts") for name in ("small", "test", "valid"))
+    assert body == gaifman.evaluate(model, kb, test, [valid]).as_dict()
+    assert body["ranks"] == 11
+
+
+@pytest.mark.usefixtures("folder")
+def test_raw_ranks_and_known_facts() -> None:
+    assert "among all objects (raw)" in here(*ALL, "--raw").stdout
+    plain, known = (json.loads(here(*ALL, *more, "--json").stdout) for more in ((), ("--known", "valid.facts")))
+    assert plain["raw"]["all"] == known["raw"]["all"]
+    assert plain["filtered"]["side"]["place 1"] == known["filtered"]["side"]["place 1"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_visible_facts_of_another_file() -> None:
+    body = json.loads(here(*ALL, "--with", "test.facts", "--json").stdout)
+    assert body["hidden"] == 5, "what is to be judged is not visible, wherever it stands"
+    assert body["unseen"] == 0, "but its objects are known"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_sample_says_so() -> None:
+    assert "2, a sample of 5" in here(*ALL, "--fraction", "0.4").stdout
+    body = json.loads(here(*ALL, "--count", "2", "--json").stdout)
+    assert (body["facts"], body["of"], body["sampled"]) == (2, 5, True)
+
+
+@pytest.mark.usefixtures("folder")
+def test_relations_are_chosen() -> None:
+    body = json.loads(here(*ALL, "--relation", "likes", "--json").stdout)
+    assert [row["name"] for row in body["relations"]] == ["likes"]
+
+
+def test_the_model_of_a_query(folder: Path) -> None:
+    here("train", "small.facts", "knows(x, y)", "-o", "one.gaifman", *QUICK, "--force")
+    text = here("evaluate", "one.gaifman", "small.facts", "test.facts").stdout
+    assert re.search(r"^knows\(x, y\) +n-n +4 ", text, flags=re.MULTILINE)
+    assert (folder / "one.gaifman").is_file()
+
+
+def test_many_relations_are_cut_short(folder: Path) -> None:
+    names = [f"r{i}" for i in range(12)]
+    (folder / "many.facts").write_text("".join(f"{name}(a{i}, b{i}).\n" for name in names for i in range(2)))
+    (folder / "more.facts").write_text("".join(f"{name}(a0, b1).\n" for name in names))
+    here("train", "many.facts", "-o", "many.gaifman", "--least", "0", "--option", "epochs=1", "--force")
+    assert "… and 2 more with --json" in here("evaluate", "many.gaifman", "many.facts", "more.facts").stdout
+
+
+def test_without_corruptions_it_says_so(folder: Path) -> None:
+    (folder / "all.facts").write_text("p(a).\np(b).\nq(a).\n")
+    (folder / "one.facts").write_text("p(b).\n")
+    here("train", "all.facts", "-o", "all.gaifman", "--least", "0", "--option", "epochs=1", "--force")
+    text = here("evaluate", "all.gaifman", "all.facts", "one.facts").stdout
+    assert "there are no corruptions to tell the test facts from" in text
+    assert "1 test facts were taken out of it" not in text
+    assert "1 test fact was taken out of it" in text
+
+
+@pytest.mark.usefixtures("folder")
+def test_bad_input_is_said() -> None:
+    assert isinstance(refused("evaluate", "none.gaifman", "small.facts", "test.facts"), InputError)
+    assert "there is no file none.facts" in str(refused("evaluate", "m.gaifman", "small.facts", "none.facts"))
+    assert "above 0 and at most 1" in str(refused(*ALL, "--fraction", "0"))
+    assert "draws is a whole number" in str(refused(*ALL, "--draws", "0"))
+    wrong = refused(*ALL, "--relation", "like")
+    assert isinstance(wrong, KnowledgeBaseError)
+    assert wrong.suggestions == ("likes",)
+
+
+def test_ranks_are_kept_and_a_stale_folder_is_refused(folder: Path) -> None:
+    first, again, plain = (here(*ALL, "--json", *more).stdout for more in (KEEP, KEEP, ()))
+    assert first == again == plain
+    assert (folder / "kept.ranks" / "run.json").is_file()
+    error = refused(*ALL, *KEEP, "--draws", "2")
+    assert "kept.ranks keeps the ranks of another evaluation; what differs: numbers of draws" in str(error)
+
+
+KEEP = ("--keep", "kept.ranks")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_stopped_it_says_how_to_go_on(
+    as_json: bool, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a folder there is something to go on with; without, it is only said that it was stopped."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gaifman.evaluation.evaluate.evaluate", interrupt)
+    for words, wanted in ((KEEP, "to go on: gaifman evaluate m.gaifman small.facts"), ((), "stopped")):
+        given = [*ALL, *words, *(["--json"] if as_json else [])]
+        monkeypatch.setattr(sys, "argv", ["gaifman", *given])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == 130
+        assert wanted in capsys.readouterr().err
+    assert folder.is_dir()

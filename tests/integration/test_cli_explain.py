@@ -1,0 +1,159 @@
+"""`gaifman explain`: tables, JSON and a picture; what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_cli import output, run
+from test_attribution import completed
+
+import gaifman
+from cli_runner import one_message
+from trained import towns, worker
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of works_in, a completion, and what they learnt from."""
+    place = tmp_path_factory.mktemp("explanations")
+    worker().save(place / "works.gaifman")
+    completed().save(place / "towns.gaifman")
+    gaifman.write(completed().kb, place / "towns.facts")
+    return place
+
+
+def ask(folder: Path, model: str, *words: str) -> str:
+    return output("explain", str(folder / model), str(folder / "towns.facts"), *words)
+
+
+def asked(folder: Path, model: str, *words: str) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(ask(folder, model, *words, "--json"))
+    return body
+
+
+def test_tables_of_what_spoke_for_and_against(folder: Path) -> None:
+    lines = ask(folder, "towns.gaifman", "works_in('p03', y)", "--answer", "t3").splitlines()
+    found = completed().explain("works_in", "p03", "t3")
+    assert lines[0] == "read as      works_in('p03', 't3') (judged as if it were not known)"
+    assert lines[1] == f"probability  {found.estimate}"
+    assert lines[2] == "beforehand   one in two is an answer (--prior 0.01: one in a hundred)"
+    assert (lines[4], lines[5].split()) == ("For it", ["log-odds", "formula", "facts"])
+    first = found.supporting[0]
+    assert any(line.split()[:1] == [f"{first.effect:+.3f}"] and "lives_in('p03', 't3')" in line for line in lines)
+    assert "Against it" in lines
+    assert "Together" in lines
+    assert any(line.split() == [f"{found.log_odds:+.3f}", "probability,", "in", "log-odds"] for line in lines)
+    assert found.counterfactual is not None
+    assert f"Without these facts: {found.counterfactual.estimate}" in lines
+    assert lines[-1].strip() == str(found.counterfactual.facts[-1])
+
+
+def test_json_is_what_the_library_says(folder: Path) -> None:
+    question = "works_in('p03', y)"
+    each: list[tuple[list[str], dict[str, Any]]] = [
+        ([], {}),
+        (["--top", "2"], {"top": 2}),
+        (["--draws", "3"], {"draws": 3}),
+    ]
+    for words, settings in each:
+        body = asked(folder, "towns.gaifman", question, "--answer", "t3", *words)
+        assert body == json.loads(json.dumps(completed().explain("works_in", "p03", "t3", **settings).as_dict()))
+    body = asked(folder, "towns.gaifman", question, "-a", "t3", "--prior", "0.01")
+    assert body["probability"] == completed().probability("works_in", "p03", "t3", prior=0.01).value
+    assert body["probability"] == pytest.approx(1 / (1 + 2.718281828459045 ** -body["log_odds"]))
+
+
+def test_ways_to_name_an_answer(folder: Path) -> None:
+    wanted = asked(folder, "works.gaifman", "works_in('p03', 't3')")
+    assert wanted["variables"] == {"x": "p03", "y": "t3"}
+    assert asked(folder, "works.gaifman", "--answer", "p03", "--answer", "t3") == wanted
+    assert asked(folder, "works.gaifman", "--set", "x=p03", "--answer", "t3") == wanted
+    assert asked(folder, "works.gaifman", "--set", "x=p03", "--set", "y=t3") == wanted
+    assert asked(folder, "works.gaifman", "works_in(a, 't3')", "--answer", "p03") == wanted
+    assert asked(folder, "towns.gaifman", "person(x)", "--answer", "p03")["query"] == "person('p03')"
+
+
+def test_a_picture(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "why.svg"
+    words = (
+        "explain",
+        str(folder / "works.gaifman"),
+        str(folder / "towns.facts"),
+        "works_in('p03', 't3')",
+        "--picture",
+    )
+    done = run(*words, str(target), folder=folder)
+    assert done.stderr == f"wrote {target}\n"
+    assert "lives_in" in "".join(ET.fromstring(target.read_text()).itertext())
+    assert target.read_text() == worker().with_kb(completed().kb).explain("p03", "t3").svg()
+    again = run(*words, str(target), folder=folder)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "is there already" in again.stderr
+    assert run(*words, str(target), "--force", folder=folder).returncode == 0
+
+
+def test_more_files_and_names_that_terminals_would_obey(folder: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more.facts"
+    more.write_text("lives_in('evil\\u001b[31m', t2).\nperson('evil\\u001b[31m').\n")
+    text = ask(folder, "works.gaifman", "--with", str(more), "--set", "x=evil\x1b[31m", "--answer", "t2")
+    assert "\x1b" not in text
+    assert "evil" in text
+
+
+def test_nothing_it_hangs_on(folder: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.facts"
+    alone.write_text("lives_in(ann, rome).\nlives_in(eve, oslo).\n")
+    text = output("explain", str(folder / "works.gaifman"), str(alone), "works_in('ann', 'oslo')")
+    assert "Together" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["towns.gaifman", "towns.facts"], "say what to answer"),
+        (["towns.gaifman", "towns.facts", "works_in('p03', y)"], "names an object for each of y, not none"),
+        (["towns.gaifman", "towns.facts", "works_in('p03', y)"], "hint: on the command line: --answer NAME"),
+        (["towns.gaifman", "towns.facts", "works_in('p03', y)", "-a", "t1", "-a", "t2"], "each of y, not t1, t2"),
+        (["towns.gaifman", "towns.facts", "works_in('p03', 't3')", "--answer", "t3"], "names no object, not t3"),
+        (["towns.gaifman", "towns.facts", "works_in('p03', y)", "--answer", "t33"], "there is no object t33\nnear: t3"),
+        (["towns.gaifman", "towns.facts", "works_in('p3', y)", "--answer", "t3"], "there is no object 'p3'"),
+        (["towns.gaifman", "towns.facts", "work_in('p03', y)", "--answer", "t3"], "near: works_in"),
+        (["towns.gaifman", "towns.facts", "lives_in('p03', y)", "--answer", "t3"], "there is no model of lives_in"),
+        (["towns.gaifman", "towns.facts", "mayor('p01', y)", "--answer", "t1"], "only the fallback"),
+        (["works.gaifman", "towns.facts", "person(x)", "--answer", "p03"], "the model has learnt works_in(x, y)"),
+        (["works.gaifman", "towns.facts", "--set", "z=p03", "--answer", "t3"], "its variables are x, y"),
+        (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--top", "0"], "top is a whole number"),
+        (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--draws", "0"], "draws is a whole number"),
+        (
+            ["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--draws", "1000000"],
+            "from 1 to 10,000, not 1000000",
+        ),
+        (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--prior", "0"], "a prior is above 0"),
+        (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--picture", "why.png"], "end the name with .svg"),
+        (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--picture", "no/why.svg"], "no"),
+        (["towns.facts", "towns.facts", "person(x)", "-a", "p03"], "towns.facts"),
+        (["none.gaifman", "towns.facts", "person(x)", "-a", "p03"], "none.gaifman"),
+        (["works.gaifman", "none.facts", "-a", "p03", "-a", "t3"], "none.facts"),
+        (["works.gaifman", "demo", "-a", "france", "-a", "paris"], "none of the"),
+    ],
+)
+def test_mistakes_are_one_message(words: list[str], message: str, folder: Path) -> None:
+    one_message(run("explain", *words, folder=folder), message)
+
+
+def test_mistakes_as_json(folder: Path) -> None:
+    done = run("explain", "towns.gaifman", "towns.facts", "works_in('p03', y)", "-a", "t33", "--json", folder=folder)
+    body = json.loads(done.stderr)
+    assert body["error"] == "KnowledgeError"
+    assert "t3" in body["near"]
+
+
+def test_other_knowledge_bases(folder: Path, tmp_path: Path) -> None:
+    gaifman.write(towns(20, "new_"), tmp_path / "new.facts")
+    words = ("explain", str(folder / "works.gaifman"), str(tmp_path / "new.facts"))
+    text = output(*words, "--set", "x=new_p03", "--answer", "new_t3")
+    assert "lives_in(new_p03, new_t3)." in text

@@ -1,0 +1,227 @@
+"""`gaifman features` and `gaifman mine`: what they print and write, and what they say to bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_cli import output, run
+
+import gaifman
+from gaifman.features.feature_sets import parse_phi, read_phi
+from gaifman.features.grounding import SHOWN_GROUNDINGS, find_witness_facts
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.logic.parser import parse_feature
+from gaifman.logic.semantics import feature_value, holds
+
+KNOWN = [("knows", "ann", f"p{i}") for i in range(6)]
+FAMILY = KnowledgeBase.from_facts(
+    [("parent", "ann", "bob"), ("parent", "bob", "cleo"), *KNOWN, ("old", "ann")], {("age", "ann"): 80}
+)
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> str:
+    path = tmp_path / "family.facts"
+    gaifman.write(FAMILY, path)
+    return str(path)
+
+
+def shown(text: str) -> dict[str, str]:
+    """Feature → facts, of what is printed."""
+    lines = [line for line in text.splitlines() if line.startswith("      ")]
+    return {one.split(maxsplit=1)[1]: other.strip() for one, other in zip(lines[::2], lines[1::2], strict=True)}
+
+
+# features
+
+
+def test_features_that_are_not_0_stand_with_the_facts_that_say_so(family: str) -> None:
+    found = shown(output("features", family, "x,y", "ann", "cleo"))
+    assert found["∃x parent(s1, x) ∧ parent(x, s2)"] == "parent(ann, bob). parent(bob, cleo)."
+    assert found["old(s1)"] == "old(ann)."
+    assert found["∃x knows(s1, x)"] == "knows(ann, p0)."
+    assert "parent(s1, s2)" not in found
+
+
+def test_counts_show_the_first_ways_and_that_there_are_more(family: str, tmp_path: Path) -> None:
+    phi = tmp_path / "mine.phi"
+    phi.write_text("knows(s1, x)\nparent(s1, x)\n¬knows(s1, x)\nage(s1)\n∀x old(x)\n")
+    text = output("features", family, "x", "ann", "--phi", str(phi))
+    found = shown(text)
+    assert found["knows(s1, x)"] == "knows(ann, p0). knows(ann, p1). knows(ann, p2). …"
+    assert found["parent(s1, x)"] == "parent(ann, bob)."
+    assert found["¬knows(s1, x)"] == found["age(s1)"] == "no single fact"
+    assert "∀x old(x)" not in found
+    assert "x (s1)    ann\n" in text
+    assert "features  4 of 5 not 0\n" in text
+    assert "\n         80  age(s1)\n" in text
+
+
+def test_features_as_json(family: str) -> None:
+    body = json.loads(output("features", family, "a, b", "ann", "cleo", "--phi", "universal-schema", "--json"))
+    assert body["variables"] == {"a": "ann", "b": "cleo"}
+    assert (body["of"], body["features"]) == (4, [])
+    body = json.loads(output("features", family, "a,b", "bob", "ann", "--phi", "universal-schema", "--json"))
+    assert body["features"] == [
+        {"feature": "parent(s2, s1)", "value": 1.0, "facts": ["parent(ann, bob)."], "more": False}
+    ]
+    assert body["members"][:2] == ["bob", "ann"]
+
+
+def test_all_lists_every_feature() -> None:
+    short = output("features", "demo", "x,y", "france", "germany", "--phi", "default", "--size", "all")
+    assert "more: --all lists them" in short
+    full = output("features", "demo", "x,y", "france", "germany", "--phi", "default", "--size", "all", "--all")
+    assert "--all" not in full
+    assert len(shown(full)) > len(shown(short))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["x,y", "ann"], "2 variables (x, y), but 1 object"),
+        (["x", "ann", "bob"], "1 variable (x), but 2 objects"),
+        (["x,x", "ann", "bob"], "not all different"),
+        (["x,", "ann", "bob"], "is no variable"),
+        (["x,y", "ann", "bobb"], "near: bob"),
+        (["x,y", "ann", "bob", "--phi", "papr"], "near: paper"),
+        (["x,y", "ann", "bob", "--size", "0"], "the size k"),
+        (["x,y", "ann", "bob", "--radius", "-1"], "the radius r"),
+    ],
+)
+def test_features_of_bad_input_are_one_message_and_exit_code_1(family: str, words: list[str], message: str) -> None:
+    done = run("features", family, *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mistake_in_a_phi_file_has_its_line(family: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.phi").write_text("parent(s1, s2)\nparnt(s1, s2)\n")
+    done = run("features", family, "x,y", "ann", "bob", "--phi", "mine.phi", "--json", folder=tmp_path)
+    body = json.loads(done.stderr)
+    assert (done.returncode, body["place"]["line"], body["near"]) == (1, 2, ["parent"])
+    (tmp_path / "mine.phi").write_text("parent(s1, s3)\n")
+    done = run("features", family, "x,y", "ann", "bob", "--phi", "mine.phi", folder=tmp_path)
+    assert "s3, and the query has 2 variables" in done.stderr
+
+
+# Witnesses
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("∃x parent(s1, x) ∧ x = 'bob'", ["parent(ann, bob)."]),
+        ("∃x x ≠ s1 ∧ parent(x, s2)", ["parent(bob, cleo)."]),
+        ("∃r r(s1, 'bob')", ["parent(ann, bob)."]),
+        ("old(s2) ∨ (∃x parent(x, s2))", ["parent(bob, cleo)."]),
+        ("∃x age(x) > 70 ∧ old(x)", ["old(ann)."]),
+        ("∃x parent(s1, x) ∧ (∃x knows(s1, x))", ["parent(ann, bob).", "knows(ann, p0)."]),
+        ("count parent(x, y)", ["parent(ann, bob).", "parent(bob, cleo)."]),
+        ("sum age(x) for old(x)", ["old(ann)."]),
+        ("∀x old(x) → parent(x, 'bob')", []),
+        ("¬old(s2)", []),
+        ("age(s1)", []),
+        ("s1 ≠ s2", []),
+    ],
+)
+def test_a_witness_is_a_set_of_facts_that_is_enough(text: str, facts: list[str]) -> None:
+    feature = parse_feature(text, FAMILY)
+    inside = FAMILY.structure()
+    assert feature_value(inside, feature, ("ann", "cleo")) != 0
+    assert find_witness_facts(inside, feature, ("ann", "cleo")) == (facts, False)
+
+
+def test_a_witness_alone_makes_the_formula_true() -> None:
+    kb = gaifman.demo()
+    pair = ("france", "germany")
+    inside = kb.induced({*pair, "belgium", "euro", "nato", "rhine", "switzerland"})
+    phi = parse_phi(
+        "each r. ∃x r(s1, x) ∧ r(x, s2)\neach r, q. ∃x r(s1, x) ∧ q(s2, x)\n∃x, y borders(s1, x) ∧ borders(x, y)"
+    )
+    compared = 0
+    for feature in phi.expand({name: r.arity for name, r in kb.relations.items()}, 2):
+        if not feature_value(inside.structure(), feature, pair):
+            continue
+        facts, _ = find_witness_facts(inside.structure(), feature, pair)
+        alone = inside.without_facts([fact for fact in inside.facts() if str(fact) not in facts]).structure()
+        assert holds(alone, feature.body, {"s1": pair[0], "s2": pair[1]})  # type: ignore[arg-type]
+        compared += 1
+    assert compared >= 5
+
+
+def test_more_ways_are_told_only_where_they_count() -> None:
+    inside = FAMILY.structure()
+    facts, more = find_witness_facts(inside, parse_feature("knows(s1, x)"), ("ann",))
+    assert (len(facts), more) == (SHOWN_GROUNDINGS, True)
+    assert find_witness_facts(inside, parse_feature("∃x knows(s1, x)"), ("ann",)) == (["knows(ann, p0)."], False)
+
+
+# mine
+
+
+def test_mine_writes_a_phi_file_and_shows_the_best(tmp_path: Path) -> None:
+    target = tmp_path / "borders.phi"
+    done = run("mine", "demo", "borders(x, y)", "-o", str(target), "--limit", "12", "--sample", "100")
+    assert done.returncode == 0
+    assert "borders(s2, s1)" in done.stdout
+    assert f"wrote {target}: 12 of" in done.stderr
+    assert len(read_phi(target, gaifman.demo())) == 12
+    assert target.read_text().startswith("# mined for borders(x, y): radius 1, size 20, 1 draw,")
+    assert [path.name for path in tmp_path.iterdir()] == ["borders.phi"]
+
+
+def test_mine_as_json_writes_the_same_each_time(tmp_path: Path) -> None:
+    words = ["mine", "demo", "capital(x, y)", "--sample", "60", "--size", "all", "--draws", "2", "--json", "-o"]
+    one = json.loads(output(*words, str(tmp_path / "one.phi")))
+    other = json.loads(output(*words, str(tmp_path / "other.phi")))
+    assert one["features"] == other["features"]
+    assert (tmp_path / "one.phi").read_bytes() == (tmp_path / "other.phi").read_bytes()
+    assert one["answers"] == 60
+    assert one["features"][0]["feature"] == "city_in(s2, s1)"
+    assert set(one["features"][0]) == {"feature", "support", "corrupted", "gain"}
+
+
+def test_what_was_mined_can_be_looked_at(tmp_path: Path) -> None:
+    target = tmp_path / "borders.phi"
+    output("mine", "demo", "borders(x, y)", "-o", str(target), "--limit", "20", "--sample", "100")
+    assert "borders(s2, s1)" in shown(output("features", "demo", "x,y", "france", "spain", "--phi", str(target)))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["borders(x, x)"], "a query over two variables, not 1"),
+        (["borders(x, y) & borders(y, z)"], "a query over two variables, not 3"),
+        (["borders(x, y) & ~borders(x, y)"], "has no answers"),
+        (["borders(x, y)", "--steps", "4"], "a path has one to three steps, not 4"),
+        (["bordes(x, y)"], "near: borders"),
+        (["borders(x, y"], "ends too early"),
+        (["borders(x, y)", "--support", "3"], "the support is a share"),
+        (["borders(x, y)", "--limit", "0"], "limit and sample"),
+        (["borders(x, y)", "--size", "0"], "the size k"),
+    ],
+)
+def test_mine_writes_nothing_for_bad_input(tmp_path: Path, words: list[str], message: str) -> None:
+    done = run("mine", "demo", *words, "-o", "out.phi", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mine_replaces_a_file_only_when_told(tmp_path: Path) -> None:
+    target = tmp_path / "out.phi"
+    target.write_text("precious")
+    words = ["mine", "demo", "capital(x, y)", "--sample", "20", "-o", "out.phi"]
+    refused = run(*words, folder=tmp_path)
+    assert (refused.returncode, target.read_text()) == (1, "precious")
+    assert "--force replaces it" in refused.stderr
+    assert run(*words, "--force", folder=tmp_path).returncode == 0
+    assert target.read_text().startswith("# mined")
+
+
+def test_mine_needs_a_file_to_write() -> None:
+    assert run("mine", "demo", "borders(x, y)").returncode == 2

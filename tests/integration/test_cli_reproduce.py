@@ -1,0 +1,262 @@
+"""`gaifman reproduce`: the whole command on a tiny data set, stopped, killed and resumed, and bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from test_datasets import archive, giving, served, tiny
+
+from cli_runner import here, refused
+from gaifman.cli import cli
+from gaifman.experiments import datasets as downloads
+from small_experiments import QUICK, data_set, lines
+from training_runs import command, gaifman
+
+ROW = ("reproduce", "wn18", "--rows", "3", "--no-figures", *QUICK)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the command is run in, with data where GAIFMAN_DATA says."""
+    data_set(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GAIFMAN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """What a reproduction came to, but for times and how it was called."""
+    body: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    for row in body["rows"]:
+        del row["seconds"], row["answers_per_s"]
+    return {name: value for name, value in body.items() if name not in ("command", "speeds")}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What row 3 comes to where nobody disturbs it."""
+    there = tmp_path_factory.mktemp("whole")
+    here(*ROW, "--data", str(data_set(there / "data")), "-o", str(there / "out"), "--fraction", "1")
+    return results(there / "out")
+
+
+def test_from_data_to_a_table_and_figures(folder: Path) -> None:
+    result = here("reproduce", "wn18", "--rows", "3,4", "--fraction", "1", *QUICK)
+    assert re.search(r"^\[1, 20, 5, 25\] +[\d.]+ +392( +[\d.]+){5}$", result.stdout, flags=re.MULTILINE)
+    assert re.search(r"^\[2, 20, 5, 25\] +[\d.]+ +378 ", result.stdout, flags=re.MULTILINE)
+    assert max(map(len, result.stdout.partition("\n\n")[0].splitlines())) <= 80
+    assert "The facts are not the published WN18" in result.stdout
+    assert "A sample" not in result.stdout
+    assert result.stderr == "wrote results.md, results.json, degrees.svg, runtime.svg in reproduce-wn18\n"
+    assert names(folder / "reproduce-wn18") == [
+        "degrees.svg",
+        "k20-w5-25.gaifman",
+        "k20-w5-25.gaifman.log.jsonl",
+        "k20-w5-25.gaifman.md",
+        "ranks-k20-w5-25-n1-2-fraction1",
+        "results.json",
+        "results.md",
+        "runtime.svg",
+        "speeds.json",
+        "study.json",
+    ]
+    body = json.loads((folder / "reproduce-wn18" / "results.json").read_text())
+    assert [each["size"] for each in body["speeds"]] == [5, 10, 20, 50, 100, None]
+    again = here("reproduce", "wn18", "--rows", "3,4", "--fraction", "1", *QUICK)
+    assert again.stdout == result.stdout, "nothing is done again, and times stay what they were"
+
+
+def test_json_is_what_is_written(folder: Path, whole: dict[str, Any]) -> None:
+    result = here(*ROW, "--fraction", "1", "--json", "-o", "out")
+    assert result.stderr == ""
+    assert json.loads(result.stdout) == json.loads((folder / "out" / "results.json").read_text())
+    assert results(folder / "out") == whole
+
+
+def test_all_rows_share_what_they_can(folder: Path) -> None:
+    body = json.loads(here("reproduce", "wn18", "--no-figures", *QUICK, "--json").stdout)
+    assert [row["row"] for row in body["rows"]] == [1, 2, 3, 4, 5]
+    assert [row["size"] for row in body["rows"]] == [None, 20, 20, 20, 20]
+    assert len([name for name in names(folder / "reproduce-wn18") if name.endswith(".gaifman")]) == 3
+    assert len([name for name in names(folder / "reproduce-wn18") if name.startswith("ranks")]) == 3
+
+
+def test_a_quick_look_and_then_the_whole_share_the_training(folder: Path) -> None:
+    there = folder / "reproduce-wn18"
+    quick = here(*ROW, "--fraction", "0.5")
+    assert "A sample: 4 of 8 test facts were ranked." in quick.stdout
+    assert quick.stderr == "wrote results-fraction0.5.md, results-fraction0.5.json in reproduce-wn18\n"
+    model = there / "k20-w5-25.gaifman"
+    before = model.stat().st_mtime_ns
+    assert "A sample" not in here(*ROW).stdout
+    assert model.stat().st_mtime_ns == before
+    whole = (there / "results.md").read_bytes()
+    here(*ROW, "--fraction", "0.5", "--facts", "train+valid")
+    assert (there / "results.md").read_bytes() == whole, "a quick look does not replace what took hours"
+    assert (there / "results-valid-fraction0.5.md").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_visible_facts_features_and_options_are_chosen() -> None:
+    Path("mine.phi").write_text("each r. r(s1, s2)\neach r. r(s2, s1)\n")
+    words = (
+        "--facts",
+        "train+valid",
+        "--phi",
+        "mine.phi",
+        "--option",
+        "activation=sigmoid",
+        "--seed",
+        "3",
+        "-o",
+        "ours",
+    )
+    body = json.loads(here(*ROW, *words, "--json").stdout)
+    assert (body["visible"], body["phi"], body["seed"]) == ("train+valid", "mine", 3)
+    assert body["options"]["activation"] == "sigmoid"
+    assert "differs: options, phi, seed, text of phi" in str(refused(*ROW, "-o", "ours"))
+
+
+# Stopped and killed
+
+
+class Going:
+    """A reproduction in a process of its own that goes on until it is stopped."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        given = command("reproduce", "wn18", "--rows", "3", "--no-figures", "--threads", "1", *words)
+        self.process = subprocess.Popen(given, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        log, until = folder / "reproduce-wn18" / "k20-w5-25.gaifman.run" / "log.jsonl", time.monotonic() + 60
+        while time.monotonic() < until and not (log.exists() and '"pass"' in log.read_text()):
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.02)
+
+    def stop(self, number: int) -> tuple[int, str]:
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=60)
+        assert "Traceback" not in said
+        return self.process.returncode, said
+
+
+LONG = ("--option", "epochs=100000", "--option", "min_examples=0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_with_a_word_how_to_go_on(number: int, folder: Path) -> None:
+    code, said = Going(folder, *LONG).stop(number)
+    assert code == 128 + number
+    assert "stopping: the same command goes on" in said
+    assert "stopped; to go on: gaifman reproduce wn18 --rows 3 --no-figures --threads 1 --option" in said
+    assert (folder / "reproduce-wn18" / "k20-w5-25.gaifman.run" / "run.json").is_file()
+
+
+def test_stopped_with_json_it_says_so_in_json(folder: Path) -> None:
+    code, said = Going(folder, *LONG, "--json").stop(signal.SIGINT)
+    assert code == 130
+    assert json.loads(said)["hint"].startswith("to go on: gaifman reproduce wn18")
+
+
+@pytest.mark.parametrize("change", ["12", "1:final", "7:run.json", "4:ranks", "9:ranks", "1:results.json"])
+def test_killed_anywhere_it_goes_on_to_the_same(change: str, folder: Path, whole: dict[str, Any]) -> None:
+    words = (*ROW, "--fraction", "1", "-o", "out")
+    assert gaifman(*words, folder=folder, kill=change, code=None).returncode == -9
+    gaifman(*words, folder=folder)
+    assert results(folder / "out") == whole
+
+
+def test_killed_in_its_training_gaifman_resume_can_go_on(folder: Path, whole: dict[str, Any]) -> None:
+    words = (*ROW, "--fraction", "1", "-o", "out")
+    gaifman(*words, folder=folder, kill="1:final", code=None)
+    gaifman("resume", "out/k20-w5-25.gaifman", folder=folder)
+    gaifman(*words, folder=folder)
+    assert results(folder / "out") == whole
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rows", "6"], "the table has no row '6'"),
+        (["--rows", "1-3"], "the table has no row '1-3'"),
+        (["--fraction", "2"], "above 0 and at most 1"),
+        (["--phi", "papers"], "near: paper"),
+        (["--phi", "no.phi"], "no.phi cannot be read"),
+        (["--option", "epochs"], "'epochs' sets nothing"),
+        (["--option", "size=5"], "size is what a row"),
+        (["--data", "nowhere"], "there is no file nowhere/WN18/train.txt.gz"),
+        (["-o", "data"], "data holds other things"),
+    ],
+)
+def test_bad_input_is_one_message_and_leaves_nothing(words: list[str], message: str, folder: Path) -> None:
+    before = names(folder)
+    assert message in str(refused("reproduce", "wn18", "--no-figures", *words))
+    assert names(folder) == before
+
+
+def test_wrong_data_is_said(folder: Path) -> None:
+    (folder / "data" / "WN18" / "test.txt.gz").write_bytes(b"a\tr\n")
+    assert "test.txt.gz, line 1" in str(refused(*ROW))
+    (folder / "data" / "WN18" / "test.txt.gz").unlink()
+    assert "there is no file" in str(refused(*ROW))
+    assert names(folder) == ["data"]
+
+
+def test_test_facts_of_a_relation_that_was_not_learnt_are_said(folder: Path) -> None:
+    (folder / "data" / "WN18" / "test.txt.gz").write_bytes(b"00000001\t_hypernim\t00000002\n")
+    error = refused(*ROW)
+    assert "there is no model of _hypernim" in str(error)
+    assert "_hypernym" in error.suggestions
+
+
+@pytest.mark.parametrize("words", [["wn11"], ["wn18", "--facts", "test"], ["wn18", "--threads", "0"], []])
+def test_bad_usage_is_exit_code_2(words: list[str], folder: Path) -> None:
+    assert CliRunner().invoke(cli, ["reproduce", *words]).exit_code == 2
+    assert names(folder) == ["data"]
+
+
+def test_without_matplotlib_it_says_so_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    error = refused("reproduce", "wn18", *QUICK)
+    assert "pip install 'gaifman[plots]', or --no-figures" in str(error)
+    assert names(folder) == ["data"]
+
+
+# Fetched
+
+
+def test_what_is_nowhere_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]) -> None:
+    monkeypatch.delenv("GAIFMAN_DATA")
+    with served(giving(archive())) as home:
+        monkeypatch.setitem(downloads.DATASETS, "wn18", replace(tiny(home), folder="WN18"))
+        text = here(*ROW, "--fraction", "1", "-o", "out").stdout
+    assert "not the published" not in text, "its checksums are what they should be"
+    assert names(folder / "cache" / "gaifman") == ["WN18"]
+    assert results(folder / "out") == whole | {"original": True}
+    assert len(lines()["test"]) == whole["facts"]
+
+
+def test_what_cannot_be_fetched_is_one_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GAIFMAN_DATA")
+    with served(lambda handler: handler.send_error(503)) as home:
+        monkeypatch.setitem(downloads.DATASETS, "wn18", replace(tiny(home), folder="WN18"))
+        error = refused(*ROW)
+    assert "cannot be fetched" in str(error)
+    assert "--data FOLDER" in error.hint
+    assert not (folder / "reproduce-wn18").exists()

@@ -1,0 +1,277 @@
+"""`gaifman serve`, as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import gaifman
+from cli_runner import here, one_message, refused
+from gaifman.cli.serve import find_edits_file, open_page, preload, print_warnings, python_snippet
+from gaifman.errors import GaifmanError, OutputError
+from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.server.run import bind
+from gaifman.server.service import Service
+from gaifman.server.state import EditsFile, ServerState
+from http_client import ENDLESS, Client
+from trained import FEW, worker
+
+HERE = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+FACTS = "parent(ann, bob).\nparent(bob, cleo).\nperson(ann).\n"
+
+
+@contextmanager
+def process(
+    *words: str, folder: Path, token: str = ""
+) -> Iterator[tuple[Client, dict[str, Any], subprocess.Popen[str]]]:
+    """A server in a folder: how to ask it, what it said at its start, and the process."""
+    command = [sys.executable, "-m", "gaifman", "serve", *words, "--port", "0", "--json"]
+    environment = {**HERE, "GAIFMAN_TOKEN": token}
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout
+        try:
+            line = running.stdout.readline()
+            assert line, running.communicate()
+            said = json.loads(line)
+            yield Client(urlsplit(said["url"]).port or 0), said, running
+        finally:
+            running.kill()
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Path:
+    """A folder with a knowledge base."""
+    (tmp_path / "family.facts").write_text(FACTS)
+    return tmp_path
+
+
+def test_it_serves_a_knowledge_base_and_ends_at_ctrl_c(family: Path) -> None:
+    with process("family.facts", folder=family) as (client, said, running):
+        assert said == {"url": f"http://127.0.0.1:{client.port}/", "facts": 3, "edits": 0, "token": None}
+        assert client.get("/api/about").json["facts"] == 3
+        assert client.post("/api/facts", {"facts": []}).status == 403
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=30)
+        assert running.returncode == 130
+        assert "Traceback" not in errors
+    assert [path.name for path in family.iterdir()] == ["family.facts"], "what only reads leaves nothing behind"
+
+
+def test_a_query_that_runs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    replies = []
+    with process("demo", "--seconds", "600", folder=tmp_path) as (client, _, running):
+        asking = threading.Thread(target=lambda: replies.append(client.post("/api/query", ENDLESS)))
+        asking.start()
+        while b"gaifman_running_requests 1.0" not in client.get("/metrics").body:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=60)
+        asking.join()
+        assert running.returncode == 130
+        assert "Traceback" not in errors
+    assert replies[0].status == 503
+    assert replies[0].error["message"] in ("the server ends", "the query was stopped")
+
+
+def test_added_facts_survive_even_a_kill(family: Path) -> None:
+    new = {"facts": [{"relation": "parent", "objects": ["cleo", "dan"]}], "new_objects": True}
+    with process("family.facts", "--allow-edit", folder=family, token="secret") as (client, said, running):
+        assert said["token"] is None, "a token that was given is not repeated"
+        assert client.post("/api/facts", new, "other").status == 401
+        assert client.post("/api/facts", new, "secret").json["added"] == 1
+        running.kill()
+    assert (family / "family.facts").read_text() == FACTS
+    assert (family / "family.facts.edits.facts").read_text() == "parent(cleo, dan).\n"
+    with process("family.facts", folder=family) as (client, said, _):
+        assert (said["facts"], said["edits"]) == (4, 1)
+        assert client.post("/api/query", {"query": "parent('cleo', y)"}).json["answers"] == [["dan"]]
+
+
+def test_a_token_is_made_where_none_is_given(family: Path) -> None:
+    with process("family.facts", "--allow-edit", "--edits", "more.facts", folder=family) as (client, said, _):
+        assert len(said["token"]) >= 24
+        new = {"facts": [{"relation": "person", "objects": ["bob"]}]}
+        assert client.post("/api/facts", new, said["token"]).json["added"] == 1
+    assert (family / "more.facts").read_text() == "person(bob).\n"
+
+
+def test_it_serves_a_model(tmp_path: Path) -> None:
+    model = worker()
+    model.save(tmp_path / "work.gaifman")
+    gaifman.write(model.kb, tmp_path / "towns.duckdb")
+    with process("towns.duckdb", "work.gaifman", "--seconds", "300", folder=tmp_path) as (client, _, _):
+        found = client.post("/api/answers", {"given": {"x": "p01"}, "top": 3}).json
+        assert found["answers"] == model.answers(x="p01", top=3).as_dict()["answers"]
+        read = ['kb = gaifman.read("towns.duckdb")', 'model = gaifman.load("work.gaifman", kb)']
+        assert client.get("/api/about").json["python"] == ["import gaifman", *read]
+
+
+def test_what_a_program_reads_is_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert python_snippet(("demo",), None, None, None, "full", full_paths=True) == [
+        "import gaifman",
+        "kb = gaifman.demo()",
+    ]
+    told = python_snippet(("/home/ann/a b.nt", "c.tsv"), "/home/ann/m", "ntriples", None, "local", full_paths=False)
+    assert told[1:] == [
+        'kb = gaifman.read("a b.nt", "c.tsv", format="ntriples", iris="local")',
+        'model = gaifman.load("m", kb)',
+    ]
+    assert '"/home/ann/m"' in python_snippet(("c.tsv",), "/home/ann/m", None, "t", "full", full_paths=True)[2]
+    Path("demo").write_text("r(a, b).")
+    assert python_snippet(("demo",), None, None, None, "full", full_paths=True)[1] == 'kb = gaifman.read("demo")'
+
+
+def test_for_people_it_says_where_it_is(family: Path) -> None:
+    command = [sys.executable, "-m", "gaifman", "serve", "family.facts", "--port", "0", "--allow-edit"]
+    with subprocess.Popen(command, cwd=family, env=HERE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr
+        end = threading.Timer(60, running.kill)
+        end.start()
+        lines = [running.stderr.readline() for _ in range(4)]
+        running.kill()
+        end.cancel()
+    assert lines[0].startswith("serving <KnowledgeBase: 3 objects, 2 relations, 3 facts> at http://127.0.0.1:")
+    assert lines[1] == "added facts are kept in family.facts.edits.facts: 0 so far\n"
+    assert lines[2].startswith("to add facts: Authorization: Bearer ")
+    assert lines[3] == "Ctrl-C ends it\n"
+
+
+def test_mistakes(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(family)
+    assert "there is no file famly.facts" in refused("serve", "famly.facts", "--port", "0").message
+    assert "above 0" in refused("serve", "family.facts", "--seconds", "0").message
+    assert "at most 86,400" in refused("serve", "family.facts", "--seconds", "inf").message
+    assert "at most 1,000" in refused("serve", "family.facts", "--at-once", "1001").message
+    assert "there is no serving at" in refused("serve", "family.facts", "--host", "no host").message
+    with bind("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert "in use" in refused("serve", "family.facts", "--port", port).message
+    assert "--edits" in refused("serve", "demo", "--port", "0", "--allow-edit").hint
+
+
+def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lost(
+    family: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of added facts was read first, then the knowledge base, and only then was the file locked."""
+    monkeypatch.chdir(family)
+    seen = []
+
+    def reading(*_: object) -> KnowledgeBase:
+        with pytest.raises(OutputError, match="another server"):  # nobody adds while this goes on
+            EditsFile("family.facts.edits.facts").lock()
+        return gaifman.read("family.facts")
+
+    def running(desk: ServerState, *_: object, **__: object) -> None:
+        desk.add_facts([Fact("person", ("cleo",))])
+        seen.append(len(desk.service.kb))
+
+    module = sys.modules["gaifman.cli.serve"]
+    read = module.edits_of
+
+    def between(*words: Any) -> Any:
+        found = read(*words)  # read, not yet held: a server that still runs adds one more fact, and ends
+        other = EditsFile("family.facts.edits.facts")
+        other.lock()
+        other.add([Fact("person", ("bob",))])
+        other.close()
+        return found
+
+    for name, double in (("edits_of", between), ("open_kb", reading), ("run", running)):
+        monkeypatch.setattr(module, name, double)
+    here("serve", "family.facts", "--port", "0", "--allow-edit")
+    assert seen == [5]
+    assert Path("family.facts.edits.facts").read_text() == "person(bob).\nperson(cleo).\n"
+
+
+def test_a_model_that_has_nothing_to_do_with_the_knowledge_base_is_refused_at_the_start(family: Path) -> None:
+    """The server began, wrote a traceback, and refused every ranking."""
+    (family / "other.facts").write_text("eats(cat, mouse).\n")
+    worker().save(family / "work.gaifman")
+    gaifman.complete(worker().kb, ["works_in"], **FEW).save(family / "all.gaifman")
+    for model, query in (("work.gaifman", []), ("all.gaifman", ["works_in(x, y)"])):
+        words = ["answer", model, "other.facts", *query], ["serve", "other.facts", model, "--port", "0"]
+        quiet: dict[str, Any] = {"cwd": family, "env": HERE, "capture_output": True, "text": True, "timeout": 300}
+        said = [subprocess.run([sys.executable, "-m", "gaifman", *each], check=False, **quiet) for each in words]
+        for done in said:
+            one_message(done, "the knowledge base has none of the")
+        assert said[0].stderr == said[1].stderr
+
+
+def test_what_goes_wrong_while_it_is_made_ready_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    class Broken(Service):
+        def preload(self) -> None:
+            raise GaifmanError("it is not to be", hint="try another")
+
+    preload(Broken(gaifman.demo()))
+    assert capsys.readouterr().err == "warning: it is not to be\n"
+
+
+@pytest.mark.parametrize("token", [" ", "\t\n", " x", "x "])
+def test_a_blank_token_is_refused(token: str, family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(family)
+    monkeypatch.setenv("GAIFMAN_TOKEN", token)
+    assert "blank" in refused("serve", "family.facts", "--port", "0", "--allow-edit").message
+    assert [path.name for path in family.iterdir()] == ["family.facts"]
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "token", "said"),
+    [
+        ("127.0.0.1", [], "short", []),
+        ("0.0.0.0", [], "", ["nothing is encrypted", "--allow-host"]),
+        ("0.0.0.0", ["here.example"], "short", ["nothing is encrypted", "a token of 5 characters"]),
+        ("0.0.0.0", ["here.example"], "x" * 16, ["nothing is encrypted"]),
+    ],
+)
+def test_what_others_can_do_is_said(
+    host: str, names: list[str], token: str, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with bind(host, 0) as listening:
+        print_warnings(listening, names, token)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(said)
+    assert all(words in line for words, line in zip(said, lines, strict=True))
+
+
+@pytest.mark.parametrize("script", [None, "#!/bin/sh\necho no browser 1 >&2\nexit 3\n", "#!/bin/sh\nexit 0\n"])
+def test_without_a_browser_the_address_is_said_and_nothing_else(
+    script: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if script:
+        (tmp_path / "xdg-open").write_text(script)
+        (tmp_path / "xdg-open").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    open_page("http://127.0.0.1:1/")
+    found = script is not None and "exit 0" in script
+    assert capfd.readouterr().err == ("" if found else "no browser found; open http://127.0.0.1:1/\n")
+
+
+def test_where_added_facts_are_kept(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(family)
+    assert find_edits_file("family.facts", None, needed=False) is None
+    named = find_edits_file("demo", "new.facts", needed=False)
+    assert named is not None
+    assert named.path == Path("new.facts")
+    beside = find_edits_file("family.facts", None, needed=True)
+    assert beside is not None
+    assert beside.path == Path("family.facts.edits.facts")
+    with pytest.raises(OutputError):
+        find_edits_file("demo", None, needed=True)

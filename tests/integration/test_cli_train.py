@@ -1,0 +1,377 @@
+"""`gaifman train` and `gaifman resume`: what they print, what they write, and what they say to bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import gaifman as library
+from cli_runner import here, refused
+from gaifman.cli import cli, main
+from gaifman.errors import GaifmanError
+from gaifman.jobs.run import Run, read_log
+from training_runs import QUERY, QUICK, command, gaifman, small
+
+LONG = ("--least", "0", "--option", "epochs=100000", "--checkpoint", "0.2")
+"""Options of a training that does not end while a test looks on."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the command is run in, with a knowledge base."""
+    small(tmp_path / "small.facts")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def python_lines(text: str) -> str:
+    """What the command says to type next."""
+    return "\n".join(line.strip() for line in text.partition("in Python:\n")[2].splitlines())
+
+
+def test_a_completion_its_summary_and_what_to_type_next(folder: Path) -> None:
+    done = gaifman("train", "small.facts", "-o", "m.gaifman", *QUICK, folder=folder)
+    assert names(folder) == ["m.gaifman", "m.gaifman.log.jsonl", "m.gaifman.md", "small.facts"]
+    fields = dict(re.findall(r"^(\S.*?)  +(\S.*)$", done.stdout, flags=re.MULTILINE))
+    assert fields["answers"] == "264"
+    assert fields["AUC"].endswith("how often an answer gets more than a corruption")
+    assert re.search(r"^knows +96 +\d+ +\d\.\d{3}$", done.stdout, flags=re.MULTILINE)
+    assert re.search(r"^person +24 +– +every tuple is known$", done.stdout, flags=re.MULTILINE)
+    assert "wrote m.gaifman, m.gaifman.md (what it is), m.gaifman.log.jsonl (what happened)\n" in done.stderr
+    found: dict[str, Any] = {}
+    lines = python_lines(done.stderr).splitlines()
+    exec("\n".join([*lines[:-1], f"answer = {lines[-1]}"]), found)
+    assert 0 <= found["answer"].value <= 1
+    assert lines[-1].startswith("model.probability('knows', 'p")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_query_as_json() -> None:
+    result = here("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK, "--json", "--threads", "1")
+    body = json.loads(result.stdout)
+    assert body["written"] == "m.gaifman"
+    assert body["query"] == "∃z knows(x, z) ∧ likes(z, y)"
+    assert body["metrics"]["held_out"] > 0
+    assert result.stderr == ""
+    model = library.load("m.gaifman", library.read("small.facts"))
+    assert model.meta["learning"]["size"] == 5
+    assert "# A model of" in Path("m.gaifman.md").read_text()
+
+
+def test_files_of_features_and_constraints_and_other_options(folder: Path) -> None:
+    (folder / "mine.phi").write_text("each r. r(s1, s2)\neach r. ∃x r(s1, x)\n")
+    (folder / "rules.txt").write_text("types: knows person, person\n")
+    (folder / "more.facts").write_text("knows(p0, stranger).\n")
+    files = ("--phi", "mine.phi", "--constraints", "rules.txt", "--with", "more.facts", "--relation", "knows")
+    more = (
+        "--base",
+        "logistic",
+        "--hide",
+        "links",
+        "--pool",
+        "typed",
+        "--near",
+        "0.25",
+        "--holdout",
+        "0.2",
+        "--draws",
+        "3",
+        "--seed",
+        "7",
+    )
+    result = here("train", "small.facts", *files, *more, "-o", "m.gaifman", "--json", "--size", "all", "-r", "1")
+    body = json.loads(result.stdout)
+    assert [row["name"] for row in body["relations"]] == ["knows"]
+    wanted = {
+        "phi": "mine",
+        "base": "logistic",
+        "hide": "links",
+        "negative_sampling": "typed",
+        "hard_negative_fraction": 0.25,
+        "holdout": 0.2,
+        "size": None,
+    }
+    assert wanted.items() <= body["learning"].items()
+    assert body["kb"]["objects"] == 25
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_picture_is_drawn() -> None:
+    result = here("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK, "--plot", "m.svg")
+    assert "held-out tuples" in Path("m.svg").read_text()
+    assert "and m.svg" in result.stderr
+
+
+def test_force_replaces_a_model_and_nothing_else_does(folder: Path) -> None:
+    here("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK)
+    before = Path("m.gaifman").read_bytes()
+    assert "is there already" in str(refused("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK))
+    here("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK, "--seed", "1", "--force")
+    after = Path("m.gaifman").read_bytes()
+    assert after != before
+    error = refused("train", "small.facts", "know(x, y)", "-o", "m.gaifman", "--force")
+    assert error.suggestions == ("knows",)
+    assert Path("m.gaifman").read_bytes() == after
+    assert names(folder) == ["m.gaifman", "m.gaifman.log.jsonl", "m.gaifman.md", "small.facts"]
+
+
+def test_a_card_or_picture_of_yours_is_not_overwritten(folder: Path) -> None:
+    Path("m.md").write_text("mine")
+    assert "m.md is there already" in str(refused("train", "small.facts", QUERY, "-o", "m"))
+    Path("m.svg").write_text("mine")
+    assert "m.svg is there already" in str(refused("train", "small.facts", QUERY, "-o", "n", "--plot", "m.svg"))
+    assert names(folder) == ["m.md", "m.svg", "small.facts"]
+
+
+BAD = {
+    "know(x, y)": (["small.facts", "know(x, y)"], "  know(x, y)\n  ^^^^\nnear: knows"),
+    "knows(x": (["small.facts", "knows(x"], "query, line 1, column 8"),
+    "no kb": (["no.tsv"], "there is no file no.tsv"),
+    "bad kb": (["bad.facts"], "bad.facts, line 1"),
+    "stdin": (["-"], "standard input cannot be read again"),
+    "stdin too": (["small.facts", "--with", "-"], "standard input cannot be read again"),
+    "no option": (["small.facts", "--option", "epochs"], "'epochs' sets nothing"),
+    "strange option": (["small.facts", "--option", "epoch=1"], "near: epochs"),
+    "bad option": (["small.facts", "--option", "epochs=many"], "epochs is a whole number"),
+    "bad hidden": (["small.facts", "--option", "hidden=5"], "a list of widths"),
+    "base": (["small.facts", "--base", "mlpp"], "near: mlp"),
+    "holdout": (["small.facts", "--holdout", "nan"], "share"),
+    "positives": (["small.facts", "--positives", "0"], "positives is a whole number, 1 or more"),
+    "draws": (["small.facts", "--draws", "0"], "from 1 to 1,000,000"),
+    "min_examples": (["small.facts", "--least", "-1"], "least is a whole number"),
+    "no phi": (["small.facts", "--phi", "no.phi"], "no.phi cannot be read: No such file"),
+    "no set": (["small.facts", "--phi", "papers"], "near: paper"),
+    "bad phi": (["small.facts", "knows(x, y)", "--phi", "bad.phi"], "bad.phi, line 2, column 9"),
+    "strange phi": (["small.facts", "knows(x, y)", "--phi", "other.phi"], "  know(s1, s2)\n  ^^^^\nnear: knows"),
+    "wide phi": (["small.facts", "--phi", "wide.phi"], "speaks of s2, and the query has 1 variable"),
+    "constraints": (["small.facts", "--constraints", "bad.rules"], "bad.rules, line 1, column 1"),
+    "strange constraints": (["small.facts", "--constraints", "other.rules"], "^^^^\nnear: knows"),
+    "relation": (["small.facts", "--relation", "know"], "near: knows"),
+    "both": (["small.facts", "knows(x, y)", "--relation", "knows"], "a query is given and a relation too"),
+    "sentence": (["small.facts", "exists x. person(x)"], "no free variables"),
+    "plot": (["small.facts", "--plot", "m.jpeg"], "end the name with .svg"),
+    "plot's folder": (["small.facts", "--plot", "no/m.svg"], "there is no folder no"),
+    "output's folder": (["small.facts", "-o", "no/m.gaifman"], "there is no folder no"),
+    "output's name": (["small.facts", "-o", "m.run"], "m.run is no name for a model"),
+    "folder as output": (["small.facts", "-o", "sub", "--force"], "sub is a folder"),
+    "table": (["small.facts", "--table", "t"], "no table t"),
+}
+
+
+@pytest.fixture
+def bad(folder: Path) -> Path:
+    """The folder with files that cannot be used."""
+    (folder / "bad.facts").write_text("knows(\n")
+    (folder / "bad.phi").write_text("# mine\nknows(s1\n")
+    (folder / "other.phi").write_text("know(s1, s2)\n")
+    (folder / "wide.phi").write_text("knows(s1, s2)\n")
+    (folder / "bad.rules").write_text("unique: knows\n")
+    (folder / "other.rules").write_text("functional: know 1→2\n")
+    (folder / "sub").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_told_and_leaves_nothing_behind(name: str, bad: Path) -> None:
+    words, message = BAD[name]
+    before = names(bad)
+    output = () if "-o" in words else ("-o", "m.gaifman")
+    error = refused("train", *words, *output)
+    assert message in str(error)
+    assert names(bad) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--threads", "0"], ["--threads", "x"], ["--checkpoint", "-1"], ["--pool", "x"], ["--nope"], ["--size", "x"]],
+)
+def test_bad_usage_is_exit_code_2(words: list[str], folder: Path) -> None:
+    result = CliRunner().invoke(cli, ["train", "small.facts", "-o", "m.gaifman", *words])
+    assert result.exit_code == 2
+    assert "Usage" in result.output
+    assert names(folder) == ["small.facts"]
+
+
+def test_errors_of_the_whole_command_are_text_or_json_and_exit_code_1(folder: Path) -> None:
+    done = gaifman("train", "small.facts", "know(x, y)", "-o", "m", folder=folder, code=1)
+    assert done.stderr.startswith("error: query, line 1, column 1: there is no relation know\n  know(x, y)\n  ^^^^\n")
+    done = gaifman("train", "small.facts", "know(x, y)", "-o", "m", "--json", folder=folder, code=1)
+    assert json.loads(done.stderr)["near"] == ["knows"]
+    done = gaifman("resume", "m", "--json", folder=folder, code=1)
+    assert json.loads(done.stderr)["message"] == "there is no run in m.run"
+    assert names(folder) == ["small.facts"]
+
+
+def test_an_empty_knowledge_base_is_told(folder: Path) -> None:
+    Path("empty.facts").touch()
+    assert str(refused("train", "empty.facts", "-o", "m"))
+    assert names(folder) == ["empty.facts", "small.facts"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_finished_model_needs_no_resumption() -> None:
+    here("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK)
+    Path("m.gaifman.run").mkdir()  # a kill between the last two removals
+    assert str(refused("resume", "m.gaifman")) == "there is nothing to resume: m.gaifman is finished"
+    assert not Path("m.gaifman.run").exists()
+
+
+class Going:
+    """A training that goes on in a process of its own until it is stopped."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        given = command("train", "small.facts", QUERY, "-o", "m.gaifman", *LONG, *words)
+        self.process = subprocess.Popen(given, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        log, until = folder / "m.gaifman.run" / "log.jsonl", time.monotonic() + 60
+        while time.monotonic() < until and not (log.exists() and '"pass"' in log.read_text()):
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.02)
+
+    def stop(self, *signals: int) -> tuple[int, str]:
+        """Its exit code and what it said."""
+        for number in signals:
+            self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=60)
+        assert "Traceback" not in said
+        return self.process.returncode, said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_with_a_word_how_to_go_on(number: int, folder: Path) -> None:
+    code, said = Going(folder).stop(number)
+    assert code == 128 + number
+    assert "stopping: gaifman resume m.gaifman goes on" in said
+    assert said.endswith("stopped; to go on: gaifman resume m.gaifman\n")
+    events = read_log("m.gaifman.run/log.jsonl")
+    assert events[-1]["event"] == "stop"
+    with Run.open("m.gaifman.run") as run:
+        assert run.load_checkpoint("model")
+    assert "holds a run already" in str(refused("train", "small.facts", QUERY, "-o", "m.gaifman"))
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("where", "message", "left"),
+    [("_check_output", "stopped\n", []), ("read_again", "to go on: gaifman resume m.gaifman\n", ["m.gaifman.run"])],
+)
+def test_stopped_before_anything_is_learnt_it_says_what_there_is(
+    where: str,
+    message: str,
+    left: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys.modules["gaifman.cli.train"], where, interrupt)
+    monkeypatch.setattr(sys, "argv", ["gaifman", "train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130
+    assert capsys.readouterr().err.endswith(message)
+    assert names(folder) == [*left, "small.facts"]
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    if left:
+        assert "wrote m.gaifman" in here("resume", "m.gaifman").stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_to_type_next_reads_the_files_as_they_were_read() -> None:
+    Path("more.txt").write_text("knows(p0, stranger).\n")
+    words = ("--with", "more.txt", "--format", "facts", "--iris", "local")
+    result = here("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK, *words)
+    assert "gaifman.read('small.facts', 'more.txt', format='facts', iris='local')" in result.stderr
+    found: dict[str, Any] = {}
+    exec(python_lines(result.stderr), found)
+    assert len(found["model"].kb.objects) == 25
+
+
+def test_stopped_with_json_it_says_so_in_json_and_force_begins_anew(folder: Path) -> None:
+    code, said = Going(folder, "--json").stop(signal.SIGINT)
+    assert code == 130
+    assert json.loads(said)["hint"] == "to go on: gaifman resume m.gaifman"
+    here("train", "small.facts", "likes(x, y)", "-o", "m.gaifman", *QUICK, "--force")
+    assert names(folder) == ["m.gaifman", "m.gaifman.log.jsonl", "m.gaifman.md", "small.facts"]
+
+
+def test_two_processes_do_not_work_on_one_run_and_a_changed_knowledge_base_is_refused(folder: Path) -> None:
+    going = Going(folder)
+    for words in (["resume", "m.gaifman"], ["train", "small.facts", "-o", "m.gaifman", "--force"]):
+        assert f"process {going.process.pid} works on the run" in str(refused(*words))
+    going.stop(signal.SIGINT)
+    with Path("small.facts").open("a") as file:
+        file.write("knows(p0, stranger).\n")
+    assert "not the one that the run was begun with" in str(refused("resume", "m.gaifman"))
+    Path("small.facts").unlink()
+    assert "small.facts" in str(refused("resume", "m.gaifman"))
+    assert (folder / "m.gaifman.run" / "run.json").exists()
+
+
+def test_on_a_terminal_a_bar_shows_phase_share_rate_and_time_left(folder: Path) -> None:
+    own, other = pty.openpty()
+    words = command("train", "small.facts", "-o", "m.gaifman", "--option", "epochs=20", "--least", "0")
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    out = folder / "out.txt"
+    with out.open("w") as file:
+        process = subprocess.Popen(words, stderr=other, stdout=file, env=environment, cwd=folder)
+    os.close(other)
+    seen = b""
+    try:
+        while chunk := os.read(own, 65536):
+            seen += chunk
+    except OSError:
+        pass  # Linux says so when the other side is closed
+    assert process.wait() == 0
+    os.close(own)
+    assert out.read_text().startswith("answers")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    assert re.search(r"learning \S+ +\d+%  [\d,]+/[\d,]+  [\d,]+ examples/s 0:00:\d\d left", text)
+    assert "to ask it, in Python:" in text
+    assert sys.executable not in text
+
+
+def test_what_was_learnt_is_kept_when_the_end_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise GaifmanError("the disk is full")
+
+    monkeypatch.setattr("gaifman.completion.Completion.save", full)
+    result = CliRunner().invoke(cli, ["train", "small.facts", "-o", "m.gaifman", *QUICK])
+    assert "the disk is full" in str(result.exception)
+    assert "what was learnt is kept; when it is put right: gaifman resume m.gaifman" in result.stderr
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    result = here("resume", "m.gaifman", "--checkpoint", "5", "--threads", "1")
+    assert "wrote m.gaifman" in result.stderr
+    assert names(folder) == ["m.gaifman", "m.gaifman.log.jsonl", "m.gaifman.md", "small.facts"]
+
+
+def test_a_file_named_demo_stays_what_it_was(folder: Path) -> None:
+    """Begun with a file of that name, resumed where there is none; and the other way round."""
+    Path("demo").write_text(Path("small.facts").read_text())
+    going = subprocess.run(
+        command("train", "demo", QUERY, "-o", str(folder / "m"), *QUICK, "--format", "facts", kill=20, folder=folder),
+        check=False,
+        cwd=folder,
+    )
+    assert going.returncode == -9
+    (folder / "sub").mkdir()
+    body = json.loads(gaifman("resume", "../m", "--json", folder=folder / "sub").stdout)
+    assert body["kb"]["facts"] == 264

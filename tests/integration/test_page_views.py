@@ -1,0 +1,248 @@
+"""The page in a real browser: what views show, what programs can copy from them, keys alone, and long names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+import gaifman
+from browser import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, watched
+from gaifman.cli.serve import python_snippet
+from gaifman.config import ServerLimits
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.server.service import Service
+from gaifman.server.state import ServerState
+from http_client import PATIENT, Client, serving
+from trained import GOOD, towns
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+expect.set_options(timeout=60_000)
+LONG = "/award/award_nominee/award_nominations./award/award_nomination/award_nominee_of_the_year"
+REASON: Fields = {"q": "works_in('p01', y)", "why": "t1", "prior": "0.01"}
+EXACT: Fields = {"q": "exists z. lives_in(x, z) & town_of(z, y)", "facts": "1"}
+VIEWS: dict[str, Fields] = {
+    "start": {},
+    "answers": {"q": "works_in('p01', y)"},
+    "reasons": REASON,
+    "exact": EXACT,
+    "object": {"object": "newcomer"},
+    "degrees": {"view": "degrees"},
+    "model": {"view": "model"},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of a knowledge base and of a model of two of its relations."""
+    found = tmp_path_factory.mktemp("files")
+    kb = towns().with_facts([("person", "newcomer"), ("lives_in", "newcomer", "t3")])
+    (found / "kb.facts").write_text("\n".join(map(str, kb.facts())))
+    gaifman.complete(gaifman.read(found / "kb.facts"), ["works_in", "citizen"], **GOOD).save(found / "towns.gaifman")
+    return found
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[Client]:
+    """What `gaifman serve` serves of these files."""
+    sources, model = (str(folder / "kb.facts"),), str(folder / "towns.gaifman")
+    kb = gaifman.read(*sources)
+    lines = python_snippet(sources, model, None, None, "full", full_paths=True)
+    with serving(ServerState(Service(kb, gaifman.load(model, kb), PATIENT), python=lines)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[Client]:
+    """Long names, many facts, no model, and few rows at a time."""
+    facts = [(LONG, f"/m/{i % 7}", "hub") for i in range(7)] + [("p", "hub", f"o{i}") for i in range(60)]
+    kb = KnowledgeBase.from_facts([*facts, *((f"{LONG}_{i}", "hub", "a" * 300) for i in range(40))])
+    with serving(ServerState(Service(kb, None, ServerLimits(max_rows=30, seconds=60)))) as found:
+        yield found
+
+
+@pytest.fixture
+def plain(window: Browser, bare: Client) -> Iterator[Watched]:
+    """The same where there is no model."""
+    yield from watched(window, bare.port)
+
+
+def test_the_start_shows_missing_facts_and_their_reasons(web: Watched) -> None:
+    page = web.open()
+    assert page.locator("#q").get_attribute("placeholder") == "citizen('p00', y)"
+    row = page.locator(".missing li", has_text="works_in(newcomer, t3)")
+    expect(row.locator(".figure")).to_have_text(page.locator(".missing .figure").first.inner_text())
+    row.get_by_role("link").click()
+    expect(page.locator("section.panel h2")).to_contain_text("works_in('newcomer', 't3')")
+    expect(page.locator("p.said").first).to_have_text("newcomer lives in t3")
+    expect(page.locator(".answers tr.open")).to_contain_text("t3")
+
+
+def test_the_start_is_there_before_the_model_has_answered(web: Watched) -> None:
+    held = list[Route]()
+    web.page.route("**/api/answers", lambda route: held.append(route))  # noqa: PLW0108 - it gets an attribute
+    web.page.goto(f"{web.origin}/")
+    expect(web.page.locator(".card").first).to_be_visible()
+    expect(web.page.locator(".beside")).to_contain_text("Asking the model")
+    assert len(held) <= 1  # one question at a time
+    web.page.unroute("**/api/answers")  # what was held goes on
+    web.settled()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_is_the_same_after_a_reload_and_on_the_way_back(web: Watched, view: str) -> None:
+    def main() -> str:
+        return web.settled().locator("main").inner_text()
+
+    web.open(**VIEWS[view])
+    first = main()
+    web.page.reload()
+    assert main() == first
+    web.page.get_by_role("link", name="Degrees").click()
+    expect(web.page.locator("h1")).to_contain_text("How connected")
+    web.page.go_back()
+    expect(web.page.locator("h1")).not_to_contain_text("How connected" if view != "degrees" else "?")
+    assert main() == first
+
+
+def test_what_is_copied_runs(web: Watched, folder: Path) -> None:
+    pythons: list[str] = []
+    for name, view in VIEWS.items():
+        page = web.open(**view)
+        curls = page.locator("pre[aria-label=curl]").all_text_contents()
+        lines = page.locator("pre[aria-label=Python]").all_text_contents()
+        assert len(curls) == len(lines) > 0, name
+        for curl in curls if shutil.which("curl") else []:
+            done = subprocess.run(["bash", "-c", f"{curl} --fail"], capture_output=True, text=True, check=False)
+            assert done.stdout.startswith("{"), (name, curl, done.stderr)
+        pythons += lines
+    environment = {**os.environ, "PYTHONPATH": str(Path(gaifman.__file__).parent.parent)}
+    script = "\nprint('---')\n".join(dict.fromkeys(pythons))
+    assert "…" not in script
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    parts = done.stdout.split("---\n")
+    assert len(parts) == len(dict.fromkeys(pythons))
+    assert all(part.strip() for part in parts)
+
+
+def test_escape_closes_the_reasons_and_leads_back_to_the_answer(web: Watched) -> None:
+    page = web.open(q="works_in('p01', y)", top="3")
+    why = page.get_by_role("link", name="Why t1?")
+    why.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#why")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Escape")
+    expect(page.locator("section.panel")).to_have_count(0)
+    expect(page.get_by_role("link", name="Why t1?")).to_be_focused()
+    assert "top=3" in page.url
+
+
+def test_the_box_says_to_a_screen_reader_what_it_does(web: Watched) -> None:
+    page = web.open()
+    box = page.get_by_role("combobox", name="Query")
+    page.keyboard.press("/")
+    expect(box).to_be_focused()
+    page.keyboard.type("works_in('p0")
+    expect(page.get_by_role("option")).to_have_count(8)
+    assert page.evaluate(CONTRAST, 4.5)[1] == []
+    expect(box).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("ArrowDown")
+    active = box.get_attribute("aria-activedescendant")
+    expect(page.locator(f"#{active}")).to_have_attribute("aria-selected", "true")
+    assert page.evaluate(CONTRAST, 4.5)[1] == []
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Escape")
+    expect(box).to_have_attribute("aria-expanded", "false")
+    expect(page.locator("#options")).to_be_hidden()
+    assert box.input_value() == "works_in('p0"
+
+
+@pytest.mark.parametrize("view", ["start", "reasons", "object"])
+def test_whoever_uses_keys_sees_where_they_are(web: Watched, view: str) -> None:
+    page = web.open(**VIEWS[view])
+    seen = list[str]()
+    page.locator("body").focus()
+    for _ in range(150):
+        page.keyboard.press("Tab")
+        at = page.evaluate(UNSEEN)
+        if at is None:
+            break
+        assert not at["unseen"], at["name"]
+        seen.append(at["name"])
+    assert len(seen) > 10
+    assert seen[0] == "To the answers" or view == "reasons"  # where the title of the panel is the first
+    assert page.locator("[tabindex]:not([tabindex='0']):not([tabindex='-1'])").count() == 0
+
+
+def test_an_object_with_many_facts_leads_to_all_of_them(plain: Watched) -> None:
+    page = plain.open(object="hub")
+    expect(page.locator(".pages")).to_contain_text("1 to 30 of 107")
+    page.get_by_role("link", name="Following").click()
+    expect(page.locator(".pages")).to_contain_text("31 to 60 of 107")
+    page.locator(".chip", has_text="p 60").click()
+    expect(page.locator(".pages")).to_contain_text("1 to 30 of 60")
+    expect(page.locator(".group h3")).to_have_text("p 30")
+    expect(page.locator(".fact").first).to_contain_text("p(hub, o0)")
+
+
+def test_long_names_are_neither_wide_nor_squeezed(plain: Watched) -> None:
+    views: list[Fields] = [
+        {},
+        {"object": "hub"},
+        {"q": f"'{LONG}'(x, y)", "facts": "1"},
+        {"q": f"'{LONG}_1'(x, y)", "facts": "1"},
+        {"q": f"'{LONG}x'(x, y)"},
+        {"view": "degrees"},
+    ]
+    for view in views:
+        page = plain.open(**view)
+        for width in (320, 800, 1600):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (view, width)
+            assert page.evaluate(SQUEEZED) == [], (view, width)
+
+
+def test_rows_of_answers_are_not_squeezed(web: Watched) -> None:
+    for view in VIEWS.values():
+        page = web.open(**view)
+        for width in (320, 800, 1600):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate(SQUEEZED) == [], (view, width)
+
+
+def test_a_new_view_begins_at_its_top_and_an_old_one_where_it_was(plain: Watched) -> None:
+    page = plain.open(object="hub", relation="p")
+    page.set_viewport_size({"width": 600, "height": 400})
+    page.evaluate("scrollTo(0, 300)")
+    link = page.locator(".fact a").last
+    link.scroll_into_view_if_needed()
+    was = page.evaluate("scrollY")
+    assert was > 0
+    link.click()
+    expect(page.locator("h1")).to_contain_text("o")
+    plain.settled()
+    assert page.evaluate("scrollY") == 0
+    page.go_back()
+    expect(page.locator("h1")).to_contain_text("hub")
+    plain.settled()
+    page.wait_for_function("(was) => Math.abs(scrollY - was) < 2", arg=was)
+
+
+def test_an_empty_knowledge_base_has_a_page(window: Browser) -> None:
+    with serving(ServerState(Service(KnowledgeBase.from_facts([])))) as client:
+        for found in watched(window, client.port):
+            page: Page = found.open()
+            expect(page.locator("h1")).to_have_text("What is known?")
+            found.open(view="degrees")
+            expect(page.locator("main")).to_contain_text("No object has a neighbour")

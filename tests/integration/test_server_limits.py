@@ -1,0 +1,214 @@
+"""What one who asks for much, asks wrongly or goes away does to others: nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+import gaifman
+from gaifman.config import ServerLimits
+from gaifman.server.middleware import MAX_HEAD_BYTES
+from gaifman.server.service import Service
+from gaifman.server.state import EditsFile, ServerState
+from http_client import ENDLESS, PATIENT, TOKEN, Client, serving
+from trained import FEW, demo, towns, worker
+
+BROWSED = (
+    "/api/about",
+    "/api/objects?text=fr",
+    "/api/object?name=france",
+    "/api/relations",
+    "/api/facts?object=france",
+    "/api/degrees",
+    "/api/examples?object=france",
+)
+"""What needs no database."""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Towns with a model."""
+    with serving(ServerState(Service(towns(), worker(), PATIENT))) as found:
+        yield found
+
+
+def metric(client: Client, name: str) -> float:
+    """The value of a gauge."""
+    lines = client.get("/metrics").body.decode().splitlines()
+    return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    while not condition():
+        time.sleep(0.01)
+
+
+@contextmanager
+def sent(client: Client, path: str, body: object, token: str = "") -> Iterator[None]:
+    """A request whose answer nobody reads; the connection is closed at the end."""
+    text = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += f"authorization: Bearer {token}\r\ncontent-length: {len(text)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), timeout=300) as connection:
+        connection.sendall(head.encode() + text)
+        yield
+
+
+def test_who_browses_does_not_wait_behind_queries_and_who_goes_away_leaves_his_place() -> None:
+    """Heavy queries took all places of who looks up a name, and went on when nobody waited for them any more."""
+    limits = ServerLimits(max_concurrency=2, max_queued=2, seconds=3_000)
+    with serving(ServerState(Service(demo(), limits=limits))) as client:
+        with ExitStack() as asked:
+            for _ in range(4):
+                asked.enter_context(sent(client, "/api/query", ENDLESS))
+            until(lambda: metric(client, "gaifman_running_requests") == 2)
+            until(lambda: metric(client, "gaifman_waiting_requests") == 2)
+            for path in BROWSED:
+                assert client.get(path).status == 200
+            assert client.post("/api/reading", {"query": "borders(x, y)"}).status == 200
+            refused = client.post("/api/query", {"query": "borders(x, y)"})
+            assert (refused.status, refused.error["kind"]) == (503, "BusyError")
+            assert refused.headers["retry-after"] == "1"
+            assert metric(client, "gaifman_running_requests") == 2, "they still run"
+        for state in ("running", "waiting"):
+            until(lambda state=state: metric(client, f"gaifman_{state}_requests") == 0)  # type: ignore[misc]
+        assert not client.get("/api/about").json["edit"]
+        assert client.post("/api/query", {"query": "borders('portugal', y)"}).status == 200
+        until(lambda: b'path="/api/query",status="499"} 4.0' in client.get("/metrics").body)
+
+
+def test_a_ranking_that_nobody_waits_for_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, stopped = threading.Event(), threading.Event()
+
+    def answers(_: Service, __: object, deadline: gaifman.cancellation.Deadline) -> None:
+        begun.set()
+        try:
+            while True:
+                deadline.check()
+        finally:
+            stopped.set()
+
+    monkeypatch.setattr(Service, "answers", answers)
+    with serving(ServerState(Service(towns(), worker(), ServerLimits(seconds=3_000)))) as client:
+        with sent(client, "/api/answers", {}):
+            assert begun.wait(300)
+        assert stopped.wait(300)
+        until(lambda: metric(client, "gaifman_running_requests") == 0)
+
+
+def test_additions_wait_for_each_other_and_nobody_for_them(tmp_path: Path) -> None:
+    """Each that waited took a place of who looks something up."""
+    desk = ServerState(
+        Service(demo(), limits=ServerLimits(max_concurrency=2, seconds=3_000)), EditsFile(tmp_path / "new.facts"), TOKEN
+    )
+    new = {"facts": [{"relation": "borders", "objects": ["france", "brazil"]}]}
+    with serving(desk) as client:
+        desk._lock.acquire()
+        with ExitStack() as asked:
+            for _ in range(3):
+                asked.enter_context(sent(client, "/api/facts", new, TOKEN))
+            until(lambda: metric(client, "gaifman_running_requests") == 1)
+            until(lambda: metric(client, "gaifman_waiting_requests") == 2)
+            for path in BROWSED:
+                assert client.get(path).status == 200
+            assert client.post("/api/query", {"query": "borders('portugal', y)"}).status == 200
+        until(lambda: metric(client, "gaifman_waiting_requests") == 0)
+        desk._lock.release()
+        until(lambda: metric(client, "gaifman_running_requests") == 0)
+        assert desk.added == 0, "who asked for it has gone"
+
+
+@pytest.mark.parametrize("path", ["/api/health", "/metrics", "/", "/api/about", "/openapi.json", "/api/objects?text=p"])
+def test_probes_ask_for_the_head(client: Client, path: str) -> None:
+    reply, whole = client.ask("HEAD", path), client.get(path)
+    assert (reply.status, reply.body) == (200, b"")
+    assert reply.headers["content-type"] == whole.headers["content-type"]
+    assert client.ask("HEAD", "/api/query").status == 405
+
+
+def test_a_slash_too_many_is_another_path(client: Client) -> None:
+    for path in ("/api/health/", "/api/objects/?text=p"):
+        assert client.get(path).status == 404
+        assert client.get(path).error["message"] == "there is nothing at this path"
+
+
+@pytest.mark.parametrize(
+    ("path", "message", "near"),
+    [
+        ("/api/objects?txt=p", "query.txt: there is no such parameter", ["text"]),
+        ("/api/objects?text=p&bogus=1", "query.bogus: there is no such parameter", []),
+        ("/api/about?x", "query.x: there is no such parameter", []),
+        ("/api/object?name=p00&name=p01", "query.name: it is given more than once", []),
+        (f"/api/objects?{'x' * 1000}=1", "there is no such parameter", []),
+    ],
+)
+def test_parameters_that_would_count_for_nothing(client: Client, path: str, message: str, near: list[str]) -> None:
+    if path.endswith("?x"):
+        path += "=1"
+    reply = client.get(path)
+    assert reply.status == 422
+    assert message in reply.error["message"]
+    assert len(reply.error["message"]) < 200
+    assert reply.error["near"] == near
+    assert reply.error["hint"]
+
+
+def test_parameters_that_are_right(client: Client) -> None:
+    assert client.get("/api/neighbourhood?object=p00&object=t0").status == 200, "this one may come several times"
+    assert client.post("/api/query?rows=1", {"query": "person(x)"}).status == 422
+    for path in ("/api/health?when=now", "/metrics?when=now", "/?when=now"):
+        assert client.get(path).status == 200, "probes and pages may say what they like"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "the body is no JSON, at character 2: Expecting property name"),
+        (b'{"query": "p(x)"', "at character 17: Expecting ',' delimiter"),
+        (b"{'query': 1}", "at character 2: Expecting property name enclosed in double quotes"),
+        (b'{"query": "\xff"}', "it is not UTF-8, at byte 12"),
+        (b"[" * 100_000, "it is nested too deeply"),
+    ],
+)
+def test_what_is_wrong_with_the_json_is_said(client: Client, body: bytes, message: str) -> None:
+    reply = client.post("/api/query", body)
+    assert reply.status in (400, 422)
+    assert message in reply.error["message"]
+    assert reply.error["hint"].startswith("send JSON")
+
+
+def test_how_to_find_the_relations_is_said_where_none_is_near(client: Client) -> None:
+    for reply in (client.get("/api/facts?relation=xyzzy"), client.post("/api/query", {"query": "xyzzy(x, y)"})):
+        assert (reply.status, reply.error["near"]) == (422, [])
+        assert "/api/relations" in reply.error["hint"]
+
+
+def test_an_explanation_of_nothing_says_what_a_ranking_of_nothing_says() -> None:
+    """It said that the query is empty."""
+    with serving(ServerState(Service(towns(), gaifman.complete(towns(), ["works_in"], **FEW), PATIENT))) as client:
+        one, other = (client.post(path, {}).error for path in ("/api/explanation", "/api/answers"))
+        assert one == other
+        assert "completion of 1 relations: say what to answer" in one["message"]
+        assert one["hint"] == 'as in "works_in(x, y)"'
+
+
+def test_a_head_that_is_too_large_is_refused_also_where_it_comes_at_once(client: Client) -> None:
+    assert client.get("/api/health", **{"x-long": "y" * (MAX_HEAD_BYTES - 1_000)}).status == 200
+    reply = client.get("/api/health", **{"x-long": "y" * MAX_HEAD_BYTES})
+    assert reply.status == 431
+    assert reply.error["message"] == "a request has at most 65,536 bytes before its body"
+
+
+def test_another_protocol_is_not_spoken_and_makes_no_noise(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    """The server told whoever runs it to install a library."""
+    reply = client.get("/api/health", **{"connection": "upgrade", "upgrade": "websocket", "sec-websocket-key": "eA=="})
+    assert reply.status == 200
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,63 @@
+"""What the OpenAPI document says is what the server does: schemathesis asks whatever the document allows, and more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import CHECKS
+
+from gaifman.server.app import create_app
+from gaifman.server.service import Service
+from gaifman.server.state import EditsFile, ServerState
+from http_client import PATIENT, TOKEN, Client, serving
+from trained import towns, worker
+
+HELD = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "unsupported_method",
+    "missing_required_header",
+)
+"""That valid data is accepted cannot be held: most texts are no formula, and most names no object."""
+
+
+DOCUMENT = create_app(ServerState(Service(towns()))).openapi()
+schema = schemathesis.openapi.from_dict(DOCUMENT)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A running server, where facts may be added."""
+    edits = EditsFile(tmp_path_factory.mktemp("schema") / "new.facts")
+    with serving(ServerState(Service(towns(), worker(), PATIENT), edits, TOKEN)) as found:
+        yield found
+
+
+@schema.parametrize()
+@settings(
+    max_examples=50,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_whatever_the_document_allows(case: Any, client: Client) -> None:
+    checks = [CHECKS.get_one(name) for name in HELD]
+    where = f"http://127.0.0.1:{client.port}"
+    case.call_and_validate(where, checks=checks, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300)
+
+
+def test_the_document_has_every_route_with_words() -> None:
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            assert operation["description"], (path, method)
+            assert operation["responses"]["503"]["content"]["application/json"]["schema"]["$ref"].endswith("ErrorBody")
+    assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"], "there is one body of errors"

@@ -1,0 +1,121 @@
+"""Any text, grammatical or not: the parser answers with a tree that prints and parses to itself, or with our own error.
+
+    python tests/support/fuzz.py --count 1000000 --seed 1
+
+`make test` runs 20,000 inputs of it. A second parser, generated from tests/support/grammar.lark, must accept every text that
+ours accepts, and where it accepts a text that ours refuses, ours must have refused for a reason no grammar can see.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import lark
+
+from gaifman.errors import GaifmanError
+from gaifman.logic.ast import Node, to_ascii, to_bracketed
+from gaifman.logic.parser import parse, parse_feature, parse_query
+from generators import texts
+
+READERS: dict[str, Callable[[str], Node]] = {"formula": parse, "query": parse_query, "feature": parse_feature}
+BEYOND_GRAMMAR = (
+    "bound twice by one quantifier",
+    "cannot be bound here",
+    "stands for an object, and for a relation here",
+    "stands for a relation, and for an object here",
+    "another number of places here than above",
+    "so it takes one object",
+    "is no number",
+    "at most 8 places",
+    "nested deeper than",
+    "more than",
+    "a name cannot",
+    "there is no character",
+    "stands for no character",
+    "stands for no object here",
+    "of the head",
+    "the head takes variables only",
+    "is twice in the head",
+    "is no relation in this feature",
+    "needs an attribute",
+    "_ is no variable",
+    "is not used here",
+    "this looks like SQL",
+)
+"""Reasons to refuse what the grammar allows."""
+
+
+@cache
+def grammar() -> lark.Lark:
+    """The second parser."""
+    text = (Path(__file__).parent / "grammar.lark").read_text()
+    return lark.Lark(text, parser="lalr", start=["sentence", "query", "feature"], lexer="basic")
+
+
+def accepts(text: str, kind: str) -> bool:
+    """Whether the second parser reads the text."""
+    try:
+        grammar().parse(text, start="sentence" if kind == "formula" else kind)
+    except lark.exceptions.LarkError:
+        return False
+    return True
+
+
+def check(text: str, kind: str) -> Node | None:
+    """Read one text; what it means, or None where it is refused."""
+    try:
+        node = READERS[kind](text)
+    except GaifmanError as refusal:
+        check_refusal(text, kind, refusal)
+        return None
+    for written in (str(node), to_ascii(node), to_bracketed(node)):
+        again = READERS[kind](written)
+        assert again == node, f"{text!r} prints as {written!r}, which is read otherwise"
+    assert accepts(text, kind), f"accepted a {kind} beyond the grammar: {text!r}"
+    return node
+
+
+def check_refusal(text: str, kind: str, refusal: GaifmanError) -> None:
+    """The refusal can be shown, and has a reason."""
+    assert str(refusal)
+    assert json.dumps(refusal.as_dict())
+    beyond = any(reason in refusal.message for reason in BEYOND_GRAMMAR)
+    assert beyond or not accepts(text, kind), f"refused a {kind} of the grammar: {text!r}\n{refusal}"
+
+
+def run(seed: int, count: int) -> dict[str, int]:
+    """Check so many texts, each as a formula, a query or a feature; how many were accepted."""
+    accepted = 0
+    for i, text in enumerate(texts(seed, count)):
+        kind = list(READERS)[i // 2 % 3]
+        accepted += check(text, kind) is not None
+    return {"texts": count, "accepted": accepted, "refused": count - accepted}
+
+
+def main() -> None:
+    """Run in blocks, so that memory stays small, and print what was seen."""
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    options.add_argument("--count", type=int, default=20_000)
+    options.add_argument("--seed", type=int, default=1)
+    chosen = options.parse_args()
+    total = {"texts": 0, "accepted": 0, "refused": 0}
+    start, block = time.time(), 10_000
+    for first in range(0, chosen.count, block):
+        seen = run(chosen.seed + first, min(block, chosen.count - first))
+        total = {key: total[key] + seen[key] for key in total}
+        rate = total["texts"] / (time.time() - start)
+        sys.stderr.write(
+            f"\r{total['texts']:,} texts, {rate:,.0f} a second, {(chosen.count - total['texts']) / rate:,.0f} s left "
+        )
+    sys.stderr.write("\n")
+    print(json.dumps(total))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Small knowledge bases with something to learn in them, and settings that learn it in a moment. Not a test itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import gaifman
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.model import GaifmanModel
+from gaifman.predict import Estimates
+
+FEW: dict[str, Any] = {
+    "options": {"epochs": 1, "hidden": [8]},
+    "min_examples": 0,
+    "size": 4,
+    "positives": 2,
+    "negatives": 4,
+    "draws": 4,
+}
+"""As little work as can be."""
+GOOD: dict[str, Any] = {**FEW, "options": {"epochs": 20, "hidden": [8], "learning_rate": 0.2, "dropout": 0.0}}
+"""Enough to see what there is."""
+
+
+def towns(count: int = 40, prefix: str = "", *, sure: bool = True) -> KnowledgeBase:
+    """People work where they live, but for every eighth; they are citizens of the town's country."""
+    facts: list[tuple[Any, ...]] = []
+    values = {}
+    for i in range(count):
+        person, town = f"{prefix}p{i:02d}", f"{prefix}t{i % 5}"
+        facts += [("person", person), ("lives_in", person, town), ("citizen", person, f"{prefix}c{i % 5 % 2}")]
+        facts.append(("works_in", person, town if i % 8 else f"{prefix}t{(i + 1) % 5}"))
+        if i % 3 == 0:
+            facts.append(("moved", person, f"{prefix}t{(i + 2) % 5}", town))
+        values["age", person] = float(20 + i)
+    facts += [("town_of", f"{prefix}t{i}", f"{prefix}c{i % 2}") for i in range(5)]
+    if not sure:
+        known = [gaifman.Fact(name, tuple(objects), 0.5 if name == "works_in" else 1.0) for name, *objects in facts]
+        return KnowledgeBase.from_facts(known, values)
+    return KnowledgeBase.from_facts(facts, values)
+
+
+def same(one: Estimates, other: Estimates) -> bool:
+    """Bit for bit."""
+    fields = ("values", "errors", "draws")
+    return all(np.array_equal(getattr(one, f), getattr(other, f), equal_nan=True) for f in fields)
+
+
+@cache
+def worker() -> GaifmanModel:
+    """A model that has learnt where people work."""
+    return gaifman.fit(towns(), "works_in(x, y)", **GOOD)
+
+
+@cache
+def little() -> GaifmanModel:
+    """One that has learnt next to nothing."""
+    return gaifman.fit(towns(), "works_in(x, y)", **FEW)
+
+
+@cache
+def demo() -> KnowledgeBase:
+    """The bundled knowledge base, once."""
+    return gaifman.demo()
+
+
+@cache
+def neighbour() -> GaifmanModel:
+    """A model of the demo's borders, with a calibration that was fitted."""
+    return gaifman.fit(demo(), "borders(x, y)", **FEW)

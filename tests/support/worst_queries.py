@@ -1,0 +1,154 @@
+"""Queries that no engine can finish, or only just: products, chains, cycles, nested negation, untied variables.
+
+Not a test itself: `WORST` are fifty of them over the relations of `crowded()`; `python tests/support/worst_queries.py` asks
+each for its answers and shows how long after its limit it was stopped, and what the processor did then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+
+from gaifman.config import Budget
+from gaifman.errors import StoppedError
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.queries.answers import answers, count, exists
+from gaifman.queries.engine import Engine
+
+EVERYTHING = 10**60
+"""Combinations: what is refused for its size is not stopped for its time."""
+
+
+def crowded(objects: int = 3_000, facts: int = 60_000) -> KnowledgeBase:
+    """Three dense relations and a type over some objects, with numbers."""
+    rng = random.Random(1)
+    names = [f"o{i}" for i in range(objects)]
+    drawn = [(relation, rng.choice(names), rng.choice(names)) for relation in "rst" for _ in range(facts)]
+    typed = [("p", name) for name in names if rng.random() < 0.9]
+    return KnowledgeBase.from_facts([*drawn, *typed], {("age", name): float(rng.randint(0, 99)) for name in names})
+
+
+def product(width: int) -> str:
+    """All combinations of facts."""
+    return " & ".join(f"{'rst'[i % 3]}(x{i}, y{i})" for i in range(width))
+
+
+def chain(length: int) -> str:
+    """Facts in a row."""
+    return " & ".join(f"{'rst'[i % 3]}(x{i}, x{i + 1})" for i in range(length))
+
+
+def ends(length: int) -> str:
+    """The two ends of a chain."""
+    inner = ", ".join(f"x{i}" for i in range(1, length))
+    return f"exists {inner}. {chain(length)}"
+
+
+def cycle(length: int) -> str:
+    """Facts in a ring."""
+    return " & ".join(f"r(x{i}, x{(i + 1) % length})" for i in range(length))
+
+
+def clique(size: int) -> str:
+    """Facts between any two."""
+    return " & ".join(f"r(x{i}, x{j})" for i in range(size) for j in range(i))
+
+
+def alternating(depth: int) -> str:
+    """∀ ∃ ∀ ∃ …, each about the variable before."""
+    text = f"r(x{depth - 1}, x{depth})"
+    for i in range(depth, 0, -1):
+        text = f"(forall x{i}. r(x{i - 1}, x{i}) -> {text})" if i % 2 else f"(exists x{i}. s(x{i - 1}, x{i}) & ~{text})"
+    return text
+
+
+def negations(depth: int) -> str:
+    """¬∃¬∃ …, in which every level speaks of all variables before."""
+    text = "false"
+    for i in range(depth, 0, -1):
+        before = " & ".join(f"{'rst'[j % 3]}(x{j}, x{i})" for j in range(max(0, i - 3), i))
+        text = f"~(exists x{i}. {before} & {text})" if text != "false" else f"~(exists x{i}. {before})"
+    return f"p(x0) & {text}"
+
+
+def untied(width: int) -> str:
+    """Nothing but ¬."""
+    return " & ".join(f"~r(x{i}, x{(i + 1) % width})" for i in range(width))
+
+
+def equivalent(depth: int) -> str:
+    """A tower of ↔."""
+    text = "r(x, y)"
+    for i in range(depth):
+        text = f"({text} <-> {'rst'[i % 3]}({'xy'[i % 2]}, {'yx'[i % 2]}))"
+    return text
+
+
+def either(width: int) -> str:
+    """A chain of ∨."""
+    return " & ".join(f"(r(x{i}, x{i + 1}) | s(x{i + 1}, x{i}) | ~t(x{i}, x{i + 1}))" for i in range(width))
+
+
+def older(width: int) -> str:
+    """Comparisons of numbers, and nothing else."""
+    return " & ".join(f"age(x{i}) <= age(x{i + 1})" for i in range(width))
+
+
+WORST = (
+    *(product(width) for width in (2, 3, 4, 5, 6, 8)),
+    *(chain(length) for length in (3, 4, 5, 6, 8, 10, 12, 15)),
+    *(ends(length) for length in (3, 4, 5, 6, 8, 10, 15)),
+    *(cycle(length) for length in (4, 5, 6, 8, 10)),
+    *(clique(size) for size in (4, 5, 6, 7)),
+    *(alternating(depth) for depth in (3, 5, 8, 12, 15)),
+    *(negations(depth) for depth in (3, 5, 8, 12)),
+    *(untied(width) for width in (2, 3, 4, 6)),
+    *(equivalent(depth) for depth in (1, 10, 30)),
+    *(either(width) for width in (2, 4)),
+    *(older(width) for width in (2, 3)),
+)
+
+
+ASKED: tuple[Callable[..., object], ...] = (answers, count, exists)
+
+
+def main() -> int:
+    """Ask them all; 1 if one went on for more than half a second."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--seconds", type=float, default=1.0, help="the limit of each")
+    arguments.add_argument("--memory", type=int, default=2_000, help="megabytes")
+    options = arguments.parse_args()
+    budget = Budget(seconds=options.seconds, rows=1_000, combinations=EVERYTHING)
+    late, rows = 0, []
+    with Engine(crowded(), memory_mb=options.memory) as engine:
+        for text in WORST:
+            for ask in ASKED:
+                over, busy, how = measured(engine, ask, text, budget)
+                rows.append({"query": text, "asked": ask.__name__, "over": over, "busy": busy, "ended": how})
+                late += over > 0.5 or busy > 0.1
+                print(f"{over:7.3f} {busy:6.3f} {how:>8} {ask.__name__:>8} {text[:90]}", file=sys.stderr, flush=True)
+    worst = max(rows, key=lambda row: float(str(row["over"])))
+    print(json.dumps({"queries": len(WORST), "asked": len(rows), "late": late, "worst": worst}, ensure_ascii=False))
+    return 1 if late else 0
+
+
+def measured(engine: Engine, ask: Callable[..., object], text: str, budget: Budget) -> tuple[float, float, str]:
+    """Seconds beyond the limit (below 0: it ended), the share of a processor used in the half second after, and how."""
+    begin = time.monotonic()
+    how = "ended"
+    try:
+        ask(engine, text, budget=budget)
+    except StoppedError as error:
+        how = "stopped" if "seconds" in error.message else "memory"
+    over = time.monotonic() - begin - (budget.seconds or 0)
+    used = time.process_time()
+    time.sleep(0.5 if how != "ended" else 0)
+    return round(over, 3), round((time.process_time() - used) / 0.5, 3), how
+
+
+if __name__ == "__main__":
+    sys.exit(main())

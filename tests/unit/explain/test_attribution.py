@@ -1,0 +1,382 @@
+"""Explanations of real models: exactly the prediction, parts that add up, facts that are there, facts it hangs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+import gaifman
+from gaifman.completion import Completion
+from gaifman.errors import KnowledgeBaseError
+from gaifman.explain.attribution import MAX_COUNTERFACTUAL_FACTS, Explainer, _fact_sets_to_hide
+from gaifman.explain.explanation import Explanation
+from gaifman.features.feature_sets import parse_phi
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.logic.parser import parse_feature
+from gaifman.logic.semantics import Extension, Structure, feature_value, holds
+from gaifman.model import GaifmanModel
+from gaifman.models import SklearnModel
+from gaifman.models.calibration import log_odds
+from gaifman.models.mlp import MLP
+from gaifman.predict import DrawBudget
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from reference_model import Plain
+from trained import FEW, GOOD, demo, neighbour, towns, worker
+
+PAIRS = (("p03", "t3"), ("p03", "t1"), ("p08", "t4"), ("t1", "p02"), ("p05", "p05"))
+
+
+NEAR = "exists z. lives_in(x, z) & works_in(y, z) & x != y"
+PHI = """
+lives_in(s1, s2)
+¬lives_in(s1, s2)
+∀x works_in(x, s2) → lives_in(x, s2)
+age(s1)
+works_in(x, s2)
+"""
+
+
+def works(kb: KnowledgeBase | None = None, **given: Any) -> GaifmanModel:
+    return gaifman.fit(kb or towns(), "works_in(x, y)", **given)
+
+
+@cache
+def model_of(kind: str) -> tuple[GaifmanModel, tuple[tuple[str, ...], ...]]:
+    """A model of some kind, with tuples to ask for."""
+    makers: dict[str, tuple[Callable[[], GaifmanModel], tuple[tuple[str, ...], ...]]] = {
+        "mlp": (worker, PAIRS),
+        "demo": (neighbour, (("portugal", "spain"), ("portugal", "japan"), ("chad", "niger"))),
+        "logistic": (lambda: works(base="logistic", **_no_options()), PAIRS),
+        "plain": (lambda: works(base=Plain(), **_no_options()), PAIRS),
+        "classifier": (lambda: works(base=SklearnModel(LogisticRegression()), **_no_options()), PAIRS),
+        "type": (lambda: gaifman.fit(towns(), "person(x)", **GOOD), (("p03",), ("t1",))),
+        "query": (lambda: gaifman.fit(towns(), NEAR, **FEW), (("p03", "p08"), ("p01", "p06"), ("p01", "p02"))),
+        "phi": (lambda: works(phi=parse_phi(PHI, towns()), **GOOD), PAIRS),
+        "whole": (lambda: works(**{**GOOD, "size": None}), PAIRS[:2]),
+        "far": (lambda: works(radius=2, **FEW), PAIRS[:2]),
+        "three": (lambda: gaifman.fit(towns(), "moved(x, y, z)", **FEW), (("p03", "t0", "t3"), ("p06", "t3", "t1"))),
+        "unsure": (lambda: works(towns(sure=False), **FEW), PAIRS[:2]),
+    }
+    make, tuples = makers[kind]
+    return make(), tuples
+
+
+def _no_options() -> dict[str, Any]:
+    return {name: setting for name, setting in GOOD.items() if name != "options"}
+
+
+KINDS = (
+    *("mlp", "demo", "logistic", "plain", "classifier", "type"),
+    *("query", "phi", "whole", "far", "three", "unsure"),
+)
+
+
+def explained(kind: str) -> list[tuple[GaifmanModel, tuple[str, ...], Explanation]]:
+    model, tuples = model_of(kind)
+    return [(model, names, model.explain(*names)) for names in tuples]
+
+
+# The prediction
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_explained_is_what_the_model_says(kind: str) -> None:
+    for model, names, found in explained(kind):
+        assert found.estimate == model.probability(*names)
+        assert found.objects == names
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_parts_add_up_to_the_probability(kind: str) -> None:
+    for _, _, found in explained(kind):
+        assert found.log_odds == pytest.approx(float(log_odds(found.probability)), abs=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 39),
+    st.integers(0, 4),
+    st.integers(1, 15),
+    st.sampled_from([None, 0.001, 0.3]),
+    st.integers(1, 20),
+)
+def test_for_any_answer_draws_prior_and_top(person: int, town: int, draws: int, prior: float | None, top: int) -> None:
+    names = (f"p{person:02d}", f"t{town}")
+    found = worker().explain(*names, draws=draws, prior=prior, top=top)
+    wanted = worker().probability(*names, draws=draws, prior=prior)
+    assert (found.estimate.value, found.estimate.draws) == (wanted.value, draws)
+    assert found.log_odds == pytest.approx(float(log_odds(found.probability)), abs=1e-9)
+    assert len(found.supporting) <= top
+    assert len(found.opposing) <= top
+
+
+def test_more_formulas_told_are_fewer_others() -> None:
+    few, many = worker().explain("p03", "t3", top=1), worker().explain("p03", "t3", top=1_000)
+    assert many.parts.others.count == 0
+    assert many.parts.others.effect == 0
+    assert few.parts.others.count == len(many.reasons) - len(few.reasons)
+    assert many.parts.interactions == few.parts.interactions
+    assert [reason.effect for reason in many.reasons] == sorted(
+        (reason.effect for reason in many.reasons), key=lambda effect: -abs(effect)
+    )
+
+
+@pytest.mark.parametrize("kind", ["mlp", "logistic", "plain", "demo", "unsure", "three"])
+def test_effects_are_what_brute_force_finds_from_the_features_of_the_draws(kind: str) -> None:
+    model, names, found = explained(kind)[0]
+    judge, scorer = model.predictor, model.trained_scorer()
+    tuples = judge.tuple_ids([names])
+    hidden = judge.hidden_facts(model.trained_query, tuples, model.config.seed)
+    sampling = model.config.sampling(model.config.draws, "answer 0")
+    matrix = judge.evaluator.sample_and_evaluate(tuples, sampling, hidden)
+    rows = scorer.scaler.transform(matrix)
+    features = [str(judge.evaluator.plan.features[number]) for number in scorer.scaler.features()]
+    whole = scorer.base.scores(rows)
+    for reason in found.reasons:
+        column = features.index(reason.feature)
+        kept = rows.columns != column
+        counts = np.add.reduceat(np.append(kept, 0), rows.starts[:-1]) * (np.diff(rows.starts) > 0)
+        less = type(rows)(
+            np.append(0, np.cumsum(counts)).astype(np.int64), rows.columns[kept], rows.values[kept], rows.width
+        )
+        assert reason.effect == pytest.approx(float(np.mean(whole - scorer.base.scores(less))), abs=1e-9)
+        assert reason.draws == int((~kept).sum())
+
+
+def test_a_sum_of_inputs_has_no_interactions() -> None:
+    for kind in ("logistic", "plain", "classifier"):
+        for _, _, found in explained(kind):
+            assert found.parts.interactions == pytest.approx(0, abs=1e-4)
+
+
+def test_the_same_each_time_and_after_a_file(tmp_path: Any) -> None:
+    first = worker().explain("p03", "t3")
+    assert worker().explain("p03", "t3") == first
+    worker().save(tmp_path / "m")
+    assert gaifman.load(tmp_path / "m", towns()).explain("p03", "t3") == first
+
+
+# Witnesses
+
+
+def seen(model: GaifmanModel, names: tuple[str, ...]) -> list[Structure]:
+    """The drawn neighbourhoods, by definition: members, and what is known of them alone that is not hidden."""
+    judge = model.predictor
+    tuples = judge.tuple_ids([names])
+    hidden = judge.hidden_facts(model.trained_query, tuples, model.config.seed)
+    drawn = draw_neighbourhoods(judge.graph, tuples, model.config.sampling(model.config.draws, "answer 0"), hidden)
+    known = judge.kb.without_facts([judge.graph.fact_by_id(number) for number in hidden.facts.tolist()]).structure()
+    return [known.induced([judge.kb.object_name(int(m)) for m in drawn.members_of(0, at)]) for at in range(drawn.draws)]
+
+
+def only(structure: Structure, facts: tuple[Fact, ...]) -> Structure:
+    """The same members, and of their facts these alone."""
+    kept = {(fact.relation, fact.objects) for fact in facts}
+    relations = {
+        name: Extension(r.arity, frozenset(t for t in r.tuples if (name, t) in kept))
+        for name, r in structure.relations.items()
+    }
+    return Structure(structure.domain, relations, structure.attributes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_witnesses_make_the_formula_what_it_is_in_the_drawn_neighbourhoods(kind: str) -> None:
+    for model, names, found in explained(kind):
+        structures = seen(model, names)
+        for reason in found.reasons:
+            feature = parse_feature(reason.feature, model.predictor.kb)
+            for inside in structures:
+                said = feature_value(inside, feature, names)
+                assert feature_value(only(inside, reason.facts), feature, names) == said or not reason.facts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_witnesses_are_facts_of_a_drawn_neighbourhood_with_their_confidence(kind: str) -> None:
+    for model, names, found in explained(kind):
+        structures = seen(model, names)
+        confidence = {(fact.relation, fact.objects): fact.confidence for fact in model.predictor.kb.facts()}
+        for fact in {fact for reason in found.reasons for fact in reason.facts}:
+            assert any(fact.objects in inside.relations[fact.relation].tuples for inside in structures)
+            assert fact.confidence == confidence[fact.relation, fact.objects]
+
+
+def test_confidences_are_told() -> None:
+    facts = [fact for _, _, found in explained("unsure") for reason in found.reasons for fact in reason.facts]
+    assert {0.5, 1.0} == {fact.confidence for fact in facts}
+
+
+def test_what_facts_make_false_is_told_by_these_facts() -> None:
+    reasons = {reason.feature: reason for _, _, found in explained("phi")[:1] for reason in found.reasons}
+    assert [str(fact) for fact in reasons["¬lives_in(s1, s2)"].facts] == ["lives_in(p03, t3)."]
+    assert reasons["¬lives_in(s1, s2)"].value == 0
+    assert not reasons["age(s1)"].facts
+    assert reasons["age(s1)"].value == 23
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_known_answer_is_never_its_own_reason(kind: str) -> None:
+    for model, names, found in explained(kind):
+        judge = model.predictor
+        hidden = judge.hidden_facts(model.trained_query, judge.tuple_ids([names]), model.config.seed).facts
+        secret = {judge.graph.fact_by_id(number) for number in hidden.tolist()}
+        assert found.known == bool(secret)
+        told = {fact for reason in found.reasons for fact in reason.facts}
+        told |= set(found.counterfactual.facts if found.counterfactual else ())
+        assert found.diagram is not None
+        assert secret.isdisjoint(told | set(found.diagram.facts))
+
+
+def test_names_stand_in_the_formulas() -> None:
+    found = worker().explain("p03", "t3")
+    assert found.query == "works_in('p03', 't3')"
+    assert found.reasons[0].formula == "lives_in('p03', 't3')"
+    assert found.reasons[0].feature == "lives_in(s1, s2)"
+    assert [str(fact) for fact in found.reasons[0].facts] == ["lives_in(p03, t3)."]
+
+
+# What it hangs on
+
+
+def test_without_the_named_facts_it_is_less_probable() -> None:
+    found = worker().explain("p03", "t3")
+    assert found.counterfactual is not None
+    assert [str(fact) for fact in found.counterfactual.facts] == ["lives_in(p03, t3)."]
+    assert found.counterfactual.estimate.value < found.probability - 0.3
+    without = worker().with_kb(towns().without_facts(found.counterfactual.facts))
+    assert without.probability("p03", "t3").value == pytest.approx(found.counterfactual.estimate.value, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_counterfactual_is_what_the_model_says_when_the_facts_are_hidden(kind: str) -> None:
+    for model, names, found in explained(kind):
+        if found.counterfactual is None:
+            continue
+        judge, graph = model.predictor, model.predictor.graph
+        assert 0 < len(found.counterfactual.facts) <= MAX_COUNTERFACTUAL_FACTS
+        assert found.counterfactual.estimate.value < found.probability
+        hidden = [judge.hidden_facts(model.trained_query, judge.tuple_ids([names]), model.config.seed).facts]
+        for fact in found.counterfactual.facts:
+            number = judge.kb.content.relations.find(fact.relation)
+            assert number is not None
+            hidden.append(
+                fact_ids(graph, number, np.array([[judge.kb.object_id(name) for name in fact.objects]], np.int32))
+            )
+        case = Explainer(judge, model.trained_scorer(), model.calibration, model.config, model.trained_query)
+        facts = np.unique(np.concatenate(hidden))
+        (said,) = case.estimate_hiding(judge.tuple_ids([names]), [facts], DrawBudget(model.config.draws))
+        assert said == found.counterfactual.estimate
+
+
+def test_most_answers_hang_on_the_facts_that_are_named() -> None:
+    kb, fell, count = demo(), 0, 0
+    completion = gaifman.complete(kb, ["borders", "capital", "continent", "official_language"], **FEW)
+    for relation in completion.scorers:
+        for fact in list(kb.facts(relation))[::40]:
+            found = completion.explain(relation, *fact.objects)
+            fell += found.counterfactual is not None
+            count += 1
+    assert count > 20
+    assert fell >= 0.9 * count
+
+
+def test_facts_of_formulas_are_tried_alone_and_together() -> None:
+    a, b, many = frozenset({1, 2}), frozenset({2, 3}), frozenset(range(10, 11 + MAX_COUNTERFACTUAL_FACTS))
+    assert _fact_sets_to_hide([a, frozenset(), many, b, a]) == [a, b, a | b]
+    rest = frozenset(range(100, 99 + MAX_COUNTERFACTUAL_FACTS))
+    assert _fact_sets_to_hide([a, rest]) == [a, rest]
+    assert _fact_sets_to_hide([]) == []
+
+
+def test_nothing_speaks_where_nothing_is_known() -> None:
+    kb = towns().with_facts([("person", "hermit")]).without_facts([("person", "hermit")])
+    model = worker().with_kb(kb)
+    found = model.explain("hermit", "hermit")
+    assert (found.reasons, found.counterfactual, found.known) == ((), None, False)
+    assert found.log_odds == pytest.approx(float(log_odds(found.probability)))
+    assert found.diagram is not None
+    assert found.diagram.members == ("hermit",)
+    assert found._repr_html_()
+
+
+def test_a_base_model_that_is_sure_of_everything() -> None:
+    base = MLP((4,), epochs=1)
+    model = gaifman.fit(towns(), "works_in(x, y)", base=base, **_no_options())
+    state = dict(model.trained_scorer().base.state())
+    state["biases 2"] = np.array([500.0], np.float32)
+    model.trained_scorer().base.restore(state)
+    found = model.explain("p03", "t3")
+    assert found.estimate == model.probability("p03", "t3")
+    assert np.isfinite(found.log_odds)
+    assert found.log_odds == pytest.approx(float(log_odds(found.probability)), abs=1e-9)
+
+
+# Completions and mistakes
+
+
+@cache
+def completed() -> Completion:
+    kb = towns().with_facts([("mayor", "p01", "t1")])
+    return gaifman.complete(kb, ["works_in", "person", "moved", "mayor"], **GOOD)
+
+
+def test_a_completion_explains_facts_of_its_relations() -> None:
+    for names in (("works_in", "p03", "t3"), ("person", "p03"), ("moved", "p03", "t0", "t3")):
+        found = completed().explain(*names)
+        assert found.estimate == completed().probability(*names)
+        assert found.log_odds == pytest.approx(float(log_odds(found.probability)), abs=1e-9)
+        assert found == completed().model(names[0]).explain(*names[1:])
+
+
+def test_other_knowledge_bases() -> None:
+    kb = towns(20, "new_")
+    found = worker().with_kb(kb).explain("new_p03", "new_t3")
+    assert found.reasons[0].formula == "lives_in('new_p03', 'new_t3')"
+    bare = KnowledgeBase.from_facts([("lives_in", "ann", "rome")])
+    assert worker().with_kb(bare).explain("ann", "rome").reasons[0].formula == "lives_in('ann', 'rome')"
+
+
+def test_mistakes() -> None:
+    with pytest.raises(KnowledgeBaseError, match="there is no object p3") as caught:
+        worker().explain("p3", "t3")
+    assert "p03" in caught.value.suggestions
+    with pytest.raises(KnowledgeBaseError, match="name as many objects"):
+        worker().explain("p03")
+    with pytest.raises(KnowledgeBaseError, match="top is a whole number"):
+        worker().explain("p03", "t3", top=0)
+    with pytest.raises(KnowledgeBaseError, match="draws is a whole number"):
+        worker().explain("p03", "t3", draws=0)
+    for prior in (1.0, "a"):
+        with pytest.raises(KnowledgeBaseError, match="a prior is above 0"):
+            worker().explain("p03", "t3", prior=prior)  # type: ignore[arg-type]
+    with pytest.raises(KnowledgeBaseError, match="only the fallback"):
+        completed().explain("mayor", "p01", "t1")
+    with pytest.raises(KnowledgeBaseError, match="there is no model of work_in"):
+        completed().explain("work_in", "p01", "t1")
+    with pytest.raises(KnowledgeBaseError, match="not trained yet"):
+        GaifmanModel("works_in(x, y)").explain("p03", "t3")
+
+
+def test_the_objects_of_an_answer() -> None:
+    assert worker().answer_tuple(None, {"x": "p03"}, ["t3"]) == ("p03", "t3")
+    assert worker().answer_tuple("works_in(b, b)", {}, ["t3"]) == ("t3", "t3")
+    assert completed().answer_tuple("works_in('p03', y)", {}, ["t3"]) == ("works_in", "p03", "t3")
+    with pytest.raises(KnowledgeBaseError, match="names an object for each of x, y, not t3"):
+        worker().answer_tuple(None, {}, ["t3"])
+    with pytest.raises(KnowledgeBaseError, match="names no object, not t3"):
+        worker().answer_tuple("works_in('p03', 't3')", {}, "t3")
+
+
+def test_semantics_agree_on_the_query_that_is_named() -> None:
+    for _, names, found in explained("mlp"):
+        assert holds(towns().structure(), gaifman.parse(found.query, towns())) == found.known
+        assert found.variables == ("x", "y")
+        assert len(names) == 2

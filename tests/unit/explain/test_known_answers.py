@@ -1,0 +1,33 @@
+"""What an explanation says of answers that are known, whatever the query is made of."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import gaifman
+from gaifman.logic.semantics import holds
+from trained import FEW, towns
+
+
+@pytest.mark.parametrize(
+    ("query", "judged"),
+    [
+        ("lives_in(x, y) & ~works_in(x, y)", {True: "judged as if it were not known", False: ""}),
+        ("age(x) > 40 & lives_in(x, y)", {True: "judged as if it were not known", False: ""}),
+        ("age(x) > 40 & town_of(y, 'c0')", {True: "judged as if it were not known", False: ""}),
+        ("age(x) > 40 & x != y", {True: "known by what cannot be hidden, and judged with that", False: ""}),
+    ],
+)
+def test_known_is_what_is_true_whatever_could_be_hidden(query: str, judged: dict[bool, str]) -> None:
+    """What is no answer was once called known where facts of it were hidden, and an answer by numbers not known."""
+    model, seen = gaifman.fit(towns(), query, **FEW), set()
+    for names in itertools.product(("p00", "p03", "p24", "p25", "p32"), ("t0", "t1", "t2")):
+        found = model.explain(*names)
+        assert found.known == holds(towns().structure(), gaifman.parse(found.query, towns()))
+        assert found.known_note == judged[found.known]
+        (answer,) = model.answers(x=names[0], restrict_to={"y": [names[1]]}, top=1)
+        assert (answer.known, answer.estimate) == (found.known, found.estimate)
+        seen.add(found.known)
+    assert seen == {True, False}

@@ -1,0 +1,38 @@
+"""Signs and brackets."""
+
+from __future__ import annotations
+
+import pytest
+
+from gaifman.logic.parser import parse
+from gaifman.logic.printer import ASCII, BRACKETED, UNICODE, format_relation
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("borders", "borders"),
+        ("naïve", "naïve"),
+        ("_hypernym", "_hypernym"),
+        ("_", "'_'"),
+        ("not", "'not'"),
+        ("count", "'count'"),
+        ("has part", "'has part'"),
+        ("/a/b./c/d", "/a/b./c/d"),
+        ("/a/b.", "'/a/b.'"),
+        ("1st", "1st"),
+        ("a-b", "'a-b'"),
+        ("it's", r"'it\'s'"),
+        ("\u202ex", r"'\u202ex'"),
+    ],
+)
+def test_a_relation_stands_bare_where_it_can_and_quoted_where_it_must(name: str, text: str) -> None:
+    assert format_relation(name) == text
+    assert str(parse(f"{text}(x)")) == f"{text}(x)"
+
+
+def test_one_tree_in_three_styles() -> None:
+    formula = parse("forall x. p(x) -> exists y. r(x, y) & x != y")
+    assert formula.render(UNICODE) == "∀x p(x) → (∃y r(x, y) ∧ x ≠ y)"
+    assert formula.render(ASCII) == "forall x. p(x) -> (exists y. r(x, y) & x != y)"
+    assert formula.render(BRACKETED) == "∀x (p(x) → (∃y (r(x, y) ∧ x ≠ y)))"

@@ -1,0 +1,221 @@
+"""Which tuples may answer: all, seen, near, of types and lists; never more than the limit."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Ints
+from gaifman.ranking.candidates import (
+    STRATEGIES,
+    Candidates,
+    CandidateStrategy,
+    as_strategy,
+    atom_pattern,
+    objects_of_type,
+    select_candidates,
+    select_known_candidates,
+)
+from kbs import knowledge_bases, plain_names
+from trained import demo, towns
+
+KB = KnowledgeBase.from_facts(
+    tuple(text.split())
+    for text in ("likes a b", "likes b c", "likes c c", "knows c d", "man a", "man d", "sold a b e", "sold b a f")
+)
+"""a — b — c — d in the graph; e and f by what was sold."""
+
+
+def seen(kb: KnowledgeBase, relation: str) -> Ints:
+    number, table = kb.content.relations.find(relation), kb.fact_tables[kb.relations[relation].arity]
+    assert number is not None
+    return table.objects[table.rows(number)]
+
+
+def found(text: str, kb: KnowledgeBase = KB, way: str = "auto", limit: int = 1_000, **among: object) -> Candidates:
+    relation, pattern = atom_pattern(text, kb, list(kb.relations))
+    return select_candidates(build_graph(kb), pattern, seen(kb, relation), among, CandidateStrategy(way, limit))  # type: ignore[arg-type]
+
+
+def named(one: Candidates, kb: KnowledgeBase = KB) -> list[str]:
+    return ["".join(kb.object_name(number) for number in row) for row in one.values.tolist()]
+
+
+def pairs(first: str, second: str) -> list[str]:
+    return ["".join(pair) for pair in product(first, second)]
+
+
+# One variable
+
+
+def test_for_one_variable_all_objects() -> None:
+    assert named(found("likes('a', y)")) == list("abcdef")
+    assert named(found("likes(x, x)", limit=1)) == list("abcdef"), "one variable has no limit"
+    assert found("likes('a', y)").description == "all objects"
+
+
+def test_for_one_variable_a_type_or_a_list() -> None:
+    one, other = found("likes('a', y)", y="man"), found("likes('a', y)", y=["d", "b", "d"])
+    assert (named(one), one.description) == (["a", "d"], "all objects, y of type man")
+    assert (named(other), other.description) == (["b", "d"], "all objects, y one of 3")
+
+
+def test_for_one_variable_those_seen() -> None:
+    assert named(found("likes('a', y)", way="seen")) == ["b", "c"]
+    assert named(found("likes(x, x)", way="seen")) == ["b", "c"], "at both places"
+    assert named(found("man(x)", way="near")) == ["a", "d"]
+    assert named(found("man(x)", way="typed")) == ["a", "d"]
+    assert found("man(x)", way="seen").description == "objects seen at this place"
+
+
+def test_for_no_variable_the_tuple() -> None:
+    nothing = found("likes('a', 'b')")
+    assert nothing.values.shape == (1, 0)
+    assert nothing.description == "the tuple itself"
+
+
+# Several
+
+
+def test_all_pairs_where_they_are_few() -> None:
+    both = found("likes(x, y)")
+    assert named(both) == pairs("abcdef", "abcdef")
+    assert both.description == "all pairs of objects"
+
+
+def test_then_those_seen_then_those_near() -> None:
+    assert named(found("likes(x, y)", limit=6)) == pairs("abc", "bc")
+    near = found("likes(x, y)", limit=5)
+    assert near.description == "pairs of objects seen at these places, at most 1 step apart in the graph"
+    assert named(near) == ["ab", "bb", "bc", "cb", "cc"]
+    with pytest.raises(LimitError, match="there are more than 4 candidates for x, y") as caught:
+        found("likes(x, y)", limit=4)
+    assert "give x an object" in caught.value.hint
+
+
+def test_types_are_those_of_what_was_seen() -> None:
+    kb = KB.with_facts([("toy", "e"), ("toy", "g"), ("blue", "e"), ("blue", "h")])
+    typed = found("sold('a', 'b', z)", kb, "typed")
+    assert (named(typed, kb), typed.description) == (["e", "g", "h"], "objects of the types seen at these places")
+    assert named(found("sold(x, 'b', z)", kb, "typed", z=["g", "a"]), kb) == ["ag", "dg"], "a is a man, as d is"
+    assert named(found("likes('a', y)", kb, "typed"), kb) == list("abcdefgh"), "nothing seen there has a type"
+    assert named(found("likes(x, x)", kb, "typed"), kb) == ["a", "d"]
+    assert len(found("knows(x, y)", KB, "typed").values) == 6 * 2
+    untyped = KnowledgeBase.from_facts([("likes", "a", "b"), ("likes", "b", "c")])
+    assert named(found("likes(x, y)", untyped, "typed"), untyped) == pairs("abc", "abc")
+
+
+def test_what_is_asked_for_is_done() -> None:
+    assert named(found("likes(x, y)", way="near")) == pairs("abc", "bc"), "two steps reach all"
+    assert named(found("likes(x, y)", way="seen")) == pairs("abc", "bc")
+    for way in ("all", "seen"):
+        with pytest.raises(LimitError):
+            found("likes(x, y)", way=way, limit=5)
+
+
+def test_types_and_lists_of_several_variables() -> None:
+    one = found("likes(x, y)", x="man", y=["b", "c"])
+    assert named(one) == pairs("ad", "bc")
+    assert one.description == "all pairs of objects, x of type man, y one of 2"
+    assert named(found("likes(x, y)", way="seen", x="man")) == pairs("a", "bc")
+    assert len(found("likes(x, y)", x=[]).values) == 0
+
+
+def test_given_objects_are_where_nearness_begins() -> None:
+    three = found("sold(x, y, 'e')", way="near")
+    assert named(three) == ["aa", "ab", "ba", "bb"]
+    assert three.description == "pairs of objects seen at these places, at most 2 steps apart in the graph"
+    assert named(found("sold(x, y, 'e')", way="near", limit=3, x=["a"])) == ["aa", "ab"]
+    assert found("sold(x, y, z)", way="seen").description == "combinations of 3 objects seen at these places"
+    assert len(found("sold(x, y, z)", way="near").values) == 8
+
+
+def test_the_order_of_answers_names() -> None:
+    assert named(found("q(y, x) :- likes(x, y)", way="seen")) == pairs("bc", "abc")
+
+
+def test_on_the_demo_pairs_of_countries_that_border_some() -> None:
+    several = found("borders(x, y)", demo(), limit=100_000)
+    assert len(several.values) == 197**2, "countries without neighbours are countries too"
+    assert several.description == "pairs of objects of the types seen at these places"
+    assert len(found("borders(x, y)", demo(), limit=30_000).values) == len(np.unique(seen(demo(), "borders"))) ** 2
+    near = found("borders(x, y)", demo(), way="near", limit=1_000)
+    assert 600 < len(near.values) <= 1_000
+    assert "1 step apart" in near.description
+
+
+@given(knowledge_bases(names=plain_names, attributes=False, largest_arity=2, facts=12))
+def test_near_by_its_definition(kb: KnowledgeBase) -> None:
+    graph = build_graph(kb)
+    for relation in (name for name, own in kb.relations.items() if own.arity == 2 and own.count):
+        near = found(f"'{relation}'(x, y)" if not relation.isidentifier() else f"{relation}(x, y)", kb, "near")
+        facts = seen(kb, relation)
+        wanted = [
+            [x, y]
+            for x in np.unique(facts[:, 0]).tolist()
+            for y in np.unique(facts[:, 1]).tolist()
+            if 0 <= graph.distances([x])[y] <= 2
+        ]
+        assert near.values.tolist() == wanted
+
+
+# Known answers
+
+
+def test_known_answers_that_fit() -> None:
+    def known(text: str, **among: str) -> list[str]:
+        relation, pattern = atom_pattern(text, KB, list(KB.relations))
+        return named(select_known_candidates(KB, pattern, seen(KB, relation), among))
+
+    assert known("likes(x, y)") == ["ab", "bc", "cc"]
+    assert known("likes(x, x)") == ["c"]
+    assert known("likes('b', y)") == ["c"]
+    assert known("likes(x, y)", x="man") == ["ab"]
+    assert known("likes('a', 'c')") == []
+    assert known("likes('a', 'b')") == [""]
+
+
+# Mistakes
+
+
+def test_mistakes() -> None:
+    with pytest.raises(KnowledgeBaseError, match="there is no type men") as caught:
+        found("likes(x, y)", x="men")
+    assert "man" in caught.value.suggestions
+    with pytest.raises(KnowledgeBaseError, match="there is no type likes"):
+        objects_of_type(KB, "likes")
+    with pytest.raises(KnowledgeBaseError, match="there is no object z"):
+        found("likes(x, y)", x=["z"])
+    with pytest.raises(FormulaError, match="there is no variable z to choose objects for") as other:
+        found("likes('a', y)", z="man")
+    assert other.value.hint == "variables without an object: y"
+    with pytest.raises(FormulaError, match="no variable x") as other:
+        found("likes('a', 'b')", x="man")
+    assert other.value.hint == "every variable has an object"
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "many"])
+def test_a_limit_is_a_whole_number(limit: object) -> None:
+    with pytest.raises(KnowledgeBaseError, match="the limit of candidates is a whole number"):
+        CandidateStrategy("all", limit)  # type: ignore[arg-type]
+
+
+def test_ways_have_names() -> None:
+    for way in STRATEGIES:
+        assert as_strategy(way) == CandidateStrategy(way) == as_strategy(CandidateStrategy(way))
+    with pytest.raises(KnowledgeBaseError, match="candidates are auto, all, typed, seen or near, not 'sean'") as caught:
+        as_strategy("sean")
+    assert caught.value.suggestions == ("seen",)
+
+
+@given(st.integers(0, 4))
+def test_a_type_without_objects(count: int) -> None:
+    kb = towns().with_facts([("ghost", f"g{i}") for i in range(count + 1)]).without_facts([("ghost", "g0")])
+    assert [kb.object_name(i) for i in objects_of_type(kb, "ghost").tolist()] == [f"g{i}" for i in range(1, count + 1)]

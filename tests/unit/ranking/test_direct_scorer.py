@@ -1,0 +1,113 @@
+"""Scores of all candidates: the plain path is what a judge says of each tuple, whatever the blocks and threads."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import gaifman
+from gaifman.completion import Completion
+from gaifman.errors import KnowledgeBaseError
+from gaifman.kb.tables import Floats, Ints
+from gaifman.ranking import fast_scoring as ranking
+from gaifman.ranking.fast_scoring import DirectScorer
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from trained import FEW, GOOD, towns
+
+
+@cache
+def completed() -> Completion:
+    return gaifman.complete(towns(), ["person", "works_in", "moved"], **FEW)
+
+
+def plain(relation: str, draws: int = 3, threads: int | None = 1) -> DirectScorer:
+    found = completed()
+    return DirectScorer(found.predictor(relation), found.scorers[relation], found.config, (draws,), threads=threads)
+
+
+def tuples_of(relation: str, count: int = 4) -> Ints:
+    kb, number = towns(), towns().content.relations.find(relation)
+    assert number is not None
+    table = kb.fact_tables[kb.relations[relation].arity]
+    return table.objects[table.rows(number)][:count]
+
+
+def judged(relation: str, tuples: Ints, position: int, draws: int) -> Floats:
+    """By `Judge.each`, one tuple after another."""
+    found, judge = completed(), completed().predictor(relation)
+    learning = found.config
+    sampling = SamplingConfig(learning.radius, learning.size, draws, learning.seed, "answer 0", shared_order=True)
+    rows = []
+    for row in tuples:
+        all_of_it = np.repeat(row[None], len(judge.graph), axis=0)
+        all_of_it[:, position] = np.arange(len(judge.graph))
+        nothing = HiddenFacts.one_per_tuple(np.full(len(all_of_it), -1))
+        rows.append(judge.probabilities_per_draw(found.scorers[relation], all_of_it, sampling, nothing).mean(axis=1))
+    return np.array(rows)[None]
+
+
+@pytest.mark.parametrize(
+    ("relation", "position"),
+    [("person", 0), ("works_in", 0), ("works_in", 1), ("moved", 0), ("moved", 1), ("moved", 2)],
+)
+def test_the_plain_path_is_what_the_judge_says_of_each_tuple(relation: str, position: int) -> None:
+    tuples = tuples_of(relation)
+    found = plain(relation).scores(tuples, position)
+    assert found.dtype == np.float64
+    assert found.shape == (1, len(tuples), len(towns().objects))
+    assert np.array_equal(found, judged(relation, tuples, position, 3))
+
+
+def test_blocks_and_threads_do_not_change_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuples = tuples_of("works_in", 7)
+    whole = plain("works_in").scores(tuples, 1)
+    assert np.array_equal(plain("works_in", threads=2).scores(tuples, 1), whole)
+    assert np.array_equal(plain("works_in", threads=None).scores(tuples, 1), whole)
+    for block in (1, 7, 100):
+        monkeypatch.setattr(ranking, "BLOCK_SIZE", block)
+        assert np.array_equal(plain("works_in").scores(tuples[:2], 1), whole[:, :2])
+
+
+def test_several_means_are_those_of_the_first_draws() -> None:
+    found, tuples = completed(), tuples_of("works_in", 3)
+    judge, scorer = found.predictor("works_in"), found.scorers["works_in"]
+    together = DirectScorer(judge, scorer, found.config, (1, 2, 3)).scores(tuples, 1)
+    for row, draws in zip(together, (1, 2, 3), strict=True):
+        assert np.array_equal(row, plain("works_in", draws).scores(tuples, 1)[0])
+
+
+def test_what_stands_at_the_place_does_not_matter() -> None:
+    tuples = tuples_of("works_in", 3)
+    others = tuples.copy()
+    others[:, 1] = 0
+    assert np.array_equal(plain("works_in").scores(tuples, 1), plain("works_in").scores(others, 1))
+
+
+def test_candidates_share_their_draws() -> None:
+    """Two objects that look the same get the same score, though each draw leaves something out."""
+    crowd = [("likes", "ann", f"friend{i}") for i in range(30)] + [("likes", f"friend{i}", "eve") for i in range(9)]
+    kb = gaifman.KnowledgeBase.from_facts(crowd, objects=["twin 1", "twin 2"])
+    found = gaifman.complete(kb, **GOOD)
+    scores = DirectScorer(found.predictor("likes"), found.scorers["likes"], found.config, (2,)).scores(
+        np.array([[kb.object_id("ann"), 0]], np.int32), 1
+    )
+    assert scores[0, 0, kb.object_id("twin 1")] == scores[0, 0, kb.object_id("twin 2")]
+    assert len(np.unique(scores)) > 1
+
+
+def test_no_tuples_no_scores() -> None:
+    assert plain("works_in").scores(np.zeros((0, 2), np.int32), 0).shape == (1, 0, len(towns().objects))
+
+
+def test_what_is_wrong_with_tuples_and_places_is_said() -> None:
+    with pytest.raises(KnowledgeBaseError, match=r"tuples have shape \(tuples, 2\), not \(1, 3\)"):
+        plain("works_in").scores(np.zeros((1, 3), np.int32), 0)
+    for position in (-1, 2):
+        with pytest.raises(KnowledgeBaseError, match="places are numbered from 0 to 1"):
+            plain("works_in").scores(np.zeros((1, 2), np.int32), position)
+    with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0"):
+        plain("works_in").scores(np.full((1, 2), 999, np.int32), 0)
+    with pytest.raises(KnowledgeBaseError, match="the number of draws"):
+        plain("works_in", draws=0)

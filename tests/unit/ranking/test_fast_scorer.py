@@ -1,0 +1,259 @@
+"""First looks at candidates: the same whether drawn or looked up, whatever is hidden, on several threads."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_split_scorer import ready, town
+
+import gaifman
+from gaifman.cancellation import Deadline, no_deadline
+from gaifman.errors import StoppedError
+from gaifman.kb.gaifman_graph import fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
+from gaifman.model import GaifmanModel
+from gaifman.models.mlp import MLP
+from gaifman.predict import Predictor
+from gaifman.ranking import fast_scoring as module
+from gaifman.ranking import ranked_answers as answering
+from gaifman.ranking.fast_scoring import (
+    FIRST_PASS_DRAWS,
+    FIRST_PASS_PURPOSE,
+    FastScorer,
+    ObjectFeatures,
+    SplitScorerCache,
+)
+from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.training import Scorer, TrainingConfig
+from trained import FEW, GOOD, towns
+
+
+@cache
+def splitting() -> GaifmanModel:
+    """A model whose scores can be split: its features speak of no numbers."""
+    return gaifman.fit(towns(), "works_in(x, y)", phi="paper", **GOOD)
+
+
+def pairs(judge: Predictor, fixed: int, position: int) -> Ints:
+    """One object with every object at a position."""
+    found = np.full((len(judge.graph), 2), fixed, np.int32)
+    found[:, position] = np.arange(len(found))
+    return found
+
+
+def secret(judge: Predictor, tuples: Ints) -> HiddenFacts:
+    """The facts of one relation that the tuples are."""
+    number = judge.kb.content.relations.find("r0")
+    assert number is not None
+    return HiddenFacts.one_per_tuple(fact_ids(judge.graph, number, tuples))
+
+
+def plainly(judge: Predictor, scorer: Scorer, learning: TrainingConfig, tuples: Ints, hidden: HiddenFacts) -> Floats:
+    """By definition: shared draws of the look's own purpose, each tuple with its hidden facts."""
+    sampling = replace(learning.sampling(FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE), shared_order=True)
+    return np.asarray(judge.probabilities_per_draw(scorer, tuples, sampling, hidden).mean(axis=1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    phi=st.sampled_from(["paper", "default"]),
+    size=st.sampled_from([3, 6, 20, None]),
+    fixed=st.integers(0, 41),
+    position=st.integers(0, 1),
+)
+def test_a_look_is_the_same_drawn_or_looked_up(
+    seed: int, phi: str, size: int | None, fixed: int, position: int
+) -> None:
+    learning = TrainingConfig(size=size, seed=seed)
+    judge, scorer = ready(town(seed), phi, learning, MLP([9, 5]))
+    glances, tuples = FastScorer(judge, learning), pairs(judge, fixed, position)
+    hidden = secret(judge, tuples)
+    wanted = plainly(judge, scorer, learning, tuples, hidden)
+    assert np.array_equal(glances.scores(scorer, tuples, hidden, no_deadline()), wanted)
+    glances.prepare()
+    assert glances.prepared
+    found = glances.scores(scorer, tuples, hidden, no_deadline())
+    assert np.abs(found - wanted).max() < 1e-5
+    own = np.flatnonzero(np.diff(hidden.starts))
+    assert np.array_equal(found[own], wanted[own]), "what is hidden from is drawn"
+
+
+def test_what_is_hidden_matters_here() -> None:
+    """Else the test above could not fail where a look saw hidden facts."""
+    learning = TrainingConfig(size=None)
+    judge, scorer = ready(town(1), "paper", learning, MLP([9, 5]))
+    tuples = pairs(judge, 0, 1)
+    hidden = secret(judge, tuples)
+    seen = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
+    different = plainly(judge, scorer, learning, tuples, hidden) != plainly(judge, scorer, learning, tuples, seen)
+    assert different[np.flatnonzero(np.diff(hidden.starts))].all()
+
+
+def test_some_candidates_are_those_of_all() -> None:
+    learning = TrainingConfig(size=6)
+    judge, scorer = ready(town(3), "default", learning, MLP([9, 5]))
+    glances, tuples = FastScorer(judge, learning), pairs(judge, 2, 1)
+    glances.prepare()
+    nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
+    every = glances.scores(scorer, tuples, nothing, no_deadline())
+    for rows in (np.arange(30)[::-1].copy(), np.array([7, 7]), np.zeros(0, np.int64)):
+        few = glances.scores(scorer, tuples[rows], nothing.select(rows), no_deadline())
+        assert np.abs(few - every[rows]).max(initial=0) < 1e-5
+
+
+def test_where_scores_cannot_be_split_a_look_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = TrainingConfig(size=6, radius=2)
+    judge, scorer = ready(town(3), "paper", wide, MLP([9, 5]))
+    glances, tuples = FastScorer(judge, wide), pairs(judge, 2, 1)
+    glances.prepare()
+    assert not glances.prepared
+    assert len(glances.scores(scorer, tuples, secret(judge, tuples), no_deadline())) == len(tuples)
+    monkeypatch.setattr(module, "MAX_OBJECTS", 41)
+    glances = FastScorer(judge, replace(wide, radius=1))
+    glances.prepare()
+    assert not glances.prepared, "too many objects"
+
+
+def test_answers_are_the_same_hastened_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PLENTY", 0), ("LEAST", 20), ("TIMES", 3)):
+        monkeypatch.setattr(answering, name, value)
+    model = splitting().with_kb(towns())
+    questions = [{"x": "p03"}, {"x": "t1"}, {"y": "t2"}, {"y": "p09"}]
+    before = [model.answers(None, asked, top=5).as_dict() for asked in questions]
+    model.warm_up()
+    assert model._fast_scorer.prepared
+    assert [model.answers(None, asked, top=5).as_dict() for asked in questions] == before
+    assert all(found["considered"]["look"] == FIRST_PASS_DRAWS for found in before)
+
+
+def test_a_completion_is_hastened_for_pairs_and_stays_as_it_is_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PLENTY", 0), ("LEAST", 5), ("TIMES", 1)):
+        monkeypatch.setattr(answering, name, value)
+    kb = towns().with_facts([("likes", "p00", "p01")])
+    completion = gaifman.complete(kb, ["works_in", "person", "moved", "likes"], phi="paper", **GOOD)
+    questions = ["works_in('p03', y)", "works_in(x, 't1')", "works_in(x, x)", "person(x)", "likes('p00', y)"]
+    before = [completion.answers(asked, top=3).as_dict() for asked in questions]
+    completion.warm_up()
+    assert {width: glances.prepared for width, glances in completion._fast_scorers.items()} == {
+        1: False,
+        2: True,
+        3: False,
+    }
+    assert [completion.answers(asked, top=3).as_dict() for asked in questions] == before
+
+
+def test_another_knowledge_base_has_its_own_looks() -> None:
+    model = splitting().with_kb(towns())
+    model.warm_up()
+    assert not model.with_kb(towns(60))._fast_scorer.prepared
+
+
+def test_threads_get_what_one_alone_gets() -> None:
+    learning = TrainingConfig(size=6)
+    judge, first = ready(town(5), "default", learning, MLP([9, 5]))
+    scorers = [first, Scorer(first.scaler, MLP([4]))]
+    scorers[1].base.reset(first.scaler.width, 8)
+    glances = FastScorer(judge, learning)
+    glances.prepare()
+    asked = [(scorers[number % 2], pairs(judge, number % 42, number // 2 % 2)) for number in range(60)]
+
+    def work(row: tuple[Scorer, Ints]) -> bytes:
+        return glances.scores(*row, HiddenFacts.one_per_tuple(np.full(len(row[1]), -1)), no_deadline()).tobytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(work, asked)] == [*map(work, asked)]
+
+
+def test_a_pool_keeps_the_models_asked_last_within_its_bytes() -> None:
+    learning = TrainingConfig(size=6)
+    judge, first = ready(town(5), "default", learning, MLP([9, 5]))
+    field = ObjectFeatures(judge, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
+    scorers = [first, Scorer(first.scaler, MLP([9])), Scorer(first.scaler, MLP([9]))]
+    for scorer in scorers[1:]:
+        scorer.base.reset(first.scaler.width, 1)
+    pool, used = SplitScorerCache(field), []
+    for scorer in (scorers[0], scorers[1], scorers[0]):
+        with pool.borrow(scorer) as split:
+            split.scores(np.zeros((1, 2), np.int32), 1)
+            used.append(split)
+    assert used[0] is used[2] is not used[1]
+    assert len(pool) == 2
+    assert used[0].nbytes > sum(sums.nbytes for sums in used[0]._sums.values()) + 1000, "room to work in counts too"
+    small = SplitScorerCache(field, 2 * max(split.nbytes for split in used))
+    for scorer in scorers:
+        with small.borrow(scorer) as split:
+            split.scores(np.zeros((1, 2), np.int32), 1)
+    assert len(small) == 2
+    assert [split.scorer is scorer for split, scorer in zip(small._idle, scorers[1:], strict=True)] == [True, True]
+
+
+def test_one_whose_work_was_broken_off_is_not_used_again() -> None:
+    learning = TrainingConfig(size=6)
+    judge, scorer = ready(town(5), "default", learning, MLP([9, 5]))
+    pool = SplitScorerCache(ObjectFeatures(judge, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE))
+    with pytest.raises(KeyboardInterrupt), pool.borrow(scorer):
+        raise KeyboardInterrupt
+    assert len(pool) == 0
+
+
+def test_a_look_ends_in_time() -> None:
+    model = splitting().with_kb(towns())
+    model.warm_up()
+    deadline = Deadline(10)
+    deadline.cancel()
+    tuples = pairs(model.predictor, 0, 1)
+    with pytest.raises(StoppedError):
+        model._fast_scorer.scores(
+            model.trained_scorer(), tuples, HiddenFacts.one_per_tuple(np.full(len(tuples), -1)), deadline
+        )
+
+
+def test_who_looks_alike_goes_by_number_drawn_or_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Last bits told those apart that are looked up, and others were kept than without."""
+    for name, value in (("PLENTY", 0), ("LEAST", 6), ("TIMES", 1)):
+        monkeypatch.setattr(answering, name, value)
+    likes = [("likes", f"{kind}{i:04}", f"h{i % 3}") for kind in "bz" for i in range(0, 60, 2)]
+    others = [("near", f"{kind}{i:04}", f"g{i % 7}") for kind in "bz" for i in range(60)]
+    kb = KnowledgeBase.from_facts([*likes, *others])
+    for seed in range(6):
+        model = gaifman.fit(kb, "likes(x, y)", phi="paper", **{**FEW, "seed": seed})
+        before = [model.answers(y=f"h{i}", top=3).as_dict() for i in range(3)]
+        model.warm_up()
+        assert model._fast_scorer.prepared
+        assert [model.answers(y=f"h{i}", top=3).as_dict() for i in range(3)] == before
+
+
+def test_what_would_take_too_much_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = splitting().with_kb(towns())
+    cost = ObjectFeatures(model.predictor, model.config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE).cost
+    monkeypatch.setattr(module, "MAX_DRAWN_MEMBERS", cost - 1)
+    model.warm_up()
+    assert not model._fast_scorer.prepared
+    monkeypatch.setattr(module, "MAX_DRAWN_MEMBERS", cost)
+    model.warm_up()
+    assert model._fast_scorer.prepared
+
+
+@pytest.mark.parametrize("size", [2, 5, 20, None])
+def test_the_cost_is_what_is_drawn(size: int | None) -> None:
+    learning = TrainingConfig(size=size)
+    judge, _ = ready(town(4), "paper", learning, MLP([3]))
+    field = ObjectFeatures(judge, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
+    drawn = sum(len(order.members) for position in (0, 1) for order in field.at_position(position).draw_orders)
+    assert 0 < drawn <= field.cost
+
+
+def test_making_it_is_stopped_between_its_parts() -> None:
+    model, deadline = splitting().with_kb(towns()), Deadline()
+    deadline.cancel()
+    with pytest.raises(StoppedError):
+        model.warm_up(deadline)
+    assert not model._fast_scorer.prepared

@@ -1,0 +1,145 @@
+"""When work ends."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import gaifman
+from gaifman.cancellation import MIN_SECONDS, Deadline, current_deadline, no_deadline
+from gaifman.config import Budget
+from gaifman.errors import GaifmanError, StoppedError
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.ranking.candidates import CandidateStrategy, atom_pattern, select_candidates
+from gaifman.ranking.ranked_answers import RankingOptions
+from gaifman.sampling.hiding import hide
+from http_client import ENDLESS
+from trained import demo, little, neighbour
+
+
+def past() -> Deadline:
+    """One that is over."""
+    deadline = Deadline(1e-9)
+    while deadline.remaining:
+        time.sleep(0.001)
+    return deadline
+
+
+def test_without_seconds_there_is_no_end() -> None:
+    assert no_deadline().remaining is None
+    no_deadline().check()
+    assert no_deadline().limit_budget() == Budget()
+
+
+def test_the_time_that_is_left_shrinks_and_is_what_a_query_inside_gets() -> None:
+    deadline = Deadline(100)
+    first, second = deadline.remaining or 0, deadline.remaining or 0
+    assert 0 < second <= first <= 100
+    inside = deadline.limit_budget(Budget(rows=3))
+    assert inside.rows == 3
+    assert inside.seconds is not None
+    assert MIN_SECONDS <= inside.seconds <= 100
+
+
+def test_who_asks_after_the_end_is_stopped() -> None:
+    for asked in (Deadline.check, Deadline.limit_budget):
+        with pytest.raises(StoppedError, match="stopped after 1e-09 seconds"):
+            asked(past())
+
+
+def test_it_can_be_ended_from_outside() -> None:
+    deadline = Deadline(100)
+    deadline.cancel()
+    with pytest.raises(StoppedError, match="was stopped"):
+        deadline.check()
+
+
+def test_stopping_twice_does_no_harm() -> None:
+    deadline = Deadline()
+    for _ in range(2):
+        deadline.cancel()
+    assert deadline.cancelled.done()
+
+
+def test_a_query_within_a_deadline_stops_with_it() -> None:
+    outer, inner = Deadline(), Deadline()
+    assert current_deadline() is None
+    with outer.activate():
+        with inner.activate():
+            assert current_deadline() is inner
+        assert current_deadline() is outer
+        outer.cancel()
+        with pytest.raises(StoppedError, match="the query was stopped"):
+            gaifman.count(demo(), str(ENDLESS["query"]))
+    assert current_deadline() is None
+    assert gaifman.count(demo(), "borders('portugal', y)") == 1
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_no_time_is_no_deadline(seconds: float) -> None:
+    with pytest.raises(GaifmanError, match="above 0"):
+        Deadline(seconds)
+
+
+class Counting(Deadline):
+    """Counts how often it is asked, and ends the work when it has been asked so often."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__()
+        self.asked, self.last = 0, last
+
+    def check(self) -> None:
+        self.asked += 1
+        if self.asked == self.last:
+            self.cancel()
+        super().check()
+
+
+def test_a_ranking_asks_between_its_blocks() -> None:
+    deadline = Counting(3)
+    with pytest.raises(StoppedError):
+        neighbour().rank(None, {}, RankingOptions(deadline=deadline))
+    assert deadline.asked == 3
+
+
+def test_an_explanation_asks_between_its_parts_and_is_stopped_at_each() -> None:
+    model, whole = little(), Counting(-1)
+    found = model.explain("p00", "p01", deadline=whole)
+    assert found.as_dict() == model.explain("p00", "p01").as_dict()
+    assert whole.asked > found.estimate.draws  # at least before each draw's structure is made
+    for last in range(1, whole.asked + 1):
+        deadline = Counting(last)
+        with pytest.raises(StoppedError):
+            model.explain("p00", "p01", deadline=deadline)
+        assert deadline.asked == last
+
+
+def test_a_deadline_that_is_not_reached_changes_nothing() -> None:
+    model = little()
+    one, other = (
+        model.answers(x="p00", top=5),
+        model.rank(None, {"x": "p00"}, RankingOptions(5, deadline=Deadline(100))),
+    )
+    assert one.as_dict() == other.as_dict()
+
+
+def test_looking_for_near_candidates_asks_too() -> None:
+    deadline = Deadline(100)
+    deadline.cancel()
+    _, pattern = atom_pattern("borders(x, y)", demo(), ["borders"])
+    with pytest.raises(StoppedError):
+        select_candidates(
+            build_graph(demo()),
+            pattern,
+            demo().fact_tables[2].objects,
+            strategy=CandidateStrategy("near"),
+            deadline=deadline,
+        )
+
+
+def test_looking_for_what_to_hide_ends_in_time() -> None:
+    query = "exists z, w. borders(x, z) & borders(z, w) & borders(w, y)"
+    answers = gaifman.query(demo(), query, budget=Budget(rows=2_000)).tuples
+    with pytest.raises(StoppedError):
+        hide(demo(), query, answers, budget=Budget(seconds=0.05))

@@ -1,0 +1,254 @@
+"""Learning many relations abreast: threads, desks, constraints, one calibration, and what cannot be learnt."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gaifman
+from gaifman.completion import PartStore, RelationModel, RelationTrainer, complete
+from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.features.feature_sets import parse_phi
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.models.calibration import fit_calibration
+from gaifman.sampling.constraints import parse_constraints
+from gaifman.training import Callback, TrainingConfig
+from trained import FEW, demo, same, towns
+
+PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
+
+
+class Drawer(PartStore):
+    """Keeps what is learnt, and what was asked of it."""
+
+    def __init__(self, parts: dict[str, RelationModel] | None = None) -> None:
+        self.parts, self.asked, self.watched = parts or {}, list[str](), list[str]()
+        self._guard = threading.Lock()
+
+    def kept(self, relation: str) -> RelationModel | None:
+        with self._guard:
+            self.asked.append(relation)
+        return self.parts.get(relation)
+
+    def keep(self, relation: str, part: RelationModel) -> None:
+        with self._guard:
+            self.parts[relation] = part
+
+    def watch(self, relation: str) -> Callback:
+        with self._guard:
+            self.watched.append(relation)
+        return Callback()
+
+
+def saved(kb: KnowledgeBase, folder: Path, **settings: Any) -> bytes:
+    complete(kb, **{**FEW, **settings}).save(folder / "a.gaifman")
+    return (folder / "a.gaifman").read_bytes()
+
+
+# Threads and order
+
+
+def test_the_same_bytes_for_any_threads_and_order(tmp_path: Path) -> None:
+    kb = towns(sure=False)
+    facts = sorted(kb.facts(), key=lambda fact: fact.objects[::-1])
+    turned = KnowledgeBase.from_facts(facts, {(name, obj): value for name, obj, value in kb.values()})
+    found = {saved(kb, tmp_path, threads=threads) for threads in (1, 2, 3, 8, None)}
+    assert len(found) == 1
+    assert saved(turned, tmp_path) in found
+    assert saved(kb, tmp_path, seed=1) not in found
+    names = ["works_in", "moved", "person"]
+    assert saved(kb, tmp_path, relations=names) == saved(kb, tmp_path, relations=names[::-1] * 2, threads=1)
+
+
+def test_a_relation_is_learnt_the_same_alone_and_among_others() -> None:
+    """But for the calibration, which is of all that are learnt together."""
+    alone, all_ = complete(towns(), ["works_in"], **FEW), complete(towns(), **FEW)
+    assert list(alone.relations) == ["works_in"]
+    one, other = (each.scorers["works_in"].base.state() for each in (alone, all_))
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert same(alone.model("works_in").probabilities(PAIRS), alone.probabilities("works_in", PAIRS))
+
+
+def test_a_relation_is_learnt_as_fit_learns_it() -> None:
+    fitted, found = gaifman.fit(towns(), "works_in(x, y)", **FEW), complete(towns(), ["works_in"], **FEW)
+    assert same(fitted.probabilities(PAIRS), found.probabilities("works_in", PAIRS))
+    assert fitted.features == found.model("works_in").features
+    assert fitted.meta["metrics"]["losses"] == found.meta["relations"][0]["losses"]
+
+
+# The desk
+
+
+def test_what_is_kept_is_not_learnt_again(tmp_path: Path) -> None:
+    first = Drawer()
+    complete(towns(), store=first, **FEW).save(tmp_path / "a.gaifman")
+    assert sorted(first.watched) == sorted(towns().relations) == sorted(first.parts)
+    half = {name: part for name, part in first.parts.items() if name in ("works_in", "person")}
+    second = Drawer(dict(half))
+    complete(towns(), store=second, **FEW).save(tmp_path / "b.gaifman")
+    assert sorted(second.watched) == sorted(set(towns().relations) - set(half))
+    assert (tmp_path / "a.gaifman").read_bytes() == (tmp_path / "b.gaifman").read_bytes()
+
+
+def test_the_largest_come_first() -> None:
+    desk = Drawer()
+    complete(towns(), store=desk, threads=1, **FEW)
+    counts = [towns().relations[name].count for name in desk.asked]
+    assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_when_one_fails_no_other_is_begun(threads: int) -> None:
+    class Full(Drawer):
+        def keep(self, relation: str, part: RelationModel) -> None:
+            raise OSError("no room")
+
+    desk = Full()
+    with pytest.raises(OSError, match="no room"):
+        complete(demo(), store=desk, threads=threads, **FEW)
+    assert len(desk.watched) <= 2 * threads < len(demo().relations)
+
+
+def test_a_desk_that_does_nothing() -> None:
+    desk = PartStore()
+    assert desk.load("r") is None
+    assert isinstance(desk.callback("r"), Callback)
+    desk.save("r", ({}, {}))
+    assert desk.load("r") is None
+
+
+# What can be learnt
+
+
+def test_two_facts_are_enough() -> None:
+    facts = [("mayor", "ann", "rome"), ("mayor", "bob", "oslo"), ("king", "cleo", "oslo")]
+    found = complete(KnowledgeBase.from_facts(facts), **FEW)
+    assert list(found.scorers) == ["mayor"]
+    rows = {row["name"]: row for row in found.meta["relations"]}
+    assert rows["mayor"]["trained"]
+    assert rows["mayor"]["answers"] == 2
+    assert (rows["king"]["trained"], rows["king"]["why"]) == (False, "fewer than two facts")
+
+
+def test_a_relation_that_holds_of_every_tuple_has_nothing_to_learn_from() -> None:
+    facts = [("near", x, y) for x in "abc" for y in "abc"]
+    found = complete(KnowledgeBase.from_facts(facts), **FEW)
+    assert found.meta["relations"][0]["why"] == "every tuple is known"
+    assert not found.scorers
+    assert found.probability("near", "a", "b").value == 2.5 / 3
+    assert not found.calibration.fitted
+    assert found.meta["metrics"] == {"answers": 9, "held_out": 0}
+
+
+def test_without_corruptions_every_relation_is_learnt() -> None:
+    facts = [("near", x, y) for x in "abc" for y in "abc"]
+    found = complete(KnowledgeBase.from_facts(facts), **{**FEW, "negatives": 0})
+    assert list(found.scorers) == ["near"]
+
+
+def test_nothing_that_can_be_learnt_can_be_saved(tmp_path: Path) -> None:
+    complete(KnowledgeBase.from_facts([("near", "a", "b")]), **FEW).save(tmp_path / "a.gaifman")
+    found = gaifman.load(tmp_path / "a.gaifman", KnowledgeBase.from_facts([("near", "a", "b"), ("near", "b", "c")]))
+    assert isinstance(found, gaifman.Completion)
+    assert found.probability("near", "a", "c").value == 2.5 / 3
+
+
+# Calibration
+
+
+def test_one_calibration_for_all() -> None:
+    desk = Drawer()
+    found = complete(demo(), ["capital", "borders", "city"], store=desk, **FEW)
+    means, targets = (
+        np.concatenate([desk.parts[name][0][f"held/{field}"] for name in ("borders", "capital", "city")])
+        for field in ("means", "targets")
+    )
+    expected = fit_calibration(means, targets, ratio=2.0)
+    assert found.calibration.fitted
+    assert np.array_equal(found.calibration.knots, expected.knots)
+    assert np.array_equal(found.calibration.values, expected.values)
+    assert found.meta["metrics"]["held_out"] == len(means)
+    assert found.held_out_report is not None
+    assert found.meta["calibration"] == found.held_out_report.reliability_table()
+
+
+# Constraints, features, settings
+
+
+def test_constraints_are_used() -> None:
+    kb = towns().with_facts([("place", name) for name in towns().objects if name[0] in "tc"])
+    rules = parse_constraints("functional: lives_in 1→2\ntypes: works_in person, place", kb)
+    plain, ruled = complete(kb, **FEW), complete(kb, constraints=rules, **FEW)
+    for relation, changed in (("lives_in", True), ("works_in", True), ("citizen", False)):
+        one, other = (each.scorers[relation].base.state()["weights 1"] for each in (plain, ruled))
+        assert np.array_equal(one, other) != changed, relation
+
+
+def test_only_features_that_some_relation_uses_are_kept() -> None:
+    found = complete(towns(), ["works_in", "person"], **FEW)
+    for width, features in found.features.items():
+        own = [s.scaler for name, s in found.scorers.items() if found.relations[name] == width]
+        used = np.any([inputs.columns >= 0 for inputs in own], axis=0)
+        assert len(used) == len(features)
+        assert used.all()
+    assert found.meta["features"] == sum(map(len, found.features.values()))
+
+
+def test_evaluators_are_made_once() -> None:
+    school = RelationTrainer(build_graph(towns()), "paper", TrainingConfig(), None)
+    assert school.evaluator_and_kinds(2) is school.evaluator_and_kinds(2)
+    assert school.evaluator_and_kinds(1) is not school.evaluator_and_kinds(2)
+
+
+def test_features_can_be_given() -> None:
+    phi = parse_phi("lives_in(s1, s2)\nexists x. lives_in(s1, x)", towns())
+    found = complete(towns(), ["works_in"], phi=phi, **FEW)
+    assert [str(feature) for feature in found.features[2]] == ["lives_in(s1, s2)", "∃x lives_in(s1, x)"]
+    assert [str(feature) for feature in complete(towns(), ["person"], phi=phi, **FEW).features[1]] == [
+        "∃x lives_in(s1, x)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("relations", "said"),
+    [
+        (["works_inn"], "there is no relation works_inn"),
+        ("works_in", "several relations are meant"),
+        ([], "no relations to learn"),
+    ],
+)
+def test_wrong_relations_are_said(relations: Any, said: str) -> None:
+    with pytest.raises(KnowledgeBaseError, match=said):
+        complete(towns(), relations, **FEW)
+
+
+def test_near_relations_and_settings_are_said() -> None:
+    with pytest.raises(KnowledgeBaseError) as caught:
+        complete(towns(), ["works_inn"], **FEW)
+    assert "works_in" in caught.value.suggestions
+    with pytest.raises(KnowledgeBaseError, match="there is no setting epoch"):
+        complete(towns(), epoch=3)
+    with pytest.raises(InputError, match="no feature set or file papers"):
+        complete(towns(), phi="papers", **FEW)
+    with pytest.raises(KnowledgeBaseError, match="no relations to learn"):
+        complete(KnowledgeBase.from_facts([]))
+
+
+def test_one_set_of_features_serves_relations_of_all_arities() -> None:
+    """A feature of two objects was an error where a relation has one place."""
+    facts = [("knows", f"p{i}", f"p{(i * 3 + 1) % 9}") for i in range(9)] + [("old", f"p{i}") for i in range(4)]
+    kb = KnowledgeBase.from_facts(facts)
+    both = parse_phi("each r. exists x. r(s1, x)\nknows(s2, s1)")
+    found = complete(kb, phi=both, min_examples=0, epochs=1)
+    assert {width: len(own) for width, own in found.features.items()}.keys() == {1, 2}
+    assert all("s2" not in str(feature) for feature in found.features[1])
+    pairs = complete(kb, phi=parse_phi("knows(s2, s1)"), min_examples=0, epochs=1)
+    about = {row["name"]: row for row in pairs.meta["relations"]}
+    assert (about["old"]["trained"], about["old"]["why"]) == (False, "no feature fits")
+    assert 0 < pairs.probability("old", "p7").value < 1

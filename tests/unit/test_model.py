@@ -1,0 +1,345 @@
+"""Asking models: names in, probabilities out, with errors that are true, and mistakes that are said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gaifman
+from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet, parse_phi
+from gaifman.kb.gaifman_graph import build_graph, fact_ids
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
+from gaifman.model import GaifmanModel
+from gaifman.models.calibration import correct_class_ratio
+from gaifman.models.mlp import MLP, Logistic
+from gaifman.queries.witnesses import fact_by_number
+from gaifman.sampling.hiding import hide
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from trained import FEW, demo, little, neighbour, same, towns, worker
+
+PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
+
+
+def drawn(model: GaifmanModel, tuples: Ints, hidden: HiddenFacts | None, draws: int) -> tuple[Floats, Any]:
+    """What the base model says of each neighbourhood, and its inputs, step by step."""
+    evaluator = FeatureEvaluator(
+        build_graph(model.kb), compile_features(FeatureSet(model.features), model.kb, tuples.shape[1])
+    )
+    learning = model.config
+    sampling = SamplingConfig(learning.radius, learning.size, draws, learning.seed, "answer 0")
+    assert model._scorer is not None
+    rows = model._scorer.scaler.transform(evaluator.sample_and_evaluate(tuples, sampling, hidden))
+    return model.base.probabilities(rows).reshape(-1, draws), rows
+
+
+# Probabilities
+
+
+def test_it_learns_what_there_is_to_learn() -> None:
+    model = worker()
+    at_home = model.probabilities([(f"p{i:02d}", f"t{i % 5}") for i in range(40)]).values
+    elsewhere = model.probabilities([(f"p{i:02d}", f"t{(i + 2) % 5}") for i in range(40)]).values
+    assert np.median(at_home) > 0.8
+    assert np.median(elsewhere) < 0.2
+    assert (at_home > elsewhere.max()).mean() > 0.8
+
+
+@pytest.mark.parametrize("draws", [2, 4, 30])
+def test_a_probability_is_the_calibrated_mean_over_draws(draws: int) -> None:
+    model = neighbour()
+    assert model.calibration.fitted
+    kb, graph = model.kb, build_graph(model.kb)
+    pairs = [("france", "spain"), ("france", "portugal"), ("chad", "niger"), ("japan", "china")]
+    tuples = np.array([[kb.object_id(x), kb.object_id(y)] for x, y in pairs], np.int32)
+    number = kb.content.relations.find("borders")
+    assert number is not None
+    hidden = HiddenFacts.one_per_tuple(fact_ids(graph, number, tuples))
+    assert np.diff(hidden.starts).tolist() == [1, 0, 1, 0]
+    each, _ = drawn(model, tuples, hidden, draws)
+    found = model.probabilities(pairs, draws=draws)
+    mean = each.mean(axis=1)
+    np.testing.assert_allclose(found.values, model.calibration.apply(mean), rtol=1e-12)
+    spread = each.std(axis=1, ddof=1) / np.sqrt(draws)
+    np.testing.assert_allclose(found.errors, spread * model.calibration.slope(mean), rtol=1e-7, atol=1e-12)
+    assert found.draws.tolist() == [draws] * 4
+
+
+def test_without_held_out_tuples_only_the_ratio_is_put_right() -> None:
+    kb = towns()
+    model = gaifman.fit(kb, "works_in(x, y)", **{**FEW, "holdout": 0.0})
+    assert not model.calibration.fitted
+    assert model.held_out_report is not None
+    assert model.held_out_report.metrics() == {"held_out": 0}
+    tuples = np.array([[kb.object_id("p01"), kb.object_id("t2")]], np.int32)
+    each, _ = drawn(model, tuples, None, 4)
+    assert model.probability("p01", "t2").value == pytest.approx(
+        float(correct_class_ratio(each.mean(), ratio=2)), rel=1e-9
+    )
+
+
+def test_one_draw_has_no_error() -> None:
+    found = little().probability("p00", "t0", draws=1)
+    assert np.isnan(found.error)
+    assert found.draws == 1
+    assert "±" not in str(found)
+    assert "±" in str(little().probability("p00", "t0"))
+
+
+def test_the_error_shrinks_as_one_over_the_root_of_the_draws() -> None:
+    few, many = (neighbour().probability("france", "portugal", draws=draws) for draws in (200, 3_200))
+    assert 0 < many.error < few.error
+    assert 2.8 < few.error / many.error < 5.6  # 4, but for chance
+    assert abs(few.value - many.value) < 4 * few.error
+
+
+def test_the_error_is_that_of_the_mean() -> None:
+    """Means of ten draws each by forty seeds scatter as much as one of them says."""
+    model = neighbour().with_kb(demo())
+    found = []
+    for seed in range(40):
+        model.config = gaifman.Learning(**{**neighbour().config.as_dict(), "seed": seed})
+        found.append(model.probability("france", "portugal", draws=10))
+    scatter = np.std([each.value for each in found], ddof=1)
+    said = np.sqrt(np.mean([each.error**2 for each in found]))
+    assert 0.6 < scatter / said < 1.6
+
+
+def test_draws_go_on_until_the_error_is_small() -> None:
+    pairs = [("france", "portugal"), ("france", "spain"), ("tuvalu", "chad")]
+    bound = float(neighbour().probabilities(pairs, draws=40).errors.max()) / 4
+    found = neighbour().probabilities(pairs, max_error=bound, max_draws=5_000)
+    assert (found.errors <= bound).all()
+    assert found.draws.min() >= 10
+    assert found.draws.max() > 40
+    assert len(set(found.draws.tolist())) > 1  # each as many as it needs
+
+
+def test_what_is_drawn_for_one_tuple_does_not_hang_on_the_others() -> None:
+    pairs = [("france", "portugal"), ("france", "spain"), ("tuvalu", "chad")]
+    together = neighbour().probabilities(pairs, max_error=0.01)
+    for row, pair in enumerate(pairs):
+        assert neighbour().probability(*pair, max_error=0.01) == together[row]
+
+
+@pytest.mark.parametrize("most", [1, 3, 4, 7, 100])
+def test_most_is_kept_to(most: int) -> None:
+    assert neighbour().probability("france", "portugal", max_error=1e-9, max_draws=most).draws == most
+
+
+def test_a_prior_moves_the_odds() -> None:
+    model = neighbour()
+    even, rare = (model.probabilities([("france", "portugal"), ("france", "spain")], prior=p) for p in (0.5, 0.01))
+    odds = even.values / (1 - even.values) / 99
+    np.testing.assert_allclose(rare.values, odds / (1 + odds), rtol=1e-9)
+    with pytest.raises(KnowledgeBaseError, match="a prior is above 0"):
+        model.probability("france", "spain", prior=0)
+
+
+def test_without_a_prior_answers_are_as_likely_as_corruptions() -> None:
+    answers, others = neighbour().calibration.answer_weight, neighbour().calibration.negative_weight
+    assert answers == others > 0
+    plain = neighbour().probability("france", "portugal").value
+    assert neighbour().probability("france", "portugal", prior=0.5).value == pytest.approx(plain)
+
+
+# What is hidden
+
+
+def test_a_known_fact_is_judged_as_if_it_were_not_known() -> None:
+    for fact in (("borders", "france", "spain"), ("borders", "chad", "niger")):
+        without = neighbour().with_kb(demo().without_facts([fact]))
+        assert same(neighbour().probabilities([fact[1:]]), without.probabilities([fact[1:]]))
+
+
+def test_a_known_answer_of_a_general_query_too() -> None:
+    kb = towns()
+    model = gaifman.fit(kb, "exists z. works_in(x, z) & town_of(z, y)", **FEW)
+    numbers = np.array([[kb.object_id("p03"), kb.object_id("c1")]], np.int32)
+    hidden = hide(kb, model.trained_query, numbers, seed=0)
+    assert len(hidden.facts)
+    without = model.with_kb(kb.without_facts([fact_by_number(kb, number) for number in hidden.facts.tolist()]))
+    assert not len(hide(without.kb, model.trained_query, numbers).facts)
+    assert same(model.probabilities([("p03", "c1")]), without.probabilities([("p03", "c1")]))
+
+
+def test_a_new_fact_changes_the_answer_without_training() -> None:
+    kb = towns().with_facts([("person", "new")])
+    told = kb.with_facts([("lives_in", "new", "t3")])
+    before, after = (worker().with_kb(each).probability("new", "t3") for each in (kb, told))
+    assert after.value > before.value + 0.1
+    assert worker().with_kb(told).probability("new", "t3").value > worker().with_kb(told).probability("new", "t2").value
+
+
+# Representations
+
+
+@pytest.mark.parametrize("draws", [1, 5])
+def test_embed_is_the_mean_of_the_last_hidden_layer(draws: int) -> None:
+    model, kb = little(), little().kb
+    pairs = [("p01", "t2"), ("t0", "t0")]  # not known, so that nothing is hidden
+    tuples = np.array([[kb.object_id(x), kb.object_id(y)] for x, y in pairs], np.int32)
+    _, rows = drawn(model, tuples, None, draws)
+    expected = model.base.embed(rows).reshape(2, draws, 8).mean(axis=1)
+    found = model.embed(pairs, draws=draws)
+    assert found.shape == (2, 8)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_embed_hides_known_answers_too() -> None:
+    fact = ("works_in", "p01", "t1")
+    without = little().with_kb(little().kb.without_facts([fact]))
+    assert np.array_equal(little().embed([fact[1:]]), without.embed([fact[1:]]))
+    assert little().embed([]).shape == (0, 8)
+
+
+def test_without_hidden_layers_it_is_the_log_odds() -> None:
+    model = gaifman.fit(towns(), "works_in(x, y)", **{**FEW, "options": {"epochs": 1}}, base="logistic")
+    assert model.embed([("p01", "t1")]).shape == (1, 1)
+
+
+# Names in, names out
+
+
+def test_tuples_are_named_or_numbered() -> None:
+    kb, model = little().kb, little()
+    numbers = np.array([[kb.object_id(x), kb.object_id(y)] for x, y in PAIRS])
+    assert same(model.probabilities(PAIRS), model.probabilities(numbers))
+    assert same(model.probabilities([list(pair) for pair in PAIRS]), model.probabilities(numbers.astype(np.uint8)))
+    assert len(model.probabilities([])) == 0
+    assert len(model.probabilities(np.zeros((0, 2), np.int64))) == 0
+
+
+def test_an_unknown_object_is_said_with_those_near() -> None:
+    with pytest.raises(KnowledgeBaseError, match="there is no object frnce") as caught:
+        neighbour().probability("frnce", "spain")
+    assert "france" in caught.value.suggestions
+
+
+@pytest.mark.parametrize("names", [(), ("france",), ("france", "spain", "italy")])
+def test_a_wrong_number_of_objects_is_said(names: tuple[str, ...]) -> None:
+    with pytest.raises(KnowledgeBaseError, match="the query has 2 variables"):
+        neighbour().probability(*names)
+
+
+def test_a_text_is_no_tuple() -> None:
+    """It was taken for its letters: `probabilities(["ab"])` was of a and b."""
+    kb = KnowledgeBase.from_facts([("r", "a", "b"), ("r", "b", "c"), ("r", "c", "a")])
+    model = gaifman.fit(kb, "r(x, y)", **FEW)
+    for wrong in (["ab"], "ab", ["ab", ("a", "b")]):
+        with pytest.raises(KnowledgeBaseError, match="the query has 2 variables"):
+            model.probabilities(wrong)
+
+
+@pytest.mark.parametrize("numbers", [[[0, 10_000]], [[-1, 0]]])
+def test_numbers_of_no_object_are_said(numbers: list[list[int]]) -> None:
+    with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0"):
+        neighbour().probabilities(np.array(numbers))
+    with pytest.raises(KnowledgeBaseError, match="tuples have shape"):
+        neighbour().probabilities(np.array([0, 1]))
+
+
+# Mistakes
+
+
+def test_a_model_that_is_not_trained_says_so() -> None:
+    model = GaifmanModel("works_in(x, y)", size=None)
+    assert repr(model) == "<GaifmanModel: works_in(x, y), radius 1, size all, not trained>"
+    for ask in (lambda: model.probability("p00", "t0"), lambda: model.embed([("p00", "t0")]), model.state):
+        with pytest.raises(KnowledgeBaseError, match="not trained yet"):
+            ask()
+
+
+def test_a_trained_one_tells_what_it_is() -> None:
+    assert repr(little()).startswith("<GaifmanModel: works_in(x, y), radius 1, size 4, ")
+    assert repr(little()).endswith("features, trained on 36 answers>")
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "said"),
+    [
+        ("exists x, y. works_in(x, y)", FormulaError, "no free variables"),
+        ("works_inn(x, y)", FormulaError, "no relation works_inn"),
+        ("works_in(x, y) & works_in(y, x)", KnowledgeBaseError, "has no answers"),
+        ("works_in(x", FormulaError, "ends too early"),
+    ],
+)
+def test_queries_that_cannot_be_learnt(query: str, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        gaifman.fit(towns(), query, **FEW)
+
+
+def test_no_knowledge_base() -> None:
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base to learn from"):
+        gaifman.fit([], "works_in(x, y)")
+    with pytest.raises(KnowledgeBaseError, match="has no answers"):
+        gaifman.fit(towns().without_facts(towns().facts("works_in")), "works_in(x, y)", **FEW)
+
+
+def test_unknown_settings_are_said_with_those_near() -> None:
+    with pytest.raises(KnowledgeBaseError, match="there is no setting negativs") as caught:
+        gaifman.fit(towns(), "works_in(x, y)", negativs=3)
+    assert "negatives" in caught.value.suggestions
+    with pytest.raises(KnowledgeBaseError, match="no base model 'mpl'") as caught:
+        gaifman.fit(towns(), "works_in(x, y)", base="mpl")
+    assert "mlp" in caught.value.suggestions
+    with pytest.raises(KnowledgeBaseError, match="has no setting hiden"):
+        gaifman.fit(towns(), "works_in(x, y)", options={"hiden": [3]})
+    with pytest.raises(InputError, match="no feature set or file paperr"):
+        gaifman.fit(towns(), "works_in(x, y)", phi="paperr")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"draws": 0}, "draws is a whole number"),
+        ({"draws": 1.5}, "draws is a whole number"),
+        ({"most": 0}, "most is a whole number"),
+        ({"error": 0.0}, "above 0"),
+        ({"error": float("nan")}, "above 0"),
+    ],
+)
+def test_wrong_wishes_are_said(wanted: dict[str, Any], said: str) -> None:
+    with pytest.raises(KnowledgeBaseError, match=said):
+        little().probability("p00", "t0", **wanted)
+
+
+def test_features_can_be_given() -> None:
+    phi = parse_phi("lives_in(s1, s2)\nexists x. lives_in(s1, x)", towns())
+    model = gaifman.fit(towns(), "works_in(x, y)", phi=phi, **FEW)
+    assert [str(feature) for feature in model.features] == ["lives_in(s1, s2)", "∃x lives_in(s1, x)"]
+    assert model.config.phi == "given"
+
+
+def test_models_do_not_share_what_they_learnt() -> None:
+    """One base model given to two: the second's training must not change what the first says."""
+    base = MLP(hidden=(8,), epochs=1)
+    settings = {name: value for name, value in FEW.items() if name != "options"}
+    one = gaifman.fit(towns(), "works_in(x, y)", base=base, **settings)
+    before = one.probabilities(PAIRS)
+    other = gaifman.fit(towns(), "lives_in(x, y)", base=base, **settings)
+    assert same(one.probabilities(PAIRS), before)
+    placed = one.with_kb(towns())
+    one.fit(towns(20))
+    assert same(placed.probabilities(PAIRS), before)
+    assert not same(other.probabilities(PAIRS), before)
+
+
+def test_settings_of_the_network_may_stand_among_the_others() -> None:
+    model = gaifman.GaifmanModel("borders(x, y)", epochs=7, hidden=[3], options={"learning_rate": 0.5})
+    assert model.config.options == {"epochs": 7, "hidden": [3], "learning_rate": 0.5}
+    assert model.base.settings()["epochs"] == 7
+    with pytest.raises(KnowledgeBaseError, match="there is no setting epoch") as caught:
+        gaifman.GaifmanModel("borders(x, y)", epoch=7)
+    assert caught.value.suggestions[0] == "epochs"
+
+
+def test_settings_of_the_network_are_refused_beside_another_base_model() -> None:
+    with pytest.raises(KnowledgeBaseError, match="epochs is a setting of the network"):
+        gaifman.GaifmanModel("borders(x, y)", base=Logistic(), epochs=7)

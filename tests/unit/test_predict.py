@@ -1,0 +1,257 @@
+"""What a trained model says of tuples: knowledge bases made ready, what is hidden, sums over draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from gaifman import predict as judging
+from gaifman.errors import KnowledgeBaseError
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats
+from gaifman.logic.parser import parse_feature, parse_query
+from gaifman.models.calibration import Calibration, fit_calibration
+from gaifman.predict import (
+    DrawBudget,
+    Estimate,
+    Estimates,
+    Predictor,
+    atomic_relation,
+    estimate_from_sums,
+    extend_schema,
+    query_variables,
+)
+from gaifman.queries.witnesses import fact_by_number
+from kbs import knowledge_bases
+from trained import little, same, towns
+
+FAMILY = [("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("old", "ann")]
+
+
+def family() -> KnowledgeBase:
+    return KnowledgeBase.from_facts(FAMILY, {("age", "ann"): 80})
+
+
+# Estimates
+
+
+def test_an_estimate_prints_and_counts_as_its_value() -> None:
+    assert str(Estimate(0.25, 0.0104, 10)) == "0.250 ± 0.010"
+    assert str(Estimate(0.25, float("nan"), 1)) == "0.250"
+    assert float(Estimate(0.25, 0.1, 10)) == 0.25
+
+
+def test_estimates_are_a_list_of_them() -> None:
+    found = Estimates(np.array([0.1, 0.2]), np.array([0.01, np.nan]), np.array([5, 1], np.int32))
+    assert len(found) == 2
+    assert found[0] == Estimate(0.1, 0.01, 5)
+    assert found[1].draws == 1
+    assert isinstance(found[0].value, float)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"draws": 0}, "draws is a whole number from 1 to 1,000,000, not 0"),
+        ({"draws": True}, "draws is a whole number"),
+        ({"draws": 3, "most": -1}, "most is a whole number"),
+        ({"draws": 3, "error": -0.1}, "a number above 0, not -0.1"),
+    ],
+)
+def test_wishes_that_cannot_be(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(KnowledgeBaseError, match=said):
+        DrawBudget(**given)
+
+
+def test_the_most_is_for_those_with_a_bound() -> None:
+    assert DrawBudget(20, max_draws=5).limit == 20
+    assert DrawBudget(20, max_error=0.1, max_draws=5).limit == 5
+
+
+# Knowledge bases made ready
+
+
+def test_one_that_knows_all_is_itself() -> None:
+    kb = family()
+    assert extend_schema(kb, {"parent": 2}, ["age"]) is kb
+    assert extend_schema(kb, {}) is kb
+
+
+def test_what_is_missing_has_no_facts() -> None:
+    found = extend_schema(family(), {"parent": 2, "likes": 3, "young": 1}, ["age", "height"])
+    assert {name: (r.arity, r.count) for name, r in found.relations.items()} == {
+        "likes": (3, 0),
+        "old": (1, 1),
+        "parent": (2, 2),
+        "young": (1, 0),
+    }
+    assert found.attributes["height"].count == 0
+    assert found.value("age", "ann") == 80
+
+
+def test_other_places_are_refused() -> None:
+    with pytest.raises(KnowledgeBaseError, match="parent has 2 places in the knowledge base and 3 in the model"):
+        extend_schema(family(), {"parent": 3})
+
+
+def test_nothing_shared_is_refused_with_what_is_near() -> None:
+    with pytest.raises(KnowledgeBaseError, match="none of the 6 relations") as caught:
+        extend_schema(family(), {"parents": 2, **{f"r{i}": 2 for i in range(5)}})
+    assert caught.value.suggestions == ("parent",)
+    assert "…" in caught.value.hint
+
+
+@given(knowledge_bases(largest_arity=3))
+def test_what_was_known_is_known_as_it_was(kb: KnowledgeBase) -> None:
+    """Objects keep their numbers, facts their confidences."""
+    first = dict.fromkeys([*kb.relations][:1])
+    relations = {name: kb.relations[name].arity for name in first} | {"a new one": 2}
+    found = extend_schema(kb, relations, ["a new number"]) if first else kb
+    assert list(found.objects) == list(kb.objects)
+    assert list(found.facts()) == list(kb.facts())
+    assert list(found.values()) == list(kb.values())
+
+
+# Queries
+
+
+@pytest.mark.parametrize(
+    ("text", "relation"),
+    [
+        ("r(x, y)", "r"),
+        ("r(x)", "r"),
+        ("q(x, y, z) :- r(x, y, z)", "r"),
+        ("q(y, x) :- r(x, y)", None),
+        ("q(x) :- r(x, y)", None),
+        ("r(x, x)", None),
+        ("r(x, 'a')", None),
+        ("r(x, y) & r(x, y)", None),
+        ("~r(x, y)", None),
+        ("x = y", None),
+    ],
+)
+def test_the_own_fact_of_a_query(text: str, relation: str | None) -> None:
+    assert atomic_relation(parse_query(text)) == relation
+
+
+@pytest.mark.parametrize("width", range(1, 9))
+def test_variables_are_as_many_and_different(width: int) -> None:
+    assert len({variable.name for variable in query_variables(width)}) == width
+
+
+# What is hidden
+
+
+def secrets(kb: KnowledgeBase, query: str, *tuples: tuple[str, ...]) -> list[set[str]]:
+    """The facts that are hidden from each tuple."""
+    asked = parse_query(query, kb)
+    judge = Predictor(kb, [parse_feature("exists r. r(s1, s1)")], len(asked.variables))
+    hidden = judge.hidden_facts(asked, judge.tuple_ids(tuples), 0)
+    starts, facts = hidden.starts.tolist(), hidden.facts.tolist()
+    return [{str(fact_by_number(kb, n)) for n in facts[starts[t] : starts[t + 1]]} for t in range(len(tuples))]
+
+
+def test_the_fact_itself_is_hidden_where_it_is_known() -> None:
+    found = secrets(family(), "parent(x, y)", ("ann", "bob"), ("bob", "ann"), ("bob", "cleo"))
+    assert found == [{"parent(ann, bob)."}, set(), {"parent(bob, cleo)."}]
+    assert secrets(family(), "q(y, x) :- parent(x, y)", ("ann", "bob"), ("bob", "ann")) == [
+        set(),
+        {"parent(ann, bob)."},
+    ]
+
+
+def test_of_a_general_query_enough_is_hidden_to_make_it_false() -> None:
+    kb = family()
+    (found,) = secrets(kb, "exists z. parent(x, z) & parent(z, y)", ("ann", "cleo"))
+    assert len(found) == 1
+    assert found <= {"parent(ann, bob).", "parent(bob, cleo)."}
+    assert secrets(kb, "old(x) & ~parent(x, y)", ("ann", "cleo")) == [{"old(ann)."}]
+
+
+def test_a_relation_without_facts_hides_nothing() -> None:
+    assert secrets(extend_schema(family(), {"old": 1, "likes": 2}), "likes(x, y)", ("ann", "bob")) == [set()]
+
+
+# Judges
+
+
+def test_names_become_numbers() -> None:
+    judge = Predictor(family(), [], 2)
+    assert judge.tuple_ids([("cleo", "ann")]).tolist() == [[2, 0]]
+    assert judge.tuple_ids([]).shape == (0, 2)
+    for wrong in ([("ann",)], [("ann", "bob", "cleo")], ["an"], [()]):
+        with pytest.raises(KnowledgeBaseError, match="name as many objects"):
+            judge.tuple_ids(wrong)
+    with pytest.raises(KnowledgeBaseError, match="there is no object anne") as caught:
+        judge.tuple_ids([("anne", "bob")])
+    assert "ann" in caught.value.suggestions
+
+
+def test_a_graph_that_is_there_is_not_made_again() -> None:
+    graph = build_graph(family())
+    assert Predictor(family(), [], 1, graph).graph is graph
+    assert Predictor(family(), [], 1, graph).kb is graph.kb
+
+
+def test_blocks_do_not_change_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(f"p{i:02d}", f"t{j}") for i in range(12) for j in range(5)]
+    whole, embedded = little().probabilities(pairs, draws=3), little().embed(pairs, draws=3)
+    monkeypatch.setattr(judging, "BLOCK_SIZE", 7)
+    assert same(little().probabilities(pairs, draws=3), whole)
+    assert np.array_equal(little().embed(pairs, draws=3), embedded)
+
+
+def test_confidences_do_not_make_facts_drop_out_of_answers() -> None:
+    kb = towns()
+    doubtful = KnowledgeBase.from_facts([Fact(f.relation, f.objects, 0.1) for f in kb.facts()], objects=kb.objects)
+    features = [parse_feature("exists x. lives_in(s1, x)")]
+    tuples = np.array([[kb.object_id("p01")], [kb.object_id("t1")]], np.int32)
+    sampling = little().config.sampling(3, "answer 0")
+    found = [
+        Predictor(each, features, 1).evaluator.sample_and_evaluate(tuples, sampling).ids.tolist()
+        for each in (kb, doubtful)
+    ]
+    assert found[0] == found[1]
+
+
+# Sums over draws
+
+draws = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 9)), elements=st.floats(0, 1, width=32))
+
+
+@given(draws)
+def test_mean_and_error_of_the_draws(each: Floats) -> None:
+    count = each.shape[1]
+    sums, squares, counts = each.sum(axis=1), (each**2).sum(axis=1), np.full(len(each), float(count))
+    map_ = Calibration.identity(0.5)
+    found = estimate_from_sums(map_, sums, squares, counts)
+    mean = np.clip(each.mean(axis=1), 0, 1)
+    np.testing.assert_allclose(found.values, map_.apply(mean), rtol=1e-9)
+    assert (found.draws == count).all()
+    if count == 1:
+        assert np.isnan(found.errors).all()
+    else:
+        spread = each.std(axis=1, ddof=1) / np.sqrt(count)
+        np.testing.assert_allclose(found.errors, spread * map_.slope(mean), atol=1e-6, rtol=1e-6)
+
+
+def test_the_error_is_that_of_the_calibrated_probability() -> None:
+    """By the slope: a map that is flat where the mean lies makes the error small."""
+    rng = np.random.default_rng(0)
+    said = rng.random(500)
+    flat = fit_calibration(said, (rng.random(500) < 0.5 + 0.1 * (said - 0.5)).astype(float))
+    sums, squares, counts = np.array([5.0]), np.array([2.6]), np.array([10.0])
+    plain, found = (estimate_from_sums(each, sums, squares, counts) for each in (Calibration.identity(), flat))
+    assert found.errors[0] < plain.errors[0] / 2
+
+
+def test_no_tuples_no_estimates() -> None:
+    none = np.zeros(0)
+    assert len(estimate_from_sums(Calibration.identity(), none, none, none)) == 0

@@ -1,0 +1,269 @@
+"""What models are made of: features as texts, scorers as arrays, and how far they can be believed."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaifman._serialization import (
+    CALIBRATION_FOLDS,
+    HeldOutReport,
+    auc,
+    base_from_metadata,
+    feature_metadata,
+    features_from_metadata,
+    losses_as_json,
+    prune_features,
+    read_model_state,
+    schema_from_metadata,
+    scorer_arrays,
+    scorer_from_arrays,
+    strip_prefix,
+    training_metadata,
+    untrained_copy,
+    used_symbols,
+)
+from gaifman.errors import InputError
+from gaifman.features.feature_sets import parse_phi
+from gaifman.io.model_file import canonical_json, write_model
+from gaifman.logic.ast import Feature
+from gaifman.logic.parser import parse_feature, parse_query
+from gaifman.logic.schema import Schema
+from gaifman.models import SklearnModel
+from gaifman.models.calibration import fit_calibration, reliability
+from gaifman.models.mlp import MLP, BaseModel, Logistic, SparseRows
+from gaifman.models.scaling import FeatureScaler, feature_kinds
+from gaifman.training import HeldOut, Scorer, TrainingConfig
+from trained import little, towns
+
+TEXTS = ("likes(s1, s2)", "likes(s1, x)", "age(s1)", "∃x likes(s1, x) ∧ likes(x, 'bob')", "∃r r(s1, s2)")
+
+
+def features() -> tuple[Feature, ...]:
+    return parse_phi("\n".join(TEXTS), Schema({"likes": 2}, {"age"}, {"bob"})).features
+
+
+def scorer(columns: list[int], base: BaseModel | None = None) -> Scorer:
+    """One in which only some of the features have a column."""
+    own = np.array(columns, np.int32)
+    width = int((own >= 0).sum())
+    base = base or MLP(hidden=(3,), epochs=1)
+    base.reset(width, 7)
+    centres, scales = np.arange(width, dtype=np.float32), np.arange(1, width + 1, dtype=np.float32)
+    return Scorer(FeatureScaler(own, feature_kinds(features()), centres, scales), base, (0.5, float("nan")))
+
+
+# Features and scorers
+
+
+def test_only_features_with_a_column_are_kept() -> None:
+    kept, found = prune_features(scorer([-1, 0, 1, -1, 2]), features())
+    assert [str(feature) for feature in kept] == [TEXTS[1], TEXTS[2], TEXTS[4]]
+    assert found.scaler.columns.tolist() == [0, 1, 2]
+    assert found.scaler.kinds.tolist() == feature_kinds(kept).tolist()
+    assert found.scaler.centres.tolist() == [0, 1, 2]
+    assert found.losses[0] == 0.5
+
+
+def test_no_feature_at_all_can_be_kept() -> None:
+    kept, found = prune_features(scorer([-1] * 5), features())
+    assert (kept, found.scaler.width) == ((), 0)
+
+
+def test_a_scorer_comes_back_from_its_arrays() -> None:
+    one = scorer([0, -1, 1, 2, -1])
+    arrays = scorer_arrays(one, "3/")
+    assert all(name.startswith("3/") for name in arrays)
+    again = scorer_from_arrays(arrays, feature_kinds(features()), MLP(hidden=(3,), epochs=1), "3/")
+    for field in ("columns", "kinds", "centres", "scales"):
+        assert np.array_equal(getattr(one.scaler, field), getattr(again.scaler, field))
+    rows = SparseRows(np.array([0, 2, 3]), np.array([0, 2, 1], np.int32), np.ones(3, np.float32), 3)
+    assert np.array_equal(one.base.probabilities(rows), again.base.probabilities(rows))
+
+
+def test_arrays_below_a_prefix() -> None:
+    one = np.zeros(1)
+    assert strip_prefix({"a/b": one, "a/b/c": one, "ab": one, "b/a/b": one}, "a/") == {"b": one, "b/c": one}
+    assert strip_prefix({}, "a/") == {}
+
+
+def test_what_features_and_the_query_speak_of() -> None:
+    relations, attributes = used_symbols(features(), parse_query("q(x, y) :- hates(x, y, z), age(z) > 3"))
+    assert relations == {"hates": 3, "likes": 2}
+    assert attributes == ["age"]
+    assert used_symbols((), parse_query("x = y")) == ({}, [])
+
+
+def test_features_come_back_from_their_texts() -> None:
+    meta = feature_metadata(features(), parse_query("likes(x, y)"))
+    assert meta["feature_texts"] == list(TEXTS)
+    assert features_from_metadata(meta, schema_from_metadata(meta)) == features()
+
+
+def test_a_number_and_a_type_of_one_form_are_told_apart() -> None:
+    """`old(s1)` is a relation, `age(s1)` an attribute: the texts do not say, the words do."""
+    meta = {"feature_texts": ["old(s1)", "age(s1)"], "relations_used": {"old": 1}, "attributes_used": ["age"]}
+    assert feature_kinds(features_from_metadata(meta, schema_from_metadata(meta))).tolist() == [0, 2]
+
+
+def test_second_order_features_need_no_relation_of_the_file() -> None:
+    meta = feature_metadata([parse_feature("exists r. r(s1, s2)")], parse_query("x = y"))
+    assert meta["relations_used"] == {}
+    assert list(map(str, features_from_metadata(meta, schema_from_metadata(meta)))) == ["∃r r(s1, s2)"]
+
+
+# Words about a model
+
+
+def test_a_description_is_json_and_tells_how_it_was_made() -> None:
+    learning = TrainingConfig(radius=2, size=None, negatives=7, options={"epochs": 1}, seed=3)
+    found = training_metadata(learning, learning.make_base_model(), [towns()])
+    assert canonical_json(found)
+    assert (found["radius"], found["size"], found["recipe"]["negatives"], found["recipe"]["seed"]) == (2, None, 7, 3)
+    assert found["base"]["kind"] == "mlp"
+    assert found["base"]["settings"]["epochs"] == 1
+    assert found["kb"] == {
+        "fingerprint": towns().fingerprint,
+        "objects": len(towns().objects),
+        "relations": 6,
+        "facts": len(towns()),
+    }
+    assert TrainingConfig.from_settings(found["learning"]) == learning
+    assert len(training_metadata(learning, learning.make_base_model(), [towns(), towns(9)])["kb"]["collection"]) == 2
+
+
+def test_a_base_model_that_no_file_can_hold_is_described_all_the_same() -> None:
+    from sklearn.tree import DecisionTreeClassifier
+
+    found = training_metadata(TrainingConfig(), SklearnModel(DecisionTreeClassifier()), [towns()])
+    assert found["base"] == {"kind": "classifier", "settings": {}}
+
+
+def test_an_untaught_one_is_like_it_and_another() -> None:
+    from sklearn.tree import DecisionTreeClassifier
+
+    taught = scorer([0, 1, 2, 3, 4]).base
+    fresh = untrained_copy(taught)
+    assert fresh is not taught
+    assert fresh.settings() == taught.settings()
+    assert fresh.state()["weights 1"].shape == (0, 3)
+    other = SklearnModel(DecisionTreeClassifier(max_depth=3))
+    assert untrained_copy(other) is not other
+
+
+def test_losses_that_are_not_known_are_none() -> None:
+    assert losses_as_json(scorer([-1] * 5)) == [0.5, None]
+
+
+def test_base_models_of_a_file_are_made_or_must_be_given() -> None:
+    meta = {"base": {"kind": "logistic", "settings": {"epochs": 4}}}
+    assert base_from_metadata(meta, None).settings()["epochs"] == 4
+    given = Logistic()
+    assert base_from_metadata(meta, given) is given
+    with pytest.raises(InputError, match="is a logistic, not a mlp"):
+        base_from_metadata(meta, MLP())
+    with pytest.raises(InputError, match="is a classifier, which must be given"):
+        base_from_metadata({"base": {"kind": "classifier", "settings": {}}}, None)
+
+
+def test_only_models_and_completions_are_opened(tmp_path: Path) -> None:
+    path = tmp_path / "m.gaifman"
+    for kind in ("model", "completion"):
+        write_model(path, {}, {"kind": kind})
+        assert read_model_state(path) == ({}, {"kind": kind})
+    for meta in ({"kind": "run"}, {}):
+        write_model(path, {}, meta)
+        with pytest.raises(InputError, match="holds no model"):
+            read_model_state(path)
+
+
+# How far it can be believed
+
+scored = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), max_size=12
+)
+
+
+@given(scored)
+def test_the_auc_is_the_chance_that_an_answer_scores_above_a_corruption(rows: list[tuple[float, float]]) -> None:
+    answers, others = [s for s, t in rows if t > 0], [s for s, t in rows if t == 0]
+    found = auc(np.array([s for s, _ in rows]), np.array([t for _, t in rows]))
+    if not answers or not others:
+        assert found is None
+        return
+    wins = [1.0 if a > b else 0.5 if a == b else 0.0 for a, b in product(answers, others)]
+    assert found == pytest.approx(sum(wins) / len(wins))
+
+
+def held(count: int, seed: int = 0) -> HeldOut:
+    rng = np.random.default_rng(seed)
+    means = rng.random(count)
+    return HeldOut(means, (rng.random(count) < means**2).astype(np.float64))
+
+
+@pytest.mark.parametrize("count", [1, 4, 50, 400])
+def test_each_fifth_is_judged_by_a_calibration_of_the_others(count: int) -> None:
+    given = held(count)
+    trust = HeldOutReport.of(given, ratio=2.0)
+    values = np.empty(count)
+    for row in range(count):
+        others = [i for i in range(count) if i % CALIBRATION_FOLDS != row % CALIBRATION_FOLDS]
+        fitted = fit_calibration(given.means[others], given.targets[others], ratio=2.0)
+        values[row] = fitted.apply(given.means[row])
+    expected = reliability(values, given.targets)
+    assert trust.calibrated is not None
+    assert trust.calibrated.brier == pytest.approx(expected.brier)
+    assert trust.calibrated.ece == pytest.approx(expected.ece)
+    assert trust.uncalibrated is not None
+    assert trust.uncalibrated.brier == pytest.approx(float(((given.means - given.targets) ** 2).mean()))
+
+
+def test_what_is_noise_is_not_learnt_by_heart() -> None:
+    """A calibration judged by the tuples it was fitted to would look better than chance; this one must not."""
+    rng = np.random.default_rng(1)
+    losses = []
+    for _ in range(20):
+        given = HeldOut(rng.random(60), rng.integers(0, 2, 60).astype(np.float64))
+        trust = HeldOutReport.of(given, 1.0)
+        assert trust.calibrated is not None
+        losses.append(trust.calibrated.brier)
+    assert np.mean(losses) > 0.25
+
+
+def test_the_figures_of_a_model() -> None:
+    found = HeldOutReport.of(held(400), 1.0).metrics()
+    assert found["held_out"] == 400
+    assert set(found) == {"held_out", "prior", "ece_before", "ece_after", "brier", "loss", "auc"}
+    assert found["ece_after"] < found["ece_before"]
+    assert canonical_json(found)
+    assert HeldOutReport.of(HeldOut(np.ones(3) / 2, np.ones(3)), 1.0).metrics()["auc"] is None
+
+
+def test_the_table_of_a_model_has_every_tuple_once() -> None:
+    table = HeldOutReport.of(held(400), 1.0).reliability_table()
+    assert sum(row["count"] for row in table) == 400
+    assert all(0 <= row["share"] <= 1 for row in table)
+    assert canonical_json(table)
+
+
+def test_where_nothing_is_held_out_nothing_is_said() -> None:
+    trust = HeldOutReport.of(HeldOut(np.zeros(0), np.zeros(0)), 5.0)
+    assert (trust.uncalibrated, trust.calibrated, trust.metrics(), trust.reliability_table()) == (
+        None,
+        None,
+        {"held_out": 0},
+        [],
+    )
+
+
+def test_a_models_own_trust_is_in_its_description() -> None:
+    trust = little().held_out_report
+    assert trust is not None
+    assert trust.metrics().items() <= little().meta["metrics"].items()
+    assert little().meta["calibration"] == trust.reliability_table()
+    assert len(trust.held_out.means) == little().meta["metrics"]["held_out"] == 8

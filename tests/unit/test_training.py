@@ -1,0 +1,424 @@
+"""Learning: what is seen and what is hidden, what is held out, settings, passes, patience."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+import weakref
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gaifman import training as module
+from gaifman.errors import KnowledgeBaseError
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.feature_sets import parse_phi
+from gaifman.kb.facts import Fact
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.models.mlp import MLP, Batch, Logistic
+from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.training import MAX_EPOCHS, Scorer, TrainingConfig, TrainingSource, stack
+from training_cases import SMALL, Notes, Recorder, Scripted, people, source, trainer
+
+# What training neighbourhoods show
+
+
+def recorded(kb: KnowledgeBase, learning: TrainingConfig, phi: str, query: str = "lives_in(x, y)") -> Recorder:
+    """What was drawn while a model was trained and judged."""
+    given = source(kb, learning, query, phi, features=Recorder)
+    one = trainer(given, learning, MLP([4], epochs=2))
+    one.held_out(one.train())
+    assert isinstance(given.evaluator, Recorder)
+    return given.evaluator
+
+
+def facts_of(kb: KnowledgeBase, relation: str) -> set[tuple[int, ...]]:
+    return {tuple(kb.object_id(name) for name in fact.objects) for fact in kb.facts() if fact.relation == relation}
+
+
+@pytest.mark.parametrize("purpose", ["train", "survey", "held out"])
+def test_leakage_an_answers_own_fact_is_never_visible(purpose: str) -> None:
+    kb = people()
+    seen = recorded(kb, SMALL, "lives_in(s1, s2)\nworks_in(s1, s2)\nlives_in(s2, s1)")
+    true = facts_of(kb, "lives_in")
+    own = [(row, value) for row, value in seen.values("lives_in(s1, s2)", purpose) if row in true]
+    assert len(own) >= 6
+    assert {value for _, value in own} == {0.0}
+    other = {value for row, value in seen.values("works_in(s1, s2)", purpose) if row in true}
+    assert 1.0 in other, "other facts are visible"
+
+
+@pytest.mark.parametrize("purpose", ["train", "survey", "held out"])
+def test_leakage_corruptions_do_not_see_the_fact_of_their_answer_either(purpose: str) -> None:
+    """Each lives in one town: whoever stays s1 of a corruption has no other such fact, and none must be seen."""
+    kb = people()
+    seen = recorded(kb, SMALL, "exists x. lives_in(s1, x)\nexists x. lives_in(x, s2)\nexists x. works_in(s1, x)")
+    true = facts_of(kb, "lives_in")
+    residents = {row[0] for row in true}
+    towns = {row[1] for row in true}
+    found = seen.values("∃x lives_in(s1, x)", purpose)
+    stayed = [value for row, value in found if row not in true and row[0] in residents and row[1] in towns]
+    works = dict(seen.values("∃x works_in(s1, x)", purpose))
+    assert len(stayed) >= 3
+    assert any(works[row] for row, _ in found if row not in true)
+    # Where s1 was replaced by another resident, their own fact is known and seen; else it is the answer's, and hidden.
+    answers = {value for row, value in found if row in true}
+    assert answers == {0.0}
+    assert 0.0 in stayed
+
+
+def test_leakage_of_each_corruption_by_its_source() -> None:
+    kb = people()
+    given = source(kb, SMALL, phi="exists x. lives_in(s1, x)")
+    block = next(given.examples.blocks(0))
+    matrix = given.feature_matrix(block.negatives, SMALL.sampling(1, "train 0"), block.negatives_hidden, 1)
+    same = block.negatives[:, 0] == block.answers[block.sources][:, 0]
+    resident = np.isin(block.negatives[:, 0], block.answers[:, 0])
+    values = matrix.to_dense()[:, 0]
+    assert same.any()
+    assert (values[same] == 0).all(), "s1 stays, its one fact is hidden"
+    assert (values[~same & resident] == 1).mean() > 0.3, "another s1 keeps its own fact, where its town was drawn"
+
+
+def test_uncertain_facts_drop_out_in_training_as_often_as_they_are_wrong_and_never_when_judged() -> None:
+    facts = [Fact("lives_in", (f"p{i}", f"t{i % 9}")) for i in range(200)]
+    facts += [Fact("near", (f"p{i}", f"t{i % 9}"), 0.3) for i in range(200)]
+    facts += [Fact("sure", (f"p{i}", f"t{i % 9}")) for i in range(200)]
+    kb = KnowledgeBase.from_facts(facts)
+    seen = recorded(kb, TrainingConfig(positives=5, negatives=1, min_examples=0), "near(s1, s2)\nsure(s1, s2)")
+    true = facts_of(kb, "lives_in")
+    drawn = [value for row, value in seen.values("near(s1, s2)", "train") if row in true]
+    assert len(drawn) == 2 * 180 * 5
+    assert abs(np.mean(drawn) - 0.3) < 5 * (0.3 * 0.7 / len(drawn)) ** 0.5
+    assert {value for row, value in seen.values("sure(s1, s2)", "train") if row in true} == {1.0}
+    judged = [value for row, value in seen.values("near(s1, s2)", "held out") if row in true]
+    assert len(judged) == 20 * 10
+    assert set(judged) == {1.0}
+    assert {(one.purpose, one.dropping) for one in seen.seen} == {
+        ("survey", True),
+        ("train 0", True),
+        ("train 1", True),
+        ("held out", False),
+    }
+
+
+def test_how_sure_an_answer_is_is_what_is_learnt() -> None:
+    facts = [Fact("r", (f"a{i}", f"b{i}"), 0.25 if i % 2 else 1.0) for i in range(40)]
+    taught = Taught()
+    learning = TrainingConfig(positives=2, negatives=1, min_examples=0, holdout=0)
+    trainer(source(KnowledgeBase.from_facts(facts), learning, "r(x, y)"), learning, taught).train()
+    targets = np.concatenate([batch.targets for batch in taught.batches])
+    values, counts = np.unique(targets, return_counts=True)
+    assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == {0.0: 40, 0.25: 40, 1.0: 40}
+
+
+class Taught(Logistic):
+    """Keeps what it is taught."""
+
+    def __init__(self) -> None:
+        super().__init__(epochs=1)
+        self.batches: list[Batch] = []
+
+    def fit_batch(self, batch: Batch) -> float:
+        self.batches.append(batch)
+        return super().fit_batch(batch)
+
+
+def test_neighbourhoods_are_drawn_anew_in_every_pass() -> None:
+    kb = people()
+    seen = recorded(
+        kb, TrainingConfig(positives=1, negatives=1, size=2, min_examples=0, holdout=0), "count knows(x, y)"
+    )
+    first, second = (sorted(seen.values("count knows(x, y)", f"train {epoch}")) for epoch in (0, 1))
+    assert len(first) == len(second)
+    assert first != second
+
+
+def test_examples_are_shuffled_in_a_block_and_keep_their_targets() -> None:
+    kb, taught = people(), Taught()
+    given = source(kb, SMALL, phi="works_in(s1, s2)\nlives_in(x, s2)", block=64)
+    one = trainer(given, SMALL, taught)
+    one.train()
+    (batch,) = taught.batches
+    assert len(batch.rows) == len(batch.targets) == 54 * 5
+    assert batch.targets.sum() == 54 * 2
+    assert (np.diff(batch.targets) != 0).sum() > 20, "answers and corruptions are mixed"
+    assert batch.rows.values.flags.writeable is False
+    shown = np.diff(batch.rows.starts) > 0
+    assert shown[batch.targets == 1].mean() > 0.8
+
+
+# The survey and what is held out
+
+
+def test_the_survey_keeps_only_features_that_are_seen_and_not_rarely() -> None:
+    kb = people().with_facts([("odd", "p000", "p001")])
+    phi = "works_in(s1, s2)\nodd(s1, s2)\nodd(s1, x)\ntown(s2)\nknows(s2, s1)\nlives_in(s1, s2)"
+    few = trainer(source(kb, SMALL, phi=phi)).fit_scaler()
+    assert few.columns[0] == 0
+    assert few.columns[1] == -1, "seen around no example"
+    assert few.columns[3] > 0
+    assert few.columns[5] == -1, "hidden from answers, and corruptions are no answers"
+    rare = TrainingConfig(**{**SMALL.as_dict(), "min_feature_count": 10**6})
+    assert trainer(source(kb, rare, phi=phi), rare).fit_scaler().width == 0
+
+
+def test_the_survey_looks_at_so_many_answers_and_at_two_corruptions_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SCANNED_ANSWERS", 30)
+    given = source(people(), SMALL, block=16, features=Recorder)
+    trainer(given).fit_scaler()
+    assert isinstance(given.evaluator, Recorder)
+    assert [len(one.tuples) for one in given.evaluator.seen] == [16, 32, 16, 32]
+
+
+def test_held_out_tuples_have_both_classes_and_were_never_learnt_from() -> None:
+    kb = people(120)
+    given = source(kb, SMALL, features=Recorder)
+    one = trainer(given)
+    scorer = one.train()
+    assert isinstance(given.evaluator, Recorder)
+    taught = {tuple(row) for seen in given.evaluator.seen for row in seen.tuples.tolist()}
+    given.evaluator.seen.clear()
+    held = one.held_out(scorer)
+    answers, others = given.evaluator.seen
+    assert len(answers.tuples) == len(others.tuples) == 12
+    true = facts_of(kb, "lives_in")
+    assert {tuple(row) for row in answers.tuples.tolist()} <= true
+    assert true.isdisjoint(tuple(row) for row in others.tuples.tolist())
+    assert taught.isdisjoint(tuple(row) for row in answers.tuples.tolist())
+    assert held.targets.tolist() == [1.0] * 12 + [0.0] * 12
+    assert held.means.shape == (24,)
+    assert (answers.draws, answers.purpose) == (SMALL.draws, "held out")
+    assert held.means[:12].mean() > held.means[12:].mean()
+
+
+def test_of_few_answers_none_is_held_out() -> None:
+    one = trainer(source(people(8), SMALL))
+    held = one.held_out(one.train())
+    assert (len(held.means), len(held.targets)) == (0, 0)
+
+
+def test_means_are_over_the_draws_of_a_tuple() -> None:
+    given = source(people(), SMALL)
+    one = trainer(given)
+    scorer = one.train()
+    tuples = given.examples.answers[:7]
+    matrix = given.evaluator.sample_and_evaluate(tuples, SamplingConfig(size=2, draws=4))
+    raw = scorer.probabilities(matrix).reshape(7, 4)
+    means, errors = scorer.mean_probabilities(matrix, 4)
+    assert means == pytest.approx(raw.mean(axis=1), abs=1e-12)
+    assert errors == pytest.approx(raw.std(axis=1, ddof=1) / 2, abs=1e-12)
+    assert np.isnan(
+        scorer.mean_probabilities(given.evaluator.sample_and_evaluate(tuples, SamplingConfig(size=2)), 1)[1]
+    ).all()
+
+
+# Stacking
+
+
+def test_stacked_matrices_keep_the_defaults_of_their_own_sizes() -> None:
+    """With size=None a matrix knows the defaults of the sizes it has; those of the other were once taken for all."""
+    facts = [("r", "hub", f"n{i}") for i in range(6)] + [("r", "a", "b"), ("q", "b", "a"), ("r", "c", "d")]
+    kb = KnowledgeBase.from_facts(facts)
+    plan = compile_features(parse_phi("forall x, y. r(x, y) -> q(y, x)\ncount not r(x, s1)\nnot q(s2, s1)"), kb, 2)
+    evaluator = FeatureEvaluator(build_graph(kb), plan)
+    pairs = [
+        [[kb.object_id(x), kb.object_id(y)] for x, y in part] for part in ([("a", "b"), ("c", "d")], [("hub", "n1")])
+    ]
+    for first, second in (pairs, pairs[::-1]):
+        one, other = (evaluator.sample_and_evaluate(tuples, SamplingConfig(size=None)) for tuples in (first, second))
+        whole = evaluator.sample_and_evaluate(first + second, SamplingConfig(size=None))
+        both = stack(one, other)
+        assert both.to_dense().tolist() == whole.to_dense().tolist()
+        assert both.starts.tolist() == whole.starts.tolist()
+        used = np.unique(both.sizes)
+        assert both.defaults[:, used].tolist() == whole.defaults[:, used].tolist()
+
+
+# Passes and patience
+
+
+def test_few_examples_are_gone_through_more_often() -> None:
+    given = source(people(), SMALL)
+    count = 54 * 5
+    assert trainer(given).examples_per_epoch == count
+    for least, wanted in ((0, 3), (3 * count, 3), (3 * count + 1, 4), (7 * count, 7), (10**9, MAX_EPOCHS)):
+        learning = TrainingConfig(**{**SMALL.as_dict(), "min_examples": least})
+        assert trainer(given, learning).num_epochs == wanted
+        assert trainer(given, learning, Scripted([0.5])).num_epochs == 1, "one that gathers wants no more of the same"
+    many = TrainingConfig(**{**SMALL.as_dict(), "min_examples": 5 * count})
+    notes = Notes()
+    scorer = trainer(given, many).train(notes)
+    assert len(scorer.losses) == 5
+    assert [number for number, _, _ in notes.passes] == [1, 2, 3, 4, 5]
+    assert sum(notes.blocks) == 5 * count
+    assert notes.begun == [(5 * count, 0)]
+    assert scorer.losses[-1] < scorer.losses[0]
+
+
+def patient(patience: int, said: list[float]) -> tuple[Scorer, Scripted, Notes]:
+    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": patience})
+    base, notes = Scripted(said), Notes()
+    return trainer(source(people(), learning), learning, base).train(notes), base, notes
+
+
+SAID = [0.2, 0.3, 0.4, 0.45, 0.5, 0.41, 0.6, 0.7]
+"""Of 2 answers and 3 corruptions 0.4 are answers: who says 0.4 of all has the smallest loss."""
+
+
+@pytest.mark.parametrize(("patience", "passes"), [(1, 4), (2, 5), (3, 6), (5, 8), (20, 8)])
+def test_training_stops_when_it_gets_no_better_and_takes_the_best_again(patience: int, passes: int) -> None:
+    scorer, base, notes = patient(patience, SAID)
+    assert len(scorer.losses) == len(notes.passes) == passes
+    assert base.done == 3, "the state after the third pass"
+    held = [loss for _, _, loss in notes.passes]
+    assert None not in held
+    assert np.argmin(np.array(held, float)) == 2
+    assert held[2] == pytest.approx(-0.4 * np.log(0.4) - 0.6 * np.log(0.6))
+
+
+def test_without_patience_the_last_pass_is_taken_and_nothing_is_judged() -> None:
+    scorer, base, notes = patient(0, SAID)
+    assert (len(scorer.losses), base.done) == (8, 8)
+    assert {held for _, _, held in notes.passes} == {None}
+
+
+def test_where_nothing_is_held_out_patience_waits_for_ever() -> None:
+    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 1, "holdout": 0.0})
+    base = Scripted(SAID)
+    assert len(trainer(source(people(), learning), learning, base).train().losses) == 8
+    assert base.done == 8
+
+
+# Memory
+
+
+def generated(answers: int) -> KnowledgeBase:
+    rng = np.random.default_rng(0)
+    facts = [("r", f"a{a}", f"b{b}") for a, b in rng.integers(0, 900, (answers, 2)).tolist()]
+    return KnowledgeBase.from_facts(facts + [("s", f"b{a}", f"a{b}") for a, b in rng.integers(0, 900, (answers, 2))])
+
+
+class Weighing(Logistic):
+    """Weighs what it is taught, and can say how much of it is still there."""
+
+    def __init__(self) -> None:
+        super().__init__(epochs=1)
+        self.bytes, self.taught = list[int](), list[weakref.ref[Any]]()
+
+    def fit_batch(self, batch: Batch) -> float:
+        self.taught.append(weakref.ref(batch.rows.values))
+        self.bytes.append(batch.rows.values.nbytes + batch.rows.columns.nbytes + batch.rows.starts.nbytes)
+        return super().fit_batch(batch)
+
+
+def test_never_more_than_one_block_is_in_memory() -> None:
+    learning = TrainingConfig(min_examples=0, holdout=0)
+    base, alive = Weighing(), list[int]()
+
+    class Looking(FeatureEvaluator):
+        """Looks, before it evaluates anything, which earlier batches there are."""
+
+        def sample_and_evaluate(self, *given: Any, **more: Any) -> FeatureMatrix:
+            alive.append(sum(one() is not None for one in base.taught))
+            return super().sample_and_evaluate(*given, **more)
+
+    one = trainer(source(generated(6_000), learning, "r(x, y)", block=64, features=Looking), learning, base)
+    one.fit_scaler()  # what is made once, is made
+    gc.collect()
+    tracemalloc.start()
+    try:
+        one.train()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(base.bytes) > 80
+    assert set(alive) == {0}, "a batch is gone before the next is made"
+    assert peak < sum(base.bytes) / 2, "all of them at once would be more"
+
+
+# Settings
+
+
+def test_every_setting_has_its_default_and_they_can_be_told_by_name() -> None:
+    settings = TrainingConfig().as_dict()
+    assert list(settings) == [each.name for each in fields(TrainingConfig)]
+    assert TrainingConfig.from_settings(settings) == TrainingConfig()
+    assert TrainingConfig.from_settings({"size": None, "options": {"hidden": [3]}}).make_base_model().settings()[
+        "hidden"
+    ] == [3]
+    assert TrainingConfig(base="logistic").make_base_model().kind == "logistic"
+
+
+def test_settings_become_recipes_and_samplings() -> None:
+    learning = TrainingConfig(
+        2,
+        7,
+        positives=3,
+        negatives=4,
+        negative_sampling="typed",
+        hide="links",
+        holdout=0.2,
+        hard_negative_fraction=0.4,
+        seed=9,
+    )
+    recipe = learning.example_config()
+    assert (recipe.positives, recipe.negatives, recipe.negative_sampling, recipe.hide) == (3, 4, "typed", "links")
+    assert (recipe.holdout, recipe.seed, recipe.block_size, recipe.max_held_out, recipe.hard_negative_fraction) == (
+        0.2,
+        9,
+        256,
+        1_000,
+        0.4,
+    )
+    assert learning.sampling(5, "why") == SamplingConfig(2, 7, 5, 9, "why")
+    assert learning.negative_ratio == pytest.approx(4 / 3)
+    assert TrainingConfig(negatives=0).negative_ratio == 1
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"negativs": 3}, "there is no setting negativs", "negatives"),
+    ({"Seed": 3}, "there is no setting Seed", "seed"),
+    ({"k": 3}, "there is no setting k", ""),
+    ({"negative_sampling": "type"}, "type", "typed"),
+    ({"hide": "link"}, "link", "links"),
+    ({"positives": 0}, "positives is a whole number, 1 or more, not 0", ""),
+    ({"negatives": -1}, "negatives is a whole number, 0 or more, not -1", ""),
+    ({"holdout": 1.0}, "share", ""),
+    ({"min_examples": -1}, "min_examples is a whole number, 0 or more, not -1", ""),
+    ({"min_feature_count": 1.5}, "min_feature_count is a whole number, 0 or more, not 1.5", ""),
+    ({"patience": True}, "patience is a whole number, 0 or more, not True", ""),
+    ({"draws": 0}, "the number of draws is a whole number from 1 to 1,000,000, not 0", ""),
+    ({"size": 0}, "the size k", ""),
+    ({"radius": -1}, "radius", ""),
+    ({"seed": -1}, "seed", ""),
+    ({"seed": 1 << 64}, "seed", ""),
+]
+
+
+@pytest.mark.parametrize(("given", "message", "near"), WRONG, ids=[str(given) for given, _, _ in WRONG])
+def test_what_is_wrong_with_a_setting_is_said(given: dict[str, Any], message: str, near: str) -> None:
+    with pytest.raises(KnowledgeBaseError) as caught:
+        TrainingConfig.from_settings(given)
+    assert message in caught.value.message
+    assert near in (caught.value.suggestions or ("",))
+
+
+def test_a_setting_of_the_base_model_that_is_not_there_is_told_when_it_is_made() -> None:
+    with pytest.raises(KnowledgeBaseError, match="mlp has no setting hiden") as caught:
+        TrainingConfig(options={"hiden": [3]}).make_base_model()
+    assert caught.value.suggestions == ("hidden",)
+    with pytest.raises(KnowledgeBaseError, match="there is no base model 'mpl'"):
+        TrainingConfig(base="mpl").make_base_model()
+
+
+def test_a_source_is_uncertain_where_a_fact_is() -> None:
+    sure = KnowledgeBase.from_facts([("r", f"a{i}", f"b{i}") for i in range(3)])
+    unsure = sure.with_facts([Fact("r", ("a0", "b1"), 0.5)])
+    assert isinstance(source(sure, SMALL, "r(x, y)"), TrainingSource)
+    assert not source(sure, SMALL, "r(x, y)").has_confidences
+    assert source(unsure, SMALL, "r(x, y)").has_confidences
