@@ -19,14 +19,8 @@ from typing import Any
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"
 OTHERS = ("all", "common")
-BY_HAND = "reproduce"
-"""A table that `gaifman reproduce` makes, in hours: it stays as it is."""
-HEAD = """# Results
-
-Made by `make bench`; each table by the command above it.
-
-Times on a shared machine mean little by themselves; a ratio has both sides measured in the same run, in turns.
-"""
+MARK = "<!-- raw figures -->\n"
+"""What stands above it is written by hand; below it are the tables."""
 
 
 def run(path: Path, quick: bool) -> dict[str, Any]:
@@ -46,13 +40,12 @@ def table(name: str, result: dict[str, Any], quick: bool) -> str:
     data = "real data sets" if real else "without GAIFMAN_DATA: generated data of the same shape"
     option = " --quick" if quick else ""
     command = f"`python benchmarks/{name}.py{option}` ({kind}; {data})"
-    return f"\n## {name}\n\n{command}\n\n| figure | measured |\n| --- | ---: |\n{rows}\n"
+    return f"\n### {name}\n\n{command}\n\n| figure | measured |\n| --- | ---: |\n{rows}\n"
 
 
-def kept() -> dict[str, str]:
-    """The tables that the page has."""
-    text = PAGE.read_text() if PAGE.exists() else ""
-    parts = re.split(r"(?m)^(?=\n## )", text)[1:]
+def tables_of(text: str) -> dict[str, str]:
+    """The tables below the mark, by name."""
+    parts = re.split(r"(?m)^(?=\n### )", text)[1:]
     return {part.split()[1]: part for part in parts}
 
 
@@ -67,8 +60,9 @@ def main() -> None:
         parser.error(f"there is no benchmark {sorted(unknown)[0]}")
     chosen = wanted.names or names
     made = {name: table(name, run(HERE / f"{name}.py", wanted.quick), wanted.quick) for name in chosen}
-    tables = {name: part for name, part in kept().items() if name in (*names, BY_HAND)} | made
-    PAGE.write_text(HEAD + "".join(tables[name] for name in sorted(tables)))
+    head, mark, text = PAGE.read_text().partition(MARK)
+    tables = {name: part for name, part in tables_of(text).items() if name in names} | made
+    PAGE.write_text(head + mark + "".join(tables[name] for name in sorted(tables)))
 
 
 if __name__ == "__main__":
