@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +13,19 @@ import gaifman
 from browser import Watched, browser, watched
 from gaifman.server.service import Service
 from http_client import Client
+from processes import children, describe
 from trained import FEW, towns, worker
+
+
+@pytest.fixture(autouse=True)
+def no_child_is_left() -> Iterator[None]:
+    """Kill what a test left running, and fail the test."""
+    before = children()
+    yield
+    left = {pid: text for pid in children() - before if (text := describe(pid))}
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left, f"processes left running: {left}"
 
 
 @pytest.fixture(scope="module")
