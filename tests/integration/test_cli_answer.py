@@ -62,9 +62,9 @@ def test_objects_are_of_the_type_that_facts_have_unless_any_are_wanted(folder: P
     assert "considered  40 candidates: all objects, x of type person (--candidates all looks at any object)\n" in text
     assert "beforehand  the share 0.2 are answers\n" in text
     assert "considered  47 candidates: all objects\n" in ask(folder, *question, "--candidates", "all")
-    among = asked(folder, *question, "--among", "x=person")
+    among = asked(folder, *question, "--restrict-to", "x=person")
     assert asked(folder, *question) == among
-    assert asked(folder, "works.gaifman", "towns.facts", "--set", "y=t3")["considered"] == among["considered"]
+    assert asked(folder, "works.gaifman", "towns.facts", "--bind", "y=t3")["considered"] == among["considered"]
 
 
 def test_json_is_what_the_library_says(folder: Path) -> None:
@@ -78,22 +78,22 @@ def test_json_is_what_the_library_says(folder: Path) -> None:
 
 
 def test_known_answers_are_left_out(folder: Path) -> None:
-    words = ("works_in(x, 't3')", "--known", "leave-out")
+    words = ("works_in(x, 't3')", "--known", "exclude")
     body = asked(folder, "towns.gaifman", "towns.facts", *words)
     assert not any(row["known"] for row in body["answers"])
     assert "known" not in ask(folder, "towns.gaifman", "towns.facts", *words).split("probability")[1]
 
 
 def test_a_model_of_a_query_needs_no_query(folder: Path) -> None:
-    plain = asked(folder, "works.gaifman", "towns.facts", "--set", "x=p03")
+    plain = asked(folder, "works.gaifman", "towns.facts", "--bind", "x=p03")
     assert plain == asked(folder, "works.gaifman", "towns.facts", "works_in('p03', y)")
-    assert plain == asked(folder, "works.gaifman", "towns.facts", "works_in(a, y)", "--set", "?a=p03")
+    assert plain == asked(folder, "works.gaifman", "towns.facts", "works_in(a, y)", "--bind", "?a=p03")
     assert plain["answers"][0]["names"] == ["t3"]
     assert asked(folder, "works.gaifman", "towns.facts")["variables"] == ["x", "y"]
 
 
 def test_other_objects(folder: Path) -> None:
-    for model, words in (("works.gaifman", ["--set", "x=new_p03"]), ("towns.gaifman", ["works_in('new_p03', y)"])):
+    for model, words in (("works.gaifman", ["--bind", "x=new_p03"]), ("towns.gaifman", ["works_in('new_p03', y)"])):
         body = asked(folder, model, "new.facts", *words)
         assert body["answers"][0]["names"] == ["new_t3"]
 
@@ -101,7 +101,7 @@ def test_other_objects(folder: Path) -> None:
 def test_objects_named_like_variables(folder: Path, tmp_path: Path) -> None:
     more = tmp_path / "more.facts"
     more.write_text("lives_in(x, t2).\nlives_in(y, t2).\n")
-    body = asked(folder, "works.gaifman", "towns.facts", "--with", str(more), "--set", "x=y")
+    body = asked(folder, "works.gaifman", "towns.facts", "--with", str(more), "--bind", "x=y")
     assert (body["query"], body["answers"][0]["names"]) == ("works_in('y', y)", ["t2"])
     body = asked(folder, "towns.gaifman", "towns.facts", "works_in('x', ?y)", "--with", str(more))
     assert body["answers"][0]["names"] == ["t2"]
@@ -110,18 +110,20 @@ def test_objects_named_like_variables(folder: Path, tmp_path: Path) -> None:
 def test_more_files(folder: Path, tmp_path: Path) -> None:
     more = tmp_path / "more.facts"
     more.write_text("lives_in(eve, t2).\nperson(eve).\n")
-    body = asked(folder, "works.gaifman", "towns.facts", "--with", str(more), "--set", "x=eve")
+    body = asked(folder, "works.gaifman", "towns.facts", "--with", str(more), "--bind", "x=eve")
     assert body["answers"][0]["names"] == ["t2"]
 
 
 def test_types_ways_and_limits(folder: Path) -> None:
-    body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, 't3')", "--among", "x=person", "--top", "all")
+    body = asked(
+        folder, "towns.gaifman", "towns.facts", "works_in(x, 't3')", "--restrict-to", "x=person", "--top", "all"
+    )
     assert len(body["answers"]) == 40
     assert body["considered"]["words"] == "all objects, x of type person"
     for way, said in (("all", "all pairs of objects"), ("seen", "pairs of objects seen at these places")):
         body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, y)", "--candidates", way)
         assert body["considered"]["words"] == said
-    body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, y)", "--limit", "150")
+    body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, y)", "--max-candidates", "150")
     assert "1 step apart" in body["considered"]["words"]
 
 
@@ -132,7 +134,7 @@ def test_pairs_in_a_table(folder: Path) -> None:
 
 
 def test_nothing_to_show(folder: Path) -> None:
-    done = run("answer", "works.gaifman", "towns.facts", "--set", "x=t0", "--known", "only", folder=folder)
+    done = run("answer", "works.gaifman", "towns.facts", "--bind", "x=t0", "--known", "only", folder=folder)
     assert done.returncode == 0
     assert done.stdout.splitlines()[-2] == "considered  0 candidates: known answers"
     assert done.stderr == "there is no answer among them\n"
@@ -153,20 +155,26 @@ def test_nothing_to_show(folder: Path) -> None:
         (["towns.gaifman", "towns.facts", "works_in('p3', y)"], "there is no object 'p3'"),
         (["towns.gaifman", "towns.facts", "works_in(x, y) & person(x)"], "the facts of one relation"),
         (["works.gaifman", "towns.facts", "person(x)"], "the model has learnt works_in(x, y)"),
-        (["works.gaifman", "towns.facts", "--set", "z=p03"], "its variables are x, y"),
+        (["works.gaifman", "towns.facts", "--bind", "z=p03"], "its variables are x, y"),
         (
-            ["works.gaifman", "towns.facts", "--set", "x"],
+            ["works.gaifman", "towns.facts", "--bind", "x"],
             "--set x gives no variable an object\nhint: write: --set x=ann",
         ),
-        (["works.gaifman", "towns.facts", "--among", "x"], "gives no variable a type\nhint: write: --among x=type"),
-        (["works.gaifman", "towns.facts", "--among", "x=person", "--among", "x=town"], "--among gives x two types"),
-        (["works.gaifman", "towns.facts", "--among", "x=persn"], "near: person"),
+        (
+            ["works.gaifman", "towns.facts", "--restrict-to", "x"],
+            "gives no variable a type\nhint: write: --among x=type",
+        ),
+        (
+            ["works.gaifman", "towns.facts", "--restrict-to", "x=person", "--restrict-to", "x=town"],
+            "--among gives x two types",
+        ),
+        (["works.gaifman", "towns.facts", "--restrict-to", "x=persn"], "near: person"),
         (["works.gaifman", "towns.facts", "--draws", "0"], "draws is a whole number"),
         (["works.gaifman", "towns.facts", "--top", "0"], "top is a whole number"),
         (["works.gaifman", "towns.facts", "--draws", "1000000000000"], "draws is a whole number from 1 to 1,000,000"),
         (["works.gaifman", "towns.facts", "--prior", "1"], "a prior is above 0"),
-        (["works.gaifman", "towns.facts", "--limit", "0"], "the limit of candidates"),
-        (["works.gaifman", "towns.facts", "--limit", "9"], "there are more than 9 candidates"),
+        (["works.gaifman", "towns.facts", "--max-candidates", "0"], "the limit of candidates"),
+        (["works.gaifman", "towns.facts", "--max-candidates", "9"], "there are more than 9 candidates"),
         (["towns.facts", "towns.facts", "person(x)"], "towns.facts"),
         (["none.gaifman", "towns.facts", "person(x)"], "none.gaifman"),
         (["works.gaifman", "none.facts"], "none.facts"),
@@ -199,7 +207,7 @@ def test_the_options_are_the_librarys() -> None:
 def test_training_says_what_to_type_for_answers(query: list[str], tmp_path: Path) -> None:
     gaifman.write(towns(), tmp_path / "towns.facts")
     (tmp_path / "more").write_text("mayor(p01, t1).\nmayor(x, y).\n")
-    quick = ["--size", "4", "--least", "0", "--option", "epochs=1", "--format", "facts"]
+    quick = ["--size", "4", "--min-examples", "0", "--option", "epochs=1", "--format", "facts"]
     said = run("train", "towns.facts", *query, "-o", "a model", *quick, folder=tmp_path).stderr
     line = said.partition("to rank answers:\n  ")[2].partition("\n")[0]
     name, *words = shlex.split(line)
@@ -214,7 +222,7 @@ def test_training_says_what_to_type_for_answers(query: list[str], tmp_path: Path
 
 def test_what_was_trained_by_the_command_is_asked_by_the_command(tmp_path: Path) -> None:
     gaifman.write(towns(), tmp_path / "towns.facts")
-    quick = ["--size", str(GOOD["size"]), "--least", "0", "--option", "epochs=1"]
+    quick = ["--size", str(GOOD["size"]), "--min-examples", "0", "--option", "epochs=1"]
     assert not run("train", "towns.facts", "works_in(x, y)", "-o", "m", *quick, folder=tmp_path).returncode
     done = run("answer", "m", "towns.facts", "works_in(x, 't2')", "--top", "4", folder=tmp_path)
     assert done.returncode == 0

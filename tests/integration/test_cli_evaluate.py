@@ -61,7 +61,7 @@ def test_tables_for_people() -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_json_is_what_the_library_says() -> None:
-    body = json.loads(here(*ALL, "--known", "valid.facts", "--json", "--threads", "1").stdout)
+    body = json.loads(here(*ALL, "--filter", "valid.facts", "--json", "--threads", "1").stdout)
     model = gaifman.load("m.gaifman")
     kb, test, valid = (gaifman.read(f"{name}.facts") for name in ("small", "test", "valid"))
     assert body == gaifman.evaluate(model, kb, test, [valid]).as_dict()
@@ -71,7 +71,7 @@ def test_json_is_what_the_library_says() -> None:
 @pytest.mark.usefixtures("folder")
 def test_raw_ranks_and_known_facts() -> None:
     assert "among all objects (raw)" in here(*ALL, "--raw").stdout
-    plain, known = (json.loads(here(*ALL, *more, "--json").stdout) for more in ((), ("--known", "valid.facts")))
+    plain, known = (json.loads(here(*ALL, *more, "--json").stdout) for more in ((), ("--filter", "valid.facts")))
     assert plain["raw"]["all"] == known["raw"]["all"]
     assert plain["filtered"]["side"]["place 1"] == known["filtered"]["side"]["place 1"]
 
@@ -107,14 +107,14 @@ def test_many_relations_are_cut_short(folder: Path) -> None:
     names = [f"r{i}" for i in range(12)]
     (folder / "many.facts").write_text("".join(f"{name}(a{i}, b{i}).\n" for name in names for i in range(2)))
     (folder / "more.facts").write_text("".join(f"{name}(a0, b1).\n" for name in names))
-    here("train", "many.facts", "-o", "many.gaifman", "--least", "0", "--option", "epochs=1", "--force")
+    here("train", "many.facts", "-o", "many.gaifman", "--min-examples", "0", "--option", "epochs=1", "--force")
     assert "… and 2 more with --json" in here("evaluate", "many.gaifman", "many.facts", "more.facts").stdout
 
 
 def test_without_corruptions_it_says_so(folder: Path) -> None:
     (folder / "all.facts").write_text("p(a).\np(b).\nq(a).\n")
     (folder / "one.facts").write_text("p(b).\n")
-    here("train", "all.facts", "-o", "all.gaifman", "--least", "0", "--option", "epochs=1", "--force")
+    here("train", "all.facts", "-o", "all.gaifman", "--min-examples", "0", "--option", "epochs=1", "--force")
     text = here("evaluate", "all.gaifman", "all.facts", "one.facts").stdout
     assert "there are no corruptions to tell the test facts from" in text
     assert "1 test facts were taken out of it" not in text
@@ -140,7 +140,7 @@ def test_ranks_are_kept_and_a_stale_folder_is_refused(folder: Path) -> None:
     assert "kept.ranks keeps the ranks of another evaluation; what differs: numbers of draws" in str(error)
 
 
-KEEP = ("--keep", "kept.ranks")
+KEEP = ("--checkpoint-dir", "kept.ranks")
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -71,8 +71,8 @@ def test_ways_to_name_an_answer(folder: Path) -> None:
     wanted = asked(folder, "works.gaifman", "works_in('p03', 't3')")
     assert wanted["variables"] == {"x": "p03", "y": "t3"}
     assert asked(folder, "works.gaifman", "--answer", "p03", "--answer", "t3") == wanted
-    assert asked(folder, "works.gaifman", "--set", "x=p03", "--answer", "t3") == wanted
-    assert asked(folder, "works.gaifman", "--set", "x=p03", "--set", "y=t3") == wanted
+    assert asked(folder, "works.gaifman", "--bind", "x=p03", "--answer", "t3") == wanted
+    assert asked(folder, "works.gaifman", "--bind", "x=p03", "--bind", "y=t3") == wanted
     assert asked(folder, "works.gaifman", "works_in(a, 't3')", "--answer", "p03") == wanted
     assert asked(folder, "towns.gaifman", "person(x)", "--answer", "p03")["query"] == "person('p03')"
 
@@ -99,7 +99,7 @@ def test_a_picture(folder: Path, tmp_path: Path) -> None:
 def test_more_files_and_names_that_terminals_would_obey(folder: Path, tmp_path: Path) -> None:
     more = tmp_path / "more.facts"
     more.write_text("lives_in('evil\\u001b[31m', t2).\nperson('evil\\u001b[31m').\n")
-    text = ask(folder, "works.gaifman", "--with", str(more), "--set", "x=evil\x1b[31m", "--answer", "t2")
+    text = ask(folder, "works.gaifman", "--with", str(more), "--bind", "x=evil\x1b[31m", "--answer", "t2")
     assert "\x1b" not in text
     assert "evil" in text
 
@@ -125,7 +125,7 @@ def test_nothing_it_hangs_on(folder: Path, tmp_path: Path) -> None:
         (["towns.gaifman", "towns.facts", "lives_in('p03', y)", "--answer", "t3"], "there is no model of lives_in"),
         (["towns.gaifman", "towns.facts", "mayor('p01', y)", "--answer", "t1"], "only the fallback"),
         (["works.gaifman", "towns.facts", "person(x)", "--answer", "p03"], "the model has learnt works_in(x, y)"),
-        (["works.gaifman", "towns.facts", "--set", "z=p03", "--answer", "t3"], "its variables are x, y"),
+        (["works.gaifman", "towns.facts", "--bind", "z=p03", "--answer", "t3"], "its variables are x, y"),
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--top", "0"], "top is a whole number"),
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--draws", "0"], "draws is a whole number"),
         (
@@ -155,5 +155,5 @@ def test_mistakes_as_json(folder: Path) -> None:
 def test_other_knowledge_bases(folder: Path, tmp_path: Path) -> None:
     gaifman.write(towns(20, "new_"), tmp_path / "new.facts")
     words = ("explain", str(folder / "works.gaifman"), str(tmp_path / "new.facts"))
-    text = output(*words, "--set", "x=new_p03", "--answer", "new_t3")
+    text = output(*words, "--bind", "x=new_p03", "--answer", "new_t3")
     assert "lives_in(new_p03, new_t3)." in text

@@ -165,7 +165,7 @@ def test_more_ways_are_told_only_where_they_count() -> None:
 
 def test_mine_writes_a_phi_file_and_shows_the_best(tmp_path: Path) -> None:
     target = tmp_path / "borders.phi"
-    done = run("mine", "demo", "borders(x, y)", "-o", str(target), "--limit", "12", "--sample", "100")
+    done = run("mine", "demo", "borders(x, y)", "-o", str(target), "--max-features", "12", "--sample", "100")
     assert done.returncode == 0
     assert "borders(s2, s1)" in done.stdout
     assert f"wrote {target}: 12 of" in done.stderr
@@ -187,7 +187,7 @@ def test_mine_as_json_writes_the_same_each_time(tmp_path: Path) -> None:
 
 def test_what_was_mined_can_be_looked_at(tmp_path: Path) -> None:
     target = tmp_path / "borders.phi"
-    output("mine", "demo", "borders(x, y)", "-o", str(target), "--limit", "20", "--sample", "100")
+    output("mine", "demo", "borders(x, y)", "-o", str(target), "--max-features", "20", "--sample", "100")
     assert "borders(s2, s1)" in shown(output("features", "demo", "x,y", "france", "spain", "--phi", str(target)))
 
 
@@ -197,11 +197,11 @@ def test_what_was_mined_can_be_looked_at(tmp_path: Path) -> None:
         (["borders(x, x)"], "a query over two variables, not 1"),
         (["borders(x, y) & borders(y, z)"], "a query over two variables, not 3"),
         (["borders(x, y) & ~borders(x, y)"], "has no answers"),
-        (["borders(x, y)", "--steps", "4"], "a path has one to three steps, not 4"),
+        (["borders(x, y)", "--max-path-length", "4"], "a path has one to three steps, not 4"),
         (["bordes(x, y)"], "near: borders"),
         (["borders(x, y"], "ends too early"),
-        (["borders(x, y)", "--support", "3"], "the support is a share"),
-        (["borders(x, y)", "--limit", "0"], "limit and sample"),
+        (["borders(x, y)", "--min-support", "3"], "the support is a share"),
+        (["borders(x, y)", "--max-features", "0"], "limit and sample"),
         (["borders(x, y)", "--size", "0"], "the size k"),
     ],
 )

@@ -23,14 +23,14 @@ def family(tmp_path: Path) -> str:
 
 
 def test_a_table_with_the_bracketed_reading(family: str) -> None:
-    text = output("query", family, GRANDPARENT, "--set", "x=ann")
+    text = output("query", family, GRANDPARENT, "--bind", "x=ann")
     assert "read as  grandparent(x, y) :- ∃z (parent(x, z) ∧ parent(z, y))\n" in text
     assert "answers  2\n" in text
     assert [line.split() for line in text.splitlines()[-2:]] == [["ann", "cleo"], ["ann", "dan"]]
 
 
 def test_json_has_all_of_it(family: str) -> None:
-    body = json.loads(output("query", family, GRANDPARENT, "--set", "x=ann", "--json", "--rows", "1"))
+    body = json.loads(output("query", family, GRANDPARENT, "--bind", "x=ann", "--json", "--rows", "1"))
     assert body == {
         "query": "grandparent(x, y) :- ∃z parent(x, z) ∧ parent(z, y)",
         "reading": "grandparent(x, y) :- ∃z (parent(x, z) ∧ parent(z, y))",
@@ -80,7 +80,7 @@ def test_long_tables_say_what_is_left_out() -> None:
 def test_the_sql_runs_unchanged_on_the_saved_file(family: str, tmp_path: Path) -> None:
     saved = str(tmp_path / "family.duckdb")
     output("convert", family, saved)
-    for options in ([], ["--rows", "1"], ["--skip", "1"], ["--set", "x=ann"]):
+    for options in ([], ["--rows", "1"], ["--skip", "1"], ["--bind", "x=ann"]):
         sql = output("query", saved, GRANDPARENT, "--sql", *options)
         body = json.loads(output("query", saved, GRANDPARENT, "--json", *options))
         names = "SELECT a.name, b.name FROM answers JOIN objects a ON a.id = x JOIN objects b ON b.id = y ORDER BY x, y"
@@ -95,7 +95,7 @@ def test_what_ranges_over_the_domain_is_said_on_standard_error(family: str) -> N
     done = run("query", family, "~parent(x, y)", "--count")
     assert done.stderr == "note: x, y range over the whole domain: 25 combinations\n"
     assert "answers  21" in done.stdout
-    refused = run("query", family, "~parent(x, y)", "--combinations", "24")
+    refused = run("query", family, "~parent(x, y)", "--max-combinations", "24")
     assert refused.returncode == 1
     assert "25 combinations, and the limit is 24" in refused.stderr
 
@@ -104,10 +104,10 @@ def test_what_ranges_over_the_domain_is_said_on_standard_error(family: str) -> N
     ("words", "message"),
     [
         (["parnt(x, y)"], "there is no relation parnt"),
-        (["parent(x, y)", "--set", "x"], "gives no variable an object"),
-        (["parent(x, y)", "--set", "x=ann", "--set", "x=bob"], "two objects"),
-        (["parent(x, y)", "--set", "x=an"], "there is no object an"),
-        (["parent(x, y)", "--set", "w=ann"], "no variable w"),
+        (["parent(x, y)", "--bind", "x"], "gives no variable an object"),
+        (["parent(x, y)", "--bind", "x=ann", "--bind", "x=bob"], "two objects"),
+        (["parent(x, y)", "--bind", "x=an"], "there is no object an"),
+        (["parent(x, y)", "--bind", "w=ann"], "no variable w"),
         (["parent(x, y)", "--rows", "0"], "the limit rows"),
         (["parent(x, y)", "--skip", "-1"], "answers to skip"),
         (["parent(x, y)", "--seconds", "0"], "the limit seconds"),

@@ -51,7 +51,7 @@ def results(folder: Path) -> dict[str, Any]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What row 3 comes to where nobody disturbs it."""
     there = tmp_path_factory.mktemp("whole")
-    here(*ROW, "--data", str(data_set(there / "data")), "-o", str(there / "out"), "--fraction", "1")
+    here(*ROW, "--data-dir", str(data_set(there / "data")), "-o", str(there / "out"), "--fraction", "1")
     return results(there / "out")
 
 
@@ -62,7 +62,7 @@ def test_from_data_to_a_table_and_figures(folder: Path) -> None:
     assert max(map(len, result.stdout.partition("\n\n")[0].splitlines())) <= 80
     assert "The facts are not the published WN18" in result.stdout
     assert "A sample" not in result.stdout
-    assert result.stderr == "wrote results.md, results.json, degrees.svg, runtime.svg in reproduce-wn18\n"
+    assert result.stderr == "wrote results.md, results.json, degrees.svg, throughput.svg in reproduce-wn18\n"
     assert names(folder / "reproduce-wn18") == [
         "degrees.svg",
         "k20-w5-25.gaifman",
@@ -71,9 +71,9 @@ def test_from_data_to_a_table_and_figures(folder: Path) -> None:
         "ranks-k20-w5-25-n1-2-fraction1",
         "results.json",
         "results.md",
-        "runtime.svg",
-        "speeds.json",
-        "study.json",
+        "throughput.svg",
+        "throughput.json",
+        "experiment.json",
     ]
     body = json.loads((folder / "reproduce-wn18" / "results.json").read_text())
     assert [each["size"] for each in body["speeds"]] == [5, 10, 20, 50, 100, None]
@@ -106,7 +106,7 @@ def test_a_quick_look_and_then_the_whole_share_the_training(folder: Path) -> Non
     assert "A sample" not in here(*ROW).stdout
     assert model.stat().st_mtime_ns == before
     whole = (there / "results.md").read_bytes()
-    here(*ROW, "--fraction", "0.5", "--facts", "train+valid")
+    here(*ROW, "--fraction", "0.5", "--visible", "train+valid")
     assert (there / "results.md").read_bytes() == whole, "a quick look does not replace what took hours"
     assert (there / "results-valid-fraction0.5.md").exists()
 
@@ -115,7 +115,7 @@ def test_a_quick_look_and_then_the_whole_share_the_training(folder: Path) -> Non
 def test_visible_facts_features_and_options_are_chosen() -> None:
     Path("mine.phi").write_text("each r. r(s1, s2)\neach r. r(s2, s1)\n")
     words = (
-        "--facts",
+        "--visible",
         "train+valid",
         "--phi",
         "mine.phi",
@@ -200,7 +200,7 @@ def test_killed_in_its_training_gaifman_resume_can_go_on(folder: Path, whole: di
         (["--phi", "no.phi"], "no.phi cannot be read"),
         (["--option", "epochs"], "'epochs' sets nothing"),
         (["--option", "size=5"], "size is what a row"),
-        (["--data", "nowhere"], "there is no file nowhere/WN18/train.txt.gz"),
+        (["--data-dir", "nowhere"], "there is no file nowhere/WN18/train.txt.gz"),
         (["-o", "data"], "data holds other things"),
     ],
 )
@@ -225,7 +225,7 @@ def test_test_facts_of_a_relation_that_was_not_learnt_are_said(folder: Path) -> 
     assert "_hypernym" in error.suggestions
 
 
-@pytest.mark.parametrize("words", [["wn11"], ["wn18", "--facts", "test"], ["wn18", "--threads", "0"], []])
+@pytest.mark.parametrize("words", [["wn11"], ["wn18", "--visible", "test"], ["wn18", "--threads", "0"], []])
 def test_bad_usage_is_exit_code_2(words: list[str], folder: Path) -> None:
     assert CliRunner().invoke(cli, ["reproduce", *words]).exit_code == 2
     assert names(folder) == ["data"]

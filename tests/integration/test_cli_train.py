@@ -23,7 +23,7 @@ from gaifman.errors import GaifmanError
 from gaifman.jobs.run import Run, read_log
 from training_runs import QUERY, QUICK, command, gaifman, small
 
-LONG = ("--least", "0", "--option", "epochs=100000", "--checkpoint", "0.2")
+LONG = ("--min-examples", "0", "--option", "epochs=100000", "--checkpoint-interval", "0.2")
 """Options of a training that does not end while a test looks on."""
 
 
@@ -83,9 +83,9 @@ def test_files_of_features_and_constraints_and_other_options(folder: Path) -> No
         "logistic",
         "--hide",
         "links",
-        "--pool",
+        "--negative-sampling",
         "typed",
-        "--near",
+        "--hard-negative-fraction",
         "0.25",
         "--holdout",
         "0.2",
@@ -153,7 +153,7 @@ BAD = {
     "holdout": (["small.facts", "--holdout", "nan"], "share"),
     "positives": (["small.facts", "--positives", "0"], "positives is a whole number, 1 or more"),
     "draws": (["small.facts", "--draws", "0"], "from 1 to 1,000,000"),
-    "min_examples": (["small.facts", "--least", "-1"], "least is a whole number"),
+    "min_examples": (["small.facts", "--min-examples", "-1"], "least is a whole number"),
     "no phi": (["small.facts", "--phi", "no.phi"], "no.phi cannot be read: No such file"),
     "no set": (["small.facts", "--phi", "papers"], "near: paper"),
     "bad phi": (["small.facts", "knows(x, y)", "--phi", "bad.phi"], "bad.phi, line 2, column 9"),
@@ -198,7 +198,14 @@ def test_bad_input_is_told_and_leaves_nothing_behind(name: str, bad: Path) -> No
 
 @pytest.mark.parametrize(
     "words",
-    [["--threads", "0"], ["--threads", "x"], ["--checkpoint", "-1"], ["--pool", "x"], ["--nope"], ["--size", "x"]],
+    [
+        ["--threads", "0"],
+        ["--threads", "x"],
+        ["--checkpoint-interval", "-1"],
+        ["--negative-sampling", "x"],
+        ["--nope"],
+        ["--size", "x"],
+    ],
 )
 def test_bad_usage_is_exit_code_2(words: list[str], folder: Path) -> None:
     result = CliRunner().invoke(cli, ["train", "small.facts", "-o", "m.gaifman", *words])
@@ -327,7 +334,7 @@ def test_two_processes_do_not_work_on_one_run_and_a_changed_knowledge_base_is_re
 
 def test_on_a_terminal_a_bar_shows_phase_share_rate_and_time_left(folder: Path) -> None:
     own, other = pty.openpty()
-    words = command("train", "small.facts", "-o", "m.gaifman", "--option", "epochs=20", "--least", "0")
+    words = command("train", "small.facts", "-o", "m.gaifman", "--option", "epochs=20", "--min-examples", "0")
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     out = folder / "out.txt"
     with out.open("w") as file:
@@ -358,7 +365,7 @@ def test_what_was_learnt_is_kept_when_the_end_fails(folder: Path, monkeypatch: p
     assert "what was learnt is kept; when it is put right: gaifman resume m.gaifman" in result.stderr
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    result = here("resume", "m.gaifman", "--checkpoint", "5", "--threads", "1")
+    result = here("resume", "m.gaifman", "--checkpoint-interval", "5", "--threads", "1")
     assert "wrote m.gaifman" in result.stderr
     assert names(folder) == ["m.gaifman", "m.gaifman.log.jsonl", "m.gaifman.md", "small.facts"]
 

@@ -107,7 +107,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--max-path-length", type=int, default=300)
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--kill-at", type=int, default=0)
     options = parser.parse_args()

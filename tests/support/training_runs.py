@@ -18,7 +18,7 @@ from pathlib import Path
 from background_job import kill_at
 from gaifman.jobs.run import RECORD, read_log
 
-QUICK = ("--least", "1500", "--option", "epochs=2", "--size", "5", "--option", "hidden=[20]")
+QUICK = ("--min-examples", "1500", "--option", "epochs=2", "--size", "5", "--option", "hidden=[20]")
 """Options of a training that takes a moment."""
 QUERY = "exists z. knows(x, z) & likes(z, y)"
 
@@ -56,7 +56,7 @@ class Victim:
 
     def __init__(self, folder: Path, kb: str, *words: str) -> None:
         self.folder, self.model, self.kills = folder, folder / "m.gaifman", 0
-        self._train = ("train", kb, *words, "-o", str(self.model), *QUICK, "--checkpoint", "0")
+        self._train = ("train", kb, *words, "-o", str(self.model), *QUICK, "--checkpoint-interval", "0")
 
     @property
     def running(self) -> Path:

@@ -33,7 +33,9 @@ MAX_ROWS = 100
 @click.command(short_help="Answer a query exactly, over the whole knowledge base.")
 @click.argument("kb")
 @click.argument("query")
-@click.option("--set", "given", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name.")
+@click.option(
+    "--bind", "bindings", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name."
+)
 @click.option("--rows", type=CountOrAll(), default=1000, show_default=True, help="Answers to give at most, or `all`.")
 @click.option("--skip", type=int, default=0, show_default=True, help="Answers to leave out before the first.")
 @click.option("--count", "only_count", is_flag=True, help="Say how many answers there are, and nothing else.")
@@ -43,13 +45,13 @@ MAX_ROWS = 100
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Stop the query after so long.")
 @click.option("--memory", type=int, metavar="MB", help="Megabytes to use before the disk.")
 @click.option(
-    "--combinations",
+    "--max-combinations",
     type=int,
     default=1_000_000_000,
     show_default=True,
     help="Combinations of objects that variables tied to no facts may imply.",
 )
-@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
 @input_options
 @json_option
 def query(
@@ -75,7 +77,7 @@ def query(
 
     \b
     Examples:
-      gaifman query family.tsv "grandparent(x, y) :- parent(x, z), parent(z, y)" --set x=ann
+      gaifman query family.tsv "grandparent(x, y) :- parent(x, z), parent(z, y)" --bind x=ann
       gaifman query demo "population(x) > 100000000 & ~(exists y. borders(x, y))"
       gaifman query demo "borders('france', y)" --why
       gaifman query demo "borders(x, y)" --rows all --tsv
@@ -102,7 +104,7 @@ def query(
             print_answers(engine, prepared, skip, budget, why=why, as_json=as_json)
 
 
-def parse_bindings(texts: tuple[str, ...], option: str = "--set", kind: str = "object") -> dict[str, str]:
+def parse_bindings(texts: tuple[str, ...], option: str = "--bind", kind: str = "object") -> dict[str, str]:
     """Variables with their objects, or what else an option gives them.
 
     >>> parse_bindings(("x=ann", "?y=a=b"))
@@ -127,22 +129,25 @@ def parse_bindings(texts: tuple[str, ...], option: str = "--set", kind: str = "o
 
 def print_sql(prepared: PreparedQuery, rows: int | None, skip: int, *, as_json: bool) -> None:
     """The statement that would be run."""
+    from gaifman.logic.ast import to_bracketed
+
     sql = prepared.statement.ordered_sql(rows, skip)
     if as_json:
         print_json({**prepared.as_dict(), "sql": sql})
         return
-    click.echo(f"-- {prepared.as_dict()['reading']}\n-- The numbers are those of the table objects(id, name).\n{sql};")
+    click.echo(f"-- {to_bracketed(prepared.query)}\n-- The numbers are those of the table objects(id, name).\n{sql};")
 
 
 def print_count(engine: Engine, prepared: PreparedQuery, budget: Budget, *, as_json: bool) -> None:
     """How many answers there are."""
+    from gaifman.logic.ast import to_bracketed
     from gaifman.queries.answers import count_answers
 
     number = count_answers(engine, prepared, budget)
     if as_json:
         print_json({**prepared.as_dict(), "count": number})
         return
-    print_fields([("read as", prepared.as_dict()["reading"]), ("answers", number)])
+    print_fields([("read as", to_bracketed(prepared.query)), ("answers", number)])
 
 
 def print_tsv(engine: Engine, prepared: PreparedQuery, skip: int, budget: Budget) -> None:
@@ -159,19 +164,20 @@ def print_answers(
     engine: Engine, prepared: PreparedQuery, skip: int, budget: Budget, *, why: bool, as_json: bool
 ) -> None:
     """The answers as a table or JSON, with the facts behind them if they are asked for."""
+    from gaifman.logic.ast import to_bracketed
     from gaifman.queries.answers import fetch_answers
 
     found = fetch_answers(engine, prepared, budget, skip=skip)
     facts = witness_texts(engine, found, budget) if why else []
     if as_json:
         body: dict[str, Any] = {**prepared.as_dict(), "answers": [list(names) for names in found]}
-        body |= {"facts": facts} if why else {}
+        body |= {"witnesses": facts} if why else {}
         print_json({**body, "skipped": skip, "truncated": found.truncated})
         return
     more = " and more" if found.truncated else ""
     sentence = not found.variables
     total = ("true" if len(found) else "false") if sentence else f"{len(found):,}{more}"
-    print_fields([("read as", found.reading), ("answer" if sentence else "answers", total)])
+    print_fields([("read as", to_bracketed(found.prepared.query)), ("answer" if sentence else "answers", total)])
     rows = list(found)[:MAX_ROWS]
     if sentence or not rows:
         return
@@ -201,7 +207,7 @@ def _first_witness(witnesses: list[list[str]]) -> tuple[str]:
     return (" ".join(witnesses[0]) + (" …" if len(witnesses) > 1 else ""),)
 
 
-KNOWN_CHOICES = ("mark", "leave-out", "only")
+KNOWN_CHOICES = ("mark", "exclude", "only")
 """As options have it: `gaifman.ranking.ranked_answers.KNOWN` without spaces."""
 
 
@@ -218,8 +224,10 @@ KNOWN_CHOICES = ("mark", "leave-out", "only")
     show_default=True,
     help="Mark known answers, leave them out, or rank only them.",
 )
-@click.option("--set", "given", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name.")
-@click.option("--among", multiple=True, metavar="VARIABLE=TYPE", help="Look only at the objects of a type.")
+@click.option(
+    "--bind", "bindings", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name."
+)
+@click.option("--restrict-to", multiple=True, metavar="VARIABLE=TYPE", help="Look only at the objects of a type.")
 @click.option(
     "--candidates",
     type=click.Choice(["auto", "all", "typed", "seen", "near"]),
@@ -228,9 +236,9 @@ KNOWN_CHOICES = ("mark", "leave-out", "only")
     help="All objects, those of the types seen at their places, those seen there, or also near; auto: of the type that "
     "facts have there, and for several variables the first of these ways that stays below the limit.",
 )
-@click.option("--limit", type=int, default=100_000, show_default=True, help="Such combinations at most.")
+@click.option("--max-candidates", type=int, default=100_000, show_default=True, help="Such combinations at most.")
 @click.option("--prior", type=float, help="The share of candidates that are answers, beforehand: 0.5 if not said.")
-@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
 @input_options
 @json_option
 def answer(
@@ -260,22 +268,22 @@ def answer(
     \b
     Examples:
       gaifman answer countries.gaifman demo "capital('france', y)"
-      gaifman answer countries.gaifman demo "borders(x, y)" --known leave-out --top 20
-      gaifman answer near.gaifman demo --set x=portugal --among y=country
+      gaifman answer countries.gaifman demo "borders(x, y)" --known exclude --top 20
+      gaifman answer near.gaifman demo --bind x=portugal --restrict-to y=country
     """
     from gaifman.completion import load
     from gaifman.ranking.candidates import CandidateStrategy
 
-    settings: dict[str, Any] = {"top": top, "known": known.replace("-", " "), "draws": draws, "prior": prior}
+    settings: dict[str, Any] = {"top": top, "known": known, "draws": draws, "prior": prior}
     settings |= {
-        "among": parse_bindings(restrict_to, "--among", "type"),
+        "restrict_to": parse_bindings(restrict_to, "--restrict-to", "type"),
         "candidates": CandidateStrategy(candidates, max_candidates),
     }
     objects, found = parse_bindings(bindings), load(model)
     asked: Any = found.with_kb(open_kb((kb, *extra_files), file_format, table, iris))
     usual = candidates == "auto" and not restrict_to and known != "only"
     types = infer_types(asked, query, objects) if usual else {}
-    ranked = asked.answers(query, objects, **settings | ({"among": types} if types else {}))
+    ranked = asked.answers(query, objects, **settings | ({"restrict_to": types} if types else {}))
     if as_json:
         print_json(ranked.as_dict())
     else:
@@ -329,7 +337,9 @@ def print_answer_table(answers: RankedAnswers, title: str) -> None:
 @click.option(
     "--answer", "-a", multiple=True, metavar="NAME", help="An object for each variable of the query, in their order."
 )
-@click.option("--set", "given", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name.")
+@click.option(
+    "--bind", "bindings", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable an object, by name."
+)
 @click.option(
     "--top", type=int, default=10, show_default=True, help="Formulas to show, of those for it and of those against it."
 )
@@ -337,7 +347,7 @@ def print_answer_table(answers: RankedAnswers, title: str) -> None:
 @click.option("--prior", type=float, help="The share of candidates that are answers, beforehand: 0.5 if not said.")
 @click.option("--picture", metavar="FILE", help="Draw a neighbourhood with the facts that speak: .svg.")
 @click.option("--force", is_flag=True, help="Replace the picture if it is there.")
-@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
 @input_options
 @json_option
 def explain(
@@ -367,7 +377,7 @@ def explain(
     Examples:
       gaifman explain countries.gaifman demo "capital('france', y)" --answer paris
       gaifman explain countries.gaifman demo "borders('portugal', 'spain')" --picture spain.svg
-      gaifman explain near.gaifman demo --set x=portugal --answer france --json
+      gaifman explain near.gaifman demo --bind x=portugal --answer france --json
     """
     from gaifman.completion import load
     from gaifman.explain.svg import check_svg_path, write_svg
@@ -377,7 +387,7 @@ def explain(
         check_overwrite(picture, force=force)
     objects, found = parse_bindings(bindings), load(model)
     asked: Any = found.with_kb(open_kb((kb, *extra_files), file_format, table, iris))
-    explanation = asked.explain(*asked.tuple_of(query, objects, answer), top=top, draws=draws, prior=prior)
+    explanation = asked.explain(*asked.answer_tuple(query, objects, answer), top=top, draws=draws, prior=prior)
     if picture:
         write_svg(explanation.svg(), Path(picture))
     if as_json:

@@ -51,7 +51,7 @@ def input_options(command: Command) -> Command:
         click.option("--table", metavar="NAME", help="The table of a database to read; all of them otherwise."),
         click.option(
             "--format",
-            "form",
+            "file_format",
             type=click.Choice(FORMATS),
             metavar="FORMAT",
             help=f"How to read the files, instead of guessing: {', '.join(FORMATS)}.",

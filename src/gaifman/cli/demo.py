@@ -84,14 +84,14 @@ def rank_held_out(completion: Completion, relation: str, facts: Sequence[tuple[s
 
     areas, hits, query = [], [], relation_query(relation, 2)
     for x, y in facts:
-        found = completion.answers(query, {"x": x}, top=None, known="leave out", draws=DRAWS)
+        found = completion.answers(query, {"x": x}, top=None, known="exclude", draws=DRAWS)
         others = [found.kb.object_id(other) for first, other in facts if first == x and other != y]
         values = found.probabilities[~np.isin(found.values[:, 0], others)]
         own = found.probabilities[found.values[:, 0] == found.kb.object_id(y)]
         before = float((values > own).sum() + ((values == own).sum() - 1) / 2)  # ties: between best and worst
         areas.append(1 - before / (len(values) - 1))
         hits.append(before < TOP_K)
-    return {"auc": round(float(np.mean(areas)), 3), "hits": int(np.sum(hits))}
+    return {"auc": round(float(np.mean(areas)), 3), "hits_at_10": int(np.sum(hits))}
 
 
 def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple[str, ...]]) -> dict[str, Any]:
@@ -99,13 +99,13 @@ def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple
     from gaifman.completion import relation_query
     from gaifman.kb.facts import Fact
 
-    found = completion.answers(relation_query(relation, 2), top=TOP_K, known="leave out", prior=PRIOR)
+    found = completion.answers(relation_query(relation, 2), top=TOP_K, known="exclude", prior=PRIOR)
     return {
         "fact": str(Fact(relation, found[0].names)).removesuffix("."),
         "probability": found[0].probability,
-        "error": found[0].estimate.error,
+        "standard_error": found[0].estimate.error,
         "held_out": found[0].names in held_out,
-        "of_ten": sum(answer.names in held_out for answer in found),
+        "held_out_in_top_10": sum(answer.names in held_out for answer in found),
     }
 
 
@@ -118,12 +118,13 @@ def learn_query(kb: KnowledgeBase, training_kb: KnowledgeBase) -> dict[str, Any]
 
     model = fit(training_kb, QUERY, seed=SEED)
     true, rows = set(query(kb, QUERY)), list[dict[str, Any]]()
-    for answer in model.answers(top=2 * MAX_ANSWERS, known="leave out", prior=PRIOR):
+    for answer in model.answers(top=2 * MAX_ANSWERS, known="exclude", prior=PRIOR):
         if [*reversed(answer.names)] not in [row["names"] for row in rows]:  # the query goes both ways
-            rows.append(answer.as_dict() | {"true": answer.names in true})
+            estimate = {"probability": answer.probability, "standard_error": answer.estimate.error}
+            rows.append({"names": list(answer.names), **estimate, "true": answer.names in true})
     return {
         "text": QUERY,
-        "reading": to_bracketed(parse_query(QUERY, kb)),
+        "bracketed": to_bracketed(parse_query(QUERY, kb)),
         "auc": model.meta["metrics"]["auc"],
         "answers": model.meta["metrics"]["answers"],
         "missing": rows[:MAX_ANSWERS],
@@ -137,7 +138,7 @@ def print_trial(results: dict[str, Any]) -> None:
         f"relations of two places\nthat have {MIN_FACTS} facts or more; each is learnt from the rest. "
         "Is the object of a held-out fact found again\namong all objects? AUC is how often it gets more than another."
     )
-    rows = [(row["relation"], row["held_out"], f"{row['auc']:.3f}", row["hits"]) for row in results["relations"]]
+    rows = [(row["relation"], row["held_out"], f"{row['auc']:.3f}", row["hits_at_10"]) for row in results["relations"]]
     print_table("Held-out facts", ["relation", "held out", "AUC", f"in first {TOP_K}"], rows, right=[1, 2, 3])
     click.echo(
         "\nWhat is missing? The most probable fact of each relation that is not known, if one pair in "
@@ -145,13 +146,13 @@ def print_trial(results: dict[str, Any]) -> None:
         f"before. Last: how many of the first {TOP_K} were held out."
     )
     facts = [
-        (row["fact"], _probability_text(row), _yes_or_dash(row["held_out"]), row["of_ten"])
+        (row["fact"], _probability_text(row), _yes_or_dash(row["held_out"]), row["held_out_in_top_10"])
         for row in results["missing"]
     ]
     print_table("Missing facts", ["fact", "probability", "held out", f"of {TOP_K}"], facts, right=[3])
     query = results["query"]
     click.echo(
-        f"\nA query is learnt in the same way, here which countries share a river:\n\n  {query['reading']}\n\n"
+        f"\nA query is learnt in the same way, here which countries share a river:\n\n  {query['bracketed']}\n\n"
         f"The AUC of answers that it did not learn from is {query['auc']:.3f}. The most probable that are not known:"
     )
     pairs = [(*row["names"], _probability_text(row), _yes_or_dash(row["true"])) for row in query["missing"]]
@@ -161,7 +162,7 @@ def print_trial(results: dict[str, Any]) -> None:
 def _probability_text(row: dict[str, Any]) -> str:
     from gaifman.predict import Estimate
 
-    return str(Estimate(row["probability"], row["error"], draws=0))  # how many is not shown
+    return str(Estimate(row["probability"], row["standard_error"], draws=0))  # how many is not shown
 
 
 def _yes_or_dash(right: bool) -> str:
@@ -182,7 +183,7 @@ def _counting_store(total: int, report: ProgressCallback | None) -> Any:
     class Counting(PartStore):
         """Reports each relation that is done."""
 
-        def keep(self, relation: str, part: Any) -> None:
+        def save(self, relation: str, part: Any) -> None:
             _report_progress(report, "learning relations", next(done), total)
 
     return Counting()
@@ -198,7 +199,7 @@ SIZE = 5
 NEXT_COMMANDS = (
     "gaifman train demo -o countries.gaifman",
     "gaifman answer countries.gaifman demo \"official_language('malta', y)\"",
-    'gaifman answer countries.gaifman demo "borders(x, y)" --known leave-out --prior 0.01',
+    'gaifman answer countries.gaifman demo "borders(x, y)" --known exclude --prior 0.01',
     "gaifman info your_facts.tsv",
 )
 

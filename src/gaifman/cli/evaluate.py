@@ -40,15 +40,23 @@ MAX_RELATIONS = 10
 @click.argument("model")
 @click.argument("kb")
 @click.argument("test")
-@click.option("--known", multiple=True, metavar="FILE", help="Facts that are true too: they are not ranked as rivals.")
-@click.option("--with", "others", multiple=True, metavar="FILE", help="Judge from the facts of this file too.")
+@click.option(
+    "--filter",
+    "filter_files",
+    multiple=True,
+    metavar="FILE",
+    help="Facts that are true too: they are not ranked as rivals.",
+)
+@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Judge from the facts of this file too.")
 @click.option("--relation", "relations", multiple=True, metavar="NAME", help="Only test facts of this relation.")
 @click.option("--raw", is_flag=True, help="Show ranks among all objects, known answers included.")
 @click.option("--fraction", type=float, help="The share of the test facts to rank, for a quick look.")
 @click.option("--count", type=int, help="Or how many of them.")
 @click.option("--draws", type=int, help="Neighbourhoods to average scores over; as many as the model says.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Which facts, corruptions and intervals.")
-@click.option("--keep", metavar="FOLDER", help="Keep ranks there; stopped or killed, the same command goes on.")
+@click.option(
+    "--checkpoint-dir", metavar="FOLDER", help="Keep ranks there; stopped or killed, the same command goes on."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="How many threads; the result is the same.")
 @input_options
 @json_option
@@ -71,13 +79,13 @@ def evaluate(
     """Rank the facts of TEST by what MODEL says, judging from the facts of KB.
 
     Each place of each fact is given every object, and the right one is ranked among those that make no fact of KB, TEST
-    or --known. Objects that only TEST has are ranked as well. TEST's facts are never visible, even where KB has them.
+    or --filter. Objects that only TEST has are ranked as well. TEST's facts are never visible, even where KB has them.
 
     \b
     Examples:
-      gaifman evaluate wn18.gaifman train.tsv test.tsv --known valid.tsv
+      gaifman evaluate wn18.gaifman train.tsv test.tsv --filter valid.tsv
       gaifman evaluate wn18.gaifman train.tsv test.tsv --with valid.tsv --fraction 0.1
-      gaifman evaluate wn18.gaifman train.tsv test.tsv --known valid.tsv --keep wn18.ranks
+      gaifman evaluate wn18.gaifman train.tsv test.tsv --filter valid.tsv --checkpoint-dir wn18.ranks
     """
     from gaifman.completion import load
     from gaifman.evaluation.evaluate import EvaluationConfig
@@ -88,7 +96,7 @@ def evaluate(
     found = load(model)
     facts, tested = open_kb((kb, *extra_files), *reading), open_kb((test,), *reading)
     more = [open_kb(filter_files, *reading)] if filter_files else []
-    wanted = {"threads": threads, "relations": relations or None, "kept": checkpoint_dir, **terms}
+    wanted = {"threads": threads, "relations": relations or None, "checkpoint_dir": checkpoint_dir, **terms}
     try:
         with work_progress("ranks") as report:
             result = evaluated(found, facts, tested, more, progress=report, **wanted)
@@ -163,7 +171,7 @@ def _print_classification(metrics: dict[str, Any]) -> None:
     if metrics["auc"] is None:
         click.echo("\nthere are no corruptions to tell the test facts from")
         return
-    click.echo("\n" + click.style(f"Test facts and {metrics['corruptions']:,} corruptions", bold=True))
+    click.echo("\n" + click.style(f"Test facts and {metrics['negatives']:,} corruptions", bold=True))
     area, precision = metrics["auc"], metrics["average_precision"]
     print_fields([("AUC", f"{area:.3f}"), ("average precision", f"{precision:.3f}")])
 
@@ -174,15 +182,15 @@ def _print_classification(metrics: dict[str, Any]) -> None:
 @click.option("--rows", multiple=True, metavar="NUMBERS", help="Only these rows of the table, 1 to 5: --rows 1,3.")
 @click.option("--fraction", type=float, help="The share of the test facts to rank, for a quick look.")
 @click.option(
-    "--facts",
+    "--visible",
     type=click.Choice(["train", "train+valid"]),
     default="train",
     show_default=True,
     help="What is visible while test facts are ranked; learnt is from train.",
 )
-@click.option("--data", "source", metavar="FOLDER", help="Where WN18 and FB15k are; else GAIFMAN_DATA, else fetched.")
+@click.option("--data-dir", metavar="FOLDER", help="Where WN18 and FB15k are; else GAIFMAN_DATA, else fetched.")
 @click.option(
-    "--manner",
+    "--protocol",
     type=click.Choice(["ours", "paper"]),
     default="ours",
     show_default=True,
@@ -212,14 +220,14 @@ def reproduce(
     """Train and rank the rows of the paper's Table 2 on WN18 or FB15k, and set the figures beside the paper's.
 
     A row is [N, k, w, w̃]: 1 is [1, ∞, 1, 5], 2 is [1, 20, 1, 2], 3, 4 and 5 are [1, 20, 5, 25], [2, 20, 5, 25] and
-    [3, 20, 5, 25]. All is kept in FOLDER: models, ranks, results.md, results.json, degrees.svg and runtime.svg.
+    [3, 20, 5, 25]. All is kept in FOLDER: models, ranks, results.md, results.json, degrees.svg and throughput.svg.
     Stopped or killed, the same command goes on.
 
     \b
     Examples:
       gaifman reproduce wn18
       gaifman reproduce wn18 --rows 3,4,5 --fraction 0.02
-      gaifman reproduce wn18 --manner paper -o paper
+      gaifman reproduce wn18 --protocol paper -o paper
       gaifman reproduce fb15k --phi mine.phi --option activation=relu -o mine
     """
     from gaifman.experiments.paper import Experiment, add_constant_features, protocol_for, select_rows
@@ -312,5 +320,5 @@ def _print_results(results: dict[str, Any], folder: Path, name: str) -> None:
     click.echo()
     for note in notes(results):
         click.echo(note)
-    more = ", degrees.svg, runtime.svg" if results["speeds"] else ""
+    more = ", degrees.svg, throughput.svg" if results["throughput"] else ""
     click.echo(f"wrote {name}.md, {name}.json{more} in {folder}", err=True)

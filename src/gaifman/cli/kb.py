@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Show what a knowledge base holds.")
 @click.argument("kb", nargs=-1, required=True)
 @input_options
-@click.option("--all", "everything", is_flag=True, help="List every relation and attribute, not only the largest.")
+@click.option("--all", "show_all", is_flag=True, help="List every relation and attribute, not only the largest.")
 @json_option
 def info(
     kb: tuple[str, ...], file_format: str | None, table: str | None, iris: str, show_all: bool, as_json: bool
@@ -73,7 +73,7 @@ def summary(known: KnowledgeBase) -> dict[str, Any]:
 def _print_relations(known: KnowledgeBase, shown: int | None) -> None:
     relations = sorted(known.relations.values(), key=lambda relation: -relation.count)
     rows = [(relation.name, relation.arity, relation.count) for relation in relations[:shown]]
-    print_table("Relations", ["name", "places", "facts"], rows, right=[1, 2])
+    print_table("Relations", ["name", "arity", "facts"], rows, right=[1, 2])
     _print_rest(len(relations) - len(rows), "relations")
 
 
@@ -82,7 +82,7 @@ def _print_attributes(known: KnowledgeBase, shown: int | None) -> None:
         return
     ranges = _ranges(known)
     rows = [(name, a.count, *ranges[name]) for name, a in list(known.attributes.items())[:shown]]
-    print_table("Attributes", ["name", "values", "least", "greatest"], rows, right=[1, 2, 3])
+    print_table("Attributes", ["name", "values", "min", "max"], rows, right=[1, 2, 3])
     _print_rest(len(known.attributes) - len(rows), "attributes")
 
 
@@ -107,6 +107,7 @@ OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
 @input_options
 @click.option(
     "--to",
+    "output_format",
     type=click.Choice(OUTPUT_FORMATS),
     metavar="FORMAT",
     help=f"How to write, instead of by the end of the name: {', '.join(OUTPUT_FORMATS)}.",
@@ -207,7 +208,7 @@ BAR_WIDTH = 40
 @click.argument("kb", nargs=-1, required=True)
 @click.option("--plot", metavar="FILE", help="Draw the degree distribution, both axes logarithmic: .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@click.option("--all", "everything", is_flag=True, help="List every degree, not ranges of degrees.")
+@click.option("--all", "show_all", is_flag=True, help="List every degree, not ranges of degrees.")
 @input_options
 @json_option
 def graph(
@@ -318,8 +319,8 @@ def sampling_options(command: Command) -> Command:
 @click.argument("objects", nargs=-1, required=True, metavar="OBJECT...")
 @sampling_options
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="How many neighbourhoods to draw.")
-@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
-@click.option("--all", "everything", is_flag=True, help="List every fact.")
+@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--all", "show_all", is_flag=True, help="List every fact.")
 @input_options
 @json_option
 def neighbourhood(
@@ -401,8 +402,8 @@ NO_FACT = "no single fact"
 @click.argument("objects", nargs=-1, required=True, metavar="OBJECT...")
 @click.option("--phi", default="paper", show_default=True, help="A .phi file, or paper, universal-schema or default.")
 @sampling_options
-@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
-@click.option("--all", "everything", is_flag=True, help="List every feature that is not 0.")
+@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--all", "show_all", is_flag=True, help="List every feature that is not 0.")
 @input_options
 @json_option
 def features(
@@ -516,13 +517,13 @@ MAX_SHOWN = 10
 @click.argument("kb")
 @click.argument("query")
 @click.option("--output", "-o", required=True, metavar="FILE", help="Where to write the features: a .phi file.")
-@click.option("--limit", type=int, default=200, show_default=True, help="Features to keep at most.")
-@click.option("--support", type=float, default=0.02, show_default=True, help="Least share of the answers, 0 to 1.")
+@click.option("--max-features", type=int, default=200, show_default=True, help="Features to keep at most.")
+@click.option("--min-support", type=float, default=0.02, show_default=True, help="Least share of the answers, 0 to 1.")
 @sampling_options
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods for each answer.")
 @click.option("--sample", type=int, default=2000, show_default=True, help="Answers to look at, at most.")
-@click.option("--steps", type=int, default=3, show_default=True, help="Facts of a path at most, 1 to 3.")
-@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--max-path-length", type=int, default=3, show_default=True, help="Facts of a path at most, 1 to 3.")
+@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @input_options
 @json_option
@@ -550,7 +551,7 @@ def mine(
     \b
     Examples:
       gaifman mine demo "borders(x, y)" -o borders.phi
-      gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --limit 50 --support 0.1 --steps 2
+      gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --max-features 50 --min-support 0.1 --max-path-length 2
     """
     from pathlib import Path
 
@@ -573,15 +574,15 @@ def mine(
     with atomic_write(Path(output)) as temporary:
         temporary.write_text(found.to_text(title), encoding="utf-8")
     rows: list[dict[str, Any]] = [
-        {"feature": str(p.feature), "support": p.support, "corrupted": p.negative_support, "gain": p.gain}
+        {"feature": str(p.feature), "support": p.support, "negative_support": p.negative_support, "gain": p.gain}
         for p in found.mined_features
     ]
     if as_json:
-        counts = {"found": found.frequent_count, "answers": found.answer_count, "corruptions": found.negative_count}
+        counts = {"frequent": found.frequent_count, "answers": found.answer_count, "negatives": found.negative_count}
         print_json({"written": output, "query": str(asked), **counts, "features": rows})
         return
     shown = [
-        (row["feature"], f"{row['support']:.1%}", f"{row['corrupted']:.1%}", f"{row['gain']:.3f}")
+        (row["feature"], f"{row['support']:.1%}", f"{row['negative_support']:.1%}", f"{row['gain']:.3f}")
         for row in rows[:MAX_SHOWN]
     ]
     if shown:

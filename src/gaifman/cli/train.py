@@ -40,12 +40,12 @@ MAX_RELATIONS = 10
 
 def reopen_kb(kb: dict[str, Any]) -> KnowledgeBase:
     """The knowledge base of a run; its files are named from the folder in which it was begun."""
-    return open_kb(_sources(kb), kb["form"], kb["table"], kb["iris"])
+    return open_kb(_sources(kb), kb["format"], kb["table"], kb["iris"])
 
 
 def _sources(kb: dict[str, Any]) -> list[str]:
     """The files as they are named from here; `demo` is what it was when the run was begun."""
-    there, found = Path(kb["folder"]), []
+    there, found = Path(kb["working_dir"]), []
     for name in kb["sources"]:
         bundled = name == "demo" and not (there / name).exists()
         found.append(
@@ -75,7 +75,7 @@ def plot_calibration(model: Model, settings: dict[str, Any]) -> None:
         plot_reliability(
             model.held_out_report.uncalibrated,
             model.held_out_report.calibrated,
-            Path(settings["kb"]["folder"]) / settings["plot"],
+            Path(settings["kb"]["working_dir"]) / settings["plot"],
             title,
         )
 
@@ -114,7 +114,7 @@ def _print_metrics(meta: dict[str, Any], target: Path) -> None:
 def _relation_metrics(row: dict[str, Any]) -> tuple[object, str]:
     """How well a relation was learnt, or why not."""
     if not row["trained"]:
-        return "–", row["why"]
+        return "–", row["reason"]
     return row["held_out"], "–" if row["auc"] is None else f"{row['auc']:.3f}"
 
 
@@ -125,7 +125,7 @@ def _print_next_steps(model: Model, kb: KnowledgeBase | None, target: Path, sett
     if kb is None:
         return
     sources = _sources(settings["kb"])
-    reading = {name: settings["kb"][given] for name, given in (("format", "form"), ("table", "table"))}
+    reading = {name: settings["kb"][given] for name, given in (("format", "format"), ("table", "table"))}
     reading["iris"] = "local" if settings["kb"]["iris"] == "local" else None
     options = {name: value for name, value in reading.items() if value}
     relation, found = _example_answer(model, kb)
@@ -171,7 +171,7 @@ def _query_arguments(model: Model, kb: KnowledgeBase, relation: list[str], found
     names = [variable.name for variable in query.variables]
     sure = [f"?{name}" if name in kb.objects else name for name in names]  # an object may have the variable's name
     asked = [f"{format_relation(name)}({', '.join(sure)})" for name in relation]
-    return asked + [word for name, obj in zip(names[:-1], found, strict=False) for word in ("--set", f"{name}={obj}")]
+    return asked + [word for name, obj in zip(names[:-1], found, strict=False) for word in ("--bind", f"{name}={obj}")]
 
 
 CHECKPOINT_INTERVAL = 30.0
@@ -182,7 +182,7 @@ def run_options(command: Command) -> Command:
     """How a run goes, whatever comes out."""
     for option in (
         click.option(
-            "--checkpoint",
+            "--checkpoint-interval",
             type=click.FloatRange(min=0),
             metavar="SECONDS",
             help=f"How often to write down how far a relation is; {CHECKPOINT_INTERVAL:g} unless the run was begun with another.",
@@ -205,13 +205,15 @@ def training_options(command: Command) -> Command:
             "--patience", type=int, default=0, help="Stop after so many passes without a better loss; 0: never."
         ),
         click.option(
-            "--least",
+            "--min-examples",
             type=int,
             default=20_000,
             show_default=True,
             help="Examples to learn from at least: where a pass has few, there are more passes.",
         ),
-        click.option("--rare", type=int, default=2, show_default=True, help="Leave out features seen less often."),
+        click.option(
+            "--min-feature-count", type=int, default=2, show_default=True, help="Leave out features seen less often."
+        ),
         click.option("--holdout", type=float, default=0.1, show_default=True, help="Share of the answers to hold out."),
         click.option(
             "--hide",
@@ -221,14 +223,14 @@ def training_options(command: Command) -> Command:
             help="What examples do not see: the facts that make them true, or all links between their objects too.",
         ),
         click.option(
-            "--pool",
+            "--negative-sampling",
             type=click.Choice(["uniform", "typed", "mixed"]),
             default="mixed",
             show_default=True,
             help="Where the objects of corruptions come from.",
         ),
         click.option(
-            "--near",
+            "--hard-negative-fraction",
             type=float,
             default=0.0,
             show_default=True,
@@ -253,7 +255,7 @@ def training_options(command: Command) -> Command:
 @training_options
 @click.option("--constraints", metavar="FILE", help="What is functional, and which types places have.")
 @run_options
-@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
 @click.option("--plot", metavar="FILE", help="Draw how far the probabilities can be believed: .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace MODEL, or a run that was not finished.")
 @input_options
@@ -300,15 +302,15 @@ def train(
     begun: dict[str, Any] = {
         "kb": {
             "sources": [kb, *extra_files],
-            "form": file_format,
+            "format": file_format,
             "table": table,
             "iris": iris,
-            "folder": str(Path.cwd()),
+            "working_dir": str(Path.cwd()),
         },
-        "order": order.as_dict(),
+        "spec": order.as_dict(),
         "command": shlex.join(["gaifman", *sys.argv[1:]]),
         "plot": plot,
-        "checkpoint": CHECKPOINT_INTERVAL if checkpoint_interval is None else checkpoint_interval,
+        "checkpoint_interval": CHECKPOINT_INTERVAL if checkpoint_interval is None else checkpoint_interval,
     }
     _check_sources(begun["kb"])
     with Run.create(run_dir(output), begun, force=force) as run:
@@ -337,7 +339,7 @@ def resume(model: str, threads: int | None, checkpoint_interval: float | None, a
         raise InputError(f"there is nothing to resume: {target} is finished")
     with Run.open(folder) as run:
         if checkpoint_interval is not None:
-            run.settings["checkpoint"] = checkpoint_interval
+            run.settings["checkpoint_interval"] = checkpoint_interval
         _run_to_end(run, target, threads, as_json, is_new=False)
 
 
@@ -383,7 +385,7 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
     from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
 
-    run.checkpoint_seconds = run.settings["checkpoint"]
+    run.checkpoint_seconds = run.settings["checkpoint_interval"]
     again = f"gaifman resume {shlex.quote(str(target))}"
     interrupt = InterruptHandler("" if as_json else f"stopping: {again} goes on")
     try:

@@ -30,7 +30,12 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.plots import plot_degrees, plot_throughput
 
-RECORD_FILE, THROUGHPUT_FILE, DEGREES_FILE, THROUGHPUT_PLOT = "study.json", "speeds.json", "degrees.svg", "runtime.svg"
+RECORD_FILE, THROUGHPUT_FILE, DEGREES_FILE, THROUGHPUT_PLOT = (
+    "experiment.json",
+    "throughput.json",
+    "degrees.svg",
+    "throughput.svg",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class RowResult:
             "ours": {name: round(value, 4) for name, value in own.items()},
             "paper": {"mean_rank": paper.mean_rank, "hits@1": paper.hits_1, "hits@10": paper.hits_10},
             "seconds": {"training": round(self.training_seconds, 1), "ranking": round(self.ranking_seconds, 1)},
-            "answers_per_s": round(self.answers_per_second, 1),
+            "answers_per_second": round(self.answers_per_second, 1),
             "evaluation": self.evaluation.as_dict(),
         }
 
@@ -166,13 +171,13 @@ class ExperimentRunner:
         """The run of a training, which `gaifman resume` can go on with too."""
         if (folder / RECORD).exists():
             return Run.open(folder)
-        source = {"sources": [str(self.splits.source)], "form": None, "table": None, "iris": "full"}
+        source = {"sources": [str(self.splits.source)], "format": None, "table": None, "iris": "full"}
         begun_with = {
-            "kb": source | {"folder": str(Path.cwd())},
+            "kb": source | {"working_dir": str(Path.cwd())},
             "spec": self.experiment.training_job(setting).as_dict(),
             "command": self.command,
             "plot": None,
-            "checkpoint": 30.0,
+            "checkpoint_interval": 30.0,
         }
         return Run.create(folder, begun_with)
 
@@ -215,10 +220,10 @@ class ExperimentRunner:
         """Answers a second against k; measured once in a folder."""
         path, told = self.folder / THROUGHPUT_FILE, _progress_or_stop(progress, stop)
         if path.exists():
-            return list(read_json(path)["speeds"])
+            return list(read_json(path)["throughput"])
         measured = measure_throughput(model, self.visible, self.splits.test, threads=threads, progress=told)
         found = [each.as_dict() for each in measured]
-        write_json(path, {"speeds": found})
+        write_json(path, {"throughput": found})
         return found
 
     def plot(self, measured: Sequence[Mapping[str, Any]]) -> None:
@@ -227,8 +232,8 @@ class ExperimentRunner:
         title = f"{name}: {len(graph):,} objects, {len(graph.neighbours) // 2:,} edges"
         plot_degrees(*graph.degree_distribution(), self.folder / DEGREES_FILE, title)
         lines = {
-            "all candidates ranked": [each["ranking_per_s"] for each in measured],
-            "independent pairs": [each["pairs_per_s"] for each in measured],
+            "all candidates ranked": [each["ranking_per_second"] for each in measured],
+            "independent pairs": [each["pairs_per_second"] for each in measured],
         }
         drawn = {label: values for label, values in lines.items() if any(values)}
         plot_throughput(
@@ -244,7 +249,7 @@ class ExperimentRunner:
         study, first = self.experiment, done[0].evaluation
         return {
             "data": study.data,
-            "original": self.splits.is_published,
+            "is_published": self.splits.is_published,
             "command": self.command,
             "sampled": first.sampled,
             "facts": first.ranked_facts,
@@ -255,7 +260,7 @@ class ExperimentRunner:
             "seed": study.seed,
             "ranks": "filtered, realistic ties",
             "rows": [each.as_dict(study.data) for each in done],
-            "speeds": [*measured],
+            "throughput": [*measured],
         }
 
     def write(self, results: Mapping[str, Any]) -> None:
@@ -294,15 +299,20 @@ def metric_cells(row: Mapping[str, Any]) -> list[str]:
 def time_cells(row: Mapping[str, Any]) -> list[str]:
     """How long a row took."""
     seconds = row["seconds"]
-    return [row["label"], f"{seconds['training']:,.0f}", f"{seconds['ranking']:,.0f}", f"{row['answers_per_s']:,.0f}"]
+    return [
+        row["label"],
+        f"{seconds['training']:,.0f}",
+        f"{seconds['ranking']:,.0f}",
+        f"{row['answers_per_second']:,.0f}",
+    ]
 
 
 def notes(results: Mapping[str, Any]) -> list[str]:
     """What a reader of the table must know."""
     found = []
     if results["sampled"]:
-        found.append(f"A sample: {results['facts']:,} of {results['of']:,} test facts were ranked.")
-    if not results["original"]:
+        found.append(f"A sample: {results['facts']:,} of {results['test_facts']:,} test facts were ranked.")
+    if not results["is_published"]:
         found.append(
             f"The facts are not the published {DATASET_NAMES[results['data']]}: the paper's figures are of others."
         )
@@ -324,15 +334,17 @@ def markdown(results: Mapping[str, Any]) -> str:
         _table(METRIC_COLUMNS, [metric_cells(row) for row in rows]),
         _table(TIME_COLUMNS, [time_cells(row) for row in rows]),
     ]
-    if results["speeds"]:
+    if results["throughput"]:
         parts += [f"Answers a second, the mean over relations; the paper reports {PAPER_SPEED:,}:"]
-        parts += [_table(("k", "independent pairs/s", "ranking/s"), [_speed_cells(each) for each in results["speeds"]])]
+        parts += [
+            _table(("k", "independent pairs/s", "ranking/s"), [_speed_cells(each) for each in results["throughput"]])
+        ]
         parts += [f"![degrees]({DEGREES_FILE}) ![answers a second]({THROUGHPUT_PLOT})"]
     return "\n\n".join(parts) + "\n"
 
 
 def _speed_cells(each: Mapping[str, Any]) -> list[str]:
-    rates = [each["pairs_per_s"], each["ranking_per_s"]]
+    rates = [each["pairs_per_second"], each["ranking_per_second"]]
     size = "∞" if each["size"] is None else str(each["size"])
     return [size, *("–" if rate is None else f"{rate:,.0f}" for rate in rates)]
 

@@ -131,7 +131,7 @@ def test_a_training_that_cannot_be_leaves_no_run(splits: DatasetSplits, tmp_path
     work = begun(splits, tmp_path / "out", study)
     with pytest.raises(GaifmanError, match="there is no relation nothing_known"):
         work.train(SETTING)
-    assert [path.name for path in work.folder.iterdir()] == ["study.json"]
+    assert [path.name for path in work.folder.iterdir()] == ["experiment.json"]
 
 
 # Which folder
@@ -201,7 +201,7 @@ def test_a_folder_of_yours_is_not_touched(splits: DatasetSplits, tmp_path: Path)
 
 def test_a_damaged_record_is_said(splits: DatasetSplits, tmp_path: Path) -> None:
     begun(splits, tmp_path / "out")
-    (tmp_path / "out" / "study.json").write_text("{")
+    (tmp_path / "out" / "experiment.json").write_text("{")
     with pytest.raises(InputError, match=r"study\.json cannot be read"):
         begun(splits, tmp_path / "out")
 
@@ -265,8 +265,8 @@ def test_the_page_has_both_tables_the_command_and_the_figures(done: tuple[Experi
     assert text.startswith("# WN18, beside the paper's Table 2\n\n`gaifman reproduce wn18`\n")
     assert "| [N, k, w, w̃] | mean rank | paper |" in text
     assert "| ∞ | 50,000 | – |" in text
-    assert "![degrees](degrees.svg) ![answers a second](runtime.svg)" in text
-    assert "runtime.svg" not in markdown(made(work, results))
+    assert "![degrees](degrees.svg) ![answers a second](throughput.svg)" in text
+    assert "throughput.svg" not in markdown(made(work, results))
 
 
 def test_results_are_written_and_figures_drawn(done: tuple[ExperimentRunner, list[RowResult]]) -> None:
@@ -274,7 +274,7 @@ def test_results_are_written_and_figures_drawn(done: tuple[ExperimentRunner, lis
     work.plot(SPEEDS)
     work.write(made(work, results, SPEEDS))
     assert "WN18: 20 objects" in (work.folder / "degrees.svg").read_text()
-    assert "the paper: 5,000" in (work.folder / "runtime.svg").read_text()
+    assert "the paper: 5,000" in (work.folder / "throughput.svg").read_text()
     assert json.loads((work.folder / "results.json").read_text())["rows"][1]["label"] == "[2, 20, 5, 25]"
     assert (work.folder / "results.md").read_text().startswith("# WN18")
 
