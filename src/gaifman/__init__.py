@@ -4,7 +4,7 @@
 >>> kb = gaifman.demo()
 >>> kb
 <KnowledgeBase: 1,155 objects, 35 relations, 5,757 facts, 2 attributes with 394 values>
->>> print(gaifman.parse("exists z. borders(x, z) & capital(z, 'paris')", kb.vocabulary))
+>>> print(gaifman.parse("exists z. borders(x, z) & capital(z, 'paris')", kb.schema))
 ∃z borders(x, z) ∧ capital(z, 'paris')
 
 What is named here is loaded when it is first used, so that `import gaifman` and `gaifman --help` cost next to nothing.

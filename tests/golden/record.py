@@ -136,7 +136,7 @@ def probabilities() -> Any:
     found.append(completion().probability("member_of", "chad", "opec", max_error=0.02))
     found += [neighbours_capital().probability("france", city) for city in ("madrid", "lima")]
     found += [monarchy().probability(country) for country in ("spain", "france")]
-    return [{"probability": each.value, "error": each.error, "draws": each.draws} for each in found]
+    return [{"probability": each.value, "standard_error": each.error, "draws": each.draws} for each in found]
 
 
 def explanations() -> Any:

@@ -58,7 +58,7 @@ def loaded(path: Path, kb: KnowledgeBase | None = None) -> Completion:
 def test_every_relation_is_there_and_trained_where_it_can_be() -> None:
     found = completed()
     assert set(found.relations) == set(village().relations)
-    why = {row["name"]: row.get("why") for row in found.meta["relations"]}
+    why = {row["name"]: row.get("reason") for row in found.meta["relations"]}
     assert {name for name in why if why[name]} == {"empty", "likes", "thing"}
     assert why["likes"] == why["empty"] == "fewer than two facts"
     assert why["thing"] == "every tuple is known"
@@ -152,7 +152,7 @@ def test_the_fallback_has_a_prior_too() -> None:
 
 
 def test_wrong_wishes_are_said_of_the_fallback_too() -> None:
-    for wanted in ({"draws": 0}, {"error": -1.0}, {"prior": 2.0}):
+    for wanted in ({"draws": 0}, {"max_error": -1.0}, {"prior": 2.0}):
         with pytest.raises(KnowledgeBaseError):
             completed().probability("likes", "p00", "p01", **wanted)
 

@@ -30,16 +30,16 @@ class Drawer(PartStore):
         self.parts, self.asked, self.watched = parts or {}, list[str](), list[str]()
         self._guard = threading.Lock()
 
-    def kept(self, relation: str) -> RelationModel | None:
+    def load(self, relation: str) -> RelationModel | None:
         with self._guard:
             self.asked.append(relation)
         return self.parts.get(relation)
 
-    def keep(self, relation: str, part: RelationModel) -> None:
+    def save(self, relation: str, part: RelationModel) -> None:
         with self._guard:
             self.parts[relation] = part
 
-    def watch(self, relation: str) -> Callback:
+    def callback(self, relation: str) -> Callback:
         with self._guard:
             self.watched.append(relation)
         return Callback()
@@ -106,7 +106,7 @@ def test_the_largest_come_first() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_when_one_fails_no_other_is_begun(threads: int) -> None:
     class Full(Drawer):
-        def keep(self, relation: str, part: RelationModel) -> None:
+        def save(self, relation: str, part: RelationModel) -> None:
             raise OSError("no room")
 
     desk = Full()
@@ -133,13 +133,13 @@ def test_two_facts_are_enough() -> None:
     rows = {row["name"]: row for row in found.meta["relations"]}
     assert rows["mayor"]["trained"]
     assert rows["mayor"]["answers"] == 2
-    assert (rows["king"]["trained"], rows["king"]["why"]) == (False, "fewer than two facts")
+    assert (rows["king"]["trained"], rows["king"]["reason"]) == (False, "fewer than two facts")
 
 
 def test_a_relation_that_holds_of_every_tuple_has_nothing_to_learn_from() -> None:
     facts = [("near", x, y) for x in "abc" for y in "abc"]
     found = complete(KnowledgeBase.from_facts(facts), **FEW)
-    assert found.meta["relations"][0]["why"] == "every tuple is known"
+    assert found.meta["relations"][0]["reason"] == "every tuple is known"
     assert not found.scorers
     assert found.probability("near", "a", "b").value == 2.5 / 3
     assert not found.calibration.fitted
@@ -250,5 +250,5 @@ def test_one_set_of_features_serves_relations_of_all_arities() -> None:
     assert all("s2" not in str(feature) for feature in found.features[1])
     pairs = complete(kb, phi=parse_phi("knows(s2, s1)"), min_examples=0, epochs=1)
     about = {row["name"]: row for row in pairs.meta["relations"]}
-    assert (about["old"]["trained"], about["old"]["why"]) == (False, "no feature fits")
+    assert (about["old"]["trained"], about["old"]["reason"]) == (False, "no feature fits")
     assert 0 < pairs.probability("old", "p7").value < 1

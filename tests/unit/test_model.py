@@ -103,7 +103,7 @@ def test_the_error_is_that_of_the_mean() -> None:
     model = neighbour().with_kb(demo())
     found = []
     for seed in range(40):
-        model.config = gaifman.Learning(**{**neighbour().config.as_dict(), "seed": seed})
+        model.config = gaifman.TrainingConfig(**{**neighbour().config.as_dict(), "seed": seed})
         found.append(model.probability("france", "portugal", draws=10))
     scatter = np.std([each.value for each in found], ddof=1)
     said = np.sqrt(np.mean([each.error**2 for each in found]))
@@ -300,9 +300,9 @@ def test_unknown_settings_are_said_with_those_near() -> None:
     [
         ({"draws": 0}, "draws is a whole number"),
         ({"draws": 1.5}, "draws is a whole number"),
-        ({"most": 0}, "most is a whole number"),
-        ({"error": 0.0}, "above 0"),
-        ({"error": float("nan")}, "above 0"),
+        ({"max_draws": 0}, "max_draws is a whole number"),
+        ({"max_error": 0.0}, "above 0"),
+        ({"max_error": float("nan")}, "above 0"),
     ],
 )
 def test_wrong_wishes_are_said(wanted: dict[str, Any], said: str) -> None:
@@ -314,7 +314,7 @@ def test_features_can_be_given() -> None:
     phi = parse_phi("lives_in(s1, s2)\nexists x. lives_in(s1, x)", towns())
     model = gaifman.fit(towns(), "works_in(x, y)", phi=phi, **FEW)
     assert [str(feature) for feature in model.features] == ["lives_in(s1, s2)", "∃x lives_in(s1, x)"]
-    assert model.config.phi == "given"
+    assert model.config.phi == "custom"
 
 
 def test_models_do_not_share_what_they_learnt() -> None:

@@ -61,8 +61,8 @@ def test_estimates_are_a_list_of_them() -> None:
     [
         ({"draws": 0}, "draws is a whole number from 1 to 1,000,000, not 0"),
         ({"draws": True}, "draws is a whole number"),
-        ({"draws": 3, "most": -1}, "most is a whole number"),
-        ({"draws": 3, "error": -0.1}, "a number above 0, not -0.1"),
+        ({"draws": 3, "max_draws": -1}, "max_draws is a whole number"),
+        ({"draws": 3, "max_error": -0.1}, "a number above 0, not -0.1"),
     ],
 )
 def test_wishes_that_cannot_be(given: dict[str, Any], said: str) -> None:

@@ -124,7 +124,7 @@ def test_a_description_is_json_and_tells_how_it_was_made() -> None:
     learning = TrainingConfig(radius=2, size=None, negatives=7, options={"epochs": 1}, seed=3)
     found = training_metadata(learning, learning.make_base_model(), [towns()])
     assert canonical_json(found)
-    assert (found["radius"], found["size"], found["recipe"]["negatives"], found["recipe"]["seed"]) == (2, None, 7, 3)
+    assert (found["radius"], found["size"], found["examples"]["negatives"], found["examples"]["seed"]) == (2, None, 7, 3)
     assert found["base"]["kind"] == "mlp"
     assert found["base"]["settings"]["epochs"] == 1
     assert found["kb"] == {
@@ -133,7 +133,7 @@ def test_a_description_is_json_and_tells_how_it_was_made() -> None:
         "relations": 6,
         "facts": len(towns()),
     }
-    assert TrainingConfig.from_settings(found["learning"]) == learning
+    assert TrainingConfig.from_settings(found["config"]) == learning
     assert len(training_metadata(learning, learning.make_base_model(), [towns(), towns(9)])["kb"]["collection"]) == 2
 
 

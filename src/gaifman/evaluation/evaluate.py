@@ -4,11 +4,11 @@
 >>> kb = gaifman.demo()
 >>> test = gaifman.KnowledgeBase.from_facts([fact for fact in kb.facts("capital")][:3])
 >>> few = dict(size=10, options={"epochs": 1}, seed=1)
->>> completion = gaifman.complete(kb.without(test.facts()), ["capital"], **few)
+>>> completion = gaifman.complete(kb.without_facts(test.facts()), ["capital"], **few)
 >>> found = evaluate(completion, kb, test, draws=2)
 >>> found
 <Evaluation: 6 ranks of 3 facts among 1,155 objects>
->>> found.figures().mean_rank.value < 30
+>>> found.metrics().mean_rank.value < 30
 True
 
 Of each test fact every place in turn is given every object; the rank of the right one is counted among those that are
@@ -203,7 +203,7 @@ class Evaluation:
 
     def _groups(self, kind: str) -> tuple[list[str], Ints]:
         if kind == "position":
-            return [f"place {place + 1}" for place in range(int(self.position.max()) + 1)], self.position
+            return [f"position {place + 1}" for place in range(int(self.position.max()) + 1)], self.position
         if kind == "relation":
             return [*self.relations], self.relation
         names = sorted(set(self.categories))

@@ -120,7 +120,7 @@ class CandidateFilter:
     that stands there already: it is the one to be ranked.
 
     >>> known = np.array([[0, 5], [0, 6], [0, 7], [1, 5]])
-    >>> found = CandidateFilter(known, np.array([[0, 6], [2, 6]]), 1).of(np.array([0, 1]))
+    >>> found = CandidateFilter(known, np.array([[0, 6], [2, 6]]), 1).excluded(np.array([0, 1]))
     >>> found.rows.tolist(), found.objects.tolist()
     ([0, 0], [5, 7])
     """

@@ -4,7 +4,7 @@
 >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo")])
 >>> test = KnowledgeBase.from_facts([("likes", "bob", "cleo"), ("likes", "dan", "ann")])
 >>> ground = EvaluationData(kb, test)
->>> print(*ground.visible.facts(), ground.hidden)              # a test fact is never visible
+>>> print(*ground.visible.facts(), ground.hidden_count)              # a test fact is never visible
 likes(ann, bob). 1
 >>> list(ground.visible.objects)                               # an object that only the test has is a candidate too
 ['ann', 'bob', 'cleo', 'dan']

@@ -3,10 +3,10 @@
 >>> import numpy as np
 >>> from gaifman.models.mlp import Batch, Logistic, SparseRows
 >>> rows = SparseRows(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.ones(3, np.float32), 2)
->>> base = Logistic(epochs=1, rate=0.5)
->>> base.begin(2, seed=0)
+>>> base = Logistic(epochs=1, learning_rate=0.5)
+>>> base.reset(2, seed=0)
 >>> for _ in range(50):
-...     _ = base.learn(Batch(rows, np.array([1, 0], np.float32)))
+...     _ = base.fit_batch(Batch(rows, np.array([1, 0], np.float32)))
 >>> found = compute_effects(base, rows)
 >>> found.columns.tolist(), found.draws.tolist(), bool(found.effects[0] > 0 > found.effects[1])
 ([0, 1], [1, 2], True)

@@ -243,7 +243,7 @@ def facts_as_dicts(facts: Iterable[Fact]) -> list[dict[str, Any]]:
 def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
     """A probability for JSON: an error that is not known, of a single draw, is null."""
     error = None if np.isnan(estimate.error) else estimate.error
-    return {"probability": estimate.value, "error": error, "draws": estimate.draws}
+    return {"probability": estimate.value, "standard_error": error, "draws": estimate.draws}
 
 
 # In a notebook

@@ -3,11 +3,11 @@
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
 >>> relation, pattern = atom_pattern("parent('ann', y)", kb, ["parent"])
->>> relation, pattern.places, pattern.variables
+>>> relation, pattern.terms, pattern.variables
 ('parent', (0, 'y'), ('y',))
 >>> from gaifman.logic.parser import parse_query
 >>> learnt = parse_query("exists z. parent(x, z) & parent(z, y)", kb)
->>> print(model_pattern(learnt, kb, "exists w. parent(v, w) & parent(w, 'cleo')").reading)
+>>> print(model_pattern(learnt, kb, "exists w. parent(v, w) & parent(w, 'cleo')").bracketed)
 ∃w (parent(v, w) ∧ parent(w, 'cleo'))
 
 A relation's model is asked by an atom. The model of a query is asked by that query with objects, or other variables,

@@ -111,7 +111,7 @@ class Answer:
     def as_dict(self) -> dict[str, Any]:
         """For JSON: an error that is not known, of a single draw, is null."""
         value, error, draws = self.estimate.value, self.estimate.error, self.estimate.draws
-        said = {"probability": value, "error": None if np.isnan(error) else error, "draws": draws}
+        said = {"probability": value, "standard_error": None if np.isnan(error) else error, "draws": draws}
         return {"names": list(self.names), **said, "known": self.known}
 
 

@@ -147,14 +147,14 @@ def test_one_knowledge_base_of_known_facts_needs_no_list() -> None:
 def test_test_facts_in_the_knowledge_base_are_taken_out_of_it() -> None:
     seen = evaluate(completed(), train().with_facts(HELD[:3]), TEST, [VALID], threads=1)
     assert seen.hidden_test_facts == 3
-    assert seen.as_dict() | {"hidden": 0} == found().as_dict()
+    assert seen.as_dict() | {"hidden_test_facts": 0} == found().as_dict()
     assert np.array_equal(seen.filtered.realistic, found().filtered.realistic)
 
 
 def test_what_was_learnt_ranks_better_than_chance() -> None:
     good = evaluate(gaifman.complete(train(), ["works_in"], **GOOD), train(), TEST, relations=["works_in"])
     assert good.metrics().mean_rank.value < 12
-    assert good.metrics_by("side")["place 2"].hits[3].value == 1.0, "of all objects"
+    assert good.metrics_by("position")["position 2"].hits[3].value == 1.0, "of all objects"
     assert good.classification.metrics()["auc"] > 0.8
 
 
@@ -169,7 +169,7 @@ def test_any_number_of_threads_gives_the_same(threads: int | None) -> None:
 def test_blocks_do_not_change_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     for cells in (1, 100, 150):
         monkeypatch.setattr(subjects, "MAX_CELLS", cells)
-        monkeypatch.setattr(subjects, "BLOCK", 4 * cells)
+        monkeypatch.setattr(subjects, "BLOCK_SIZE", 4 * cells)
         assert same(evaluate(completed(), train(), TEST, [VALID], threads=2), found())
 
 
@@ -199,28 +199,28 @@ def test_facts_that_differ_at_the_place_alone_share_their_scores(monkeypatch: py
 
 def test_groups_are_parts_of_the_whole() -> None:
     whole = found().metrics()
-    for kind in ("side", "category", "relation"):
+    for kind in ("position", "category", "relation"):
         groups = found().metrics_by(kind)
         assert sum(each.ranks for each in groups.values()) == whole.ranks
         mean = sum(each.mean_rank.value * each.ranks for each in groups.values()) / whole.ranks
         assert mean == pytest.approx(whole.mean_rank.value)
-    assert [*found().metrics_by("side")] == ["place 1", "place 2", "place 3"]
+    assert [*found().metrics_by("position")] == ["position 1", "position 2", "position 3"]
     assert [*found().metrics_by("relation")] == ["citizen", "likes", "moved", "person", "works_in"]
     assert [*found().metrics_by("category")] == ["1-1", "n-1", "other"]
     assert dict(zip(found().relations, found().trained, strict=True))["likes"] is False
-    with pytest.raises(KnowledgeBaseError, match="grouped by side, category, relation") as caught:
-        found().metrics_by("sides")
-    assert "side" in caught.value.suggestions
+    with pytest.raises(KnowledgeBaseError, match="grouped by position, category, relation") as caught:
+        found().metrics_by("positions")
+    assert "position" in caught.value.suggestions
 
 
 def test_a_dictionary_for_json() -> None:
     body = json.loads(json.dumps(found().as_dict(), allow_nan=False))
-    assert body["facts"] == body["of"] == 10
+    assert body["facts"] == body["test_facts"] == 10
     assert body["ranks"] == 21
     assert body["sampled"] is False
     assert body["intervals"] == "95%, bootstrap over facts, 1,000 resamples"
     for kind in ("filtered", "raw"):
-        assert set(body[kind]) == {"all", "optimistic", "pessimistic", "side", "category", "relation"}
+        assert set(body[kind]) == {"all", "optimistic", "pessimistic", "position", "category", "relation"}
         means = [body[kind][ties]["mean_rank"]["value"] for ties in ("optimistic", "all", "pessimistic")]
         assert means == sorted(means)
     assert body["filtered"]["relation"]["works_in"]["facts"] == 5
@@ -244,7 +244,7 @@ def test_a_sample_says_so_and_ranks_as_the_whole_does() -> None:
     some = evaluate(completed(), train(), TEST, [VALID], fraction=0.4, threads=1)
     assert (some.ranked_facts, some.test_facts, some.sampled) == (4, 10, True)
     assert repr(some).endswith(", a sample of 10>")
-    assert (some.as_dict()["facts"], some.as_dict()["of"], some.as_dict()["sampled"]) == (4, 10, True)
+    assert (some.as_dict()["facts"], some.as_dict()["test_facts"], some.as_dict()["sampled"]) == (4, 10, True)
     whole = list(zip(found().relation, found().position, found().filtered.realistic, strict=True))
     names = [found().relations.index(name) for name in some.relations]
     for relation, position, rank in zip(some.relation, some.position, some.filtered.realistic, strict=True):
@@ -305,26 +305,26 @@ def test_corruptions_are_never_known(monkeypatch: pytest.MonkeyPatch) -> None:
         judged.append(tuples)
         return scores(self, tuples)
 
-    monkeypatch.setattr(ModelScorer, "judged", kept)
+    monkeypatch.setattr(ModelScorer, "tuple_scores", kept)
     result = evaluate(model, kb, test, [valid], threads=1)
     objects = sorted({name for pair in pairs for name in pair})
     corrupted = {(objects[a], objects[b]) for a, b in judged[1].tolist()}
     assert corrupted <= missing
     assert corrupted
-    assert result.classification.metrics()["corruptions"] == len(judged[1]) <= len(known[1::3])
+    assert result.classification.metrics()["negatives"] == len(judged[1]) <= len(known[1::3])
 
 
 def test_measures_of_a_classification() -> None:
     scores, targets = np.array([0.9, 0.6, 0.4, 0.7]), np.array([1.0, 1.0, 0.0, 0.0])
     result = Classification(scores, targets, np.array([0, 0, 0, 1], np.int32))
-    assert result.metrics() == {"facts": 2, "corruptions": 2, "auc": 0.75, "average_precision": 0.833333}
-    assert result.metrics(0) == {"facts": 2, "corruptions": 1, "auc": 1.0, "average_precision": 1.0}
-    assert result.metrics(1) == {"facts": 0, "corruptions": 1, "auc": None, "average_precision": None}
+    assert result.metrics() == {"facts": 2, "negatives": 2, "auc": 0.75, "average_precision": 0.833333}
+    assert result.metrics(0) == {"facts": 2, "negatives": 1, "auc": 1.0, "average_precision": 1.0}
+    assert result.metrics(1) == {"facts": 0, "negatives": 1, "auc": None, "average_precision": None}
 
 
 def test_scores_that_are_no_numbers_are_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found().objects
-    monkeypatch.setattr(ModelScorer, "judged", lambda _, tuples: np.full((1, len(tuples)), np.nan))
+    monkeypatch.setattr(ModelScorer, "tuple_scores", lambda _, tuples: np.full((1, len(tuples)), np.nan))
     monkeypatch.setattr(ModelScorer, "scores", lambda _, tuples, __: np.full((1, len(tuples), whole), np.nan))
     result = evaluate(completed(), train(), TEST, [VALID], relations=["works_in"])
     assert result.classification.metrics()["auc"] == 0.5
@@ -347,7 +347,7 @@ def test_progress_is_told_to_its_end() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_goes_wrong_in_a_thread_ends_the_whole(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "MAX_CELLS", 1)
-    monkeypatch.setattr(subjects, "BLOCK", 1)
+    monkeypatch.setattr(subjects, "BLOCK_SIZE", 1)
     calls = []
 
     def stop(phase: str, done: int, total: int | None) -> None:

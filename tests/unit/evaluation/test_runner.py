@@ -132,18 +132,18 @@ def test_what_is_kept_is_not_ranked_again(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("ranks", [1, 4, 9, 13])
 def test_stopped_it_goes_on_and_gives_the_same(ranks: int, threads: int, tmp_path: Path) -> None:
     with pytest.raises(Stopped):
-        ranked(tmp_path / "ranks", report=stop_after(ranks), threads=threads)
+        ranked(tmp_path / "ranks", progress=stop_after(ranks), threads=threads)
     assert same(ranked(tmp_path / "ranks", threads=threads), whole())
 
 
 def test_progress_counts_what_is_there_already(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
-        ranked(tmp_path / "ranks", report=stop_after(7))
+        ranked(tmp_path / "ranks", progress=stop_after(7))
     with Run.open(tmp_path / "ranks") as run:
         done = sum(len(kept[0]["targets"] > 0) > 0 for kept in map(run.load_task, run.finished_tasks()))
     assert done > 0
     told: list[tuple[str, int, int | None]] = []
-    ranked(tmp_path / "ranks", report=lambda *words: told.append(words))
+    ranked(tmp_path / "ranks", progress=lambda *words: told.append(words))
     total = len(whole()[0])
     assert told[0] == ("preparing", 0, None)
     assert 0 < told[1][1] < total
@@ -174,7 +174,7 @@ def test_a_damaged_file_is_ranked_again(tmp_path: Path) -> None:
 
 KILLED = """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 import background_job as job
 from pathlib import Path
 from test_runner import ranked
@@ -185,7 +185,7 @@ ranked(Path({folder!r}) / "ranks")
 
 @pytest.mark.parametrize("count", [2, 9, 17])
 def test_killed_at_any_change_of_a_file_it_goes_on(count: int, tmp_path: Path) -> None:
-    code = KILLED.format(tests=str(Path(__file__).parents[2] / "support"), count=count, folder=str(tmp_path))
+    code = KILLED.format(tests=[str(Path(__file__).parents[2] / "support"), str(Path(__file__).parent)], count=count, folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == -9, done.stderr
     assert same(ranked(tmp_path / "ranks"), whole())
@@ -223,7 +223,7 @@ def test_another_model_knowledge_base_or_test_is_said(tmp_path: Path) -> None:
     other = gaifman.complete(train(), **FEW | {"seed": 5})
     more = train().with_facts([("likes", "p00", "p02")])
     fewer = KnowledgeBase.from_facts(HELD[:3])
-    given: dict[str, Any] = {"draws": DRAWS, "kept": folder, "threads": 1}
+    given: dict[str, Any] = {"draws": DRAWS, "checkpoint_dir": folder, "threads": 1}
     works: dict[str, Callable[[], object]] = {
         "model": lambda: evaluate_draw_counts(other, train(), TEST, **given),
         "knowledge base": lambda: evaluate_draw_counts(completed(), more, TEST, **given),

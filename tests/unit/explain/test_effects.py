@@ -28,7 +28,7 @@ class Bare(BaseModel):
     """Knows its probabilities alone: inputs 0 and 1 count only together."""
 
     kind = "bare"
-    passes = 1
+    epochs = 1
 
     def reset(self, width: int, seed: int) -> None:
         pass

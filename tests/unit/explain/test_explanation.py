@@ -72,14 +72,14 @@ def test_without_others_and_without_facts_it_hangs_on() -> None:
 def test_as_json() -> None:
     body = json.loads(json.dumps(SAID.as_dict()))
     assert set(body) == {
-        *("query", "variables", "known", "hidden", "probability", "error", "draws", "log_odds"),
+        *("query", "variables", "known", "hidden", "probability", "standard_error", "draws", "log_odds"),
         *("reasons", "parts", "counterfactual"),
     }
     assert body["variables"] == {"x": "portugal", "y": "spain"}
     fact = {"relation": "borders", "objects": ["spain", "portugal"], "confidence": 0.9}
     assert body["reasons"][0] == {
         "formula": "borders('spain', 'portugal')",
-        "words": "",
+        "description": "",
         "feature": "borders(s2, s1)",
         "effect": 2.5,
         "draws": 10,
@@ -93,8 +93,8 @@ def test_as_json() -> None:
         "calibration": 1.5,
         "others": {"count": 3, "effect": 0.25},
     }
-    assert body["counterfactual"] == {"facts": [fact], "probability": 0.31, "error": 0.02, "draws": 10}
-    assert estimate_as_dict(Estimate(0.5, float("nan"), 1))["error"] is None
+    assert body["counterfactual"] == {"facts": [fact], "probability": 0.31, "standard_error": 0.02, "draws": 10}
+    assert estimate_as_dict(Estimate(0.5, float("nan"), 1))["standard_error"] is None
 
 
 def test_many_facts_are_counted() -> None:

@@ -123,7 +123,7 @@ def test_where_scores_cannot_be_split_a_look_is_drawn(monkeypatch: pytest.Monkey
 
 
 def test_answers_are_the_same_hastened_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("PLENTY", 0), ("LEAST", 20), ("TIMES", 3)):
+    for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 20), ("SHORTLIST_PER_ANSWER", 3)):
         monkeypatch.setattr(answering, name, value)
     model = splitting().with_kb(towns())
     questions = [{"x": "p03"}, {"x": "t1"}, {"y": "t2"}, {"y": "p09"}]
@@ -131,11 +131,11 @@ def test_answers_are_the_same_hastened_or_not(monkeypatch: pytest.MonkeyPatch) -
     model.warm_up()
     assert model._fast_scorer.prepared
     assert [model.answers(None, asked, top=5).as_dict() for asked in questions] == before
-    assert all(found["considered"]["look"] == FIRST_PASS_DRAWS for found in before)
+    assert all(found["considered"]["first_pass_draws"] == FIRST_PASS_DRAWS for found in before)
 
 
 def test_a_completion_is_hastened_for_pairs_and_stays_as_it_is_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("PLENTY", 0), ("LEAST", 5), ("TIMES", 1)):
+    for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 5), ("SHORTLIST_PER_ANSWER", 1)):
         monkeypatch.setattr(answering, name, value)
     kb = towns().with_facts([("likes", "p00", "p01")])
     completion = gaifman.complete(kb, ["works_in", "person", "moved", "likes"], phi="paper", **GOOD)
@@ -218,7 +218,7 @@ def test_a_look_ends_in_time() -> None:
 
 def test_who_looks_alike_goes_by_number_drawn_or_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Last bits told those apart that are looked up, and others were kept than without."""
-    for name, value in (("PLENTY", 0), ("LEAST", 6), ("TIMES", 1)):
+    for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 6), ("SHORTLIST_PER_ANSWER", 1)):
         monkeypatch.setattr(answering, name, value)
     likes = [("likes", f"{kind}{i:04}", f"h{i % 3}") for kind in "bz" for i in range(0, 60, 2)]
     others = [("near", f"{kind}{i:04}", f"g{i % 7}") for kind in "bz" for i in range(60)]

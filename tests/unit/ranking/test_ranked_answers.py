@@ -244,7 +244,7 @@ def test_the_first_look_misses_none_of_the_best() -> None:
 
 
 def test_the_first_look_keeps_those_that_look_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("PLENTY", 0), ("LEAST", 6), ("TIMES", 3)):
+    for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 6), ("SHORTLIST_PER_ANSWER", 3)):
         monkeypatch.setattr(module, name, value)
     objects = np.arange(len(towns().objects), dtype=np.int32)
     tuples = np.stack([np.full_like(objects, towns().object_id("p03")), objects], axis=1)
@@ -269,7 +269,7 @@ def test_no_first_look_where_it_spares_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_fallback_needs_no_first_look_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("PLENTY", 0), ("LEAST", 6), ("TIMES", 3)):
+    for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 6), ("SHORTLIST_PER_ANSWER", 3)):
         monkeypatch.setattr(module, name, value)
     found = completed().answers("likes(x, y)", top=3)
     assert found.considered.first_pass_draws == found.considered.draws == 0
@@ -280,7 +280,7 @@ def test_one_draw_has_no_error() -> None:
     found = worker().answers(x="p03", draws=1, top=2)
     assert np.isnan(found.estimates.errors).all()
     assert "±" not in str(found)
-    assert found.as_dict()["answers"][0]["error"] is None
+    assert found.as_dict()["answers"][0]["standard_error"] is None
 
 
 def test_a_prior_moves_the_odds_and_not_the_order() -> None:

@@ -50,10 +50,10 @@ def test_as_fields() -> None:
     assert first["probability"] == found[0].probability == found[0].estimate.value
     wanted = {
         "count": len(towns().objects),
-        "words": "all objects",
+        "description": "all objects",
         "draws": 4,
-        "kept": len(towns().objects),
-        "look": 0,
+        "shortlisted": len(towns().objects),
+        "first_pass_draws": 0,
     }
     assert body["considered"] == wanted
 
@@ -109,7 +109,7 @@ def test_top_is_a_whole_number(top: object) -> None:
 
 def test_mistakes() -> None:
     with pytest.raises(KnowledgeBaseError, match="known answers are treated by one of") as caught:
-        worker().answers(known="leave-out")
+        worker().answers(known="excluded")
     assert caught.value.suggestions == ("exclude",)
     with pytest.raises(KnowledgeBaseError, match="draws is a whole number"):
         worker().answers(x="p03", draws=0)
