@@ -124,7 +124,12 @@ def test_a_description_is_json_and_tells_how_it_was_made() -> None:
     learning = TrainingConfig(radius=2, size=None, negatives=7, options={"epochs": 1}, seed=3)
     found = training_metadata(learning, learning.make_base_model(), [towns()])
     assert canonical_json(found)
-    assert (found["radius"], found["size"], found["examples"]["negatives"], found["examples"]["seed"]) == (2, None, 7, 3)
+    assert (found["radius"], found["size"], found["examples"]["negatives"], found["examples"]["seed"]) == (
+        2,
+        None,
+        7,
+        3,
+    )
     assert found["base"]["kind"] == "mlp"
     assert found["base"]["settings"]["epochs"] == 1
     assert found["kb"] == {

@@ -185,7 +185,11 @@ ranked(Path({folder!r}) / "ranks")
 
 @pytest.mark.parametrize("count", [2, 9, 17])
 def test_killed_at_any_change_of_a_file_it_goes_on(count: int, tmp_path: Path) -> None:
-    code = KILLED.format(tests=[str(Path(__file__).parents[2] / "support"), str(Path(__file__).parent)], count=count, folder=str(tmp_path))
+    code = KILLED.format(
+        tests=[str(Path(__file__).parents[2] / "support"), str(Path(__file__).parent)],
+        count=count,
+        folder=str(tmp_path),
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == -9, done.stderr
     assert same(ranked(tmp_path / "ranks"), whole())
