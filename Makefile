@@ -1,9 +1,10 @@
-# Two commands do everything on a fresh machine with Python 3.11 or newer: make demo, make test.
+# Two commands set up everything on a fresh machine with Python 3.11 or newer: make demo, make test.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: install demo test lint fuzz bench docs screenshots clean
+.PHONY: install demo check lint test docs tutorial fuzz bench screenshots clean
 
 install: .venv/core
 
@@ -47,26 +48,39 @@ lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
+# Lint, types, imports and unit tests: under two minutes.
+check: lint
+	$(PYTEST) tests/unit src
+
+# Everything: under ten minutes.
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2
+	$(PYTEST)
+
+# The site, in site/; every warning is an error. Two pages are made first: the commands from --help, the tutorial
+# from its notebook.
+docs: .venv/dev
+	$(BIN)/python tests/support/cli_reference.py
+	$(BIN)/python docs/_build/tutorial.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Run the tutorial and store its outputs in the notebook.
+tutorial: .venv/dev
+	$(BIN)/python tests/support/notebook.py
+	$(BIN)/python docs/_build/tutorial.py
 
 # A million texts through the parser; `make test` runs 20,000 of them.
 fuzz: .venv/dev
 	$(BIN)/python tests/support/fuzz.py --count 1000000
 
-# Every benchmark; the tables of docs/results.md. Real data sets are read from the folder in GAIFMAN_DATA.
+# Every benchmark: the tables of docs/results.md. Real data sets are read from the folder GAIFMAN_DATA.
 bench: .venv/bench
 	$(BIN)/python benchmarks/all.py
-
-# The command-line reference, from the commands' own help; the outputs of the tutorial, by running it.
-docs: .venv/dev
-	$(BIN)/python tests/support/cli_reference.py > docs/cli.md
-	$(BIN)/python tests/support/notebook.py
 
 # The pictures of the page, in docs/pictures.
 screenshots: .venv/dev
 	$(BIN)/python tests/support/screenshots.py
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist site

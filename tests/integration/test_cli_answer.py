@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_ranked_answers import completed
 from test_cli import output, run
+from test_ranked_answers import completed
 
 import gaifman
 from cli_runner import one_message

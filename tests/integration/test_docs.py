@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import re
+import runpy
 import shlex
-import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-import cli_reference as reference
+import cli_reference
 import gaifman
 from gaifman import errors
 from gaifman.cli import cli
 from gaifman.config import Limits
+from processes import run
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+SERVER_OPTIONS = ("seconds", "max_rows", "max_concurrency", "max_queued")
+ENVIRONMENT = {**os.environ, "COLUMNS": "100", "PYTHONPATH": str(ROOT / "src")}
+
+
+def name_of(path: Path) -> str:
+    """A page's name in test reports."""
+    return str(path.relative_to(ROOT))
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
@@ -30,7 +40,7 @@ def blocks(page: Path, *languages: str) -> list[str]:
     return [body for language, body in FENCE.findall(page.read_text()) if language in languages]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_python_example_gives_what_the_page_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,11 +52,11 @@ def test_every_python_example_gives_what_the_page_shows(
     assert not failed, "".join(report)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=name_of)
 def test_every_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     for block in blocks(page, "console"):
         for command, shown in sessions(block):
-            printed = run(command, tmp_path)
+            printed = output_of(command, tmp_path)
             assert matches(shown, printed), f"$ {command}\n{printed}\n--- shown:\n{shown}"
 
 
@@ -56,20 +66,17 @@ def sessions(block: str) -> list[tuple[str, str]]:
     return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
 
 
-def run(command: str, folder: Path) -> str:
-    """Run `gaifman …` or `cat file`, or write a file with `echo … > file`."""
-    words = shlex.split(command)
-    if words[0] == "gaifman":
-        words[:1] = [sys.executable, "-m", "gaifman"]
-    assert words[0] in (sys.executable, "cat", "head", "printf"), f"a page runs {words[0]}"
-    if ">" in words:
-        target, words = folder / words[-1], words[: words.index(">")]
-        target.write_bytes(subprocess.run(words, cwd=folder, check=True, capture_output=True).stdout)
-        return ""
-    environment = {**os.environ, "COLUMNS": "100", "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+def output_of(command: str, folder: Path) -> str:
+    """What a command prints: `gaifman …`, `cat`, `head` or `printf`, which `> file` writes to a file."""
+    program, *rest = shlex.split(command)
+    assert program in ("gaifman", "cat", "head", "printf"), f"a page runs {program}"
+    start = [sys.executable, "-m", "gaifman"] if program == "gaifman" else [program]
+    target = rest.index(">") if ">" in rest else len(rest)
+    done = run([*start, *rest[:target]], cwd=folder, env=ENVIRONMENT)
     assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
+    for name in rest[target + 1 :]:
+        (folder / name).write_text(done.stdout)
+    return done.stderr if ">" in rest else done.stdout + done.stderr
 
 
 def matches(shown: str, printed: str) -> bool:
@@ -79,7 +86,7 @@ def matches(shown: str, printed: str) -> bool:
 
 
 def test_the_command_reference_is_made_from_the_help() -> None:
-    assert (ROOT / "docs" / "cli.md").read_text() == reference.text(), "run: make docs"
+    assert (DOCS / "reference" / "cli.md").read_text() == cli_reference.text(), "run: make docs"
 
 
 def test_every_command_and_option_has_help_and_an_example() -> None:
@@ -103,34 +110,32 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_error_is_documented() -> None:
-    text = (ROOT / "docs" / "errors.md").read_text()
+    text = (DOCS / "reference" / "errors.md").read_text()
     for name, value in vars(errors).items():
         if isinstance(value, type) and issubclass(value, Exception):
             assert f"`{name}`" in text, name
 
 
 def test_every_limit_is_documented() -> None:
-    text = (ROOT / "docs" / "config.md").read_text()
+    text = (DOCS / "reference" / "settings.md").read_text()
     for field in fields(Limits):
         assert f"`{field.name}`" in text, field.name
 
 
-def test_every_setting_of_learning_is_documented() -> None:
-    from gaifman.training import TrainingConfig
-
-    text = (ROOT / "docs" / "learning.md").read_text()
-    for field in fields(TrainingConfig):
+def test_every_training_setting_is_documented() -> None:
+    text = (DOCS / "reference" / "settings.md").read_text()
+    for field in fields(gaifman.TrainingConfig):
         assert f"| `{field.name}` |" in text, field.name
 
 
 def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
-    from gaifman.config import ServerLimits
+    from gaifman.config import ServerLimits  # or gaifman.server.limits
     from gaifman.server.app import create_app
     from gaifman.server.metrics import COUNTERS, GAUGES
     from gaifman.server.service import Service
     from gaifman.server.state import ServerState
 
-    text, metrics = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("server", "meters"))
+    text, settings = ((DOCS / "reference" / f"{name}.md").read_text() for name in ("http", "settings"))
     document = create_app(ServerState(Service(gaifman.KnowledgeBase.from_facts([])))).openapi()
     bodies = document["components"]["schemas"]
     for path, methods in document["paths"].items():
@@ -144,17 +149,18 @@ def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
             for name in names:
                 assert f"`{name}`" in row, f"{path}: {name}"
     for field in fields(ServerLimits):
-        assert f"| `{field.name}` |" in text, field.name
+        assert f"| `{field.name}` |" in settings, field.name
     for metric in (*COUNTERS, *GAUGES):
-        assert f"`{metric}`" in metrics, metric
-    for option in ("allow-edit", "allow-host", "host", "port", "open", *("at-once", "waiting", "seconds", "rows")):
-        assert f"--{option}" in text, option
+        assert f"`{metric}`" in text, metric
+    for parameter in cli.commands["serve"].params:
+        if parameter.name in ("allow_edit", "allowed_hosts", "host", "port", "open_browser", "edits", *SERVER_OPTIONS):
+            assert f"`{parameter.opts[0]}`" in text, parameter.opts
 
 
 def test_every_kernel_is_documented() -> None:
-    text = (ROOT / "docs" / "kernels.md").read_text()
+    text = (DOCS / "contributing.md").read_text()
     for path in (ROOT / "src" / "gaifman" / "kernels").glob("[!_]*.py"):
-        assert f"| `{path.name}` |" in text, path.name
+        assert f"`{path.stem}`" in text, path.name
 
 
 def test_every_dependency_has_its_reason() -> None:
@@ -162,7 +168,7 @@ def test_every_dependency_has_its_reason() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *(n for names in project["optional-dependencies"].values() for n in names)]
-    text = (ROOT / "docs" / "dependencies.md").read_text()
+    text = (DOCS / "dependencies.md").read_text()
     for requirement in wanted:
         name = re.split(r"[<>= ]", requirement)[0]
         assert f"| {name} |" in text, name
@@ -172,3 +178,38 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_tutorial_page_is_made_from_the_notebook() -> None:
+    made = runpy.run_path(str(DOCS / "_build" / "tutorial.py"))["page_of"]
+    assert (DOCS / "tutorial.md").read_text() == made(json.loads((DOCS / "tutorial.ipynb").read_text())), (
+        "run: make docs"
+    )
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text()
+    for page in DOCS.rglob("*.md"):
+        assert str(page.relative_to(DOCS)) in text, page
+
+
+def test_the_site_asks_nothing_of_other_hosts() -> None:
+    text = (ROOT / "mkdocs.yml").read_text()
+    assert "font: false" in text
+    assert not re.findall(r"https?://", text)
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=name_of)
+def test_every_example_script_runs(script: Path, tmp_path: Path) -> None:
+    text = script.read_text()
+    assert len(text.splitlines()) < 40
+    assert text.startswith('"""')
+    assert run([sys.executable, script], cwd=tmp_path, env=ENVIRONMENT, check=True).stdout
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = run(words, cwd=ROOT, env={**ENVIRONMENT, "NO_MKDOCS_2_WARNING": "1"}, check=True)
+    assert "WARNING" not in built.stderr
+    for page in DOCS.rglob("*.md"):
+        assert (tmp_path / page.relative_to(DOCS).with_suffix(".html")).exists()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden.record import OUTPUTS, QUICK, RELATIONS, completion, demo, differences, neighbours_capital
 
 import gaifman
+from golden.record import OUTPUTS, QUICK, RELATIONS, completion, demo, differences, neighbours_capital
 
 
 @pytest.mark.parametrize("name", OUTPUTS)

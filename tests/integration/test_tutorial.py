@@ -33,7 +33,7 @@ def test_every_cell_runs_and_shows_what_is_stored(tmp_path: Path, monkeypatch: p
     notebook = read()
     for cell, found in zip(code_cells(notebook), run(notebook), strict=True):
         same = roughly if LEARNT in cell["metadata"].get("tags", []) else said
-        assert [*map(same, found)] == [*map(same, cell["outputs"])], "run: make docs"
+        assert [*map(same, found)] == [*map(same, cell["outputs"])], "run: make tutorial"
 
 
 def test_a_cell_that_fails_is_an_error() -> None:

@@ -7,8 +7,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from test_negatives import KEY, counted, differing, knowledge, made, neighbours, random_plain, rows
 from test_kernels import surprising
+from test_negatives import KEY, counted, differing, knowledge, made, neighbours, random_plain, rows
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import build_graph

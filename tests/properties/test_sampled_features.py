@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from test_templates import EVERY
 from test_features import case, knowledge
+from test_templates import EVERY
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features

@@ -1,21 +1,21 @@
-"""The command-line reference, made from the commands' own help: `python tests/support/cli_reference.py > docs/cli.md`."""
+"""The command-line reference, made from `--help`. Run this file to write docs/reference/cli.md."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
 from gaifman.cli import cli
 
-HEAD = """# The command line
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+HEAD = """# Command line
 
-Made from `--help` by `make docs`; a test holds the two together.
+Made from `--help` by `make docs`.
 
-Data goes to standard output, messages and progress to standard error. The exit code is 0, or 1 where the input is wrong
-(one message, nothing written), or 2 where the command is, or 130 where it was stopped by Ctrl-C. With `--json`
-every command prints one JSON object, and an error of the input is one too, with the fields `error`, `message`, `place`,
-`expected`, `near` and `hint`. Wherever a file is named, `demo` stands for the bundled knowledge base, unless there is a
-file of that name. Shells complete commands and options after `eval "$(_GAIFMAN_COMPLETE=bash_source gaifman)"` (or
-`zsh_source`).
+Data goes to standard output, messages and progress to standard error. `--json` prints one JSON object instead of text;
+errors too, with the fields of [Errors](errors.md), which also has the exit codes. `demo` is the bundled knowledge base,
+unless a file has that name.
 """
 
 
@@ -36,4 +36,4 @@ def _section(title: str, help_text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(text(), end="")
+    PAGE.write_text(text())

@@ -2,8 +2,8 @@
 
     python tests/support/fuzz.py --count 1000000 --seed 1
 
-`make test` runs 20,000 inputs of it. A second parser, generated from tests/support/grammar.lark, must accept every text that
-ours accepts, and where it accepts a text that ours refuses, ours must have refused for a reason no grammar can see.
+`make test` runs 20,000 texts. A second parser, generated from grammar.lark, must accept every text that ours accepts.
+Where it accepts a text that ours refuses, ours must have a reason that no grammar can see.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The features against the definition, for as many values as one likes: `python tests/support/long_features.py --count 100000`.
+"""Features against the definition: `python tests/support/long_features.py --count 100000`.
 
 Each case is a random knowledge base (at most 30 objects, relations of one to four places), a random tuple with a drawn
 neighbourhood and hidden facts, and a random feature of any kind. Progress on standard error, JSON at the end.

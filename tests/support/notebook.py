@@ -1,6 +1,6 @@
-"""Runs a notebook's code in one namespace, as a kernel would, and stores what it shows. Not a test itself.
+"""Run a notebook's code in one namespace, as a kernel does, and store its outputs.
 
-`python tests/support/notebook.py` does so with docs/tutorial.ipynb: what `make docs` does.
+Run this file, or `make tutorial`, to do that with docs/tutorial.ipynb.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Queries that no engine can finish, or only just: products, chains, cycles, nested negation, untied variables.
 
-Not a test itself: `WORST` are fifty of them over the relations of `crowded()`; `python tests/support/worst_queries.py` asks
-each for its answers and shows how long after its limit it was stopped, and what the processor did then.
+`WORST` has fifty of them, over the relations of `crowded()`. Run this file to ask each for its answers and to see how
+long after its limit it stopped, and what the processor did then.
 """
 
 from __future__ import annotations
