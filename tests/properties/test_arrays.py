@@ -51,7 +51,7 @@ def test_facts_stand_where_the_graph_numbers_them(seed: int) -> None:
 
 
 def test_the_sieve_lets_every_edge_through_and_stops_most_others() -> None:
-    from gaifman.kernels.local_facts import LabelledGraph
+    from gaifman.kernels.graph import LabelledGraph
 
     graph = build_graph(gaifman.demo())
     links = labelled_graph(graph)

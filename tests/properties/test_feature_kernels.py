@@ -14,15 +14,9 @@ from test_features import case
 from gaifman.features.evaluator import _new_local_facts, knowledge_base_arrays
 from gaifman.kernels import bitset_vm as b
 from gaifman.kernels.collections import lowest_bit, popcount, sort_distinct
+from gaifman.kernels.graph import find_edge, may_be_adjacent, number_label_sets
 from gaifman.kernels.jit import prefetch
-from gaifman.kernels.local_facts import (
-    find_edge,
-    gather_binary_facts,
-    gather_facts,
-    may_be_adjacent,
-    number_label_sets,
-    reset_local_facts,
-)
+from gaifman.kernels.local_facts import gather_binary_facts, gather_facts, reset_local_facts
 from gaifman.kernels.rows import (
     RowBuffer,
     SparseOutput,

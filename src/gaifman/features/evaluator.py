@@ -35,14 +35,8 @@ from gaifman.kernels.evaluate import (
     evaluate_templates,
     run_programs,
 )
-from gaifman.kernels.local_facts import (
-    MAX_ARITY,
-    FactArrays,
-    LabelledGraph,
-    LocalFacts,
-    fill_bloom_filter,
-    number_label_sets,
-)
+from gaifman.kernels.graph import LabelledGraph, fill_bloom_filter, number_label_sets
+from gaifman.kernels.local_facts import MAX_ARITY, FactArrays, LocalFacts
 from gaifman.kernels.paths import WalkCache
 from gaifman.kernels.rows import RowBuffer, SparseOutput, merge
 from gaifman.kernels.templates import LabelLists, TemplateIndex

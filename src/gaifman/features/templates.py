@@ -23,7 +23,7 @@ import numpy as np
 from gaifman.features.compiler import FeaturePlan
 from gaifman.kb.gaifman_graph import GaifmanGraph, label_offsets
 from gaifman.kb.tables import Ints
-from gaifman.kernels.local_facts import LabelledGraph
+from gaifman.kernels.graph import LabelledGraph
 from gaifman.kernels.templates import (
     CONSTANTS,
     COUNTS,

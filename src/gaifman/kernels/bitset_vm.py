@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gaifman.kernels.collections import Ints, Longs, Words, binary_search, popcount
 from gaifman.kernels.jit import inline_kernel, inner_kernel
-from gaifman.kernels.local_facts import LocalFacts
+from gaifman.kernels.local_facts import LocalFacts, NeighbourhoodView
 
 AND, OR, SAME = 0, 1, 2
 ONES, NONE = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0)
@@ -329,17 +329,9 @@ class VmState(NamedTuple):
     """Shape (RESULTS,)."""
 
 
-class MemberView(NamedTuple):
-    """One neighbourhood."""
-
-    members: Ints
-    own: Ints
-    """Shape (n,): the places of the tuple's objects among the members."""
-
-
 @inline_kernel
 def run_program(
-    programs: Programs, p: int, view: MemberView, local: LocalFacts, values: AttributeArrays, state: VmState
+    programs: Programs, p: int, view: NeighbourhoodView, local: LocalFacts, values: AttributeArrays, state: VmState
 ) -> float:
     """The value of program `p` in a neighbourhood; NaN where a number it needs is missing."""
     first, end = programs.register_starts[p], programs.register_starts[p + 1]
@@ -409,7 +401,7 @@ def _next_relation(programs: Programs, loop: Ints, local: LocalFacts, state: VmS
 
 
 @inline_kernel
-def _member(kind: int, which: int, view: MemberView, local: LocalFacts) -> int:
+def _member(kind: int, which: int, view: NeighbourhoodView, local: LocalFacts) -> int:
     """The member that an object of the tuple or a constant is, −1 where it is none."""
     if kind == TUPLE_OBJECT:
         return int(view.own[which])
@@ -418,7 +410,7 @@ def _member(kind: int, which: int, view: MemberView, local: LocalFacts) -> int:
 
 @inline_kernel
 def _atom(
-    tables: BitTables, programs: Programs, code: Ints, view: MemberView, local: LocalFacts, state: VmState
+    tables: BitTables, programs: Programs, code: Ints, view: NeighbourhoodView, local: LocalFacts, state: VmState
 ) -> None:
     """The table of an atom: code is (ATOM, target, relation or −1 − slot, first term, terms)."""
     target, relation, first, count = code[1], code[2], code[3], code[4]
@@ -449,7 +441,13 @@ def _atom(
 
 @inline_kernel
 def _pairs(
-    tables: BitTables, programs: Programs, target: int, first: int, fact: int, view: MemberView, local: LocalFacts
+    tables: BitTables,
+    programs: Programs,
+    target: int,
+    first: int,
+    fact: int,
+    view: NeighbourhoodView,
+    local: LocalFacts,
 ) -> None:
     """The table of an atom of two places, from its first fact on."""
     kind, which, kind2, which2 = (
@@ -483,7 +481,7 @@ def _pairs(
 
 
 @inner_kernel
-def _equal(tables: BitTables, programs: Programs, code: Ints, view: MemberView, local: LocalFacts) -> None:
+def _equal(tables: BitTables, programs: Programs, code: Ints, view: NeighbourhoodView, local: LocalFacts) -> None:
     """The table of `left = right`: code is (EQUAL, target, first of two terms)."""
     target, first = code[1], code[2]
     kind, which = programs.terms[first, 0], programs.terms[first, 1]
@@ -506,14 +504,14 @@ def _equal(tables: BitTables, programs: Programs, code: Ints, view: MemberView, 
 
 
 @inner_kernel
-def _object(kind: int, which: int, view: MemberView) -> int:
+def _object(kind: int, which: int, view: NeighbourhoodView) -> int:
     """The number of an object; unknown constants have negative ones of their own."""
     return int(view.members[view.own[which]]) if kind == TUPLE_OBJECT else which
 
 
 @inner_kernel
 def _quantity(
-    programs: Programs, q: int, tables: BitTables, view: MemberView, local: LocalFacts, values: AttributeArrays
+    programs: Programs, q: int, tables: BitTables, view: NeighbourhoodView, local: LocalFacts, values: AttributeArrays
 ) -> float:
     """A number, or the value of an attribute for the member in `at`; NaN where there is none."""
     attribute, kind, which = programs.quantities[q, 0], programs.quantities[q, 1], programs.quantities[q, 2]
@@ -529,7 +527,12 @@ def _quantity(
 
 @inner_kernel
 def _compare(
-    tables: BitTables, programs: Programs, code: Ints, view: MemberView, local: LocalFacts, values: AttributeArrays
+    tables: BitTables,
+    programs: Programs,
+    code: Ints,
+    view: NeighbourhoodView,
+    local: LocalFacts,
+    values: AttributeArrays,
 ) -> None:
     """The table of a comparison: code is (COMPARE, target, sign, first of two quantities)."""
     target, sign, q = code[1], code[2], code[3]
@@ -565,7 +568,7 @@ def _finish(
     tables: BitTables,
     programs: Programs,
     code: Ints,
-    view: MemberView,
+    view: NeighbourhoodView,
     local: LocalFacts,
     values: AttributeArrays,
     state: VmState,
@@ -582,7 +585,12 @@ def _finish(
 
 @inner_kernel
 def _aggregate(
-    tables: BitTables, programs: Programs, code: Ints, view: MemberView, local: LocalFacts, values: AttributeArrays
+    tables: BitTables,
+    programs: Programs,
+    code: Ints,
+    view: NeighbourhoodView,
+    local: LocalFacts,
+    values: AttributeArrays,
 ) -> float:
     """Over the groundings in a table: code is (AGGREGATE, result, table, kind as in `KINDS`, quantity)."""
     source, kind, q = code[2], code[3], code[4]

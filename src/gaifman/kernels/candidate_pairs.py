@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gaifman.kernels.collections import Bytes, Ints, Longs, Words, add_to_set, binary_search, clear_set, lowest_bit
+from gaifman.kernels.graph import LabelledGraph, find_edge
 from gaifman.kernels.jit import inline_kernel, kernel, zero
-from gaifman.kernels.local_facts import FactArrays, LabelledGraph, find_edge
+from gaifman.kernels.local_facts import FactArrays
 from gaifman.kernels.paths import match_step
 from gaifman.kernels.rows import Reals, RowBuffer, copy_duplicates, set_feature
 from gaifman.kernels.sampling import DrawnMembers, DrawPlan, Scratch, TupleBatch, fill_neighbourhood

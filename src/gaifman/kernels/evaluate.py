@@ -7,23 +7,23 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.bitset_vm import AttributeArrays, MemberView, Programs, VmState, run_program
+from gaifman.kernels.bitset_vm import AttributeArrays, Programs, VmState, run_program
 from gaifman.kernels.collections import Bytes, Ints, Longs
+from gaifman.kernels.graph import LabelledGraph, prefetch_adjacency
 from gaifman.kernels.jit import inline_kernel, kernel, prefetch, zero
 from gaifman.kernels.local_facts import (
     NO_KEY,
     FactArrays,
-    LabelledGraph,
     LocalFacts,
+    NeighbourhoodView,
     gather_binary_facts,
     gather_facts,
-    prefetch_adjacency,
     reset_local_facts,
 )
 from gaifman.kernels.paths import WalkCache, list_labels, match_pair
 from gaifman.kernels.rng import fold_in
 from gaifman.kernels.rows import RowBuffer, SparseOutput, copy_duplicates, flush_row, set_feature
-from gaifman.kernels.templates import LabelLists, NeighbourhoodView, TemplateIndex
+from gaifman.kernels.templates import LabelLists, TemplateIndex
 
 DONE, FACTS_FULL, ENTRIES_FULL, LABELS_FULL = 0, 1, 2, 3
 """How evaluation ends: done, or for want of room for facts, entries or labels."""
@@ -174,7 +174,6 @@ def run_programs(
         if output.state[1] + len(buffer.values) > len(output.ids):
             return ENTRIES_FULL
         spot = _view_row(neighbours, row + output.state[2])
-        scene = MemberView(spot.members, spot.own)
         local.counts[:] = 0
         if not index.no_facts and not _gather(arrays, spot, index.wanted, local):
             reset_local_facts(spot.members, local)
@@ -198,7 +197,7 @@ def run_programs(
                     index,
                     p,
                     len(spot.members),
-                    run_program(programs, p, scene, local, arrays.values, tools.state),
+                    run_program(programs, p, spot, local, arrays.values, tools.state),
                 )
         if not index.no_facts:
             reset_local_facts(spot.members, local)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gaifman.kernels.collections import Ints, Longs, binary_search, sort
-from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel, zero
+import numpy as np
+
+from gaifman.kernels.collections import Bytes, Ints, Longs, Words, binary_search, sort
+from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel, prefetch, zero
+
+_A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_1, _26, _32, _38, _63 = (np.uint64(n) for n in (1, 26, 32, 38, 63))
 
 
 class Adjacency(NamedTuple):
@@ -212,7 +217,7 @@ def write_balls(
 
 
 @inline_kernel
-def _find_edge(graph: Adjacency, one: int, other: int) -> int:
+def _bisect_edge(graph: Adjacency, one: int, other: int) -> int:
     """The edge between two objects, −1 where there is none; the shorter row is searched."""
     if graph.starts[one + 1] - graph.starts[one] > graph.starts[other + 1] - graph.starts[other]:
         one, other = other, one
@@ -227,7 +232,7 @@ def count_tuple_facts(graph: Adjacency, tuples: Ints, first_starts: Longs, sourc
         total += first_starts[sources[t] + 1] - first_starts[sources[t]]
         for i in range(tuples.shape[1]):
             for j in range(i):
-                edge = _find_edge(graph, tuples[t, i], tuples[t, j])
+                edge = _bisect_edge(graph, tuples[t, i], tuples[t, j])
                 if edge >= 0:
                     total += graph.fact_starts[edge + 1] - graph.fact_starts[edge]
     return total
@@ -251,7 +256,7 @@ def find_tuple_facts(
             end += 1
         for i in range(tuples.shape[1]):
             for j in range(i):
-                edge = _find_edge(graph, tuples[t, i], tuples[t, j])  # an object is no neighbour of itself
+                edge = _bisect_edge(graph, tuples[t, i], tuples[t, j])  # an object is no neighbour of itself
                 if edge >= 0:
                     for q in range(graph.fact_starts[edge], graph.fact_starts[edge + 1]):
                         facts[end] = graph.facts[q]
@@ -263,3 +268,136 @@ def find_tuple_facts(
                 at += 1
         starts[t + 1] = at
     return at
+
+
+class LabelledGraph(NamedTuple):
+    """The Gaifman graph, as `gaifman.kb.gaifman_graph.Graph` describes it."""
+
+    starts: Longs
+    neighbours: Ints
+    label_starts: Longs
+    labels: Ints
+    facts: Ints
+    label_table: Ints
+    first_labels: Ints
+    """Shape (relations,): the first label of each relation; of two places, the second is the other way round."""
+    binary: Bytes
+    """Shape (labels,): whether the label's relation has two places."""
+    reversed_labels: Ints
+    """Shape (labels,): the label seen from the other end."""
+    all_binary: bool
+    """Whether every label's has."""
+    bloom_filter: Words
+    """Shape (a power of two,): two bits are set for each edge; one that is not set says that there is no such edge."""
+    label_sets: Ints
+    """Shape (edges,): which list of labels each edge has. There are few different ones: they stay in the cache."""
+    label_set_starts: Ints
+    """Shape (bonds + 1,)."""
+    label_set_labels: Ints
+    """Shape (any,): the labels of bond `b` are `bond_labels[bond_starts[b] : bond_starts[b + 1]]`."""
+
+
+@inline_kernel
+def _bloom_bits(bloom_filter: Words, one: int, other: int) -> tuple[np.uint64, np.uint64]:
+    """The word of the sieve, and two bits in it, for the edges between two objects."""
+    mixed = (np.uint64(min(one, other)) * _A + np.uint64(max(one, other))) * _B
+    bits = (_1 << (mixed >> _32 & _63)) | (_1 << (mixed >> _26 & _63))
+    return (mixed >> _38) & np.uint64(len(bloom_filter) - 1), bits
+
+
+@kernel
+def fill_bloom_filter(starts: Longs, neighbours: Ints, bloom_filter: Words) -> None:
+    """Enter every edge."""
+    for one in range(len(starts) - 1):
+        for edge in range(starts[one], starts[one + 1]):
+            if one < neighbours[edge]:
+                at, bits = _bloom_bits(bloom_filter, one, neighbours[edge])
+                bloom_filter[at] |= bits
+
+
+@kernel
+def number_label_sets(label_starts: Longs, labels: Ints, table: Ints, label_sets: Ints, firsts: Longs) -> int:
+    """Number the different lists of labels, each by its first edge; how many, −1 where the table is too small.
+
+    The table is all −1, of a power of two; `firsts` is half as long.
+    """
+    count, last = 0, len(table) - 1
+    for edge in range(len(label_sets)):
+        begin, end = label_starts[edge], label_starts[edge + 1]
+        mixed = np.uint64(end - begin)
+        for q in range(begin, end):
+            mixed = (mixed ^ np.uint64(labels[q])) * _A
+            mixed ^= mixed >> _32
+        slot = np.int64(mixed) & last
+        while table[slot] >= 0 and not _same_labels(label_starts, labels, firsts[table[slot]], edge):
+            slot = (slot + 1) & last
+        if table[slot] < 0:
+            if count == len(firsts):
+                return -1
+            table[slot], firsts[count] = count, edge
+            count += 1
+        label_sets[edge] = table[slot]
+    return count
+
+
+@inline_kernel
+def _same_labels(label_starts: Longs, labels: Ints, one: int, other: int) -> bool:
+    """Whether two edges have the same list of labels."""
+    begin, count = label_starts[one], label_starts[one + 1] - label_starts[one]
+    if label_starts[other + 1] - label_starts[other] != count:
+        return False
+    for q in range(count):  # noqa: SIM110 - a kernel has no generators
+        if labels[begin + q] != labels[label_starts[other] + q]:
+            return False
+    return True
+
+
+@inline_kernel
+def find_edge(graph: LabelledGraph, one: int, other: int) -> int:
+    """The edge from one object to another, −1 where there is none: most often one look says so."""
+    if not may_be_adjacent(graph, one, other):
+        return -1
+    return find_edge_in_row(graph, graph.starts[one], graph.starts[one + 1], other)
+
+
+@inline_kernel
+def may_be_adjacent(graph: LabelledGraph, one: int, other: int) -> bool:
+    """False where two objects have no edge; seldom True where they have none."""
+    at, bits = _bloom_bits(graph.bloom_filter, one, other)
+    return bool(graph.bloom_filter[at] & bits == bits)
+
+
+@inline_kernel
+def prefetch_adjacency(graph: LabelledGraph, one: int, other: int) -> None:
+    """It will be asked soon whether two objects touch."""
+    at, _ = _bloom_bits(graph.bloom_filter, one, other)
+    prefetch(graph.bloom_filter, at)
+
+
+@inline_kernel
+def find_edge_in_row(graph: LabelledGraph, begin: int, end: int, other: int) -> int:
+    """Where in the row from `begin` to `end` an object stands, −1 where it does not.
+
+    Guessed as if the numbers were evenly spread, then closed in on: few looks where they nearly are, and never many
+    more than bisection needs.
+    """
+    run, low, high = graph.neighbours, begin, end - 1
+    while high - low > 8:
+        first, last = run[low], run[high]
+        if other <= first or other >= last:
+            low, high = (low, low) if other <= first else (high, high)
+            break
+        guess = low + 1 + int((other - first) * float(high - low - 2) / (last - first))
+        reach = (high - low) >> 3
+        if run[guess] < other:
+            low = guess
+            if guess + reach < high and run[guess + reach] >= other:
+                high = guess + reach
+        else:
+            high = guess
+            if guess - reach > low and run[guess - reach] < other:
+                low = guess - reach
+    for edge in range(low, high + 1):
+        if run[edge] == other:
+            return edge
+    return -1

@@ -11,148 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.collections import Bytes, Ints, Longs, Words
-from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel, prefetch
+from gaifman.kernels.collections import Bytes, Ints, Longs
+from gaifman.kernels.graph import LabelledGraph, find_edge, find_edge_in_row, may_be_adjacent
+from gaifman.kernels.jit import inline_kernel, inner_kernel
 from gaifman.kernels.rng import fold_in, random_word
 
 MAX_ARITY = 8
 """Places of a local fact in `LocalFacts.places`: as many as a relation can have."""
-_A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
-_1, _26, _32, _38, _63 = (np.uint64(n) for n in (1, 26, 32, 38, 63))
 _11, NO_KEY, _UNIT = np.uint64(11), np.uint64(0), 1.0 / (1 << 53)
-
-
-class LabelledGraph(NamedTuple):
-    """The Gaifman graph, as `gaifman.kb.gaifman_graph.Graph` describes it."""
-
-    starts: Longs
-    neighbours: Ints
-    label_starts: Longs
-    labels: Ints
-    facts: Ints
-    label_table: Ints
-    first_labels: Ints
-    """Shape (relations,): the first label of each relation; of two places, the second is the other way round."""
-    binary: npt.NDArray[np.uint8]
-    """Shape (labels,): whether the label's relation has two places."""
-    reversed_labels: Ints
-    """Shape (labels,): the label seen from the other end."""
-    all_binary: bool
-    """Whether every label's has."""
-    bloom_filter: Words
-    """Shape (a power of two,): two bits are set for each edge; one that is not set says that there is no such edge."""
-    label_sets: Ints
-    """Shape (edges,): which list of labels each edge has. There are few different ones: they stay in the cache."""
-    label_set_starts: Ints
-    """Shape (bonds + 1,)."""
-    label_set_labels: Ints
-    """Shape (any,): the labels of bond `b` are `bond_labels[bond_starts[b] : bond_starts[b + 1]]`."""
-
-
-@inline_kernel
-def _bloom_bits(bloom_filter: Words, one: int, other: int) -> tuple[np.uint64, np.uint64]:
-    """The word of the sieve, and two bits in it, for the edges between two objects."""
-    mixed = (np.uint64(min(one, other)) * _A + np.uint64(max(one, other))) * _B
-    bits = (_1 << (mixed >> _32 & _63)) | (_1 << (mixed >> _26 & _63))
-    return (mixed >> _38) & np.uint64(len(bloom_filter) - 1), bits
-
-
-@kernel
-def fill_bloom_filter(starts: Longs, neighbours: Ints, bloom_filter: Words) -> None:
-    """Enter every edge."""
-    for one in range(len(starts) - 1):
-        for edge in range(starts[one], starts[one + 1]):
-            if one < neighbours[edge]:
-                at, bits = _bloom_bits(bloom_filter, one, neighbours[edge])
-                bloom_filter[at] |= bits
-
-
-@kernel
-def number_label_sets(label_starts: Longs, labels: Ints, table: Ints, label_sets: Ints, firsts: Longs) -> int:
-    """Number the different lists of labels, each by its first edge; how many, −1 where the table is too small.
-
-    The table is all −1, of a power of two; `firsts` is half as long.
-    """
-    count, last = 0, len(table) - 1
-    for edge in range(len(label_sets)):
-        begin, end = label_starts[edge], label_starts[edge + 1]
-        mixed = np.uint64(end - begin)
-        for q in range(begin, end):
-            mixed = (mixed ^ np.uint64(labels[q])) * _A
-            mixed ^= mixed >> _32
-        slot = np.int64(mixed) & last
-        while table[slot] >= 0 and not _same_labels(label_starts, labels, firsts[table[slot]], edge):
-            slot = (slot + 1) & last
-        if table[slot] < 0:
-            if count == len(firsts):
-                return -1
-            table[slot], firsts[count] = count, edge
-            count += 1
-        label_sets[edge] = table[slot]
-    return count
-
-
-@inline_kernel
-def _same_labels(label_starts: Longs, labels: Ints, one: int, other: int) -> bool:
-    """Whether two edges have the same list of labels."""
-    begin, count = label_starts[one], label_starts[one + 1] - label_starts[one]
-    if label_starts[other + 1] - label_starts[other] != count:
-        return False
-    for q in range(count):  # noqa: SIM110 - a kernel has no generators
-        if labels[begin + q] != labels[label_starts[other] + q]:
-            return False
-    return True
-
-
-@inline_kernel
-def find_edge(graph: LabelledGraph, one: int, other: int) -> int:
-    """The edge from one object to another, −1 where there is none: most often one look says so."""
-    if not may_be_adjacent(graph, one, other):
-        return -1
-    return find_edge_in_row(graph, graph.starts[one], graph.starts[one + 1], other)
-
-
-@inline_kernel
-def may_be_adjacent(graph: LabelledGraph, one: int, other: int) -> bool:
-    """False where two objects have no edge; seldom True where they have none."""
-    at, bits = _bloom_bits(graph.bloom_filter, one, other)
-    return bool(graph.bloom_filter[at] & bits == bits)
-
-
-@inline_kernel
-def prefetch_adjacency(graph: LabelledGraph, one: int, other: int) -> None:
-    """It will be asked soon whether two objects touch."""
-    at, _ = _bloom_bits(graph.bloom_filter, one, other)
-    prefetch(graph.bloom_filter, at)
-
-
-@inline_kernel
-def find_edge_in_row(graph: LabelledGraph, begin: int, end: int, other: int) -> int:
-    """Where in the row from `begin` to `end` an object stands, −1 where it does not.
-
-    Guessed as if the numbers were evenly spread, then closed in on: few looks where they nearly are, and never many
-    more than bisection needs.
-    """
-    run, low, high = graph.neighbours, begin, end - 1
-    while high - low > 8:
-        first, last = run[low], run[high]
-        if other <= first or other >= last:
-            low, high = (low, low) if other <= first else (high, high)
-            break
-        guess = low + 1 + int((other - first) * float(high - low - 2) / (last - first))
-        reach = (high - low) >> 3
-        if run[guess] < other:
-            low = guess
-            if guess + reach < high and run[guess + reach] >= other:
-                high = guess + reach
-        else:
-            high = guess
-            if guess - reach > low and run[guess - reach] < other:
-                low = guess - reach
-    for edge in range(low, high + 1):
-        if run[edge] == other:
-            return edge
-    return -1
 
 
 class FactArrays(NamedTuple):
@@ -168,6 +34,22 @@ class FactArrays(NamedTuple):
     own: Ints
     confidence: npt.NDArray[np.float64]
     """Shape (f,), or (0,) where every confidence is 1."""
+
+
+class NeighbourhoodView(NamedTuple):
+    """One neighbourhood."""
+
+    members: Ints
+    edges: Ints
+    """Shape as members, or (0,): an edge by which each was found."""
+    own: Ints
+    """Shape (n,): the places of the tuple's objects among the members."""
+    hidden: Longs
+    """Facts that are not visible."""
+    hidden_rows: Ints
+    """Shape (hidden, 3): of each that has two places its relation and objects; elsewhere −1."""
+    key: np.uint64
+    """For the drop-out of uncertain facts."""
 
 
 class LocalFacts(NamedTuple):

@@ -7,16 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gaifman.kernels.collections import Ints, Longs, Words, binary_search
+from gaifman.kernels.graph import LabelledGraph, find_edge, find_edge_in_row, may_be_adjacent
 from gaifman.kernels.jit import inline_kernel, inner_kernel
-from gaifman.kernels.local_facts import (
-    NO_KEY,
-    FactArrays,
-    LabelledGraph,
-    find_edge,
-    find_edge_in_row,
-    is_visible,
-    may_be_adjacent,
-)
+from gaifman.kernels.local_facts import NO_KEY, FactArrays, NeighbourhoodView, is_visible
 from gaifman.kernels.rows import RowBuffer, increment_feature, set_feature
 from gaifman.kernels.templates import (
     CONSTANTS,
@@ -29,7 +22,6 @@ from gaifman.kernels.templates import (
     TWO_STEPS,
     HashTable,
     LabelLists,
-    NeighbourhoodView,
     TemplateIndex,
     append_labels,
     constant_key,

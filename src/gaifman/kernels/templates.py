@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gaifman.kernels.collections import Bytes, Ints, Longs, Words
+from gaifman.kernels.graph import LabelledGraph
 from gaifman.kernels.jit import inline_kernel, kernel
-from gaifman.kernels.local_facts import LabelledGraph
 from gaifman.kernels.rng import mix
 from gaifman.kernels.rows import RowBuffer, increment_feature, set_feature
 
@@ -37,22 +37,6 @@ class LabelLists(NamedTuple):
     """Shape (members,): members that it may come from last."""
     bits: Words
     """Shape (2, members): for each of these, the bits of labels by which the path may end."""
-
-
-class NeighbourhoodView(NamedTuple):
-    """One neighbourhood."""
-
-    members: Ints
-    edges: Ints
-    """Shape as members, or (0,): an edge by which each was found."""
-    own: Ints
-    """Shape (n,): the places of the tuple's objects among the members."""
-    hidden: Longs
-    """Facts that are not visible."""
-    hidden_rows: Ints
-    """Shape (hidden, 3): of each that has two places its relation and objects; elsewhere −1."""
-    key: np.uint64
-    """For the drop-out of uncertain facts."""
 
 
 @inline_kernel
