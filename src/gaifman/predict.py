@@ -16,8 +16,9 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
+from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, RawFacts, build_tables

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.names import similar_names
 from gaifman.models.mlp import MLP, BaseModel, Batch, make_base_model, setting_names
@@ -287,7 +288,7 @@ class Trainer:
         targets = np.concatenate([np.repeat(block.targets, self.config.positives), np.zeros(len(others), np.float32)])
         keys = fold_in(make_key(self.config.seed, "shuffle", epoch, at), np.arange(len(targets)))
         order = np.argsort(keys, kind="stable")
-        return Batch(scaler.transform(stack(answers, others), order), targets[order])
+        return Batch(scaler.transform(FeatureMatrix.concatenate([answers, others]), order), targets[order])
 
     def held_out(self, scorer: Scorer) -> HeldOut:
         """What the model says of the held-out tuples and as many corruptions, each with the draws of an answer."""
@@ -326,23 +327,6 @@ def _first_negatives(block: ExampleBlock, count: int) -> npt.NDArray[np.int64]:
 def _labelled_tuples(block: ExampleBlock) -> Iterator[tuple[Ints, HiddenFacts, Floats]]:
     yield block.answers, block.hidden, block.targets.astype(np.float64)
     yield block.negatives, block.negatives_hidden, np.zeros(len(block.negatives))
-
-
-def stack(one: FeatureMatrix, other: FeatureMatrix) -> FeatureMatrix:
-    """The rows of two matrices of the same features, one after another."""
-    widest = max(one.defaults.shape[1], other.defaults.shape[1])
-    defaults = np.zeros((len(one.defaults), widest), np.float32)
-    for matrix in (one, other):  # each knows the defaults of its own sizes, and perhaps of no others
-        sizes = np.unique(matrix.sizes)
-        defaults[:, sizes] = matrix.defaults[:, sizes]
-    return FeatureMatrix(
-        np.append(one.starts, other.starts[1:] + one.starts[-1]),
-        np.concatenate([one.ids, other.ids]),
-        np.concatenate([one.values, other.values]),
-        np.concatenate([one.sizes, other.sizes]),
-        one.default_rows,
-        defaults,
-    )
 
 
 class _Progress:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import numpy as np
 from test_features import case
 
 import gaifman
-from gaifman.features.evaluator import fact_arrays, knowledge_base_arrays, labelled_graph
+from gaifman.kb.arrays import fact_arrays, labelled_graph
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from generators import over_seeds
@@ -74,13 +75,10 @@ def test_the_sieve_lets_every_edge_through_and_stops_most_others() -> None:
     assert wrong < 0.05 * tried
 
 
-def test_a_graph_is_looked_at_once_and_forgotten_with_it() -> None:
-    from gaifman.features.evaluator import _WORLDS
-
+def test_arrays_are_built_once_and_freed_with_the_graph() -> None:
     graph = build_graph(KnowledgeBase.from_facts([("r", "a", "b")]))
-    assert knowledge_base_arrays(graph) is knowledge_base_arrays(graph)
-    gc.collect()  # graphs that other tests have left behind go now, not below
-    before = len(_WORLDS)
+    arrays = weakref.ref(graph.arrays.graph.label_sets)
+    assert graph.arrays is graph.arrays
     del graph
     gc.collect()
-    assert len(_WORLDS) == before - 1
+    assert arrays() is None

@@ -7,9 +7,9 @@ import pytest
 
 import gaifman
 from gaifman.kb.gaifman_graph import build_graph, fact_ids
-from gaifman.kb.tables import Ints
+from gaifman.kb.tables import Ints, freeze
 from gaifman.sampling import neighbourhoods as drawing
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods, find_cut_edges, freeze
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods, find_cut_edges
 from generators import over_seeds
 
 KB = gaifman.demo()

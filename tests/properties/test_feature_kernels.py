@@ -11,7 +11,7 @@ import pytest
 from numba import njit
 from test_features import case
 
-from gaifman.features.evaluator import _new_local_facts, knowledge_base_arrays
+from gaifman.features.evaluator import _new_local_facts
 from gaifman.kernels import bitset_vm as b
 from gaifman.kernels.collections import lowest_bit, popcount, sort_distinct
 from gaifman.kernels.graph import find_edge, may_be_adjacent, number_label_sets
@@ -170,7 +170,7 @@ def test_edges_are_found_where_there_are_some(seed: int) -> None:
     _, graph, _ = case(seed)
     pairs = np.array([(a, c) for a in range(len(graph)) for c in range(len(graph))], np.int64)
     found, touch = np.zeros(len(pairs), np.int64), np.zeros(len(pairs), np.uint8)
-    _edges(knowledge_base_arrays(graph).graph, pairs, found, touch)
+    _edges(graph.arrays.graph, pairs, found, touch)
     for (a, c), edge, near in zip(pairs.tolist(), found.tolist(), touch.tolist(), strict=True):
         row = graph.neighbour_ids(a).tolist()
         assert edge == (int(graph.starts[a]) + row.index(c) if c in row else -1)
@@ -194,7 +194,8 @@ def test_what_stands_along_numbers_is_sorted_with_them(count: int) -> None:
 def test_facts_gathered_off_bonds_are_those_gathered_one_by_one(seed: int) -> None:
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.kb.knowledge_base import KnowledgeBase
-    from gaifman.sampling.neighbourhoods import fact_rows, freeze
+    from gaifman.kb.tables import freeze
+    from gaifman.sampling.neighbourhoods import fact_rows
 
     rng, wide, _ = case(seed)
     facts = [fact for fact in wide.kb.facts() if len(fact.objects) < 3]
@@ -208,7 +209,7 @@ def test_facts_gathered_off_bonds_are_those_gathered_one_by_one(seed: int) -> No
     for bonds in (True, False):
         local = _new_local_facts(graph, 4000)
         assert _gathered(
-            knowledge_base_arrays(graph), members, hidden, fact_rows(graph, hidden), freeze(wanted), local, bonds
+            graph.arrays, members, hidden, fact_rows(graph, hidden), freeze(wanted), local, bonds
         )
         inside = set()
         for relation in local.present[: local.counts[1]].tolist():

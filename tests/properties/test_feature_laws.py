@@ -11,7 +11,7 @@ import pytest
 import long_features as features_long
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator, compute_features
+from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
@@ -36,7 +36,7 @@ def values(kb: KnowledgeBase, *formulas: Formula, seed: int = 0) -> list[Dense]:
     drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(rng.randint(0, 2), 9, draws=2, seed=seed), hidden)
     wanted = [Feature(formula) for formula in formulas]
     plan = compile_features(FeatureSet(tuple(wanted)), kb, 2)
-    found = compute_features(graph, drawn, plan, hidden).to_dense()
+    found = FeatureEvaluator(graph, plan).evaluate(drawn, hidden).to_dense()
     return [found[:, plan.features.index(feature)] for feature in wanted]
 
 
@@ -121,15 +121,19 @@ def test_facts_with_an_object_outside_never_change_a_value(seed: int) -> None:
     )
     members = {kb.object_name(int(member)) for member in drawn.members_of(0)}
     phi = features(rng, 2, 8)
-    before = compute_features(graph, drawn, compile_features(phi, kb, 2)).to_dense()
+    before = FeatureEvaluator(graph, compile_features(phi, kb, 2)).evaluate(drawn).to_dense()
     less = kb.without_facts([fact for fact in kb.facts() if not members.issuperset(fact.objects)])
     assert less.objects == kb.objects
-    assert (compute_features(build_graph(less), drawn, compile_features(phi, less, 2)).to_dense() == before).all()
+    assert (
+        FeatureEvaluator(build_graph(less), compile_features(phi, less, 2)).evaluate(drawn).to_dense() == before
+    ).all()
     outside = [name for name in kb.objects if name not in members]
     if outside:
         names = [(r.name, *rng.choices(kb.objects, k=r.arity - 1), rng.choice(outside)) for r in kb.relations.values()]
         more = kb.with_facts(names)
-        assert (compute_features(build_graph(more), drawn, compile_features(phi, more, 2)).to_dense() == before).all()
+        assert (
+            FeatureEvaluator(build_graph(more), compile_features(phi, more, 2)).evaluate(drawn).to_dense() == before
+        ).all()
 
 
 def test_an_object_twice_in_the_tuple_is_one_member_with_two_names() -> None:
@@ -137,7 +141,7 @@ def test_an_object_twice_in_the_tuple_is_one_member_with_two_names() -> None:
     graph = build_graph(kb)
     phi = parse_phi("s1 = s2\nlikes(s1, s2)\nlikes(s1, x)\n¬likes(s2, x)\nx = x\nlikes(s1, 'bob')")
     drawn = draw_neighbourhoods(graph, [[0, 0], [0, 1], [1, 1]], SamplingConfig(size=None))
-    assert compute_features(graph, drawn, compile_features(phi, kb, 2)).to_dense().tolist() == [
+    assert FeatureEvaluator(graph, compile_features(phi, kb, 2)).evaluate(drawn).to_dense().tolist() == [
         [1, 1, 2, 0, 2, 1],
         [0, 1, 2, 2, 2, 1],
         [1, 0, 0, 2, 2, 0],
@@ -148,10 +152,8 @@ def test_an_object_without_facts_has_the_defaults() -> None:
     kb = KnowledgeBase.from_facts([("likes", "ann", "bob")], {("age", "eve"): 7}, ["eve"])
     graph = build_graph(kb)
     phi = parse_phi("likes(s1, x)\n¬likes(s1, x)\n∀x, y likes(x, y) → likes(y, x)\nage(s1)\nx = s1", kb)
-    found = compute_features(
-        graph,
-        draw_neighbourhoods(graph, [[kb.object_id("eve")]], SamplingConfig(2, None)),
-        compile_features(phi, kb, 1),
+    found = FeatureEvaluator(graph, compile_features(phi, kb, 1)).evaluate(
+        draw_neighbourhoods(graph, [[kb.object_id("eve")]], SamplingConfig(2, None))
     )
     assert found.to_dense().tolist() == [[0, 1, 1, 7, 1]]
     assert found.ids.tolist() == [3, 4], "what differs from the default, or has none"
@@ -184,7 +186,7 @@ def test_a_word_has_64_members_and_nothing_happens_at_its_edges(members: int) ->
     plan = compile_features(phi, kb, 2)
     drawn = whole(kb)
     assert len(drawn.members_of(0)) == members
-    found = compute_features(build_graph(kb), drawn, plan).to_dense()[0]
+    found = FeatureEvaluator(build_graph(kb), plan).evaluate(drawn).to_dense()[0]
     structure = kb.structure()
     for column, feature in enumerate(plan.features):
         assert found[column] == feature_value(structure, feature, ("hub", "o0001")), str(feature)
@@ -214,7 +216,7 @@ def test_everything_around_an_object_can_be_taken(members: int) -> None:
         "∃r r(x, y)": 2 * rest,
     }
     plan = compile_features(parse_phi("\n".join(expected), kb), kb, 2)
-    found = compute_features(build_graph(kb), whole(kb), plan).to_dense()[0]
+    found = FeatureEvaluator(build_graph(kb), plan).evaluate(whole(kb)).to_dense()[0]
     assert dict(zip(map(str, plan.features), found.tolist(), strict=True)) == expected
 
 
@@ -228,9 +230,9 @@ def test_rows_do_not_depend_on_each_other(seed: int) -> None:
     )
     tuples = np.array([[rng.randrange(len(graph)) for _ in range(2)] for _ in range(6)])
     sampling = SamplingConfig(1, 5, seed=seed)
-    together = compute_features(graph, draw_neighbourhoods(graph, tuples, sampling), plan).to_dense()
+    together = FeatureEvaluator(graph, plan).evaluate(draw_neighbourhoods(graph, tuples, sampling)).to_dense()
     for t, one in enumerate(tuples):
-        alone = compute_features(graph, draw_neighbourhoods(graph, one[None], sampling), plan).to_dense()
+        alone = FeatureEvaluator(graph, plan).evaluate(draw_neighbourhoods(graph, one[None], sampling)).to_dense()
         assert (alone[0] == together[t]).all()
 
 
@@ -238,7 +240,9 @@ def test_the_matrix_is_sparse_sorted_and_cannot_be_written() -> None:
     kb = star(30)
     graph = build_graph(kb)
     plan = compile_features(named_feature_set("paper", 2, {n: r.arity for n, r in kb.relations.items()}), kb, 2)
-    found = compute_features(graph, draw_neighbourhoods(graph, [[0, 1], [1, 2], [2, 2]], SamplingConfig(draws=3)), plan)
+    found = FeatureEvaluator(graph, plan).evaluate(
+        draw_neighbourhoods(graph, [[0, 1], [1, 2], [2, 2]], SamplingConfig(draws=3))
+    )
     assert [array.dtype.name for array in (found.starts, found.ids, found.values)] == ["int64", "int32", "float32"]
     assert len(found) == 9
     for start, end in zip(found.starts[:-1], found.starts[1:], strict=True):
@@ -252,16 +256,20 @@ def test_a_plan_for_pairs_is_not_for_single_objects() -> None:
     kb = star(5)
     graph = build_graph(kb)
     with pytest.raises(KnowledgeBaseError, match="tuples of 2 objects, these have 1"):
-        compute_features(graph, draw_neighbourhoods(graph, [[0]]), compile_features(parse_phi("likes(s1, s2)"), kb, 2))
+        FeatureEvaluator(graph, compile_features(parse_phi("likes(s1, s2)"), kb, 2)).evaluate(
+            draw_neighbourhoods(graph, [[0]])
+        )
 
 
 def test_nothing_asked_and_no_tuples_are_empty_matrices() -> None:
     kb = star(5)
     graph = build_graph(kb)
     drawn = draw_neighbourhoods(graph, [[0, 1]])
-    assert compute_features(graph, drawn, compile_features(parse_phi(""), kb, 2)).to_dense().shape == (1, 0)
+    assert FeatureEvaluator(graph, compile_features(parse_phi(""), kb, 2)).evaluate(drawn).to_dense().shape == (1, 0)
     none = draw_neighbourhoods(graph, np.zeros((0, 2), np.int32))
-    assert compute_features(graph, none, compile_features(parse_phi("likes(s1, s2)"), kb, 2)).to_dense().shape == (0, 1)
+    assert FeatureEvaluator(graph, compile_features(parse_phi("likes(s1, s2)"), kb, 2)).evaluate(
+        none
+    ).to_dense().shape == (0, 1)
 
 
 def test_hiding_the_same_fact_twice_or_one_that_is_elsewhere_is_harmless() -> None:
@@ -271,7 +279,7 @@ def test_hiding_the_same_fact_twice_or_one_that_is_elsewhere_is_harmless() -> No
     drawn = whole(kb)
     likes = [i for i in range(len(kb)) if graph.fact_by_id(i).relation == "likes"]
     hidden = HiddenFacts(np.array([0, 3]), np.array([likes[0], likes[0], likes[2]]))
-    assert compute_features(graph, drawn, plan, hidden).to_dense().tolist() == [[3, 5]]
+    assert FeatureEvaluator(graph, plan).evaluate(drawn, hidden).to_dense().tolist() == [[3, 5]]
 
 
 def test_uncertain_facts_count_unless_they_are_to_drop_out() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import compute_features
+from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -46,7 +46,7 @@ def check(graph: GaifmanGraph, drawn: NeighbourhoodBatch, phi: FeatureSet, hidde
     """Compare every value with the definition; how many were compared."""
     kb = graph.kb
     plan = compile_features(phi, kb, 2)
-    found = compute_features(graph, drawn, plan, hidden).to_dense()
+    found = FeatureEvaluator(graph, plan).evaluate(drawn, hidden).to_dense()
     for row in range(len(drawn)):
         t = row // drawn.draws
         unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist() if hidden else []

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from numba import njit
 
+from gaifman.kb.tables import freeze
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH, transform_value
 from gaifman.kernels.mlp import (
     RELU,
@@ -21,7 +22,6 @@ from gaifman.kernels.mlp import (
     transpose,
 )
 from gaifman.kernels.simd import add_gathered_rows, add_scaled_rows, float_bits, float_from_bits
-from gaifman.sampling.neighbourhoods import freeze
 from uncompiled import both
 
 Reals = npt.NDArray[np.float32]

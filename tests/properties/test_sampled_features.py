@@ -11,8 +11,9 @@ from test_templates import EVERY
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import named_feature_set, parse_phi
+from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase

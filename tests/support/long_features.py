@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gaifman.features.compiler import FeaturePlan, compile_features
-from gaifman.features.evaluator import compute_features
+from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -120,7 +120,7 @@ def compare(
     graph: GaifmanGraph, drawn: NeighbourhoodBatch, plan: FeaturePlan, hidden: HiddenFacts, tally: Tally
 ) -> None:
     """Every value of the matrix with what the definition says."""
-    found = compute_features(graph, drawn, plan, hidden).to_dense()
+    found = FeatureEvaluator(graph, plan).evaluate(drawn, hidden).to_dense()
     for row in range(len(drawn)):
         t = row // drawn.draws
         names = [graph.kb.object_name(int(member)) for member in drawn.members_of(t, row % drawn.draws)]

@@ -14,14 +14,15 @@ import pytest
 from gaifman import training as module
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import parse_phi
+from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.models.mlp import MLP, Batch, Logistic
 from gaifman.sampling.neighbourhoods import SamplingConfig
-from gaifman.training import MAX_EPOCHS, Scorer, TrainingConfig, TrainingSource, stack
+from gaifman.training import MAX_EPOCHS, Scorer, TrainingConfig, TrainingSource
 from training_cases import SMALL, Notes, Recorder, Scripted, people, source, trainer
 
 # What training neighbourhoods show
@@ -232,7 +233,7 @@ def test_stacked_matrices_keep_the_defaults_of_their_own_sizes() -> None:
     for first, second in (pairs, pairs[::-1]):
         one, other = (evaluator.sample_and_evaluate(tuples, SamplingConfig(size=None)) for tuples in (first, second))
         whole = evaluator.sample_and_evaluate(first + second, SamplingConfig(size=None))
-        both = stack(one, other)
+        both = FeatureMatrix.concatenate([one, other])
         assert both.to_dense().tolist() == whole.to_dense().tolist()
         assert both.starts.tolist() == whole.starts.tolist()
         used = np.unique(both.sizes)

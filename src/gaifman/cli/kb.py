@@ -489,7 +489,7 @@ def evaluate_features(
 ) -> dict[str, Any]:
     """The features that are not 0, with facts, for JSON."""
     from gaifman.features.compiler import compile_features
-    from gaifman.features.evaluator import compute_features
+    from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.grounding import find_witness_facts
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
@@ -498,7 +498,7 @@ def evaluate_features(
     plan = compile_features(phi, known, len(objects))
     graph = build_graph(known)
     drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(radius, size, 1, seed))
-    values = compute_features(graph, drawn, plan).to_dense()[0]
+    values = FeatureEvaluator(graph, plan).evaluate(drawn).to_dense()[0]
     members = [known.object_name(int(member)) for member in drawn.members_of(0)]
     inside = known.induced(members).structure()
     found = []

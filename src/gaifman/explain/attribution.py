@@ -32,8 +32,8 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
 from gaifman.explain.svg import Diagram
-from gaifman.features.evaluator import FeatureMatrix
 from gaifman.features.grounding import LocalStructure, find_groundings, local_structure
+from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import concatenate_ranges
 from gaifman.kb.tables import Floats, Ints, Longs

@@ -1,29 +1,21 @@
-"""What the kernels know of a graph: its arrays, and what is found once so that each neighbourhood costs less.
-
->>> import gaifman
->>> from gaifman.kb.gaifman_graph import graph_of
->>> world = knowledge_base_arrays(graph_of(gaifman.demo()))
->>> len(world.links.bonds), len(world.links.bond_starts) - 1  # edges, and the different lists of labels they have
-(7446, 89)
-"""
+"""Evaluate the features of a plan in drawn neighbourhoods."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeBaseError, LimitError
 from gaifman.features.compiler import FeaturePlan
+from gaifman.features.matrix import FeatureMatrix, Reals, concatenate_rows
 from gaifman.features.templates import build_template_index, with_label_sets
-from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges, label_offsets
-from gaifman.kb.tables import Ints, Longs
-from gaifman.kernels.bitset_vm import MAX_RELATION_VARIABLES, MAX_RESULTS, MAX_VARIABLES, AttributeArrays, VmState
+from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.tables import Ints, Longs, freeze
+from gaifman.kernels.bitset_vm import MAX_RELATION_VARIABLES, MAX_RESULTS, MAX_VARIABLES, VmState
 from gaifman.kernels.evaluate import (
     DONE,
     FACTS_FULL,
@@ -35,8 +27,7 @@ from gaifman.kernels.evaluate import (
     evaluate_templates,
     run_programs,
 )
-from gaifman.kernels.graph import LabelledGraph, fill_bloom_filter, number_label_sets
-from gaifman.kernels.local_facts import MAX_ARITY, FactArrays, LocalFacts
+from gaifman.kernels.local_facts import MAX_ARITY, LocalFacts
 from gaifman.kernels.paths import WalkCache
 from gaifman.kernels.rows import RowBuffer, SparseOutput, merge
 from gaifman.kernels.templates import LabelLists, TemplateIndex
@@ -50,127 +41,16 @@ from gaifman.sampling.neighbourhoods import (
     collect_neighbourhoods,
     draw_neighbourhoods,
     fact_rows,
-    freeze,
     make_draw_job,
     map_threaded,
 )
 
-BLOOM_BITS_PER_EDGE = 16
-"""Bits for each edge in the sieve that says where there is none: about one look in a hundred says it wrongly."""
-
-_WORLDS: WeakKeyDictionary[GaifmanGraph, KnowledgeBaseArrays] = WeakKeyDictionary()
-
-
-def knowledge_base_arrays(graph: GaifmanGraph) -> KnowledgeBaseArrays:
-    """What the kernels know of a graph: found once, however many plans are made ready for it."""
-    if graph not in _WORLDS:
-        _WORLDS[graph] = KnowledgeBaseArrays(labelled_graph(graph), fact_arrays(graph), _attribute_arrays(graph))
-    return _WORLDS[graph]
-
-
-def labelled_graph(graph: GaifmanGraph) -> LabelledGraph:
-    """The graph as the kernels see it."""
-    arrays = (graph.starts, graph.neighbours, graph.label_starts, graph.labels, graph.label_facts, graph.label_table)
-    arities = np.array(graph.kb.content.arities, np.int64)
-    binary = (arities[graph.label_table[:, 0]] == 2).astype(np.uint8)
-    words = 8
-    while words * 64 < BLOOM_BITS_PER_EDGE * (len(graph.neighbours) // 2):
-        words *= 2
-    sieve = np.zeros(words, np.uint64)
-    fill_bloom_filter(graph.starts, graph.neighbours, sieve)
-    labels = label_offsets(graph), freeze(binary), _reversed_labels(graph), bool(binary.all())
-    return LabelledGraph(*arrays, *labels, freeze(sieve), *_label_sets(graph))
-
-
-def _reversed_labels(graph: GaifmanGraph) -> Ints:
-    """Each label seen from the other end: of the labels of a relation, the one with its two places exchanged."""
-    relation, one, other = graph.label_table.T.astype(np.int64)
-    key, back = (relation << 8) + (one << 4) + other, (relation << 8) + (other << 4) + one
-    order = np.argsort(key)
-    return freeze(order[np.searchsorted(key, back, sorter=order)].astype(np.int32))
-
-
-def _label_sets(graph: GaifmanGraph) -> tuple[Ints, Ints, Ints]:
-    """The different lists of labels that edges have: see `LabelledGraph`."""
-    bonds, count, room = np.empty(len(graph.neighbours), np.int32), -1, 1 << 10
-    while count < 0:
-        room *= 4
-        table, firsts = np.full(room, -1, np.int32), np.empty(room // 2, np.int64)
-        count = number_label_sets(graph.label_starts, graph.labels, table, bonds, firsts)
-    begins, ends = graph.label_starts[firsts[:count]], graph.label_starts[firsts[:count] + 1]
-    starts = np.append(0, np.cumsum(ends - begins)).astype(np.int32)
-    return freeze(bonds), freeze(starts), freeze(graph.labels[concatenate_ranges(begins, ends)])
-
-
-def fact_arrays(graph: GaifmanGraph) -> FactArrays:
-    """All facts by number, as the kernels see them."""
-    tables = [graph.kb.fact_tables[arity] for arity in graph.fact_offsets]
-    none = np.zeros(0, np.int32)
-    relations = np.concatenate([none, *(table.relation for table in tables)])
-    arities = np.concatenate([none, *(np.full(len(t), t.objects.shape[1], np.int32) for t in tables)])
-    objects = np.concatenate([none, *(table.objects.ravel() for table in tables)])
-    starts = np.append(0, np.cumsum(arities, dtype=np.int64))
-    alone = [
-        np.flatnonzero((t.objects == t.objects[:, :1]).all(axis=1)) + graph.fact_offsets[a]
-        for a, t in zip(graph.fact_offsets, tables, strict=True)
-    ]
-    own = np.concatenate([np.zeros(0, np.int64), *alone])
-    holders = objects[starts[own]]
-    order = np.lexsort([own, holders])
-    own_starts = np.searchsorted(holders[order], np.arange(len(graph) + 1))
-    certain = all(table.confidence is None for table in tables)
-    confidence = [np.ones(len(t)) if t.confidence is None else t.confidence for t in tables]
-    return FactArrays(
-        freeze(relations),
-        freeze(starts),
-        freeze(objects),
-        freeze(own_starts.astype(np.int64)),
-        freeze(own[order].astype(np.int32)),
-        freeze(np.concatenate([np.zeros(0), *([] if certain else confidence)])),
-    )
-
-
-def _attribute_arrays(graph: GaifmanGraph) -> AttributeArrays:
-    numbers = graph.kb.value_table
-    return AttributeArrays(numbers.starts, numbers.objects, numbers.value)
-
-
-Reals = npt.NDArray[np.float32]
 Bits = npt.NDArray[np.uint64]
 
 MAX_TABLE_WORDS = 1 << 26
 """Words that the tables of one program may take: half a gigabyte."""
 ROWS_PER_BLOCK = 4096
 """Rows that a thread evaluates at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureMatrix:
-    """Rows are neighbourhoods, columns features; what is not stored is the column's default for the row's size."""
-
-    starts: Longs
-    """Shape (rows + 1,), int64: the entries of row `i` are `starts[i]` to `starts[i + 1]`."""
-    ids: Ints
-    """Shape (entries,), int32: features, ascending in each row."""
-    values: Reals
-    """Shape (entries,), float32."""
-    sizes: Ints
-    """Shape (rows,), int32: members of each neighbourhood."""
-    default_rows: Ints
-    """Shape (features,), int32: a row of `defaults`, or −1 for 0."""
-    defaults: Reals
-    """Shape (shapes, largest size + 1), float32: the value of an absent feature by the number of members."""
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def to_dense(self) -> Reals:
-        """Shape (rows, features): every value, defaults too. For small matrices."""
-        whole = np.zeros((len(self), len(self.default_rows)), np.float32)
-        kept = self.default_rows >= 0
-        whole[:, kept] = self.defaults[self.default_rows[kept]][:, self.sizes].T
-        whole[np.repeat(np.arange(len(self)), np.diff(self.starts)), self.ids] = self.values
-        return whole
 
 
 class FeatureEvaluator:
@@ -182,7 +62,7 @@ class FeatureEvaluator:
     def __init__(self, graph: GaifmanGraph, plan: FeaturePlan, *, use_templates: bool = True) -> None:
         self.graph, self.plan = graph, plan
         families, taken = build_template_index(graph, plan) if use_templates else (None, np.zeros(0, np.int32))
-        self.arrays = knowledge_base_arrays(graph)
+        self.arrays = graph.arrays
         self.templates = None
         if families is not None and len(taken):
             self.templates = with_label_sets(families, self.arrays.graph)
@@ -213,7 +93,7 @@ class FeatureEvaluator:
         blocks = [(begin, min(begin + ROWS_PER_BLOCK, len(drawn))) for begin in range(0, len(drawn), ROWS_PER_BLOCK)]
         threads = len(os.sched_getaffinity(0)) if threads is None else threads
         done = map_threaded(blocks, threads, lambda: partial(self._worker(most).evaluate, index, neighbours))
-        return _concatenate(done, sizes, index)
+        return _collect_matrix(done, sizes, index)
 
     def sample_and_evaluate(
         self,
@@ -250,7 +130,7 @@ class FeatureEvaluator:
 
         done = job.map_blocks(len(os.sched_getaffinity(0)) if threads is None else threads, worker)
         sizes = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in done)])
-        return _concatenate([part[0] for part in done], sizes, index)
+        return _collect_matrix([part[0] for part in done], sizes, index)
 
     def _worker(self, max_members: int) -> _BlockEvaluator:
         """What one thread works with, for neighbourhoods of up to `most` members."""
@@ -297,7 +177,7 @@ class FeatureEvaluator:
             found = self._worker(max_members).run_programs(
                 bare, _neighbourhood_arrays(self.graph, empty, None, None), 0, len(sizes)
             )
-            defaults[:, sizes] = _concatenate([found], sizes.astype(np.int32), bare).to_dense()[:, chosen].T
+            defaults[:, sizes] = _collect_matrix([found], sizes.astype(np.int32), bare).to_dense()[:, chosen].T
         return freeze(defaults)
 
 
@@ -443,19 +323,10 @@ def _program_index(graph: GaifmanGraph, plan: FeaturePlan, program_features: Lon
     )
 
 
-def _concatenate(parts: list[SparseOutput], sizes: Ints, index: ProgramIndex) -> FeatureMatrix:
-    ids = np.concatenate([np.zeros(0, np.int32), *(part.ids[: part.state[1]] for part in parts)])
-    values = np.concatenate([np.zeros(0, np.float32), *(part.values[: part.state[1]] for part in parts)])
-    lengths = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.ends, prepend=0) for part in parts)])
-    starts = np.append(0, np.cumsum(lengths)).astype(np.int64)
-    return FeatureMatrix(freeze(starts), freeze(ids), freeze(values), freeze(sizes), index.default_rows, index.defaults)
-
-
-def compute_features(
-    graph: GaifmanGraph, drawn: NeighbourhoodBatch, plan: FeaturePlan, hidden: HiddenFacts | None = None
-) -> FeatureMatrix:
-    """The features of a plan in every drawn neighbourhood; whoever asks often keeps an `FeatureEvaluator`."""
-    return FeatureEvaluator(graph, plan).evaluate(drawn, hidden)
+def _collect_matrix(parts: list[SparseOutput], sizes: Ints, index: ProgramIndex) -> FeatureMatrix:
+    """Put the output of blocks into one matrix."""
+    arrays = [(np.append(0, part.ends), part.ids, part.values) for part in parts]
+    return FeatureMatrix(*concatenate_rows(arrays), freeze(sizes), index.default_rows, index.defaults)
 
 
 def _new_local_facts(graph: GaifmanGraph, room: int) -> LocalFacts:

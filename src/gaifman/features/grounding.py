@@ -21,11 +21,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from gaifman.errors import FormulaError, LimitError
 from gaifman.kb.facts import Fact
-from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
+from gaifman.kb.gaifman_graph import GaifmanGraph, induced_facts
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import (
     Aggregate,
@@ -118,25 +116,6 @@ class LocalStructure:
             if known is not None:
                 fewest = min(fewest, self._index.get((relation, place, known), []), key=len)
         return fewest
-
-
-def induced_facts(graph: GaifmanGraph, members: Ints, hidden: Longs) -> Longs:
-    """Numbers of the facts that speak of some members alone, ascending, without those hidden."""
-    from gaifman.features.evaluator import knowledge_base_arrays  # here: numba takes a quarter of a second to import
-
-    own = np.unique(members).astype(np.int64)
-    edges = concatenate_ranges(graph.starts[own], graph.starts[own + 1])
-    edges = edges[np.isin(graph.neighbours[edges], own)]
-    linked = graph.label_facts[concatenate_ranges(graph.label_starts[edges], graph.label_starts[edges + 1])]
-    incidence = knowledge_base_arrays(graph).facts
-    alone = incidence.own[concatenate_ranges(incidence.own_starts[own], incidence.own_starts[own + 1])]
-    found: Longs = np.setdiff1d(np.concatenate([linked, alone]).astype(np.int64), hidden)
-    lengths = incidence.starts[found + 1] - incidence.starts[found]
-    objects = incidence.objects[concatenate_ranges(incidence.starts[found], incidence.starts[found + 1])]
-    strange = np.zeros(len(found), np.int64)
-    np.add.at(strange, np.repeat(np.arange(len(found)), lengths), ~np.isin(objects, own))
-    within: Longs = found[strange == 0]
-    return within
 
 
 def local_structure(

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import permutations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,9 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.facts import Fact, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Ints, Longs
+
+if TYPE_CHECKING:
+    from gaifman.kernels.evaluate import KnowledgeBaseArrays
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +63,13 @@ class GaifmanGraph:
     def __len__(self) -> int:
         """The number of objects."""
         return len(self.starts) - 1
+
+    @cached_property
+    def arrays(self) -> KnowledgeBaseArrays:
+        """The knowledge base as the kernels read it, built on first use."""
+        from gaifman.kb.arrays import knowledge_base_arrays  # here: numba takes a quarter of a second to import
+
+        return knowledge_base_arrays(self)
 
     # In numbers.
 
@@ -240,6 +251,23 @@ def concatenate_ranges(starts: Longs, stops: Longs) -> Longs:
     ends: Longs = np.cumsum(lengths)
     numbers: Longs = np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)
     return numbers
+
+
+def induced_facts(graph: GaifmanGraph, members: Ints, hidden: Longs) -> Longs:
+    """Return the numbers of the facts whose objects are all members, ascending, without the hidden ones."""
+    own = np.unique(members).astype(np.int64)
+    edges = concatenate_ranges(graph.starts[own], graph.starts[own + 1])
+    edges = edges[np.isin(graph.neighbours[edges], own)]
+    linked = graph.label_facts[concatenate_ranges(graph.label_starts[edges], graph.label_starts[edges + 1])]
+    facts = graph.arrays.facts
+    alone = facts.own[concatenate_ranges(facts.own_starts[own], facts.own_starts[own + 1])]
+    found: Longs = np.setdiff1d(np.concatenate([linked, alone]).astype(np.int64), hidden)
+    lengths = facts.starts[found + 1] - facts.starts[found]
+    objects = facts.objects[concatenate_ranges(facts.starts[found], facts.starts[found + 1])]
+    outside = np.zeros(len(found), np.int64)
+    np.add.at(outside, np.repeat(np.arange(len(found)), lengths), ~np.isin(objects, own))
+    within: Longs = found[outside == 0]
+    return within
 
 
 def fact_ids(graph: GaifmanGraph, relation: Ints | int, tuples: Ints) -> Longs:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,14 @@ from gaifman.logic.names import name_problem
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+_Kind = TypeVar("_Kind", bound=np.generic)
+
+
+def freeze(array: npt.NDArray[_Kind]) -> npt.NDArray[_Kind]:
+    """Return the array, contiguous and read-only. Kernels are compiled for this one kind of array."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
 
 
 class SortedNames(Sequence[str]):

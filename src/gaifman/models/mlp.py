@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.mlp import (
     ADAGRAD,
     GRADIENTS,
@@ -44,7 +44,6 @@ from gaifman.kernels.ranking import first_layer_sums, score_candidates
 from gaifman.kernels.rng import fold_in
 from gaifman.logic.names import similar_names
 from gaifman.models.calibration import log_odds, logistic
-from gaifman.sampling.neighbourhoods import freeze
 
 Reals = npt.NDArray[np.float32]
 ACTIVATIONS = {"sigmoid": SIGMOID, "relu": RELU}

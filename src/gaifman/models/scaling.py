@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.features.evaluator import FeatureMatrix
-from gaifman.kb.tables import Ints, Longs
+from gaifman.features.matrix import FeatureMatrix
+from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.candidate_pairs import PairFeatures
 from gaifman.kernels.inputs import (
     COUNT,
@@ -45,7 +45,6 @@ from gaifman.kernels.inputs import (
 from gaifman.kernels.ranking import write_input_changes
 from gaifman.logic.ast import Aggregate, Attribute, Difference, Feature, free_variables, query_position
 from gaifman.models.mlp import Reals, SparseRows
-from gaifman.sampling.neighbourhoods import freeze
 
 KIND_NAMES = {TRUTH: "truth", COUNT: "count", NUMBER: "number"}
 

@@ -20,11 +20,12 @@ import numpy.typing as npt
 
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError
-from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.matrix import FeatureMatrix
 from gaifman.features.templates import match_template
 from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints, Longs, SortedNames
+from gaifman.kb.tables import Floats, Ints, Longs, SortedNames, freeze
 from gaifman.kernels.candidate_pairs import (
     BOTH_SIDES,
     FILLED,
@@ -56,7 +57,6 @@ from gaifman.sampling.neighbourhoods import (
     SamplingConfig,
     check_tuples,
     draw_neighbourhoods,
-    freeze,
     make_draw_job,
 )
 from gaifman.training import Scorer, TrainingConfig
@@ -182,7 +182,7 @@ class ObjectFeatures:
                 matrices.append(self._evaluator.sample_and_evaluate(tuples, sampling))
         bonds = self._evaluator.arrays.graph.label_sets
         orders = tuple(_draw_order(len(objects), levels, drawn, number, bonds) for number in range(self.draws))
-        return PositionFeatures(stack_rows(matrices), rows, orders)
+        return PositionFeatures(FeatureMatrix.concatenate(matrices), rows, orders)
 
     def equal_row_groups(self, position: int, level: int, number: int) -> tuple[Ints, Longs]:
         """Which objects have the same features in a draw: shape (objects,), int32; and a row (looks,) for each look."""
@@ -225,18 +225,6 @@ def _draw_order(
     order = np.argsort(holders, kind="stable")  # levels stay ascending
     starts = np.searchsorted(holders[order], np.arange(objects + 1)).astype(np.int64)
     return DrawOrder(freeze(starts), *(freeze(np.concatenate(parts)[order]) for parts in (members, lists, level_of)))
-
-
-def stack_rows(matrices: Sequence[FeatureMatrix]) -> FeatureMatrix:
-    """The rows of matrices of the same features, one matrix after another."""
-    lengths = np.concatenate([np.diff(matrix.starts) for matrix in matrices])
-    return replace(
-        matrices[-1],
-        starts=freeze(np.append(0, np.cumsum(lengths))),
-        ids=freeze(np.concatenate([matrix.ids for matrix in matrices])),
-        values=freeze(np.concatenate([matrix.values for matrix in matrices])),
-        sizes=freeze(np.concatenate([matrix.sizes for matrix in matrices])),
-    )
 
 
 def _with_dummy_object(graph: GaifmanGraph) -> GaifmanGraph:

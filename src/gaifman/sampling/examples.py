@@ -306,14 +306,19 @@ def _fact_confidences(graph: GaifmanGraph) -> npt.NDArray[np.float64]:
 
 def _hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:
     """What is hidden from the source of each tuple, and every fact that has two different objects of the tuple."""
-    from gaifman.kernels.graph import Adjacency, count_tuple_facts, find_tuple_facts
-    from gaifman.sampling.neighbourhoods import freeze  # here: numba takes a quarter of a second to import
+    from gaifman.kb.arrays import adjacency
+    from gaifman.kb.tables import freeze  # here: numba takes a quarter of a second to import
+    from gaifman.kernels.graph import count_tuple_facts, find_tuple_facts
 
-    adjacency = Adjacency(graph.starts, graph.neighbours, graph.label_starts, graph.label_facts)
-    given = freeze(tuples), freeze(hidden.starts), freeze(sources)
+    rows, frozen, first_starts, frozen_sources = (
+        adjacency(graph),
+        freeze(tuples),
+        freeze(hidden.starts),
+        freeze(sources),
+    )
     starts = np.zeros(len(tuples) + 1, np.int64)
-    facts = np.empty(count_tuple_facts(adjacency, *given), np.int64)
-    count = find_tuple_facts(adjacency, given[0], given[1], freeze(hidden.facts), given[2], starts, facts)
+    facts = np.empty(count_tuple_facts(rows, frozen, first_starts, frozen_sources), np.int64)
+    count = find_tuple_facts(rows, frozen, first_starts, freeze(hidden.facts), frozen_sources, starts, facts)
     return HiddenFacts(starts, facts[:count])
 
 

@@ -70,7 +70,7 @@ class NegativeSampler:
 
         `near` is the share of corruptions whose new object is near; `graph` that of `kb`, where it is there already.
         """
-        from gaifman.sampling.neighbourhoods import freeze  # here: numba takes a quarter of a second to import
+        from gaifman.kb.tables import freeze  # here: numba takes a quarter of a second to import
 
         check_negative_sampling(negative_sampling)
         check_hard_negative_fraction(hard_negative_fraction)
@@ -94,8 +94,8 @@ class NegativeSampler:
 
         Corruption j of an answer changes the object at position j + a number of the answer's key, modulo n.
         """
+        from gaifman.kb.tables import freeze
         from gaifman.kernels.negatives import corrupt
-        from gaifman.sampling.neighbourhoods import freeze
 
         room = len(rows) * count
         tuples, sources = np.empty((room, self._answers.shape[1]), np.int32), np.empty(room, np.int64)
@@ -121,8 +121,8 @@ def _hard_negative_graph(
     graph: GaifmanGraph | None, fraction: float, constraints: QueryConstraints, arity: int
 ) -> HardNegativeWalks:
     """Where strolls go; without a graph there are none."""
+    from gaifman.kb.tables import freeze
     from gaifman.kernels.negatives import HardNegativeWalks
-    from gaifman.sampling.neighbourhoods import freeze
 
     starts = np.zeros(1, np.int64) if graph is None else graph.starts
     neighbours = np.zeros(0, np.int32) if graph is None else graph.neighbours
@@ -136,8 +136,8 @@ def _hard_negative_graph(
 
 def _pools(kb: KnowledgeBase, answers: Ints, kind: int, constraints: QueryConstraints) -> CandidatePools:
     """The pools of each position."""
+    from gaifman.kb.tables import freeze
     from gaifman.kernels.negatives import UNIFORM, CandidatePools
-    from gaifman.sampling.neighbourhoods import freeze
 
     width = answers.shape[1]
     bound = _bound_positions(constraints, width)
@@ -163,8 +163,8 @@ def _pools(kb: KnowledgeBase, answers: Ints, kind: int, constraints: QueryConstr
 
 def _known_runs(rows: Ints, count: int, pools: CandidatePools) -> KnownRuns:
     """For each position and pool the places of what is known there, by what stands elsewhere in the rows (k, n)."""
+    from gaifman.kb.tables import freeze
     from gaifman.kernels.negatives import TYPED, UNIFORM, KnownRuns
-    from gaifman.sampling.neighbourhoods import freeze
 
     width = rows.shape[1]
     groups, offsets = np.zeros((width, count), np.int32), np.zeros((width, 2), np.int64)
@@ -215,8 +215,8 @@ def _pool_positions(pools: CandidatePools, position: int, pool: int, objects: In
 
 def _known_tables(rows: Ints, count: int, constraints: QueryConstraints | None) -> KnownTuples:
     """Tables to look rows up in, where constraints ask for it; of the rows (k, n) the first are the answers."""
+    from gaifman.kb.tables import freeze
     from gaifman.kernels.negatives import KnownTuples, fill_table
-    from gaifman.sampling.neighbourhoods import freeze
 
     masks = [(1 << rows.shape[1]) - 1]
     for determining, determined in constraints.functional if constraints else ():

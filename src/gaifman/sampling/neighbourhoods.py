@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeBaseError
+from gaifman.kb.arrays import adjacency
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, check_radius, concatenate_ranges
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Ints, Longs
+from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.graph import (
-    Adjacency,
     BallRows,
     HiddenFactRows,
     SearchState,
@@ -51,7 +51,6 @@ OBJECTS_PER_BLOCK = 1 << 22
 DrawnPart = tuple[Ints, Ints, Longs]
 """Members of some draws, one after another, where each was found, and where those of each draw end."""
 
-_Kind = TypeVar("_Kind", bound=np.generic)
 _Result = TypeVar("_Result")
 
 
@@ -140,7 +139,7 @@ class DrawJob:
         search = SearchState(np.zeros(objects, np.int32), np.empty(objects, np.int32), np.zeros(1, np.int64))
         room = min(max(width * objects, OBJECTS_PER_BLOCK), 64 * width * objects)
         source, places = np.empty(room, np.int32), np.empty(room if len(self.hidden) else 0, np.int64)
-        adjacency = _adjacency(self.graph)
+        rows_of_graph = adjacency(self.graph)
 
         def batches(begin: int, end: int) -> Iterator[TupleBatch]:
             tuples, first = self.tuples[begin:end], 0
@@ -149,7 +148,7 @@ class DrawJob:
                 shape = (len(tuples) - first, width)
                 starts, lengths = np.empty(shape, np.int64), np.empty(shape, np.int64)
                 rows = BallRows(source, starts, lengths, np.empty(shape[0] + 1, np.int64), places)
-                last = write_balls(adjacency, search, self.radius, tuples, first, edge_starts, edges, rows)
+                last = write_balls(rows_of_graph, search, self.radius, tuples, first, edge_starts, edges, rows)
                 count = last - first
                 yield TupleBatch(
                     tuples[first:last],
@@ -219,13 +218,6 @@ def map_threaded(
     return [done[begin] for begin, _ in blocks]
 
 
-def freeze(array: npt.NDArray[_Kind]) -> npt.NDArray[_Kind]:
-    """The array, contiguous and read-only: kernels are compiled once, for arrays of this kind."""
-    view = np.ascontiguousarray(array).view()
-    view.setflags(write=False)
-    return view
-
-
 def find_cut_edges(graph: GaifmanGraph, starts: Longs, facts: Longs) -> tuple[Longs, Longs]:
     """The edges that only hidden facts give: starts (b + 1,) and places in `neighbours`, ascending for each tuple.
 
@@ -238,7 +230,7 @@ def find_cut_edges(graph: GaifmanGraph, starts: Longs, facts: Longs) -> tuple[Lo
         facts = facts[np.lexsort([facts, _holders(starts)])]
     rows = fact_rows(graph, freeze(facts))
     edges = np.empty(len(rows) * (rows.shape[1] - 1) * (rows.shape[1] - 2), np.int64)
-    count = hidden_edges(_adjacency(graph), HiddenFactRows(freeze(starts), freeze(facts), rows), edge_starts, edges)
+    count = hidden_edges(adjacency(graph), HiddenFactRows(freeze(starts), freeze(facts), rows), edge_starts, edges)
     return freeze(edge_starts), freeze(edges[:count])
 
 
@@ -261,10 +253,6 @@ def concatenate_parts(parts: list[DrawnPart]) -> DrawnPart:
     members, spots = (np.concatenate([np.zeros(0, np.int32), *(part[i] for part in parts)]) for i in range(2))
     lengths = [np.diff(part[2], prepend=0) for part in parts]
     return members, spots, np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))
-
-
-def _adjacency(graph: GaifmanGraph) -> Adjacency:
-    return Adjacency(graph.starts, graph.neighbours, graph.label_starts, graph.label_facts)
 
 
 MAX_DRAWS = 1_000_000

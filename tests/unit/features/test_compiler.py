@@ -7,7 +7,7 @@ import pytest
 from gaifman.errors import FormulaError, LimitError
 from gaifman.features import evaluator as features
 from gaifman.features.compiler import FeaturePlan, compile_features
-from gaifman.features.evaluator import compute_features
+from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -145,12 +145,12 @@ def test_tables_that_would_not_fit_are_refused_with_the_estimate() -> None:
     drawn = draw_neighbourhoods(graph, [[kb.object_id("hub")]], SamplingConfig(size=None))
     plan = compile_features(parse_phi("likes(s1, x)\nlikes(x, y) ∧ likes(y, z) ∧ likes(z, u)"), kb, 1)
     with pytest.raises(LimitError) as error:
-        compute_features(graph, drawn, plan)
+        FeatureEvaluator(graph, plan).evaluate(drawn)
     assert "1,101 members" in error.value.message
     assert "likes(x, y) ∧ likes(y, z) ∧ likes(z, u) would take 192." in error.value.message
     assert f"the limit is {features.MAX_TABLE_WORDS * 8 / 1e9:.1f} GB" in error.value.message
     assert "smaller neighbourhoods" in error.value.hint
-    few = compute_features(graph, drawn, compile_features(parse_phi("likes(s1, x)"), kb, 1))
+    few = FeatureEvaluator(graph, compile_features(parse_phi("likes(s1, x)"), kb, 1)).evaluate(drawn)
     assert few.to_dense().tolist() == [[1100.0]]
 
 
@@ -175,8 +175,8 @@ def test_a_default_is_the_value_without_facts(members: int) -> None:
     kb = KnowledgeBase.from_facts([*near, ("likes", "o0", "o0")]).without_facts([("likes", "o0", "o0")])
     phi = parse_phi("likes(s1, x)\n¬likes(s1, x)\n∀x, y likes(x, y) → likes(y, x)\n¬likes(x, y)\n∃x likes(x, x)")
     graph = build_graph(kb)
-    found = compute_features(
-        graph, draw_neighbourhoods(graph, [[0]], SamplingConfig(size=None)), compile_features(phi, kb, 1)
+    found = FeatureEvaluator(graph, compile_features(phi, kb, 1)).evaluate(
+        draw_neighbourhoods(graph, [[0]], SamplingConfig(size=None))
     )
     assert len(found.ids) == 0, "only defaults"
     assert found.to_dense().tolist() == [[0, members, 1, members**2, 0]]
