@@ -16,8 +16,8 @@ from gaifman.cli.console import format_counts, read_progress, work_progress
 WORK = """
 import threading, time
 import gaifman.cli.console as t
-t.PATIENCE = {patience}
-with t.working("tuples") as report:
+t.PROGRESS_DELAY = {patience}
+with t.work_progress("tuples") as report:
     {body}
 """
 

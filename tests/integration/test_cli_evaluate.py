@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import cli_runner as commands
+import cli_runner
 import gaifman
 from cli_runner import refused
 from gaifman.cli import main
@@ -19,7 +19,7 @@ from training_runs import QUICK, small
 
 TEST = "knows(p0, p9).\nknows(stranger, p1).\nlikes(p3, p4).\ngives(p1, p2, p3).\nrare(p5, p6).\n"
 
-here = partial(commands.here, columns=120)
+here = partial(cli_runner.here, columns=120)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_tables_for_people() -> None:
     assert fields["candidates"].startswith("25 objects; 1 of the test facts' objects")
     assert re.fullmatch(r"0\.\d{3} \[0\.\d{3}, [01]\.\d{3}\]", fields["MRR"])
     assert "among objects that are not known answers (filtered)" in text
-    for row in ("all", "all, pessimistic", "all, optimistic", "place 3", "n-n", "other", "knows +n-n"):
+    for row in ("all", "all, pessimistic", "all, optimistic", "position 3", "n-n", "other", "knows +n-n"):
         assert re.search(rf"^{row} +\d+ +[\d.]+( +[01]\.\d{{3}}){{4}}$", text, flags=re.MULTILINE), row
     assert "without a trained model, ranked by the fallback: rare\n" in text
     assert re.search(r"^AUC +[01]\.\d{3}$", text, flags=re.MULTILINE)
@@ -73,21 +73,21 @@ def test_raw_ranks_and_known_facts() -> None:
     assert "among all objects (raw)" in here(*ALL, "--raw").stdout
     plain, known = (json.loads(here(*ALL, *more, "--json").stdout) for more in ((), ("--filter", "valid.facts")))
     assert plain["raw"]["all"] == known["raw"]["all"]
-    assert plain["filtered"]["side"]["place 1"] == known["filtered"]["side"]["place 1"]
+    assert plain["filtered"]["position"]["position 1"] == known["filtered"]["position"]["position 1"]
 
 
 @pytest.mark.usefixtures("folder")
 def test_visible_facts_of_another_file() -> None:
     body = json.loads(here(*ALL, "--with", "test.facts", "--json").stdout)
-    assert body["hidden"] == 5, "what is to be judged is not visible, wherever it stands"
-    assert body["unseen"] == 0, "but its objects are known"
+    assert body["hidden_test_facts"] == 5, "what is to be judged is not visible, wherever it stands"
+    assert body["unseen_objects"] == 0, "but its objects are known"
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_sample_says_so() -> None:
     assert "2, a sample of 5" in here(*ALL, "--fraction", "0.4").stdout
     body = json.loads(here(*ALL, "--count", "2", "--json").stdout)
-    assert (body["facts"], body["of"], body["sampled"]) == (2, 5, True)
+    assert (body["facts"], body["test_facts"], body["sampled"]) == (2, 5, True)
 
 
 @pytest.mark.usefixtures("folder")

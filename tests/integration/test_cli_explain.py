@@ -12,7 +12,7 @@ from test_attribution import completed
 from test_cli import output, run
 
 import gaifman
-from cli_runner import one_message
+from cli_runner import one_message, output, run
 from trained import towns, worker
 
 
@@ -148,8 +148,8 @@ def test_mistakes_are_one_message(words: list[str], message: str, folder: Path) 
 def test_mistakes_as_json(folder: Path) -> None:
     done = run("explain", "towns.gaifman", "towns.facts", "works_in('p03', y)", "-a", "t33", "--json", folder=folder)
     body = json.loads(done.stderr)
-    assert body["error"] == "KnowledgeError"
-    assert "t3" in body["near"]
+    assert body["error"] == "KnowledgeBaseError"
+    assert "t3" in body["suggestions"]
 
 
 def test_other_knowledge_bases(folder: Path, tmp_path: Path) -> None:

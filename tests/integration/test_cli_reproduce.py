@@ -43,8 +43,8 @@ def results(folder: Path) -> dict[str, Any]:
     """What a reproduction came to, but for times and how it was called."""
     body: dict[str, Any] = json.loads((folder / "results.json").read_text())
     for row in body["rows"]:
-        del row["seconds"], row["answers_per_s"]
-    return {name: value for name, value in body.items() if name not in ("command", "speeds")}
+        del row["seconds"], row["answers_per_second"]
+    return {name: value for name, value in body.items() if name not in ("command", "throughput")}
 
 
 @pytest.fixture(scope="module")
@@ -65,18 +65,18 @@ def test_from_data_to_a_table_and_figures(folder: Path) -> None:
     assert result.stderr == "wrote results.md, results.json, degrees.svg, throughput.svg in reproduce-wn18\n"
     assert names(folder / "reproduce-wn18") == [
         "degrees.svg",
+        "experiment.json",
         "k20-w5-25.gaifman",
         "k20-w5-25.gaifman.log.jsonl",
         "k20-w5-25.gaifman.md",
         "ranks-k20-w5-25-n1-2-fraction1",
         "results.json",
         "results.md",
-        "throughput.svg",
         "throughput.json",
-        "experiment.json",
+        "throughput.svg",
     ]
     body = json.loads((folder / "reproduce-wn18" / "results.json").read_text())
-    assert [each["size"] for each in body["speeds"]] == [5, 10, 20, 50, 100, None]
+    assert [each["size"] for each in body["throughput"]] == [5, 10, 20, 50, 100, None]
     again = here("reproduce", "wn18", "--rows", "3,4", "--fraction", "1", *QUICK)
     assert again.stdout == result.stdout, "nothing is done again, and times stay what they were"
 
@@ -248,7 +248,7 @@ def test_what_is_nowhere_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatc
         text = here(*ROW, "--fraction", "1", "-o", "out").stdout
     assert "not the published" not in text, "its checksums are what they should be"
     assert names(folder / "cache" / "gaifman") == ["WN18"]
-    assert results(folder / "out") == whole | {"original": True}
+    assert results(folder / "out") == whole | {"is_published": True}
     assert len(lines()["test"]) == whole["facts"]
 
 

@@ -69,7 +69,7 @@ def test_a_query_as_json() -> None:
     assert body["metrics"]["held_out"] > 0
     assert result.stderr == ""
     model = library.load("m.gaifman", library.read("small.facts"))
-    assert model.meta["learning"]["size"] == 5
+    assert model.meta["config"]["size"] == 5
     assert "# A model of" in Path("m.gaifman.md").read_text()
 
 
@@ -106,7 +106,7 @@ def test_files_of_features_and_constraints_and_other_options(folder: Path) -> No
         "holdout": 0.2,
         "size": None,
     }
-    assert wanted.items() <= body["learning"].items()
+    assert wanted.items() <= body["config"].items()
     assert body["kb"]["objects"] == 25
 
 
@@ -153,7 +153,7 @@ BAD = {
     "holdout": (["small.facts", "--holdout", "nan"], "share"),
     "positives": (["small.facts", "--positives", "0"], "positives is a whole number, 1 or more"),
     "draws": (["small.facts", "--draws", "0"], "from 1 to 1,000,000"),
-    "min_examples": (["small.facts", "--min-examples", "-1"], "least is a whole number"),
+    "min_examples": (["small.facts", "--min-examples", "-1"], "min_examples is a whole number"),
     "no phi": (["small.facts", "--phi", "no.phi"], "no.phi cannot be read: No such file"),
     "no set": (["small.facts", "--phi", "papers"], "near: paper"),
     "bad phi": (["small.facts", "knows(x, y)", "--phi", "bad.phi"], "bad.phi, line 2, column 9"),
@@ -218,7 +218,7 @@ def test_errors_of_the_whole_command_are_text_or_json_and_exit_code_1(folder: Pa
     done = gaifman("train", "small.facts", "know(x, y)", "-o", "m", folder=folder, code=1)
     assert done.stderr.startswith("error: query, line 1, column 1: there is no relation know\n  know(x, y)\n  ^^^^\n")
     done = gaifman("train", "small.facts", "know(x, y)", "-o", "m", "--json", folder=folder, code=1)
-    assert json.loads(done.stderr)["near"] == ["knows"]
+    assert json.loads(done.stderr)["suggestions"] == ["knows"]
     done = gaifman("resume", "m", "--json", folder=folder, code=1)
     assert json.loads(done.stderr)["message"] == "there is no run in m.run"
     assert names(folder) == ["small.facts"]
@@ -277,7 +277,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize(
     ("where", "message", "left"),
-    [("_check_output", "stopped\n", []), ("read_again", "to go on: gaifman resume m.gaifman\n", ["m.gaifman.run"])],
+    [("_check_output", "stopped\n", []), ("reopen_kb", "to go on: gaifman resume m.gaifman\n", ["m.gaifman.run"])],
 )
 def test_stopped_before_anything_is_learnt_it_says_what_there_is(
     where: str,
