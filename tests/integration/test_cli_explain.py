@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from test_attribution import completed
-from test_cli import output, run
 
 import gaifman
 from cli_runner import one_message, output, run

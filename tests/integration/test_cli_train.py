@@ -365,8 +365,8 @@ def test_what_was_learnt_is_kept_when_the_end_fails(folder: Path, monkeypatch: p
     assert "what was learnt is kept; when it is put right: gaifman resume m.gaifman" in result.stderr
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    result = here("resume", "m.gaifman", "--checkpoint-interval", "5", "--threads", "1")
-    assert "wrote m.gaifman" in result.stderr
+    done = here("resume", "m.gaifman", "--checkpoint-interval", "5", "--threads", "1")
+    assert "wrote m.gaifman" in done.stderr
     assert names(folder) == ["m.gaifman", "m.gaifman.log.jsonl", "m.gaifman.md", "small.facts"]
 
 
