@@ -21,8 +21,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 
-from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.errors import GaifmanError, StoppedError
+from gaifman.config import DEFAULT_BUDGET, Budget, check_positive
+from gaifman.errors import StoppedError
 
 MIN_SECONDS = 0.001
 """Seconds that a query inside gets at least: none would be for ever."""
@@ -33,8 +33,8 @@ class Deadline:
 
     def __init__(self, seconds: float | None = None) -> None:
         """So many seconds from now; None for as long as it takes."""
-        if seconds is not None and not seconds > 0:
-            raise GaifmanError(f"the time for work is a number of seconds above 0, not {seconds!r}")
+        if seconds is not None:
+            check_positive("seconds", seconds)
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
         self.cancelled: Future[None] = Future()

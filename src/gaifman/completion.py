@@ -15,7 +15,6 @@ its fallback is the share of places whose object stands at the same place of ano
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +41,8 @@ from gaifman._serialization import (
     used_symbols,
 )
 from gaifman.cancellation import Deadline
-from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.config import cpu_count
+from gaifman.errors import InputError, KnowledgeBaseError, similar_names
 from gaifman.explain.attribution import DEFAULT_TOP, Explainer
 from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
@@ -53,7 +53,6 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Atom, Feature, Query, free_variables, query_position
-from gaifman.logic.names import similar_names
 from gaifman.model import GaifmanModel, Tuples, as_tuple_ids
 from gaifman.model_card import summary_html
 from gaifman.models.calibration import Calibration, fit_calibration
@@ -421,7 +420,7 @@ def complete(
     learning = TrainingConfig.from_settings({"phi": named, **settings})
     names = _check_relations(kb, relations)
     school = RelationTrainer(build_graph(kb), phi, learning, constraints)
-    parts = school.train_all(names, threads or len(os.sched_getaffinity(0)), store or PartStore())
+    parts = school.train_all(names, threads or cpu_count(), store or PartStore())
     return school.build_completion(names, parts)
 
 

@@ -1,19 +1,95 @@
-"""Every setting, explained once."""
+"""Limits and budgets, and the checks that every setting goes through."""
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from numbers import Integral, Real
 
-from gaifman.errors import GaifmanError
+from gaifman.errors import KnowledgeBaseError, similar_names
 
 MAX_ARITY = 8
-"""Places a relation can have."""
+"""Largest arity of a relation."""
+
+MAX_SEED = 2**64 - 1
+"""Largest seed: random keys have 64 bits."""
 
 MAX_QUERY_SECONDS = 31_536_000
 """Seconds of a query at most, a year: no clock of the system waits for infinity."""
 
 MAX_FORMULA_DEPTH = 128
 """No setting allows deeper formulas: the functions on trees are recursive, and Python's stack is finite."""
+
+ProgressCallback = Callable[[str, int, int | None], None]
+"""Called with the phase, the amount done and the total, or None if the total is not known."""
+
+
+def check_int(name: str, value: object, minimum: int, maximum: int | None = None, *, hint: str = "") -> None:
+    """Refuse a setting that is not an integer of at least `minimum` and at most `maximum`.
+
+    >>> check_int("min_examples", -1, 0)
+    Traceback (most recent call last):
+    ...
+    gaifman.errors.KnowledgeBaseError: min_examples must be an integer of at least 0, got -1
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < minimum or (maximum is not None and value > maximum):  # type: ignore[operator]
+        allowed = f"of at least {minimum:,}" if maximum is None else f"from {minimum:,} to {maximum:,}"
+        raise KnowledgeBaseError(f"{name} must be an integer {allowed}, got {value!r}", hint=hint)
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that is not an unsigned 64-bit integer."""
+    check_int("seed", seed, 0, MAX_SEED)
+
+
+def check_fraction(name: str, value: object, *, zero: bool = True, one: bool = True) -> None:
+    """Refuse a setting that is not a number from 0 to 1; `zero` and `one` say whether the ends are allowed.
+
+    >>> check_fraction("holdout", 1, one=False)
+    Traceback (most recent call last):
+    ...
+    gaifman.errors.KnowledgeBaseError: holdout must be a number, at least 0 and below 1, got 1
+    """
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 0 <= value <= 1 or (value == 0 and not zero) or (value == 1 and not one):  # type: ignore[operator]
+        lower, upper = "at least 0" if zero else "above 0", "at most 1" if one else "below 1"
+        raise KnowledgeBaseError(f"{name} must be a number, {lower} and {upper}, got {value!r}")
+
+
+def check_positive(name: str, value: object, maximum: float | None = None, *, hint: str = "") -> None:
+    """Refuse a setting that is not a finite number above 0 and at most `maximum`.
+
+    >>> check_positive("learning_rate", 0.0)
+    Traceback (most recent call last):
+    ...
+    gaifman.errors.KnowledgeBaseError: learning_rate must be a number above 0, got 0.0
+    """
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 0 < value < math.inf or (maximum is not None and value > maximum):  # type: ignore[operator]
+        allowed = "above 0" if maximum is None else f"above 0 and at most {maximum:,}"
+        raise KnowledgeBaseError(f"{name} must be a number {allowed}, got {value!r}", hint=hint)
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Refuse a setting that is not one of the choices, with suggestions.
+
+    >>> check_choice("hide", "link", ["facts", "links"])
+    Traceback (most recent call last):
+    ...
+    gaifman.errors.KnowledgeBaseError: hide must be one of facts, links, got 'link'
+    did you mean: links
+    """
+    if not isinstance(value, str) or value not in choices:
+        suggestions = similar_names(value, choices) if isinstance(value, str) else ()
+        raise KnowledgeBaseError(f"{name} must be one of {', '.join(choices)}, got {value!r}", suggestions=suggestions)
+
+
+def cpu_count() -> int:
+    """Return the number of processors this process may use: the default number of threads."""
+    return len(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +113,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if getattr(self, name) < 1:
-                raise GaifmanError(f"the limit {name} must be at least 1, not {getattr(self, name)}")
-        if self.depth > MAX_FORMULA_DEPTH:
-            raise GaifmanError(f"the limit depth can be at most {MAX_FORMULA_DEPTH}, not {self.depth}")
+            check_int(f"Limits.{name}", getattr(self, name), 1, MAX_FORMULA_DEPTH if name == "depth" else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +132,11 @@ class Budget:
     """Combinations of objects that variables not tied to facts may imply."""
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            right = isinstance(value, int | (float if name == "seconds" else int)) and value > 0
-            if value is not None and (not right or isinstance(value, bool)):
-                raise GaifmanError(f"the limit {name} of a query is a number above 0, not {value!r}")
-        if self.seconds is not None and self.seconds > MAX_QUERY_SECONDS:
-            hint = "None is for as long as it takes"
-            raise GaifmanError(f"a query takes at most {MAX_QUERY_SECONDS:,} seconds, not {self.seconds!r}", hint=hint)
+        if self.seconds is not None:
+            check_positive("Budget.seconds", self.seconds, MAX_QUERY_SECONDS, hint="None for no time limit")
+        if self.rows is not None:
+            check_int("Budget.rows", self.rows, 1)
+        check_int("Budget.combinations", self.combinations, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +173,9 @@ class ServerLimits:
     """Characters of a name that is added, or looked for."""
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            right = isinstance(value, int | (float if name == "seconds" else int)) and value > 0
-            if not right or isinstance(value, bool):
-                raise GaifmanError(f"the limit {name} of a server is a number above 0, not {value!r}")
-            if value > SERVER_MAXIMA[name]:
-                raise GaifmanError(f"the limit {name} of a server is at most {SERVER_MAXIMA[name]:,}, not {value!r}")
+        check_positive("ServerLimits.seconds", self.seconds, SERVER_MAXIMA["seconds"])
+        for name in self.__slots__[1:]:
+            check_int(f"ServerLimits.{name}", getattr(self, name), 1, SERVER_MAXIMA[name])
 
 
 SERVER_MAXIMA = {

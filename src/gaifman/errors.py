@@ -16,6 +16,7 @@ and the near names (`near`): as fields, for JSON (`as_dict`), and as text with a
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -76,6 +77,29 @@ def shorten(text: str, length: int = 40) -> str:
     return f"{escape_unprintable(text[: length // 2])}…{escape_unprintable(text[-length // 2 + 1 :])}"
 
 
+def plural(count: int, noun: str) -> str:
+    """Return the count with its noun.
+
+    >>> plural(1, "fact"), plural(2000, "fact")
+    ('1 fact', '2,000 facts')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def similar_names(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+    """Return the names most similar to `name`, best first: suggestions for a misspelt one.
+
+    >>> similar_names("bordrs", ["borders", "capital", "located_in"])
+    ('borders',)
+    """
+    from rapidfuzz import fuzz, process, utils
+
+    matches = process.extract(  # a list: of a mapping it would compare the values
+        name, [*names], scorer=fuzz.ratio, processor=utils.default_process, limit=limit, score_cutoff=65
+    )
+    return tuple(match[0] for match in matches)
+
+
 class GaifmanError(Exception):
     """Anything wrong that a user can put right."""
 
@@ -103,7 +127,7 @@ class GaifmanError(Exception):
         if self.expected:
             lines.append(f"expected: {' or '.join(self.expected)}")
         if self.suggestions:
-            lines.append(f"near: {', '.join(escape_unprintable(name) for name in self.suggestions)}")
+            lines.append(f"did you mean: {', '.join(escape_unprintable(name) for name in self.suggestions)}")
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)

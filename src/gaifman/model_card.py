@@ -229,7 +229,11 @@ def _reference_population(meta: Mapping[str, Any]) -> str:
     recipe = meta.get("examples") or {}
     share = f"{recipe['holdout']:.4g}" if isinstance(recipe.get("holdout"), int | float) else "a"
     pool = f" from the pool {inline_code(recipe['negative_sampling'])}" if "negative_sampling" in recipe else ""
-    pool += f", a share of {recipe['hard_negative_fraction']:.4g} of them near one that stays" if _has_hard_negatives(recipe) else ""
+    pool += (
+        f", a share of {recipe['hard_negative_fraction']:.4g} of them near one that stays"
+        if _has_hard_negatives(recipe)
+        else ""
+    )
     part = "the held-out share of the known answers" if share == "a" else f"a share of {share} of the known answers"
     return (
         f"The reference population: {part}, never learnt from, and corruptions of them, with objects drawn{pool}. A "

@@ -13,8 +13,8 @@ import numpy as np
 
 from gaifman._html import bar, stack
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.errors import KnowledgeBaseError
+from gaifman.config import DEFAULT_BUDGET, Budget, check_int, check_positive
+from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
@@ -23,14 +23,13 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, RawFacts, build_tables
 from gaifman.logic.ast import Atom, Feature, Query, Variable
-from gaifman.logic.names import similar_names
 from gaifman.models.calibration import Calibration
 from gaifman.models.mlp import Reals
 from gaifman.sampling.hiding import hide
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, check_draws
+from gaifman.sampling.neighbourhoods import MAX_DRAWS, HiddenFacts, SamplingConfig
 from gaifman.training import Scorer, TrainingConfig
 
-MAX_DRAWS = 1_000
+DEFAULT_MAX_DRAWS = 1_000
 """Draws for one tuple at most, where they go on until the error is small."""
 MIN_DRAWS = 10
 """Draws before its error is believed."""
@@ -100,7 +99,7 @@ class DrawBudget:
     """N, or how many at first where there is a bound."""
     max_error: float | None = None
     """A bound: drawing goes on until the standard error is below it, or `most` are drawn."""
-    max_draws: int = MAX_DRAWS
+    max_draws: int = DEFAULT_MAX_DRAWS
     deadline: Deadline = field(default_factory=no_deadline)
     """When drawing is stopped; asked between blocks."""
 
@@ -111,9 +110,9 @@ class DrawBudget:
 
     def __post_init__(self) -> None:
         for name in ("draws", "max_draws"):
-            check_draws(getattr(self, name), name)
-        if self.max_error is not None and not self.max_error > 0:
-            raise KnowledgeBaseError(f"the bound of the standard error is a number above 0, not {self.max_error!r}")
+            check_int(name, getattr(self, name), 1, MAX_DRAWS)
+        if self.max_error is not None:
+            check_positive("max_error", self.max_error)
 
 
 def extend_schema(kb: KnowledgeBase, relations: Mapping[str, int], attributes: Sequence[str] = ()) -> KnowledgeBase:

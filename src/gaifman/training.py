@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeBaseError
+from gaifman.config import check_int
+from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.tables import Floats, Ints
-from gaifman.logic.names import similar_names
 from gaifman.models.mlp import MLP, BaseModel, Batch, make_base_model, setting_names
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics
 from gaifman.sampling.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
@@ -85,9 +85,7 @@ class TrainingConfig:
         self.example_config()
         self.sampling(self.draws, "check")
         for name in ("min_examples", "min_feature_count", "patience"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise KnowledgeBaseError(f"{name} is a whole number, 0 or more, not {value!r}")
+            check_int(name, getattr(self, name), 0)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:

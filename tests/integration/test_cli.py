@@ -106,7 +106,7 @@ def test_convert_that_would_lose_something_writes_nothing(tmp_path: Path) -> Non
 BAD = [
     (["info", "nope.tsv"], 1, "there is no file"),
     (["parse", "p(x) && q(x)"], 1, "&& is not used here"),
-    (["parse", "bordrs(x, y)", "--kb", "demo"], 1, "near: borders"),
+    (["parse", "bordrs(x, y)", "--kb", "demo"], 1, "did you mean: borders"),
     (["parse", "(" * 5000], 1, "nested deeper than 64"),
     (["parse", "x" * 10_000], 1, "the limit is 8,192"),
     (["convert", "demo", "out.unknown"], 1, "cannot be told from its name"),

@@ -52,7 +52,7 @@ def test_demo_shows_facts_a_formula_a_neighbourhood_and_what_is_learnt() -> None
         "∃z (",
         "true",
         "the tuple     france, spain",
-        "near: borders",
+        "did you mean: borders",
         "Held-out facts",
         "Missing facts",
         "Missing answers",

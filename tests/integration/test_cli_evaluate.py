@@ -126,7 +126,7 @@ def test_bad_input_is_said() -> None:
     assert isinstance(refused("evaluate", "none.gaifman", "small.facts", "test.facts"), InputError)
     assert "there is no file none.facts" in str(refused("evaluate", "m.gaifman", "small.facts", "none.facts"))
     assert "above 0 and at most 1" in str(refused(*ALL, "--fraction", "0"))
-    assert "draws is a whole number" in str(refused(*ALL, "--draws", "0"))
+    assert "draws must be an integer" in str(refused(*ALL, "--draws", "0"))
     wrong = refused(*ALL, "--relation", "like")
     assert isinstance(wrong, KnowledgeBaseError)
     assert wrong.suggestions == ("likes",)

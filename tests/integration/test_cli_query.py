@@ -108,9 +108,9 @@ def test_what_ranges_over_the_domain_is_said_on_standard_error(family: str) -> N
         (["parent(x, y)", "--bind", "x=ann", "--bind", "x=bob"], "two objects"),
         (["parent(x, y)", "--bind", "x=an"], "there is no object an"),
         (["parent(x, y)", "--bind", "w=ann"], "no variable w"),
-        (["parent(x, y)", "--rows", "0"], "the limit rows"),
+        (["parent(x, y)", "--rows", "0"], "Budget.rows must be an integer"),
         (["parent(x, y)", "--skip", "-1"], "answers to skip"),
-        (["parent(x, y)", "--seconds", "0"], "the limit seconds"),
+        (["parent(x, y)", "--seconds", "0"], "Budget.seconds must be a number"),
         (["parent(x, y)", "--memory", "1"], "64 or more"),
     ],
 )

@@ -196,7 +196,7 @@ def test_killed_in_its_training_gaifman_resume_can_go_on(folder: Path, whole: di
         (["--rows", "6"], "the table has no row '6'"),
         (["--rows", "1-3"], "the table has no row '1-3'"),
         (["--fraction", "2"], "above 0 and at most 1"),
-        (["--phi", "papers"], "near: paper"),
+        (["--phi", "papers"], "did you mean: paper"),
         (["--phi", "no.phi"], "no.phi cannot be read"),
         (["--option", "epochs"], "'epochs' sets nothing"),
         (["--option", "size=5"], "size is what a row"),

@@ -157,7 +157,7 @@ def test_mistakes(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "there is no file famly.facts" in refused("serve", "famly.facts", "--port", "0").message
     assert "above 0" in refused("serve", "family.facts", "--seconds", "0").message
     assert "at most 86,400" in refused("serve", "family.facts", "--seconds", "inf").message
-    assert "at most 1,000" in refused("serve", "family.facts", "--at-once", "1001").message
+    assert "from 1 to 1,000" in refused("serve", "family.facts", "--at-once", "1001").message
     assert "there is no serving at" in refused("serve", "family.facts", "--host", "no host").message
     with bind("127.0.0.1", 0) as taken:
         taken.listen()

@@ -78,7 +78,7 @@ def test_a_ratio_is_a_number_above_0(ratio: float) -> None:
 
 @pytest.mark.parametrize("prior", [0.0, 1.0, -0.1, math.nan])
 def test_a_prior_is_between_0_and_1(prior: float) -> None:
-    with pytest.raises(KnowledgeBaseError, match="a prior is above 0 and below 1"):
+    with pytest.raises(KnowledgeBaseError, match="prior must be a number, above 0 and below 1"):
         correct_class_ratio(0.5, 1, prior)
 
 

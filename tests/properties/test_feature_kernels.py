@@ -208,9 +208,7 @@ def test_facts_gathered_off_bonds_are_those_gathered_one_by_one(seed: int) -> No
     found = []
     for bonds in (True, False):
         local = _new_local_facts(graph, 4000)
-        assert _gathered(
-            graph.arrays, members, hidden, fact_rows(graph, hidden), freeze(wanted), local, bonds
-        )
+        assert _gathered(graph.arrays, members, hidden, fact_rows(graph, hidden), freeze(wanted), local, bonds)
         inside = set()
         for relation in local.present[: local.counts[1]].tolist():
             arity, fact = graph.kb.content.arities[relation], int(local.first_fact[relation])

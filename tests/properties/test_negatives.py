@@ -280,7 +280,7 @@ def test_what_is_only_known_determines_nothing_but_stays_true() -> None:
 
 
 def test_a_pool_that_is_none_is_told_the_near_name() -> None:
-    with pytest.raises(KnowledgeBaseError, match="a pool is one of uniform, typed, mixed") as error:
+    with pytest.raises(KnowledgeBaseError, match="negative_sampling must be one of uniform, typed, mixed") as error:
         NegativeSampler(knowledge(3), np.array([[0, 1]], np.int32), negative_sampling="type")
     assert error.value.suggestions == ("typed",)
 

@@ -294,7 +294,7 @@ class Silent(Plain):
 
 BROKEN: list[tuple[type[BaseModel], str]] = [
     (Nameless, "kind is a name"),
-    (PassesByHalves, "passes is a whole number"),
+    (PassesByHalves, "passes must be an integer"),
     (ForeignLoss, "gives the mean cross-entropy as a float"),
     (NegativeLoss, "gives the mean cross-entropy as a float"),
     (Single, "gives float64 of shape"),

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import fields
 
+import numpy as np
 import pytest
 
 from gaifman.config import (
     DEFAULT_LIMITS,
     MAX_FORMULA_DEPTH,
     MAX_QUERY_SECONDS,
+    MAX_SEED,
     SERVER_MAXIMA,
     Budget,
     Limits,
     ServerLimits,
+    check_choice,
+    check_fraction,
+    check_int,
 )
-from gaifman.errors import GaifmanError
+from gaifman.errors import GaifmanError, KnowledgeBaseError
 
 
 def test_the_defaults_are_those_of_the_design() -> None:
@@ -30,19 +36,19 @@ def test_the_defaults_are_those_of_the_design() -> None:
 
 @pytest.mark.parametrize("name", ["characters", "depth", "nodes", "variables", "line"])
 def test_a_limit_is_at_least_one(name: str) -> None:
-    with pytest.raises(GaifmanError, match=f"the limit {name} must be at least 1, not 0"):
+    with pytest.raises(GaifmanError, match=rf"Limits\.{name} must be an integer .*, got 0"):
         Limits(**{name: 0})
 
 
 def test_no_setting_allows_a_formula_deeper_than_the_stack() -> None:
-    with pytest.raises(GaifmanError, match=f"at most {MAX_FORMULA_DEPTH}"):
+    with pytest.raises(GaifmanError, match=f"from 1 to {MAX_FORMULA_DEPTH}"):
         Limits(depth=MAX_FORMULA_DEPTH + 1)
 
 
 @pytest.mark.parametrize("seconds", [math.inf, math.nan, -1.0, 0.0, 86_401, True])
 def test_the_time_of_a_request_is_finite(seconds: float) -> None:
     """Infinity was taken, and then every request failed."""
-    with pytest.raises(GaifmanError, match="the limit seconds of a server is"):
+    with pytest.raises(GaifmanError, match=r"ServerLimits\.seconds must be a number"):
         ServerLimits(seconds=seconds)
 
 
@@ -50,7 +56,7 @@ def test_the_time_of_a_request_is_finite(seconds: float) -> None:
 def test_every_limit_of_a_server_has_an_end(name: str) -> None:
     assert getattr(ServerLimits(**{name: SERVER_MAXIMA[name]}), name) == SERVER_MAXIMA[name]
     for wrong in (0, SERVER_MAXIMA[name] + 1, 2**70):
-        with pytest.raises(GaifmanError, match=f"the limit {name} of a server is"):
+        with pytest.raises(GaifmanError, match=rf"ServerLimits\.{name} must be"):
             ServerLimits(**{name: wrong})
     assert set(SERVER_MAXIMA) == {field.name for field in fields(ServerLimits)}
 
@@ -60,3 +66,33 @@ def test_the_time_of_a_query_is_finite() -> None:
     for wrong in (math.inf, math.nan, MAX_QUERY_SECONDS + 1):
         with pytest.raises(GaifmanError, match="seconds"):
             Budget(seconds=wrong)
+
+
+def test_check_int_takes_integers_of_any_kind_and_nothing_else() -> None:
+    for right in (0, 7, np.int32(3), np.uint64(2**64 - 1)):
+        check_int("seed", right, 0, MAX_SEED)
+    for wrong in (-1, True, 1.0, "1", None, np.float64(1), np.bool_(True), 2**64):
+        with pytest.raises(
+            KnowledgeBaseError, match=r"seed must be an integer from 0 to 18,446,744,073,709,551,615, got"
+        ):
+            check_int("seed", wrong, 0, MAX_SEED)
+
+
+@pytest.mark.parametrize(("zero", "one"), [(True, True), (True, False), (False, True), (False, False)])
+def test_check_fraction_knows_its_ends(zero: bool, one: bool) -> None:
+    check_fraction("holdout", 0.5, zero=zero, one=one)
+    for end, allowed in ((0, zero), (1.0, one)):
+        with nullcontext() if allowed else pytest.raises(KnowledgeBaseError, match="holdout must be a number"):
+            check_fraction("holdout", end, zero=zero, one=one)
+    for wrong in (-0.1, 1.1, math.nan, True, "0.5", None):
+        with pytest.raises(KnowledgeBaseError, match="holdout must be a number"):
+            check_fraction("holdout", wrong, zero=zero, one=one)
+
+
+def test_check_choice_suggests() -> None:
+    check_choice("ties", "realistic", ["realistic", "pessimistic"])
+    with pytest.raises(KnowledgeBaseError, match="ties must be one of realistic, pessimistic, got 'realist'") as caught:
+        check_choice("ties", "realist", ["realistic", "pessimistic"])
+    assert caught.value.suggestions == ("realistic",)
+    with pytest.raises(KnowledgeBaseError, match="got 3"):
+        check_choice("ties", 3, ["realistic"])

@@ -29,7 +29,7 @@ def test_an_error_shows_place_caret_expected_near_and_hint() -> None:
         "  bordrs(x, y)",
         "  ^^^^^^",
         "expected: (",
-        "near: borders",
+        "did you mean: borders",
         "hint: write borders",
     ]
 

@@ -137,7 +137,7 @@ def test_a_prior_moves_the_odds() -> None:
     even, rare = (model.probabilities([("france", "portugal"), ("france", "spain")], prior=p) for p in (0.5, 0.01))
     odds = even.values / (1 - even.values) / 99
     np.testing.assert_allclose(rare.values, odds / (1 + odds), rtol=1e-9)
-    with pytest.raises(KnowledgeBaseError, match="a prior is above 0"):
+    with pytest.raises(KnowledgeBaseError, match="prior must be a number, above 0"):
         model.probability("france", "spain", prior=0)
 
 
@@ -298,9 +298,9 @@ def test_unknown_settings_are_said_with_those_near() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ({"draws": 0}, "draws is a whole number"),
-        ({"draws": 1.5}, "draws is a whole number"),
-        ({"max_draws": 0}, "max_draws is a whole number"),
+        ({"draws": 0}, "draws must be an integer"),
+        ({"draws": 1.5}, "draws must be an integer"),
+        ({"max_draws": 0}, "max_draws must be an integer"),
         ({"max_error": 0.0}, "above 0"),
         ({"max_error": float("nan")}, "above 0"),
     ],

@@ -59,10 +59,10 @@ def test_estimates_are_a_list_of_them() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"draws": 0}, "draws is a whole number from 1 to 1,000,000, not 0"),
-        ({"draws": True}, "draws is a whole number"),
-        ({"draws": 3, "max_draws": -1}, "max_draws is a whole number"),
-        ({"draws": 3, "max_error": -0.1}, "a number above 0, not -0.1"),
+        ({"draws": 0}, "draws must be an integer from 1 to 1,000,000, got 0"),
+        ({"draws": True}, "draws must be an integer"),
+        ({"draws": 3, "max_draws": -1}, "max_draws must be an integer"),
+        ({"draws": 3, "max_error": -0.1}, "a number above 0, got -0.1"),
     ],
 )
 def test_wishes_that_cannot_be(given: dict[str, Any], said: str) -> None:

@@ -285,7 +285,7 @@ MAX_FACTS = 30
 
 
 class CountOrAll(click.ParamType[int | None]):
-    """A whole number, or `all`."""
+    """An integer, or `all`."""
 
     name = "N|all"
 
@@ -296,7 +296,7 @@ class CountOrAll(click.ParamType[int | None]):
         try:
             return int(value)
         except ValueError:
-            self.fail(f"{shorten(str(value))!r} is neither a whole number nor all.", param, ctx)
+            self.fail(f"{shorten(str(value))!r} is neither an integer nor all.", param, ctx)
 
 
 def sampling_options(command: Command) -> Command:

@@ -17,7 +17,6 @@ not known to be right too (filtered), and among all (raw). The result is the sam
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
@@ -30,7 +29,8 @@ import numpy.typing as npt
 
 from gaifman._html import muted, paragraph, stack, table
 from gaifman._serialization import auc
-from gaifman.errors import KnowledgeBaseError
+from gaifman.config import check_choice, check_fraction, check_int, cpu_count
+from gaifman.errors import KnowledgeBaseError, plural, similar_names
 from gaifman.evaluation.ranks import (
     BOOTSTRAP_RESAMPLES,
     CONFIDENCE_LEVEL,
@@ -52,10 +52,8 @@ from gaifman.evaluation.tasks import (
     sample_tasks,
 )
 from gaifman.io.model_file import checksum
-from gaifman.kb.facts import plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.logic.names import similar_names
 from gaifman.sampling.negatives import check_negative_sampling
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
@@ -86,10 +84,10 @@ class EvaluationConfig:
         check_negative_sampling(self.negative_sampling)
         if self.fraction is not None and self.count is not None:
             raise KnowledgeBaseError("a fraction of the test facts is given and a count too: one of them decides")
-        if self.fraction is not None and not 0 < self.fraction <= 1:
-            raise KnowledgeBaseError(f"the fraction of the test facts is above 0 and at most 1, not {self.fraction!r}")
-        if self.count is not None and (not isinstance(self.count, int) or self.count < 1):
-            raise KnowledgeBaseError(f"the number of test facts is a whole number, 1 or more, not {self.count!r}")
+        if self.fraction is not None:
+            check_fraction("fraction", self.fraction, zero=False)
+        if self.count is not None:
+            check_int("count", self.count, 1)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> EvaluationConfig:
@@ -192,11 +190,7 @@ class Evaluation:
 
     def metrics_by(self, grouping: str, *, raw: bool = False, ties: str = "realistic") -> dict[str, RankMetrics]:
         """The figures by `side` (the place that was filled), `category` or `relation`."""
-        if grouping not in GROUPINGS:
-            raise KnowledgeBaseError(
-                f"ranks are grouped by {', '.join(GROUPINGS)}, not {grouping!r}",
-                suggestions=similar_names(grouping, GROUPINGS),
-            )
+        check_choice("grouping", grouping, GROUPINGS)
         names, numbers = self._groups(grouping)
         present = np.unique(numbers).tolist()
         return {names[number]: self.metrics(numbers == number, raw=raw, ties=ties) for number in present}
@@ -301,7 +295,7 @@ def evaluate_draw_counts(
     """As `evaluate`, with several numbers of draws: one result for each, of one pass over the candidates."""
     if "draws" in settings or (draws is not None and not len(draws)):
         raise KnowledgeBaseError("draws is a list of numbers of draws, at least one")
-    given, workers = EvaluationConfig.from_settings(settings), threads or len(os.sched_getaffinity(0))
+    given, workers = EvaluationConfig.from_settings(settings), threads or cpu_count()
     if progress:
         progress("preparing", 0, None)
     others = (known,) if isinstance(known, KnowledgeBase) else tuple(known)

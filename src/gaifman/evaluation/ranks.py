@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.config import check_choice
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import concatenate_ranges
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.logic.names import similar_names
 from gaifman.sampling.rng import make_key
 
 TIES = ("optimistic", "realistic", "pessimistic")
@@ -89,10 +89,7 @@ class Ranks:
 
     def with_ties(self, ties: str) -> Floats:
         """The ranks by one of `TIES`."""
-        if ties not in TIES:
-            raise KnowledgeBaseError(
-                f"ties are one of {', '.join(TIES)}, not {ties!r}", suggestions=similar_names(str(ties), TIES)
-            )
+        check_choice("ties", ties, TIES)
         found: Floats = getattr(self, ties)
         return found
 

@@ -24,15 +24,13 @@ import numpy as np
 
 from gaifman._serialization import used_symbols
 from gaifman.completion import Completion, fallback_probabilities
-from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
 from gaifman.evaluation.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import RECORD, Run, display_path
-from gaifman.kb.facts import plural
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.logic.names import similar_names
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import MLP
 from gaifman.predict import DrawBudget, Predictor, extend_schema, prefix_means

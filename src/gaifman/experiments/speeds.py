@@ -7,7 +7,6 @@ where scores can be [split](splits.md). Each is the mean over relations of what 
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gaifman.completion import Completion
+from gaifman.config import cpu_count
 from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation.tasks import EvaluationData, EvaluationTask, ProgressCallback, build_tasks
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -77,7 +77,7 @@ def measure_throughput(
 ) -> list[Throughput]:
     """Measure a trained model with neighbourhoods of other sizes; its weights do not matter for how fast it is."""
     names = largest_relations(model, test, relations)
-    ground, workers, found = EvaluationData(kb, test), threads or len(os.sched_getaffinity(0)), list[Throughput]()
+    ground, workers, found = EvaluationData(kb, test), threads or cpu_count(), list[Throughput]()
     for number, size in enumerate(sizes):
         told = partial(_report_progress, progress, number * len(names), len(sizes) * len(names))
         found.append(_measure_size(with_size(model, size), ground, names, pairs, workers, told))

@@ -29,7 +29,7 @@ from itertools import accumulate
 import numpy as np
 
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.errors import KnowledgeBaseError
+from gaifman.config import check_int
 from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
 from gaifman.explain.svg import Diagram
 from gaifman.features.grounding import LocalStructure, find_groundings, local_structure
@@ -44,7 +44,7 @@ from gaifman.models.calibration import Calibration, log_odds
 from gaifman.models.mlp import BaseModel, SparseRows
 from gaifman.predict import DrawBudget, Estimate, Predictor, atomic_relation, estimate_from_sums
 from gaifman.queries.witnesses import are_answers
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, check_draws, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, draw_neighbourhoods
 from gaifman.training import Scorer, TrainingConfig
 
 MAX_ENTRIES = 1 << 20
@@ -129,10 +129,9 @@ class Explainer:
         self, tuples: Ints, draws: int | None = None, top: int = DEFAULT_TOP, deadline: Deadline | None = None
     ) -> Explanation:
         """Explain what is said of one tuple (1, places) over so many draws; the deadline is asked between parts."""
-        if not isinstance(top, int) or isinstance(top, bool) or top < 1:
-            raise KnowledgeBaseError(f"top is a whole number, 1 or more, not {top!r}")
+        check_int("top", top, 1)
         count = self.config.draws if draws is None else draws
-        check_draws(count, maximum=MAX_DRAWS)
+        check_int("draws", count, 1, MAX_DRAWS)
         wanted = DrawBudget(count, deadline=deadline or no_deadline())
         hidden = self.predictor.hidden_facts(self.query, tuples, self.config.seed, wanted.deadline.limit_budget())
         return _Prediction(self, tuples, hidden, wanted).explain(top)

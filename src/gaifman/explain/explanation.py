@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 
 from gaifman._html import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
-from gaifman.errors import escape_unprintable
+from gaifman.errors import escape_unprintable, plural
 from gaifman.explain.svg import Diagram, render_svg
-from gaifman.kb.facts import Fact, plural
+from gaifman.kb.facts import Fact
 from gaifman.models.calibration import log_odds, logistic
 from gaifman.predict import Estimate, format_probability
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.config import cpu_count
 from gaifman.errors import KnowledgeBaseError, LimitError
 from gaifman.features.compiler import FeaturePlan
 from gaifman.features.matrix import FeatureMatrix, Reals, concatenate_rows
@@ -91,7 +91,7 @@ class FeatureEvaluator:
         index = self._index._replace(defaults=self._defaults(np.unique(sizes), most))
         neighbours = _neighbourhood_arrays(self.graph, drawn, hidden, drop_uncertain)
         blocks = [(begin, min(begin + ROWS_PER_BLOCK, len(drawn))) for begin in range(0, len(drawn), ROWS_PER_BLOCK)]
-        threads = len(os.sched_getaffinity(0)) if threads is None else threads
+        threads = cpu_count() if threads is None else threads
         done = map_threaded(blocks, threads, lambda: partial(self._worker(most).evaluate, index, neighbours))
         return _collect_matrix(done, sizes, index)
 
@@ -128,7 +128,7 @@ class FeatureEvaluator:
 
             return finish
 
-        done = job.map_blocks(len(os.sched_getaffinity(0)) if threads is None else threads, worker)
+        done = job.map_blocks(cpu_count() if threads is None else threads, worker)
         sizes = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in done)])
         return _collect_matrix([part[0] for part in done], sizes, index)
 

@@ -27,9 +27,9 @@ from itertools import combinations, count, permutations
 from pathlib import Path
 
 from gaifman.config import DEFAULT_LIMITS, Limits
-from gaifman.errors import FormulaError, InputError, Location, shorten
+from gaifman.errors import FormulaError, InputError, Location, shorten, similar_names
 from gaifman.logic.ast import Attribute, Difference, Feature, Variable, free_variables, query_position
-from gaifman.logic.names import quote, similar_names
+from gaifman.logic.names import quote
 from gaifman.logic.parser import SchemaLike, parse_feature
 from gaifman.logic.tokens import strip_comment
 from gaifman.logic.transforms import instantiate

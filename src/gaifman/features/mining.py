@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gaifman.config import check_fraction, check_int
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
@@ -67,14 +68,10 @@ class MiningConfig:
     """Facts of a path at most, 1 to 3."""
 
     def __post_init__(self) -> None:
-        if self.max_features < 1 or self.sample < 1:
-            raise KnowledgeBaseError(
-                f"limit and sample are whole numbers, 1 or more, not {self.max_features} and {self.sample}"
-            )
-        if self.max_path_length not in (1, 2, 3):
-            raise KnowledgeBaseError(f"a path has one to three steps, not {self.max_path_length}")
-        if not 0 < self.min_support <= 1:
-            raise KnowledgeBaseError(f"the support is a share, above 0 and at most 1, not {self.min_support:g}")
+        check_int("max_features", self.max_features, 1)
+        check_int("sample", self.sample, 1)
+        check_int("max_path_length", self.max_path_length, 1, 3)
+        check_fraction("min_support", self.min_support, zero=False)
         self.sampling()
 
     def sampling(self) -> SamplingConfig:

@@ -12,12 +12,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from gaifman.config import MAX_ARITY
-from gaifman.errors import InputError, shorten
+from gaifman.errors import InputError, shorten, similar_names
 from gaifman.io.files import InputFile, ReadProgress, uncompressed_path
 from gaifman.io.formats import file_stem
 from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, TableLayout, add_rows, find_header_problem, parse_header
 from gaifman.kb.builder import KnowledgeBaseBuilder
-from gaifman.logic.names import similar_names
 
 ColumnKind = Literal["text", "integer", "float", "other"]
 Cell = str | int | float | None

@@ -19,8 +19,7 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 
 from gaifman.config import Limits
-from gaifman.errors import InputError, Location, OutputError, shorten
-from gaifman.logic.names import similar_names
+from gaifman.errors import InputError, Location, OutputError, shorten, similar_names
 
 ReadProgress = Callable[[str, int, int | None], None]
 """Told the phase, how much is done and, where known, of how much."""

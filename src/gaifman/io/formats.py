@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gaifman.errors import GaifmanError, shorten
+from gaifman.errors import GaifmanError, shorten, similar_names
 from gaifman.io.files import InputFile, read_head
-from gaifman.logic.names import similar_names
 
 TABLE_FORMATS = ("triples", "nary", "types", "attributes")
 """Formats that are tables of text, told apart by their columns."""

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import MAX_ARITY
-from gaifman.errors import InputError, Location, shorten
+from gaifman.errors import InputError, Location, plural, shorten
 from gaifman.io.files import BLOCK_SIZE, TextBlock
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder
-from gaifman.kb.facts import plural
 from gaifman.kb.tables import Floats, Ints, Longs
 
 SAMPLE_ROWS = 1_000

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TextIO
 
 from gaifman.config import DEFAULT_LIMITS
-from gaifman.errors import shorten
+from gaifman.errors import plural, shorten
 from gaifman.io.formats import detect_format_of
 from gaifman.io.tabular import DEFAULT_LAYOUTS, detect_table_layout
-from gaifman.kb.facts import Fact, format_name, plural
+from gaifman.kb.facts import Fact, format_name
 from gaifman.kb.knowledge_base import KnowledgeBase
 
 _NEEDS_QUOTES = re.compile(r'[",;\t\r\n]')

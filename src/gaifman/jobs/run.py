@@ -31,10 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman import __version__
-from gaifman.errors import InputError, OutputError, shorten
+from gaifman.errors import InputError, OutputError, shorten, similar_names
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.io.model_file import Arrays, Meta, canonical_json, read_model, write_model
-from gaifman.logic.names import similar_names
 
 FORMAT = "gaifman run"
 VERSION = 1

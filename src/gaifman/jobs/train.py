@@ -15,12 +15,11 @@ from typing import Any
 import numpy.typing as npt
 
 from gaifman.completion import Completion, PartStore, RelationModel, complete, load
-from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
+from gaifman.errors import FormulaError, InputError, KnowledgeBaseError, similar_names
 from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, parse_phi
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.jobs.run import Run
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.names import similar_names
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel
 from gaifman.model_card import model_card

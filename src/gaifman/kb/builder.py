@@ -19,8 +19,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import InputError, Location, shorten
-from gaifman.kb.facts import Note, duplicate_notes, format_name, plural
+from gaifman.errors import InputError, Location, plural, shorten
+from gaifman.kb.facts import Note, duplicate_notes, format_name
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactChunk, Floats, Ints, Longs, NameEncoder, RawFacts, build_tables, find_invalid_name
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.config import MAX_ARITY
-from gaifman.errors import KnowledgeBaseError, shorten
+from gaifman.errors import KnowledgeBaseError, plural, shorten
 from gaifman.kb.tables import Duplicates, Floats, Ints, NameEncoder, RawFacts, Tables, find_invalid_name
 from gaifman.logic.names import is_path, is_word, quote
 
@@ -233,12 +233,3 @@ def knowledge_base_html(
     if values := [(attribute.name, f"{attribute.count:,}") for attribute in attributes]:
         parts.append(table(("attribute", "values"), values[:MAX_LISTED], numeric_columns=(1,)))
     return stack(*parts)
-
-
-def plural(count: int, noun: str) -> str:
-    """The count with its noun.
-
-    >>> plural(1, "place"), plural(2000, "place")
-    ('1 place', '2,000 places')
-    """
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

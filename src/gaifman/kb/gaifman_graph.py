@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.facts import Fact, plural
+from gaifman.config import check_int
+from gaifman.errors import KnowledgeBaseError, plural
+from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Ints, Longs
 
@@ -178,12 +179,9 @@ def weighted_median(distribution: list[tuple[int, int]]) -> int:
 
 
 def check_radius(radius: int) -> None:
-    """Say what is wrong with a radius, if anything is."""
-    if not isinstance(radius, int | np.integer) or isinstance(radius, bool) or radius < 0:
-        raise KnowledgeBaseError(
-            f"the radius r is a whole number, 0 or more, not {radius!r}",
-            hint="r=1 takes the objects that share a fact with the tuple's; r=0 none but the tuple's own",
-        )
+    """Refuse a radius that is not an integer of at least 0."""
+    hint = "r=1 takes the objects that share a fact with one of the tuple; r=0 takes the tuple's own objects only"
+    check_int("radius", radius, 0, hint=hint)
 
 
 def build_graph(kb: KnowledgeBase) -> GaifmanGraph:

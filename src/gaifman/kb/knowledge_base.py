@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from gaifman.errors import KnowledgeBaseError, shorten
+from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
 from gaifman.kb.facts import (
     AttributeInfo,
     Fact,
@@ -34,7 +34,6 @@ from gaifman.kb.facts import (
     duplicate_notes,
     format_name,
     knowledge_base_html,
-    plural,
 )
 from gaifman.kb.tables import (
     FactTable,
@@ -49,7 +48,7 @@ from gaifman.kb.tables import (
     make_fact_table,
     make_value_table,
 )
-from gaifman.logic.names import name_problem, similar_names
+from gaifman.logic.names import name_problem
 from gaifman.logic.schema import Schema
 from gaifman.logic.semantics import Extension, Structure
 

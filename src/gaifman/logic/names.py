@@ -1,4 +1,4 @@
-r"""Names of objects, relations and attributes: how they are written, and which are near a wrong one.
+r"""Names of objects, relations and attributes, and how they are quoted.
 
 A name is any non-empty text. In formulas and `.facts` files it stands bare where it can and quoted where it must.
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
 
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _KEYWORDS = "exists forall not and or implies iff true false each count sum mean min max for"
@@ -99,17 +98,3 @@ def _unescape(match: re.Match[str]) -> str:
     if text not in _ESCAPES:
         raise ValueError(f"\\{text} stands for no character; a backslash itself is written \\\\")
     return _ESCAPES[text]
-
-
-def similar_names(name: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]:
-    """The names a person may have meant, nearest first.
-
-    >>> similar_names("bordrs", ["borders", "capital", "located_in"])
-    ('borders',)
-    """
-    from rapidfuzz import fuzz, process, utils
-
-    found = process.extract(  # of a mapping it would compare the values, and fail
-        name, [*names], scorer=fuzz.ratio, processor=utils.default_process, limit=limit, score_cutoff=65
-    )
-    return tuple(match[0] for match in found)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
-from gaifman.errors import LimitError, Location
+from gaifman.errors import LimitError, Location, similar_names
 from gaifman.logic.ast import (
     AGGREGATES,
     OPERATORS,
@@ -45,7 +45,7 @@ from gaifman.logic.ast import (
     free_variables,
     query_position,
 )
-from gaifman.logic.names import KEYWORDS, fold_subscripts, similar_names
+from gaifman.logic.names import KEYWORDS, fold_subscripts
 from gaifman.logic.schema import Schema
 from gaifman.logic.tokens import Token, TokenStream
 

@@ -5,7 +5,7 @@
 >>> words.check(Atom("bordrs", (Variable("x"), Variable("y"))))
 Traceback (most recent call last):
 gaifman.errors.FormulaError: there is no relation bordrs
-near: borders
+did you mean: borders
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from gaifman.errors import FormulaError, Location
+from gaifman.errors import FormulaError, Location, similar_names
 from gaifman.logic.ast import Atom, Attribute, Constant, Feature, Node, RelationVariable, Span, Variable, walk
-from gaifman.logic.names import quote, similar_names
+from gaifman.logic.names import quote
 from gaifman.logic.printer import format_relation
 
 

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.config import check_fraction, check_positive
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.kb.tables import Floats
 
@@ -376,12 +377,10 @@ def _check_probabilities(p: npt.ArrayLike, name: str = "probabilities") -> Float
 
 
 def _check_positive(number: float, name: str) -> float:
-    if not 0 < number < np.inf:
-        raise KnowledgeBaseError(f"the {name} is a number above 0, not {number!r}")
+    check_positive(name, number)
     return float(number)
 
 
 def _odds(prior: float) -> float:
-    if not isinstance(prior, int | float) or not 0 < prior < 1:
-        raise KnowledgeBaseError(f"a prior is above 0 and below 1, not {prior!r}")
+    check_fraction("prior", prior, zero=False, one=False)
     return prior / (1 - prior)

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeBaseError
+from gaifman.config import check_choice, check_fraction, check_int, check_positive
+from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.mlp import (
     ADAGRAD,
@@ -42,7 +43,6 @@ from gaifman.kernels.mlp import (
 )
 from gaifman.kernels.ranking import first_layer_sums, score_candidates
 from gaifman.kernels.rng import fold_in
-from gaifman.logic.names import similar_names
 from gaifman.models.calibration import log_odds, logistic
 
 Reals = npt.NDArray[np.float32]
@@ -404,20 +404,11 @@ def setting_names(kind: type[MLP]) -> list[str]:
 
 
 def _check_settings(network: MLP) -> None:
-    """Say what is wrong with settings, if anything is."""
-    wrong = [size for size in network.hidden if not isinstance(size, int) or isinstance(size, bool) or size < 1]
-    if wrong:
-        raise KnowledgeBaseError(f"the width of a hidden layer is a whole number, 1 or more, not {wrong[0]!r}")
-    if not isinstance(network.activation, str) or network.activation not in ACTIVATIONS:
-        near = similar_names(str(network.activation), ACTIVATIONS)
-        raise KnowledgeBaseError(
-            f"there is no activation {network.activation!r}", suggestions=near, hint="sigmoid or relu"
-        )
-    for name, least in (("epochs", 1), ("batch_size", 1)):
-        value = getattr(network, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise KnowledgeBaseError(f"{name} is a whole number, {least} or more, not {value!r}")
-    if not isinstance(network.learning_rate, int | float) or not 0 < network.learning_rate < np.inf:
-        raise KnowledgeBaseError(f"the learning rate is a number above 0, not {network.learning_rate!r}")
-    if not isinstance(network.dropout, int | float) or not 0 <= network.dropout < 1:
-        raise KnowledgeBaseError(f"dropout is a share from 0 to below 1, not {network.dropout!r}")
+    """Refuse settings that are out of range."""
+    for size in network.hidden:
+        check_int("the width of a hidden layer", size, 1)
+    check_choice("activation", network.activation, ACTIVATIONS)
+    check_int("epochs", network.epochs, 1)
+    check_int("batch_size", network.batch_size, 1)
+    check_positive("learning_rate", network.learning_rate)
+    check_fraction("dropout", network.dropout, one=False)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.config import check_choice, check_fraction, check_int, check_positive
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError, similar_names
 from gaifman.kb.tables import Floats
-from gaifman.logic.names import similar_names
 from gaifman.models.calibration import logistic
 from gaifman.models.mlp import BaseModel, Batch, Reals, SparseRows, State
 
@@ -54,15 +54,11 @@ class TorchModel(BaseModel):
         sparse: bool = True,
     ) -> None:
         """`dropout` is that of the inputs. `sparse` is for modules whose first layer is linear; others want dense."""
-        if optimiser not in OPTIMISERS:
-            raise KnowledgeBaseError(
-                f"there is no optimiser {optimiser}",
-                expected=tuple(OPTIMISERS),
-                suggestions=similar_names(optimiser, OPTIMISERS),
-            )
-        if not (learning_rate > 0 and epochs >= 1 and batch_size >= 1 and 0 <= dropout < 1):
-            given = f"rate={learning_rate}, epochs={epochs}, batch={batch_size}, dropout={dropout}"
-            raise KnowledgeBaseError(f"rate, epochs and batch are above 0, dropout from 0 to below 1, not {given}")
+        check_choice("optimiser", optimiser, OPTIMISERS)
+        check_positive("learning_rate", learning_rate)
+        check_int("epochs", epochs, 1)
+        check_int("batch_size", batch_size, 1)
+        check_fraction("dropout", dropout, one=False)
         self.epochs = epochs
         self._given: Any = module
         self._options: dict[str, Any] = {

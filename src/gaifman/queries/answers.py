@@ -19,13 +19,11 @@ from itertools import islice
 from typing import Any
 
 from gaifman._html import bold, code, muted, paragraph, stack, table
-from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.errors import FormulaError, LimitError
-from gaifman.kb.facts import plural
+from gaifman.config import DEFAULT_BUDGET, Budget, check_int
+from gaifman.errors import FormulaError, LimitError, plural, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Query, Variable, free_relation_variables, free_variables, to_bracketed
-from gaifman.logic.names import similar_names
 from gaifman.logic.parser import parse_query
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.sql import Statement, translate
@@ -155,7 +153,7 @@ def fetch_answers(
     engine: Engine, prepared: PreparedQuery, budget: Budget = DEFAULT_BUDGET, *, skip: int = 0
 ) -> Answers:
     """The answers of a prepared query."""
-    _check_whole("answers to skip", skip, 0)
+    check_int("skip", skip, 0)
     limit = None if budget.rows is None else budget.rows + 1
     rows = engine.fetch_rows(prepared.statement.ordered_sql(limit, skip), budget.seconds)[
         :, : len(prepared.query.variables)
@@ -230,16 +228,11 @@ def stream_answers(
     batch_size: int = BATCH_SIZE,
 ) -> Iterator[Ints]:
     """The answers of a prepared query, part by part."""
-    _check_whole("answers to skip", skip, 0)
-    _check_whole("answers of a batch", batch_size, 1)
+    check_int("skip", skip, 0)
+    check_int("batch_size", batch_size, 1)
     width = len(prepared.query.variables)
     parts = engine.fetch_batches(prepared.statement.ordered_sql(budget.rows, skip), batch_size, budget.seconds)
     return (part[:, :width] for part in parts)
-
-
-def _check_whole(what: str, value: int, minimum: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-        raise FormulaError(f"the {what} are a whole number, {minimum} or more, not {value!r}")
 
 
 def prepare(

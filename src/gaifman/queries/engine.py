@@ -13,7 +13,6 @@ at once, and what it wrote to disk is removed with the engine.
 # ruff: noqa: S608 - table and column names are ours
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import threading
@@ -28,7 +27,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from gaifman.cancellation import current_deadline
-from gaifman.errors import KnowledgeBaseError, StoppedError
+from gaifman.config import check_int, cpu_count
+from gaifman.errors import StoppedError
 from gaifman.io.duckdb import create_table
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
@@ -59,7 +59,7 @@ class Engine:
         self._remove_temp_dir = weakref.finalize(self, shutil.rmtree, self.temp_dir, ignore_errors=True)
         settings: dict[str, Any] = {
             "temp_directory": self.temp_dir,
-            "threads": threads or len(os.sched_getaffinity(0)),
+            "threads": threads or cpu_count(),
         }
         if memory_mb is not None:
             settings["memory_limit"] = f"{memory_mb}MB"
@@ -209,10 +209,10 @@ def _load_tables(connection: Any, kb: KnowledgeBase) -> None:
 
 
 def _check(memory: int | None, threads: int | None) -> None:
-    if memory is not None and (not isinstance(memory, int) or memory < MIN_MEMORY_MB):
-        raise KnowledgeBaseError(f"the memory is a whole number of megabytes, {MIN_MEMORY_MB} or more, not {memory!r}")
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise KnowledgeBaseError(f"the number of threads is a whole number, 1 or more, not {threads!r}")
+    if memory is not None:
+        check_int("memory_mb", memory, MIN_MEMORY_MB)
+    if threads is not None:
+        check_int("threads", threads, 1)
 
 
 @contextmanager

@@ -26,13 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError, Location, shorten
-from gaifman.kb.facts import plural
+from gaifman.config import check_choice, check_int
+from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError, Location, plural, shorten, similar_names
 from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Atom, Constant, Node, Query, Term, Variable, children, to_bracketed
-from gaifman.logic.names import similar_names
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import substitute
 
@@ -220,13 +219,8 @@ class CandidateStrategy:
     """Candidates for several variables at most."""
 
     def __post_init__(self) -> None:
-        if self.kind not in STRATEGIES:
-            raise KnowledgeBaseError(
-                f"candidates are {', '.join(STRATEGIES[:-1])} or {STRATEGIES[-1]}, not {self.kind!r}",
-                suggestions=similar_names(self.kind, STRATEGIES),
-            )
-        if not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1:
-            raise KnowledgeBaseError(f"the limit of candidates is a whole number, 1 or more, not {self.limit!r}")
+        check_choice("candidates", self.kind, STRATEGIES)
+        check_int("limit", self.limit, 1)
 
 
 DEFAULT_STRATEGY = CandidateStrategy()

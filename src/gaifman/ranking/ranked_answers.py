@@ -16,12 +16,11 @@ import numpy.typing as npt
 
 from gaifman._html import bar, code, muted, paragraph, stack, table
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.errors import KnowledgeBaseError, escape_unprintable
-from gaifman.kb.facts import plural
+from gaifman.config import check_choice, check_int
+from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
-from gaifman.logic.names import similar_names
 from gaifman.predict import Estimate, Estimates, Predictor, atomic_relation
 from gaifman.queries.answers import answers as exact
 from gaifman.ranking.candidates import (
@@ -71,14 +70,9 @@ class RankingOptions:
     """When the ranking is stopped; asked between blocks of candidates."""
 
     def __post_init__(self) -> None:
-        if self.known not in KNOWN_MODES:
-            raise KnowledgeBaseError(
-                f"known answers are treated by one of {', '.join(map(repr, KNOWN_MODES))}, not {self.known!r}",
-                suggestions=similar_names(str(self.known), KNOWN_MODES),
-            )
-        whole = isinstance(self.top, int) and not isinstance(self.top, bool)
-        if self.top is not None and (not whole or self.top < 1):
-            raise KnowledgeBaseError(f"top is a whole number, 1 or more, or None for all, not {self.top!r}")
+        check_choice("known", self.known, KNOWN_MODES)
+        if self.top is not None:
+            check_int("top", self.top, 1)
 
 
 DEFAULT_OPTIONS = RankingOptions()

@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
-from gaifman.errors import FormulaError, Location
+from gaifman.errors import FormulaError, Location, plural, similar_names
 from gaifman.io.files import open_input, read_blocks
-from gaifman.kb.facts import plural
 from gaifman.logic.ast import Atom, Query, Variable
-from gaifman.logic.names import PATH, WORD, similar_names, unquote
+from gaifman.logic.names import PATH, WORD, unquote
 from gaifman.logic.parser import SchemaLike
 from gaifman.logic.printer import format_relation
 from gaifman.logic.schema import Schema

@@ -24,12 +24,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.facts import plural
+from gaifman.config import check_choice, check_fraction, check_int, check_seed
+from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import Atom, Query
-from gaifman.logic.names import similar_names
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
 from gaifman.sampling.constraints import Constraints
@@ -72,20 +71,13 @@ class ExampleConfig:
     """The share of corruptions whose new object is a few steps from one that stays, see `gaifman.sampling.negatives`."""
 
     def __post_init__(self) -> None:
-        least = {"positives": 1, "negatives": 0, "max_held_out": 0, "seed": 0, "block_size": 1}
-        for name, bound in least.items():
-            _check_whole(name, getattr(self, name), bound)
-        if self.seed >= 1 << 64:
-            raise KnowledgeBaseError(f"a seed is a whole number from 0 to 2**64 - 1, not {self.seed}")
+        for name, minimum in (("positives", 1), ("negatives", 0), ("max_held_out", 0), ("block_size", 1)):
+            check_int(name, getattr(self, name), minimum)
+        check_seed(self.seed)
         check_negative_sampling(self.negative_sampling)
         check_hard_negative_fraction(self.hard_negative_fraction)
-        if self.hide not in HIDE_MODES:
-            near = similar_names(self.hide, HIDE_MODES) if isinstance(self.hide, str) else ()
-            raise KnowledgeBaseError(
-                f"what is hidden is one of {', '.join(HIDE_MODES)}, not {self.hide!r}", suggestions=near
-            )
-        if not isinstance(self.holdout, int | float) or not 0 <= self.holdout < 1:
-            raise KnowledgeBaseError(f"what is held out is a share, 0 or more and below 1, not {self.holdout!r}")
+        check_choice("hide", self.hide, HIDE_MODES)
+        check_fraction("holdout", self.holdout, one=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +152,8 @@ class TrainingExamples:
 
         A block is made when it is asked for: there is never more than one in memory.
         """
-        _check_whole("epoch", epoch, 0)
-        _check_whole("first", first, 0)
+        check_int("epoch", epoch, 0)
+        check_int("first", first, 0)
         return self._iter_blocks(epoch, first)
 
     def _iter_blocks(self, epoch: int, first: int) -> Iterator[ExampleBlock]:
@@ -177,9 +169,9 @@ class TrainingExamples:
 
     def held_out_block(self, epoch: int = 0, negatives: int | None = None) -> ExampleBlock:
         """The answers that are held out, with so many corruptions of each, 1 where nothing is said."""
-        _check_whole("epoch", epoch, 0)
+        check_int("epoch", epoch, 0)
         count = 1 if negatives is None else negatives
-        _check_whole("negatives", count, 0)
+        check_int("negatives", count, 0)
         return self._block(self.held_out_rows, make_key(self.config.seed, NEGATIVES_PURPOSE, epoch), count)
 
     def _block(self, rows: Longs, key: np.uint64, negatives: int) -> ExampleBlock:
@@ -236,8 +228,8 @@ class ExampleCollection:
 
         Whose block comes next is shuffled by keys; those of one knowledge base come in their own order.
         """
-        _check_whole("epoch", epoch, 0)
-        _check_whole("first", first, 0)
+        check_int("epoch", epoch, 0)
+        check_int("first", first, 0)
         return self._iter_blocks(epoch, first)
 
     def _iter_blocks(self, epoch: int, first: int) -> Iterator[tuple[int, ExampleBlock]]:
@@ -332,8 +324,3 @@ def _check_known(graph: GaifmanGraph, known: npt.ArrayLike, arity: int) -> Ints:
 def _freeze(array: npt.NDArray[_Kind]) -> npt.NDArray[_Kind]:
     array.setflags(write=False)
     return array
-
-
-def _check_whole(name: str, value: object, minimum: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < minimum:
-        raise KnowledgeBaseError(f"{name} is a whole number, {minimum} or more, not {value!r}")

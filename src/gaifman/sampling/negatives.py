@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeBaseError
+from gaifman.config import check_choice, check_fraction
+from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, Longs
-from gaifman.logic.names import similar_names
 from gaifman.sampling.constraints import QueryConstraints
 
 if TYPE_CHECKING:
@@ -105,16 +105,13 @@ class NegativeSampler:
 
 
 def check_negative_sampling(value: str) -> None:
-    """Say what is wrong with the name of a pool, if anything is."""
-    if value not in NEGATIVE_SAMPLING:
-        near = similar_names(value, NEGATIVE_SAMPLING) if isinstance(value, str) else ()
-        raise KnowledgeBaseError(f"a pool is one of {', '.join(NEGATIVE_SAMPLING)}, not {value!r}", suggestions=near)
+    """Refuse a way of sampling negatives that does not exist."""
+    check_choice("negative_sampling", value, NEGATIVE_SAMPLING)
 
 
 def check_hard_negative_fraction(value: float) -> None:
-    """Say what is wrong with a share of near corruptions, if anything is."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise KnowledgeBaseError(f"near is the share of corruptions whose object is near, from 0 to 1, not {value!r}")
+    """Refuse a fraction of hard negatives that is not a number from 0 to 1."""
+    check_fraction("hard_negative_fraction", value)
 
 
 def _hard_negative_graph(

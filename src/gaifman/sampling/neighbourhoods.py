@@ -5,7 +5,6 @@ What stands here is about speed and memory alone. `gaifman.sampling.neighbourhoo
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.config import check_int, check_seed, cpu_count
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.arrays import adjacency
 from gaifman.kb.facts import Fact
@@ -280,14 +280,11 @@ class SamplingConfig:
 
     def __post_init__(self) -> None:
         check_radius(self.radius)
-        if self.size is not None and not _is_whole(self.size, 1):
-            raise KnowledgeBaseError(
-                f"the size k is a whole number, 1 or more, or None, not {self.size!r}",
-                hint="the tuple's own objects are members anyway: for them alone write r=0; for all objects k=None",
-            )
-        check_draws(self.draws)
-        if not _is_whole(self.seed, 0) or self.seed >= 1 << 64:
-            raise KnowledgeBaseError(f"a seed is a whole number from 0 to 2**64 - 1, not {self.seed!r}")
+        if self.size is not None:
+            hint = "the tuple's own objects are always members: r=0 takes them alone, k=None all objects within r"
+            check_int("size", self.size, 1, hint=hint)
+        check_int("draws", self.draws, 1, MAX_DRAWS)
+        check_seed(self.seed)
 
     def keys(self) -> Keys:
         """Shape (w,), uint64: a key for each draw, of the seed, the purpose and the draw's number."""
@@ -356,9 +353,8 @@ def draw_neighbourhoods(
     The result depends on the graph, the tuple, what is hidden from it and the sampling: never on other tuples, their
     order, or the number of threads (by default one for each processor).
     """
-    threads = len(os.sched_getaffinity(0)) if threads is None else threads
-    if not _is_whole(threads, 1):
-        raise KnowledgeBaseError(f"the number of threads is a whole number, 1 or more, not {threads!r}")
+    threads = cpu_count() if threads is None else threads
+    check_int("threads", threads, 1)
     numbers = check_tuples(graph, tuples)
     job = make_draw_job(graph, numbers, sampling or SamplingConfig(), hidden)
     return collect_neighbourhoods(job, numbers, job.draw(int(threads)))
@@ -489,13 +485,3 @@ def _distinct_objects(tuples: Ints) -> tuple[Ints, Ints]:
     for array in (count, places):
         array.setflags(write=False)
     return count, places
-
-
-def check_draws(draws: int, name: str = "the number of draws", maximum: int = MAX_DRAWS) -> None:
-    """Refuse what cannot be a number of draws."""
-    if not _is_whole(draws, 1) or draws > maximum:
-        raise KnowledgeBaseError(f"{name} is a whole number from 1 to {maximum:,}, not {draws!r}")
-
-
-def _is_whole(number: object, minimum: int) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and int(number) >= minimum

@@ -26,9 +26,16 @@ from starlette.middleware import Middleware
 from gaifman import __version__
 from gaifman.cancellation import Deadline
 from gaifman.config import ServerLimits
-from gaifman.errors import BusyError, GaifmanError, OutputError, StoppedError, escape_unprintable, shorten
+from gaifman.errors import (
+    BusyError,
+    GaifmanError,
+    OutputError,
+    StoppedError,
+    escape_unprintable,
+    shorten,
+    similar_names,
+)
 from gaifman.kb.facts import Fact
-from gaifman.logic.names import similar_names
 from gaifman.server import schemas as messages
 from gaifman.server import schemas as replies
 from gaifman.server import service as insights

@@ -13,7 +13,6 @@ with few things at a time, which is quicker for all of them, and one that takes 
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import threading
 import time
@@ -23,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from gaifman.cancellation import Deadline
-from gaifman.config import DEFAULT_BUDGET, DEFAULT_SERVER_LIMITS, Budget, ServerLimits
+from gaifman.config import DEFAULT_BUDGET, DEFAULT_SERVER_LIMITS, Budget, ServerLimits, cpu_count
 from gaifman.errors import BusyError, StoppedError
 
 T = TypeVar("T")
@@ -41,7 +40,7 @@ class CpuSlots:
     """Places at the processors, one for each, given in the order in which they are asked for."""
 
     def __init__(self, slots: int | None = None) -> None:
-        self.slots = slots or len(os.sched_getaffinity(0))
+        self.slots = slots or cpu_count()
         self._free = self.slots
         self._queue: deque[threading.Event] = deque()
         self._lock = threading.Lock()

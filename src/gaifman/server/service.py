@@ -25,7 +25,7 @@ from gaifman._serialization import used_symbols
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.completion import Completion
 from gaifman.config import DEFAULT_SERVER_LIMITS, Budget, ServerLimits
-from gaifman.errors import GaifmanError, KnowledgeBaseError
+from gaifman.errors import GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.explain.attribution import DEFAULT_TOP
 from gaifman.explain.explanation import Explanation, facts_as_dicts
 from gaifman.explain.svg import Diagram
@@ -34,7 +34,6 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Longs
 from gaifman.logic.ast import Atom, Constant, Number, Term, Variable, to_bracketed
-from gaifman.logic.names import similar_names
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
 from gaifman.logic.verbalize import readable_name

@@ -7,7 +7,7 @@
 Traceback (most recent call last):
 ...
 gaifman.errors.KnowledgeError: fact 1: there is no relation parnt
-near: parent
+did you mean: parent
 
 The file is a `.facts` file, which every command reads beside the others; it is written anew for each addition, whole or
 not at all. The files of the knowledge base itself are never touched.
@@ -25,11 +25,11 @@ from typing import Any
 
 from gaifman import io
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.errors import KnowledgeBaseError, OutputError, shorten
+from gaifman.errors import KnowledgeBaseError, OutputError, plural, shorten, similar_names
 from gaifman.io.files import leftover_files
-from gaifman.kb.facts import Fact, as_fact, format_name, plural
+from gaifman.kb.facts import Fact, as_fact, format_name
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.names import name_problem, similar_names
+from gaifman.logic.names import name_problem
 from gaifman.server.service import Service
 
 EDITS_SUFFIX = ".edits.facts"

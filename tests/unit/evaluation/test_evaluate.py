@@ -258,12 +258,12 @@ def test_a_sample_says_so_and_ranks_as_the_whole_does() -> None:
     [
         ({"fraction": 0}, "above 0 and at most 1"),
         ({"fraction": 1.5}, "above 0 and at most 1"),
-        ({"count": 0}, "whole number, 1 or more"),
-        ({"count": 2.5}, "whole number, 1 or more"),
+        ({"count": 0}, "integer of at least 1"),
+        ({"count": 2.5}, "integer of at least 1"),
         ({"count": 2, "fraction": 0.5}, "one of them decides"),
-        ({"negative_sampling": "type"}, "a pool is one of"),
+        ({"negative_sampling": "type"}, "negative_sampling must be one of"),
         ({"draw": 3}, "there is no setting draw"),
-        ({"draws": 0}, "draws is a whole number"),
+        ({"draws": 0}, "draws must be an integer"),
     ],
 )
 def test_wrong_terms_are_said(terms: dict[str, Any], wanted: str) -> None:

@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "size": ({"options": {"size": 5}}, "size is what a row"),
     "seed": ({"options": {"seed": 5}}, "seed is what a row"),
     "unknown": ({"options": {"epoch": 5}}, "there is no setting epoch"),
-    "value": ({"options": {"epochs": "many"}}, "epochs is a whole number"),
+    "value": ({"options": {"epochs": "many"}}, "epochs must be an integer"),
     "fraction": ({"fraction": 0.0}, "above 0 and at most 1"),
     "facts": ({"facts": "valid"}, "train, train\\+valid, not 'valid'"),
     "phi": ({"phi": "papers"}, "there is no feature set or file papers"),

@@ -350,12 +350,12 @@ def test_mistakes() -> None:
     assert "p03" in caught.value.suggestions
     with pytest.raises(KnowledgeBaseError, match="name as many objects"):
         worker().explain("p03")
-    with pytest.raises(KnowledgeBaseError, match="top is a whole number"):
+    with pytest.raises(KnowledgeBaseError, match="top must be an integer"):
         worker().explain("p03", "t3", top=0)
-    with pytest.raises(KnowledgeBaseError, match="draws is a whole number"):
+    with pytest.raises(KnowledgeBaseError, match="draws must be an integer"):
         worker().explain("p03", "t3", draws=0)
     for prior in (1.0, "a"):
-        with pytest.raises(KnowledgeBaseError, match="a prior is above 0"):
+        with pytest.raises(KnowledgeBaseError, match="prior must be a number, above 0"):
             worker().explain("p03", "t3", prior=prior)  # type: ignore[arg-type]
     with pytest.raises(KnowledgeBaseError, match="only the fallback"):
         completed().explain("mayor", "p01", "t1")

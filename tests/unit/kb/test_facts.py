@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gaifman.errors import KnowledgeBaseError
+from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.kb.facts import (
     Fact,
     FactLike,
@@ -18,7 +18,6 @@ from gaifman.kb.facts import (
     check_types_and_attributes,
     duplicate_notes,
     format_name,
-    plural,
 )
 from gaifman.kb.tables import Duplicates, RawFacts, build_tables
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.logic.names import fold_subscripts, is_path, is_word, name_problem, quote, similar_names, unquote
+from gaifman.errors import similar_names
+from gaifman.logic.names import fold_subscripts, is_path, is_word, name_problem, quote, unquote
 
 NAMES = st.text(min_size=1).filter(lambda name: not name_problem(name))
 

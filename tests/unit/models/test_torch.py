@@ -252,12 +252,12 @@ def test_another_state_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"optimiser": "adem"}, "there is no optimiser adem"),
-        ({"rate": 0}, "rate, epochs and batch are above 0"),
-        ({"rate": float("nan")}, "rate, epochs and batch are above 0"),
-        ({"epochs": 0}, "not rate=0.01, epochs=0"),
-        ({"batch_size": 0}, "batch=0"),
-        ({"dropout": 1.0}, "dropout from 0 to below 1"),
+        ({"optimiser": "adem"}, "optimiser must be one of .*, got 'adem'"),
+        ({"learning_rate": 0}, "learning_rate must be a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a number above 0"),
+        ({"epochs": 0}, "epochs must be an integer of at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+        ({"dropout": 1.0}, "dropout must be a number, at least 0 and below 1"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:

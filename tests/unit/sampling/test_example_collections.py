@@ -140,23 +140,23 @@ def test_a_head_can_have_constraints() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"positives": 0}, "positives is a whole number, 1 or more, not 0"),
-        ({"negatives": -1}, "negatives is a whole number, 0 or more"),
-        ({"negatives": 2.5}, "negatives is a whole number"),
-        ({"block": 0}, "block is a whole number, 1 or more"),
-        ({"block": True}, "block is a whole number"),
-        ({"most_held": -1}, "most_held is a whole number"),
-        ({"seed": -1}, "seed is a whole number"),
-        ({"seed": 2**64}, "a seed is a whole number from 0 to"),
-        ({"negative_sampling": "type"}, "a pool is one of uniform, typed, mixed, not 'type'"),
-        ({"pool": 3}, "a pool is one of"),
-        ({"hide": "link"}, "what is hidden is one of facts, links, not 'link'"),
-        ({"holdout": 1.0}, "a share, 0 or more and below 1, not 1.0"),
-        ({"holdout": -0.1}, "a share"),
-        ({"holdout": float("nan")}, "a share"),
-        ({"holdout": "much"}, "a share"),
-        ({"near": 1.5}, "near is the share of corruptions whose object is near, from 0 to 1, not 1.5"),
-        ({"near": "much"}, "near is the share"),
+        ({"positives": 0}, "positives must be an integer of at least 1, got 0"),
+        ({"negatives": -1}, "negatives must be an integer of at least 0"),
+        ({"negatives": 2.5}, "negatives must be an integer"),
+        ({"block_size": 0}, "block_size must be an integer of at least 1"),
+        ({"block_size": True}, "block_size must be an integer"),
+        ({"max_held_out": -1}, "max_held_out must be an integer"),
+        ({"seed": -1}, "seed must be an integer"),
+        ({"seed": 2**64}, "seed must be an integer from 0 to"),
+        ({"negative_sampling": "type"}, "negative_sampling must be one of uniform, typed, mixed, got 'type'"),
+        ({"negative_sampling": 3}, "negative_sampling must be one of"),
+        ({"hide": "link"}, "hide must be one of facts, links, got 'link'"),
+        ({"holdout": 1.0}, "holdout must be a number, at least 0 and below 1, got 1.0"),
+        ({"holdout": -0.1}, "holdout must be a number"),
+        ({"holdout": float("nan")}, "holdout must be a number"),
+        ({"holdout": "much"}, "holdout must be a number"),
+        ({"hard_negative_fraction": 1.5}, "hard_negative_fraction must be a number, at least 0 and at most 1, got 1.5"),
+        ({"hard_negative_fraction": "much"}, "hard_negative_fraction must be a number"),
     ],
 )
 def test_a_recipe_that_means_nothing_is_refused(wrong: dict[str, object], message: str) -> None:
@@ -195,11 +195,11 @@ def test_known_tuples_of_another_shape_are_refused() -> None:
 def test_epochs_and_blocks_are_counted_from_0() -> None:
     found = examples(towns(), "born_in(x, y)")
     for call in (lambda: found.blocks(-1), lambda: found.blocks(0, -1), lambda: found.held_out_block(-1)):
-        with pytest.raises(KnowledgeBaseError, match="is a whole number, 0 or more, not -1"):
+        with pytest.raises(KnowledgeBaseError, match="must be an integer of at least 0, got -1"):
             call()
-    with pytest.raises(KnowledgeBaseError, match="negatives is a whole number"):
+    with pytest.raises(KnowledgeBaseError, match="negatives must be an integer"):
         found.held_out_block(0, -2)
-    with pytest.raises(KnowledgeBaseError, match="epoch is a whole number"):
+    with pytest.raises(KnowledgeBaseError, match="epoch must be an integer"):
         ExampleCollection([found]).blocks(-1)
 
 
