@@ -23,13 +23,14 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.completion import Completion, relation_query
+from gaifman.completion import Completion
 from gaifman.explain.attribution import Explainer
 from gaifman.explain.explanation import Explanation
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Longs
+from gaifman.logic.ast import relation_query
 from gaifman.predict import DrawBudget
 from training import loaded
 

@@ -26,10 +26,11 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.completion import Completion, PartStore, RelationTrainer, relation_query
+from gaifman.completion import Completion, PartStore, RelationTrainer
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
+from gaifman.logic.ast import relation_query
 from gaifman.models.calibration import reliability
 from gaifman.models.mlp import MLP, Batch, SparseRows
 from gaifman.sampling.examples import ExampleConfig, TrainingExamples

@@ -16,9 +16,10 @@ from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.io.model_file import read_model
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.logic.ast import Atom, Attribute, Feature, Query, walk
+from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
+from gaifman.logic.transforms import used_symbols
 from gaifman.models.calibration import Reliability, fit_calibration, reliability
 from gaifman.models.mlp import BaseModel, make_base_model
 from gaifman.models.scaling import FeatureScaler
@@ -150,15 +151,6 @@ def auc(scores: npt.NDArray[np.float64], targets: npt.NDArray[np.float64]) -> fl
         return None
     below_it = np.searchsorted(negative, positive, side="left") + np.searchsorted(negative, positive, side="right")
     return float(below_it.mean() / (2 * len(negative)))
-
-
-def used_symbols(features: Sequence[Feature], query: Query) -> tuple[dict[str, int], list[str]]:
-    """Relations (name → arity) and attributes that features and the query speak of."""
-    parts = [part for whole in (*(f.body for f in features), query.formula) for part in walk(whole)]
-    relations = {
-        part.relation: len(part.terms) for part in parts if isinstance(part, Atom) and isinstance(part.relation, str)
-    }
-    return dict(sorted(relations.items())), sorted({part.name for part in parts if isinstance(part, Attribute)})
 
 
 def feature_metadata(features: Sequence[Feature], query: Query) -> dict[str, Any]:

@@ -38,7 +38,6 @@ from gaifman._serialization import (
     scorer_from_arrays,
     strip_prefix,
     training_metadata,
-    used_symbols,
 )
 from gaifman.cancellation import Deadline
 from gaifman.config import cpu_count
@@ -52,13 +51,14 @@ from gaifman.io.model_file import write_model
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.logic.ast import Atom, Feature, Query, free_variables, query_position
+from gaifman.logic.ast import Feature, Query, free_variables, query_position, relation_query
+from gaifman.logic.transforms import used_symbols
 from gaifman.model import GaifmanModel, Tuples, as_tuple_ids
 from gaifman.model_card import summary_html
 from gaifman.models.calibration import Calibration, fit_calibration
 from gaifman.models.mlp import BaseModel, make_base_model
 from gaifman.models.scaling import feature_kinds
-from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor, extend_schema, query_variables
+from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor
 from gaifman.ranking.candidates import (
     UNRESTRICTED,
     Bindings,
@@ -302,7 +302,7 @@ class Completion:
             spoken_of, numbers = used_symbols(features, relation_query("", width))
             relations |= {name: arity for name, arity in spoken_of.items() if name}
             attributes |= set(numbers)
-        return extend_schema(self.kb, relations, sorted(attributes))
+        return self.kb.extend_schema(relations, sorted(attributes))
 
     @cached_property
     def _graph(self) -> GaifmanGraph:
@@ -346,12 +346,6 @@ class Completion:
         calibration = Calibration.from_arrays(strip_prefix(arrays, "calibration/"))
         own = {name: value for name, value in meta.items() if name != "arities"}
         return cls(config, relations, features, scorers, calibration, own)
-
-
-def relation_query(relation: str, arity: int) -> Query:
-    """The query for the facts of a relation."""
-    own = query_variables(arity)
-    return Query(own, Atom(relation, own))
 
 
 def fallback_probabilities(graph: GaifmanGraph, relation: str, tuples: Ints) -> Floats:

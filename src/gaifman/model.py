@@ -33,7 +33,6 @@ from gaifman._serialization import (
     strip_prefix,
     training_metadata,
     untrained_copy,
-    used_symbols,
 )
 from gaifman.cancellation import Deadline
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError
@@ -48,11 +47,12 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
+from gaifman.logic.transforms import used_symbols
 from gaifman.model_card import summary_html
 from gaifman.models.calibration import Calibration, fit_calibration
 from gaifman.models.mlp import BaseModel, Reals
 from gaifman.models.scaling import feature_kinds
-from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor, extend_schema
+from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor
 from gaifman.ranking.candidates import (
     UNRESTRICTED,
     Bindings,
@@ -290,9 +290,7 @@ class GaifmanModel:
     def predictor(self) -> Predictor:
         self.trained_scorer()
         relations, attributes = used_symbols(self.features, self.trained_query)
-        return Predictor(
-            extend_schema(self.kb, relations, attributes), self.features, len(self.trained_query.variables)
-        )
+        return Predictor(self.kb.extend_schema(relations, attributes), self.features, len(self.trained_query.variables))
 
     @cached_property
     def _fast_scorer(self) -> FastScorer:
@@ -369,7 +367,7 @@ def prepare_training(
         raise KnowledgeBaseError("there is no knowledge base to learn from")
     relations = {name: relation.arity for kb in kbs for name, relation in kb.relations.items()}
     attributes = sorted({name for kb in kbs for name in kb.attributes})
-    kbs = [extend_schema(kb, relations, attributes) for kb in kbs]
+    kbs = [kb.extend_schema(relations, attributes) for kb in kbs]
     asked = parse_query(query, kbs[0]) if isinstance(query, str) else query
     if not asked.variables:
         raise FormulaError(f"{asked} has no free variables: it is true or false, and has no answers to learn")

@@ -6,7 +6,7 @@ lacks count as having no facts; one that shares none of them is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,15 +14,15 @@ import numpy as np
 from gaifman._html import bar, stack
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget, check_int, check_positive
-from gaifman.errors import KnowledgeBaseError, similar_names
+from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
-from gaifman.kb.knowledge_base import KnowledgeBase, union
-from gaifman.kb.tables import Floats, Ints, RawFacts, build_tables
-from gaifman.logic.ast import Atom, Feature, Query, Variable
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints
+from gaifman.logic.ast import Feature, Query
 from gaifman.models.calibration import Calibration
 from gaifman.models.mlp import Reals
 from gaifman.sampling.hiding import hide
@@ -115,38 +115,6 @@ class DrawBudget:
             check_positive("max_error", self.max_error)
 
 
-def extend_schema(kb: KnowledgeBase, relations: Mapping[str, int], attributes: Sequence[str] = ()) -> KnowledgeBase:
-    """The same knowledge base, which also knows these relations (name → arity) and attributes."""
-    known = {name: relation.arity for name, relation in kb.relations.items()}
-    for name, arity in relations.items():
-        if known.get(name, arity) != arity:
-            raise KnowledgeBaseError(f"{name} has {known[name]} places in the knowledge base and {arity} in the model")
-    missing = {name: arity for name, arity in relations.items() if name not in known}
-    without = [name for name in attributes if name not in kb.attributes]
-    if relations and len(missing) == len(relations):
-        raise KnowledgeBaseError(
-            f"the knowledge base has none of the {len(relations):,} relations that the model speaks of",
-            suggestions=similar_names(next(iter(relations)), known),
-            hint=f"they are {', '.join(sorted(relations)[:5])}{', …' if len(relations) > 5 else ''}",
-        )
-    if not missing and not without:
-        return kb
-    bare, _ = build_tables(RawFacts([], list(missing), list(missing.values()), without))
-    return union([kb, KnowledgeBase(bare)])
-
-
-def atomic_relation(query: Query) -> str | None:
-    """The relation of a query that is one atom of its variables in their order; None for others.
-
-    >>> from gaifman.logic.parser import parse_query
-    >>> atomic_relation(parse_query("borders(x, y)")), atomic_relation(parse_query("borders(x, x)"))
-    ('borders', None)
-    """
-    formula = query.formula
-    plain = isinstance(formula, Atom) and isinstance(formula.relation, str) and formula.terms == query.variables
-    return str(formula.relation) if plain and isinstance(formula, Atom) else None
-
-
 class Predictor:
     """A knowledge base made ready for the features of a model."""
 
@@ -166,7 +134,7 @@ class Predictor:
 
     def hidden_facts(self, query: Query, tuples: Ints, seed: int, budget: Budget = DEFAULT_BUDGET) -> HiddenFacts:
         """What is hidden from tuples that are known answers, so that they are judged as if they were not known."""
-        relation = atomic_relation(query)
+        relation = query.atomic_relation
         if relation is None:
             return hide(self.kb, query, tuples, seed=seed, budget=budget)
         number = self.kb.content.relations.find(relation)
@@ -250,13 +218,3 @@ def estimate_from_sums(calibration: Calibration, sums: Floats, squares: Floats, 
     spread = np.where(counts > 1, np.sqrt(variance / np.maximum(counts, 1)), np.nan)
     mean = np.clip(mean, 0.0, 1.0)
     return Estimates(calibration.apply(mean), spread * calibration.slope(mean), counts.astype(np.int32))
-
-
-def query_variables(arity: int) -> tuple[Variable, ...]:
-    """Variables of a query over so many places: x, y, z …, then x1, x2 …
-
-    >>> [v.name for v in query_variables(2)], [v.name for v in query_variables(4)]
-    (['x', 'y'], ['x1', 'x2', 'x3', 'x4'])
-    """
-    letters = "xyz"
-    return tuple(Variable(letters[i] if arity <= len(letters) else f"x{i + 1}") for i in range(arity))

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gaifman
-from gaifman.completion import Completion, fallback_probabilities, relation_query
+from gaifman.completion import Completion, fallback_probabilities
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
+from gaifman.logic.ast import relation_query
 from gaifman.models.mlp import MLP
 from kbs import knowledge_bases, plain_names
 from trained import FEW, GOOD, demo, same, towns

@@ -16,6 +16,7 @@ from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
+from gaifman.logic.ast import query_variables
 from gaifman.logic.parser import parse_feature, parse_query
 from gaifman.models.calibration import Calibration, fit_calibration
 from gaifman.predict import (
@@ -23,10 +24,7 @@ from gaifman.predict import (
     Estimate,
     Estimates,
     Predictor,
-    atomic_relation,
     estimate_from_sums,
-    extend_schema,
-    query_variables,
 )
 from gaifman.queries.witnesses import fact_by_number
 from kbs import knowledge_bases
@@ -80,12 +78,12 @@ def test_the_most_is_for_those_with_a_bound() -> None:
 
 def test_one_that_knows_all_is_itself() -> None:
     kb = family()
-    assert extend_schema(kb, {"parent": 2}, ["age"]) is kb
-    assert extend_schema(kb, {}) is kb
+    assert kb.extend_schema({"parent": 2}, ["age"]) is kb
+    assert kb.extend_schema({}) is kb
 
 
 def test_what_is_missing_has_no_facts() -> None:
-    found = extend_schema(family(), {"parent": 2, "likes": 3, "young": 1}, ["age", "height"])
+    found = family().extend_schema({"parent": 2, "likes": 3, "young": 1}, ["age", "height"])
     assert {name: (r.arity, r.count) for name, r in found.relations.items()} == {
         "likes": (3, 0),
         "old": (1, 1),
@@ -97,13 +95,13 @@ def test_what_is_missing_has_no_facts() -> None:
 
 
 def test_other_places_are_refused() -> None:
-    with pytest.raises(KnowledgeBaseError, match="parent has 2 places in the knowledge base and 3 in the model"):
-        extend_schema(family(), {"parent": 3})
+    with pytest.raises(KnowledgeBaseError, match="parent has 2 positions in the knowledge base and 3 in the model"):
+        family().extend_schema({"parent": 3})
 
 
 def test_nothing_shared_is_refused_with_what_is_near() -> None:
     with pytest.raises(KnowledgeBaseError, match="none of the 6 relations") as caught:
-        extend_schema(family(), {"parents": 2, **{f"r{i}": 2 for i in range(5)}})
+        family().extend_schema({"parents": 2, **{f"r{i}": 2 for i in range(5)}})
     assert caught.value.suggestions == ("parent",)
     assert "…" in caught.value.hint
 
@@ -113,7 +111,7 @@ def test_what_was_known_is_known_as_it_was(kb: KnowledgeBase) -> None:
     """Objects keep their numbers, facts their confidences."""
     first = dict.fromkeys([*kb.relations][:1])
     relations = {name: kb.relations[name].arity for name in first} | {"a new one": 2}
-    found = extend_schema(kb, relations, ["a new number"]) if first else kb
+    found = kb.extend_schema(relations, ["a new number"]) if first else kb
     assert list(found.objects) == list(kb.objects)
     assert list(found.facts()) == list(kb.facts())
     assert list(found.values()) == list(kb.values())
@@ -138,7 +136,7 @@ def test_what_was_known_is_known_as_it_was(kb: KnowledgeBase) -> None:
     ],
 )
 def test_the_own_fact_of_a_query(text: str, relation: str | None) -> None:
-    assert atomic_relation(parse_query(text)) == relation
+    assert parse_query(text).atomic_relation == relation
 
 
 @pytest.mark.parametrize("width", range(1, 9))
@@ -176,7 +174,7 @@ def test_of_a_general_query_enough_is_hidden_to_make_it_false() -> None:
 
 
 def test_a_relation_without_facts_hides_nothing() -> None:
-    assert secrets(extend_schema(family(), {"old": 1, "likes": 2}), "likes(x, y)", ("ann", "bob")) == [set()]
+    assert secrets(family().extend_schema({"old": 1, "likes": 2}), "likes(x, y)", ("ann", "bob")) == [set()]
 
 
 # Judges

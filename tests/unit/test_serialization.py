@@ -26,7 +26,6 @@ from gaifman._serialization import (
     strip_prefix,
     training_metadata,
     untrained_copy,
-    used_symbols,
 )
 from gaifman.errors import InputError
 from gaifman.features.feature_sets import parse_phi
@@ -34,6 +33,7 @@ from gaifman.io.model_file import canonical_json, write_model
 from gaifman.logic.ast import Feature
 from gaifman.logic.parser import parse_feature, parse_query
 from gaifman.logic.schema import Schema
+from gaifman.logic.transforms import used_symbols
 from gaifman.models import SklearnModel
 from gaifman.models.calibration import fit_calibration, reliability
 from gaifman.models.mlp import MLP, BaseModel, Logistic, SparseRows

@@ -80,7 +80,7 @@ def rank_held_out(completion: Completion, relation: str, facts: Sequence[tuple[s
     """How the last objects of held-out facts rank among all objects, known and other held-out ones left out."""
     import numpy as np
 
-    from gaifman.completion import relation_query
+    from gaifman.logic.ast import relation_query
 
     areas, hits, query = [], [], relation_query(relation, 2)
     for x, y in facts:
@@ -96,8 +96,8 @@ def rank_held_out(completion: Completion, relation: str, facts: Sequence[tuple[s
 
 def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple[str, ...]]) -> dict[str, Any]:
     """The most probable fact of a relation that is not known, and how many of the first ten were held out."""
-    from gaifman.completion import relation_query
     from gaifman.kb.facts import Fact
+    from gaifman.logic.ast import relation_query
 
     found = completion.answers(relation_query(relation, 2), top=TOP_K, known="exclude", prior=PRIOR)
     return {

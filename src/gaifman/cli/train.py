@@ -143,9 +143,10 @@ def _print_next_steps(model: Model, kb: KnowledgeBase | None, target: Path, sett
 
 def _example_answer(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[str, ...]]:
     """The largest relation of a completion, and a known answer, where one is found quickly."""
-    from gaifman.completion import Completion, relation_query
+    from gaifman.completion import Completion
     from gaifman.config import Budget
     from gaifman.errors import GaifmanError
+    from gaifman.logic.ast import relation_query
     from gaifman.queries.answers import query
 
     asked: str | Query
@@ -162,8 +163,8 @@ def _example_answer(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[s
 
 def _query_arguments(model: Model, kb: KnowledgeBase, relation: list[str], found: tuple[str, ...]) -> list[str]:
     """What the command is asked: objects of the known answer for all variables but the last."""
-    from gaifman.completion import Completion, relation_query
-    from gaifman.logic.ast import Query
+    from gaifman.completion import Completion
+    from gaifman.logic.ast import Query, relation_query
     from gaifman.logic.printer import format_relation
 
     query = relation_query(relation[0], model.relations[relation[0]]) if isinstance(model, Completion) else model.query

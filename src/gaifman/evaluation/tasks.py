@@ -22,7 +22,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gaifman._serialization import used_symbols
 from gaifman.completion import Completion, fallback_probabilities
 from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
 from gaifman.evaluation.ranks import CandidateFilter, Ranks, compute_ranks
@@ -31,9 +30,10 @@ from gaifman.jobs.run import RECORD, Run, display_path
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.logic.transforms import used_symbols
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import MLP
-from gaifman.predict import DrawBudget, Predictor, extend_schema, prefix_means
+from gaifman.predict import DrawBudget, Predictor, prefix_means
 from gaifman.queries.answers import answers
 from gaifman.ranking.fast_scoring import BLOCK_SIZE, DirectScorer, ObjectFeatures, supports_fast_scoring
 from gaifman.sampling.negatives import NegativeSampler
@@ -278,7 +278,7 @@ def _query_task(model: GaifmanModel, data: EvaluationData, counts: Sequence[int]
     query, scorer, judge = model.query, model.trained_scorer(), model.predictor
     assert not isinstance(query, str), "a trained model has read its query"
     words = used_symbols((), query)
-    first = extend_schema(data.visible, *words)
+    first = data.visible.extend_schema(*words)
     second = first.with_facts(data.test.facts())
     third = second.with_facts(fact for other in data.known for fact in other.facts())
     visible, tested, whole = (answers(kb, query).tuples.astype(np.int32) for kb in (first, second, third))

@@ -42,7 +42,7 @@ from gaifman.logic.transforms import substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.calibration import Calibration, log_odds
 from gaifman.models.mlp import BaseModel, SparseRows
-from gaifman.predict import DrawBudget, Estimate, Predictor, atomic_relation, estimate_from_sums
+from gaifman.predict import DrawBudget, Estimate, Predictor, estimate_from_sums
 from gaifman.queries.witnesses import are_answers
 from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, draw_neighbourhoods
 from gaifman.training import Scorer, TrainingConfig
@@ -198,7 +198,7 @@ class _Prediction:
     def is_known(self) -> bool:
         """Whether the tuple is an answer by what is known."""
         query = self.explainer.query
-        if atomic_relation(query) is not None:
+        if query.atomic_relation is not None:
             return len(self.hidden.facts) > 0
         return bool(
             are_answers(self.explainer.predictor.kb, query, self.tuples, budget=self.deadline.limit_budget())[0]

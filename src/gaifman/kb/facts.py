@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -41,6 +41,10 @@ class Fact(NamedTuple):
         """As in a `.facts` file."""
         prefix = "" if self.confidence == 1 else f"{self.confidence!r}::"
         return f"{prefix}{format_name(self.relation)}({', '.join(map(format_name, self.objects))})."
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fact as JSON types."""
+        return {"relation": self.relation, "objects": list(self.objects), "confidence": self.confidence}
 
 
 FactLike = Fact | tuple[str, ...]

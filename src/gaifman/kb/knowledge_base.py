@@ -37,6 +37,7 @@ from gaifman.kb.facts import (
 )
 from gaifman.kb.tables import (
     FactTable,
+    Ints,
     Longs,
     NameEncoder,
     RawFacts,
@@ -165,6 +166,13 @@ class KnowledgeBase:
                 confidence = 1.0 if table.confidence is None else float(table.confidence[row])
                 yield Fact(relation, tuple(map(name, table.objects[row].tolist())), confidence)
 
+    def tuples(self, relation: str) -> Ints:
+        """Shape (facts, arity), int32: the object ids of a relation's facts; no rows if it has no facts."""
+        number = self._relation_id(relation)
+        arity = self.content.arities[number]
+        table = self.fact_tables.get(arity)
+        return np.zeros((0, arity), np.int32) if table is None else table.objects[table.rows(number)]
+
     def value(self, attribute: str, obj: str) -> float | None:
         """The attribute's value for an object, None where it has none."""
         number, holder = self.content.attributes.find(attribute), self.object_id(obj)
@@ -257,6 +265,30 @@ class KnowledgeBase:
             kept[rows] = False
             tables[arity] = _take_rows(tables[arity], np.flatnonzero(kept))
         return KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes)
+
+    def extend_schema(self, relations: Mapping[str, int], attributes: Sequence[str] = ()) -> KnowledgeBase:
+        """The same facts, with these relations (name → arity) and attributes added to the schema.
+
+        A relation that is already there must have the same arity, and at least one of them must be there.
+        """
+        known = {name: relation.arity for name, relation in self.relations.items()}
+        for name, arity in relations.items():
+            if known.get(name, arity) != arity:
+                raise KnowledgeBaseError(
+                    f"{name} has {known[name]} positions in the knowledge base and {arity} in the model"
+                )
+        missing = {name: arity for name, arity in relations.items() if name not in known}
+        new_attributes = [name for name in attributes if name not in self.attributes]
+        if relations and len(missing) == len(relations):
+            raise KnowledgeBaseError(
+                f"the knowledge base has none of the {len(relations):,} relations of the model",
+                suggestions=similar_names(next(iter(relations)), known),
+                hint=f"they are {', '.join(sorted(relations)[:5])}{', …' if len(relations) > 5 else ''}",
+            )
+        if not missing and not new_attributes:
+            return self
+        empty, _ = build_tables(RawFacts([], list(missing), list(missing.values()), new_attributes))
+        return union([self, KnowledgeBase(empty)])
 
     def induced(self, objects: Iterable[str]) -> KnowledgeBase:
         """The substructure on some objects: what is known of them alone, over the same relations."""

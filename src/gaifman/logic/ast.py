@@ -370,11 +370,39 @@ class Query(Node):
     formula: Formula
     head: str = ""
 
+    @property
+    def atomic_relation(self) -> str | None:
+        """The relation of a query that is one atom of its variables, in order; None for other queries.
+
+        >>> relation_query("borders", 2).atomic_relation
+        'borders'
+        """
+        atom = self.formula
+        if isinstance(atom, Atom) and isinstance(atom.relation, str) and atom.terms == self.variables:
+            return atom.relation
+        return None
+
     def render(self, style: PrintStyle) -> str:
         text = self.formula.render(style)
         if not self.head and self.variables == free_variables(self.formula):
             return text
         return f"{format_relation(self.head or 'q')}({style.render_list(self.variables)}) :- {text}"
+
+
+def query_variables(arity: int) -> tuple[Variable, ...]:
+    """Variables for a query of this arity: x, y, z for up to three, x1, x2 … for more.
+
+    >>> [v.name for v in query_variables(2)], [v.name for v in query_variables(4)]
+    (['x', 'y'], ['x1', 'x2', 'x3', 'x4'])
+    """
+    letters = "xyz"
+    return tuple(Variable(letters[i] if arity <= len(letters) else f"x{i + 1}") for i in range(arity))
+
+
+def relation_query(relation: str, arity: int) -> Query:
+    """The query for all facts of a relation."""
+    variables = query_variables(arity)
+    return Query(variables, Atom(relation, variables))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from gaifman.errors import LimitError
 from gaifman.logic.ast import (
     And,
     Atom,
+    Attribute,
     Exists,
     Feature,
     Forall,
@@ -32,6 +33,7 @@ from gaifman.logic.ast import (
     Node,
     Not,
     Or,
+    Query,
     RelationVariable,
     Term,
     Truth,
@@ -123,6 +125,15 @@ def relation_arities(node: Node) -> dict[RelationVariable, int]:
     for part in children(node):
         arities |= relation_arities(part)
     return {variable: arity for variable, arity in arities.items() if variable not in node.bound_variables}
+
+
+def used_symbols(features: Iterable[Feature], query: Query) -> tuple[dict[str, int], list[str]]:
+    """The relations (name → arity) and attributes that features and a query mention, sorted by name."""
+    nodes = [node for body in (*(f.body for f in features), query.formula) for node in walk(body)]
+    relations = {
+        node.relation: len(node.terms) for node in nodes if isinstance(node, Atom) and isinstance(node.relation, str)
+    }
+    return dict(sorted(relations.items())), sorted({node.name for node in nodes if isinstance(node, Attribute)})
 
 
 def instantiate(feature: Feature, relations: Mapping[str, int]) -> Iterator[Feature]:

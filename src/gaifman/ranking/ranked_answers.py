@@ -21,7 +21,7 @@ from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
-from gaifman.predict import Estimate, Estimates, Predictor, atomic_relation
+from gaifman.predict import Estimate, Estimates, Predictor
 from gaifman.queries.answers import answers as exact
 from gaifman.ranking.candidates import (
     DEFAULT_STRATEGY,
@@ -263,7 +263,7 @@ def rank_candidates(
 
 def known_answers(predictor: Predictor, query: Query, pattern: QueryPattern, deadline: Deadline | None = None) -> Ints:
     """Shape (b, places), int32: known answers of the query; where one variable is left, only those that can fit."""
-    relation = atomic_relation(query)
+    relation = query.atomic_relation
     if relation is None:
         few = len(pattern.variables) < 2
         objects = zip(query.variables, pattern.terms, strict=True)

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gaifman._serialization import used_symbols
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.completion import Completion
 from gaifman.config import DEFAULT_SERVER_LIMITS, Budget, ServerLimits
@@ -36,10 +35,10 @@ from gaifman.kb.tables import FactTable, Longs
 from gaifman.logic.ast import Atom, Constant, Number, Term, Variable, to_bracketed
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
+from gaifman.logic.transforms import used_symbols
 from gaifman.logic.verbalize import readable_name
 from gaifman.model import GaifmanModel
 from gaifman.model_card import model_card
-from gaifman.predict import extend_schema
 from gaifman.queries.answers import count_answers, exists, fetch_answers, prepare
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.witnesses import witness_facts
@@ -172,7 +171,7 @@ class Service:
         if isinstance(self.model, Completion):
             _ = self.model.extended_kb
         elif self.model is not None:
-            extend_schema(self.kb, *used_symbols(self.model.features, self.model.trained_query))
+            self.kb.extend_schema(*used_symbols(self.model.features, self.model.trained_query))
 
     def preload(self) -> None:
         """Make what the first questions would have to wait for."""
