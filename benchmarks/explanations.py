@@ -27,7 +27,7 @@ from gaifman.completion import Completion
 from gaifman.explain.attribution import Explainer
 from gaifman.explain.explanation import Explanation
 from gaifman.kb.facts import Fact
-from gaifman.kb.gaifman_graph import GaifmanGraph, fact_ids
+from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Longs
 from gaifman.logic.ast import relation_query
@@ -53,7 +53,7 @@ def numbers(graph: GaifmanGraph, facts: Sequence[Fact]) -> Longs:
         objects = np.array([[kb.object_id(name) for name in fact.objects]], np.int32)
         relation = kb.content.relations.find(fact.relation)
         assert relation is not None
-        found.append(fact_ids(graph, relation, objects))
+        found.append(graph.kb.fact_ids(relation, objects))
     return np.concatenate(found)
 
 

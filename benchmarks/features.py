@@ -25,7 +25,7 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
 from gaifman.features.mining import frequent_patterns
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.printer import format_relation
@@ -48,7 +48,7 @@ def pairs(graph: GaifmanGraph, count: int, shuffled: bool = False) -> tuple[Ints
     rows = np.random.default_rng(0).integers(0, len(table), count)
     rows = rows if shuffled else np.sort(rows)
     tuples = table.objects[rows]
-    return tuples, HiddenFacts.one_per_tuple(fact_ids(graph, table.relation[rows], tuples))
+    return tuples, HiddenFacts.one_per_tuple(graph.kb.fact_ids(table.relation[rows], tuples))
 
 
 def seconds(evaluator: FeatureEvaluator, tuples: Ints, hidden: HiddenFacts, size: int, runs: int) -> float:

@@ -23,7 +23,7 @@ import numpy as np
 
 import common
 import gaifman
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, RawFacts, build_tables
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
@@ -141,7 +141,7 @@ def hiding(name: str, graph: GaifmanGraph, count: int, runs: int) -> dict[str, f
     seconds = common.interleaved(
         runs,
         hidden=lambda: draw_neighbourhoods(
-            graph, pairs, SamplingConfig(), HiddenFacts.one_per_tuple(fact_ids(graph, relation, pairs))
+            graph, pairs, SamplingConfig(), HiddenFacts.one_per_tuple(graph.kb.fact_ids(relation, pairs))
         ),
         radius=lambda: draw_neighbourhoods(graph, few, SamplingConfig(radius=2, draws=10)),
     )

@@ -48,7 +48,7 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.io.model_file import write_model
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Feature, Query, free_variables, query_position, relation_query
@@ -354,7 +354,7 @@ def fallback_probabilities(graph: GaifmanGraph, relation: str, tuples: Ints) -> 
     number, table = graph.kb.content.relations.find(relation), graph.kb.fact_tables.get(width)
     seen = np.zeros(len(tuples))
     if table is not None and number is not None:
-        own = fact_ids(graph, number, tuples) >= 0  # the tuple's own fact is not another
+        own = graph.kb.fact_ids(number, tuples) >= 0  # the tuple's own fact is not another
         for place in range(width):
             counts = np.bincount(table.objects[table.rows(number), place], minlength=len(graph))
             seen += counts[tuples[:, place]] > own

@@ -19,7 +19,7 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.features.matrix import FeatureMatrix
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Feature, Query
@@ -139,7 +139,7 @@ class Predictor:
             return hide(self.kb, query, tuples, seed=seed, budget=budget)
         number = self.kb.content.relations.find(relation)
         assert number is not None, "the model's relations are known"
-        return HiddenFacts.one_per_tuple(fact_ids(self.graph, number, tuples))
+        return HiddenFacts.one_per_tuple(self.graph.kb.fact_ids(number, tuples))
 
     def estimate(
         self,

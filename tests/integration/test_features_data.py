@@ -12,7 +12,7 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
 from gaifman.features.mining import frequent_patterns
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.tables import Ints
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 
@@ -23,7 +23,7 @@ def pairs(graph: GaifmanGraph, count: int, seed: int) -> tuple[Ints, HiddenFacts
     """Random training pairs, the fact of each to hide; every third is corrupted, and the fact hidden all the same."""
     table, rng = graph.kb.fact_tables[2], np.random.default_rng(seed)
     rows = rng.integers(0, len(table), count)
-    own = fact_ids(graph, table.relation[rows], table.objects[rows])
+    own = graph.kb.fact_ids(table.relation[rows], table.objects[rows])
     tuples = table.objects[rows].copy()
     tuples[::3, 1] = rng.integers(0, len(graph), len(tuples[::3]))
     return tuples, HiddenFacts.one_per_tuple(own)

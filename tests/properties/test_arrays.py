@@ -43,11 +43,11 @@ def test_facts_stand_where_the_graph_numbers_them(seed: int) -> None:
     _, graph, _ = case(seed)
     facts = fact_arrays(graph)
     for number in range(len(graph.kb)):
-        fact = graph.fact_by_id(number)
+        fact = graph.kb.fact_by_id(number)
         objects = facts.objects[facts.starts[number] : facts.starts[number + 1]]
         assert graph.kb.content.relations[int(facts.relations[number])] == fact.relation
         assert tuple(graph.kb.object_name(int(obj)) for obj in objects) == fact.objects
-    alone = [n for n in range(len(graph.kb)) if len(set(graph.fact_by_id(n).objects)) == 1]
+    alone = [n for n in range(len(graph.kb)) if len(set(graph.kb.fact_by_id(n).objects)) == 1]
     assert sorted(facts.own.tolist()) == alone
 
 

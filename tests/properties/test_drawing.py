@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.kb.gaifman_graph import build_graph, fact_ids
+from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.tables import Ints, freeze
 from gaifman.sampling import neighbourhoods as drawing
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods, find_cut_edges
@@ -69,7 +69,7 @@ def test_a_hidden_fact_cuts_both_its_edges_unless_another_fact_gives_them() -> N
     chad, city = KB.object_id("chad"), KB.object_id("n_djamena")
     relations = [list(KB.relations).index(name) for name in ("capital", "city_in", "largest_city")]
     numbers = [
-        fact_ids(GRAPH, relation, np.array([pair], np.int32))[0]
+        GRAPH.kb.fact_ids(relation, np.array([pair], np.int32))[0]
         for relation, pair in zip(relations, ([chad, city], [city, chad], [chad, city]), strict=True)
     ]
     known = np.array(sorted(number for number in numbers if number >= 0), np.int64)

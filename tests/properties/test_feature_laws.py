@@ -277,7 +277,7 @@ def test_hiding_the_same_fact_twice_or_one_that_is_elsewhere_is_harmless() -> No
     graph = build_graph(kb)
     plan = compile_features(parse_phi("likes(s1, x)\nnext(x, y)"), kb, 2)
     drawn = whole(kb)
-    likes = [i for i in range(len(kb)) if graph.fact_by_id(i).relation == "likes"]
+    likes = [i for i in range(len(kb)) if graph.kb.fact_by_id(i).relation == "likes"]
     hidden = HiddenFacts(np.array([0, 3]), np.array([likes[0], likes[0], likes[2]]))
     assert FeatureEvaluator(graph, plan).evaluate(drawn, hidden).to_dense().tolist() == [[3, 5]]
 

@@ -50,7 +50,7 @@ def check(graph: GaifmanGraph, drawn: NeighbourhoodBatch, phi: FeatureSet, hidde
     for row in range(len(drawn)):
         t = row // drawn.draws
         unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist() if hidden else []
-        structure = kb.without_facts([graph.fact_by_id(number) for number in unseen]).structure()
+        structure = kb.without_facts([graph.kb.fact_by_id(number) for number in unseen]).structure()
         members = drawn.members_of(t, row % drawn.draws)
         names = [kb.object_name(int(member)) for member in members]
         inside, pair = structure.induced(names), tuple(names[place] for place in drawn.own_positions[t])

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, concatenate_ranges, fact_ids
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import concatenate_ranges
 from kbs import knowledge_bases
 
 small = knowledge_bases(attributes=False, isolated=True)
@@ -84,7 +85,7 @@ def test_labels_and_facts_of_each_edge_are_those_of_the_definition(kb: Knowledge
             for at in range(graph.label_starts[edge], graph.label_starts[edge + 1]):
                 relation, i, j = graph.label_table[graph.labels[at]].tolist()
                 label = (kb.content.relations[relation], i + 1, j + 1)
-                found.setdefault((one, other), []).append((graph.fact_by_id(int(graph.label_facts[at])), label))
+                found.setdefault((one, other), []).append((graph.kb.fact_by_id(int(graph.label_facts[at])), label))
             assert set(graph.labels_of(one, other)) == {label for _, label in expected[one, other]}
     assert {pair: sorted(map(repr, entries)) for pair, entries in found.items()} == {
         pair: sorted(map(repr, entries)) for pair, entries in expected.items()
@@ -116,19 +117,19 @@ def test_the_degree_distribution_counts_every_object_once(kb: KnowledgeBase) -> 
 def test_fact_numbers_finds_each_fact_and_no_other(kb: KnowledgeBase, data: st.DataObject) -> None:
     graph = build_graph(kb)
     for arity, table in kb.fact_tables.items():
-        numbers = fact_ids(graph, table.relation, table.objects)
-        assert numbers.tolist() == [graph.fact_offsets[arity] + row for row in range(len(table))]
+        numbers = graph.kb.fact_ids(table.relation, table.objects)
+        assert numbers.tolist() == [graph.kb.fact_offsets[arity] + row for row in range(len(table))]
     arity, count = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 6))
     if not len(kb.relations) or not kb:
         return
     numbers_ = st.integers(0, len(kb.objects) - 1)
     tuples = np.array([[data.draw(numbers_) for _ in range(arity)] for _ in range(count)], np.int32)
     relation = data.draw(st.integers(0, len(kb.relations) - 1))
-    for row, number in zip(tuples, fact_ids(graph, relation, tuples.reshape(count, arity)), strict=True):
+    for row, number in zip(tuples, graph.kb.fact_ids(relation, tuples.reshape(count, arity)), strict=True):
         names = tuple(kb.object_name(int(obj)) for obj in row)
         assert (number >= 0) == ((kb.content.relations[relation], *names) in kb)
         if number >= 0:
-            assert graph.fact_by_id(int(number)).objects == names
+            assert graph.kb.fact_by_id(int(number)).objects == names
 
 
 # Corners
@@ -169,4 +170,4 @@ def test_what_is_wrong_is_said(worked: GaifmanGraph) -> None:
     with pytest.raises(KnowledgeBaseError, match=r"write \['d1'\], not 'd1'"):
         worked.ball("d1", 1)
     with pytest.raises(KnowledgeBaseError, match="facts are numbered from 0 to 6, not 7"):
-        worked.fact_by_id(7)
+        worked.kb.fact_by_id(7)

@@ -171,4 +171,4 @@ def test_hidden_facts_are_no_grounds() -> None:
     hidden = HiddenFacts.one_per_tuple(np.array([0]))
     drawn = draw_neighbourhoods(graph, [[0, 1]], SamplingConfig(size=None), hidden)
     inside = local_structure(graph, drawn.members_of(0), hidden.facts)
-    assert graph.fact_by_id(0) not in inside.facts
+    assert graph.kb.fact_by_id(0) not in inside.facts

@@ -18,7 +18,7 @@ from gaifman.logic.parser import parse_query
 from gaifman.logic.semantics import holds
 from gaifman.queries.answers import answers
 from gaifman.queries.engine import Engine
-from gaifman.queries.witnesses import are_answers, fact_by_number
+from gaifman.queries.witnesses import are_answers
 from gaifman.sampling.hiding import hide, minimum_hitting_set
 from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from generators import over_seeds
@@ -72,7 +72,7 @@ def test_what_is_hidden_makes_the_tuple_no_answer(seed: int) -> None:
         other = len(found) - 1 - t
         assert numbers == again.facts[again.starts[other] : again.starts[other + 1]].tolist()
         env = dict(zip(query.variables, names, strict=True))
-        without = kb.without_facts([fact_by_number(kb, number) for number in numbers]).structure()
+        without = kb.without_facts([kb.fact_by_id(number) for number in numbers]).structure()
         bare = kb.without_facts(list(kb.facts())).structure()
         assert holds(without, query.formula, env) == holds(bare, query.formula, env)
         if len(numbers) == 1:
@@ -93,7 +93,7 @@ def test_every_seed_hides_a_fact_of_each_witness() -> None:
     seen = set()
     for seed in range(40):
         hidden = hide(FAMILY, "exists z. parent(x, z) & parent(z, y)", [[ann, cleo]], seed=seed)
-        seen.add(tuple(str(fact_by_number(FAMILY, number)) for number in hidden.facts.tolist()))
+        seen.add(tuple(str(FAMILY.fact_by_id(number)) for number in hidden.facts.tolist()))
     assert {len(facts) for facts in seen} == {2}
     assert len(seen) == 4
 
@@ -111,7 +111,7 @@ def test_every_seed_hides_a_fact_of_each_witness() -> None:
 )
 def test_own_facts_where_others_do_not_decide(text: str, answer: tuple[str, ...], facts: list[str]) -> None:
     hidden = hide(FAMILY, text, [[FAMILY.object_id(name) for name in answer]])
-    assert [str(fact_by_number(FAMILY, number)) for number in hidden.facts.tolist()] == facts
+    assert [str(FAMILY.fact_by_id(number)) for number in hidden.facts.tolist()] == facts
 
 
 def test_a_hundred_thousand_answers_at_once() -> None:

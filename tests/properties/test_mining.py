@@ -86,7 +86,7 @@ def test_every_figure_is_what_the_definition_counts(query: str) -> None:
     structures = []
     for t, row in enumerate(chosen):
         inside = [kb.object_name(int(member)) for member in drawn.members_of(t)]
-        small = kb.induced(inside).without_facts([graph.fact_by_id(int(own.facts[row]))])
+        small = kb.induced(inside).without_facts([graph.kb.fact_by_id(int(own.facts[row]))])
         structures.append((small.structure(), tuple(inside[place] for place in drawn.own_positions[t])))
     found = mined(graph, query, mining)
     assert len(found.mined_features) == 12
@@ -113,7 +113,7 @@ def test_no_frequent_path_is_missed(seed: int) -> None:
         hits = 0.0
         for t in range(len(answers)):
             inside = [kb.object_name(int(member)) for member in drawn.members_of(t)]
-            small = kb.induced(inside).without_facts([graph.fact_by_id(int(own.facts[t]))]).structure()
+            small = kb.induced(inside).without_facts([graph.kb.fact_by_id(int(own.facts[t]))]).structure()
             hits += feature_value(small, feature, tuple(kb.object_name(int(o)) for o in answers[t]))
         assert (hits / len(answers) >= 0.2) == (str(feature) in names(found)), str(feature)
 

@@ -145,13 +145,13 @@ def test_mistakes_are_one_clear_error(question: str | Query, given: dict[str, st
 
 
 @pytest.mark.parametrize("skip", [-1, 1.5, True])
-def test_a_page_begins_at_a_whole_number(skip: int) -> None:
-    with pytest.raises(FormulaError, match="answers to skip are a whole number"):
+def test_skip_is_a_natural_number(skip: int) -> None:
+    with pytest.raises(KnowledgeBaseError, match="skip must be an integer of at least 0"):
         answers(FAMILY, "person(x)", skip=skip)
 
 
 def test_a_batch_has_at_least_one_answer() -> None:
-    with pytest.raises(FormulaError, match="answers of a batch"):
+    with pytest.raises(KnowledgeBaseError, match="batch_size must be an integer of at least 1"):
         stream(FAMILY, "person(x)", batch_size=0)
     with pytest.raises(FormulaError, match="no relation"):
         stream(FAMILY, "persn(x)")

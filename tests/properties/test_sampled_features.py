@@ -120,7 +120,7 @@ def test_relations_and_objects_of_facts_by_number(seed: int) -> None:
         return
     numbers = np.array([rng.randrange(len(graph.kb)) for _ in range(20)], np.int64)
     for number, row in zip(numbers.tolist(), drawing.fact_rows(graph, numbers).tolist(), strict=True):
-        fact = graph.fact_by_id(number)
+        fact = graph.kb.fact_by_id(number)
         assert graph.kb.content.relations[row[0]] == fact.relation
         assert tuple(graph.kb.object_name(obj) for obj in row[1 : 1 + len(fact.objects)]) == fact.objects
         assert set(row[1 + len(fact.objects) :]) <= {-1}

@@ -129,7 +129,7 @@ def hide(rng: random.Random, graph: GaifmanGraph, drawn: NeighbourhoodBatch, mos
     chosen: list[list[int]] = []
     for t in range(len(drawn.own_positions)):
         own = {graph.kb.object_name(int(drawn.members_of(t)[place])) for place in drawn.own_positions[t]}
-        near = [n for n in range(len(graph.kb)) if own & set(graph.fact_by_id(n).objects)]
+        near = [n for n in range(len(graph.kb)) if own & set(graph.kb.fact_by_id(n).objects)]
         pool = near if near and rng.random() < 0.7 else list(range(len(graph.kb)))
         chosen.append(sorted(rng.sample(pool, min(len(pool), rng.randint(0, most)))))
     starts = np.append(0, np.cumsum([len(numbers) for numbers in chosen])).astype(np.int64)

@@ -11,7 +11,6 @@ import pytest
 import long_queries as queries_long
 from gaifman.config import Budget
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import And, Atom, Exists, Formula, Or, Query, Truth, Variable, free_variables
 from gaifman.logic.parser import parse_query
@@ -22,8 +21,6 @@ from gaifman.queries.normalize import Domain, normalize
 from gaifman.queries.witnesses import (
     alternatives,
     are_answers,
-    fact_by_number,
-    fact_offsets,
     is_monotone,
     why,
     witness_facts,
@@ -78,12 +75,6 @@ def test_an_answer_holds_exactly_as_long_as_a_witness_is_known(seed: int) -> Non
             hidden = [fact for fact in kb.facts() if fact in known and rng.random() < 0.5]
             left = any(not set(facts) & set(hidden) for facts in sets)
             assert holds(kb.without_facts(hidden).structure(), query.formula, env) == left
-
-
-def test_numbers_of_facts_are_those_of_the_graph() -> None:
-    graph = build_graph(FAMILY)
-    assert fact_offsets(FAMILY) == dict(graph.fact_offsets)
-    assert [fact_by_number(FAMILY, n) for n in range(len(FAMILY))] == [graph.fact_by_id(n) for n in range(len(FAMILY))]
 
 
 def test_witnesses_of_many_answers_at_once() -> None:
@@ -217,7 +208,7 @@ def test_which_tuples_are_answers_of_a_query_of_very_many_ways() -> None:
     rows = [[FAMILY.object_id(name) for name in names], [FAMILY.object_id(name) for name in reversed(names)]]
     assert are_answers(FAMILY, text, rows).tolist() == [True, False]
     hidden = hide(FAMILY, text, rows)
-    assert [str(fact_by_number(FAMILY, number)) for number in hidden.facts.tolist()] == [
+    assert [str(FAMILY.fact_by_id(number)) for number in hidden.facts.tolist()] == [
         "person(ann).",
         "parent(ann, bob).",
     ]

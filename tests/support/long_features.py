@@ -139,7 +139,7 @@ def compare(
 def visible(graph: GaifmanGraph, hidden: HiddenFacts, t: int) -> Structure:
     """What is known, without what is hidden from a tuple."""
     unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist()
-    kb = graph.kb.without_facts([graph.fact_by_id(number) for number in unseen]) if unseen else graph.kb
+    kb = graph.kb.without_facts([graph.kb.fact_by_id(number) for number in unseen]) if unseen else graph.kb
     return kb.structure()
 
 

@@ -12,13 +12,12 @@ from gaifman.errors import FormulaError, InputError, KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, parse_phi
-from gaifman.kb.gaifman_graph import build_graph, fact_ids
+from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.model import GaifmanModel
 from gaifman.models.calibration import correct_class_ratio
 from gaifman.models.mlp import MLP, Logistic
-from gaifman.queries.witnesses import fact_by_number
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from trained import FEW, demo, little, neighbour, same, towns, worker
@@ -59,7 +58,7 @@ def test_a_probability_is_the_calibrated_mean_over_draws(draws: int) -> None:
     tuples = np.array([[kb.object_id(x), kb.object_id(y)] for x, y in pairs], np.int32)
     number = kb.content.relations.find("borders")
     assert number is not None
-    hidden = HiddenFacts.one_per_tuple(fact_ids(graph, number, tuples))
+    hidden = HiddenFacts.one_per_tuple(graph.kb.fact_ids(number, tuples))
     assert np.diff(hidden.starts).tolist() == [1, 0, 1, 0]
     each, _ = drawn(model, tuples, hidden, draws)
     found = model.probabilities(pairs, draws=draws)
@@ -163,7 +162,7 @@ def test_a_known_answer_of_a_general_query_too() -> None:
     numbers = np.array([[kb.object_id("p03"), kb.object_id("c1")]], np.int32)
     hidden = hide(kb, model.trained_query, numbers, seed=0)
     assert len(hidden.facts)
-    without = model.with_kb(kb.without_facts([fact_by_number(kb, number) for number in hidden.facts.tolist()]))
+    without = model.with_kb(kb.without_facts([kb.fact_by_id(number) for number in hidden.facts.tolist()]))
     assert not len(hide(without.kb, model.trained_query, numbers).facts)
     assert same(model.probabilities([("p03", "c1")]), without.probabilities([("p03", "c1")]))
 

@@ -26,7 +26,6 @@ from gaifman.predict import (
     Predictor,
     estimate_from_sums,
 )
-from gaifman.queries.witnesses import fact_by_number
 from kbs import knowledge_bases
 from trained import little, same, towns
 
@@ -153,7 +152,7 @@ def secrets(kb: KnowledgeBase, query: str, *tuples: tuple[str, ...]) -> list[set
     judge = Predictor(kb, [parse_feature("exists r. r(s1, s1)")], len(asked.variables))
     hidden = judge.hidden_facts(asked, judge.tuple_ids(tuples), 0)
     starts, facts = hidden.starts.tolist(), hidden.facts.tolist()
-    return [{str(fact_by_number(kb, n)) for n in facts[starts[t] : starts[t + 1]]} for t in range(len(tuples))]
+    return [{str(kb.fact_by_id(n)) for n in facts[starts[t] : starts[t + 1]]} for t in range(len(tuples))]
 
 
 def test_the_fact_itself_is_hidden_where_it_is_known() -> None:

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from gaifman.config import check_choice
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.gaifman_graph import concatenate_ranges
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.sampling.rng import make_key
 
 TIES = ("optimistic", "realistic", "pessimistic")

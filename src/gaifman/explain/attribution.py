@@ -35,8 +35,7 @@ from gaifman.explain.svg import Diagram
 from gaifman.features.grounding import LocalStructure, find_groundings, local_structure
 from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.facts import Fact
-from gaifman.kb.gaifman_graph import concatenate_ranges
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.logic.ast import Constant, Feature, Query, Variable, to_bracketed
 from gaifman.logic.transforms import substitute
 from gaifman.logic.verbalize import describe_feature
@@ -151,7 +150,7 @@ class _Prediction:
     def __init__(self, explainer: Explainer, tuples: Ints, hidden: HiddenFacts, draw_budget: DrawBudget) -> None:
         self.explainer, self.tuples, self.hidden, self.draw_budget = explainer, tuples, hidden, draw_budget
         judge, graph, self.deadline = explainer.predictor, explainer.predictor.graph, draw_budget.deadline
-        self.fact = cache(graph.fact_by_id)
+        self.fact = cache(graph.kb.fact_by_id)
         self.names = tuple(judge.kb.object_name(number) for number in tuples[0].tolist())
         self.deadline.check()
         self.drawn: NeighbourhoodBatch = draw_neighbourhoods(

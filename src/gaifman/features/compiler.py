@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 
 from gaifman.errors import FormulaError, LimitError
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels import bitset_vm as m
 from gaifman.logic.ast import (
     AGGREGATES,
@@ -353,16 +352,16 @@ class _Compiler:
         for register, own in enumerate(self.axes):
             axes[register, : len(own)] = own
         programs = m.Programs(
-            _freeze(np.array(self.code, np.int32).reshape(-1, m.INSTRUCTION_WIDTH)),
-            _freeze(np.array(self.starts, np.int64)),
-            _freeze(np.array(self.register_starts, np.int64)),
-            _freeze(axes),
-            _freeze(np.array([len(own) for own in self.axes], np.int32)),
-            _freeze(np.array(self.terms, np.int32).reshape(-1, 2)),
-            _freeze(np.array(self.quantities, np.int32).reshape(-1, 3)),
-            _freeze(np.array(self.numbers, np.float64)),
-            _freeze(arities),
-            _freeze(np.bincount(arities, minlength=9).astype(np.int32)),
+            freeze(np.array(self.code, np.int32).reshape(-1, m.INSTRUCTION_WIDTH)),
+            freeze(np.array(self.starts, np.int64)),
+            freeze(np.array(self.register_starts, np.int64)),
+            freeze(axes),
+            freeze(np.array([len(own) for own in self.axes], np.int32)),
+            freeze(np.array(self.terms, np.int32).reshape(-1, 2)),
+            freeze(np.array(self.quantities, np.int32).reshape(-1, 3)),
+            freeze(np.array(self.numbers, np.float64)),
+            freeze(arities),
+            freeze(np.bincount(arities, minlength=9).astype(np.int32)),
         )
         relations = tuple(self._relations(feature) for feature in features)
         return FeaturePlan(
@@ -387,13 +386,7 @@ class _Compiler:
             blind = tuple((op, a, 0, 0, *rest) if op == m.ATOM else (op, a, b, c, *rest) for op, a, b, c, *rest in code)
             axes = tuple(self.axes[self.register_starts[p] : self.register_starts[p + 1]])
             shapes.append(seen.setdefault((blind, axes), len(seen)) if relations[p] else -1)
-        return _freeze(np.array(shapes, np.int32))
+        return freeze(np.array(shapes, np.int32))
 
 
-_Array = TypeVar("_Array", Ints, Longs, Floats)
 _Env = Mapping[Variable, tuple[int, int]]
-
-
-def _freeze(array: _Array) -> _Array:
-    array.setflags(write=False)
-    return array

@@ -129,7 +129,7 @@ def local_structure(
     tuples: dict[str, set[tuple[Hashable, ...]]] = {}
     numbers = {}
     for number in induced_facts(graph, members, hidden).tolist():
-        fact = (get_fact or graph.fact_by_id)(number)
+        fact = (get_fact or graph.kb.fact_by_id)(number)
         tuples.setdefault(fact.relation, set()).add(fact.objects)
         numbers[fact.relation, fact.objects] = number
     relations = {

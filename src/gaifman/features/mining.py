@@ -31,8 +31,8 @@ from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
-from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges, fact_ids
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.logic.ast import And, Atom, Constant, Exists, Feature, Formula, Query, Term, Variable
 from gaifman.queries.answers import answers
 from gaifman.sampling.hiding import hide
@@ -302,7 +302,7 @@ def _count_types(graph: GaifmanGraph, drawn: NeighbourhoodBatch) -> Counter[Patt
     for position in range(2):
         objects, times = np.unique_counts(drawn.members[first + drawn.own_positions[:, position]])
         for relation in unary:
-            holders = int(times[fact_ids(graph, relation, objects[:, None]) >= 0].sum())
+            holders = int(times[graph.kb.fact_ids(relation, objects[:, None]) >= 0].sum())
             if holders:
                 counts[ConstantPattern(position, relation, True, -1)] = holders * drawn.draws
     return counts

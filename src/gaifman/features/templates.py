@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gaifman.features.compiler import FeaturePlan
-from gaifman.kb.gaifman_graph import GaifmanGraph, label_offsets
+from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Ints
 from gaifman.kernels.graph import LabelledGraph
 from gaifman.kernels.templates import (
@@ -170,7 +170,7 @@ class _TemplateIndexBuilder:
     """Families being written."""
 
     def __init__(self, graph: GaifmanGraph, arity: int, templates: list[Template]) -> None:
-        self._kb, self._bases, self._width = graph.kb, label_offsets(graph), arity
+        self._kb, self._bases, self._width = graph.kb, graph.label_offsets, arity
         self._labels = labels = max(1, len(graph.label_table))
         self._objects = max(1, len(graph))
         kinds = [found[0] for found in templates]

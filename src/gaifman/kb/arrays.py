@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges, label_offsets
-from gaifman.kb.tables import Ints, freeze
+from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.tables import Ints, concatenate_ranges, freeze
 from gaifman.kernels.bitset_vm import AttributeArrays
 from gaifman.kernels.evaluate import KnowledgeBaseArrays
 from gaifman.kernels.graph import Adjacency, LabelledGraph, fill_bloom_filter, number_label_sets
@@ -44,7 +44,7 @@ def labelled_graph(graph: GaifmanGraph) -> LabelledGraph:
         words *= 2
     bloom_filter = np.zeros(words, np.uint64)
     fill_bloom_filter(graph.starts, graph.neighbours, bloom_filter)
-    labels = label_offsets(graph), freeze(binary), _reversed_labels(graph), bool(binary.all())
+    labels = graph.label_offsets, freeze(binary), _reversed_labels(graph), bool(binary.all())
     return LabelledGraph(*arrays, *labels, freeze(bloom_filter), *_label_sets(graph))
 
 
@@ -70,15 +70,15 @@ def _label_sets(graph: GaifmanGraph) -> tuple[Ints, Ints, Ints]:
 
 def fact_arrays(graph: GaifmanGraph) -> FactArrays:
     """Return all facts by number: relation, objects, confidence, and the facts of each object alone."""
-    tables = [graph.kb.fact_tables[arity] for arity in graph.fact_offsets]
+    tables = [graph.kb.fact_tables[arity] for arity in graph.kb.fact_offsets]
     none = np.zeros(0, np.int32)
     relations = np.concatenate([none, *(table.relation for table in tables)])
     arities = np.concatenate([none, *(np.full(len(t), t.objects.shape[1], np.int32) for t in tables)])
     objects = np.concatenate([none, *(table.objects.ravel() for table in tables)])
     starts = np.append(0, np.cumsum(arities, dtype=np.int64))
     one_object = [
-        np.flatnonzero((t.objects == t.objects[:, :1]).all(axis=1)) + graph.fact_offsets[a]
-        for a, t in zip(graph.fact_offsets, tables, strict=True)
+        np.flatnonzero((t.objects == t.objects[:, :1]).all(axis=1)) + graph.kb.fact_offsets[a]
+        for a, t in zip(graph.kb.fact_offsets, tables, strict=True)
     ]
     own = np.concatenate([np.zeros(0, np.int64), *one_object])
     owners = objects[starts[own]]

@@ -13,8 +13,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
@@ -24,9 +24,8 @@ import numpy.typing as npt
 
 from gaifman.config import check_int
 from gaifman.errors import KnowledgeBaseError, plural
-from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import FactTable, Ints, Longs
+from gaifman.kb.tables import FactTable, Ints, Longs, concatenate_ranges, freeze
 
 if TYPE_CHECKING:
     from gaifman.kernels.evaluate import KnowledgeBaseArrays
@@ -54,8 +53,8 @@ class GaifmanGraph:
     """Shape (all labels,), int32: the fact that gives the label, numbered over all tables, smallest arity first."""
     label_table: Ints
     """Shape (kinds of label, 3), int32: relation, place of the row's object, place of the neighbour, from 0."""
-    fact_offsets: Mapping[int, int] = field(default_factory=dict)
-    """Arity → number of the first fact of that arity: fact `i` of a table has number `fact_offsets[arity] + i`."""
+    label_offsets: Ints
+    """Shape (relations,), int32: the first row of each relation in `label_table`."""
 
     def __repr__(self) -> str:
         edges = plural(len(self.neighbours) // 2, "edge")
@@ -122,17 +121,6 @@ class GaifmanGraph:
             step += 1
         return far
 
-    def fact_by_id(self, number: int) -> Fact:
-        """The fact of a number, by name."""
-        for arity, offset in self.fact_offsets.items():
-            table = self.kb.fact_tables[arity]
-            if 0 <= number - offset < len(table):
-                row = number - offset
-                confidence = 1.0 if table.confidence is None else float(table.confidence[row])
-                names = tuple(self.kb.object_name(obj) for obj in table.objects[row].tolist())
-                return Fact(self.kb.content.relations[int(table.relation[row])], names, confidence)
-        raise KnowledgeBaseError(f"facts are numbered from 0 to {len(self.kb) - 1}, not {number}")
-
     # In names.
 
     def neighbours_of(self, obj: str) -> tuple[str, ...]:
@@ -186,14 +174,10 @@ def check_radius(radius: int) -> None:
 
 def build_graph(kb: KnowledgeBase) -> GaifmanGraph:
     """The Gaifman graph of a knowledge base: O(l log l) for the l labels, which are 2 for each fact of two places."""
-    bases, table = _label_table(kb.content.arities)
-    offsets, count = {}, 0
-    for arity in sorted(kb.fact_tables):
-        offsets[arity] = count
-        count += len(kb.fact_tables[arity])
-    if count > np.iinfo(np.int32).max:
-        raise KnowledgeBaseError(f"a graph of {count:,} facts: at most {np.iinfo(np.int32).max:,} can be numbered")
-    parts = [_pairs(kb.fact_tables[arity], offset, bases) for arity, offset in offsets.items()]
+    if len(kb) > np.iinfo(np.int32).max:
+        raise KnowledgeBaseError(f"a graph of {len(kb):,} facts: at most {np.iinfo(np.int32).max:,} can be numbered")
+    label_offsets, table = _label_table(kb.content.arities)
+    parts = [_pairs(kb.fact_tables[arity], offset, label_offsets) for arity, offset in kb.fact_offsets.items()]
     key, label, fact = (np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(3))
     del parts
     order = np.argsort(key, kind="stable")  # stable: labels of a pair stay in the order of places and facts
@@ -202,24 +186,23 @@ def build_graph(kb: KnowledgeBase) -> GaifmanGraph:
     np.not_equal(key[1:], key[:-1], out=first[1:])
     label_starts = np.append(np.flatnonzero(first), len(key))
     key = key[first]
-    arrays = (
-        np.searchsorted(key >> 32, np.arange(len(kb.objects) + 1)),
-        (key & 0xFFFFFFFF).astype(np.int32),
-        label_starts,
-        label.astype(np.int32, copy=False)[order],
-        fact.astype(np.int32, copy=False)[order],
-        table,
+    return GaifmanGraph(
+        kb,
+        freeze(np.searchsorted(key >> 32, np.arange(len(kb.objects) + 1))),
+        freeze((key & 0xFFFFFFFF).astype(np.int32)),
+        freeze(label_starts),
+        freeze(label.astype(np.int32, copy=False)[order]),
+        freeze(fact.astype(np.int32, copy=False)[order]),
+        freeze(table),
+        freeze(label_offsets),
     )
-    for array in arrays:
-        array.setflags(write=False)
-    return GaifmanGraph(kb, *arrays, offsets)
 
 
-def _pairs(table: FactTable, offset: int, bases: Longs) -> tuple[Longs, Ints, Ints]:
+def _pairs(table: FactTable, offset: int, label_offsets: Ints) -> tuple[Longs, Ints, Ints]:
     """For each fact and ordered pair of its places with different objects: both objects packed, label, fact number."""
     keys, labels, facts = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     numbers = np.arange(offset, offset + len(table), dtype=np.int32)
-    base = bases[table.relation].astype(np.int32)
+    base = label_offsets[table.relation]
     for kind, (i, j) in enumerate(permutations(range(table.arity), 2)):
         differ = table.objects[:, i] != table.objects[:, j]
         whole = bool(differ.all())
@@ -232,23 +215,11 @@ def _pairs(table: FactTable, offset: int, bases: Longs) -> tuple[Longs, Ints, In
     return np.concatenate(keys), np.concatenate(labels), np.concatenate(facts)
 
 
-def _label_table(arities: tuple[int, ...]) -> tuple[Longs, Ints]:
-    """Where the labels of each relation begin, and all labels: (relation, place, other place)."""
+def _label_table(arities: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """Return the first label of each relation, and all labels: (relation, position, other position)."""
     rows = [(relation, i, j) for relation, arity in enumerate(arities) for i, j in permutations(range(arity), 2)]
     counts = np.array([arity * (arity - 1) for arity in arities], np.int64)
-    return np.cumsum(counts) - counts, np.array(rows, np.int32).reshape(-1, 3)
-
-
-def concatenate_ranges(starts: Longs, stops: Longs) -> Longs:
-    """All numbers of some ranges, one range after another.
-
-    >>> concatenate_ranges(np.array([3, 7]), np.array([5, 10])).tolist()
-    [3, 4, 7, 8, 9]
-    """
-    lengths = stops - starts
-    ends: Longs = np.cumsum(lengths)
-    numbers: Longs = np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)
-    return numbers
+    return (np.cumsum(counts) - counts).astype(np.int32), np.array(rows, np.int32).reshape(-1, 3)
 
 
 def induced_facts(graph: GaifmanGraph, members: Ints, hidden: Longs) -> Longs:
@@ -266,35 +237,3 @@ def induced_facts(graph: GaifmanGraph, members: Ints, hidden: Longs) -> Longs:
     np.add.at(outside, np.repeat(np.arange(len(found)), lengths), ~np.isin(objects, own))
     within: Longs = found[outside == 0]
     return within
-
-
-def fact_ids(graph: GaifmanGraph, relation: Ints | int, tuples: Ints) -> Longs:
-    """Shape (b,), int64: the number of the fact `relation(tuple)` for each of the tuples (b, n); −1 where not known.
-
-    `relation` is the number of one relation, or of one for each tuple. Found by bisection.
-
-    >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "ann"), ("old", "ann")])
-    >>> fact_ids(build_graph(kb), 0, np.array([[1, 0], [1, 1]])).tolist()
-    [2, -1]
-    """
-    count, arity = tuples.shape
-    table = graph.kb.fact_tables.get(arity)
-    found = np.full(count, -1, np.int64)
-    if table is None:
-        return found
-    from gaifman.kernels.collections import find_rows  # here: numba takes a quarter of a second to import
-
-    relations = np.broadcast_to(np.asarray(relation, np.int64), (count,))
-    wanted = np.ascontiguousarray(tuples, np.int32).view()
-    wanted.setflags(write=False)  # one kind of array, one compiled kernel
-    find_rows(table.objects, table.starts[relations], table.starts[relations + 1], wanted, found)
-    found[found >= 0] += graph.fact_offsets[arity]
-    return found
-
-
-def label_offsets(graph: GaifmanGraph) -> Ints:
-    """Shape (relations,), int32: the first label of each relation."""
-    counts = np.array([arity * (arity - 1) for arity in graph.kb.content.arities], np.int64)
-    bases: Ints = (np.cumsum(counts) - counts).astype(np.int32)
-    bases.setflags(write=False)
-    return bases

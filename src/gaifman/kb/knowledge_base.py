@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 from types import MappingProxyType
 
 import numpy as np
@@ -46,6 +46,7 @@ from gaifman.kb.tables import (
     ValueTable,
     build_tables,
     fingerprint,
+    freeze,
     make_fact_table,
     make_value_table,
 )
@@ -158,13 +159,11 @@ class KnowledgeBase:
         return self._facts(numbers, tables)
 
     def _facts(self, numbers: Iterable[int], tables: Mapping[int, FactTable]) -> Iterator[Fact]:
-        name = self.objects.__getitem__
         for number in numbers:
-            relation, table = self.content.relations[number], tables.get(self.content.arities[number])
+            table = tables.get(self.content.arities[number])
             for row in table.rows(number) if table else ():
                 assert table is not None
-                confidence = 1.0 if table.confidence is None else float(table.confidence[row])
-                yield Fact(relation, tuple(map(name, table.objects[row].tolist())), confidence)
+                yield self.fact_at(table, row)
 
     def tuples(self, relation: str) -> Ints:
         """Shape (facts, arity), int32: the object ids of a relation's facts; no rows if it has no facts."""
@@ -210,6 +209,54 @@ class KnowledgeBase:
     def fact_tables(self) -> Mapping[int, FactTable]:
         """Arity → all facts of relations of that arity, as numbers; an arity without facts is not there."""
         return self.content.facts
+
+    @cached_property
+    def fact_offsets(self) -> Mapping[int, int]:
+        """Arity → id of its first fact: row `i` of a table is fact `fact_offsets[arity] + i`. Arities ascend."""
+        arities = sorted(self.fact_tables)
+        counts = (len(self.fact_tables[arity]) for arity in arities)
+        return MappingProxyType(dict(zip(arities, accumulate(counts, initial=0), strict=False)))
+
+    def fact_at(self, table: FactTable, row: int) -> Fact:
+        """Return the fact in a row of a table."""
+        confidence = 1.0 if table.confidence is None else float(table.confidence[row])
+        names = tuple(map(self.objects.__getitem__, table.objects[row].tolist()))
+        return Fact(self.content.relations[int(table.relation[row])], names, confidence)
+
+    def fact_by_id(self, fact_id: int) -> Fact:
+        """Return the fact of an id.
+
+        >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("old", "ann")])
+        >>> str(kb.fact_by_id(0)), str(kb.fact_by_id(1))
+        ('old(ann).', 'likes(ann, bob).')
+        """
+        for arity, offset in self.fact_offsets.items():
+            table = self.fact_tables[arity]
+            if 0 <= fact_id - offset < len(table):
+                return self.fact_at(table, fact_id - offset)
+        raise KnowledgeBaseError(f"facts are numbered from 0 to {len(self) - 1}, not {fact_id}")
+
+    def fact_ids(self, relation: Ints | int, tuples: Ints) -> Longs:
+        """Return the ids of the facts `relation(tuple)`, shape (b,), int64; −1 for a fact that is not known.
+
+        `tuples` has shape (b, arity). `relation` is the number of one relation, or of one for each tuple.
+
+        >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "ann"), ("old", "ann")])
+        >>> kb.fact_ids(0, np.array([[1, 0], [1, 1]])).tolist()
+        [2, -1]
+        """
+        count, arity = tuples.shape
+        table = self.fact_tables.get(arity)
+        found = np.full(count, -1, np.int64)
+        if table is None:
+            return found
+        from gaifman.kernels.collections import find_rows  # here: numba takes a quarter of a second to import
+
+        relations = np.broadcast_to(np.asarray(relation, np.int64), (count,))
+        rows = freeze(tuples.astype(np.int32, copy=False))
+        find_rows(table.objects, table.starts[relations], table.starts[relations + 1], rows, found)
+        found[found >= 0] += self.fact_offsets[arity]
+        return found
 
     @property
     def value_table(self) -> ValueTable:
@@ -299,9 +346,7 @@ class KnowledgeBase:
         tables = {}
         for arity, table in self.fact_tables.items():
             taken = _take_rows(table, np.flatnonzero(inside[table.objects].all(axis=1)))
-            moved = renumber[taken.objects].astype(np.int32)
-            moved.setflags(write=False)
-            tables[arity] = replace(taken, objects=moved)
+            tables[arity] = replace(taken, objects=freeze(renumber[taken.objects]))
         rows = np.flatnonzero(inside[self.value_table.objects])
         numbers = make_value_table(
             self.value_table.attribute[rows],

@@ -40,6 +40,18 @@ def freeze(array: npt.NDArray[_Kind]) -> npt.NDArray[_Kind]:
     return view
 
 
+def concatenate_ranges(starts: Longs, stops: Longs) -> Longs:
+    """Return all integers of some ranges, one range after another.
+
+    >>> concatenate_ranges(np.array([3, 7]), np.array([5, 10])).tolist()
+    [3, 4, 7, 8, 9]
+    """
+    lengths = stops - starts
+    ends: Longs = np.cumsum(lengths)
+    numbers: Longs = np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)
+    return numbers
+
+
 class SortedNames(Sequence[str]):
     """Sorted different names; the number of a name is its position.
 
@@ -273,18 +285,15 @@ def make_fact_table(relation: Ints, objects: Ints, confidence: Floats | None, re
     if confidence is not None and (confidence == 1).all():
         confidence = None
     starts = np.searchsorted(relation, np.arange(relation_count + 1)).astype(np.int64)
-    for array in (relation, objects, starts) if confidence is None else (relation, objects, starts, confidence):
-        array.setflags(write=False)
-    return FactTable(relation, objects, confidence, starts)
+    confidence = None if confidence is None else freeze(confidence)
+    return FactTable(freeze(relation), freeze(objects), confidence, freeze(starts))
 
 
 def make_value_table(attribute: Ints, holder: Ints, value: Floats, attribute_count: int) -> ValueTable:
     """Values of sorted rows, read-only."""
     starts = np.searchsorted(attribute, np.arange(attribute_count + 1)).astype(np.int64)
     value = value + 0.0  # there is one zero: -0.0 would be another fingerprint for an equal value
-    for array in (attribute, holder, value, starts):
-        array.setflags(write=False)
-    return ValueTable(attribute, holder, value, starts)
+    return ValueTable(freeze(attribute), freeze(holder), freeze(value), freeze(starts))
 
 
 def _unpickle_tables(

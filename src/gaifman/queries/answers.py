@@ -22,7 +22,7 @@ from gaifman._html import bold, code, muted, paragraph, stack, table
 from gaifman.config import DEFAULT_BUDGET, Budget, check_int
 from gaifman.errors import FormulaError, LimitError, plural, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Ints
+from gaifman.kb.tables import Ints, freeze
 from gaifman.logic.ast import Query, Variable, free_relation_variables, free_variables, to_bracketed
 from gaifman.logic.parser import parse_query
 from gaifman.queries.engine import Engine, get_engine
@@ -160,8 +160,7 @@ def fetch_answers(
     ]
     truncated = limit is not None and len(rows) == limit
     kept = rows[: budget.rows] if truncated else rows
-    kept.setflags(write=False)
-    return Answers(engine.kb, prepared, kept, skip, truncated)
+    return Answers(engine.kb, prepared, freeze(kept), skip, truncated)
 
 
 query = answers

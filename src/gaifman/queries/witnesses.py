@@ -94,7 +94,7 @@ def witness_facts(
     engine = get_engine(kb)
     numbers = _first_witnesses if max_witnesses <= FEW_WITNESSES else _all_witnesses
     found = numbers(engine, prepare(engine, query, budget=budget).query, answers, max_witnesses, budget)
-    return [[tuple(fact_by_number(engine.kb, number) for number in facts) for facts in each] for each in found]
+    return [[tuple(engine.kb.fact_by_id(number) for number in facts) for facts in each] for each in found]
 
 
 def _all_witnesses(
@@ -130,7 +130,7 @@ def _first_witnesses(
 
 def _first_witnesses_sql(kb: KnowledgeBase, query: Query, way: list[Formula], count: int, *, distinct: bool) -> str:
     """SQL for so many of the smallest sets of facts of one way, for each answer."""
-    frame, first = _witness_select(kb, query, way), fact_offsets(kb)
+    frame, first = _witness_select(kb, query, way), kb.fact_offsets
     numbers = ", ".join(f"{alias}.rowid + {first[arity]}" for arity, alias in frame.fact_tables)
     chosen = ["a0.n AS n", f"list_sort(list_distinct(CAST([{numbers}] AS BIGINT[]))) AS facts"]
     inner = frame.to_sql(chosen, distinct=distinct)
@@ -300,24 +300,8 @@ def _witness_select(kb: KnowledgeBase, query: Query, alternative: list[Formula])
 
 def _fact_numbers(kb: KnowledgeBase, columns: list[npt.NDArray[Any]], arities: list[int]) -> list[Longs]:
     """Rows of tables as numbers of facts, over all tables, smallest arity first."""
-    first = fact_offsets(kb)
+    first = kb.fact_offsets
     return [column.astype(np.int64) + first[arity] for column, arity in zip(columns, arities, strict=True)]
-
-
-def fact_offsets(kb: KnowledgeBase) -> dict[int, int]:
-    """Arity → number of its first fact, as in `Graph.fact_offsets`."""
-    arities = sorted(kb.fact_tables)
-    counts = [len(kb.fact_tables[arity]) for arity in arities]
-    return dict(zip(arities, itertools.accumulate([0, *counts]), strict=False))
-
-
-def fact_by_number(kb: KnowledgeBase, number: int) -> Fact:
-    """The fact of a number, by name."""
-    arity, first = [(arity, first) for arity, first in fact_offsets(kb).items() if first <= number][-1]
-    table, row = kb.fact_tables[arity], number - first
-    confidence = 1.0 if table.confidence is None else float(table.confidence[row])
-    names = tuple(kb.object_name(obj) for obj in table.objects[row].tolist())
-    return Fact(kb.content.relations[int(table.relation[row])], names, confidence)
 
 
 def _collect_witnesses(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Witnesses:

@@ -28,9 +28,9 @@ import numpy.typing as npt
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import check_choice, check_int
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError, Location, plural, shorten, similar_names
-from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
+from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Ints
+from gaifman.kb.tables import Ints, concatenate_ranges
 from gaifman.logic.ast import Atom, Constant, Node, Query, Term, Variable, children, to_bracketed
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import substitute

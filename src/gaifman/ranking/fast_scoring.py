@@ -23,9 +23,9 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.matrix import FeatureMatrix
 from gaifman.features.templates import match_template
-from gaifman.kb.gaifman_graph import GaifmanGraph, concatenate_ranges
+from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints, Longs, SortedNames, freeze
+from gaifman.kb.tables import Floats, Ints, Longs, SortedNames, concatenate_ranges, freeze
 from gaifman.kernels.candidate_pairs import (
     BOTH_SIDES,
     FILLED,

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ import numpy.typing as npt
 from gaifman.config import check_choice, check_fraction, check_int, check_seed
 from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.kb.gaifman_graph import GaifmanGraph
-from gaifman.kb.tables import Ints, Longs
+from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.logic.ast import Atom, Query
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
@@ -45,7 +44,6 @@ MIN_ANSWERS_FOR_HOLDOUT = 10
 """Answers there are at least where some are held out."""
 
 Targets = npt.NDArray[np.float32]
-_Kind = TypeVar("_Kind", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +271,8 @@ def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, HiddenFac
         order = np.lexsort(tuples.T[::-1])
         rows, tuples = rows[order], tuples[order]
     sure = np.ones(len(rows)) if table.confidence is None else table.confidence[rows]
-    hidden = HiddenFacts(np.arange(len(rows) + 1), rows + graph.fact_offsets[table.arity])
-    return _freeze(np.ascontiguousarray(tuples)), hidden, _freeze(sure.astype(np.float32))
+    hidden = HiddenFacts(np.arange(len(rows) + 1), rows + graph.kb.fact_offsets[table.arity])
+    return freeze(tuples), hidden, freeze(sure.astype(np.float32))
 
 
 def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, HiddenFacts, Targets]:
@@ -287,12 +285,12 @@ def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[I
         one = np.append(_fact_confidences(graph), 1.0)  # the last, number −1, is no fact
         sure[:] = 0
         np.maximum.at(sure, found.answer, one[found.facts].prod(axis=1))
-    return _freeze(tuples), hide(graph.kb, query, tuples, seed=seed), _freeze(sure.astype(np.float32))
+    return freeze(tuples), hide(graph.kb, query, tuples, seed=seed), freeze(sure.astype(np.float32))
 
 
 def _fact_confidences(graph: GaifmanGraph) -> npt.NDArray[np.float64]:
     """The confidence of every fact, by number."""
-    tables = [graph.kb.fact_tables[arity] for arity in graph.fact_offsets]
+    tables = [graph.kb.fact_tables[arity] for arity in graph.kb.fact_offsets]
     return np.concatenate([np.ones(len(t)) if t.confidence is None else t.confidence for t in tables])
 
 
@@ -319,8 +317,3 @@ def _check_known(graph: GaifmanGraph, known: npt.ArrayLike, arity: int) -> Ints:
     if tuples.shape[1] != arity:
         raise KnowledgeBaseError(f"known tuples have {plural(arity, 'place')} here, not {tuples.shape[1]}")
     return tuples
-
-
-def _freeze(array: npt.NDArray[_Kind]) -> npt.NDArray[_Kind]:
-    array.setflags(write=False)
-    return array

@@ -1,10 +1,9 @@
 """Which facts to hide from a training tuple, so that its own truth cannot be read off.
 
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
->>> from gaifman.queries.witnesses import fact_of
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "ann", "bea"), ("parent", "bob", "cleo")])
 >>> hidden = hide(kb, "exists z. parent(x, z)", [[0]])
->>> [str(fact_of(kb, number)) for number in hidden.facts.tolist()]
+>>> [str(kb.fact_by_id(number)) for number in hidden.facts.tolist()]
 ['parent(ann, bea).', 'parent(ann, bob).']
 >>> len(hide(kb, "exists z. parent(x, z) & parent(z, y)", [[0, 3]]).facts)
 1

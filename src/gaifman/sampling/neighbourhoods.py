@@ -17,9 +17,9 @@ from gaifman.config import check_int, check_seed, cpu_count
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.arrays import adjacency
 from gaifman.kb.facts import Fact
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, check_radius, concatenate_ranges
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, check_radius
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Ints, Longs, freeze
+from gaifman.kb.tables import Ints, Longs, concatenate_ranges, freeze
 from gaifman.kernels.graph import (
     BallRows,
     HiddenFactRows,
@@ -242,7 +242,7 @@ def _holders(starts: Longs) -> Longs:
 def fact_rows(graph: GaifmanGraph, facts: Longs) -> Ints:
     """Shape (facts, 1 + widest, at least 3), int32: the relation and objects of each fact, then −1."""
     rows = np.full((len(facts), 1 + max([2, *graph.kb.fact_tables])), -1, np.int32)
-    for arity, offset in graph.fact_offsets.items():
+    for arity, offset in graph.kb.fact_offsets.items():
         table = graph.kb.fact_tables[arity]
         look_up_facts(freeze(facts), offset, table.relation, table.objects, rows)
     return freeze(rows)
@@ -482,6 +482,4 @@ def _distinct_objects(tuples: Ints) -> tuple[Ints, Ints]:
         fresh = ~same.any(axis=1)
         places[:, i] = np.where(fresh, count, places[np.arange(len(tuples)), same.argmax(axis=1)])
         count += fresh
-    for array in (count, places):
-        array.setflags(write=False)
-    return count, places
+    return freeze(count), freeze(places)

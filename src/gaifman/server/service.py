@@ -288,13 +288,8 @@ class Service:
         return number
 
     def _fact(self, table: FactTable, row: int) -> dict[str, Any]:
-        confidence = 1.0 if table.confidence is None else float(table.confidence[row])
-        names = [self.kb.object_name(number) for number in table.objects[row].tolist()]
-        return {
-            "relation": self.kb.content.relations[int(table.relation[row])],
-            "objects": names,
-            "confidence": confidence,
-        }
+        fact = self.kb.fact_at(table, row)
+        return {"relation": fact.relation, "objects": list(fact.objects), "confidence": fact.confidence}
 
     # Questions
 

@@ -19,7 +19,6 @@ from gaifman.explain.attribution import MAX_COUNTERFACTUAL_FACTS, Explainer, _fa
 from gaifman.explain.explanation import Explanation
 from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.facts import Fact
-from gaifman.kb.gaifman_graph import fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import Extension, Structure, feature_value, holds
@@ -174,7 +173,7 @@ def seen(model: GaifmanModel, names: tuple[str, ...]) -> list[Structure]:
     tuples = judge.tuple_ids([names])
     hidden = judge.hidden_facts(model.trained_query, tuples, model.config.seed)
     drawn = draw_neighbourhoods(judge.graph, tuples, model.config.sampling(model.config.draws, "answer 0"), hidden)
-    known = judge.kb.without_facts([judge.graph.fact_by_id(number) for number in hidden.facts.tolist()]).structure()
+    known = judge.kb.without_facts([judge.graph.kb.fact_by_id(number) for number in hidden.facts.tolist()]).structure()
     return [known.induced([judge.kb.object_name(int(m)) for m in drawn.members_of(0, at)]) for at in range(drawn.draws)]
 
 
@@ -227,7 +226,7 @@ def test_a_known_answer_is_never_its_own_reason(kind: str) -> None:
     for model, names, found in explained(kind):
         judge = model.predictor
         hidden = judge.hidden_facts(model.trained_query, judge.tuple_ids([names]), model.config.seed).facts
-        secret = {judge.graph.fact_by_id(number) for number in hidden.tolist()}
+        secret = {judge.graph.kb.fact_by_id(number) for number in hidden.tolist()}
         assert found.known == bool(secret)
         told = {fact for reason in found.reasons for fact in reason.facts}
         told |= set(found.counterfactual.facts if found.counterfactual else ())
@@ -268,7 +267,7 @@ def test_the_counterfactual_is_what_the_model_says_when_the_facts_are_hidden(kin
             number = judge.kb.content.relations.find(fact.relation)
             assert number is not None
             hidden.append(
-                fact_ids(graph, number, np.array([[judge.kb.object_id(name) for name in fact.objects]], np.int32))
+                graph.kb.fact_ids(number, np.array([[judge.kb.object_id(name) for name in fact.objects]], np.int32))
             )
         case = Explainer(judge, model.trained_scorer(), model.calibration, model.config, model.trained_query)
         facts = np.unique(np.concatenate(hidden))

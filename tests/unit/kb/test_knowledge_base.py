@@ -88,21 +88,21 @@ def test_ids_are_places_among_the_sorted_names(family: KnowledgeBase) -> None:
 @pytest.mark.parametrize(
     ("ask", "message", "near"),
     [
-        (lambda kb: kb.id("anne"), "there is no object anne", ("ann",)),
+        (lambda kb: kb.object_id("anne"), "there is no object anne", ("ann",)),
         (lambda kb: kb.types("bobb"), "there is no object bobb", ("bob",)),
         (lambda kb: kb.facts("parents"), "there is no relation parents", ("parent",)),
         (lambda kb: kb.facts(obj="cloe"), "there is no object cloe", ("cleo",)),
         (lambda kb: kb.value("agee", "ann"), "there is no attribute agee", ("age",)),
         (lambda kb: kb.value("age", "anne"), "there is no object anne", ("ann",)),
-        (lambda kb: kb.without([("parents", "ann", "bob")]), "there is no relation parents", ("parent",)),
-        (lambda kb: kb.without([("parent", "anne", "bob")]), "there is no object anne", ("ann",)),
+        (lambda kb: kb.without_facts([("parents", "ann", "bob")]), "there is no relation parents", ("parent",)),
+        (lambda kb: kb.without_facts([("parent", "anne", "bob")]), "there is no object anne", ("ann",)),
         (lambda kb: kb.induced(["anne"]), "there is no object anne", ("ann",)),
         (
-            lambda kb: kb.without([("parent", "bob", "ann")]),
+            lambda kb: kb.without_facts([("parent", "bob", "ann")]),
             "the fact parent(bob, ann). is not known",
             ("parent(ann, bob).", "parent(bob, cleo).", "0.5::parent(bob, dan)."),
         ),
-        (lambda kb: kb.without([("parent", "bob")]), "parent has 2 places, not 1", ()),
+        (lambda kb: kb.without_facts([("parent", "bob")]), "parent has 2 places, not 1", ()),
     ],
 )
 def test_unknown_names_are_errors_with_near_ones(family, ask, message, near) -> None:  # type: ignore[no-untyped-def]
@@ -374,3 +374,19 @@ def test_hostile_names_come_out_as_they_went_in(name: str) -> None:
 
 def test_errors_are_gaifman_errors() -> None:
     assert issubclass(KnowledgeBaseError, GaifmanError)
+
+
+def test_facts_are_numbered_by_arity_then_relation_then_objects() -> None:
+    kb = KnowledgeBase.from_facts([("r", "b", "a"), ("r", "a", "b"), ("p", "b"), Fact("t", ("a", "a", "b"), 0.5)])
+    assert dict(kb.fact_offsets) == {1: 0, 2: 1, 3: 3}
+    assert [str(kb.fact_by_id(number)) for number in range(len(kb))] == [
+        "p(b).",
+        "r(a, b).",
+        "r(b, a).",
+        "0.5::t(a, a, b).",
+    ]
+    assert [*kb.fact_ids(1, np.array([[1, 0], [0, 1], [0, 0]]))] == [2, 1, -1]
+    assert [*kb.fact_ids(1, np.zeros((2, 4), np.int32))] == [-1, -1]
+    for wrong in (-1, 4):
+        with pytest.raises(KnowledgeBaseError, match=f"numbered from 0 to 3, not {wrong}"):
+            kb.fact_by_id(wrong)

@@ -15,7 +15,6 @@ from test_split_scorer import ready, town
 import gaifman
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import StoppedError
-from gaifman.kb.gaifman_graph import fact_ids
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.model import GaifmanModel
@@ -52,7 +51,7 @@ def secret(judge: Predictor, tuples: Ints) -> HiddenFacts:
     """The facts of one relation that the tuples are."""
     number = judge.kb.content.relations.find("r0")
     assert number is not None
-    return HiddenFacts.one_per_tuple(fact_ids(judge.graph, number, tuples))
+    return HiddenFacts.one_per_tuple(judge.graph.kb.fact_ids(number, tuples))
 
 
 def plainly(judge: Predictor, scorer: Scorer, learning: TrainingConfig, tuples: Ints, hidden: HiddenFacts) -> Floats:

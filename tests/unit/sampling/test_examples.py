@@ -18,7 +18,6 @@ from gaifman.kb.tables import Ints
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
 from gaifman.queries.answers import answers
-from gaifman.queries.witnesses import fact_by_number
 from gaifman.sampling.constraints import parse_constraints
 from gaifman.sampling.examples import (
     ExampleBlock,
@@ -47,7 +46,7 @@ def facts(hidden: HiddenFacts, t: int) -> list[int]:
 
 
 def named(kb: KnowledgeBase, hidden: HiddenFacts, t: int) -> set[str]:
-    return {str(fact_by_number(kb, number)) for number in facts(hidden, t)}
+    return {str(kb.fact_by_id(number)) for number in facts(hidden, t)}
 
 
 def whole(blocks: Iterable[ExampleBlock]) -> list[object]:

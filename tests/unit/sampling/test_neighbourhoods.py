@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_kernels import surprising
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, fact_ids
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.sampling import neighbourhoods as drawing
 from gaifman.sampling.neighbourhoods import (
@@ -42,7 +42,7 @@ def hide(graph: GaifmanGraph, *facts: tuple[str, ...]) -> HiddenFacts:
     """The facts hidden from one tuple."""
     kb = graph.kb
     numbers = [
-        int(fact_ids(graph, kb.content.relations.index(relation), np.array(ids(kb, tuple(objects))))[0])
+        int(graph.kb.fact_ids(kb.content.relations.index(relation), np.array(ids(kb, tuple(objects))))[0])
         for relation, *objects in facts
     ]
     return HiddenFacts(np.array([0, len(numbers)]), np.array(numbers))
@@ -92,7 +92,7 @@ def test_draws_are_legal_and_bit_for_bit_those_of_the_plain_twin(
         found = draw_neighbourhoods(graph, tuples, sampling, ragged(lists))
     assert len(found) == len(tuples) * sampling.draws
     for t, objects in enumerate(tuples):
-        seen = kb.without_facts({graph.fact_by_id(number) for number in lists[t]})
+        seen = kb.without_facts({graph.kb.fact_by_id(number) for number in lists[t]})
         own = list(dict.fromkeys(objects))
         assert found.distinct_counts[t] == len(own)
         around = set().union(*pools(seen, tuple(map(kb.object_name, objects)), sampling.radius))
