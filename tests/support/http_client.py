@@ -13,6 +13,7 @@ from gaifman.config import ServerLimits
 from gaifman.server.app import create_app
 from gaifman.server.run import UvicornServer, bind
 from gaifman.server.state import ServerState
+from processes import PATIENCE
 
 TOKEN = "a token for tests"
 PATIENT = ServerLimits(seconds=300)
@@ -82,9 +83,9 @@ def serving(desk: ServerState, *hosts: str) -> Iterator[Client]:
         thread = threading.Thread(target=host.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            assert ready.wait(30)
+            assert ready.wait(PATIENCE)
             yield Client(listening.getsockname()[1])
         finally:
             host.should_exit = True
-            thread.join(30)
+            thread.join(PATIENCE)
             assert not thread.is_alive()

@@ -85,6 +85,21 @@ def run(
     return done
 
 
+def cpu_seconds(pid: int) -> float:
+    """The processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def cpu_limit(seconds: float) -> Iterator[None]:
+    """Fail if the block uses more processor time, which a busy machine does not change much."""
+    begin = time.process_time()
+    yield
+    used = time.process_time() - begin
+    assert used < seconds, f"{used:.1f} s of processor time, limit {seconds:g} s"
+
+
 def children() -> set[int]:
     """The children of this process, as Linux lists them; none on other systems."""
     found: set[int] = set()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 import gaifman
@@ -15,14 +13,14 @@ from gaifman.ranking.candidates import CandidateStrategy, atom_pattern, select_c
 from gaifman.ranking.ranked_answers import RankingOptions
 from gaifman.sampling.hiding import hide
 from http_client import ENDLESS
+from processes import wait_until
 from trained import demo, little, neighbour
 
 
 def past() -> Deadline:
     """One that is over."""
     deadline = Deadline(1e-9)
-    while deadline.remaining:
-        time.sleep(0.001)
+    wait_until(lambda: not deadline.remaining)
     return deadline
 
 

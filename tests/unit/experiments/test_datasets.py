@@ -28,6 +28,7 @@ from gaifman.experiments.datasets import (
     locate_dataset,
     text_digest,
 )
+from processes import PATIENCE
 from small_experiments import data_set, lines
 
 Reply = Callable[[BaseHTTPRequestHandler], None]
@@ -200,7 +201,7 @@ def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pyt
     until = threading.Event()
 
     def silent(_: BaseHTTPRequestHandler) -> None:
-        until.wait(20)
+        until.wait(PATIENCE)
 
     with served(silent) as home:
         with pytest.raises(InputError, match=r"cannot be fetched: .*timed out"):

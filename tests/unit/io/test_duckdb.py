@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import duckdb
@@ -13,6 +12,7 @@ from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
+from processes import cpu_limit
 
 FAMILY = KnowledgeBase.from_facts([("p", "a"), ("r", "a", "b")], {("v", "a"): 1})
 
@@ -268,9 +268,8 @@ def test_a_database_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch:
 def test_many_relations_are_read_in_a_moment(tmp_path: Path, end: str) -> None:
     kb = KnowledgeBase.from_facts(Fact(f"r{number}", ("a", "b")) for number in range(20_000))
     write(kb, tmp_path / f"x{end}")
-    began = time.perf_counter()
-    assert read(tmp_path / f"x{end}") == kb
-    assert time.perf_counter() - began < 4
+    with cpu_limit(30):  # a few seconds; minutes where each relation is read by itself
+        assert read(tmp_path / f"x{end}") == kb
 
 
 @pytest.mark.parametrize("end", [".duckdb", ".parquet"])

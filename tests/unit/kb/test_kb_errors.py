@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.facts import Note
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from kbs import knowledge_bases
+from processes import cpu_limit
 
 ANN = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")], {("age", "ann"): 80})
 BOB = KnowledgeBase.from_facts([("parent", "cleo", "dan")])
@@ -71,9 +71,8 @@ def test_unions_of_other_things_are_our_errors() -> None:
 
 def test_a_union_of_many_relations_is_made_in_a_moment() -> None:
     kbs = [KnowledgeBase.from_facts((f"r{part}{n}", f"a{part}") for n in range(20_000)) for part in "xy"]
-    began = time.perf_counter()
-    assert len(union(kbs).relations) == 40_000
-    assert time.perf_counter() - began < 2
+    with cpu_limit(10):  # a second; minutes where each relation looks at all others
+        assert len(union(kbs).relations) == 40_000
 
 
 def test_more_facts_say_which_were_known() -> None:
