@@ -51,7 +51,7 @@ from gaifman.io.model_file import write_model
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.logic.ast import Feature, Query, free_variables, query_position, relation_query
+from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query
 from gaifman.logic.transforms import used_symbols
 from gaifman.model import GaifmanModel, Tuples, as_tuple_ids
 from gaifman.model_card import summary_html
@@ -61,7 +61,6 @@ from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor
 from gaifman.ranking.candidates import (
     UNRESTRICTED,
-    Bindings,
     CandidateStrategy,
     QueryPattern,
     Restriction,

@@ -45,7 +45,7 @@ from gaifman.io.model_file import write_model
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.logic.ast import Feature, Query
+from gaifman.logic.ast import Bindings, Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import used_symbols
 from gaifman.model_card import summary_html
@@ -55,7 +55,6 @@ from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor
 from gaifman.ranking.candidates import (
     UNRESTRICTED,
-    Bindings,
     CandidateStrategy,
     Restriction,
     as_strategy,

@@ -25,13 +25,13 @@ from gaifman.logic.ast import (
     Or,
     Truth,
     Variable,
+    all_free_variables,
     free_variables,
     walk,
 )
 from gaifman.logic.parser import parse
 from gaifman.logic.semantics import holds
 from gaifman.queries.normalize import Domain, conjuncts, normalize, restricted_variables
-from gaifman.queries.normalize import free_variables as all_free_variables
 from generators import OBJECTS, RELATIONS, Generator, assignment, over_seeds
 
 X = Variable("x")

@@ -18,7 +18,7 @@ the source text (`span`) are carried along for error messages and never compared
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -29,6 +29,8 @@ from gaifman.logic.printer import ASCII, BRACKETED, UNICODE, PrintStyle, format_
 Span = tuple[int, int]
 """First character and the one after the last, in the text that was parsed."""
 NO_SPAN: Span = (0, 0)
+Bindings = Mapping[str, str]
+"""Variable name → name of the object that it stands for."""
 OPERATORS = ("=", "≠", "<", "≤", ">", "≥")
 
 
@@ -45,7 +47,7 @@ class Node:
         return False
 
     @property
-    def bound_variables(self) -> tuple[Node, ...]:
+    def bound_variables(self) -> tuple[AnyVariable, ...]:
         """The variables that are not free below."""
         return ()
 
@@ -117,6 +119,7 @@ class Attribute(Node):
         return f"{format_relation(self.name)}({self.term.render(style)})"
 
 
+AnyVariable = Variable | RelationVariable
 Term = Variable | Constant
 Quantity = Number | Attribute
 
@@ -278,7 +281,7 @@ class _Quantified(Node):
         return True
 
     @property
-    def bound_variables(self) -> tuple[Node, ...]:
+    def bound_variables(self) -> tuple[AnyVariable, ...]:
         """Its variables."""
         return self.variables
 
@@ -326,20 +329,28 @@ def walk(node: Node) -> Iterator[Node]:
 
 def free_variables(node: Node) -> tuple[Variable, ...]:
     """The variables that no quantifier binds, in order of first use."""
-    return tuple(v for v in _unbound(node, frozenset()) if isinstance(v, Variable))
+    return tuple(v for v in _unbound(node) if isinstance(v, Variable))
 
 
 def free_relation_variables(node: Node) -> tuple[RelationVariable, ...]:
     """The relation variables that no quantifier binds, in order of first use."""
-    return tuple(v for v in _unbound(node, frozenset()) if isinstance(v, RelationVariable))
+    return tuple(v for v in _unbound(node) if isinstance(v, RelationVariable))
 
 
-def _unbound(node: Node, bound: frozenset[Node]) -> dict[Variable | RelationVariable, None]:
+def all_free_variables(node: Node) -> frozenset[AnyVariable]:
+    """Return the variables, of objects and of relations, that no quantifier binds."""
+    return frozenset(_unbound(node))
+
+
+def _unbound(node: Node) -> dict[AnyVariable, None]:
+    """Return the free variables as the keys of a dictionary, in order of first use."""
     if isinstance(node, Variable | RelationVariable):
-        return {} if node in bound else {node: None}
-    found: dict[Variable | RelationVariable, None] = {}
+        return {node: None}
+    found: dict[AnyVariable, None] = {}
     for child in children(node):
-        found |= _unbound(child, bound.union(node.bound_variables))
+        found |= _unbound(child)
+    for variable in node.bound_variables:
+        found.pop(variable, None)
     return found
 
 
@@ -448,7 +459,7 @@ class Feature(Node):
     each: tuple[RelationVariable, ...] = ()
 
     @property
-    def bound_variables(self) -> tuple[Node, ...]:
+    def bound_variables(self) -> tuple[AnyVariable, ...]:
         """The relation variables that stand for each relation."""
         return self.each
 

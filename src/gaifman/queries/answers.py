@@ -23,7 +23,7 @@ from gaifman.config import DEFAULT_BUDGET, Budget, check_int
 from gaifman.errors import FormulaError, LimitError, plural, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, freeze
-from gaifman.logic.ast import Query, Variable, free_relation_variables, free_variables, to_bracketed
+from gaifman.logic.ast import Bindings, Query, Variable, free_relation_variables, free_variables, to_bracketed
 from gaifman.logic.parser import parse_query
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.sql import Statement, translate
@@ -37,8 +37,6 @@ MAX_PRINTED = 20
 
 Queryable = KnowledgeBase | Engine
 """What is asked: a knowledge base, whose engine is kept with it, or an engine with settings of its own."""
-Bindings = Mapping[str, str]
-"""Variable → name of the object that it stands for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from gaifman.errors import FormulaError
 from gaifman.logic.ast import (
     And,
+    AnyVariable,
     Atom,
-    Attribute,
     Comparison,
     Constant,
     Equal,
@@ -35,7 +35,6 @@ from gaifman.logic.ast import (
     Formula,
     Iff,
     Implies,
-    Node,
     Not,
     Number,
     Or,
@@ -44,11 +43,11 @@ from gaifman.logic.ast import (
     Term,
     Truth,
     Variable,
+    all_free_variables,
     walk,
 )
 from gaifman.logic.transforms import relation_arities, substitute
 
-AnyVariable = Variable | RelationVariable
 Variables = frozenset[AnyVariable]
 NO_VARIABLES: Variables = frozenset()
 TRUE, FALSE = Truth(True), Truth(False)
@@ -85,25 +84,6 @@ class Domain:
         return not any(arity in (None, places) for places in self.relations.values())
 
 
-def free_variables(node: Node) -> Variables:
-    """The variables, of objects and relations, that no quantifier binds."""
-    match node:
-        case Variable() | RelationVariable():
-            return frozenset((node,))
-        case Atom(relation, terms):
-            own = {term for term in terms if isinstance(term, Variable)}
-            return frozenset(own if isinstance(relation, str) else {*own, relation})
-        case Exists(variables, body) | Forall(variables, body):
-            return free_variables(body).difference(variables)
-        case And(parts) | Or(parts):
-            return frozenset().union(*map(free_variables, parts))
-        case Not(body) | Attribute(_, body):
-            return free_variables(body)
-        case Equal(left, right) | Comparison(left, _, right) | Iff(left, right) | Implies(left, right):
-            return free_variables(left) | free_variables(right)
-    return NO_VARIABLES
-
-
 def sort_by_name(variables: Iterable[AnyVariable]) -> tuple[AnyVariable, ...]:
     """Variables in the order of their names."""
     return tuple(sorted(variables, key=lambda variable: variable.name))
@@ -114,11 +94,11 @@ def sort_by_name(variables: Iterable[AnyVariable]) -> tuple[AnyVariable, ...]:
 
 def normalize(formula: Formula, domain: Domain) -> Formula:
     """The same meaning in few kinds of formula, true to names that are no objects and to an empty domain."""
-    names = [*free_variables(formula), *_bound_variables(formula)]
+    names = [*all_free_variables(formula), *_bound_variables(formula)]
     if len(set(names)) < len(names):
         taken = {part.name for part in walk(formula) if isinstance(part, Variable | RelationVariable)}
         fresh = (name for name in (f"v{i}" for i in itertools.count(1)) if name not in taken)
-        formula = _rename_apart(formula, set(free_variables(formula)), fresh)
+        formula = _rename_apart(formula, set(all_free_variables(formula)), fresh)
     return _normalize(formula, domain, positive=True)
 
 
@@ -246,7 +226,7 @@ def _make_exists(variables: tuple[AnyVariable, ...], body: Formula, domain: Doma
         return FALSE
     if isinstance(body, Or):
         return _make_junction((_make_exists(variables, part, domain) for part in body.parts), conjunction=False)
-    used = free_variables(body)
+    used = all_free_variables(body)
     kept = tuple(v for v in variables if v in used)
     if not kept:
         return body
@@ -320,9 +300,9 @@ def restricted_variables(formula: Formula, bound: Variables = NO_VARIABLES) -> V
     """
     match formula:
         case Atom() | Comparison():
-            return free_variables(formula)
+            return all_free_variables(formula)
         case Equal(left, right):
-            sides = free_variables(formula)
+            sides = all_free_variables(formula)
             tied = sides & bound or isinstance(left, Constant) or isinstance(right, Constant)
             return sides if tied else NO_VARIABLES
         case And(parts):

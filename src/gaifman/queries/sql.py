@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import (
     And,
+    AnyVariable,
     Atom,
     Comparison,
     Constant,
@@ -32,18 +33,10 @@ from gaifman.logic.ast import (
     Term,
     Truth,
     Variable,
+    all_free_variables,
     walk,
 )
-from gaifman.queries.normalize import (
-    AnyVariable,
-    Domain,
-    Variables,
-    conjuncts,
-    free_variables,
-    normalize,
-    restricted_variables,
-    sort_by_name,
-)
+from gaifman.queries.normalize import Domain, Variables, conjuncts, normalize, restricted_variables, sort_by_name
 
 Env = dict[AnyVariable, str]
 """The SQL expression that each variable stands for."""
@@ -130,7 +123,7 @@ def split_semijoins(pieces: list[Formula], outputs: Variables, bound: Variables)
     nothing with others but what these tie: those with a ¬, ∨ or ↔, and those that share nothing at all. Cycles of
     atoms through what is asked for stay joined.
     """
-    if len(pieces) < 2 or not frozenset().union(*map(free_variables, pieces)) - outputs - bound:
+    if len(pieces) < 2 or not frozenset().union(*map(all_free_variables, pieces)) - outputs - bound:
         return SemijoinSplit(pieces, [], [])
     joined, hung = list(pieces), dict[Formula, list[Formula]]()
     while found := _find_ear(joined, outputs, bound):
@@ -140,7 +133,7 @@ def split_semijoins(pieces: list[Formula], outputs: Variables, bound: Variables)
     tests: list[Formula] = []
     for group in _groups(joined, outputs | bound):
         rest = [piece for piece in joined if piece not in group]
-        inside = frozenset().union(*map(free_variables, group)) - bound
+        inside = frozenset().union(*map(all_free_variables, group)) - bound
         plain = inside & outputs and all(isinstance(piece, Atom | Comparison | Equal) for piece in group)
         if (
             rest
@@ -157,7 +150,7 @@ def split_semijoins(pieces: list[Formula], outputs: Variables, bound: Variables)
 def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
     groups: list[tuple[Variables, list[Formula]]] = []
     for piece in pieces:
-        variables, members = free_variables(piece) - apart, [piece]
+        variables, members = all_free_variables(piece) - apart, [piece]
         for other in [group for group in groups if group[0] & variables]:
             groups.remove(other)
             variables, members = variables | other[0], [*other[1], *members]
@@ -169,10 +162,10 @@ def _find_ear(pieces: list[Formula], out: Variables, visible: Variables) -> tupl
     """A table with variables that nothing else uses, and another that has all the others that it has."""
     tables = [piece for piece in pieces if isinstance(piece, Atom)]
     for ear in reversed(tables):  # the last hangs on the first: a star is flat, a chain nested
-        elsewhere = out.union(*(free_variables(piece) for piece in pieces if piece is not ear))
-        private = free_variables(ear) - elsewhere - visible
-        shared = free_variables(ear) - private - visible
-        host = next((t for t in tables if t is not ear and shared <= free_variables(t)), None) if private else None
+        elsewhere = out.union(*(all_free_variables(piece) for piece in pieces if piece is not ear))
+        private = all_free_variables(ear) - elsewhere - visible
+        shared = all_free_variables(ear) - private - visible
+        host = next((t for t in tables if t is not ear and shared <= all_free_variables(t)), None) if private else None
         if host:
             return ear, private, host
     return None
@@ -273,7 +266,7 @@ class Translator:
         parts = SemijoinSplit(pieces, [], []) if base else split_semijoins(pieces, frozenset(outputs), frozenset(env))
         waiting = self._join_tables(frame, parts.joins)
         self._bind_remaining(
-            frame, waiting, [*outputs, *(v for piece in waiting for v in sort_by_name(free_variables(piece)))]
+            frame, waiting, [*outputs, *(v for piece in waiting for v in sort_by_name(all_free_variables(piece)))]
         )
         for ear in parts.ears:
             self._join_ear(frame, ear)
@@ -287,15 +280,18 @@ class Translator:
         waiting = self._apply_equalities(frame, [piece for piece in pieces if not isinstance(piece, Atom | Comparison)])
         tables = [piece for piece in pieces if isinstance(piece, Atom | Comparison)]
         while tables:
-            near = next((t for t in tables if not free_variables(t).isdisjoint(frame.own_variables)), tables[0])
+            near = next((t for t in tables if not all_free_variables(t).isdisjoint(frame.own_variables)), tables[0])
             tables.remove(near)
             self._join_table(frame, near)
         constants = frame.constants()
         known = frozenset(constants)
         for piece in [p for p in waiting if isinstance(p, Or)]:
-            if free_variables(piece) - known and free_variables(piece) <= restricted_variables(piece, known) | known:
+            if (
+                all_free_variables(piece) - known
+                and all_free_variables(piece) <= restricted_variables(piece, known) | known
+            ):
                 waiting.remove(piece)
-                self._join_union(frame, piece, free_variables(piece) - known, constants, alone=True)
+                self._join_union(frame, piece, all_free_variables(piece) - known, constants, alone=True)
         return self._apply_equalities(frame, waiting)
 
     def _apply_equalities(self, frame: SelectBuilder, pieces: list[Formula]) -> list[Formula]:
@@ -328,7 +324,7 @@ class Translator:
     def _join_lateral(self, frame: SelectBuilder, waiting: list[Formula]) -> bool:
         """Join an ∨ that ties all its variables where others have a value; whether there was one."""
         for piece in waiting:
-            missing = free_variables(piece).difference(frame.env)
+            missing = all_free_variables(piece).difference(frame.env)
             if isinstance(piece, Or) and missing and missing <= restricted_variables(piece, frozenset(frame.env)):
                 waiting.remove(piece)
                 self._join_union(frame, piece, missing, frame.env, alone=False)
@@ -430,7 +426,7 @@ class Translator:
     def _join_ear(self, frame: SelectBuilder, piece: Formula) -> None:
         """A semi-join with what is found by itself."""
         constants = frame.constants()
-        shared = sort_by_name(free_variables(piece).difference(constants))
+        shared = sort_by_name(all_free_variables(piece).difference(constants))
         if frame.correlated or not frame.joins or not shared or len(conjuncts(piece)) == 1:
             self._add_filter(frame, piece)
             return
@@ -447,7 +443,7 @@ class Translator:
         inside = conjuncts(body) if isinstance(body, Exists) else [body]
         single = inside[0] if len(inside) == 1 else None
         # Not without a column on either side of an equality: such a semi-join loses rows in DuckDB 2.0.
-        linked = not free_variables(body).isdisjoint(frame.env.keys() - frame.constants().keys())
+        linked = not all_free_variables(body).isdisjoint(frame.env.keys() - frame.constants().keys())
         if linked and frame.joins and not frame.correlated and isinstance(single, Atom | Comparison):
             sources = [self._facts(single, frame.env)] if isinstance(single, Atom) else self._numbers(single, frame.env)
             if len(sources) == 1:
@@ -472,7 +468,7 @@ class Translator:
             case Iff(left, right):
                 return f"(({self._condition(frame, left)}) = ({self._condition(frame, right)}))"
         constants = frame.constants()
-        alone = free_variables(piece) <= constants.keys()
+        alone = all_free_variables(piece) <= constants.keys()
         inner = self.select([piece], (), constants if alone else frame.env, correlated=not alone)
         frame.inner_combinations = max(frame.inner_combinations, inner.combinations)
         return _any_row(inner.to_sql(["1"])) if alone else f"EXISTS ({inner.to_sql(['1'])})"

@@ -28,10 +28,23 @@ from gaifman.io.duckdb import create_table
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, Longs
-from gaifman.logic.ast import And, Atom, Comparison, Equal, Exists, Formula, Iff, Not, Or, Query, Truth, walk
+from gaifman.logic.ast import (
+    And,
+    Atom,
+    Comparison,
+    Equal,
+    Exists,
+    Formula,
+    Iff,
+    Not,
+    Or,
+    Query,
+    Truth,
+    all_free_variables,
+    walk,
+)
 from gaifman.queries.answers import Queryable, prepare
 from gaifman.queries.engine import Engine, get_engine
-from gaifman.queries.normalize import free_variables
 from gaifman.queries.sql import SelectBuilder, Translator, normalize_for_kb
 
 MAX_ALTERNATIVES = 256
@@ -166,7 +179,7 @@ def ground_instances(
     query = prepare(engine, query, budget=budget).query
     atoms = (part for part in walk(normalize_for_kb(query.formula, engine.kb)) if isinstance(part, Atom))
     ways: list[list[Formula]] = [
-        [atom] for atom in dict.fromkeys(atoms) if free_variables(atom) <= frozenset(query.variables)
+        [atom] for atom in dict.fromkeys(atoms) if all_free_variables(atom) <= frozenset(query.variables)
     ]
     return _find_witnesses(engine, query, ways, answers, max_witnesses, budget)
 

@@ -31,15 +31,12 @@ from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError, Locatio
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, concatenate_ranges
-from gaifman.logic.ast import Atom, Constant, Node, Query, Term, Variable, children, to_bracketed
+from gaifman.logic.ast import Atom, Bindings, Constant, Node, Query, Term, Variable, children, to_bracketed
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import substitute
 
 MAX_LISTED = 5
 """Relations that a message lists."""
-
-Bindings = Mapping[str, str]
-"""Variable → name of the object that it stands for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Longs
-from gaifman.logic.ast import Atom, Constant, Number, Term, Variable, to_bracketed
+from gaifman.logic.ast import Atom, Constant, Number, Term, Variable, relation_query, to_bracketed
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
 from gaifman.logic.transforms import used_symbols
@@ -254,13 +254,12 @@ class Service:
     def _relation_row(self, name: str) -> dict[str, Any]:
         relation = self.kb.relations[name]
         trained = name in self.model.scorers if isinstance(self.model, Completion) else None
-        written = f"{format_relation(name)}({', '.join(_variable_names(relation.arity))})"
         return {
             "name": name,
             "arity": relation.arity,
             "facts": relation.count,
             "trained": trained,
-            "query": written,
+            "query": str(relation_query(name, relation.arity)),
         }
 
     def facts(self, page: Page, relation: str | None = None, obj: str | None = None) -> dict[str, Any]:
@@ -379,10 +378,6 @@ def _model_summary(model: Model) -> dict[str, Any]:
     query = model.trained_query
     names = [variable.name for variable in query.variables]
     return {"kind": "model", "query": str(query), "variables": names, "relations": None}
-
-
-def _variable_names(arity: int) -> list[str]:
-    return [f"x{place + 1}" for place in range(arity)] if arity > 3 else list("xyz"[:arity])
 
 
 def _matching_rows(table: FactTable, relation: int | None, number: int | None) -> Longs:
