@@ -120,7 +120,7 @@ def questions(kb: KnowledgeBase, relations: Sequence[str], count: int) -> list[d
         facts = list(kb.facts(relation))
         for row in draws.integers(0, len(facts), count // len(relations)).tolist():
             query = f"{format_relation(relation)}(x, y)"
-            found.append({"query": query, "given": {"x": facts[row].objects[0]}, "top": 10})
+            found.append({"query": query, "bindings": {"x": facts[row].objects[0]}, "top": 10})
     order = draws.permutation(len(found)).tolist()
     return [found[place] for place in order]
 
@@ -180,12 +180,12 @@ def _request(number: int, name: str, asked: Sequence[dict[str, Any]]) -> tuple[s
     if kind < 5:
         return "POST", "/api/answers", question
     if kind == 5:
-        return "POST", "/api/explanation", {"query": question["query"], "given": question["given"], "answer": [name]}
+        return "POST", "/api/explanations", {"query": question["query"], "bindings": question["bindings"], "answer": [name]}
     if kind < 30:
         return "GET", f"/api/facts?{urlencode({'object': name, 'rows': 20})}", None
     if kind < 50:
         return "GET", f"/api/objects?text=o{number % 1000}&rows=10", None
-    return "POST", "/api/query", {"query": "x = y", "given": {"x": name}}
+    return "POST", "/api/query", {"query": "x = y", "bindings": {"x": name}}
 
 
 def growth(port: int, kb: KnowledgeBase, asked: Sequence[dict[str, Any]], count: int) -> tuple[float, int]:

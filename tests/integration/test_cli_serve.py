@@ -115,7 +115,7 @@ def test_it_serves_a_model(tmp_path: Path) -> None:
     model.save(tmp_path / "work.gaifman")
     gaifman.write(model.kb, tmp_path / "towns.duckdb")
     with process("towns.duckdb", "work.gaifman", "--seconds", "300", folder=tmp_path) as (client, _, _):
-        found = client.post("/api/answers", {"given": {"x": "p01"}, "top": 3}).json
+        found = client.post("/api/answers", {"bindings": {"x": "p01"}, "top": 3}).json
         assert found["answers"] == model.answers(x="p01", top=3).as_dict()["answers"]
         read = ['kb = gaifman.read("towns.duckdb")', 'model = gaifman.load("work.gaifman", kb)']
         assert client.get("/api/about").json["python"] == ["import gaifman", *read]
@@ -157,7 +157,7 @@ def test_mistakes(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "there is no file famly.facts" in refused("serve", "famly.facts", "--port", "0").message
     assert "above 0" in refused("serve", "family.facts", "--seconds", "0").message
     assert "at most 86,400" in refused("serve", "family.facts", "--seconds", "inf").message
-    assert "from 1 to 1,000" in refused("serve", "family.facts", "--at-once", "1001").message
+    assert "from 1 to 1,000" in refused("serve", "family.facts", "--max-concurrency", "1001").message
     assert "there is no serving at" in refused("serve", "family.facts", "--host", "no host").message
     with bind("127.0.0.1", 0) as taken:
         taken.listen()
@@ -183,7 +183,7 @@ def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lo
         seen.append(len(desk.service.kb))
 
     module = sys.modules["gaifman.cli.serve"]
-    read = module.edits_of
+    read = module.find_edits_file
 
     def between(*words: Any) -> Any:
         found = read(*words)  # read, not yet held: a server that still runs adds one more fact, and ends
@@ -193,7 +193,7 @@ def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lo
         other.close()
         return found
 
-    for name, double in (("edits_of", between), ("open_kb", reading), ("run", running)):
+    for name, double in (("find_edits_file", between), ("open_kb", reading), ("run_server", running)):
         monkeypatch.setattr(module, name, double)
     here("serve", "family.facts", "--port", "0", "--allow-edit")
     assert seen == [5]

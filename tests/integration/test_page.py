@@ -56,7 +56,7 @@ def test_from_a_query_to_its_reasons_and_back(web: Watched) -> None:
     page.locator("#q").press_sequentially("wor")
     page.get_by_role("option", name="works_in").click()
     page.locator("#q").press_sequentially("'p01', y)")
-    expect(page.locator("#reading")).to_contain_text("read as works_in('p01', y)")
+    expect(page.locator("#parsed")).to_contain_text("parsed as works_in('p01', y)")
     page.get_by_role("button", name="Ask").click()
     rows = page.locator("table.answers tbody tr")
     expect(rows.first).to_contain_text("known")
@@ -65,8 +65,8 @@ def test_from_a_query_to_its_reasons_and_back(web: Watched) -> None:
     page.get_by_role("link", name="Why t1?").click()
     panel = page.locator("section.panel")
     expect(panel.get_by_role("heading", level=2)).to_contain_text("works_in('p01', 't1')")
-    expect(panel).to_contain_text("makes the odds")
-    expect(panel).to_contain_text("Then it would be")
+    expect(panel).to_contain_text("the odds by")
+    expect(panel).to_contain_text("The probability would be")
     expect(panel.locator("svg .gaifman-name").first).to_be_visible()
     assert panel.locator("svg path.gaifman-for").count()
     page.go_back()
@@ -82,10 +82,10 @@ def test_a_fact_is_added_and_the_answer_changes(web: Watched) -> None:
     page.get_by_role("link", name="Add a fact").click()
     page.locator("#relation").fill("moved")
     for place, name in enumerate(("p01", "t0", "t4"), start=1):
-        page.locator(f"#place-{place}").fill(name)
+        page.locator(f"#object-{place}").fill(name)
     page.locator("#token").fill(TOKEN)
-    page.get_by_role("button", name="Add the fact").click()
-    expect(page.locator("#said")).to_contain_text("Added.")
+    page.get_by_role("button", name="Add fact").click()
+    expect(page.locator("#result")).to_contain_text("Added.")
     page.get_by_role("link", name=re.compile("Ask again")).click()
     expect(page.locator("table.answers tbody tr")).to_have_count(1)
     expect(page.locator("table.answers tbody tr")).to_contain_text("p01")
@@ -95,10 +95,10 @@ def test_a_fact_is_added_and_the_answer_changes(web: Watched) -> None:
 def test_a_mistake_is_pointed_at_and_put_right(web: Watched) -> None:
     page = web.open(q="werks_in('p01', y)")
     expect(page.locator(".caret")).to_have_text("werks_in('p01', y)\n^^^^^^^^")
-    expect(page.locator("main")).to_contain_text("How queries are written")
-    expect(page.locator("#reading")).to_contain_text("there is no relation werks_in")
-    page.locator("#reading").get_by_role("button", name="works_in").click()
-    expect(page.locator("#reading")).to_contain_text("read as works_in('p01', y)")
+    expect(page.locator("main")).to_contain_text("Query syntax")
+    expect(page.locator("#parsed")).to_contain_text("there is no relation werks_in")
+    page.locator("#parsed").get_by_role("button", name="works_in").click()
+    expect(page.locator("#parsed")).to_contain_text("parsed as works_in('p01', y)")
 
 
 @real
@@ -156,7 +156,7 @@ def test_an_object_the_degrees_and_the_model(web: Watched) -> None:
     expect(page.locator(".group").last).to_contain_text("works_in(p03, t3)")
     page.get_by_role("link", name="Degrees").click()
     expect(page.locator(".chart circle").first).to_be_visible()
-    page.get_by_role("link", name="Model").click()
+    page.get_by_role("link", name="Model card").click()
     expect(page.locator("article h1")).to_contain_text("A model of")
 
 

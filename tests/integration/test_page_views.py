@@ -80,7 +80,7 @@ def test_the_start_shows_missing_facts_and_their_reasons(web: Watched) -> None:
     expect(row.locator(".figure")).to_have_text(page.locator(".missing .figure").first.inner_text())
     row.get_by_role("link").click()
     expect(page.locator("section.panel h2")).to_contain_text("works_in('newcomer', 't3')")
-    expect(page.locator("p.said").first).to_have_text("newcomer lives in t3")
+    expect(page.locator("p.description").first).to_have_text("newcomer lives in t3")
     expect(page.locator(".answers tr.open")).to_contain_text("t3")
 
 
@@ -105,9 +105,9 @@ def test_a_view_is_the_same_after_a_reload_and_on_the_way_back(web: Watched, vie
     web.page.reload()
     assert main() == first
     web.page.get_by_role("link", name="Degrees").click()
-    expect(web.page.locator("h1")).to_contain_text("How connected")
+    expect(web.page.locator("h1")).to_contain_text("Degree distribution")
     web.page.go_back()
-    expect(web.page.locator("h1")).not_to_contain_text("How connected" if view != "degrees" else "?")
+    expect(web.page.locator("h1")).not_to_contain_text("Degree distribution" if view != "degrees" else "?")
     assert main() == first
 
 
@@ -181,14 +181,14 @@ def test_whoever_uses_keys_sees_where_they_are(web: Watched, view: str) -> None:
         assert not at["unseen"], at["name"]
         seen.append(at["name"])
     assert len(seen) > 10
-    assert seen[0] == "To the answers" or view == "reasons"  # where the title of the panel is the first
+    assert seen[0] == "Skip to the answers" or view == "reasons"  # where the title of the panel is the first
     assert page.locator("[tabindex]:not([tabindex='0']):not([tabindex='-1'])").count() == 0
 
 
 def test_an_object_with_many_facts_leads_to_all_of_them(plain: Watched) -> None:
     page = plain.open(object="hub")
     expect(page.locator(".pages")).to_contain_text("1 to 30 of 107")
-    page.get_by_role("link", name="Following").click()
+    page.get_by_role("link", name="Next").click()
     expect(page.locator(".pages")).to_contain_text("31 to 60 of 107")
     page.locator(".chip", has_text="p 60").click()
     expect(page.locator(".pages")).to_contain_text("1 to 30 of 60")

@@ -54,7 +54,7 @@ def bare() -> Iterator[Client]:
 def test_everything_there_is_to_see(client: Client) -> None:
     assert client.get("/api/health").json["status"] == "ok"
     about = client.get("/api/about").json
-    assert about["edit"] is True
+    assert about["editable"] is True
     assert about["limits"]["seconds"] == 300
     assert client.get("/api/objects?text=p0&rows=2").json["truncated"]
     assert client.get("/api/object?name=p03").json["values"] == {"age": 23.0}
@@ -62,11 +62,11 @@ def test_everything_there_is_to_see(client: Client) -> None:
     assert client.get("/api/facts?relation=town_of&rows=2").json["count"] == 5
     found = client.post("/api/query", {"query": "town_of(x, 'c0')", "count": True}).json
     assert found["count"] == len(found["answers"]) == 3
-    ranked = client.post("/api/answers", {"given": {"x": "p01"}, "top": 2}).json
+    ranked = client.post("/api/answers", {"bindings": {"x": "p01"}, "top": 2}).json
     assert ranked["answers"] == worker().answers(x="p01", top=2).as_dict()["answers"]
     assert len(client.get("/api/neighbourhood?object=p00&object=t0&size=3&draws=2").json["draws"]) == 2
     assert client.get("/api/degrees").json["objects"] == 47
-    assert client.get("/api/model").json["card"].startswith("# A model of")
+    assert client.get("/api/model-card").json["card"].startswith("# A model of")
     assert b"gaifman_requests_total" in client.get("/metrics").body
 
 
@@ -129,7 +129,7 @@ def test_hostile_names_come_and_go_as_text(bare: Client, name: str) -> None:
     assert found.headers["content-type"] == "application/json"
     assert bare.get(f"/api/facts?object={quote(name)}").json["facts"][0]["objects"] == [name, "france"]
     assert bare.get(f"/api/objects?text={quote(name)}").json["objects"][0]["name"] == name
-    answers = bare.post("/api/query", {"query": "borders(x, y)", "given": {"x": name}}).json["answers"]
+    answers = bare.post("/api/query", {"query": "borders(x, y)", "bindings": {"x": name}}).json["answers"]
     assert answers == [[name, "france"]]
     around = bare.get(f"/api/neighbourhood?object={quote(name)}").json
     assert around["draws"][0]["members"][0]["name"] == name
@@ -137,8 +137,8 @@ def test_hostile_names_come_and_go_as_text(bare: Client, name: str) -> None:
 
 @pytest.mark.parametrize("name", [*HOSTILE, "\ud800", "", "x" * 5000])
 def test_hostile_names_in_mistakes(client: Client, name: str) -> None:
-    error = client.post("/api/query", {"query": "lives_in(x, y)", "given": {"x": name}}).error
-    assert error["kind"] == "KnowledgeError"
+    error = client.post("/api/query", {"query": "lives_in(x, y)", "bindings": {"x": name}}).error
+    assert error["kind"] == "KnowledgeBaseError"
     assert error["message"].isprintable()
     error = client.post("/api/query", {"query": name}).error
     assert error["kind"] in ("FormulaError", "LimitError")
@@ -195,12 +195,12 @@ def test_facts_are_added_by_whoever_has_the_token(client: Client, bare: Client) 
         assert refused.error["message"]
     assert client.post("/api/facts", b"{", None).status in (401, 422)
     before = client.get("/api/facts?relation=moved").json["count"]
-    assert client.post("/api/facts", new, TOKEN).json == {"added": 1, "known": 0, "facts": len(towns()) + 1}
+    assert client.post("/api/facts", new, TOKEN).json == {"added": 1, "already_known": 0, "total_facts": len(towns()) + 1}
     assert client.get("/api/facts?relation=moved").json["count"] == before + 1
-    assert client.post("/api/facts", new, TOKEN).json["known"] == 1
+    assert client.post("/api/facts", new, TOKEN).json["already_known"] == 1
     wrong = client.post("/api/facts", {"facts": [{"relation": "moved", "objects": ["p01", "t0", "t33"]}]}, TOKEN)
     assert wrong.status == 422
-    assert "t3" in wrong.error["near"]
+    assert "t3" in wrong.error["suggestions"]
     assert b"gaifman_added_facts_total 1.0" in client.get("/metrics").body
     assert bare.post("/api/facts", new, TOKEN).status == 403
 
@@ -210,7 +210,7 @@ def test_added_facts_are_there_after_a_restart(tmp_path: Path) -> None:
     for round_ in range(2):
         edits = EditsFile(path)
         with serving(ServerState(Service(edits.apply_to(towns()), worker(), PATIENT), edits, TOKEN)) as client:
-            asked = client.post("/api/query", {"query": "person(x)", "given": {"x": "t0"}})
+            asked = client.post("/api/query", {"query": "person(x)", "bindings": {"x": "t0"}})
             assert asked.json["answers"] == [["t0"]] * round_
             client.post("/api/facts", {"facts": [{"relation": "person", "objects": ["t0"]}]}, TOKEN)
 
@@ -231,7 +231,7 @@ def test_a_stuck_query_is_stopped_and_blocks_nobody() -> None:
         assert [reply.status for reply in replies] == [503] * 4
         assert all(reply.headers["retry-after"] == "3" for reply in replies)
         assert replies[0].error["kind"] == "StoppedError"
-        assert b"gaifman_stopped_total 4.0" in client.get("/metrics").body
+        assert b"gaifman_timeouts_total 4.0" in client.get("/metrics").body
 
 
 def test_a_long_ranking_is_stopped() -> None:
@@ -247,7 +247,7 @@ def test_many_rankings_at_once_say_what_each_says_alone(client: Client) -> None:
     found: dict[str, object] = {}
 
     def ask(name: str) -> None:
-        found[name] = client.post("/api/answers", {"given": {"x": name}}).json["answers"]
+        found[name] = client.post("/api/answers", {"bindings": {"x": name}}).json["answers"]
 
     jobs = [threading.Thread(target=ask, args=(name,)) for name in people]
     for job in jobs:
@@ -255,7 +255,7 @@ def test_many_rankings_at_once_say_what_each_says_alone(client: Client) -> None:
     for job in jobs:
         job.join()
     for name in people:
-        assert found[name] == client.post("/api/answers", {"given": {"x": name}}).json["answers"]
+        assert found[name] == client.post("/api/answers", {"bindings": {"x": name}}).json["answers"]
 
 
 def test_more_than_can_be_worked_on_are_refused() -> None:
@@ -272,7 +272,7 @@ def test_more_than_can_be_worked_on_are_refused() -> None:
         assert all("retry-after" in reply.headers for reply in replies)
         kinds = [reply.error["kind"] for reply in replies]
         assert kinds.count("BusyError") >= 6
-        assert b"gaifman_refused_total" in client.get("/metrics").body
+        assert b"gaifman_overloaded_total" in client.get("/metrics").body
         assert client.post("/api/query", {"query": "borders('portugal', y)"}).status == 200
 
 

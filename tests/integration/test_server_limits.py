@@ -70,17 +70,17 @@ def test_who_browses_does_not_wait_behind_queries_and_who_goes_away_leaves_his_p
             for _ in range(4):
                 asked.enter_context(sent(client, "/api/query", ENDLESS))
             until(lambda: metric(client, "gaifman_running_requests") == 2)
-            until(lambda: metric(client, "gaifman_waiting_requests") == 2)
+            until(lambda: metric(client, "gaifman_queued_requests") == 2)
             for path in BROWSED:
                 assert client.get(path).status == 200
-            assert client.post("/api/reading", {"query": "borders(x, y)"}).status == 200
+            assert client.post("/api/parse", {"query": "borders(x, y)"}).status == 200
             refused = client.post("/api/query", {"query": "borders(x, y)"})
             assert (refused.status, refused.error["kind"]) == (503, "BusyError")
             assert refused.headers["retry-after"] == "1"
             assert metric(client, "gaifman_running_requests") == 2, "they still run"
-        for state in ("running", "waiting"):
+        for state in ("running", "queued"):
             until(lambda state=state: metric(client, f"gaifman_{state}_requests") == 0)  # type: ignore[misc]
-        assert not client.get("/api/about").json["edit"]
+        assert not client.get("/api/about").json["editable"]
         assert client.post("/api/query", {"query": "borders('portugal', y)"}).status == 200
         until(lambda: b'path="/api/query",status="499"} 4.0' in client.get("/metrics").body)
 
@@ -116,11 +116,11 @@ def test_additions_wait_for_each_other_and_nobody_for_them(tmp_path: Path) -> No
             for _ in range(3):
                 asked.enter_context(sent(client, "/api/facts", new, TOKEN))
             until(lambda: metric(client, "gaifman_running_requests") == 1)
-            until(lambda: metric(client, "gaifman_waiting_requests") == 2)
+            until(lambda: metric(client, "gaifman_queued_requests") == 2)
             for path in BROWSED:
                 assert client.get(path).status == 200
             assert client.post("/api/query", {"query": "borders('portugal', y)"}).status == 200
-        until(lambda: metric(client, "gaifman_waiting_requests") == 0)
+        until(lambda: metric(client, "gaifman_queued_requests") == 0)
         desk._lock.release()
         until(lambda: metric(client, "gaifman_running_requests") == 0)
         assert desk.added == 0, "who asked for it has gone"
@@ -157,7 +157,7 @@ def test_parameters_that_would_count_for_nothing(client: Client, path: str, mess
     assert reply.status == 422
     assert message in reply.error["message"]
     assert len(reply.error["message"]) < 200
-    assert reply.error["near"] == near
+    assert reply.error["suggestions"] == near
     assert reply.error["hint"]
 
 
@@ -187,14 +187,14 @@ def test_what_is_wrong_with_the_json_is_said(client: Client, body: bytes, messag
 
 def test_how_to_find_the_relations_is_said_where_none_is_near(client: Client) -> None:
     for reply in (client.get("/api/facts?relation=xyzzy"), client.post("/api/query", {"query": "xyzzy(x, y)"})):
-        assert (reply.status, reply.error["near"]) == (422, [])
+        assert (reply.status, reply.error["suggestions"]) == (422, [])
         assert "/api/relations" in reply.error["hint"]
 
 
 def test_an_explanation_of_nothing_says_what_a_ranking_of_nothing_says() -> None:
     """It said that the query is empty."""
     with serving(ServerState(Service(towns(), gaifman.complete(towns(), ["works_in"], **FEW), PATIENT))) as client:
-        one, other = (client.post(path, {}).error for path in ("/api/explanation", "/api/answers"))
+        one, other = (client.post(path, {}).error for path in ("/api/explanations", "/api/answers"))
         assert one == other
         assert "completion of 1 relations: say what to answer" in one["message"]
         assert one["hint"] == 'as in "works_in(x, y)"'

@@ -32,19 +32,19 @@ MIN_TOKEN_LENGTH = 16
 @click.command(short_help="Serve a knowledge base, and a model, to a browser and to programs.")
 @click.argument("kb")
 @click.argument("model", required=False)
-@click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
+@click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at: this machine alone.")
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Answer requests for this host name too.")
+@click.option("--allow-host", "allowed_hosts", multiple=True, metavar="NAME", help="Answer requests for this host name too.")
 @click.option("--allow-edit", is_flag=True, help="Let whoever has the token add facts.")
 @click.option("--edits", metavar="FILE", help="Keep added facts here.  [default: KB.edits.facts]")
 @click.option(
     "--seconds", type=float, default=10.0, show_default=True, help="Stop the work of a request after so long."
 )
-@click.option("--rows", type=int, default=1000, show_default=True, help="Rows of one answer at most.")
-@click.option("--at-once", type=int, default=16, show_default=True, help="Requests that are worked on at a time.")
-@click.option("--waiting", type=int, default=64, show_default=True, help="Requests that wait; more are refused.")
-@click.option("--with", "others", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--max-rows", type=int, default=1000, show_default=True, help="Rows of one answer at most.")
+@click.option("--max-concurrency", type=int, default=16, show_default=True, help="Requests that are worked on at a time.")
+@click.option("--max-queued", type=int, default=64, show_default=True, help="Requests that wait; more are refused.")
+@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
 @input_options
 @json_option
 def serve(
@@ -176,9 +176,9 @@ def python_snippet(
 ) -> list[str]:
     """How a program reads the same, for people to copy.
 
-    >>> python_snippet(("demo",), "dir/m.gaifman", None, None, "full", folders=False)
+    >>> python_snippet(("demo",), "dir/m.gaifman", None, None, "full", full_paths=False)
     ['import gaifman', 'kb = gaifman.demo()', 'model = gaifman.load("m.gaifman", kb)']
-    >>> python_snippet(("demo", "more.facts"), None, None, None, "full", folders=False)[1]
+    >>> python_snippet(("demo", "more.facts"), None, None, None, "full", full_paths=False)[1]
     'kb = gaifman.demo().with_facts(gaifman.read("more.facts").facts())'
     """
 
@@ -207,7 +207,7 @@ def run_server(
 
     def ready() -> None:
         print_status(address, state, token, as_json)
-        threading.Thread(target=preload, args=(state.service,), daemon=True, name="gaifman-ready").start()
+        threading.Thread(target=preload, args=(state.service,), daemon=True, name="gaifman-preload").start()
         if open_browser:
             threading.Thread(target=open_page, args=(address,), daemon=True, name="gaifman-browser").start()
 

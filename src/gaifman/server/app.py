@@ -93,7 +93,7 @@ class AppContext:
         """One for each kind of work, so that who browses waits neither behind queries nor rankings nor additions."""
         self.started = time.monotonic()
         self.metrics.add_gauge("gaifman_running_requests", lambda: sum(gate.running for gate in self.limiters))
-        self.metrics.add_gauge("gaifman_waiting_requests", lambda: sum(gate.queued for gate in self.limiters))
+        self.metrics.add_gauge("gaifman_queued_requests", lambda: sum(gate.queued for gate in self.limiters))
         self.metrics.add_gauge("gaifman_objects", lambda: len(state.service.kb.objects))
         self.metrics.add_gauge("gaifman_facts", lambda: len(state.service.kb))
 
@@ -150,7 +150,7 @@ def create_app(state: ServerState, allowed_hosts: Iterable[str] = ()) -> FastAPI
             )
         ],
     )
-    app.state.hall = hall
+    app.state.context = hall
     app.include_router(router)
     for path, (body, kind) in pages.items():
         app.add_route(path, _static_route(body, kind), include_in_schema=False)
@@ -169,7 +169,7 @@ async def get_context(request: Request) -> AppContext:  # async: others take a t
 
 
 def _context(request: Request) -> AppContext:
-    hall: AppContext = request.app.state.hall
+    hall: AppContext = request.app.state.context
     return hall
 
 
@@ -185,7 +185,7 @@ async def reject_unknown_parameters(request: Request) -> None:
         what = {"loc": ("query", shorten(name)), "type": "parameter"}
         if name not in several:
             hint = f"its parameters: {', '.join(several)}" if several else "it has no parameters"
-            what |= {"msg": "there is no such parameter", "near": similar_names(name, several), "hint": hint}
+            what |= {"msg": "there is no such parameter", "suggestions": similar_names(name, several), "hint": hint}
             raise RequestValidationError([what])
         if times > 1 and not several[name]:
             raise RequestValidationError([what | {"msg": "it is given more than once", "hint": "give it once"}])
@@ -201,7 +201,7 @@ RowsParam = Annotated[JsonPositive, Query(description="Rows at most.")]
 async def health(context: Context) -> Response:
     """Whether the server lives; answered however busy it is."""
     seconds = round(time.monotonic() - context.started, 3)
-    return Response(encode_json({"status": "ok", "version": __version__, "seconds": seconds}), media_type=JSON)
+    return Response(encode_json({"status": "ok", "version": __version__, "uptime_seconds": seconds}), media_type=JSON)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
@@ -213,7 +213,7 @@ async def metrics(context: Context) -> Response:
 @router.get("/api/about", response_model=messages.AboutResponse)
 async def about(context: Context) -> Response:
     """What is served: knowledge base, model, limits."""
-    more = {"edit": context.state.editable, "python": context.state.python, "limits": asdict(context.limits)}
+    more = {"editable": context.state.editable, "python": context.state.python, "limits": asdict(context.limits)}
     return await context.run_lookup(lambda service, _: {**service.about(), **more})
 
 
@@ -263,13 +263,13 @@ async def rank_answers(context: Context, body: AnswersRequest) -> Response:
     return await context.run_computation(lambda service, deadline: service.answers(asked, deadline))
 
 
-@router.post("/api/reading", response_model=replies.ParseResponse)
+@router.post("/api/parse", response_model=replies.ParseResponse)
 async def parse_text(context: Context, body: ParseRequest) -> Response:
     """How a text is read as a query; what is wrong with it is an answer here, so it can be asked at every key."""
     return await context.run_lookup(lambda service, _: insights.parse_for_page(service, body.query, body.bindings))
 
 
-@router.post("/api/explanation", response_model=replies.ExplanationResponse)
+@router.post("/api/explanations", response_model=replies.ExplanationResponse)
 async def explain_answer(context: Context, body: ExplanationRequest) -> Response:
     """Why an answer is as probable as the model says: formulas and facts, what if these were not known, a picture."""
     doubted = insights.ExplanationQuery(**body.model_dump())
@@ -307,7 +307,7 @@ async def degree_distribution(context: Context) -> Response:
     return await context.run_lookup(lambda service, _: service.degrees())
 
 
-@router.get("/api/model", response_model=messages.ModelCardResponse)
+@router.get("/api/model-card", response_model=messages.ModelCardResponse)
 async def model_card(context: Context) -> Response:
     """What the model is: how it was trained, how well it does, what it must not be used for."""
     return await context.run_lookup(lambda service, _: service.model_card())
@@ -382,7 +382,7 @@ async def _handle_validation_error(_: Request, error: RequestValidationError) ->
         where, hint = f"body, character {first['loc'][-1] + 1}", SEND_JSON_HINT
         message = f"the body is no JSON, at character {first['loc'][-1] + 1}: {first['ctx']['error']}"
     body = http_error_body(
-        message, kind="RequestError", where=escape_unprintable(where), near=list(first.get("near", ())), hint=hint
+        message, kind="RequestError", location=escape_unprintable(where), suggestions=list(first.get("suggestions", ())), hint=hint
     )
     return Response(encode_json(body), 422, None, JSON)
 

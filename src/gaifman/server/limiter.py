@@ -1,7 +1,7 @@
 """Who may work when: some at once, some more wait, the others are told to come later.
 
 >>> import asyncio
->>> gate = WorkLimiter(ServerLimits(at_once=2, waiting=1))
+>>> gate = WorkLimiter(ServerLimits(max_concurrency=2, max_queued=1))
 >>> asyncio.run(gate.run(lambda deadline: 6 * 7))
 42
 >>> gate.close()

@@ -1,8 +1,8 @@
 """What a server counts about itself, in the text format of Prometheus.
 
 >>> meters = Metrics()
->>> meters.answered("/api/health", 200, 0.001)
->>> print([line for line in meters.text().decode().splitlines() if line.startswith("gaifman_requests_total")][0])
+>>> meters.observe_request("/api/health", 200, 0.001)
+>>> print([line for line in meters.render().decode().splitlines() if line.startswith("gaifman_requests_total")][0])
 gaifman_requests_total{path="/api/health",status="200"} 1.0
 """
 
@@ -19,15 +19,15 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 GAUGES = {
     "gaifman_open_requests": "Requests that are there, whatever they ask.",
     "gaifman_running_requests": "Requests that are worked on.",
-    "gaifman_waiting_requests": "Requests that wait for being worked on.",
+    "gaifman_queued_requests": "Requests that wait for being worked on.",
     "gaifman_objects": "Objects of the knowledge base.",
     "gaifman_facts": "Facts of the knowledge base.",
 }
 COUNTERS = {
     "gaifman_requests_total": "Requests answered, by path and status.",
     "gaifman_request_seconds": "Time until a request was answered, by path.",
-    "gaifman_refused_total": "Requests that found the server too busy.",
-    "gaifman_stopped_total": "Requests whose work was stopped at the end of their time.",
+    "gaifman_overloaded_total": "Requests that found the server too busy.",
+    "gaifman_timeouts_total": "Requests whose work was stopped at the end of their time.",
     "gaifman_added_facts_total": "Facts that were added.",
 }
 
@@ -52,7 +52,7 @@ class Metrics:
         )
         self.refused, self.timed_out, self.added = (
             Counter(name, words[name], registry=self._registry)
-            for name in ("gaifman_refused_total", "gaifman_stopped_total", "gaifman_added_facts_total")
+            for name in ("gaifman_overloaded_total", "gaifman_timeouts_total", "gaifman_added_facts_total")
         )
         ProcessCollector(registry=self._registry)
 

@@ -1,7 +1,7 @@
 """What goes over the wire: the bodies of requests, of answers and of errors.
 
->>> found = error_body(GaifmanError("there is no object 'frnce'", near=("france",)))
->>> found["error"]["message"], found["error"]["near"]
+>>> found = error_body(GaifmanError("there is no object 'frnce'", suggestions=("france",)))
+>>> found["error"]["message"], found["error"]["suggestions"]
 ("there is no object 'frnce'", ['france'])
 """
 
@@ -32,20 +32,20 @@ def error_body(error: GaifmanError) -> dict[str, Any]:
     return http_error_body(
         error.message,
         kind=type(error).__name__,
-        where=str(place) if place else None,
+        location=str(place) if place else None,
         line=place.line if place else None,
         column=place.column if place else None,
         caret=place.excerpt() if place else None,
         expected=list(error.expected),
-        near=list(error.suggestions),
+        suggestions=list(error.suggestions),
         hint=error.hint or None,
     )
 
 
 def http_error_body(message: str, **fields: Any) -> dict[str, Any]:
     """The same of other troubles, by their fields."""
-    empty = {"kind": "HTTPError", "message": escape_unprintable(message), "where": None, "line": None, "column": None}
-    return {"error": {**empty, "caret": None, "expected": [], "near": [], "hint": None, **fields}}
+    empty = {"kind": "HTTPError", "message": escape_unprintable(message), "location": None, "line": None, "column": None}
+    return {"error": {**empty, "caret": None, "expected": [], "suggestions": [], "hint": None, **fields}}
 
 
 # What is sent to the server
@@ -77,7 +77,7 @@ class AnswersRequest(RequestModel):
     )
     bindings: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
     top: JsonPositive = Field(default=10, description="Answers at most.")
-    known: str = Field(default="mark", description="Known answers: mark, leave out, or only.")
+    known: str = Field(default="mark", description="Known answers: mark, exclude or only.")
     restrict_to: dict[str, str | list[str]] = Field(
         default={}, description="Variable → type, or names, it is limited to."
     )
@@ -431,7 +431,7 @@ class ExplanationResponse(BaseModel):
     reasons: list[ReasonRow]
     parts: LogOddsParts
     counterfactual: CounterfactualRow | None
-    scene: SceneRow | None
+    diagram: SceneRow | None
     picture: str = Field(description="The scene as SVG without a style; its classes are those of docs/pictures.md.")
 
 

@@ -1,7 +1,7 @@
 r"""Names found by a part of them, as somebody types.
 
 >>> finder = NameIndex(["Ann Lee", "Joann", "bob", "Anna"])
->>> [finder.names[number] for number in finder.find("ann")]
+>>> [finder.names[number] for number in finder.search("ann")]
 ['Ann Lee', 'Anna', 'Joann']
 
 First the names that begin with the text, then those that have it inside, each in their order; large and small letters
@@ -226,7 +226,7 @@ class Service:
         found, truncated = self._paginate(self._object_index.search(text), page)
         near = similar_names(text, self.kb.objects, 5) if text and not found and not page.skip else ()
         rows = [{"name": self.kb.object_name(number), "degree": int(self.graph.degrees[number])} for number in found]
-        return {"objects": rows, "near": list(near), "skipped": page.skip, "truncated": truncated}
+        return {"objects": rows, "suggestions": list(near), "skipped": page.skip, "truncated": truncated}
 
     def describe_object(self, name: str) -> dict[str, Any]:
         """What one object is: its types and numbers, and how many facts it stands in."""
@@ -306,7 +306,7 @@ class Service:
                 self.engine, prepared.query, found.tuples, max_witnesses=3, budget=deadline.limit_budget()
             )
             ways = [[[str(fact) for fact in facts] for facts in each] for each in witnessed]
-        return {**body, "facts": ways, "skipped": query.page.skip, "truncated": found.truncated}
+        return {**body, "witnesses": ways, "skipped": query.page.skip, "truncated": found.truncated}
 
     def answers(self, query: RankedQuery, deadline: Deadline) -> dict[str, Any]:
         """The most probable answers."""
@@ -318,7 +318,7 @@ class Service:
         settings: dict[str, Any] = {"draws": query.draws, "prior": query.prior}
         found = model.rank(query.query, query.bindings, ranking, **settings)
         if next(self._rankings) % WARM_UP_AFTER == 0 and not self._warmed_up:
-            threading.Thread(target=self._warm_up, name="gaifman-hasten", daemon=True).start()
+            threading.Thread(target=self._warm_up, name="gaifman-warm-up", daemon=True).start()
         return {**found.as_dict(), "truncated": found.considered.count > len(found)}
 
     def neighbourhood(self, query: NeighbourhoodQuery, deadline: Deadline) -> dict[str, Any]:
@@ -425,12 +425,19 @@ def parse_for_page(service: Service, text: str, bindings: Mapping[str, str] | No
     try:
         query = parse_query(text, service.kb.schema)
     except GaifmanError as error:
-        return {"reading": None, "variables": [], "ranked": False, "why_not": None, "among": {}, **error_body(error)}
+        return {
+            "bracketed": None,
+            "variables": [],
+            "rankable": False,
+            "not_rankable_reason": None,
+            "restrict_to": {},
+            **error_body(error),
+        }
     why_not = _not_rankable_reason(service, text, bindings or {})
     names = [variable.name for variable in query.variables]
-    read = {"reading": to_bracketed(query), "variables": names, "error": None}
+    read = {"bracketed": to_bracketed(query), "variables": names, "error": None}
     among = {} if why_not else variable_types(service.kb, query)
-    return {**read, "ranked": why_not is None, "why_not": why_not, "among": among}
+    return {**read, "rankable": why_not is None, "not_rankable_reason": why_not, "restrict_to": among}
 
 
 def _not_rankable_reason(service: Service, text: str, bindings: Mapping[str, str]) -> str | None:
@@ -465,7 +472,7 @@ def explain_answer(service: Service, query: ExplanationQuery, deadline: Deadline
     objects = model.answer_tuple(query.query, query.bindings, query.answer)
     found: Explanation = model.explain(*objects, **settings)
     scene = None if found.diagram is None else scene_fields(found.diagram, service.limits.max_rows)
-    return {**found.as_dict(), "scene": scene, "picture": strip_svg_style(found.svg())}
+    return {**found.as_dict(), "diagram": scene, "picture": strip_svg_style(found.svg())}
 
 
 def scene_fields(scene: Diagram, max_facts: int) -> dict[str, Any]:
@@ -473,7 +480,7 @@ def scene_fields(scene: Diagram, max_facts: int) -> dict[str, Any]:
     facts = sorted(scene.facts, key=lambda fact: (fact not in scene.decisive, fact not in scene.highlighted))[
         :max_facts
     ]
-    marks = [{"speaks": scene.highlighted.get(fact, 0), "chief": fact in scene.decisive} for fact in facts]
+    marks = [{"direction": scene.highlighted.get(fact, 0), "decisive": fact in scene.decisive} for fact in facts]
     rows = [{**row, **mark} for row, mark in zip(facts_as_dicts(facts), marks, strict=True)]
     return {"objects": list(scene.objects), "members": list(scene.members)[:max_facts], "facts": rows}
 
@@ -493,7 +500,7 @@ def strip_svg_style(svg: str) -> str:
 def example_queries(service: Service, deadline: Deadline | None = None) -> list[dict[str, Any]]:
     """Queries of this very knowledge base that have answers: first what the model predicts, then what is known."""
     found = [*_rankable_examples(service), *_exact_examples(service)]
-    return [row for row in found if row["ranked"] or _has_answer(service, row["query"], deadline or no_deadline())]
+    return [row for row in found if row["rankable"] or _has_answer(service, row["query"], deadline or no_deadline())]
 
 
 def queries_about(service: Service, name: str) -> list[dict[str, Any]]:
@@ -515,7 +522,7 @@ def queries_about(service: Service, name: str) -> list[dict[str, Any]]:
 def _example_row(
     query: str, description: str, *, rankable: bool = True, restrict_to: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    fields = {"query": query, "words": description, "ranked": rankable, "among": dict(restrict_to or {})}
+    fields = {"query": query, "description": description, "rankable": rankable, "restrict_to": dict(restrict_to or {})}
     return {**fields, "relation": None, "objects": []}
 
 

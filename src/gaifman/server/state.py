@@ -6,7 +6,7 @@
 >>> validate_facts(kb, [Fact("parnt", ("bob", "ann"))])
 Traceback (most recent call last):
 ...
-gaifman.errors.KnowledgeError: fact 1: there is no relation parnt
+gaifman.errors.KnowledgeBaseError: fact 1: there is no relation parnt
 did you mean: parent
 
 The file is a `.facts` file, which every command reads beside the others; it is written anew for each addition, whole or
@@ -205,7 +205,7 @@ class ServerState:
             new = [fact for fact in _deduplicate(wanted) if fact not in self.service.kb]
             if new:
                 self._replace_service(new, self.edits, deadline or no_deadline())
-            return {"added": len(new), "known": len(wanted) - len(new), "facts": len(self.service.kb)}
+            return {"added": len(new), "already_known": len(wanted) - len(new), "total_facts": len(self.service.kb)}
 
     def _replace_service(self, new: Sequence[Fact], edits: EditsFile, deadline: Deadline) -> None:
         """Put a service with more facts in the place of the present one; where it comes to nothing, it is gone too."""

@@ -215,7 +215,7 @@ def test_long_work_lets_others_go_before_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_turn_that_does_not_come_in_time_stops_the_work() -> None:
     turns: Any = CpuSlots(1)
-    turns.take()
+    turns.acquire()
     turn = CpuDeadline(0.05, turns)
     with pytest.raises(StoppedError):
         turn.check()

@@ -40,8 +40,8 @@ def test_gauges_are_asked_when_somebody_looks() -> None:
 def test_two_servers_count_apart() -> None:
     one, two = Metrics(), Metrics()
     one.refused.inc()
-    assert samples(one)["gaifman_refused_total"] == 1
-    assert samples(two)["gaifman_refused_total"] == 0
+    assert samples(one)["gaifman_overloaded_total"] == 1
+    assert samples(two)["gaifman_overloaded_total"] == 0
 
 
 def test_everything_has_a_name_of_ours_and_words() -> None:

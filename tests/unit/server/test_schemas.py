@@ -29,7 +29,7 @@ def test_an_error_has_its_place_as_fields() -> None:
     found = error_body(caught.value)["error"]
     assert (found["kind"], found["line"], found["column"]) == ("FormulaError", 1, 12)
     assert found["caret"] == "borders(x, 'frnce')\n           ^^^^^^^"
-    assert "france" in found["near"]
+    assert "france" in found["suggestions"]
 
 
 def test_every_error_has_the_same_fields() -> None:
@@ -61,7 +61,7 @@ def test_no_number_that_json_does_not_have() -> None:
         (QueryRequest, {"query": "p(x)", "skip": -1}),
         (QueryRequest, {"query": "p(x)", "skip": 2**60}),
         (QueryRequest, {"query": "p(x)", "rows": "1"}),
-        (QueryRequest, {"query": "p(x)", "given": {"x": 1}}),
+        (QueryRequest, {"query": "p(x)", "bindings": {"x": 1}}),
         (AnswersRequest, {"prior": 0}),
         (AnswersRequest, {"prior": float("nan")}),
         (AnswersRequest, {"draws": True}),

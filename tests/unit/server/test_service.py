@@ -47,7 +47,7 @@ def test_objects_are_found_by_a_part_of_their_name(bare: Service) -> None:
     assert following["skipped"] == 1
     none = bare.find_objects("frnce", Page())
     assert none["objects"] == []
-    assert "france" in none["near"]
+    assert "france" in none["suggestions"]
     with pytest.raises(GaifmanError, match="at most 1,000 characters"):
         bare.find_objects("x" * 1001, Page())
 
@@ -104,7 +104,7 @@ def test_exact_queries(bare: Service) -> None:
     found = bare.query(ExactQuery("borders(x, y)", {"x": "portugal"}, count=True, why=True), no_deadline())
     assert found["answers"] == [["portugal", "spain"]]
     assert found["count"] == 1
-    assert found["facts"] == [[["borders(portugal, spain)."]]]
+    assert found["witnesses"] == [[["borders(portugal, spain)."]]]
     assert not found["truncated"]
     page = bare.query(ExactQuery("borders(x, y)", page=Page(3, 2)), no_deadline())
     assert (len(page["answers"]), page["skipped"], page["truncated"]) == (2, 3, True)
@@ -147,7 +147,7 @@ def test_a_ranking_is_stopped(learnt: Service) -> None:
 def joined() -> None:
     """Wait for what is made beside rankings."""
     for thread in threading.enumerate():
-        if thread.name == "gaifman-hasten":
+        if thread.name == "gaifman-warm-up":
             thread.join()
 
 
@@ -155,20 +155,20 @@ def joined() -> None:
 def test_what_rankings_share_is_made_once_when_they_are_many(
     monkeypatch: pytest.MonkeyPatch, trouble: type[Exception] | None
 ) -> None:
-    hastened = list[tuple[GaifmanModel, Deadline | None]]()
+    warmed_up = list[tuple[GaifmanModel, Deadline | None]]()
 
-    def hasten(model: GaifmanModel, deadline: Deadline | None = None) -> None:
-        hastened.append((model, deadline))
+    def warm_up(model: GaifmanModel, deadline: Deadline | None = None) -> None:
+        warmed_up.append((model, deadline))
         if trouble:
             raise trouble("no longer wanted")  # nothing is said of it: it is a matter of speed
 
-    monkeypatch.setattr(GaifmanModel, "hasten", hasten)
+    monkeypatch.setattr(GaifmanModel, "warm_up", warm_up)
     service = Service(towns(), worker())
     for number in range(1, 3 * WARM_UP_AFTER):
         service.answers(RankedQuery(bindings={"x": "p01"}), no_deadline())
         joined()
-        assert len(hastened) == (number >= WARM_UP_AFTER)
-    ((model, deadline),) = hastened
+        assert len(warmed_up) == (number >= WARM_UP_AFTER)
+    ((model, deadline),) = warmed_up
     assert model is service.model
     assert deadline is not None
     assert not deadline.cancelled.done()
@@ -177,27 +177,27 @@ def test_what_rankings_share_is_made_once_when_they_are_many(
 
 
 def test_one_service_at_a_time_makes_what_rankings_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    hastened, going, release = list[GaifmanModel](), threading.Event(), threading.Event()
+    warmed_up, going, release = list[GaifmanModel](), threading.Event(), threading.Event()
 
-    def hasten(model: GaifmanModel, _: Deadline | None = None) -> None:
-        hastened.append(model)
+    def warm_up(model: GaifmanModel, _: Deadline | None = None) -> None:
+        warmed_up.append(model)
         going.set()
         release.wait(60)
 
-    monkeypatch.setattr(GaifmanModel, "hasten", hasten)
+    monkeypatch.setattr(GaifmanModel, "warm_up", warm_up)
     first = Service(towns(), worker())
     second = first.with_facts([Fact("lives_in", ("p01", "t2"))])
     for service in (first, second):
         for _ in range(WARM_UP_AFTER):
             service.answers(RankedQuery(bindings={"x": "p01"}), no_deadline())
         assert going.wait(60)
-    assert hastened == [first.model], "the other comes later"
+    assert warmed_up == [first.model], "the other comes later"
     release.set()
     joined()
     for _ in range(WARM_UP_AFTER):
         second.answers(RankedQuery(bindings={"x": "p01"}), no_deadline())
     joined()
-    assert hastened == [first.model, second.model]
+    assert warmed_up == [first.model, second.model]
 
 
 def test_neighbourhoods(bare: Service) -> None:
@@ -245,7 +245,7 @@ def test_the_card(learnt: Service) -> None:
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda s: s.objects("", Page(0, 6)), "rows is at most 5"),
+        (lambda s: s.find_objects("", Page(0, 6)), "rows is at most 5"),
         (lambda s: s.facts(Page(0, 6)), "rows is at most 5"),
         (lambda s: s.query(ExactQuery("person(x)", page=Page(0, 6)), no_deadline()), "rows is at most 5"),
         (lambda s: s.answers(RankedQuery(top=6), no_deadline()), "top is at most 5"),

@@ -30,7 +30,7 @@ def test_the_next_answer_knows_what_was_added_and_so_does_the_next_server(tmp_pa
     before = desk.service
     asked = ExactQuery("lives_in('p00', y)")
     assert before.query(asked, no_deadline())["answers"] == [["t0"]]
-    assert desk.add_facts([NEW, NEW, Fact("person", ("p00",))]) == {"added": 1, "known": 2, "facts": len(before.kb) + 1}
+    assert desk.add_facts([NEW, NEW, Fact("person", ("p00",))]) == {"added": 1, "already_known": 2, "total_facts": len(before.kb) + 1}
     assert desk.service.query(asked, no_deadline())["answers"] == [["t0"], ["t4"]]
     assert before.query(asked, no_deadline())["answers"] == [["t0"]], "who began before is not disturbed"
     desk.close()
@@ -49,7 +49,7 @@ def test_ranked_answers_change_without_training(tmp_path: Path) -> None:
 
 
 def test_all_or_none(tmp_path: Path) -> None:
-    desk = desk_at(tmp_path / "new.facts", facts=2)
+    desk = desk_at(tmp_path / "new.facts", max_new_facts=2)
     before = desk.service
     for wrong in ([NEW, Fact("livs_in", ("p00", "t4"))], [NEW, NEW, NEW]):
         with pytest.raises(KnowledgeBaseError):
@@ -73,7 +73,7 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
     desk = desk_at(tmp_path / "new.facts")
     before = len(desk.service.kb)
     jobs = [
-        threading.Thread(target=desk.add_facts, args=([Fact("person", (f"q{n}",))],), kwargs={"fresh": True})
+        threading.Thread(target=desk.add_facts, args=([Fact("person", (f"q{n}",))],), kwargs={"allow_new_objects": True})
         for n in range(8)
     ]
     for job in jobs:
@@ -104,7 +104,7 @@ def test_a_fact_that_is_repeated_is_added_once_with_its_highest_confidence(tmp_p
     desk = desk_at(tmp_path / "new.facts")
     before = len(desk.service.kb)
     twice = [Fact(NEW.relation, NEW.objects, confidence) for confidence in (0.25, 0.75, 0.5)]
-    assert desk.add_facts(twice) == {"added": 1, "known": 2, "facts": before + 1}
+    assert desk.add_facts(twice) == {"added": 1, "already_known": 2, "total_facts": before + 1}
     assert desk.added == 1
     assert (tmp_path / "new.facts").read_text() == "0.75::lives_in(p00, t4).\n"
     desk.close()

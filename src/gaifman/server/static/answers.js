@@ -1,147 +1,144 @@
-// The answers of a query: ranked by the model, known and predicted told apart, or exact.
+// The answers of a query: ranked by the model, or exact.
 
-import { ask, limited } from "/api.js";
-import { code, literal } from "/code.js";
-import { bar, h, number, s, share, shown, some, words } from "/dom.js";
-import { link, objectLink, priorOf } from "/place.js";
-import { reasons } from "/reasons.js";
-import { writing } from "/writing.js";
+import { limitRows, request } from "/api.js";
+import { bar, countNoun, h, humanize, number, pageLinks, probability, s, visible } from "/dom.js";
+import { explanationPanel } from "/explanation.js";
+import { link, objectLink, queryLink } from "/navigation.js";
+import { literal, snippets } from "/snippets.js";
+import { syntaxHelp } from "/syntax_help.js";
 
 const ROWS = 50;
-let left = null; // the answer whose reasons were just closed
+const DEFAULT_PRIOR = 0.5;
+let lastExplained = null; // the answer whose explanation was open last
 
 /** The view of a query. */
 export async function answersView(page, state, signal) {
-  const read = await ask("/api/reading", { body: { query: state.q }, signal });
-  page.append(h("h1", { class: "query" }, h("code", {}, shown(state.q))));
-  if (read.error) return mistaken(page, signal);
-  const ranked = read.ranked && state.how !== "exact";
-  if (read.ranked) page.append(ways(state, ranked));
-  const split = h("div", { class: state.why && ranked ? "split told" : ranked ? "split told waiting" : "whole" });
+  const parsed = await request("/api/parse", { body: { query: state.q }, signal });
+  page.append(h("h1", { class: "query" }, h("code", {}, visible(state.q))));
+  if (parsed.error) return syntaxErrorView(page, signal);
+  const ranked = parsed.rankable && state.mode !== "exact";
+  if (parsed.rankable) page.append(modeLinks(state, ranked));
+  const split = h("div", { class: state.why && ranked ? "split explained" : ranked ? "split explained waiting" : "whole" });
   page.append(split);
-  if (ranked) await predicted(split, state, read.among, signal);
-  else await exact(split, state, read, signal);
+  if (ranked) await rankedAnswers(split, state, parsed.restrict_to, signal);
+  else await exactAnswers(split, state, parsed, signal);
 }
 
-/** What is wrong stands below the box, with its carets: here stands how it can be put right. */
-async function mistaken(page, signal) {
-  const [about, { relations }] = await Promise.all([ask("/api/about", { signal }), ask("/api/relations", { parameters: { rows: await limited(100) }, signal })]);
-  page.append(h("p", { class: "lead" }, "This cannot be read as a query: what is wrong with it is marked above."), writing(relations, about));
+/** The error itself is shown below the query box; this view shows the syntax. */
+async function syntaxErrorView(page, signal) {
+  const [about, { relations }] = await Promise.all([request("/api/about", { signal }), request("/api/relations", { parameters: { rows: await limitRows(100) }, signal })]);
+  page.append(h("p", { class: "lead" }, "This is not a valid query: the error is marked above."), syntaxHelp(relations, about));
 }
 
-function ways(state, ranked) {
-  const way = (how, text, on) => h("a", { href: link({ q: state.q, how }), "aria-current": on ? "true" : null }, text);
-  return h("p", { class: "ways" }, way("", "Known and predicted", ranked), way("exact", "Known only", !ranked));
+function modeLinks(state, ranked) {
+  const mode = (value, text, current) => h("a", { href: link({ q: state.q, mode: value }), "aria-current": current ? "true" : null }, text);
+  return h("p", { class: "modes" }, mode("", "Known and predicted", ranked), mode("exact", "Known only", !ranked));
 }
 
 // Ranked
 
-async function predicted(split, state, fitting, signal) {
-  const among = state.any ? {} : fitting;
-  const top = await limited(state.top);
-  const body = { query: state.q, top, among, ...priorOf(state) };
-  const found = await ask("/api/answers", { body, signal });
-  const names = found.variables;
-  const rows = found.answers.map((answer) => row(answer, names, state));
-  const known = found.answers.filter((answer) => answer.known).length;
-  const head = [...(names.length ? names : ["fact"]), "probability", "known?", "reasons"].map((name) => h("th", { scope: "col" }, name));
-  const table = h(
-    "table",
-    { class: "answers" },
-    h("caption", {}, `${some(found.answers.length, "answer")}: ${number(known)} known, ${number(found.answers.length - known)} predicted`),
-    h("thead", {}, h("tr", {}, head)),
-    h("tbody", {}, rows),
-  );
-  const more = found.truncated && top === state.top && h("a", { class: "button", href: link({ q: state.q, top: state.top * 2, prior: state.prior, any: state.any ? "1" : "" }) }, "More answers");
-  const ground = names.length ? "" : " This very fact is judged, as if it were not known.";
+async function rankedAnswers(split, state, types, signal) {
+  const restrictTo = state.candidates === "all" ? {} : types;
+  const top = await limitRows(state.top);
+  const body = { query: state.q, top, restrict_to: restrictTo, ...(state.prior ? { prior: state.prior } : {}) };
+  const reply = await request("/api/answers", { body, signal });
+  const rows = reply.answers.map((answer) => answerRow(answer, reply.variables, state));
+  const more = reply.truncated && top === state.top && h("a", { class: "button", href: queryLink(state, { top: state.top * 2 }) }, "More answers");
+  const line = `print(model.answers(${literal(state.q)}, top=${top}, restrict_to=${literal(restrictTo)}${state.prior ? `, prior=${state.prior}` : ""}))`;
   split.append(
     h(
       "section",
-      { "aria-label": "Answers", class: "listed" },
-      Object.keys(fitting).length ? kinds(state, fitting) : null,
-      found.answers.length ? h("div", { class: "scroll" }, table) : h("p", {}, "There is no answer."),
-      h("p", { class: "soft" }, "Looked at: ", shown(found.considered.words), ".", ground, " A known answer is judged as if it were not known.", ` Beforehand, ${Number(((state.prior || 0.5) * 100).toPrecision(3))}\u00a0% of all candidates are held to be answers.`),
+      { "aria-label": "Answers", class: "list" },
+      Object.keys(types).length ? typeFilter(state, types) : null,
+      reply.answers.length ? h("div", { class: "scroll" }, rankedTable(reply, rows)) : h("p", {}, "No answers."),
+      h("p", { class: "muted" }, note(reply, state)),
       more ? h("p", {}, more) : null,
-      code("/api/answers", { body, model: true, lines: [`print(model.answers(${literal(state.q)}, top=${top}, among=${literal(among)}${state.prior ? `, prior=${state.prior}` : ""}))`] }),
+      snippets("/api/answers", { body, model: true, lines: [line] }),
     ),
   );
   if (state.why) {
-    left = JSON.stringify([state.q, state.why]);
-    await reasons(split, state, signal);
+    lastExplained = JSON.stringify([state.q, state.why]);
+    await explanationPanel(split, state, signal);
   } else {
-    const back = found.answers.findIndex((answer) => JSON.stringify([state.q, whyOf(answer)]) === left);
+    const back = reply.answers.findIndex((answer) => JSON.stringify([state.q, whyField(answer)]) === lastExplained);
     rows[back]?.querySelector("a.why")?.focus();
-    left = null;
-    split.append(h("aside", { class: "soft hint" }, icon(), h("p", {}, "Choose an answer: here stands what speaks for it and against it, the neighbourhood in which it was seen, and what if those facts were not known.")));
+    lastExplained = null;
+    split.append(selectHint());
   }
 }
 
-const whyOf = (answer) => (answer.names.length ? answer.names : [" "]);
-
-function icon() {
-  return s("svg", { viewBox: "0 0 120 70", width: 120, height: 70, "aria-hidden": "true" }, s("path", { d: "M20 50 L60 15 L100 50" }), s("path", { d: "M20 50 L100 50", class: "asked" }), [[20, 50], [60, 15], [100, 50]].map(([cx, cy]) => s("circle", { cx, cy, r: 9 })));
+function rankedTable({ answers, variables }, rows) {
+  const known = answers.filter((answer) => answer.known).length;
+  const head = [...(variables.length ? variables : ["fact"]), "probability", "known?", "explanation"].map((name) => h("th", { scope: "col" }, name));
+  const caption = `${countNoun(answers.length, "answer")}: ${number(known)} known, ${number(answers.length - known)} predicted`;
+  return h("table", { class: "answers" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
 }
 
-/** What is looked at: objects of the type that facts have there, or any. */
-function kinds(state, fitting) {
-  const said = Object.entries(fitting).map(([variable, type]) => h("span", { class: "tag" }, `${variable}: ${state.any ? "any object" : words(type)}`));
-  const other = link({ q: state.q, top: state.top === 15 ? "" : state.top, prior: state.prior, any: state.any ? "" : "1" });
-  return h("p", {}, said.flatMap((tag) => [tag, " "]), h("a", { class: "why", href: other }, state.any ? "only of the fitting type" : "look at any object"));
+function note({ considered, variables }, state) {
+  const prior = Number(((state.prior || DEFAULT_PRIOR) * 100).toPrecision(3));
+  const scored = variables.length ? "Known answers are scored as if they were not known." : "The fact is scored as if it were not known.";
+  return `Candidates: ${visible(considered.description)}. ${scored} Prior: ${prior}\u00a0% of candidates are true.`;
 }
 
-function row(answer, variables, state) {
-  const why = link({ q: state.q, top: state.top === 15 ? "" : state.top, prior: state.prior, any: state.any ? "1" : "", why: whyOf(answer) });
-  const open = same(state.why, answer.names);
+function selectHint() {
+  const nodes = [[20, 50], [60, 15], [100, 50]].map(([cx, cy]) => s("circle", { cx, cy, r: 9 }));
+  const icon = s("svg", { viewBox: "0 0 120 70", width: 120, height: 70, "aria-hidden": "true" }, s("path", { d: "M20 50 L60 15 L100 50" }), s("path", { d: "M20 50 L100 50", class: "asked" }), nodes);
+  return h("aside", { class: "muted hint" }, icon, h("p", {}, "Select an answer to see the evidence for and against it, one of its neighbourhoods, and its probability without the decisive facts."));
+}
+
+const whyField = (answer) => (answer.names.length ? answer.names : [" "]); // an empty list would vanish from the address
+
+/** The type of each variable's candidates, and a link to rank all objects instead. */
+function typeFilter(state, types) {
+  const all = state.candidates === "all";
+  const tags = Object.entries(types).map(([variable, type]) => h("span", { class: "tag" }, `${variable}: ${all ? "any object" : humanize(type)}`));
+  const other = h("a", { class: "why", href: queryLink(state, { candidates: all ? "" : "all" }) }, all ? "only objects of the expected type" : "rank all objects");
+  return h("p", {}, tags.flatMap((tag) => [tag, " "]), other);
+}
+
+function answerRow(answer, variables, state) {
+  const open = isOpen(state.why, answer.names);
   const kind = answer.known ? "known" : "predicted";
-  const cells = answer.names.map((name, place) => h("td", { "data-name": variables[place] }, objectLink(name)));
-  const error = answer.error === null ? "" : ` ± ${answer.error.toFixed(3)}`;
-  const label = `Why ${answer.names.map(shown).join(", ") || shown(state.q)}?`;
-  const link_ = answer.draws ? h("a", { class: "why", href: why, "aria-label": label, "aria-current": open ? "true" : null }, "why?") : h("span", { class: "soft" }, "no model");
+  const cells = answer.names.map((name, position) => h("td", { "data-name": variables[position] }, objectLink(name)));
+  const standardError = answer.standard_error === null ? "" : ` ± ${answer.standard_error.toFixed(3)}`;
+  const label = `Why ${answer.names.map(visible).join(", ") || visible(state.q)}?`;
+  const why = answer.draws ? h("a", { class: "why", href: queryLink(state, { why: whyField(answer) }), "aria-label": label, "aria-current": open ? "true" : null }, "why?") : h("span", { class: "muted" }, "no model");
   return h(
     "tr",
-    { class: `${kind}${open ? " open" : ""}`, onclick: (event) => answer.draws && !event.target.closest("a") && link_.click() },
-    cells.length ? cells : h("td", {}, h("code", {}, shown(state.q))),
-    h("td", { class: "chance" }, bar(answer.probability, answer.error, kind), h("span", { class: "figure" }, share(answer.probability), h("small", {}, error))),
+    { class: `${kind}${open ? " open" : ""}`, onclick: (event) => answer.draws && !event.target.closest("a") && why.click() },
+    cells.length ? cells : h("td", {}, h("code", {}, visible(state.q))),
+    h("td", { class: "chance" }, bar(answer.probability, answer.standard_error, kind), h("span", { class: "figure" }, probability(answer.probability), h("small", {}, standardError))),
     h("td", {}, h("span", { class: `tag ${kind}` }, kind)),
-    h("td", { class: "last" }, link_),
+    h("td", { class: "last" }, why),
   );
 }
 
-const same = (why, names) => why !== null && JSON.stringify(why.filter((name) => name !== " ")) === JSON.stringify(names);
+const isOpen = (why, names) => why !== null && JSON.stringify(why.filter((name) => name !== " ")) === JSON.stringify(names);
 
 // Exact
 
-async function exact(split, state, read, signal) {
-  const body = { query: state.q, skip: state.skip, rows: await limited(ROWS), count: true, why: state.facts };
-  const found = await ask("/api/query", { body, signal });
-  const section = h("section", { "aria-label": "Answers", class: "listed" });
+async function exactAnswers(split, state, parsed, signal) {
+  const body = { query: state.q, skip: state.skip, rows: await limitRows(ROWS), count: true, why: state.facts };
+  const reply = await request("/api/query", { body, signal });
+  const to = (changes) => queryLink(state, { facts: state.facts ? "1" : "", ...changes });
+  const section = h("section", { "aria-label": "Answers", class: "list" });
   split.append(section);
-  if (!found.variables.length) section.append(h("p", { class: "verdict" }, found.answers.length ? "true" : "false"));
-  else section.append(h("div", { class: "scroll" }, listed(found)), pages(found, state, body.rows));
-  if (found.facts && !found.variables.length) section.append(found.facts.map(behind));
-  const facts = found.answers.length && !state.facts;
+  if (reply.variables.length) section.append(h("div", { class: "scroll" }, exactTable(reply)), h("p", { class: "pages" }, pageLinks(reply, reply.answers.length, body.rows, (skip) => to({ skip }))));
+  else section.append(h("p", { class: "verdict" }, reply.answers.length ? "true" : "false"), ...(reply.witnesses ?? []).map(witnessList));
   section.append(
-    read.why_not ? h("p", { class: "soft" }, `Exact answers, from known facts alone: ${shown(read.why_not)}.`) : "",
-    found.note ? h("p", { class: "soft" }, shown(found.note)) : "",
-    facts ? h("p", {}, h("a", { class: "button", href: link({ q: state.q, how: state.how, skip: state.skip || "", facts: "1" }) }, "Show the facts behind")) : "",
-    code("/api/query", { body, lines: [`print(gaifman.query(kb, ${literal(state.q)}))`] }),
+    parsed.not_rankable_reason ? h("p", { class: "muted" }, `Exact answers from known facts: ${visible(parsed.not_rankable_reason)}.`) : "",
+    reply.note ? h("p", { class: "muted" }, visible(reply.note)) : "",
+    reply.answers.length && !state.facts ? h("p", {}, h("a", { class: "button", href: to({ skip: state.skip || "", facts: "1" }) }, "Show supporting facts")) : "",
+    snippets("/api/query", { body, lines: [`print(gaifman.query(kb, ${literal(state.q)}))`] }),
   );
 }
 
-function listed(found) {
-  const head = [...found.variables, ...(found.facts ? ["because"] : [])].map((name) => h("th", { scope: "col" }, name));
-  const rows = found.answers.map((names, at) =>
-    h("tr", {}, names.map((name, place) => h("td", { "data-name": found.variables[place] }, objectLink(name))), found.facts ? h("td", { "data-name": "because" }, behind(found.facts[at])) : null),
-  );
-  const caption = found.count === 0 ? "No answer: nothing that is known makes it true" : some(found.count, "answer");
-  return h("table", { class: "answers exact" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
+function exactTable({ answers, variables, witnesses, count }) {
+  const head = [...variables, ...(witnesses ? ["supporting facts"] : [])].map((name) => h("th", { scope: "col" }, name));
+  const cells = (names) => names.map((name, position) => h("td", { "data-name": variables[position] }, objectLink(name)));
+  const because = (row) => (witnesses ? h("td", { "data-name": "supporting facts" }, witnessList(witnesses[row])) : null);
+  const rows = answers.map((names, row) => h("tr", {}, cells(names), because(row)));
+  return h("table", { class: "answers exact" }, h("caption", {}, count ? countNoun(count, "answer") : "No answers"), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
 }
 
-const behind = (ways) => h("div", { class: "behind" }, ways.map((facts) => h("code", {}, facts.map(shown).join(" "))));
-
-function pages(found, state, rows) {
-  const to = (skip, text) => h("a", { class: "button", href: link({ q: state.q, how: state.how, skip: skip || "", facts: state.facts ? "1" : "" }) }, text);
-  const back = found.skipped > 0 && to(Math.max(0, found.skipped - rows), "Before");
-  const on = found.truncated && to(found.skipped + found.answers.length, "Following");
-  return back || on ? h("p", { class: "pages" }, back, on) : "";
-}
+const witnessList = (witnesses) => h("div", { class: "witnesses" }, witnesses.map((facts) => h("code", {}, facts.map(visible).join(" "))));

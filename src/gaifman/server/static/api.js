@@ -1,60 +1,60 @@
-// What the server is asked. Answers are kept until facts are added, so going back costs nothing.
+// Requests to the server. Replies are cached until facts are added, so going back costs nothing.
 
-const KEPT = 200;
-const kept = new Map();
+const CACHE_SIZE = 200;
+const cache = new Map();
 
-/** What the server says is wrong. */
-export class Trouble extends Error {
+/** An error reply of the server; `fields` are those of its body. */
+export class ApiError extends Error {
   constructor(fields) {
     super(fields.message);
     this.fields = fields;
   }
 }
 
-/** The answer of a route: by GET with `parameters`, or by POST where there is a `body`. */
-export async function ask(path, { parameters = {}, body = null, signal = null, token = null } = {}) {
-  const address = body ? path : path + query(parameters);
+/** The JSON reply of a route: GET with `parameters`, or POST if there is a `body`. */
+export async function request(path, { parameters = {}, body = null, signal = null, token = null } = {}) {
+  const address = body ? path : path + queryString(parameters);
   const key = address + (body ? JSON.stringify(body) : "");
-  if (!token && kept.has(key)) return kept.get(key);
+  if (!token && cache.has(key)) return cache.get(key);
   const headers = body ? { "Content-Type": "application/json" } : {};
   if (token) headers.Authorization = `Bearer ${token}`;
   const options = body ? { method: "POST", body: JSON.stringify(body), headers, signal } : { signal };
-  const reply = await reached(address, options);
+  const reply = await fetchJson(address, options);
   if (!token) remember(key, reply);
   return reply;
 }
 
-async function reached(address, options) {
+async function fetchJson(address, options) {
   try {
-    const reply = await fetch(address, options);
-    const said = await reply.json();
-    if (!reply.ok) throw new Trouble(said.error);
-    return said;
+    const response = await fetch(address, options);
+    const reply = await response.json();
+    if (!response.ok) throw new ApiError(reply.error);
+    return reply;
   } catch (error) {
-    if (error.name === "AbortError" || error instanceof Trouble) throw error;
-    throw new Trouble({ message: "the server does not answer", hint: "it may have ended: start it, and ask again" });
+    if (error.name === "AbortError" || error instanceof ApiError) throw error;
+    throw new ApiError({ message: "the server does not respond", hint: "it may have stopped: start it and try again" });
   }
 }
 
 function remember(key, reply) {
-  if (kept.size >= KEPT) kept.delete(kept.keys().next().value);
-  kept.set(key, reply);
+  if (cache.size >= CACHE_SIZE) cache.delete(cache.keys().next().value);
+  cache.set(key, reply);
 }
 
-/** So many rows, or as many as this server gives. */
-export const limited = async (rows) => Math.min(rows, (await ask("/api/about")).limits.rows);
+/** `rows`, or fewer if the server's limit is lower. */
+export const limitRows = async (rows) => Math.min(rows, (await request("/api/about")).limits.max_rows);
 
-/** What was said before is no longer so. */
-export const forget = () => kept.clear();
+/** Forget all replies: they are out of date. */
+export const clearCache = () => cache.clear();
 
-/** The part of an address behind `?`; a list stands once for each of its parts. */
-export function query(parameters) {
-  const found = new URLSearchParams();
+/** The part of an address from `?` on; a list becomes one parameter for each of its items. */
+export function queryString(parameters) {
+  const pairs = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
-    for (const one of Array.isArray(value) ? value : [value]) {
-      if (one !== null && one !== undefined && one !== "") found.append(name, one);
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item !== null && item !== undefined && item !== "") pairs.append(name, item);
     }
   }
-  const text = found.toString();
+  const text = pairs.toString();
   return text ? `?${text}` : "";
 }

@@ -1,13 +1,14 @@
-// What the model is, from its card: the few kinds of Markdown that cards have.
+// The model card: renders the Markdown that cards use.
 
-import { ask } from "/api.js";
-import { code } from "/code.js";
+import { request } from "/api.js";
 import { h } from "/dom.js";
+import { snippets } from "/snippets.js";
 
-/** The view of the model's card. */
-export async function cardView(page, state, signal) {
-  const { card } = await ask("/api/model", { signal });
-  page.append(h("section", { class: "card-sheet", "aria-label": "Model" }, h("article", { class: "prose" }, blocks(card))), code("/api/model", { model: true, lines: ["print(model.meta)"] }));
+/** The view of the model card. */
+export async function modelCardView(page, state, signal) {
+  const { card } = await request("/api/model-card", { signal });
+  const article = h("article", { class: "prose" }, blocks(card));
+  page.append(h("section", { class: "card-sheet", "aria-label": "Model card" }, article), snippets("/api/model-card", { model: true, lines: ["print(model.meta)"] }));
 }
 
 function blocks(text) {
@@ -16,8 +17,8 @@ function blocks(text) {
 
 function block(text) {
   const lines = text.trimEnd().split("\n");
-  const head = /^(#+) (.*)/.exec(lines[0]);
-  if (head && lines.length === 1) return h(`h${Math.min(head[1].length, 4)}`, {}, inline(head[2]));
+  const heading = /^(#+) (.*)/.exec(lines[0]);
+  if (heading && lines.length === 1) return h(`h${Math.min(heading[1].length, 4)}`, {}, inline(heading[2]));
   if (lines[0].startsWith("```")) return h("pre", {}, lines.filter((line) => !line.startsWith("```")).join("\n"));
   if (lines.every((line) => line.startsWith("|"))) return table(lines);
   if (lines.every((line) => /^[-*] /.test(line))) return h("ul", {}, lines.map((line) => h("li", {}, inline(line.slice(2)))));
@@ -26,11 +27,11 @@ function block(text) {
 
 function table(lines) {
   const [head, , ...rows] = lines.map((line) => line.replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim()));
-  const first = h("tr", {}, head.map((cell) => h("th", { scope: "col" }, inline(cell))));
-  return h("div", { class: "scroll" }, h("table", { class: "sum" }, h("thead", {}, first), h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, inline(cell))))))));
+  const row = (cells, tag, attributes = {}) => h("tr", {}, cells.map((cell) => h(tag, attributes, inline(cell))));
+  return h("div", { class: "scroll" }, h("table", { class: "sum" }, h("thead", {}, row(head, "th", { scope: "col" })), h("tbody", {}, rows.map((cells) => row(cells, "td")))));
 }
 
-/** Code between backticks, bold between stars; a backslash before a sign is not shown. */
+/** `code`, **bold** and escaped punctuation. */
 function inline(text) {
   const plain = (part) => part.replace(/\\([\\`*_{}[\]()#+.!|<>~-])/g, "$1");
   return text.split(/(`[^`]+`|\*\*[^*]+\*\*)/).map((part) => {
