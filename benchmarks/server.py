@@ -180,7 +180,11 @@ def _request(number: int, name: str, asked: Sequence[dict[str, Any]]) -> tuple[s
     if kind < 5:
         return "POST", "/api/answers", question
     if kind == 5:
-        return "POST", "/api/explanations", {"query": question["query"], "bindings": question["bindings"], "answer": [name]}
+        return (
+            "POST",
+            "/api/explanations",
+            {"query": question["query"], "bindings": question["bindings"], "answer": [name]},
+        )
     if kind < 30:
         return "GET", f"/api/facts?{urlencode({'object': name, 'rows': 20})}", None
     if kind < 50:

@@ -195,7 +195,11 @@ def test_facts_are_added_by_whoever_has_the_token(client: Client, bare: Client) 
         assert refused.error["message"]
     assert client.post("/api/facts", b"{", None).status in (401, 422)
     before = client.get("/api/facts?relation=moved").json["count"]
-    assert client.post("/api/facts", new, TOKEN).json == {"added": 1, "already_known": 0, "total_facts": len(towns()) + 1}
+    assert client.post("/api/facts", new, TOKEN).json == {
+        "added": 1,
+        "already_known": 0,
+        "total_facts": len(towns()) + 1,
+    }
     assert client.get("/api/facts?relation=moved").json["count"] == before + 1
     assert client.post("/api/facts", new, TOKEN).json["already_known"] == 1
     wrong = client.post("/api/facts", {"facts": [{"relation": "moved", "objects": ["p01", "t0", "t33"]}]}, TOKEN)

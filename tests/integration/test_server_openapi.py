@@ -59,5 +59,7 @@ def test_the_document_has_every_route_with_words() -> None:
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             assert operation["description"], (path, method)
-            assert operation["responses"]["503"]["content"]["application/json"]["schema"]["$ref"].endswith("ErrorResponse")
+            assert operation["responses"]["503"]["content"]["application/json"]["schema"]["$ref"].endswith(
+                "ErrorResponse"
+            )
     assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"], "there is one body of errors"

@@ -44,7 +44,17 @@ class Reply(NamedTuple):
         found = self.json
         assert set(found) == {"error"}
         fields: dict[str, Any] = found["error"]
-        assert set(fields) == {"kind", "message", "location", "line", "column", "caret", "expected", "suggestions", "hint"}
+        assert set(fields) == {
+            "kind",
+            "message",
+            "location",
+            "line",
+            "column",
+            "caret",
+            "expected",
+            "suggestions",
+            "hint",
+        }
         return fields
 
 

@@ -35,14 +35,18 @@ MIN_TOKEN_LENGTH = 16
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at: this machine alone.")
-@click.option("--allow-host", "allowed_hosts", multiple=True, metavar="NAME", help="Answer requests for this host name too.")
+@click.option(
+    "--allow-host", "allowed_hosts", multiple=True, metavar="NAME", help="Answer requests for this host name too."
+)
 @click.option("--allow-edit", is_flag=True, help="Let whoever has the token add facts.")
 @click.option("--edits", metavar="FILE", help="Keep added facts here.  [default: KB.edits.facts]")
 @click.option(
     "--seconds", type=float, default=10.0, show_default=True, help="Stop the work of a request after so long."
 )
 @click.option("--max-rows", type=int, default=1000, show_default=True, help="Rows of one answer at most.")
-@click.option("--max-concurrency", type=int, default=16, show_default=True, help="Requests that are worked on at a time.")
+@click.option(
+    "--max-concurrency", type=int, default=16, show_default=True, help="Requests that are worked on at a time."
+)
 @click.option("--max-queued", type=int, default=64, show_default=True, help="Requests that wait; more are refused.")
 @click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
 @input_options

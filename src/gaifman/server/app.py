@@ -382,7 +382,11 @@ async def _handle_validation_error(_: Request, error: RequestValidationError) ->
         where, hint = f"body, character {first['loc'][-1] + 1}", SEND_JSON_HINT
         message = f"the body is no JSON, at character {first['loc'][-1] + 1}: {first['ctx']['error']}"
     body = http_error_body(
-        message, kind="RequestError", location=escape_unprintable(where), suggestions=list(first.get("suggestions", ())), hint=hint
+        message,
+        kind="RequestError",
+        location=escape_unprintable(where),
+        suggestions=list(first.get("suggestions", ())),
+        hint=hint,
     )
     return Response(encode_json(body), 422, None, JSON)
 

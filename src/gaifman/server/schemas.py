@@ -44,7 +44,13 @@ def error_body(error: GaifmanError) -> dict[str, Any]:
 
 def http_error_body(message: str, **fields: Any) -> dict[str, Any]:
     """The same of other troubles, by their fields."""
-    empty = {"kind": "HTTPError", "message": escape_unprintable(message), "location": None, "line": None, "column": None}
+    empty = {
+        "kind": "HTTPError",
+        "message": escape_unprintable(message),
+        "location": None,
+        "line": None,
+        "column": None,
+    }
     return {"error": {**empty, "caret": None, "expected": [], "suggestions": [], "hint": None, **fields}}
 
 

@@ -98,7 +98,8 @@ def test_explanations_have_limits(learnt: Service) -> None:
         explain_answer(learnt, ExplanationQuery(None, {}, ["p01", "t1"]), stopped)
     few = Service(towns(), worker(), ServerLimits(max_rows=3))
     assert (
-        len(explain_answer(few, ExplanationQuery(None, {}, ["p01", "t1"], top=1), no_deadline())["diagram"]["facts"]) <= 3
+        len(explain_answer(few, ExplanationQuery(None, {}, ["p01", "t1"], top=1), no_deadline())["diagram"]["facts"])
+        <= 3
     )
 
 

@@ -30,7 +30,11 @@ def test_the_next_answer_knows_what_was_added_and_so_does_the_next_server(tmp_pa
     before = desk.service
     asked = ExactQuery("lives_in('p00', y)")
     assert before.query(asked, no_deadline())["answers"] == [["t0"]]
-    assert desk.add_facts([NEW, NEW, Fact("person", ("p00",))]) == {"added": 1, "already_known": 2, "total_facts": len(before.kb) + 1}
+    assert desk.add_facts([NEW, NEW, Fact("person", ("p00",))]) == {
+        "added": 1,
+        "already_known": 2,
+        "total_facts": len(before.kb) + 1,
+    }
     assert desk.service.query(asked, no_deadline())["answers"] == [["t0"], ["t4"]]
     assert before.query(asked, no_deadline())["answers"] == [["t0"]], "who began before is not disturbed"
     desk.close()
@@ -73,7 +77,9 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
     desk = desk_at(tmp_path / "new.facts")
     before = len(desk.service.kb)
     jobs = [
-        threading.Thread(target=desk.add_facts, args=([Fact("person", (f"q{n}",))],), kwargs={"allow_new_objects": True})
+        threading.Thread(
+            target=desk.add_facts, args=([Fact("person", (f"q{n}",))],), kwargs={"allow_new_objects": True}
+        )
         for n in range(8)
     ]
     for job in jobs:
