@@ -6,9 +6,9 @@ import gc
 import weakref
 
 import numpy as np
-from test_features import case
 
 import gaifman
+from feature_cases import case
 from gaifman.kb.arrays import fact_arrays, labelled_graph
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase

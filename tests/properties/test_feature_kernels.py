@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from numba import njit
-from test_features import case
 
+from feature_cases import case
 from gaifman.features.evaluator import _new_local_facts
 from gaifman.kernels import bitset_vm as b
 from gaifman.kernels.collections import lowest_bit, popcount, sort_distinct

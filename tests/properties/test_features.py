@@ -2,71 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
-import pytest
 
-from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.feature_sets import FeatureSet
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.ast import free_variables, query_position
-from gaifman.logic.semantics import feature_value
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
-from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator, over_seeds
-
-PLENTY = (*OBJECTS, *(f"o{i}" for i in range(12)))
-
-
-def knowledge(rng: random.Random, count: int | None = None) -> KnowledgeBase:
-    """A random knowledge base over every relation of the generator, some of them empty."""
-    objects = PLENTY[: count or rng.randint(2, len(PLENTY))]
-    dummies = [(name, *[objects[0]] * arity) for name, arity in RELATIONS.items()]
-    facts = {
-        (name, *rng.choices(objects, k=arity))
-        for name, arity in RELATIONS.items()
-        for _ in range(rng.randint(0, 2 * len(objects)) if rng.random() < 0.8 else 0)
-    }
-    values = {(a, o): float(rng.randint(-3, 5)) for a in ATTRIBUTES for o in objects if rng.random() < 0.6}
-    values |= {(name, objects[0]): 1.0 for name in ATTRIBUTES}
-    kb = KnowledgeBase.from_facts([*facts, *dummies], values, objects)
-    return kb.without_facts([dummy for dummy in dummies if dummy not in facts])
-
-
-def features(rng: random.Random, count: int) -> FeatureSet:
-    """Random features for two query variables."""
-    generator = Generator(rng)
-    found = [generator.feature(depth=rng.randint(1, 4)) for _ in range(count)]
-    return FeatureSet(tuple(f for f in found if not any(query_position(v) > 2 for v in free_variables(f))))
-
-
-def check(graph: GaifmanGraph, drawn: NeighbourhoodBatch, phi: FeatureSet, hidden: HiddenFacts | None = None) -> int:
-    """Compare every value with the definition; how many were compared."""
-    kb = graph.kb
-    plan = compile_features(phi, kb, 2)
-    found = FeatureEvaluator(graph, plan).evaluate(drawn, hidden).to_dense()
-    for row in range(len(drawn)):
-        t = row // drawn.draws
-        unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist() if hidden else []
-        structure = kb.without_facts([graph.kb.fact_by_id(number) for number in unseen]).structure()
-        members = drawn.members_of(t, row % drawn.draws)
-        names = [kb.object_name(int(member)) for member in members]
-        inside, pair = structure.induced(names), tuple(names[place] for place in drawn.own_positions[t])
-        for column, feature in enumerate(plan.features):
-            expected = np.float32(feature_value(inside, feature, pair))
-            assert found[row, column] == pytest.approx(expected, rel=1e-5, abs=1e-6), f"{feature} of {pair} in {names}"
-    return found.size
-
-
-def case(seed: int) -> tuple[random.Random, GaifmanGraph, NeighbourhoodBatch]:
-    """A random knowledge base with some neighbourhoods of random pairs, equal objects included."""
-    rng = random.Random(seed)
-    graph = build_graph(knowledge(rng))
-    tuples = np.array([[rng.randrange(len(graph)) for _ in range(2)] for _ in range(3)], np.int32)
-    sampling = SamplingConfig(radius=rng.randint(0, 2), size=rng.choice([1, 3, 6]), draws=2, seed=seed)
-    return rng, graph, draw_neighbourhoods(graph, tuples, sampling)
+from feature_cases import case, check, features
+from gaifman.sampling.neighbourhoods import HiddenFacts
+from generators import over_seeds
 
 
 @over_seeds(120)

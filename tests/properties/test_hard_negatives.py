@@ -7,13 +7,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from test_kernels import surprising
-from test_negatives import KEY, counted, differing, knowledge, made, neighbours, random_plain, rows
 
+from chi_square import surprising
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.sampling.negatives import NegativeSampler
 from generators import over_seeds
+from negative_cases import KEY, counted, differing, knowledge, made, neighbours, random_plain, rows
 from reference_negatives import Plain
 
 LINE = [[j for j in (i - 1, i + 1) if 0 <= j < 40] for i in range(40)]

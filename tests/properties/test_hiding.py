@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-from test_witnesses import FAMILY, positive
 
 import long_queries as queries_long
 from gaifman.config import Budget
@@ -22,6 +21,7 @@ from gaifman.queries.witnesses import are_answers
 from gaifman.sampling.hiding import hide, minimum_hitting_set
 from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from generators import over_seeds
+from witness_cases import FAMILY, positive
 
 
 def fewest(sets: list[frozenset[int]]) -> int:

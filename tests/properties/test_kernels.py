@@ -6,31 +6,15 @@ import bisect
 import random
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chi_square import surprising
 from gaifman.kernels.collections import add_to_set, binary_search, clear_set, sort
 from gaifman.kernels.rng import GAMMA, fold_in, mix, random_below, random_word
+from reference_rng import MASK, WORDS, plain_mix
 from uncompiled import both
-
-WORDS = st.integers(0, 2**64 - 1)
-MASK = 2**64 - 1
-Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
-
-
-def plain_mix(z: int) -> int:
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
-    return z ^ (z >> 31)
-
-
-def surprising(counts: Numbers, expected: Numbers) -> bool:
-    """Whether counts differ from what is expected by more than six deviations of chi-square."""
-    chi, freedom = float(((counts - expected) ** 2 / expected).sum()), max(1, len(counts) - 1)
-    return bool(chi > freedom + 6 * (2 * freedom) ** 0.5 + 12)
-
 
 # Random numbers
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_kernels import WORDS, plain_mix, surprising
 
+from chi_square import surprising
 from gaifman.kernels import rng as kernels
 from gaifman.sampling import rng as keys
 from gaifman.sampling.neighbourhoods import SamplingConfig
 from reference_draws import plain_join, plain_key
+from reference_rng import WORDS, plain_mix
 
 
 @settings(deadline=None)  # the first call may compile

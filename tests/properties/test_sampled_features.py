@@ -6,9 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from test_features import case, knowledge
-from test_templates import EVERY
 
+from feature_cases import EVERY, case, knowledge
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator

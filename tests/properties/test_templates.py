@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from test_features import case, check
 
+from feature_cases import EVERY, case, check
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
@@ -19,30 +19,6 @@ from gaifman.logic.parser import parse_feature
 from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from generators import RELATIONS, over_seeds
 
-EVERY = """
-each rel. rel(s1, s2)
-each rel. rel(s2, s1)
-each rel. rel(s1, s1)
-∃rel rel(s1, s2)
-∃rel rel(s2, s2)
-each rel. rel(s1)
-each rel. ∃x rel(s1, x)
-each rel. ∃x rel(x, s2)
-each rel. rel(s1, x)
-each rel. count rel(x, s2)
-each rel, other. ∃x rel(s1, x) ∧ other(x, s2)
-each rel, other. ∃x rel(x, s1) ∧ other(s2, x)
-each rel. ∃x rel(s1, x) ∧ rel(x, s1)
-each rel, other. rel(s2, x) ∧ other(x, s1)
-each rel. rel(s1, 'ann')
-each rel. rel('7', s2)
-each rel. rel(s2, '7')
-each rel, other. ∃x, y rel(s1, x) ∧ other(x, y) ∧ rel(y, s2)
-each rel, other. ∃x, y other(y, x) ∧ rel(y, s2) ∧ rel(s1, x)
-each rel, other. ∃x, y rel(s2, x) ∧ rel(y, x) ∧ other(s1, y)
-each rel. ∃x, y rel(s1, x) ∧ rel(x, y) ∧ rel(y, s1)
-each rel, other. rel(x, s1) ∧ other(x, y) ∧ other(s2, y)
-"""
 WIDE = """
 ∃x, y t(s1, x, y)
 ∃x, y t(x, y, s2)

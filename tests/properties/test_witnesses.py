@@ -12,7 +12,7 @@ import long_queries as queries_long
 from gaifman.config import Budget
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.logic.ast import And, Atom, Exists, Formula, Or, Query, Truth, Variable, free_variables
+from gaifman.logic.ast import Atom, Query, Truth, free_variables
 from gaifman.logic.parser import parse_query
 from gaifman.logic.semantics import holds
 from gaifman.queries.answers import answers
@@ -28,34 +28,7 @@ from gaifman.queries.witnesses import (
 )
 from gaifman.sampling.hiding import hide
 from generators import RELATIONS, Generator, over_seeds
-
-FAMILY = KnowledgeBase.from_facts(
-    [
-        ("parent", "ann", "bob"),
-        ("parent", "ann", "bea"),
-        ("parent", "bob", "cleo"),
-        ("parent", "bea", "cleo"),
-        ("person", "ann"),
-        ("gave", "ann", "ring", "bob"),
-    ],
-    {("age", "ann"): 80.0},
-)
-
-
-def positive(rng: random.Random) -> Query:
-    """A random query of ∃, ∧, ∨ and atoms."""
-    generator = Generator(rng, numbers=True, second_order=False)
-
-    def build(depth: int, names: tuple[str, ...]) -> Formula:
-        if depth <= 1:
-            return generator.atom(names)
-        kind = rng.randint(0, 3)
-        parts = tuple(build(depth - 1, names) for _ in range(2))
-        bound = Variable(rng.choice("zu"))
-        return (And(parts), And(parts), Or(parts), Exists((bound,), build(depth - 1, (*names, bound.name))))[kind]
-
-    formula = build(rng.randint(1, 4), ("x", "y"))
-    return Query(free_variables(formula), formula)
+from witness_cases import FAMILY, positive
 
 
 @over_seeds(120)

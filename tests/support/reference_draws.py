@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations, product
 
-from test_gaifman_graph import adjacent, reached
-from test_kernels import MASK, plain_mix
-
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.sampling.neighbourhoods import SamplingConfig
+from reference_graph import adjacent, reached
+from reference_rng import MASK, plain_mix
 
 GAMMA = 0x9E3779B97F4A7C15
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from test_kernels import MASK, plain_mix
-
 from reference_draws import plain_below, plain_join
+from reference_rng import MASK, plain_mix
 
 TRIES, STEPS, STROLL = 32, 3, 64
 GAMMA = 0x9E3779B97F4A7C15

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_split_scorer import ready, town
 
 import gaifman
 from gaifman.cancellation import Deadline, no_deadline
@@ -31,6 +30,7 @@ from gaifman.ranking.fast_scoring import (
 )
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.training import Scorer, TrainingConfig
+from split_cases import ready, town
 from trained import FEW, GOOD, towns
 
 

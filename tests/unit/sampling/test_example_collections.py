@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_examples import examples, rows, towns, whole
 
 import benchmark_data as data
+from example_cases import examples, rows, towns, whole
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.io import read
 from gaifman.kb.gaifman_graph import build_graph
@@ -210,7 +210,7 @@ import json, warnings
 warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
 from gaifman.sampling.examples import Recipe
 from gaifman.kb.knowledge_base import KnowledgeBase
-from test_examples import examples, whole
+from example_cases import examples, whole
 facts = [("r", f"o{i * i % 17}", f"o{i * 5 % 13}", f"o{i % 7}") for i in range(30)]
 facts += [("q", f"o{i * 3 % 17}", f"o{i % 13}") for i in range(30)]
 kb = KnowledgeBase.from_facts(facts)

@@ -1,0 +1,39 @@
+"""Random knowledge bases and models for fast scoring. Not a test."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gaifman.features.feature_sets import FEATURE_SET_NAMES, named_feature_set, parse_phi
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.models.mlp import MLP
+from gaifman.models.scaling import FeatureStatistics, feature_kinds
+from gaifman.predict import Predictor
+from gaifman.training import Scorer, TrainingConfig
+
+
+def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> KnowledgeBase:
+    """Random facts with a few hubs, types, loops, and objects of which nothing is known; wide: of three places too."""
+    rng = np.random.default_rng(seed)
+    names = [f"o{i:02}" for i in range(people)]
+    skewed = np.minimum((rng.pareto(0.8, (facts, 2)) * 3).astype(int), people - 1)
+    found: set[tuple[str, ...]] = {(f"r{rng.integers(3)}", names[a], names[b]) for a, b in skewed.tolist()}
+    found |= {("old", name) for name in names[::3]}
+    if wide:
+        found |= {("gave", names[a], names[b], names[a * 7 % people]) for a, b in skewed[:30].tolist()}
+    return KnowledgeBase.from_facts(sorted(found), objects=[*names, "zoe", "nil"])
+
+
+def ready(kb: KnowledgeBase, phi: str, learning: TrainingConfig, base: MLP) -> tuple[Predictor, Scorer]:
+    """A judge, and a scorer with random weights over all features that occur."""
+    relations = {name: relation.arity for name, relation in kb.relations.items()}
+    chosen = named_feature_set(phi, 2, relations) if phi in FEATURE_SET_NAMES else parse_phi(phi, unknown_objects=True)
+    features = chosen.expand(relations, 2)
+    judge = Predictor(kb, features, 2)
+    surveyor = FeatureStatistics(feature_kinds(features))
+    count = len(judge.graph)
+    pairs = np.stack(np.meshgrid(np.arange(count), np.arange(count)), axis=2).reshape(-1, 2).astype(np.int32)
+    surveyor.update(judge.evaluator.sample_and_evaluate(pairs, learning.sampling(1, "survey")))
+    inputs = surveyor.make_scaler(min_feature_count=1)
+    base.reset(inputs.width, 3)
+    return judge, Scorer(inputs, base)
