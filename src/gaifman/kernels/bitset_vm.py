@@ -1,8 +1,8 @@
-"""Bit tables: which members, pairs, triples … of members satisfy a formula.
+"""A virtual machine that evaluates formulas on bit tables: which members, pairs, triples … satisfy a formula.
 
-A table over d variables has m^(d−1) rows of ⌈m / 64⌉ words; the last variable runs along the bits of a row, and bits
-beyond m are 0. A table over no variables is one word, all ones or all zeros. Variables are numbered, and a table's axes
-stand in ascending order, so that two tables meet without being turned.
+A table over d variables has m^(d−1) rows of ⌈m / 64⌉ words. The last variable runs along the bits of a row, and bits
+beyond m are 0. A table over no variables is one word, all ones or all zeros. Variables are numbered and the axes of a
+table ascend, so that two tables combine without a transposition.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class BitTables(NamedTuple):
     """All tables of one program in one neighbourhood."""
 
     words: Words
-    """Shape (any,): the tables."""
+    """Shape (any,): the words of all tables."""
     offsets: Longs
-    """Shape (registers,): where each table begins."""
+    """Shape (registers,): the first word of each table."""
     axes: Ints
-    """Shape (registers, AXES): its variables, ascending."""
+    """Shape (registers, MAX_AXES): the variables of each table, ascending."""
     counts: Ints
-    """Shape (registers,): how many variables it has."""
+    """Shape (registers,): the number of variables."""
     at: Ints
-    """Shape (VARIABLES,): the member that stands for each variable, while a table is gone through."""
+    """Shape (MAX_VARIABLES,): the member assigned to each variable during a scan."""
     members: int
     """m."""
     row_words: int
@@ -42,14 +42,14 @@ class BitTables(NamedTuple):
 
 @inline_kernel
 def full_word(tables: BitTables, w: int) -> np.uint64:
-    """Word `w` of a row in which every member is."""
+    """Return word `w` of a row with all members."""
     left = tables.members - 64 * w
     return ONES if left >= 64 else (_1 << np.uint64(left)) - _1
 
 
 @inline_kernel
 def row_count(tables: BitTables, register: int) -> int:
-    """How many rows a table has."""
+    """Return the number of rows of a table."""
     count = 1
     for _ in range(tables.counts[register] - 1):
         count *= tables.members
@@ -58,13 +58,13 @@ def row_count(tables: BitTables, register: int) -> int:
 
 @inline_kernel
 def word_count(tables: BitTables, register: int) -> int:
-    """How many words a table has."""
+    """Return the number of words of a table."""
     return row_count(tables, register) * tables.row_words if tables.counts[register] > 0 else 1
 
 
 @inline_kernel
 def fill_table(tables: BitTables, register: int, truth: bool) -> None:
-    """Make a table true or false throughout."""
+    """Set all bits of a table to true or false."""
     start = tables.offsets[register]
     if tables.counts[register] == 0:
         tables.words[start] = ONES if truth else NONE
@@ -80,7 +80,7 @@ def fill_table(tables: BitTables, register: int, truth: bool) -> None:
 
 @inline_kernel
 def row_offset(tables: BitTables, register: int) -> int:
-    """The word at which the row of the members in `at` begins; the last axis is not asked for."""
+    """Return the first word of the row of the members in `at`. The last axis does not matter."""
     row = 0
     for axis in range(tables.counts[register] - 1):
         row = row * tables.members + tables.at[tables.axes[register, axis]]
@@ -89,7 +89,7 @@ def row_offset(tables: BitTables, register: int) -> int:
 
 @inline_kernel
 def set_tuple(tables: BitTables, register: int) -> None:
-    """Make the table true for the members in `at`."""
+    """Set the bit of the members in `at`."""
     count = tables.counts[register]
     if count == 0:
         tables.words[tables.offsets[register]] = ONES
@@ -100,7 +100,7 @@ def set_tuple(tables: BitTables, register: int) -> None:
 
 @inline_kernel
 def aligned_word(tables: BitTables, register: int, last: int, w: int) -> np.uint64:
-    """Word `w` of a table along the variable `last`, at the members in `at`; one without it is the same all along."""
+    """Return word `w` along the variable `last` at the members in `at`; constant if the table has no such variable."""
     count = tables.counts[register]
     if count == 0:
         return np.uint64(tables.words[tables.offsets[register]])
@@ -114,7 +114,7 @@ def aligned_word(tables: BitTables, register: int, last: int, w: int) -> np.uint
 
 @inline_kernel
 def next_row(tables: BitTables, register: int) -> bool:
-    """Move `at` to the next row of a table, the first axes slowest; False after the last."""
+    """Move `at` to the next row of a table, first axes slowest. Return False after the last row."""
     for axis in range(tables.counts[register] - 2, -1, -1):
         variable = tables.axes[register, axis]
         tables.at[variable] += 1
@@ -132,30 +132,30 @@ def first_row(tables: BitTables, register: int) -> None:
 
 
 @inline_kernel
-def combine_words(one: np.uint64, other: np.uint64, how: int) -> np.uint64:
-    """Two words by ∧, ∨ or ↔."""
-    if how == AND:
+def combine_words(one: np.uint64, other: np.uint64, op: int) -> np.uint64:
+    """Combine two words by ∧, ∨ or ↔."""
+    if op == AND:
         return one & other
-    if how == OR:
+    if op == OR:
         return one | other
     return ~(one ^ other)
 
 
 @inline_kernel
-def combine_tables(tables: BitTables, target: int, one: int, other: int, how: int) -> None:
-    """A table over the variables of two, by ∧, ∨ or ↔."""
+def combine_tables(tables: BitTables, target: int, one: int, other: int, op: int) -> None:
+    """Combine two tables by ∧, ∨ or ↔ into a table over the variables of both."""
     count = tables.counts[target]
     start = tables.offsets[target]
     if count == 0:
-        tables.words[start] = combine_words(tables.words[tables.offsets[one]], tables.words[tables.offsets[other]], how)
+        tables.words[start] = combine_words(tables.words[tables.offsets[one]], tables.words[tables.offsets[other]], op)
         return
-    if tables.counts[one] == count and tables.counts[other] == count:  # the same axes, then: no need to look them up
+    if tables.counts[one] == count and tables.counts[other] == count:  # equal axes: combine word by word
         a, b = tables.offsets[one], tables.offsets[other]
         count = word_count(tables, target)
-        if how == AND:
+        if op == AND:
             for at in range(count):
                 tables.words[start + at] = tables.words[a + at] & tables.words[b + at]
-        elif how == OR:
+        elif op == OR:
             for at in range(count):
                 tables.words[start + at] = tables.words[a + at] | tables.words[b + at]
         else:
@@ -166,26 +166,26 @@ def combine_tables(tables: BitTables, target: int, one: int, other: int, how: in
         return
     last = tables.axes[target, count - 1]
     first_row(tables, target)
-    going = True
-    while going:
+    more = True
+    while more:
         for w in range(tables.row_words):
-            word = combine_words(aligned_word(tables, one, last, w), aligned_word(tables, other, last, w), how)
+            word = combine_words(aligned_word(tables, one, last, w), aligned_word(tables, other, last, w), op)
             tables.words[start + w] = word & full_word(tables, w)
         start += tables.row_words
-        going = next_row(tables, target)
+        more = next_row(tables, target)
 
 
 @inline_kernel
 def negate_table(tables: BitTables, target: int, source: int) -> None:
-    """A table that is true where another is not."""
+    """Negate a table."""
     start, other = tables.offsets[target], tables.offsets[source]
     if tables.counts[target] == 0:
         tables.words[start] = ~tables.words[other]
         return
     if tables.row_words == 1:
-        whole = full_word(tables, 0)
+        full = full_word(tables, 0)
         for at in range(word_count(tables, target)):
-            tables.words[start + at] = ~tables.words[other + at] & whole
+            tables.words[start + at] = ~tables.words[other + at] & full
         return
     for row in range(row_count(tables, target)):
         for w in range(tables.row_words):
@@ -195,7 +195,7 @@ def negate_table(tables: BitTables, target: int, source: int) -> None:
 
 @inline_kernel
 def quantify_table(tables: BitTables, target: int, source: int, variable: int, every: bool) -> None:
-    """A table without one variable: true where the other is for some member put for it, or for every one."""
+    """Eliminate a variable: true if the source is true for some member, or for every member."""
     fill_table(tables, target, every)
     count = tables.counts[source]
     if tables.axes[source, count - 1] == variable:
@@ -203,38 +203,38 @@ def quantify_table(tables: BitTables, target: int, source: int, variable: int, e
         return
     first_row(tables, source)
     start = tables.offsets[source]
-    going = True
-    while going:
-        into = row_offset(tables, target)
+    more = True
+    while more:
+        out = row_offset(tables, target)
         for w in range(tables.row_words):
             word = tables.words[start + w]
-            tables.words[into + w] = tables.words[into + w] & word if every else tables.words[into + w] | word
+            tables.words[out + w] = tables.words[out + w] & word if every else tables.words[out + w] | word
         start += tables.row_words
-        going = next_row(tables, source)
+        more = next_row(tables, source)
 
 
 @inline_kernel
 def _quantify_last(tables: BitTables, target: int, source: int, every: bool) -> None:
-    """Each row into one bit: rows follow one another as the target's bits do."""
-    into, at = tables.offsets[target], tables.offsets[source]
+    """Eliminate the last variable: each row becomes one bit, and rows come in the order of the target's bits."""
+    out, at = tables.offsets[target], tables.offsets[source]
     scalar = tables.counts[target] == 0
     if tables.row_words == 1 and tables.counts[target] < 2:
-        whole_row, word = full_word(tables, 0), NONE
+        full, word = full_word(tables, 0), NONE
         for row in range(row_count(tables, source)):
-            true = tables.words[at + row] == whole_row if every else tables.words[at + row] != NONE
+            true = tables.words[at + row] == full if every else tables.words[at + row] != NONE
             word |= np.uint64(true) << np.uint64(row)
-        tables.words[into] = (ONES if word else NONE) if scalar else word
+        tables.words[out] = (ONES if word else NONE) if scalar else word
         return
-    row, bit = into, 0
+    row, bit = out, 0
     for _ in range(row_count(tables, source)):
-        some, whole = False, True
+        some, all_set = False, True
         for w in range(tables.row_words):
             some = some or tables.words[at + w] != NONE
-            whole = whole and tables.words[at + w] == full_word(tables, w)
+            all_set = all_set and tables.words[at + w] == full_word(tables, w)
         at += tables.row_words
         if scalar:
-            tables.words[into] = ONES if (whole if every else some) else NONE
-        elif every and not whole:
+            tables.words[out] = ONES if (all_set if every else some) else NONE
+        elif every and not all_set:
             tables.words[row + (bit >> 6)] &= ~(_1 << np.uint64(bit & 63))
         elif not every and some:
             tables.words[row + (bit >> 6)] |= _1 << np.uint64(bit & 63)
@@ -245,7 +245,7 @@ def _quantify_last(tables: BitTables, target: int, source: int, every: bool) -> 
 
 @inline_kernel
 def count_tuples(tables: BitTables, register: int) -> int:
-    """How many groundings a table holds."""
+    """Count the set bits of a table."""
     start = tables.offsets[register]
     if tables.counts[register] == 0:
         return int(tables.words[start] & _1)
@@ -274,41 +274,41 @@ MAX_AXES, MAX_VARIABLES, MAX_RELATION_VARIABLES, MAX_RESULTS, INSTRUCTION_WIDTH 
     NUMBER,
     MINUS,
 ) = range(16)
-"""Instructions; each is a row of `INSTRUCTION_WIDTH` numbers, the first of which is one of these."""
+"""Instructions. Each is a row of `INSTRUCTION_WIDTH` numbers that begins with one of these."""
 VARIABLE, TUPLE_OBJECT, CONSTANT = 0, 1, 2
-"""Kinds of term: a variable, an object of the tuple, an object by its number (−1 where it is none of the KB's)."""
+"""Kinds of term: a variable, an object of the tuple, an object by its number (negative if unknown to the KB)."""
 NO_FACTS = -1
-"""A relation without facts here."""
+"""In place of a relation: one without facts here."""
 
 Floats = npt.NDArray[np.float64]
 
 
 class Programs(NamedTuple):
-    """Programs, one after another."""
+    """All programs, one after another."""
 
     code: Ints
-    """Shape (instructions, WIDTH)."""
+    """Shape (instructions, INSTRUCTION_WIDTH)."""
     starts: Longs
-    """Shape (programs + 1,): the instructions of each."""
+    """Shape (programs + 1,): the instructions of each program."""
     register_starts: Longs
-    """Shape (programs + 1,): the registers of each."""
+    """Shape (programs + 1,): the registers of each program."""
     axes: Ints
-    """Shape (registers, AXES)."""
+    """Shape (registers, MAX_AXES)."""
     counts: Ints
     """Shape (registers,)."""
     terms: Ints
-    """Shape (terms, 2): kind, and which."""
+    """Shape (terms, 2): kind, and the number of the variable, position or object."""
     quantities: Ints
-    """Shape (quantities, 3): an attribute, or −1 for a number; then a term, or which number and 0."""
+    """Shape (quantities, 3): an attribute and a term; or −1, the index of a number, and 0."""
     numbers: Floats
     arities: Ints
     """Shape (relations,)."""
     relations_of_arity: Ints
-    """Shape (9,): how many relations have so many places."""
+    """Shape (9,): the number of relations of each arity."""
 
 
 class AttributeArrays(NamedTuple):
-    """Numeric attributes, as `gaifman.kb.tables.Values` has them."""
+    """Numeric attributes, as in `gaifman.kb.tables`."""
 
     starts: Longs
     objects: Ints
@@ -316,73 +316,73 @@ class AttributeArrays(NamedTuple):
 
 
 class VmState(NamedTuple):
-    """What one thread runs on."""
+    """Registers and loop state of one thread."""
 
     words: Words
     offsets: Longs
     at: Ints
     slots: Ints
-    """Shape (SLOTS,): the relation put for each relation variable."""
+    """Shape (MAX_RELATION_VARIABLES,): the relation assigned to each relation variable."""
     loop_positions: Ints
-    """Shape (SLOTS,): how far each loop over relations is."""
+    """Shape (MAX_RELATION_VARIABLES,): the position of each loop over relations."""
     results: Floats
-    """Shape (RESULTS,)."""
+    """Shape (MAX_RESULTS,)."""
 
 
 @inline_kernel
 def run_program(
     programs: Programs, p: int, view: NeighbourhoodView, local: LocalFacts, values: AttributeArrays, state: VmState
 ) -> float:
-    """The value of program `p` in a neighbourhood; NaN where a number it needs is missing."""
+    """Return the value of program `p` in a neighbourhood; NaN if a number that it needs is missing."""
     first, end = programs.register_starts[p], programs.register_starts[p + 1]
     m = len(view.members)
-    sheet = BitTables(
+    tables = BitTables(
         state.words, state.offsets, programs.axes[first:end], programs.counts[first:end], state.at, m, (m + 63) >> 6
     )
     offset = 0
     for register in range(end - first):
         state.offsets[register] = offset
-        offset += word_count(sheet, register)
+        offset += word_count(tables, register)
     start, stop = programs.starts[p], programs.starts[p + 1]
     pc = start
     while pc < stop:
         code = programs.code[pc]
         op = code[0]
         if op == ATOM:
-            _atom(sheet, programs, code, view, local, state)
+            _atom(tables, programs, code, view, local, state)
         elif op == BOTH or op == EITHER or op == IFF:
-            combine_tables(sheet, code[1], code[2], code[3], AND if op == BOTH else OR if op == EITHER else SAME)
+            combine_tables(tables, code[1], code[2], code[3], AND if op == BOTH else OR if op == EITHER else SAME)
         elif op == EXISTS or op == FORALL:
-            quantify_table(sheet, code[1], code[2], code[3], op == FORALL)
+            quantify_table(tables, code[1], code[2], code[3], op == FORALL)
         elif op == COUNT:
-            state.results[code[1]] = count_tuples(sheet, code[2])
+            state.results[code[1]] = count_tuples(tables, code[2])
         elif op == NOT:
-            negate_table(sheet, code[1], code[2])
+            negate_table(tables, code[1], code[2])
         elif op == TRUTH:
-            fill_table(sheet, code[1], code[2] == 1)
+            fill_table(tables, code[1], code[2] == 1)
         elif op == EQUAL:
-            _equal(sheet, programs, code, view, local)
+            _equal(tables, programs, code, view, local)
         elif op == COMPARE:
-            _compare(sheet, programs, code, view, local, values)
+            _compare(tables, programs, code, view, local, values)
         elif op == LOOP:
-            fill_table(sheet, code[1], code[5] == 1)
+            fill_table(tables, code[1], code[5] == 1)
             state.loop_positions[code[2]] = -1
             if not _next_relation(programs, code, local, state):
                 pc = start + code[4]
         elif op == END_LOOP:
             loop = programs.code[start + code[1]]
-            combine_tables(sheet, loop[1], loop[1], code[2], AND if loop[5] == 1 else OR)
+            combine_tables(tables, loop[1], loop[1], code[2], AND if loop[5] == 1 else OR)
             if _next_relation(programs, loop, local, state):
                 pc = start + code[1]
         else:
-            _finish(sheet, programs, code, view, local, values, state)
+            _finish(tables, programs, code, view, local, values, state)
         pc += 1
     return float(state.results[0])
 
 
 @inline_kernel
 def _next_relation(programs: Programs, loop: Ints, local: LocalFacts, state: VmState) -> bool:
-    """Put the next relation of fitting arity for a relation variable: those present, then one that is empty here."""
+    """Assign the next relation of the right arity to a relation variable: those with facts, then one without facts."""
     slot, arity = loop[2], loop[3]
     turn = state.loop_positions[slot] + 1
     while turn < local.counts[1]:
@@ -402,7 +402,7 @@ def _next_relation(programs: Programs, loop: Ints, local: LocalFacts, state: VmS
 
 @inline_kernel
 def _member(kind: int, which: int, view: NeighbourhoodView, local: LocalFacts) -> int:
-    """The member that an object of the tuple or a constant is, −1 where it is none."""
+    """Return the member that an object of the tuple or a constant is, or −1."""
     if kind == TUPLE_OBJECT:
         return int(view.own[which])
     return int(local.member_index[which]) if which >= 0 else -1
@@ -412,7 +412,7 @@ def _member(kind: int, which: int, view: NeighbourhoodView, local: LocalFacts) -
 def _atom(
     tables: BitTables, programs: Programs, code: Ints, view: NeighbourhoodView, local: LocalFacts, state: VmState
 ) -> None:
-    """The table of an atom: code is (ATOM, target, relation or −1 − slot, first term, terms)."""
+    """Fill the table of an atom. The code is (ATOM, target, relation or −1 − slot, first term, number of terms)."""
     target, relation, first, count = code[1], code[2], code[3], code[4]
     fill_table(tables, target, False)
     if relation < 0:
@@ -449,7 +449,7 @@ def _pairs(
     view: NeighbourhoodView,
     local: LocalFacts,
 ) -> None:
-    """The table of an atom of two places, from its first fact on."""
+    """Fill the table of a binary atom, from its first fact on."""
     kind, which, kind2, which2 = (
         programs.terms[first, 0],
         programs.terms[first, 1],
@@ -482,7 +482,7 @@ def _pairs(
 
 @inner_kernel
 def _equal(tables: BitTables, programs: Programs, code: Ints, view: NeighbourhoodView, local: LocalFacts) -> None:
-    """The table of `left = right`: code is (EQUAL, target, first of two terms)."""
+    """Fill the table of an equality. The code is (EQUAL, target, first of two terms)."""
     target, first = code[1], code[2]
     kind, which = programs.terms[first, 0], programs.terms[first, 1]
     kind2, which2 = programs.terms[first + 1, 0], programs.terms[first + 1, 1]
@@ -505,7 +505,7 @@ def _equal(tables: BitTables, programs: Programs, code: Ints, view: Neighbourhoo
 
 @inner_kernel
 def _object(kind: int, which: int, view: NeighbourhoodView) -> int:
-    """The number of an object; unknown constants have negative ones of their own."""
+    """Return the number of an object; unknown constants have negative numbers of their own."""
     return int(view.members[view.own[which]]) if kind == TUPLE_OBJECT else which
 
 
@@ -513,7 +513,7 @@ def _object(kind: int, which: int, view: NeighbourhoodView) -> int:
 def _quantity(
     programs: Programs, q: int, tables: BitTables, view: NeighbourhoodView, local: LocalFacts, values: AttributeArrays
 ) -> float:
-    """A number, or the value of an attribute for the member in `at`; NaN where there is none."""
+    """Return a number, or the value of an attribute for the member in `at`; NaN if there is none."""
     attribute, kind, which = programs.quantities[q, 0], programs.quantities[q, 1], programs.quantities[q, 2]
     if attribute < 0:
         return float(programs.numbers[kind])
@@ -534,33 +534,33 @@ def _compare(
     local: LocalFacts,
     values: AttributeArrays,
 ) -> None:
-    """The table of a comparison: code is (COMPARE, target, sign, first of two quantities)."""
-    target, sign, q = code[1], code[2], code[3]
+    """Fill the table of a comparison. The code is (COMPARE, target, operator, first of two quantities)."""
+    target, operator, q = code[1], code[2], code[3]
     fill_table(tables, target, False)
     count = tables.counts[target]
     first_row(tables, target)
-    going = True
-    while going:
+    more = True
+    while more:
         for member in range(tables.members if count > 0 else 1):
             if count > 0:
                 tables.at[tables.axes[target, count - 1]] = member
             one = _quantity(programs, int(q), tables, view, local, values)
             other = _quantity(programs, q + 1, tables, view, local, values)
-            if _comparison_holds(one, other, sign):
+            if _comparison_holds(one, other, operator):
                 set_tuple(tables, target)
-        going = next_row(tables, target)
+        more = next_row(tables, target)
 
 
 @inner_kernel
-def _comparison_holds(one: float, other: float, sign: int) -> bool:
-    """= ≠ < ≤ > ≥, in the order of `gaifman.logic.ast.OPERATORS`; false where a number is missing."""
+def _comparison_holds(one: float, other: float, operator: int) -> bool:
+    """Compare by = ≠ < ≤ > ≥, in the order of `gaifman.logic.ast.OPERATORS`; false for a missing number."""
     if np.isnan(one) or np.isnan(other):
         return False
-    if sign < 2:
-        return (one == other) == (sign == 0)
-    if sign < 4:
-        return one < other or (sign == 3 and one == other)
-    return one > other or (sign == 5 and one == other)
+    if operator < 2:
+        return (one == other) == (operator == 0)
+    if operator < 4:
+        return one < other or (operator == 3 and one == other)
+    return one > other or (operator == 5 and one == other)
 
 
 @inner_kernel
@@ -573,7 +573,7 @@ def _finish(
     values: AttributeArrays,
     state: VmState,
 ) -> None:
-    """A table, or a number, into a result: code is (instruction, result, …)."""
+    """Write a result: of a quantity, an aggregate or a difference. The code is (instruction, result, …)."""
     op, result = code[0], code[1]
     if op == NUMBER:
         state.results[result] = _quantity(programs, int(code[2]), tables, view, local, values)
@@ -592,13 +592,13 @@ def _aggregate(
     local: LocalFacts,
     values: AttributeArrays,
 ) -> float:
-    """Over the groundings in a table: code is (AGGREGATE, result, table, kind as in `KINDS`, quantity)."""
+    """Aggregate over a table. The code is (AGGREGATE, result, table, kind as in `logic.ast.AGGREGATES`, quantity)."""
     source, kind, q = code[2], code[3], code[4]
     count = tables.counts[source]
-    known, added, least, greatest = 0, 0.0, np.inf, -np.inf
+    count_known, total, minimum, maximum = 0, 0.0, np.inf, -np.inf
     first_row(tables, source)
-    going = True
-    while going:
+    more = True
+    while more:
         start = row_offset(tables, source)
         for member in range(tables.members if count > 0 else 1):
             bit = np.uint64(member)
@@ -608,13 +608,13 @@ def _aggregate(
                     tables.at[tables.axes[source, count - 1]] = member
                 number = _quantity(programs, int(q), tables, view, local, values)
                 if not np.isnan(number):
-                    known, added = known + 1, added + number
-                    least, greatest = min(least, number), max(greatest, number)
-        going = next_row(tables, source)
+                    count_known, total = count_known + 1, total + number
+                    minimum, maximum = min(minimum, number), max(maximum, number)
+        more = next_row(tables, source)
     if kind == 0:
-        return float(known)
+        return float(count_known)
     if kind == 1:
-        return added
-    if known == 0:
+        return total
+    if count_known == 0:
         return np.nan
-    return added / known if kind == 2 else least if kind == 3 else greatest
+    return total / count_known if kind == 2 else minimum if kind == 3 else maximum

@@ -1,8 +1,8 @@
-"""One object and all candidates for the other place: who touches it, and who else is drawn besides both shares.
+"""All pairs of one fixed object with a candidate: which pairs touch, and which features that adds.
 
-A pair *touches* where the two are adjacent, or a member drawn around one of them is adjacent to the other. Its
-neighbourhood is then that of each by itself put together, and its features are those of each by itself, and some more:
-see `further`.
+A pair touches if its objects are adjacent, or if a member drawn around one of them is adjacent to the other. The
+neighbourhood of a pair is the union of the neighbourhoods of its objects; its features are those of each object alone,
+and more if the pair touches.
 """
 
 from __future__ import annotations
@@ -29,76 +29,80 @@ from gaifman.kernels.templates import (
 )
 
 SEPARATE, TOUCHING, FILLED, FULL_PATH = range(4)
-"""Kinds of pairs: that do not touch; that do; for which others are drawn besides their shares, because members are
-counted twice or the size is odd; and pairs of one object, or whose features are not put together here."""
+"""Kinds of pair: not touching; touching; with fillers, because members are shared or the size is odd; and pairs that
+are evaluated in full: equal objects, or features that do not decompose.
+"""
 NO_LEVEL = 1 << 30
 ADJACENT, EARLY, LATE = np.uint8(1), np.uint8(2), np.uint8(4)
-"""Marks of objects: adjacent to the object; a member of its draws of every length; only of longer ones."""
+"""Marks of objects: adjacent to the fixed object; a member of all its draws; a member of longer draws only."""
 
 
 class DrawOrder(NamedTuple):
-    """Who is drawn around each object, by how long the draw must be for them."""
+    """The members of each object, by the length of the draw that they need."""
 
     starts: Longs
     """Shape (objects + 1,)."""
     members: Ints
-    """Shape (any,): for each object by level."""
+    """Shape (any,): members of each object, by level."""
     label_sets: Ints
-    """Shape (any,): the list of labels between the object and the member: see `LabelledGraph.bonds`."""
+    """Shape (any,): the label set between the object and the member; see `LabelledGraph.label_sets`."""
     levels: Ints
-    """Shape (any,): how much longer than its share the draw must be."""
+    """Shape (any,): how much longer than its quota the draw must be."""
 
 
 class TouchIndex(NamedTuple):
-    """What one thread notes of one object."""
+    """Buffers of one thread for one fixed object."""
 
     marks: Bytes
-    """Shape (objects,): what each is to it, all in so few bytes that they are near at hand; 0 between two objects."""
+    """Shape (objects,): marks of each object, small enough to stay in the cache; 0 between two fixed objects."""
     label_sets: Ints
-    """Shape (objects,): the bond with each of its neighbours; −1 elsewhere, and everywhere between two objects."""
+    """Shape (objects,): the label set of each neighbour of the fixed object; −1 elsewhere."""
     levels: Ints
-    """Shape (objects,): those of its members; FAR elsewhere, and everywhere between two objects."""
+    """Shape (objects,): the level of each member; `NO_LEVEL` elsewhere."""
     starts: Longs
-    """Shape (objects + 1,): the rows of `reached` for each candidate."""
+    """Shape (objects + 1,): rows of `reached` for each candidate."""
     reached: Ints
-    """Shape (any, 2): a place in the order, of a member that is adjacent to the candidate, and the bond from there."""
+    """Shape (any, 2): the index in the draw order of a member that is adjacent to the candidate, and the label set."""
     last_seen: Longs
-    """Shape (objects,): the number of the pair in which an object was last seen."""
+    """Shape (objects,): the number of the last pair in which an object was seen."""
     pairs: Longs
-    """Shape (1,): how many pairs there were."""
+    """Shape (1,): the number of pairs so far."""
 
 
 class CandidateQuery(NamedTuple):
-    """One object, whose place among the two it stands at, and how the draws of both sides go."""
+    """The fixed object, its position, and the draws of both sides."""
 
     fixed: int
     position: int
     own: DrawOrder
     others: DrawOrder
     extra_size: Ints
-    """Shape (objects,): how much longer than its share the draw around whoever stands beside an object is."""
+    """Shape (objects,): how much longer than its quota the draw of an object's partner is."""
     size: int
     """k; −1 for all."""
 
 
 class DrawLengths(NamedTuple):
-    """How long the draws of a pair are, in levels: by itself, as if the two were not adjacent, and in the pair.
+    """The lengths of the draws of a pair, as levels: as if the objects were not adjacent, and in the pair.
 
-    Of two that are adjacent neither is drawn for the other: each leaves one place more to the other's share, and where
-    it stands in the other's order, the next one comes in its place.
+    Adjacent objects are not drawn for each other. Each leaves one more member to the other's draw, and the next object
+    takes its place in the other's order.
     """
 
     alone: int
-    """Of the object's draw."""
+    """Of the fixed object, as if not adjacent."""
     own: int
     theirs_alone: int
-    """Of the candidate's."""
+    """Of the candidate, as if not adjacent."""
     theirs: int
 
 
 @kernel
 def mark_neighbourhood(graph: LabelledGraph, query: CandidateQuery, index: TouchIndex) -> int:
-    """Note the neighbours of the object, its members, and who is adjacent to them. How many rows `reached` needs."""
+    """Mark the neighbours and members of the fixed object, and the objects adjacent to them.
+
+    Return the rows of `reached` needed.
+    """
     one, own, starts = query.fixed, query.own, index.starts
     for edge in range(graph.starts[one], graph.starts[one + 1]):
         index.label_sets[graph.neighbours[edge]] = graph.label_sets[edge]
@@ -117,7 +121,8 @@ def mark_neighbourhood(graph: LabelledGraph, query: CandidateQuery, index: Touch
         starts[c] = total
     if total > len(index.reached):
         return total
-    for back in range(own.starts[one + 1] - own.starts[one]):  # from the last: each then begins with its lowest level
+    # Backwards, so that each candidate begins with its lowest level.
+    for back in range(own.starts[one + 1] - own.starts[one]):
         slot = own.starts[one + 1] - 1 - back
         x = own.members[slot]
         for edge in range(graph.starts[x], graph.starts[x + 1]):
@@ -129,7 +134,7 @@ def mark_neighbourhood(graph: LabelledGraph, query: CandidateQuery, index: Touch
 
 @kernel
 def unmark_neighbourhood(graph: LabelledGraph, query: CandidateQuery, index: TouchIndex) -> None:
-    """Undo what `mark_neighbourhood` has noted."""
+    """Undo `mark_neighbourhood`."""
     one, own = query.fixed, query.own
     for edge in range(graph.starts[one], graph.starts[one + 1]):
         index.label_sets[graph.neighbours[edge]] = -1
@@ -141,7 +146,7 @@ def unmark_neighbourhood(graph: LabelledGraph, query: CandidateQuery, index: Tou
 
 @inline_kernel
 def _touch_level(query: CandidateQuery, index: TouchIndex, c: int) -> int:
-    """The level from which on a member of the object is adjacent to another one; FAR where none is."""
+    """Return the lowest level of a member that is adjacent to candidate c, or `NO_LEVEL`."""
     if index.starts[c] == index.starts[c + 1]:
         return NO_LEVEL
     return int(query.own.levels[index.reached[index.starts[c], 0]])
@@ -149,24 +154,24 @@ def _touch_level(query: CandidateQuery, index: TouchIndex, c: int) -> int:
 
 @inline_kernel
 def draw_lengths(graph: LabelledGraph, query: CandidateQuery, index: TouchIndex, c: int) -> DrawLengths:
-    """How long the draws of the object and a candidate are."""
+    """Return the lengths of the draws of the fixed object and candidate c."""
     alone, theirs_alone = int(query.extra_size[c]), int(query.extra_size[query.fixed])
     own, theirs = alone, theirs_alone
     if index.label_sets[c] >= 0:
-        quota, others, place = max(query.size, 0) >> 1, query.others, zero() + NO_LEVEL
+        quota, others, fixed_level = max(query.size, 0) >> 1, query.others, zero() + NO_LEVEL
         for slot in range(others.starts[c], others.starts[c + 1]):
             if others.members[slot] == query.fixed:
-                place = int(others.levels[slot])
+                fixed_level = int(others.levels[slot])
         own = max(quota + 1 - int(graph.starts[c + 1] - graph.starts[c]), 0)
         own += int(index.levels[c] <= own + 1)
         theirs = max(quota + 1 - int(graph.starts[query.fixed + 1] - graph.starts[query.fixed]), 0)
-        theirs += int(place <= theirs + 1)
+        theirs += int(fixed_level <= theirs + 1)
     return DrawLengths(alone, own, theirs_alone, theirs)
 
 
 @inline_kernel
 def _shares_member(query: CandidateQuery, index: TouchIndex, c: int, lengths: DrawLengths) -> bool:
-    """Whether a member of the object is one of another one's too."""
+    """Return whether the two draws share a member."""
     others = query.others
     for slot in range(others.starts[c], others.starts[c + 1]):
         if others.levels[slot] > lengths.theirs:
@@ -180,12 +185,12 @@ def _shares_member(query: CandidateQuery, index: TouchIndex, c: int, lengths: Dr
 def classify_candidates(
     graph: LabelledGraph, query: CandidateQuery, index: TouchIndex, decomposable: bool, uses_walks: bool, kinds: Bytes
 ) -> int:
-    """Which kind each candidate is of; how many are filled up.
+    """Write the kind of each candidate's pair. Return the number of pairs with fillers.
 
-    Unless features are simple, pairs that touch are left to the plain path. Where they reach far, over two members,
-    so are pairs with members that are adjacent to each other.
+    Touching pairs are evaluated in full if the features do not decompose. If features use walks, so are pairs whose
+    members are adjacent to each other.
     """
-    others, filled, odd = query.others, zero(), query.size > 0 and query.size & 1 == 1
+    others, filled, odd_size = query.others, zero(), query.size > 0 and query.size & 1 == 1
     degree = graph.starts[query.fixed + 1] - graph.starts[query.fixed]
     for c in range(len(kinds)):
         lengths, marks = draw_lengths(graph, query, index, c), np.uint8(0)
@@ -198,11 +203,11 @@ def classify_candidates(
                 touches |= _touch_level(query, index, others.members[slot]) <= lengths.own
         touches |= marks & ADJACENT != 0
         shared = (marks & EARLY != 0 or marks & LATE != 0) and _shares_member(query, index, c, lengths)
-        whole = query.size < 0 or degree + graph.starts[c + 1] - graph.starts[c] <= query.size
-        more = odd or (shared and not whole)
-        if c == query.fixed or ((touches or more) and not decomposable):
+        unbounded = query.size < 0 or degree + graph.starts[c + 1] - graph.starts[c] <= query.size
+        has_fillers = odd_size or (shared and not unbounded)
+        if c == query.fixed or ((touches or has_fillers) and not decomposable):
             kinds[c] = FULL_PATH
-        elif more:
+        elif has_fillers:
             kinds[c] = FILLED
             filled += 1
         else:
@@ -222,75 +227,75 @@ def draw_fillers(
     members: DrawnMembers,
     ends: Longs,
 ) -> int:
-    """Who else is drawn for pairs (b, 2) of the object besides their shares: those alone, pair after pair; how many."""
+    """Draw the members of pairs (b, 2) beyond their quotas, pair by pair. Return their number."""
     at = zero()
-    own, others, one = query.own, query.others, query.fixed
+    own, others, fixed = query.own, query.others, query.fixed
     for t in range(len(batch.tuples)):
         c = batch.tuples[t, 1 - query.position]
         lengths = draw_lengths(graph, query, index, c)
-        last, wanted = clear_set(scratch.table, plan.size), plan.size
-        for slot in range(own.starts[one], own.starts[one + 1]):
+        last, missing = clear_set(scratch.table, plan.size), plan.size
+        for slot in range(own.starts[fixed], own.starts[fixed + 1]):
             if own.levels[slot] <= lengths.own and own.members[slot] != c:
-                wanted -= add_to_set(scratch.table, last, own.members[slot])
+                missing -= add_to_set(scratch.table, last, own.members[slot])
         for slot in range(others.starts[c], others.starts[c + 1]):
-            if others.levels[slot] <= lengths.theirs and others.members[slot] != one:
-                wanted -= add_to_set(scratch.table, last, others.members[slot])
+            if others.levels[slot] <= lengths.theirs and others.members[slot] != fixed:
+                missing -= add_to_set(scratch.table, last, others.members[slot])
         total = batch.row_lengths[t, 0] + batch.row_lengths[t, 1]
-        at, _ = fill_neighbourhood(batch, plan, scratch, t, draw, wanted, total, last, zero() - 1, members, at)
+        at, _ = fill_neighbourhood(batch, plan, scratch, t, draw, missing, total, last, zero() - 1, members, at)
         ends[t] = at
     return at
 
 
 BOTH_SIDES = 2
-"""The side of a feature that speaks of both objects."""
+"""Side of a feature that concerns both objects."""
 _0, _1, _6, _63 = (np.uint64(n) for n in (0, 1, 6, 63))
 
 
 class ObjectRows(NamedTuple):
-    """Features of objects by themselves."""
+    """Features of objects alone."""
 
     starts: Longs
     ids: Ints
     values: Reals
     rows: Longs
-    """Shape (any,): which rows are meant."""
+    """Shape (any,): the selected rows."""
 
 
 class FeatureSides(NamedTuple):
-    """What there is to know of features, whoever the candidate is."""
+    """Properties of the features that do not depend on the candidate."""
 
     sides: Bytes
-    """Shape (features,): the position of the object that a feature speaks of, or BOTH."""
+    """Shape (features,): the position of the object that a feature concerns, or `BOTH_SIDES`."""
     settled: Words
-    """Shape (levels, ⌈features / 64⌉): those that the object alone makes true, and those that nobody wants: `mark_settled_features`."""
+    """Shape (levels, ⌈features / 64⌉): features that the fixed object alone makes true, and unused ones."""
 
 
 class PairFeatures(NamedTuple):
-    """Features that pairs have besides those of their objects, pair after pair."""
+    """Features of pairs that change, pair by pair."""
 
     starts: Longs
     """Shape (pairs + 1,)."""
     ids: Ints
     before: Reals
-    """What the value would be by one of the objects alone."""
+    """The value from one of the objects alone."""
     after: Reals
 
 
 @inline_kernel
 def _label(graph: LabelledGraph, q: int, turned: bool) -> int:
-    """A label of a bond, seen from where its edge ends if it is turned."""
+    """Return a label of a label set, reversed if `turned`."""
     label = graph.label_set_labels[q]
     return int(graph.reversed_labels[label]) if turned else int(label)
 
 
 @inline_kernel
 def _set_steps(
-    templates: TemplateIndex, graph: LabelledGraph, i: int, bond: int, turned: bool, other: int, buffer: RowBuffer
+    templates: TemplateIndex, graph: LabelledGraph, i: int, label_set: int, turned: bool, other: int, buffer: RowBuffer
 ) -> None:
-    """Meet what is asked of one step from the i-th object."""
-    more = turned or templates.needs[COUNTS] or templates.needs[CONSTANTS]
-    for q in range(graph.label_set_starts[bond], graph.label_set_starts[bond + 1]):
-        if more:
+    """Set the features of one step from the i-th object along a label set."""
+    by_label = turned or templates.needs[COUNTS] or templates.needs[CONSTANTS]
+    for q in range(graph.label_set_starts[label_set], graph.label_set_starts[label_set + 1]):
+        if by_label:
             match_step(templates, i, _label(graph, q, turned), other, len(graph.starts) - 1, buffer)
         elif templates.label_set_hop[i, q] >= 0:
             set_feature(buffer, templates.label_set_hop[i, q])
@@ -298,19 +303,19 @@ def _set_steps(
 
 @inline_kernel
 def _set_paths(
-    templates: TemplateIndex, graph: LabelledGraph, i: int, bond: int, other: int, turned: bool, buffer: RowBuffer
+    templates: TemplateIndex, graph: LabelledGraph, i: int, label_set: int, other: int, turned: bool, buffer: RowBuffer
 ) -> None:
-    """Meet what is asked of two steps: along a bond of the i-th object, and one of the other, which may be turned."""
+    """Set the features of two steps: along a label set of the i-th object, and one of the other object."""
     labels = templates.hop.shape[1]
-    begin, end = (bond, other) if i == 0 else (other, bond)
+    begin, end = (label_set, other) if i == 0 else (other, label_set)
     for q in range(graph.label_set_starts[begin], graph.label_set_starts[begin + 1]):
         first = _label(graph, q, turned and i != 0)
-        wanted = templates.path_next[0, 1, first]
-        if wanted == _0:
+        next_bits = templates.path_next[0, 1, first]
+        if next_bits == _0:
             continue
         for s in range(graph.label_set_starts[end], graph.label_set_starts[end + 1]):
             second = _label(graph, s, turned and i == 0)
-            if wanted & label_bit(second):
+            if next_bits & label_bit(second):
                 set_hashed_features(templates.path, path_key(1, first, second, labels), buffer)
 
 
@@ -321,17 +326,17 @@ def _set_adjacent(
     facts: FactArrays,
     query: CandidateQuery,
     c: int,
-    bond: int,
+    label_set: int,
     buffer: RowBuffer,
 ) -> None:
-    """Meet what is there because the two are adjacent: facts between them, and paths over a fact of one with itself."""
+    """Set the features of adjacent objects: facts between them, and paths over a fact r(a, a) of one of them."""
     i = query.position
-    for q in range(graph.label_set_starts[bond], graph.label_set_starts[bond + 1]):
+    for q in range(graph.label_set_starts[label_set], graph.label_set_starts[label_set + 1]):
         _set_pair(templates, graph, i, 1 - i, _label(graph, q, False), buffer)
         _set_pair(templates, graph, 1 - i, i, _label(graph, q, True), buffer)
     if templates.path_lengths[0, 1] & TWO_STEPS:
-        _set_loops(templates, graph, facts, query.fixed, i, bond, True, buffer)
-        _set_loops(templates, graph, facts, c, 1 - i, bond, False, buffer)
+        _set_loops(templates, graph, facts, query.fixed, i, label_set, True, buffer)
+        _set_loops(templates, graph, facts, c, 1 - i, label_set, False, buffer)
 
 
 @inline_kernel
@@ -349,19 +354,19 @@ def _set_loops(
     facts: FactArrays,
     obj: int,
     i: int,
-    bond: int,
+    label_set: int,
     turned: bool,
     buffer: RowBuffer,
 ) -> None:
-    """Meet paths of two steps, one from the i-th object to itself, the other to it along a bond that may be turned."""
+    """Set the features of paths over a fact r(a, a) of the i-th object and a label set to the other."""
     labels = templates.hop.shape[1]
     for p in range(facts.own_starts[obj], facts.own_starts[obj + 1]):
         fact = facts.own[p]
         if facts.starts[fact + 1] - facts.starts[fact] != 2:
             continue
-        for place_ in range(2):
-            own = graph.first_labels[facts.relations[fact]] + place_
-            for q in range(graph.label_set_starts[bond], graph.label_set_starts[bond + 1]):
+        for position in range(2):
+            own = graph.first_labels[facts.relations[fact]] + position
+            for q in range(graph.label_set_starts[label_set], graph.label_set_starts[label_set + 1]):
                 other = _label(graph, q, turned)
                 first, second = (own, other) if i == 0 else (other, own)
                 if templates.path_next[0, 1, first] & label_bit(second):
@@ -378,44 +383,44 @@ def _set_touching(
     c: int,
     buffer: RowBuffer,
 ) -> None:
-    """Meet what is there because the two are adjacent, or members of one are adjacent to the other."""
-    own, others, one, place = query.own, query.others, query.fixed, query.position
+    """Set the features of a touching pair: adjacent objects, or members of one adjacent to the other."""
+    own, others, fixed, position = query.own, query.others, query.fixed, query.position
     lengths = draw_lengths(graph, query, index, c)
     index.pairs[0] += 1
-    number, apart, edge = index.pairs[0], True, index.label_sets[c]
+    number, unseen, edge = index.pairs[0], True, index.label_sets[c]
     for slot in range(others.starts[c], others.starts[c + 1]):
         if others.levels[slot] > lengths.theirs:
             break
         y = others.members[slot]
-        if y == one:
-            apart = apart and others.levels[slot] > lengths.theirs_alone
+        if y == fixed:
+            unseen = unseen and others.levels[slot] > lengths.theirs_alone
             continue
         if others.levels[slot] > lengths.theirs_alone:
-            _set_steps(templates, graph, 1 - place, others.label_sets[slot], False, y, buffer)
+            _set_steps(templates, graph, 1 - position, others.label_sets[slot], False, y, buffer)
         if index.marks[y] == 0:
             continue
         index.last_seen[y] = number
-        bond = index.label_sets[y]
-        if bond >= 0 and index.levels[y] > lengths.own:
-            _set_steps(templates, graph, place, bond, False, y, buffer)
-            _set_paths(templates, graph, place, bond, others.label_sets[slot], False, buffer)
+        label_set = index.label_sets[y]
+        if label_set >= 0 and index.levels[y] > lengths.own:
+            _set_steps(templates, graph, position, label_set, False, y, buffer)
+            _set_paths(templates, graph, position, label_set, others.label_sets[slot], False, buffer)
     for at in range(index.starts[c], index.starts[c + 1]):
-        slot, bond = index.reached[at, 0], index.reached[at, 1]
+        slot, label_set = index.reached[at, 0], index.reached[at, 1]
         if own.levels[slot] > lengths.own:
             break
         x = own.members[slot]
         if index.last_seen[x] != number:
-            _set_steps(templates, graph, 1 - place, bond, True, x, buffer)
-        _set_paths(templates, graph, place, own.label_sets[slot], bond, True, buffer)
+            _set_steps(templates, graph, 1 - position, label_set, True, x, buffer)
+        _set_paths(templates, graph, position, own.label_sets[slot], label_set, True, buffer)
     if edge < 0:
         return
-    for slot in range(own.starts[one], own.starts[one + 1]):
+    for slot in range(own.starts[fixed], own.starts[fixed + 1]):
         if lengths.alone < own.levels[slot] <= lengths.own and own.members[slot] != c:
-            _set_steps(templates, graph, place, own.label_sets[slot], False, own.members[slot], buffer)
+            _set_steps(templates, graph, position, own.label_sets[slot], False, own.members[slot], buffer)
     if index.levels[c] > lengths.alone:
-        _set_steps(templates, graph, place, edge, False, c, buffer)
-    if apart:
-        _set_steps(templates, graph, 1 - place, edge, True, one, buffer)
+        _set_steps(templates, graph, position, edge, False, c, buffer)
+    if unseen:
+        _set_steps(templates, graph, 1 - position, edge, True, fixed, buffer)
     _set_adjacent(templates, graph, facts, query, c, edge, buffer)
 
 
@@ -430,38 +435,38 @@ def _set_filled(
     edges: Ints,
     buffer: RowBuffer,
 ) -> None:
-    """Meet what is there because of members that are drawn in place of those counted twice."""
-    place = query.position
+    """Set the features of the members that fill up a pair."""
+    position = query.position
     for at in range(len(members)):
         z = members[at]
-        bond, edge = index.label_sets[z], edges[at]
+        label_set, edge = index.label_sets[z], edges[at]
         if edge < graph.starts[c] or edge >= graph.starts[c + 1]:
             edge = find_edge(graph, c, z)
-        if bond >= 0:
-            _set_steps(templates, graph, place, bond, False, z, buffer)
+        if label_set >= 0:
+            _set_steps(templates, graph, position, label_set, False, z, buffer)
         if edge >= 0:
-            _set_steps(templates, graph, 1 - place, graph.label_sets[edge], False, z, buffer)
-        if bond >= 0 and edge >= 0:
-            _set_paths(templates, graph, place, bond, graph.label_sets[edge], False, buffer)
+            _set_steps(templates, graph, 1 - position, graph.label_sets[edge], False, z, buffer)
+        if label_set >= 0 and edge >= 0:
+            _set_paths(templates, graph, position, label_set, graph.label_sets[edge], False, buffer)
 
 
 @inline_kernel
 def _value(rows: ObjectRows, i: int, feature: int) -> np.float32:
-    """What a feature is in a row; 0 where it is not there."""
+    """Return the value of a feature in row i, 0 if absent."""
     row = rows.rows[i]
     entry = binary_search(rows.ids, rows.starts[row], rows.starts[row + 1], feature)
     return rows.values[entry] if entry >= 0 else np.float32(0.0)
 
 
 @kernel
-def mark_settled_features(rows: ObjectRows, wanted: Words, words: Words) -> None:
-    """Of each row of the object, the bits of features that can change no more, being true already, or not wanted.
+def mark_settled_features(rows: ObjectRows, used: Words, words: Words) -> None:
+    """Write for each row of the fixed object the bits of features that are already true or not used.
 
-    `words` has the shape (rows, words of features); features that count are changed by whatever is met.
+    `words` has shape (rows, words of features). Counting features are never settled.
     """
     for i in range(len(rows.rows)):
-        for w in range(len(wanted)):
-            words[i, w] = ~wanted[w]
+        for w in range(len(used)):
+            words[i, w] = ~used[w]
         for entry in range(rows.starts[rows.rows[i]], rows.starts[rows.rows[i] + 1]):
             bit = np.uint64(rows.ids[entry])
             words[i, bit >> _6] |= _1 << (bit & _63)
@@ -478,7 +483,10 @@ def _flush(
     pair_features: PairFeatures,
     at: int,
 ) -> int:
-    """Put out what was met and is other than by one of the objects alone, and forget it; where the next entry is."""
+    """Write the features of the pair that differ from those of one object alone, and clear the buffer.
+
+    Return the next entry.
+    """
     level = query.extra_size[c]
     for top in range(len(buffer.tops)):
         words = buffer.tops[top]
@@ -524,12 +532,12 @@ def collect_pair_features(
     buffer: RowBuffer,
     pair_features: PairFeatures,
 ) -> int:
-    """The further features of all pairs that touch; −1 where there is no room for them.
+    """Write the changed features of all pairs that touch. Return the number of entries, −1 if full.
 
-    `filled` are those by whom pairs are filled up, one such pair after another. Row i of `own` are the features by the
-    object alone where the other needs i more than its share, row c of `others` those of the candidate alone.
+    `filled` holds the fillers, pair by pair. Row i of `own` has the features of the fixed object alone if its partner's
+    draw is i longer; row c of `others` has those of candidate c alone.
     """
-    at, pair, drawn = zero(), zero(), zero()
+    at, pair, filled_pair = zero(), zero(), zero()
     pair_features.starts[0] = 0
     for c in range(len(kinds)):
         if kinds[c] != TOUCHING and kinds[c] != FILLED:
@@ -538,11 +546,11 @@ def collect_pair_features(
             return -1
         _set_touching(templates, graph, facts, query, index, c, buffer)
         if kinds[c] == FILLED:
-            first, last = filled_starts[drawn], filled_starts[drawn + 1]
+            first, last = filled_starts[filled_pair], filled_starts[filled_pair + 1]
             _set_filled(
                 templates, graph, query, index, c, filled.objects[first:last], filled.source_indices[first:last], buffer
             )
-            drawn += 1
+            filled_pair += 1
         copy_duplicates(buffer, templates.duplicates)
         at = _flush(query, c, sides, own, others, buffer, pair_features, at)
         pair += 1

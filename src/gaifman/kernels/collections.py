@@ -1,7 +1,7 @@
-"""Small sets of objects and sorted runs of numbers: what drawing asks of them.
+"""Small integer sets, bit counts, search and sorting on arrays.
 
-A set is an open-addressed table of a power of two: for 20 members it fits in four cache lines, whatever the size of the
-knowledge base, where an array with a mark per object would not.
+A set is an open-addressed hash table whose size is a power of two. A set of 20 members fits in four cache lines for a
+knowledge base of any size; an array with a mark per object would not.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Bytes = npt.NDArray[np.uint8]
 
 EMPTY = np.int32(-1)
 _MAX_COUNTING_SORT = 400
-"""Runs of different numbers up to this long are sorted by counting."""
+"""Runs of distinct numbers up to this length are sorted by counting."""
 _MAX_INSERTION_SORT = 24
-"""Runs up to this long are sorted by insertion."""
+"""Runs up to this length are sorted by insertion."""
 _1, _2, _4, _56 = (np.uint64(n) for n in (1, 2, 4, 56))
 _FIVES, _THREES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
@@ -28,7 +28,7 @@ _NIBBLES, _BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 @inline_kernel
 def popcount(word: np.uint64) -> int:
-    """How many bits of a word are set: the processor has an instruction for it, which the compiler knows it by."""
+    """Count the set bits of a word. The compiler recognises this form and uses the processor's instruction."""
     word = word - ((word >> _1) & _FIVES)
     word = (word & _THREES) + ((word >> _2) & _THREES)
     word = (word + (word >> _4)) & _NIBBLES
@@ -37,13 +37,16 @@ def popcount(word: np.uint64) -> int:
 
 @inline_kernel
 def lowest_bit(word: np.uint64) -> int:
-    """The place of the lowest bit that is set; there is one."""
+    """Return the index of the lowest set bit of a word that is not 0."""
     return popcount((word & (~word + _1)) - _1)
 
 
 @kernel
 def clear_set(table: Ints, count: int) -> int:
-    """Make the table's front an empty set with room for `count` members, at most half full; the last slot of it."""
+    """Make the front of the table an empty set with room for `count` members, at most half full.
+
+    Return its last slot.
+    """
     size = 8
     while size < 2 * count:
         size *= 2
@@ -54,8 +57,8 @@ def clear_set(table: Ints, count: int) -> int:
 
 @kernel
 def add_to_set(table: Ints, last: int, member: int) -> bool:
-    """Put a member into the set; whether it was new."""
-    slot = (np.int64(member) * 0x9E3779B1 >> 15) & last  # Fibonacci hashing: near numbers fall into far slots
+    """Add a member to the set. Return whether it is new."""
+    slot = (np.int64(member) * 0x9E3779B1 >> 15) & last  # Fibonacci hashing: close numbers get distant slots
     while table[slot] != EMPTY:
         if table[slot] == member:
             return False
@@ -65,48 +68,51 @@ def add_to_set(table: Ints, last: int, member: int) -> bool:
 
 
 @kernel
-def binary_search(run: Ints | Longs, begin: int, end: int, wanted: int) -> int:
-    """Where `wanted` stands in the ascending `run[begin:end]`, −1 where it does not."""
+def binary_search(run: Ints | Longs, begin: int, end: int, value: int) -> int:
+    """Return the index of `value` in the ascending `run[begin:end]`, or −1."""
     low, high = begin, end
     while low < high:
         middle = (low + high) >> 1
-        if run[middle] < wanted:
+        if run[middle] < value:
             low = middle + 1
         else:
             high = middle
-    if low < end and run[low] == wanted:
+    if low < end and run[low] == value:
         return low
     return -1
 
 
 @kernel
-def find_rows(table: Ints, begins: Longs, ends: Longs, wanted: Ints, found: Longs) -> None:
-    """For each row of `wanted` (b, n), its place in the ascending rows `table[begins[b]:ends[b]]`; −1 if none."""
-    for b in range(len(wanted)):
+def find_rows(table: Ints, begins: Longs, ends: Longs, rows: Ints, found: Longs) -> None:
+    """Find each row of `rows` (b, n) in the ascending rows `table[begins[b]:ends[b]]`.
+
+    Write its index or −1 to `found` (b,).
+    """
+    for b in range(len(rows)):
         low, high = begins[b], ends[b]
         while low < high:
             middle = (low + high) >> 1
-            if _compare_rows(table, middle, wanted, b) < 0:
+            if _compare_rows(table, middle, rows, b) < 0:
                 low = middle + 1
             else:
                 high = middle
-        found[b] = low if low < ends[b] and _compare_rows(table, low, wanted, b) == 0 else -1
+        found[b] = low if low < ends[b] and _compare_rows(table, low, rows, b) == 0 else -1
 
 
 @inner_kernel
-def _compare_rows(table: Ints, row: int, wanted: Ints, other: int) -> int:
-    """Below, equal to or above 0 as the one row stands before, equals or stands after the other."""
+def _compare_rows(table: Ints, row: int, rows: Ints, other: int) -> int:
+    """Compare row `row` of the table with row `other` of `rows`: negative, 0 or positive."""
     for i in range(table.shape[1]):
-        if table[row, i] != wanted[other, i]:
-            return -1 if table[row, i] < wanted[other, i] else 1
+        if table[row, i] != rows[other, i]:
+            return -1 if table[row, i] < rows[other, i] else 1
     return 0
 
 
 @kernel
 def sort(run: Ints | Longs, begin: int, end: int) -> None:
-    """Put `run[begin:end]` in ascending order, in place; ours, because numba's takes seconds to compile.
+    """Sort `run[begin:end]` in place. numba's own sort takes seconds to compile.
 
-    Insertion for short runs; a comb narrowing to one (Ciura's gaps) for longer ones, so that little is left to insert.
+    Insertion sort for short runs, Shell sort with Ciura's gaps for longer ones.
     """
     gap = end - begin if end - begin > _MAX_INSERTION_SORT else 1
     while True:
@@ -124,9 +130,9 @@ def sort(run: Ints | Longs, begin: int, end: int) -> None:
 
 @inline_kernel
 def sort_distinct(run: Ints, payload: Ints, begin: int, end: int, copy: Ints, payload_copy: Ints) -> None:
-    """Sort numbers of which no two are equal, and what stands along them; `copy` and `copied` have room for them.
+    """Sort distinct numbers together with their payload. `copy` and `payload_copy` are buffers of the same length.
 
-    The place of each is how many are less: without a branch to guess wrong, and eight at a time on most processors.
+    The position of a number is the count of smaller ones: no branch to mispredict, and vectorised on most processors.
     """
     count = end - begin
     for i in range(count):

@@ -1,4 +1,4 @@
-"""What hidden facts take away from a graph, and all objects within a distance."""
+"""The Gaifman graph in kernels: edges that hidden facts remove, balls, facts between objects, fast edge look-up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _1, _26, _32, _38, _63 = (np.uint64(n) for n in (1, 26, 32, 38, 63))
 
 
 class Adjacency(NamedTuple):
-    """A graph in compressed rows, with the facts behind each edge."""
+    """The graph in compressed rows, with the facts of each edge."""
 
     starts: Longs
     """Shape (objects + 1,)."""
@@ -23,33 +23,33 @@ class Adjacency(NamedTuple):
     fact_starts: Longs
     """Shape (edges + 1,)."""
     facts: Ints
-    """Shape (any,): the facts that give edge e are `facts[fact_starts[e] : fact_starts[e + 1]]`."""
+    """Shape (any,): the facts of edge e are `facts[fact_starts[e] : fact_starts[e + 1]]`."""
 
 
 class HiddenFactRows(NamedTuple):
-    """What each tuple does not see."""
+    """The facts hidden from each tuple."""
 
     starts: Longs
     """Shape (b + 1,)."""
     facts: Longs
     """Shape (h,): fact numbers, ascending for each tuple."""
     rows: Ints
-    """Shape (h, 1 + widest): the relation and objects of each fact, then −1."""
+    """Shape (h, 1 + largest arity): the relation and objects of each fact, padded with −1."""
 
 
 class SearchState(NamedTuple):
-    """What one thread walks with."""
+    """Buffers of one thread for breadth-first search."""
 
     marks: Ints
-    """Shape (objects,): the walk that last met the object."""
+    """Shape (objects,): the last search that reached the object."""
     queue: Ints
     """Shape (objects,)."""
     searches: Longs
-    """Shape (1,): walks begun so far; never reset, so no mark need be wiped."""
+    """Shape (1,): the number of searches so far. It only grows, so marks are never cleared."""
 
 
 class BallRows(NamedTuple):
-    """Balls written one after another, as `draws.Batch` wants them."""
+    """Balls in the form of `sampling.TupleBatch`."""
 
     source: Ints
     """Shape (capacity,): objects."""
@@ -60,12 +60,12 @@ class BallRows(NamedTuple):
     cut_starts: Longs
     """Shape (b + 1,)."""
     cuts: Longs
-    """Shape (capacity, or 0 where nothing is hidden): places in `source`."""
+    """Shape (capacity, or 0 if nothing is hidden): indices of `source`."""
 
 
 @kernel
 def look_up_facts(facts: Longs, offset: int, relations: Ints, objects: Ints, rows: Ints) -> None:
-    """The relation and objects of those facts that stand in one table, whose first has the number `offset`."""
+    """Write the relation and objects of those facts that belong to one table, whose first fact has number `offset`."""
     for f in range(len(facts)):
         row = facts[f] - offset
         if row >= 0 and row < len(relations):
@@ -76,16 +76,16 @@ def look_up_facts(facts: Longs, offset: int, relations: Ints, objects: Ints, row
 
 @kernel
 def facts_outside_tuple(tuples: Ints, starts: Longs, rows: Ints, kept_starts: Longs, kept: Longs) -> int:
-    """The facts that have an object which is not their tuple's; how many, with starts for each tuple."""
+    """Select the facts with an object that is not in their tuple. Return their number; write starts for each tuple."""
     count = 0
     for t in range(len(tuples)):
         for f in range(starts[t], starts[t + 1]):
             within = True
             for i in range(1, rows.shape[1]):
-                own = rows[f, i] < 0
+                inside = rows[f, i] < 0
                 for j in range(tuples.shape[1]):
-                    own = own or rows[f, i] == tuples[t, j]
-                within = within and own
+                    inside = inside or rows[f, i] == tuples[t, j]
+                within = within and inside
             kept[count] = f
             count += not within
         kept_starts[t + 1] = count
@@ -94,7 +94,7 @@ def facts_outside_tuple(tuples: Ints, starts: Longs, rows: Ints, kept_starts: Lo
 
 @kernel
 def hidden_edges(graph: Adjacency, hidden: HiddenFactRows, cut_starts: Longs, cuts: Longs) -> int:
-    """Write the edges that no visible fact gives, ascending for each tuple, each once; how many in all."""
+    """Write the edges without a visible fact, distinct and ascending for each tuple. Return their number."""
     at = zero()
     for t in range(len(hidden.starts) - 1):
         begin = at
@@ -113,11 +113,11 @@ def hidden_edges(graph: Adjacency, hidden: HiddenFactRows, cut_starts: Longs, cu
 
 @inner_kernel
 def _edges_of_fact(graph: Adjacency, hidden: HiddenFactRows, t: int, h: int, cuts: Longs, at: int) -> int:
-    """The edges of one hidden fact that no visible fact gives, from `cuts[at]` on."""
-    width = hidden.rows.shape[1]
-    for i in range(1, width):
+    """Write the edges of one hidden fact that have no visible fact, from `cuts[at]` on. Return the end."""
+    columns = hidden.rows.shape[1]
+    for i in range(1, columns):
         one = hidden.rows[h, i]
-        for j in range(1, width):
+        for j in range(1, columns):
             other = hidden.rows[h, j]
             if one < 0 or other < 0 or one == other:
                 continue
@@ -130,7 +130,7 @@ def _edges_of_fact(graph: Adjacency, hidden: HiddenFactRows, t: int, h: int, cut
 
 @inner_kernel
 def _has_visible_fact(graph: Adjacency, hidden: HiddenFactRows, t: int, edge: int) -> bool:
-    """Whether a fact that tuple t sees gives the edge."""
+    """Return whether tuple t sees a fact of the edge."""
     begin, end = hidden.starts[t], hidden.starts[t + 1]
     for f in range(graph.fact_starts[edge], graph.fact_starts[edge + 1]):
         if binary_search(hidden.facts, begin, end, graph.facts[f]) < 0:
@@ -140,10 +140,13 @@ def _has_visible_fact(graph: Adjacency, hidden: HiddenFactRows, t: int, edge: in
 
 @inner_kernel
 def _search(graph: Adjacency, search: SearchState, origin: int, radius: int, cuts: Longs, begin: int, end: int) -> int:
-    """Queue all objects within the radius, the origin first, over edges not in `cuts[begin:end]`; how many."""
+    """Queue all objects within the radius, the origin first, without the edges `cuts[begin:end]`.
+
+    Return their number.
+    """
     search.searches[0] += 1
-    walk, marks, queue = search.searches[0], search.marks, search.queue
-    marks[origin] = walk
+    search_id, marks, queue = search.searches[0], search.marks, search.queue
+    marks[origin] = search_id
     queue[0] = origin
     head, count = 0, 1
     for _ in range(radius):
@@ -151,8 +154,8 @@ def _search(graph: Adjacency, search: SearchState, origin: int, radius: int, cut
         while head < level:
             for edge in range(graph.starts[queue[head]], graph.starts[queue[head] + 1]):
                 other = graph.neighbours[edge]
-                if marks[other] != walk and (begin == end or binary_search(cuts, begin, end, edge) < 0):
-                    marks[other] = walk
+                if marks[other] != search_id and (begin == end or binary_search(cuts, begin, end, edge) < 0):
+                    marks[other] = search_id
                     queue[count] = other
                     count += 1
             head += 1
@@ -163,11 +166,11 @@ def _search(graph: Adjacency, search: SearchState, origin: int, radius: int, cut
 
 @inner_kernel
 def _write_ball(search: SearchState, origin: int, count: int, out: Ints, at: int) -> int:
-    """Write what the last walk met, without its origin, ascending; where it ends."""
-    if count > len(search.marks) >> 4:  # reading all marks is then cheaper than sorting
-        walk = search.searches[0]
+    """Write the objects of the last search without its origin, ascending. Return the end."""
+    if count > len(search.marks) >> 4:  # scanning all marks is cheaper than sorting
+        search_id = search.searches[0]
         for other in range(len(search.marks)):
-            if search.marks[other] == walk and other != origin:
+            if search.marks[other] == search_id and other != origin:
                 out[at] = other
                 at += 1
         return at
@@ -188,18 +191,18 @@ def write_balls(
     cuts: Longs,
     rows: BallRows,
 ) -> int:
-    """Write the balls of tuples from `first` on until the next might not fit; the tuple to go on with.
+    """Write the balls of tuples from `first` on until the next might not fit. Return the tuple to continue with.
 
-    A ball is that of the whole graph: what the tuple does not see of it, for want of the edges `cuts`, becomes cuts.
-    So the random order of an object's ball stays one order, whoever may see which part of it.
+    A ball is that of the whole graph. Objects that the tuple reaches only over the edges `cuts` become cuts of the
+    tuple, so the random order of an object's ball does not depend on what is hidden.
     """
-    at, cut, width = zero(), 0, tuples.shape[1]
+    at, cut, arity = zero(), 0, tuples.shape[1]
     rows.cut_starts[0] = 0
     for t in range(first, len(tuples)):
-        if t > first and at + width * len(search.marks) > len(rows.source):
+        if t > first and at + arity * len(search.marks) > len(rows.source):
             return t
         begin, end = cut_starts[t], cut_starts[t + 1]
-        for i in range(width):
+        for i in range(arity):
             origin = tuples[t, i]
             count = _search(graph, search, origin, radius, cuts, zero(), zero())
             start = at
@@ -208,9 +211,9 @@ def write_balls(
             rows.row_lengths[t - first, i] = at - start
             if begin < end:
                 _search(graph, search, origin, radius, cuts, begin, end)
-                for where in range(start, at):
-                    if search.marks[rows.source[where]] != search.searches[0]:
-                        rows.cuts[cut] = where
+                for index in range(start, at):
+                    if search.marks[rows.source[index]] != search.searches[0]:
+                        rows.cuts[cut] = index
                         cut += 1
         rows.cut_starts[t - first + 1] = cut
     return len(tuples)
@@ -218,7 +221,7 @@ def write_balls(
 
 @inline_kernel
 def _bisect_edge(graph: Adjacency, one: int, other: int) -> int:
-    """The edge between two objects, −1 where there is none; the shorter row is searched."""
+    """Return the edge between two objects, or −1. Searches the shorter row."""
     if graph.starts[one + 1] - graph.starts[one] > graph.starts[other + 1] - graph.starts[other]:
         one, other = other, one
     return binary_search(graph.neighbours, graph.starts[one], graph.starts[one + 1], other)
@@ -226,7 +229,7 @@ def _bisect_edge(graph: Adjacency, one: int, other: int) -> int:
 
 @kernel
 def count_tuple_facts(graph: Adjacency, tuples: Ints, first_starts: Longs, sources: Longs) -> int:
-    """How many facts `find_tuple_facts` may write."""
+    """Return an upper bound of the facts that `find_tuple_facts` writes."""
     total = zero()
     for t in range(len(tuples)):
         total += first_starts[sources[t] + 1] - first_starts[sources[t]]
@@ -242,10 +245,10 @@ def count_tuple_facts(graph: Adjacency, tuples: Ints, first_starts: Longs, sourc
 def find_tuple_facts(
     graph: Adjacency, tuples: Ints, first_starts: Longs, first: Longs, sources: Longs, starts: Longs, facts: Longs
 ) -> int:
-    """For each tuple (b, n), the facts that have two different objects of it, and those its source begins with.
+    """Write for each tuple (b, n) the facts with two different objects of it, and the given facts of its source.
 
-    Those are `first[begun[s] : begun[s + 1]]`, where s is `sources[t]`. Each fact once, ascending for each tuple; where
-    they begin is written to `starts` (b + 1,). How many there are.
+    The given facts of source s = `sources[t]` are `first[first_starts[s] : first_starts[s + 1]]`. Facts are distinct
+    and ascending for each tuple; `starts` (b + 1,) gets their starts. Return their number.
     """
     at = zero()
     starts[0] = 0
@@ -256,7 +259,7 @@ def find_tuple_facts(
             end += 1
         for i in range(tuples.shape[1]):
             for j in range(i):
-                edge = _bisect_edge(graph, tuples[t, i], tuples[t, j])  # an object is no neighbour of itself
+                edge = _bisect_edge(graph, tuples[t, i], tuples[t, j])  # −1 for equal objects
                 if edge >= 0:
                     for q in range(graph.fact_starts[edge], graph.fact_starts[edge + 1]):
                         facts[end] = graph.facts[q]
@@ -271,7 +274,7 @@ def find_tuple_facts(
 
 
 class LabelledGraph(NamedTuple):
-    """The Gaifman graph, as `gaifman.kb.gaifman_graph.Graph` describes it."""
+    """The Gaifman graph with labels, as in `gaifman.kb.gaifman_graph.GaifmanGraph`, and look-up tables."""
 
     starts: Longs
     neighbours: Ints
@@ -280,26 +283,29 @@ class LabelledGraph(NamedTuple):
     facts: Ints
     label_table: Ints
     first_labels: Ints
-    """Shape (relations,): the first label of each relation; of two places, the second is the other way round."""
+    """Shape (relations,): the first label of each relation. A binary relation has two labels; the second is the reverse
+    of the first.
+    """
     binary: Bytes
-    """Shape (labels,): whether the label's relation has two places."""
+    """Shape (labels,): whether the label's relation is binary."""
     reversed_labels: Ints
-    """Shape (labels,): the label seen from the other end."""
+    """Shape (labels,): the label seen from the other end of the edge."""
     all_binary: bool
-    """Whether every label's has."""
+    """Whether all relations with labels are binary."""
     bloom_filter: Words
-    """Shape (a power of two,): two bits are set for each edge; one that is not set says that there is no such edge."""
+    """Shape (a power of two,): a Bloom filter of the edges, with two bits per edge."""
     label_sets: Ints
-    """Shape (edges,): which list of labels each edge has. There are few different ones: they stay in the cache."""
+    """Shape (edges,): the number of the edge's list of labels. There are few distinct lists, so they stay in the cache.
+    """
     label_set_starts: Ints
-    """Shape (bonds + 1,)."""
+    """Shape (label sets + 1,)."""
     label_set_labels: Ints
-    """Shape (any,): the labels of bond `b` are `bond_labels[bond_starts[b] : bond_starts[b + 1]]`."""
+    """Shape (any,): the labels of set `b` are `label_set_labels[label_set_starts[b] : label_set_starts[b + 1]]`."""
 
 
 @inline_kernel
 def _bloom_bits(bloom_filter: Words, one: int, other: int) -> tuple[np.uint64, np.uint64]:
-    """The word of the sieve, and two bits in it, for the edges between two objects."""
+    """Return the index of the filter's word for a pair of objects, and two bits in it."""
     mixed = (np.uint64(min(one, other)) * _A + np.uint64(max(one, other))) * _B
     bits = (_1 << (mixed >> _32 & _63)) | (_1 << (mixed >> _26 & _63))
     return (mixed >> _38) & np.uint64(len(bloom_filter) - 1), bits
@@ -307,7 +313,7 @@ def _bloom_bits(bloom_filter: Words, one: int, other: int) -> tuple[np.uint64, n
 
 @kernel
 def fill_bloom_filter(starts: Longs, neighbours: Ints, bloom_filter: Words) -> None:
-    """Enter every edge."""
+    """Add every edge to the filter."""
     for one in range(len(starts) - 1):
         for edge in range(starts[one], starts[one + 1]):
             if one < neighbours[edge]:
@@ -317,9 +323,9 @@ def fill_bloom_filter(starts: Longs, neighbours: Ints, bloom_filter: Words) -> N
 
 @kernel
 def number_label_sets(label_starts: Longs, labels: Ints, table: Ints, label_sets: Ints, firsts: Longs) -> int:
-    """Number the different lists of labels, each by its first edge; how many, −1 where the table is too small.
+    """Number the distinct lists of labels by first occurrence. Return their number, or −1 if the table is too small.
 
-    The table is all −1, of a power of two; `firsts` is half as long.
+    The table holds −1 and its length is a power of two; `firsts` is half as long and gets the first edge of each list.
     """
     count, last = 0, len(table) - 1
     for edge in range(len(label_sets)):
@@ -342,7 +348,7 @@ def number_label_sets(label_starts: Longs, labels: Ints, table: Ints, label_sets
 
 @inline_kernel
 def _same_labels(label_starts: Longs, labels: Ints, one: int, other: int) -> bool:
-    """Whether two edges have the same list of labels."""
+    """Return whether two edges have the same list of labels."""
     begin, count = label_starts[one], label_starts[one + 1] - label_starts[one]
     if label_starts[other + 1] - label_starts[other] != count:
         return False
@@ -354,7 +360,7 @@ def _same_labels(label_starts: Longs, labels: Ints, one: int, other: int) -> boo
 
 @inline_kernel
 def find_edge(graph: LabelledGraph, one: int, other: int) -> int:
-    """The edge from one object to another, −1 where there is none: most often one look says so."""
+    """Return the edge from one object to another, or −1. Mostly one look at the filter decides."""
     if not may_be_adjacent(graph, one, other):
         return -1
     return find_edge_in_row(graph, graph.starts[one], graph.starts[one + 1], other)
@@ -362,24 +368,23 @@ def find_edge(graph: LabelledGraph, one: int, other: int) -> int:
 
 @inline_kernel
 def may_be_adjacent(graph: LabelledGraph, one: int, other: int) -> bool:
-    """False where two objects have no edge; seldom True where they have none."""
+    """Return False if two objects have no edge. True is wrong for about 1 % of pairs without an edge."""
     at, bits = _bloom_bits(graph.bloom_filter, one, other)
     return bool(graph.bloom_filter[at] & bits == bits)
 
 
 @inline_kernel
 def prefetch_adjacency(graph: LabelledGraph, one: int, other: int) -> None:
-    """It will be asked soon whether two objects touch."""
+    """Prefetch the filter's word for a pair of objects."""
     at, _ = _bloom_bits(graph.bloom_filter, one, other)
     prefetch(graph.bloom_filter, at)
 
 
 @inline_kernel
 def find_edge_in_row(graph: LabelledGraph, begin: int, end: int, other: int) -> int:
-    """Where in the row from `begin` to `end` an object stands, −1 where it does not.
+    """Return the edge to an object in the row from `begin` to `end`, or −1.
 
-    Guessed as if the numbers were evenly spread, then closed in on: few looks where they nearly are, and never many
-    more than bisection needs.
+    Interpolation search with a bisection guard: few steps for evenly spread numbers, never many more than bisection.
     """
     run, low, high = graph.neighbours, begin, end - 1
     while high - low > 8:

@@ -1,4 +1,4 @@
-"""Features into the inputs of a network: which, in which row, how scaled."""
+"""Turn feature values into scaled inputs of a base model."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from gaifman.kernels.jit import kernel
 
 TRUTH, COUNT, NUMBER = 0, 1, 2
-"""Kinds of features: 0 or 1, how many, and any number."""
+"""Kinds of feature: true or false, a count, any number."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 class FeatureArrays(NamedTuple):
-    """A `FeatureMatrix`, as arrays."""
+    """A `FeatureMatrix` as arrays."""
 
     starts: Any
     ids: Any
@@ -27,7 +27,7 @@ class FeatureArrays(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """For each feature: its column, or −1; its kind; and for each column its centre and scale."""
+    """For each feature its column or −1, and its kind; for each column its centre and scale."""
 
     columns: Any
     kinds: Any
@@ -36,7 +36,7 @@ class Scales(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """For each feature, over the rows in which it is not the default: how many, the sum, the sum of squares."""
+    """For each feature, over the rows that differ from its default: count, sum, sum of squares."""
 
     counts: Any
     sums: Any
@@ -45,9 +45,9 @@ class Moments(NamedTuple):
 
 @kernel
 def transform_value(kind: int, value: float) -> float:
-    """The value as it is, or as the logarithm of one more than it, with its sign: counts and numbers may be large.
+    """Return a truth value as it is, and log(1 + |x|) with the sign of x for counts and numbers.
 
-    One that is too large for float32 has become infinite: it counts as the largest there is.
+    An infinite value, too large for float32, counts as the largest float32.
     """
     if kind == TRUTH:
         return value
@@ -57,29 +57,29 @@ def transform_value(kind: int, value: float) -> float:
 
 @kernel
 def _deviation(matrix: FeatureArrays, row: int, entry: int, kind: int) -> float:
-    """How far an entry is from the default of its row."""
-    shape = matrix.default_rows[matrix.ids[entry]]
-    default = 0.0 if shape < 0 else np.float64(matrix.defaults[shape, matrix.sizes[row]])
-    # Both in float64: numba's float() leaves a float32 as it is, and the two logarithms of one number would differ.
+    """Return how far an entry is from the default of its row, after the transformation."""
+    default_row = matrix.default_rows[matrix.ids[entry]]
+    default = 0.0 if default_row < 0 else np.float64(matrix.defaults[default_row, matrix.sizes[row]])
+    # Both in float64: numba's float() leaves a float32 as it is, and the logarithms of equal numbers would differ.
     return transform_value(kind, np.float64(matrix.values[entry])) - transform_value(kind, default)
 
 
 @kernel
-def accumulate_moments(matrix: FeatureArrays, kinds: Any, sums: Moments) -> None:
-    """Add what is in some rows to the sums."""
+def accumulate_moments(matrix: FeatureArrays, kinds: Any, moments: Moments) -> None:
+    """Add the moments of some rows."""
     for row in range(len(matrix.starts) - 1):
         for entry in range(matrix.starts[row], matrix.starts[row + 1]):
             feature = matrix.ids[entry]
-            away = _deviation(matrix, row, entry, kinds[feature])
-            if away != 0.0:
-                sums.counts[feature] += 1
-                sums.sums[feature] += away
-                sums.squares[feature] += away * away
+            deviation = _deviation(matrix, row, entry, kinds[feature])
+            if deviation != 0.0:
+                moments.counts[feature] += 1
+                moments.sums[feature] += deviation
+                moments.squares[feature] += deviation * deviation
 
 
 @kernel
 def write_inputs(matrix: FeatureArrays, order: Any, scales: Scales, starts: Any, columns: Any, values: Any) -> int:
-    """Write the inputs of some rows, in this order; how many entries there are."""
+    """Write the inputs of rows in the given order. Return the number of entries."""
     at = 0
     for i in range(len(order)):
         row = order[i]
@@ -87,9 +87,9 @@ def write_inputs(matrix: FeatureArrays, order: Any, scales: Scales, starts: Any,
             feature = matrix.ids[entry]
             column = scales.columns[feature]
             if column >= 0:
-                away = _deviation(matrix, row, entry, scales.kinds[feature])
-                value = (away - scales.centres[column]) / scales.scales[column]
-                if away != 0.0 and value != 0.0:
+                deviation = _deviation(matrix, row, entry, scales.kinds[feature])
+                value = (deviation - scales.centres[column]) / scales.scales[column]
+                if deviation != 0.0 and value != 0.0:
                     columns[at] = column
                     values[at] = np.float32(value)
                     at += 1

@@ -1,4 +1,6 @@
-"""How every kernel is compiled: kept on disk, and free of the interpreter's lock, so that plain threads run abreast."""
+"""Decorators that compile kernels: cached on disk, without the global interpreter lock, so that threads run in
+parallel.
+"""
 
 from __future__ import annotations
 
@@ -18,58 +20,59 @@ _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def kernel(function: Kernel) -> Kernel:
-    """The function as machine code, with its own type: `numba` has none to give.
+    """Compile a function that Python calls. The result keeps the type of the function.
 
-    Kernels make no arrays, only fill them, so nothing in them counts references: counting took more than half the time.
+    Kernels fill arrays and never create them, so reference counting is off (`_nrt`): it took more than half of the
+    time.
     """
     return cast(Kernel, njit(**_OPTIONS)(function))
 
 
 def inner_kernel(function: Kernel) -> Kernel:
-    """The same for a function that only kernels call: without a way in from Python, compiling takes half the time."""
+    """Compile a function that only kernels call. Without a Python wrapper it compiles in half the time."""
     return cast(Kernel, njit(**_OPTIONS, **_INNER)(function))
 
 
 def inline_kernel(function: Kernel) -> Kernel:
-    """The same for a function of an inner loop: its code stands where it is called, and no array is handed over."""
+    """Compile a function that is inlined into the kernels that call it, so that no array is passed."""
     return cast(Kernel, njit(**_OPTIONS, **_INNER, forceinline=True)(function))
 
 
 def fma_kernel(function: Kernel) -> Kernel:
-    """The same for loops over reals: a product may be added without being rounded first, which is one instruction."""
+    """Compile a floating-point loop that may use fused multiply-add."""
     return cast(Kernel, njit(**_OPTIONS, **_INNER, fastmath={"contract"})(function))
 
 
 def sum_kernel(function: Kernel) -> Kernel:
-    """The same for sums whose order does not matter: several are added up at once."""
+    """Compile a sum that may be reordered, so that it runs in vector registers."""
     return cast(Kernel, njit(**_OPTIONS, **_INNER, fastmath={"contract", "reassoc"})(function))
 
 
 @kernel
 def zero() -> int:
-    """0. Given as a literal it would be a type of its own to numba, and every kernel it is handed to compiled twice."""
+    """Return 0 as a typed integer. numba gives a literal a type of its own and would compile a kernel twice."""
     return int(int64(0))
 
 
 def _prefetch_intrinsic(_: Any, array: Any, __: Any) -> Any:
-    """What `prefetch` is made of: one instruction."""
+    """Generate the prefetch instruction."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        whole = context.make_array(signature.args[0])(context, builder, args[0])
-        place = builder.gep(whole.data, [args[1]])
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        builder.call(prefetch, [place, number(0), number(3), number(1)])
+        array_struct = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = builder.gep(array_struct.data, [args[1]])
+        int32 = ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, int32, int32, int32])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], function_type)
+        builder.call(instruction, [pointer, int32(0), int32(3), int32(1)])
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
 
 
 def _no_prefetch(_: Any, __: Any) -> None:
-    """Uncompiled there is nothing to foresee."""
+    """Do nothing: without compilation there is no prefetch."""
 
 
 _jit_disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 prefetch: Callable[[Any, Any], None] = _no_prefetch if _jit_disabled else cast(Any, intrinsic(_prefetch_intrinsic))
-"""Begin to bring what stands at a place of an array near the processor: it will be asked for soon."""
+"""Load the cache line of an array element that will be read soon."""

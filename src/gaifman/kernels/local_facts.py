@@ -1,7 +1,7 @@
-"""The facts inside a neighbourhood: gathered once, for whatever is asked of them.
+"""The facts inside one neighbourhood, gathered once for all formulas.
 
-A *local* fact names its objects by their places among the members. Facts that are hidden, or that drop out because of
-their confidence, are left out; so is every fact with an object outside.
+A local fact names its objects by their indices among the members. Facts with an object outside, hidden facts and facts
+that drop out because of their confidence are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gaifman.kernels.jit import inline_kernel, inner_kernel
 from gaifman.kernels.rng import fold_in, random_word
 
 MAX_ARITY = 8
-"""Places of a local fact in `LocalFacts.places`: as many as a relation can have."""
+"""Columns of `LocalFacts.arguments`: the largest arity of a relation."""
 _11, NO_KEY, _UNIT = np.uint64(11), np.uint64(0), 1.0 / (1 << 53)
 
 
@@ -30,10 +30,10 @@ class FactArrays(NamedTuple):
     """Shape (f + 1,): the objects of fact `i` are `objects[starts[i] : starts[i + 1]]`."""
     objects: Ints
     own_starts: Longs
-    """Shape (objects + 1,): facts with no other object than `d` are `own[own_starts[d] : own_starts[d + 1]]`."""
+    """Shape (objects + 1,): the facts with no other object than `d` are `own[own_starts[d] : own_starts[d + 1]]`."""
     own: Ints
     confidence: npt.NDArray[np.float64]
-    """Shape (f,), or (0,) where every confidence is 1."""
+    """Shape (f,), or (0,) if every confidence is 1."""
 
 
 class NeighbourhoodView(NamedTuple):
@@ -41,39 +41,42 @@ class NeighbourhoodView(NamedTuple):
 
     members: Ints
     edges: Ints
-    """Shape as members, or (0,): an edge by which each was found."""
+    """Shape of `members`, or (0,) if unknown: an edge from an object of the tuple to the member."""
     own: Ints
-    """Shape (n,): the places of the tuple's objects among the members."""
+    """Shape (n,): the index of each object of the tuple among the members."""
     hidden: Longs
     """Facts that are not visible."""
     hidden_rows: Ints
-    """Shape (hidden, 3): of each that has two places its relation and objects; elsewhere −1."""
+    """Shape (hidden, 3): relation and objects of each hidden binary fact; −1 for other facts."""
     key: np.uint64
-    """For the drop-out of uncertain facts."""
+    """The key that decides which uncertain facts drop out."""
 
 
 class LocalFacts(NamedTuple):
-    """What one thread gathers into; between two neighbourhoods `where` and `first` are −1 throughout."""
+    """Buffers of one thread. Between two neighbourhoods `member_index` and `first_fact` hold −1."""
 
     member_index: Ints
-    """Shape (objects,): the place of an object among the members."""
+    """Shape (objects,): the index of an object among the members."""
     first_fact: Ints
     """Shape (relations,): the first local fact of a relation."""
     present: Ints
-    """Shape (relations,): the relations that have local facts, `counts[1]` of them."""
+    """Shape (relations,): the relations with local facts; `counts[1]` of them."""
     next_fact: Ints
-    """Shape (room,): the next local fact of the same relation, or −1."""
+    """Shape (capacity,): the next local fact of the same relation, or −1."""
     arguments: Ints
-    """Shape (room, 8): the members at the places of a local fact."""
+    """Shape (capacity, 8): the members at the positions of a local fact."""
     counts: Longs
-    """Shape (2,): local facts, and relations that have some."""
+    """Shape (2,): the number of local facts, and of relations that have some."""
 
 
 @inner_kernel
 def gather_facts(
     graph: LabelledGraph, facts: FactArrays, members: Ints, hidden: Longs, key: np.uint64, local: LocalFacts
 ) -> bool:
-    """Gather the facts inside; False where there is no room for all of them. `reset_local_facts` comes after, in any case."""
+    """Gather the facts inside; return False if the buffer is full.
+
+    Call `reset_local_facts` afterwards in both cases.
+    """
     count = len(members)
     for i in range(count):
         local.member_index[members[i]] = i
@@ -104,12 +107,12 @@ def gather_binary_facts(
     members: Ints,
     hidden: Longs,
     hidden_rows: Ints,
-    wanted: Bytes,
+    needed: Bytes,
     local: LocalFacts,
 ) -> bool:
-    """The same where no fact has more than two places and none drops out: off the edges' lists of labels.
+    """Gather the facts inside if no relation has more than two positions and no fact drops out.
 
-    Only facts of relations that are wanted, and no look at any fact itself.
+    Reads the label sets of edges instead of the facts, and takes only the facts of needed relations.
     """
     count = len(members)
     for i in range(count):
@@ -124,41 +127,41 @@ def gather_binary_facts(
         if end - begin <= 2 * (count - i):
             for edge in range(begin, end):
                 j = int(local.member_index[graph.neighbours[edge]])
-                if j > i and not _add_binary_facts(graph, members, edge, i, j, hidden_rows, wanted, local):
+                if j > i and not _add_binary_facts(graph, members, edge, i, j, hidden_rows, needed, local):
                     return False
         else:
             for j in range(i + 1, count):
                 if may_be_adjacent(graph, one, members[j]):
                     edge = find_edge_in_row(graph, begin, end, members[j])
-                    if edge >= 0 and not _add_binary_facts(graph, members, edge, i, j, hidden_rows, wanted, local):
+                    if edge >= 0 and not _add_binary_facts(graph, members, edge, i, j, hidden_rows, needed, local):
                         return False
     return True
 
 
 @inline_kernel
 def _add_binary_facts(
-    graph: LabelledGraph, members: Ints, edge: int, i: int, j: int, hidden_rows: Ints, wanted: Bytes, local: LocalFacts
+    graph: LabelledGraph, members: Ints, edge: int, i: int, j: int, hidden_rows: Ints, needed: Bytes, local: LocalFacts
 ) -> bool:
-    """Add the facts between members i and j that are visible and wanted; False where there is no room."""
-    bond = graph.label_sets[edge]
-    first, last = graph.label_set_starts[bond], graph.label_set_starts[bond + 1]
+    """Add the visible facts of needed relations between members i and j. Return False if the buffer is full."""
+    label_set = graph.label_sets[edge]
+    first, last = graph.label_set_starts[label_set], graph.label_set_starts[label_set + 1]
     if local.counts[0] + last - first > len(local.next_fact):
         return False
     for q in range(first, last):
         label = graph.label_set_labels[q]
         relation = graph.label_table[label, 0]
-        if not wanted[relation]:
+        if not needed[relation]:
             continue
         one, other = (i, j) if graph.label_table[label, 1] == 0 else (j, i)
-        seen = True
+        visible = True
         for h in range(len(hidden_rows)):
             same = (
                 hidden_rows[h, 0] == relation
                 and hidden_rows[h, 1] == members[one]
                 and hidden_rows[h, 2] == members[other]
             )
-            seen = seen and not same
-        if seen:
+            visible = visible and not same
+        if visible:
             at = local.counts[0]
             local.arguments[at, 0], local.arguments[at, 1] = one, other
             _link_fact(local, at, relation)
@@ -167,7 +170,7 @@ def _add_binary_facts(
 
 @inline_kernel
 def _link_fact(local: LocalFacts, at: int, relation: int) -> None:
-    """A fact whose places are written becomes the first of its relation."""
+    """Prepend the fact at index `at`, whose arguments are written, to the list of its relation."""
     if local.first_fact[relation] < 0:
         local.present[local.counts[1]] = relation
         local.counts[1] += 1
@@ -178,7 +181,7 @@ def _link_fact(local: LocalFacts, at: int, relation: int) -> None:
 
 @inner_kernel
 def reset_local_facts(members: Ints, local: LocalFacts) -> None:
-    """Make the scratch ready for the next neighbourhood."""
+    """Clear the buffers for the next neighbourhood."""
     for member in members:
         local.member_index[member] = -1
     for r in range(local.counts[1]):
@@ -189,7 +192,10 @@ def reset_local_facts(members: Ints, local: LocalFacts) -> None:
 def _add_edge_facts(
     graph: LabelledGraph, facts: FactArrays, edge: int, i: int, hidden: Longs, key: np.uint64, local: LocalFacts
 ) -> bool:
-    """Add the facts of an edge from member `i` that are its own to add: each fact belongs to one edge."""
+    """Add the facts that this edge from member `i` owns: each fact belongs to one edge.
+
+    Return False if the buffer is full.
+    """
     j = local.member_index[graph.neighbours[edge]]
     for q in range(graph.label_starts[edge], graph.label_starts[edge + 1]):
         fact, label = graph.facts[q], graph.labels[q]
@@ -202,7 +208,10 @@ def _add_edge_facts(
 def _owns_fact(
     graph: LabelledGraph, facts: FactArrays, fact: int, label: int, i: int, j: int, local: LocalFacts
 ) -> bool:
-    """Whether all objects are members, `i` and `j` the first two of them, and the label the first that says so."""
+    """Return whether the edge between members i and j owns the fact.
+
+    All objects must be members, `i` and `j` the first two of them, and the label the first between these.
+    """
     start = facts.starts[fact]
     for p in range(facts.starts[fact + 1] - start):
         at = local.member_index[facts.objects[start + p]]
@@ -217,7 +226,10 @@ def _owns_fact(
 
 @inner_kernel
 def is_visible(facts: FactArrays, fact: int, hidden: Longs, key: np.uint64) -> bool:
-    """Whether a fact is neither hidden nor, being uncertain, dropped from this neighbourhood; no key drops nothing."""
+    """Return whether a fact is not hidden and does not drop out of this neighbourhood.
+
+    With `NO_KEY` no fact drops out.
+    """
     for other in hidden:
         if other == fact:
             return False
@@ -229,7 +241,7 @@ def is_visible(facts: FactArrays, fact: int, hidden: Longs, key: np.uint64) -> b
 
 @inner_kernel
 def _add_fact(facts: FactArrays, fact: int, hidden: Longs, key: np.uint64, local: LocalFacts) -> bool:
-    """Add a fact, unless it is not visible; False where there is no room."""
+    """Add a fact if it is visible. Return False if the buffer is full."""
     if not is_visible(facts, fact, hidden, key):
         return True
     at, relation = local.counts[0], facts.relations[fact]

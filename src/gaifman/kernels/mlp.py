@@ -1,7 +1,7 @@
-"""Layers of a network over a block of rows: sparse and dense products, activations, and their gradients.
+"""A multilayer perceptron over blocks of sparse rows: forward and backward passes, Adagrad.
 
-Matrices lie in flat arrays, row after row, from an offset on: a network of any depth is the same kinds of arrays, so
-the kernels are compiled once.
+Matrices lie row by row in flat arrays, from an offset on. A network of any depth has the same types of array, so that
+kernels are compiled once.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ SIGMOID, RELU = 0, 1
 
 _LOG2E = np.float32(1.4426950408889634)
 _MAGIC = np.float32(12582912.0)
-"""1.5 · 2²³: added to a small number it leaves the nearest whole number in the last bits."""
+"""1.5 · 2²³: added to a small number it leaves the nearest integer in the low bits."""
 _MAX_EXPONENT = np.float32(125.0)
 _HALF, _ONE, _ZERO = np.float32(0.5), np.float32(1.0), np.float32(0.0)
 _P1, _P2, _P3 = np.float32(0.6931471805599453), np.float32(0.2402265069591007), np.float32(0.05550410866482158)
 _P4, _P5, _P6 = np.float32(0.009618129107628477), np.float32(0.0013333558146428443), np.float32(0.00015403530393381608)
-"""ln(2)ⁱ / i!: the series of 2ˣ."""
+"""ln(2)ⁱ / i!: coefficients of the series of 2ˣ."""
 
 
 @fma_kernel
 def activate(kind: int, numbers: Any) -> None:
-    """Put numbers through the activation, in place.
+    """Apply the activation in place.
 
-    The sigmoid is 1 / (1 + 2ᵗ), where 2ᵗ is the power of the nearest whole number, made of bits, times a short series:
-    right to 2 · 10⁻⁷, and without a call, so that several are computed at once.
+    The sigmoid is 1 / (1 + 2ᵗ). 2ᵗ is a power of two, made of bits, times a short series: within 2 · 10⁻⁷, and
+    vectorised, because nothing is called.
     """
     if kind == RELU:
         for i in range(len(numbers)):
@@ -49,7 +49,7 @@ def activate(kind: int, numbers: Any) -> None:
 
 @fma_kernel
 def backprop_activation(kind: int, active: Any, deltas: Any) -> None:
-    """Take deltas back through the activation: times its derivative, which is a function of what it gave."""
+    """Multiply deltas by the derivative of the activation, a function of its output."""
     if kind == RELU:
         for i in range(len(active)):
             deltas[i] = deltas[i] if active[i] > _ZERO else _ZERO
@@ -60,7 +60,7 @@ def backprop_activation(kind: int, active: Any, deltas: Any) -> None:
 
 @fma_kernel
 def add_product(a: Any, a0: int, w: Any, w0: int, rows: int, inner: int, columns: int, out: Any, o0: int) -> None:
-    """Add A (rows, inner) times W (inner, columns) to what stands in `out` (rows, columns)."""
+    """Add A (rows, inner) times W (inner, columns) to `out` (rows, columns)."""
     add_scaled_rows(a, a0, inner, 1, inner, w, w0, columns, out, o0, rows)
 
 
@@ -68,13 +68,13 @@ def add_product(a: Any, a0: int, w: Any, w0: int, rows: int, inner: int, columns
 def add_transposed_product(
     a: Any, a0: int, d: Any, d0: int, rows: int, inner: int, columns: int, out: Any, o0: int
 ) -> None:
-    """Add Aᵀ (inner, rows) times D (rows, columns) to what stands in `out` (inner, columns): a gradient of weights."""
+    """Add Aᵀ (inner, rows) times D (rows, columns) to `out` (inner, columns): a gradient of weights."""
     add_scaled_rows(a, a0, 1, inner, rows, d, d0, columns, out, o0, inner)
 
 
 @fma_kernel
 def transpose(w: Any, w0: int, inner: int, columns: int, out: Any) -> None:
-    """W (inner, columns) as (columns, inner)."""
+    """Write W (inner, columns) as (columns, inner)."""
     for m in range(inner):
         row = w[w0 + m * columns : w0 + (m + 1) * columns]
         for j in range(columns):
@@ -83,7 +83,7 @@ def transpose(w: Any, w0: int, inner: int, columns: int, out: Any) -> None:
 
 @fma_kernel
 def broadcast_row(row: Any, rows: int, out: Any) -> None:
-    """Write the same row into `out`, several times."""
+    """Write the same row into `out`, `rows` times."""
     for i in range(rows):
         target = out[i * len(row) : (i + 1) * len(row)]
         for j in range(len(row)):
@@ -92,47 +92,47 @@ def broadcast_row(row: Any, rows: int, out: Any) -> None:
 
 @fma_kernel
 def fill_zeros(numbers: Any) -> None:
-    """Put 0 everywhere."""
+    """Set all numbers to 0."""
     for i in range(len(numbers)):
         numbers[i] = _ZERO
 
 
 @kernel
 def fill_uniform(key: Any, bound: float, out: Any) -> None:
-    """Fill an array with random numbers from −bound to bound, keyed by place: 24 bits each."""
+    """Fill an array with random numbers from −bound to bound, keyed by index, 24 bits each."""
     for i in range(len(out)):
         unit = np.float32(np.int64(random_word(key, i) >> np.uint64(40))) * np.float32(1.0 / (1 << 24))
         out[i] = (unit * np.float32(2.0) - _ONE) * np.float32(bound)
 
 
 ADAGRAD, GRADIENTS = 0, 1
-"""What is done with a gradient: a step of Adagrad, or it is added up where the squares would be."""
+"""What happens to a gradient: a step of Adagrad, or it is added to `squares`."""
 
 _ZERO, _ONE, _TINY = np.float32(0.0), np.float32(1.0), np.float32(1e-10)
 _LOW = np.uint64(0xFFFF)
 
 
 class Weights(NamedTuple):
-    """Weights, or one number for each weight. The last layer has one unit: the log-odds."""
+    """The weights of a network, or one number per weight. The last layer has one unit: the log-odds."""
 
     first: Any
-    """Shape (columns · sizes[0],), float32: the row of weights of each column, one after another."""
+    """Shape (columns · sizes[0],), float32: the weights of each input column, one row after another."""
     dense: Any
-    """Shape (all weights between layers,), float32: for each further layer (units before, units)."""
+    """Shape (weights between layers,), float32: for each later layer a matrix (units before, units)."""
     biases: Any
     """Shape (all units,), float32."""
 
 
 class Architecture(NamedTuple):
-    """What kind of network it is."""
+    """Layer sizes and activation."""
 
     sizes: Any
-    """Shape (layers,), int64: units of each layer; the last is 1."""
+    """Shape (layers,), int64: the units of each layer; the last is 1."""
     activation: int
 
 
 class Entries(NamedTuple):
-    """Sparse rows."""
+    """Sparse rows of inputs."""
 
     starts: Any
     columns: Any
@@ -140,50 +140,53 @@ class Entries(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Room for one mini-batch."""
+    """Buffers for one mini-batch."""
 
     active: Any
-    """Shape (batch · all units,), float32: layer after layer, row after row."""
+    """Shape (batch · all units,), float32: layer by layer, row by row."""
     deltas: Any
-    """The same."""
+    """Shape of `active`."""
     transposed: Any
     """Shape (largest matrix between layers,), float32."""
     gradient: Weights
-    """Room for `dense` and `biases`; of `first` for one row."""
+    """Gradients of `dense` and `biases`, and of one row of `first`."""
     slots: Any
-    """Shape (columns,), int32: where a column stands among those of the mini-batch; −1 between mini-batches."""
+    """Shape (columns,), int32: the index of a column among those of the mini-batch; −1 between mini-batches."""
     present: Any
     """Shape (entries,), int32: the columns of the mini-batch."""
     ends: Any
-    """Shape (entries + 1,), int32: where the entries of each such column end."""
-    places: Any
+    """Shape (entries + 1,), int32: the end of the entries of each such column."""
+    entry_rows: Any
     """Shape (entries,), int32: the row of each entry, column by column."""
     ones: Any
     """Shape (1,), float32: 1."""
     kept_values: Any
-    """Shape (2, entries) flat, float32: values after dropout, row by row, then column by column."""
+    """Shape (2 · entries,), float32: values after dropout, row by row, then column by column."""
 
 
 class UpdateSettings(NamedTuple):
-    """How it learns."""
+    """Settings of a training step."""
 
     batch_size: int
     learning_rate: float
     kind: int
     dropout_threshold: int
-    """Inputs are dropped whose 16 random bits are below it."""
+    """An input is dropped if its 16 random bits are below this number."""
     dropout_scale: float
-    """What the other inputs are multiplied by."""
+    """The factor of the inputs that remain."""
     key: Any
     examples_seen: int
-    """Examples that were learnt from before."""
+    """The number of examples trained on before."""
 
 
 @fma_kernel
 def _forward(
     net: Weights, shape: Architecture, starts: Any, begin: int, rows: int, columns: Any, values: Any, active: Any
 ) -> None:
-    """Units of all layers for some rows; the last layer keeps its log-odds. `values` begin with the first row's."""
+    """Compute the units of all layers for some rows; the last layer gives log-odds.
+
+    `values` begin with the first row's.
+    """
     sizes = shape.sizes
     units, first = sizes[0], starts[begin]
     broadcast_row(net.biases[:units], rows, active)
@@ -195,7 +198,7 @@ def _forward(
 
 @fma_kernel
 def forward_from_first_layer(net: Weights, shape: Architecture, rows: int, active: Any) -> None:
-    """From the sums of the first layer's units to the log-odds: the layers after the first."""
+    """Compute the later layers and the log-odds from the sums of the first layer."""
     sizes = shape.sizes
     units = sizes[0]
     before, weights, biases = 0, 0, units
@@ -210,7 +213,7 @@ def forward_from_first_layer(net: Weights, shape: Architecture, rows: int, activ
 
 @fma_kernel
 def _backward(net: Weights, shape: Architecture, rows: int, workspace: Workspace) -> None:
-    """From the deltas of the last layer: those of all layers, and the gradients of all but the first weights."""
+    """Compute the deltas of all layers from the last, and the gradients of all but the first weights."""
     sizes, active, deltas = shape.sizes, workspace.active, workspace.deltas
     last = len(sizes) - 1
     total = 0
@@ -236,7 +239,7 @@ def _backward(net: Weights, shape: Architecture, rows: int, workspace: Workspace
 
 @fma_kernel
 def _update_weights(kind: int, rate: Any, gradient: Any, weights: Any, squares: Any) -> None:
-    """Take a step with some weights."""
+    """Update some weights with a gradient."""
     if kind == GRADIENTS:
         for i in range(len(weights)):
             squares[i] += gradient[i]
@@ -250,8 +253,8 @@ def _update_weights(kind: int, rate: Any, gradient: Any, weights: Any, squares: 
 
 @fma_kernel
 def _apply_dropout(settings: UpdateSettings, entries: Entries, begin: int, rows: int, done: int, kept: Any) -> None:
-    """The values of some rows after dropout: each row by a key of its own."""
-    first, gain = entries.starts[begin], np.float32(settings.dropout_scale)
+    """Write the values of some rows after dropout, keyed by row."""
+    first, scale = entries.starts[begin], np.float32(settings.dropout_scale)
     for i in range(rows):
         low, high = entries.starts[begin + i], entries.starts[begin + i + 1]
         key = fold_in(settings.key, done + i)
@@ -261,12 +264,12 @@ def _apply_dropout(settings: UpdateSettings, entries: Entries, begin: int, rows:
             if at == 0:
                 bits = random_word(key, (e - low) >> 2)
             drawn = (bits >> np.uint64(16 * at)) & _LOW
-            kept[e - first] = _ZERO if drawn < np.uint64(settings.dropout_threshold) else entries.values[e] * gain
+            kept[e - first] = _ZERO if drawn < np.uint64(settings.dropout_threshold) else entries.values[e] * scale
 
 
 @fma_kernel
 def _sort_by_column(entries: Entries, begin: int, rows: int, workspace: Workspace) -> int:
-    """Put the entries of some rows in the order of their columns; how many columns there are."""
+    """Sort the entries of some rows by column. Return the number of columns."""
     first, last = entries.starts[begin], entries.starts[begin + rows]
     slots, present, ends, count = workspace.slots, workspace.present, workspace.ends, 0
     for e in range(first, last):
@@ -281,14 +284,14 @@ def _sort_by_column(entries: Entries, begin: int, rows: int, workspace: Workspac
     ends[0] = 0
     for c in range(count):
         ends[c + 1] += ends[c]
-    room = last - first
+    entry_count = last - first
     for i in range(rows):
         for e in range(entries.starts[begin + i], entries.starts[begin + i + 1]):
             slot = slots[entries.columns[e]]
             at = ends[slot]
             ends[slot] = at + 1
-            workspace.places[at] = i
-            workspace.kept_values[room + at] = workspace.kept_values[e - first]
+            workspace.entry_rows[at] = i
+            workspace.kept_values[entry_count + at] = workspace.kept_values[e - first]
     for c in range(count):
         slots[present[c]] = -1
     return count
@@ -296,16 +299,30 @@ def _sort_by_column(entries: Entries, begin: int, rows: int, workspace: Workspac
 
 @fma_kernel
 def _update_first_layer(
-    net: Weights, squares: Weights, units: int, count: int, room: int, settings: UpdateSettings, workspace: Workspace
+    net: Weights,
+    squares: Weights,
+    units: int,
+    count: int,
+    entry_count: int,
+    settings: UpdateSettings,
+    workspace: Workspace,
 ) -> None:
-    """Gradient and step of the rows of weights of the columns that are there."""
+    """Update the first-layer weights of the columns of the mini-batch."""
     row, rate = workspace.gradient.first, np.float32(settings.learning_rate)
     begin = 0
     for c in range(count):
         end = workspace.ends[c]
         fill_zeros(row)
         add_gathered_rows(
-            workspace.kept_values, room + begin, workspace.places, begin, end - begin, workspace.deltas, units, row, 0
+            workspace.kept_values,
+            entry_count + begin,
+            workspace.entry_rows,
+            begin,
+            end - begin,
+            workspace.deltas,
+            units,
+            row,
+            0,
         )
         at = np.int64(workspace.present[c]) * units
         _update_weights(settings.kind, rate, row, net.first[at : at + units], squares.first[at : at + units])
@@ -322,7 +339,7 @@ def train_block(
     settings: UpdateSettings,
     workspace: Workspace,
 ) -> float:
-    """Learn from all rows, a mini-batch at a time; the sum of their cross-entropies in nats, each before its step."""
+    """Train on all rows in mini-batches. Return the sum of their cross-entropies in nats, each before its update."""
     count, loss, total = len(targets), 0.0, 0
     for level in range(len(shape.sizes)):
         total += shape.sizes[level]
@@ -334,14 +351,14 @@ def train_block(
         at = rows * (total - 1)
         for i in range(rows):
             z, t = np.float64(workspace.active[at + i]), np.float64(targets[begin + i])
-            small = math.exp(-abs(z))
-            p = 1.0 / (1.0 + small) if z >= 0 else small / (1.0 + small)
-            loss += math.log1p(small) + max(z, 0.0) - z * t
+            exp_z = math.exp(-abs(z))
+            p = 1.0 / (1.0 + exp_z) if z >= 0 else exp_z / (1.0 + exp_z)
+            loss += math.log1p(exp_z) + max(z, 0.0) - z * t
             workspace.deltas[at + i] = np.float32((p - t) / rows)
         _backward(net, shape, rows, workspace)
-        room = entries.starts[begin + rows] - entries.starts[begin]
+        entry_count = entries.starts[begin + rows] - entries.starts[begin]
         present = _sort_by_column(entries, begin, rows, workspace)
-        _update_first_layer(net, squares, shape.sizes[0], present, room, settings, workspace)
+        _update_first_layer(net, squares, shape.sizes[0], present, entry_count, settings, workspace)
         _update_weights(settings.kind, rate, workspace.gradient.dense, net.dense, squares.dense)
         _update_weights(settings.kind, rate, workspace.gradient.biases, net.biases, squares.biases)
     return loss
@@ -351,7 +368,7 @@ def train_block(
 def infer(
     net: Weights, shape: Architecture, entries: Entries, batch: int, active: Any, logits: Any, hidden: Any
 ) -> None:
-    """Log-odds of all rows, and the units of the last hidden layer where `hidden` has room for them."""
+    """Write the log-odds of all rows, and the last hidden layer if `hidden` is not empty."""
     total, last = 0, shape.sizes[len(shape.sizes) - 2] if len(shape.sizes) > 1 else 0
     for level in range(len(shape.sizes)):
         total += shape.sizes[level]

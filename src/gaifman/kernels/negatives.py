@@ -1,11 +1,11 @@
-"""Answers with one object changed, which are no known answers: what is learnt as false.
+"""Negative sampling: answers with one object replaced, which are no known answers.
 
-Everything hangs on the key, the answer's objects and the number of the corruption: whoever computes it, in whatever
-order and block, gets the same. The plain twin is `tests/plain_corruptions.py`.
+A negative depends only on the key, the objects of the answer and the number of the negative, not on blocks or order.
+The reference implementation is `tests/support/reference_negatives.py`.
 
-What is true with other objects at one position is a *run* of numbers, so that one random number finds an object that is
-not in it: nothing is tried in vain where nearly everything is true. Only what functional constraints allow at a
-position of a tuple of three or more has to be tried.
+The known objects at one position of a tuple are a sorted run, so that one random number picks an object outside it,
+without rejections even if nearly all objects are known. Only functional constraints on tuples of three or more objects
+need trials.
 """
 
 from __future__ import annotations
@@ -19,75 +19,73 @@ from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel, zero
 from gaifman.kernels.rng import fold_in, mix, random_below, random_word
 
 MAX_TRIES = 32
-"""Objects that are drawn for a bound position before all that remain are listed."""
+"""Objects drawn for a bound position before all remaining ones are listed."""
 NO_ROW = np.int32(-1)
 UNIFORM, TYPED, MIXED = 0, 1, 2
 MAX_WALK_STEPS = 3
-"""Steps of a stroll at most: as far apart as the two ends of a path of three steps are."""
+"""Largest number of steps of a random walk for a hard negative: the length of the longest path feature."""
 WALK_KEY = 64
-"""What a stroll's key is joined with: no position and pool has this number."""
+"""Folded into the key of a random walk; no position and pool has this number."""
 _ONE, _11 = np.uint64(1), np.uint64(11)
 
 
 class CandidatePools(NamedTuple):
-    """Which objects may stand where."""
+    """The objects that may replace another, by position."""
 
     kind: int
     """`UNIFORM`, `TYPED` or `MIXED`."""
     starts: Longs
-    """Shape (n, 2): where the uniform and the typed pool of each position begin in `members`; −1 for all objects."""
+    """Shape (n, 2): the start of the uniform and the typed pool of each position in `members`; −1 for all objects."""
     sizes: Longs
     """Shape (n, 2)."""
     members: Ints
     """Shape (any,): objects, ascending in each pool."""
     bound: Bytes
-    """Shape (n,): 1 where an object must be looked up, because it must be known to determine something else."""
+    """Shape (n,): 1 if a replacement must be looked up, because it must determine another object."""
 
 
 class KnownRuns(NamedTuple):
-    """For each answer and position, which objects of a pool make it a known answer again."""
+    """For each answer and position, the objects of a pool that give a known answer."""
 
     groups: Ints
-    """Shape (n, a): answers that differ at the position alone are a group."""
+    """Shape (n, a): answers that differ only at the position form a group."""
     offsets: Longs
-    """Shape (n, 2): where in `starts` the groups of a position and a pool begin."""
+    """Shape (n, 2): the index in `starts` of the first group of a position and a pool."""
     starts: Longs
     """Shape (any,): the run of group g is `ranks[starts[offset + g] : starts[offset + g + 1]]`."""
     ranks: Ints
-    """Shape (any,): places in the pool, ascending in each run."""
+    """Shape (any,): indices in the pool, ascending in each run."""
 
 
 class KnownTuples(NamedTuple):
-    """Rows to look tuples up among, whole or at some positions only."""
+    """Hash tables of known answers, over all positions or some."""
 
     rows: Ints
     """Shape (k, n): known answers."""
     masks: Longs
-    """Shape (1 + 2f,): the positions that each table looks at, as bits.
-
-    The first looks at all. Then for each functional constraint two: at what determines, and at that and what is
-    determined.
+    """Shape (1 + 2f,): the positions of each table, as bits. The first table has all positions. Each functional
+    constraint has two: the determining positions, and these with the determined one.
     """
     tables: Ints
-    """Shape (1 + 2f, a power of two > k): open-addressed, rows by what they have at the mask's positions."""
+    """Shape (1 + 2f, a power of two > k): open addressing; rows by their objects at the positions of the mask."""
 
 
 class HardNegativeWalks(NamedTuple):
-    """Where objects near those that stay are found."""
+    """Random walks that find hard negatives: objects close to one that stays."""
 
     threshold: np.uint64
-    """The share of corruptions that are changed by a stroll, times 2⁵³."""
+    """The fraction of hard negatives, times 2⁵³."""
     starts: Longs
     """Shape (objects + 1,): the neighbours of object o are `neighbours[starts[o] : starts[o + 1]]`."""
     neighbours: Ints
     """Shape (any,): objects, ascending for each object."""
     bound: Bytes
-    """Shape (n,): 1 where an object must be known to determine something else, whatever the width."""
+    """Shape (n,): 1 if a replacement must determine another object, for any arity."""
 
 
 @inline_kernel
 def _slot(rows: Ints, row: int, mask: int, last: int) -> int:
-    """Where the search for a row begins: by its objects at the mask's positions."""
+    """Return the first slot for a row, by its objects at the positions of the mask."""
     hashed = np.uint64(mask)
     for i in range(rows.shape[1]):
         if (mask >> i) & 1:
@@ -97,7 +95,7 @@ def _slot(rows: Ints, row: int, mask: int, last: int) -> int:
 
 @inline_kernel
 def _rows_equal(rows: Ints, row: int, others: Ints, other: int, mask: int) -> bool:
-    """Whether two rows have the same objects at the mask's positions."""
+    """Return whether two rows are equal at the positions of the mask."""
     for i in range(rows.shape[1]):  # noqa: SIM110 - a kernel has no generators
         if (mask >> i) & 1 and rows[row, i] != others[other, i]:
             return False
@@ -106,7 +104,7 @@ def _rows_equal(rows: Ints, row: int, others: Ints, other: int, mask: int) -> bo
 
 @kernel
 def fill_table(known: KnownTuples, number: int, count: int) -> None:
-    """Put the first rows into a table, which is wiped before: one row for all that are alike."""
+    """Clear a table and insert the first `count` rows, one of each set of equal rows."""
     mask, last = known.masks[number], known.tables.shape[1] - 1
     for slot in range(last + 1):
         known.tables[number, slot] = NO_ROW
@@ -122,7 +120,7 @@ def fill_table(known: KnownTuples, number: int, count: int) -> None:
 
 @inline_kernel
 def _contains(known: KnownTuples, number: int, tuples: Ints, t: int) -> bool:
-    """Whether a known row has the tuple's objects at the positions that a table looks at."""
+    """Return whether a table has a row with the tuple's objects at the positions of its mask."""
     mask, last = known.masks[number], known.tables.shape[1] - 1
     slot = _slot(tuples, t, mask, last)
     while known.tables[number, slot] != NO_ROW:
@@ -134,12 +132,15 @@ def _contains(known: KnownTuples, number: int, tuples: Ints, t: int) -> bool:
 
 @inline_kernel
 def _is_false(known: KnownTuples, tuples: Ints, t: int, position: int) -> bool:
-    """Whether a tuple, changed at a bound position, is false: not known, and something else is determined."""
+    """Return whether a tuple with a replacement at a bound position is false.
+
+    It is false if it is unknown and its determining objects determine another object.
+    """
     if _contains(known, 0, tuples, t):
         return False
     for number in range(1, len(known.masks), 2):
-        concerned = (known.masks[number] >> position) & 1
-        if concerned and _contains(known, number, tuples, t) and not _contains(known, number + 1, tuples, t):
+        applies = (known.masks[number] >> position) & 1
+        if applies and _contains(known, number, tuples, t) and not _contains(known, number + 1, tuples, t):
             return True
     return False
 
@@ -151,7 +152,7 @@ def _member(pools: CandidatePools, begin: int, i: int) -> int:
 
 @inline_kernel
 def _nth_missing(ranks: Ints, begin: int, end: int, number: int) -> int:
-    """The number-th of 0, 1, 2 … that is not in an ascending run: by bisection for how many of the run are before."""
+    """Return the `number`-th non-negative integer that is not in an ascending run, by bisection."""
     low, high = begin, end
     while low < high:
         middle = (low + high) >> 1
@@ -166,9 +167,9 @@ def _nth_missing(ranks: Ints, begin: int, end: int, number: int) -> int:
 def _replace_by_lookup(
     key: np.uint64, known: KnownTuples, pools: CandidatePools, position: int, pool: int, out: Ints, at: int
 ) -> bool:
-    """Put a random object of a pool at a bound position; whether there is one that makes the tuple false.
+    """Replace the object at a bound position by a random one of a pool. Return whether a false tuple exists.
 
-    What a few tries give is uniform over those, and so is one of the list of all.
+    Both a successful trial and a choice from the list of all are uniform over the false tuples.
     """
     begin, size, free = pools.starts[position, pool], pools.sizes[position, pool], zero()
     for attempt in range(MAX_TRIES if size > 0 else 0):
@@ -203,7 +204,7 @@ def _replace(
     out: Ints,
     at: int,
 ) -> bool:
-    """Put a random object of a pool at a position of an answer; whether there is one that makes it false."""
+    """Replace the object at a position by a random one of a pool. Return whether a false tuple exists."""
     if pools.bound[position]:
         return _replace_by_lookup(key, known, pools, position, pool, out, at)
     group = runs.offsets[position, pool] + runs.groups[position, row]
@@ -220,25 +221,26 @@ def _replace(
 def _replace_by_walk(
     key: np.uint64, known: KnownTuples, walks: HardNegativeWalks, position: int, out: Ints, at: int
 ) -> bool:
-    """Put at a position what is two or three steps from an object that stays; whether that makes the tuple false.
+    """Replace the object at a position by one that is two or three steps from another.
 
-    Never a neighbour of that object: a fact that is missing is often there in another form, so that what is beside it
-    and not known would be taken for false where it is true. Of a tuple of one object nothing stays: the stroll begins
-    at the object itself.
+    Return whether the tuple is false.
+
+    Neighbours of the start are excluded: facts that are missing often exist in another form, so an unknown tuple with a
+    neighbour may well be true. A tuple of one object has no other, and the walk starts at the object itself.
     """
-    width, own = out.shape[1], out[at, position]
-    begun = (position + 1 + random_below(key, 0, width - 1)) % width if width > 1 else position
-    here = out[at, begun]
+    arity, own = out.shape[1], out[at, position]
+    start_position = (position + 1 + random_below(key, 0, arity - 1)) % arity if arity > 1 else position
+    here = out[at, start_position]
     first, last = walks.starts[here], walks.starts[here + 1]
     for step in range(2 + random_below(key, 1, MAX_WALK_STEPS - 1)):
         begin, end = walks.starts[here], walks.starts[here + 1]
         if begin < end:
             here = walks.neighbours[begin + random_below(key, 2 + step, end - begin)]
-    fresh = here != own and binary_search(walks.neighbours, first, last, here) < 0
-    for i in range(width):
-        fresh = fresh and (i == position or here != out[at, i])
+    usable = here != own and binary_search(walks.neighbours, first, last, here) < 0
+    for i in range(arity):
+        usable = usable and (i == position or here != out[at, i])
     out[at, position] = here
-    if fresh and (_is_false(known, out, at, position) if walks.bound[position] else not _contains(known, 0, out, at)):
+    if usable and (_is_false(known, out, at, position) if walks.bound[position] else not _contains(known, 0, out, at)):
         return True
     out[at, position] = own
     return False
@@ -256,21 +258,21 @@ def _corrupt(
     out: Ints,
     at: int,
 ) -> bool:
-    """Change one object of an answer: at the first position, or at the next where nothing there makes it false."""
-    width = out.shape[1]
+    """Replace one object of an answer: at the first position, or at the next ones if no false tuple exists there."""
+    arity = out.shape[1]
     if random_word(key, 1) >> _11 < walks.threshold and _replace_by_walk(
         fold_in(key, WALK_KEY), known, walks, first, out, at
     ):
         return True
     pool = int(np.int64(random_word(key, 0) & _ONE)) if pools.kind == MIXED else pools.kind
-    again = pools.kind == MIXED and pool == TYPED
-    for step in range(width):
-        position = (first + step) % width
+    fall_back = pools.kind == MIXED and pool == TYPED
+    for step in range(arity):
+        position = (first + step) % arity
         own = out[at, position]
         if _replace(fold_in(key, 2 * position + pool), known, runs, pools, row, position, pool, out, at):
             return True
-        # A typed pool is a part of the uniform one: where it is used up, there may be others, and not the other way.
-        if again and _replace(fold_in(key, 2 * position), known, runs, pools, row, position, UNIFORM, out, at):
+        # The typed pool is part of the uniform one, so the uniform pool may have objects left when it has none.
+        if fall_back and _replace(fold_in(key, 2 * position), known, runs, pools, row, position, UNIFORM, out, at):
             return True
         out[at, position] = own
     return False
@@ -278,24 +280,34 @@ def _corrupt(
 
 @kernel
 def corrupt(
-    answers: Ints, rows: Longs, key: np.uint64, count: int, known: KnownTuples, runs: KnownRuns, pools: CandidatePools, walks: HardNegativeWalks,
-    out: Ints, sources: Longs,
-) -> int:  # fmt: skip
-    """So many corruptions of some rows (b,) of the answers (a, n), one after another; how many there are.
+    answers: Ints,
+    rows: Longs,
+    key: np.uint64,
+    count: int,
+    known: KnownTuples,
+    runs: KnownRuns,
+    pools: CandidatePools,
+    walks: HardNegativeWalks,
+    out: Ints,
+    sources: Longs,
+) -> int:
+    """Write `count` negatives for each of some rows (b,) of the answers (a, n). Return their number.
 
-    `out` (b · count, n) are the corruptions, `sources` (b · count,) the places in `rows` of what they were made of.
-    Fewer where no object at any position makes a false tuple.
+    `out` (b · count, n) gets the negatives, `sources` (b · count,) the index in `rows` of each one's answer. There are
+    fewer if no replacement gives a false tuple.
     """
-    at, width = zero(), answers.shape[1]
+    at, arity = zero(), answers.shape[1]
     for source in range(len(rows)):
-        own = np.uint64(key)
-        for i in range(width):
-            own = fold_in(own, answers[rows[source], i])
-        turn = np.int64(own % np.uint64(width))
+        answer_key = np.uint64(key)
+        for i in range(arity):
+            answer_key = fold_in(answer_key, answers[rows[source], i])
+        first_position = np.int64(answer_key % np.uint64(arity))
         for j in range(count):
-            for i in range(width):
+            for i in range(arity):
                 out[at, i] = answers[rows[source], i]
-            if _corrupt(fold_in(own, j), (turn + j) % width, known, runs, pools, walks, rows[source], out, at):
+            if _corrupt(
+                fold_in(answer_key, j), (first_position + j) % arity, known, runs, pools, walks, rows[source], out, at
+            ):
                 sources[at] = source
                 at += 1
     return at

@@ -1,4 +1,7 @@
-"""Features of one atom with three places or more, off the facts that the tuple's objects stand in."""
+"""Match the templates of one neighbourhood.
+
+Atoms of three or more positions, walks of three steps, single steps, and paths of two steps.
+"""
 
 from __future__ import annotations
 
@@ -49,16 +52,19 @@ def set_along_edge(
     label: int,
     buffer: RowBuffer,
 ) -> None:
-    """A fact seen along an edge: once, by the first of the tuple's objects in it and the first label that says so."""
+    """Set the n-ary features of a fact that is seen along an edge.
+
+    Once per fact: by the first object of the tuple in it, and by the first label of the edge.
+    """
     begin, end = facts.starts[fact], facts.starts[fact + 1]
-    one = view.members[view.own[i]]
+    obj = view.members[view.own[i]]
     p = begin
-    while facts.objects[p] != one:
+    while facts.objects[p] != obj:
         p += 1
     if p != begin + graph.label_table[label, 1] or not is_first(view.own, i):
         return
     p = begin
-    while facts.objects[p] == one:
+    while facts.objects[p] == obj:
         p += 1
     if p != begin + graph.label_table[label, 2]:
         return
@@ -73,7 +79,7 @@ def set_along_edge(
 def set_from_fact(
     templates: TemplateIndex, facts: FactArrays, view: NeighbourhoodView, fact: int, buffer: RowBuffer
 ) -> None:
-    """Meet the features of a fact all of whose objects are members."""
+    """Set the n-ary features of a fact if all its objects are members."""
     begin, end, relation = facts.starts[fact], facts.starts[fact + 1], facts.relations[fact]
     members, count = view.members, count_distinct(view.own)
     for p in range(begin, end):
@@ -85,8 +91,8 @@ def set_from_fact(
     for f in range(templates.nary_starts[relation], templates.nary_starts[relation + 1]):
         fits = True
         for p in range(end - begin):
-            wanted = templates.nary[f, 2 + p]
-            fits = fits and (wanted < 0 or members[view.own[wanted]] == facts.objects[begin + p])
+            expected = templates.nary[f, 2 + p]
+            fits = fits and (expected < 0 or members[view.own[expected]] == facts.objects[begin + p])
         if fits:
             if templates.nary[f, 1]:
                 increment_feature(buffer, templates.nary[f, 0])
@@ -95,46 +101,48 @@ def set_from_fact(
 
 
 LOOP, LAST, FIRST = -2, -3, -4
-"""In place of the edge in the middle: facts of one member alone; what is listed of the last step, or of the first."""
+"""In place of the middle edge of a walk: facts of one member alone, the listed labels of the last step, or of the
+first.
+"""
 _0 = np.uint64(0)
 
 
 class WalkCache(NamedTuple):
-    """What paths over three bonds are asked for, once found: the same bonds come again and again."""
+    """Features of walks over three label sets, kept because the same sets come again and again."""
 
     table: HashTable
-    """Shape (a power of two, 2): three bonds as one number, and where their features begin and end below, packed."""
+    """Shape (a power of two, 2): the key of three label sets, and the packed begin and end of their features."""
     features: Ints
-    """Shape (room,): twice the feature, and 1 more for one that counts."""
+    """Shape (capacity,): twice the feature, plus 1 for a counting feature."""
     counts: Longs
-    """Shape (2,): features and keys so far."""
+    """Shape (2,): the number of features and keys."""
 
 
 @inline_kernel
 def _find_walk_ends(
-    wanted: Words,
-    along: Words,
+    label_bits: Words,
+    label_set_bits: Words,
     graph: LabelledGraph,
     lists: LabelLists,
-    whose: int,
+    position: int,
     side: int,
-    found: Ints,
+    out: Ints,
     at: int,
     size: int,
 ) -> int:
-    """The members to which an object of the tuple has a label that is wanted; how many, −1 for no room."""
+    """Collect the members that object `position` reaches over a useful label. Return their number, −1 if full."""
     count = 0
     for x in range(size):
-        bond, bits = lists.label_sets[whose, x], _0
-        if bond == LISTED:
-            end = append_labels(graph, lists, whose, x, at)
+        label_set, bits = lists.label_sets[position, x], _0
+        if label_set == LISTED:
+            end = append_labels(graph, lists, position, x, at)
             if end < 0:
                 return -1
             for q in range(at, end):
-                bits |= wanted[lists.labels[q]]
-        elif bond != NONE:
-            bits = along[bond]
-        found[count], lists.bits[side, count] = x, bits
+                bits |= label_bits[lists.labels[q]]
+        elif label_set != NONE:
+            bits = label_set_bits[label_set]
+        out[count], lists.bits[side, count] = x, bits
         count += bits != _0
     return count
 
@@ -152,41 +160,60 @@ def match_walks(
     at: int,
     buffer: RowBuffer,
 ) -> bool:
-    """Paths from object i over two members to object j; False where there is no room for labels."""
-    members, bonds = view.members, lists.label_sets
-    near = _find_walk_ends(
-        templates.walk_last[i, j], templates.label_set_walk_last[i, j], graph, lists, i, 0, lists.near, at, len(members)
+    """Set the features of walks from object i over two members to object j.
+
+    Return False if the label buffer is full.
+    """
+    members, label_sets = view.members, lists.label_sets
+    first_count = _find_walk_ends(
+        templates.walk_last[i, j],
+        templates.label_set_walk_last[i, j],
+        graph,
+        lists,
+        i,
+        0,
+        lists.first_steps,
+        at,
+        len(members),
     )
-    far = _find_walk_ends(
-        templates.walk_ends[i, j], templates.label_set_walk_ends[i, j], graph, lists, j, 1, lists.far, at, len(members)
+    last_count = _find_walk_ends(
+        templates.walk_ends[i, j],
+        templates.label_set_walk_ends[i, j],
+        graph,
+        lists,
+        j,
+        1,
+        lists.last_steps,
+        at,
+        len(members),
     )
-    if near < 0 or far < 0:
+    if first_count < 0 or last_count < 0:
         return False
-    memorable = (
+    cacheable = (
         graph.all_binary
         and (len(facts.confidence) == 0 or view.key == NO_KEY)
         and len(graph.label_set_starts) < 1 << 18
     )
-    for a in range(near):
-        x = int(lists.near[a])
-        for b in range(far):
-            y = int(lists.far[b])
+    for a in range(first_count):
+        x = int(lists.first_steps[a])
+        for b in range(last_count):
+            y = int(lists.last_steps[b])
             if lists.bits[0, a] & lists.bits[1, b] == _0:
                 continue
             if x == y:
                 edge = LOOP if len(facts.own) > 0 else NONE
-            elif x == view.own[j]:  # already listed, whatever is between the two
-                edge = LAST if bonds[j, y] != NONE else NONE
+            elif x == view.own[j]:  # the labels between the two are already listed
+                edge = LAST if label_sets[j, y] != NONE else NONE
             elif y == view.own[i]:
                 edge = FIRST
             else:
                 edge = find_edge(graph, members[x], members[y])
             if edge == NONE:
                 continue
-            done = memorable and edge >= 0 and bonds[i, x] >= 0 and bonds[j, y] >= 0
+            done = cacheable and edge >= 0 and label_sets[i, x] >= 0 and label_sets[j, y] >= 0
             if done and not _has_hidden_fact(view, members[x], members[y]):
                 done = _match_cached(
-                    templates, graph, i, j, bonds[i, x], graph.label_sets[edge], bonds[j, y], cache, buffer
+                    templates, graph, i, j, label_sets[i, x], graph.label_sets[edge], label_sets[j, y], cache, buffer
                 )
             else:
                 done = False
@@ -197,12 +224,12 @@ def match_walks(
 
 @inline_kernel
 def _has_hidden_fact(view: NeighbourhoodView, one: int, other: int) -> bool:
-    """Whether a hidden fact is between two members."""
-    secret = False
+    """Return whether a hidden fact links two members."""
+    found = False
     for h in range(len(view.hidden)):
-        here = view.hidden_rows[h, 1] == one or view.hidden_rows[h, 1] == other
-        secret = secret or (here and (view.hidden_rows[h, 2] == one or view.hidden_rows[h, 2] == other))
-    return secret
+        first = view.hidden_rows[h, 1] == one or view.hidden_rows[h, 1] == other
+        found = found or (first and (view.hidden_rows[h, 2] == one or view.hidden_rows[h, 2] == other))
+    return found
 
 
 @inner_kernel
@@ -220,7 +247,7 @@ def _match_walk(
     at: int,
     buffer: RowBuffer,
 ) -> bool:
-    """Meet the paths from object i over x and y to object j; False where there is no room for labels."""
+    """Set the features of walks from object i over x and y to object j. Return False if the label buffer is full."""
     after = append_labels(graph, lists, i, x, at)
     if after < 0:
         return False
@@ -237,15 +264,15 @@ def _match_walk(
     last = append_labels(graph, lists, j, y, end) if end >= 0 else end
     if last < 0:
         return False
-    width, labels = templates.hop.shape
+    arity, labels = templates.hop.shape
     for q in range(at, after):
         first = lists.labels[q]
-        wanted, ending = templates.walk_next[i, j, first], templates.walk_last[i, j, first]
+        next_bits, last_bits = templates.walk_next[i, j, first], templates.walk_last[i, j, first]
         for s in range(after, end):
-            if wanted & label_bit(lists.labels[s]):
+            if next_bits & label_bit(lists.labels[s]):
                 for u in range(end, last):
-                    if ending & label_bit(lists.labels[u]):
-                        key = walk_key(i * width + j, first, lists.labels[s], lists.labels[u], labels)
+                    if last_bits & label_bit(lists.labels[u]):
+                        key = walk_key(i * arity + j, first, lists.labels[s], lists.labels[u], labels)
                         set_hashed_features(templates.walk, key, buffer)
     return True
 
@@ -262,9 +289,9 @@ def _match_cached(
     cache: WalkCache,
     buffer: RowBuffer,
 ) -> bool:
-    """Meet the paths over three bonds, found out or remembered; False where there is no room for them."""
-    bonds, width = np.int64(len(graph.label_set_starts)), templates.hop.shape[0]
-    key = ((np.int64(first) * bonds + middle) * bonds + last) * (width * width) + i * width + j
+    """Set the features of walks over three label sets, through the cache. Return False if they do not fit into it."""
+    label_sets, arity = np.int64(len(graph.label_set_starts)), templates.hop.shape[0]
+    key = ((np.int64(first) * label_sets + middle) * label_sets + last) * (arity * arity) + i * arity + j
     slot = find_slot(cache.table, key)
     if cache.table[slot, 0] != key:
         slot = _fill_cache(templates, graph, i, j, first, middle, last, key, slot, cache)
@@ -292,34 +319,43 @@ def _fill_cache(
     slot: int,
     cache: WalkCache,
 ) -> int:
-    """Write down what paths over three bonds are asked for; where is no room, all is forgotten. The slot, or −1."""
-    starts, bond_labels = graph.label_set_starts, graph.label_set_labels
-    most = 2 * (starts[first + 1] - starts[first]) * (starts[middle + 1] - starts[middle])
-    most *= starts[last + 1] - starts[last]
-    if most > len(cache.features):
+    """Write the features of walks over three label sets to the cache, which is cleared when full.
+
+    Return the slot, or −1.
+    """
+    starts, labels_of_sets = graph.label_set_starts, graph.label_set_labels
+    bound = 2 * (starts[first + 1] - starts[first]) * (starts[middle + 1] - starts[middle])
+    bound *= starts[last + 1] - starts[last]
+    if bound > len(cache.features):
         return -1
-    if cache.counts[0] + most > len(cache.features) or 2 * cache.counts[1] > len(cache.table):
+    if cache.counts[0] + bound > len(cache.features) or 2 * cache.counts[1] > len(cache.table):
         cache.table[:, 0] = NONE
         cache.counts[:] = 0
         slot = find_slot(cache.table, key)
-    width, labels = templates.hop.shape
+    arity, labels = templates.hop.shape
     at = begin = cache.counts[0]
     for q in range(starts[first], starts[first + 1]):
-        wanted, ending = templates.walk_next[i, j, bond_labels[q]], templates.walk_last[i, j, bond_labels[q]]
+        next_bits, last_bits = (
+            templates.walk_next[i, j, labels_of_sets[q]],
+            templates.walk_last[i, j, labels_of_sets[q]],
+        )
         for s in range(starts[middle], starts[middle + 1]):
-            if wanted & label_bit(bond_labels[s]):
+            if next_bits & label_bit(labels_of_sets[s]):
                 for u in range(starts[last], starts[last + 1]):
-                    if not ending & label_bit(bond_labels[u]):
+                    if not last_bits & label_bit(labels_of_sets[u]):
                         continue
-                    path = walk_key(i * width + j, bond_labels[q], bond_labels[s], bond_labels[u], labels)
+                    path = walk_key(i * arity + j, labels_of_sets[q], labels_of_sets[s], labels_of_sets[u], labels)
                     found = find_slot(templates.walk, path)
                     if templates.walk[found, 0] != NONE:
-                        some, many = exists_feature(templates.walk[found, 1]), count_feature(templates.walk[found, 1])
-                        if some >= 0:
-                            cache.features[at] = 2 * some
+                        exists, count = (
+                            exists_feature(templates.walk[found, 1]),
+                            count_feature(templates.walk[found, 1]),
+                        )
+                        if exists >= 0:
+                            cache.features[at] = 2 * exists
                             at += 1
-                        if many >= 0:
-                            cache.features[at] = 2 * many + 1
+                        if count >= 0:
+                            cache.features[at] = 2 * count + 1
                             at += 1
     cache.table[slot, 0], cache.table[slot, 1] = key, pack_features(begin, at)
     cache.counts[0] = at
@@ -331,7 +367,7 @@ def _fill_cache(
 def _append_edge_labels(
     graph: LabelledGraph, facts: FactArrays, view: NeighbourhoodView, edge: int, lists: LabelLists, at: int
 ) -> int:
-    """List the labels of an edge between two members; where they end, −1 where there is no room."""
+    """Append the visible labels of an edge between two members. Return their end, −1 if full."""
     first, last = graph.label_starts[edge], graph.label_starts[edge + 1]
     if at + last - first > len(lists.labels):
         return -1
@@ -344,10 +380,10 @@ def _append_edge_labels(
 
 @inner_kernel
 def _append_loop_labels(
-    graph: LabelledGraph, facts: FactArrays, view: NeighbourhoodView, one: int, lists: LabelLists, at: int
+    graph: LabelledGraph, facts: FactArrays, view: NeighbourhoodView, obj: int, lists: LabelLists, at: int
 ) -> int:
-    """The same for facts r(a, a)."""
-    for p in range(facts.own_starts[one], facts.own_starts[one + 1]):
+    """Append both labels of each visible fact r(a, a) of a member. Return their end, −1 if full."""
+    for p in range(facts.own_starts[obj], facts.own_starts[obj + 1]):
         fact = facts.own[p]
         if facts.starts[fact + 1] - facts.starts[fact] == 2 and is_visible(facts, fact, view.hidden, view.key):
             if at + 2 > len(lists.labels):
@@ -359,62 +395,62 @@ def _append_loop_labels(
 
 
 NO_OBJECT, SEVERAL_OBJECTS = -1, -2
-"""No rival; several."""
+"""No partner in a hidden fact; several partners."""
 _0, _1 = np.uint64(0), np.uint64(1)
 
 
 @inline_kernel
 def _find_edges(graph: LabelledGraph, view: NeighbourhoodView, i: int, count: int, lists: LabelLists) -> int:
-    """The edges from object i of the tuple to the first members; how many there are.
+    """Collect the edges from object i of the tuple to the first `count` members. Return their number.
 
-    Not those to earlier objects of the tuple: they have been seen from there. In turns over all members, each without a
-    branch to guess wrong, so that their look-ups wait for memory together: those known from the draw; which of the
-    others may have an edge; which have.
+    Edges to earlier objects of the tuple are left out: they were seen from there. Each loop runs over all members
+    without an unpredictable branch, so that look-ups wait for memory together: edges known from the draw, then members
+    that may be adjacent, then members that are.
     """
-    own, one = view.own, view.members[view.own[i]]
-    begin, end, found, others = graph.starts[one], graph.starts[one + 1], _0, _0
-    in_front = count_distinct(own)
-    for k in range(in_front):
+    own, obj = view.own, view.members[view.own[i]]
+    begin, end, found, others = graph.starts[obj], graph.starts[obj + 1], _0, _0
+    distinct = count_distinct(own)
+    for k in range(distinct):
         earlier = False
         for h in range(i + 1):
             earlier = earlier or own[h] == k
-        lists.far[others] = k
+        lists.last_steps[others] = k
         others += np.uint64(not earlier)
     if len(view.edges) > 0:
-        for k in range(in_front, count):
+        for k in range(distinct, count):
             edge = view.edges[k]
             inside = edge >= begin and edge < end
-            lists.edges[found], lists.places[found] = edge, k
-            lists.far[others] = k
+            lists.edges[found], lists.member_indices[found] = edge, k
+            lists.last_steps[others] = k
             found += np.uint64(inside)
             others += np.uint64(not inside)
     else:
-        for k in range(in_front, count):
-            lists.far[others] = k
+        for k in range(distinct, count):
+            lists.last_steps[others] = k
             others += _1
-    doubtful = _0
+    possible = _0
     for k in range(np.int64(others)):
-        other = np.uint64(lists.far[k])
-        lists.near[doubtful] = other
-        doubtful += np.uint64(may_be_adjacent(graph, one, view.members[other]))
-    for k in range(np.int64(doubtful)):
-        other = np.uint64(lists.near[k])
+        other = np.uint64(lists.last_steps[k])
+        lists.first_steps[possible] = other
+        possible += np.uint64(may_be_adjacent(graph, obj, view.members[other]))
+    for k in range(np.int64(possible)):
+        other = np.uint64(lists.first_steps[k])
         edge = find_edge_in_row(graph, begin, end, view.members[other])
-        lists.edges[found], lists.places[found] = edge, other
+        lists.edges[found], lists.member_indices[found] = edge, other
         found += np.uint64(edge >= 0)
     return int(found)
 
 
 @inline_kernel
-def _hidden_partner(graph: LabelledGraph, unseen: Ints, one: int) -> tuple[int, int]:
-    """The object with which one has a hidden fact, and its label; NOBODY, or ANYBODY where there are several."""
-    rival, label = NO_OBJECT, NONE
-    for h in range(len(unseen)):
-        for place_ in range(2):
-            if unseen[h, 1 + place_] == one:
-                rival = unseen[h, 2 - place_] if rival == NO_OBJECT else SEVERAL_OBJECTS
-                label = graph.first_labels[unseen[h, 0]] + place_
-    return rival, label
+def _hidden_partner(graph: LabelledGraph, hidden_rows: Ints, obj: int) -> tuple[int, int]:
+    """Return the object that shares a hidden fact with `obj` and its label, or `NO_OBJECT`, or `SEVERAL_OBJECTS`."""
+    partner, label = NO_OBJECT, NONE
+    for h in range(len(hidden_rows)):
+        for position in range(2):
+            if hidden_rows[h, 1 + position] == obj:
+                partner = hidden_rows[h, 2 - position] if partner == NO_OBJECT else SEVERAL_OBJECTS
+                label = graph.first_labels[hidden_rows[h, 0]] + position
+    return partner, label
 
 
 @inline_kernel
@@ -428,42 +464,56 @@ def list_labels(
     at: int,
     buffer: RowBuffer,
 ) -> int:
-    """Note what is between object i of the tuple and each member, and meet what one step is asked for.
+    """List the labels between object i of the tuple and each member, and set the features of one step.
 
-    The next free place of the listed labels; −1 where there is no room.
+    Return the next free index of the listed labels, −1 if full.
     """
-    members, own, bonds, in_front = view.members, view.own, lists.label_sets, count_distinct(view.own)
-    rival, secret = _hidden_partner(graph, view.hidden_rows, members[own[i]])
-    sure = graph.all_binary and rival != SEVERAL_OBJECTS and (len(facts.confidence) == 0 or view.key == NO_KEY)
-    step, more = templates.needs[STEP] != 0, templates.needs[COUNTS] != 0 or templates.needs[CONSTANTS] != 0
+    members, own, label_sets, distinct = view.members, view.own, lists.label_sets, count_distinct(view.own)
+    partner, hidden_label = _hidden_partner(graph, view.hidden_rows, members[own[i]])
+    by_label_set = (
+        graph.all_binary and partner != SEVERAL_OBJECTS and (len(facts.confidence) == 0 or view.key == NO_KEY)
+    )
+    step, counts_or_constants = (
+        templates.needs[STEP] != 0,
+        templates.needs[COUNTS] != 0 or templates.needs[CONSTANTS] != 0,
+    )
     for j in range(len(members)):
-        bonds[i, j] = NONE
-    found = _find_edges(graph, view, i, len(members) if step else in_front, lists)
+        label_sets[i, j] = NONE
+    found = _find_edges(graph, view, i, len(members) if step else distinct, lists)
     for f in range(found):
-        lists.near[f] = graph.label_sets[lists.edges[f]]
+        lists.first_steps[f] = graph.label_sets[lists.edges[f]]
     for f in range(found):
-        j, bond = lists.places[f], lists.near[f]
-        if not sure:
+        j, label_set = lists.member_indices[f], lists.first_steps[f]
+        if not by_label_set:
             at = _list_labels_by_fact(templates, graph, facts, view, i, j, lists.edges[f], lists, at, buffer)
-        elif j < in_front or members[j] == rival:
+        elif j < distinct or members[j] == partner:
             at = _list_visible_labels(
-                templates, graph, bond, secret if members[j] == rival else NONE, view, i, j, lists, at, buffer
+                templates,
+                graph,
+                label_set,
+                hidden_label if members[j] == partner else NONE,
+                view,
+                i,
+                j,
+                lists,
+                at,
+                buffer,
             )
         else:
-            bonds[i, j] = bond
-            for q in range(graph.label_set_starts[bond], graph.label_set_starts[bond + 1]):
+            label_sets[i, j] = label_set
+            for q in range(graph.label_set_starts[label_set], graph.label_set_starts[label_set + 1]):
                 feature = templates.label_set_hop[i, q]
                 if feature >= 0:
                     set_feature(buffer, feature)
-                if more:
+                if counts_or_constants:
                     _match_counts_and_constants(
                         templates, i, graph.label_set_labels[q], members[j], len(graph.starts) - 1, buffer
                     )
         if at < 0:
             return -1
     at = _list_reversed_labels(templates, graph, view, i, lists, at, buffer)
-    one = members[own[i]]
-    if at >= 0 and len(facts.own) > 0 and facts.own_starts[one] < facts.own_starts[one + 1]:
+    obj = members[own[i]]
+    if at >= 0 and len(facts.own) > 0 and facts.own_starts[obj] < facts.own_starts[obj + 1]:
         return _match_own_facts(templates, graph, facts, view, i, lists, at, buffer)
     return at
 
@@ -472,8 +522,8 @@ def list_labels(
 def _list_visible_labels(
     templates: TemplateIndex,
     graph: LabelledGraph,
-    bond: int,
-    secret: int,
+    label_set: int,
+    hidden_label: int,
     view: NeighbourhoodView,
     i: int,
     j: int,
@@ -481,14 +531,14 @@ def _list_visible_labels(
     at: int,
     buffer: RowBuffer,
 ) -> int:
-    """List the labels of a bond but for a secret one, and meet what one step is asked for."""
-    first, last = graph.label_set_starts[bond], graph.label_set_starts[bond + 1]
+    """List the labels of a set except a hidden one, and set the features of one step. Return the end, −1 if full."""
+    first, last = graph.label_set_starts[label_set], graph.label_set_starts[label_set + 1]
     if at + last - first > len(lists.labels):
         return -1
     lists.label_sets[i, j], lists.begins[i, j] = LISTED, at
     for q in range(first, last):
         label = graph.label_set_labels[q]
-        if label != secret:
+        if label != hidden_label:
             lists.labels[at] = label
             at += 1
             match_step(templates, i, label, view.members[j], len(graph.starts) - 1, buffer)
@@ -509,7 +559,7 @@ def _list_labels_by_fact(
     at: int,
     buffer: RowBuffer,
 ) -> int:
-    """The same where any fact of the edge may not be visible, or have more than two places."""
+    """List the labels of an edge fact by fact: some may be hidden, uncertain or n-ary. Return the end, −1 if full."""
     first, last = graph.label_starts[edge], graph.label_starts[edge + 1]
     if at + last - first > len(lists.labels):
         return -1
@@ -537,7 +587,7 @@ def _list_reversed_labels(
     at: int,
     buffer: RowBuffer,
 ) -> int:
-    """What object i of the tuple has with earlier ones: as listed there, seen from the other end."""
+    """List the labels between object i of the tuple and earlier ones, reversed. Return the end, −1 if full."""
     own = view.own
     for h in range(i):
         if own[h] != own[i] and lists.label_sets[h, own[i]] == LISTED:
@@ -556,7 +606,7 @@ def _list_reversed_labels(
 
 @inline_kernel
 def match_step(templates: TemplateIndex, i: int, label: int, other: int, objects: int, buffer: RowBuffer) -> None:
-    """Meet what one step is asked for."""
+    """Set the features of one step from object i along a label to `other`."""
     if templates.hop[i, label] >= 0:
         set_feature(buffer, templates.hop[i, label])
     _match_counts_and_constants(templates, i, label, other, objects, buffer)
@@ -566,7 +616,7 @@ def match_step(templates: TemplateIndex, i: int, label: int, other: int, objects
 def _match_counts_and_constants(
     templates: TemplateIndex, i: int, label: int, other: int, objects: int, buffer: RowBuffer
 ) -> None:
-    """Meet what counts steps or names where they lead."""
+    """Set the features that count steps or name the object at their end."""
     if templates.hop_counts[i, label] >= 0:
         increment_feature(buffer, templates.hop_counts[i, label])
     if templates.constant_labels[i, other & (templates.constant_labels.shape[1] - 1)] & label_bit(label):
@@ -584,27 +634,27 @@ def _match_own_facts(
     at: int,
     buffer: RowBuffer,
 ) -> int:
-    """Facts with no other object than the tuple's i-th: r(a); r(a, a), which has both labels of r; r(a, a, a)."""
+    """Set the features of facts with one object alone: r(a), r(a, a), r(a, a, a). Return the end, −1 if full."""
     own = view.own[i]
-    one = view.members[own]
+    obj = view.members[own]
     lists.label_sets[i, own], lists.begins[i, own] = LISTED, at
-    for p in range(facts.own_starts[one], facts.own_starts[one + 1]):
+    for p in range(facts.own_starts[obj], facts.own_starts[obj + 1]):
         fact = facts.own[p]
-        relation, places = facts.relations[fact], facts.starts[fact + 1] - facts.starts[fact]
+        relation, arity = facts.relations[fact], facts.starts[fact + 1] - facts.starts[fact]
         if not is_visible(facts, fact, view.hidden, view.key):
             continue
-        if places == 1 and templates.unary[i, relation] >= 0:
+        if arity == 1 and templates.unary[i, relation] >= 0:
             set_feature(buffer, templates.unary[i, relation])
-        if places > 2 and templates.needs[NARY] and is_first(view.own, i):
+        if arity > 2 and templates.needs[NARY] and is_first(view.own, i):
             set_from_fact(templates, facts, view, fact, buffer)
-        if places == 2:
+        if arity == 2:
             if at + 2 > len(lists.labels):
                 return -1
-            for place_ in range(2):
-                lists.labels[at] = graph.first_labels[relation] + place_
+            for position in range(2):
+                lists.labels[at] = graph.first_labels[relation] + position
                 label = lists.labels[at]
                 at += 1
-                match_step(templates, i, label, one, len(graph.starts) - 1, buffer)
+                match_step(templates, i, label, obj, len(graph.starts) - 1, buffer)
     lists.ends[i, own] = at
     return at
 
@@ -613,7 +663,7 @@ def _match_own_facts(
 def _match_between(
     templates: TemplateIndex, graph: LabelledGraph, own: Ints, i: int, j: int, lists: LabelLists, buffer: RowBuffer
 ) -> None:
-    """Facts between two objects of the tuple: always listed."""
+    """Set the features of facts between two objects of the tuple. Their labels are always listed."""
     if lists.label_sets[i, own[j]] == LISTED:
         for q in range(lists.begins[i, own[j]], lists.ends[i, own[j]]):
             label = lists.labels[q]
@@ -634,25 +684,25 @@ def _match_paths(
     at: int,
     buffer: RowBuffer,
 ) -> bool:
-    """Paths from object i over a member to object j; False where there is no room for labels."""
-    width, labels = templates.hop.shape
-    both = 0
+    """Set the features of paths from object i over a member to object j. Return False if the label buffer is full."""
+    arity, labels = templates.hop.shape
+    count = 0
     for x in range(size):
-        lists.near[both] = x
-        both += lists.label_sets[i, x] != NONE and lists.label_sets[j, x] != NONE
-    for k in range(both):
-        x = int(lists.near[k])
+        lists.first_steps[count] = x
+        count += lists.label_sets[i, x] != NONE and lists.label_sets[j, x] != NONE
+    for k in range(count):
+        x = int(lists.first_steps[k])
         middle = append_labels(graph, lists, i, x, at)
         end = append_labels(graph, lists, j, x, middle) if middle >= 0 else middle
         if end < 0:
             return False
         for q in range(at, middle):
             first = lists.labels[q]
-            wanted = templates.path_next[i, j, first]
+            next_bits = templates.path_next[i, j, first]
             for s in range(middle, end):
                 second = lists.labels[s]
-                if wanted & label_bit(second):
-                    set_hashed_features(templates.path, path_key(i * width + j, first, second, labels), buffer)
+                if next_bits & label_bit(second):
+                    set_hashed_features(templates.path, path_key(i * arity + j, first, second, labels), buffer)
     return True
 
 
@@ -669,11 +719,11 @@ def match_pair(
     at: int,
     buffer: RowBuffer,
 ) -> bool:
-    """Meet what objects i and j of the tuple are asked for together; False where there is no room for labels."""
+    """Set the features of objects i and j of the tuple together. Return False if the label buffer is full."""
     _match_between(templates, graph, view.own, i, j, lists, buffer)
-    joins, room = templates.path_lengths[i, j], True
-    if joins & TWO_STEPS:
-        room = _match_paths(templates, graph, len(view.members), i, j, lists, at, buffer)
-    if room and joins & THREE_STEPS:
-        room = match_walks(templates, graph, facts, view, i, j, lists, cache, at, buffer)
-    return room
+    lengths, fits = templates.path_lengths[i, j], True
+    if lengths & TWO_STEPS:
+        fits = _match_paths(templates, graph, len(view.members), i, j, lists, at, buffer)
+    if fits and lengths & THREE_STEPS:
+        fits = match_walks(templates, graph, facts, view, i, j, lists, cache, at, buffer)
+    return fits

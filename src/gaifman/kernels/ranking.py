@@ -1,7 +1,7 @@
-"""All candidates for one place of a tuple: what their neighbourhoods share is added, not computed again.
+"""Scores of all candidates for one position: what neighbourhoods share is added, not recomputed.
 
-Where a candidate and the fixed object do not touch, the first layer's sums are those of each by itself, added; where
-they do, what comes of that is added too.
+If a candidate and the fixed object do not touch, the first-layer sums of the pair are those of each object alone,
+added. If they touch, the changes are added too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gaifman.kernels.simd import add_gathered_rows
 
 @kernel
 def first_layer_sums(net: Weights, units: int, entries: Entries, sums: Any) -> None:
-    """Add to `sums` (rows · units) what the inputs of each row give to the units of the first layer."""
+    """Add the contributions of each row's inputs to the first-layer sums `sums` (rows · units)."""
     for i in range(len(entries.starts) - 1):
         low = entries.starts[i]
         add_gathered_rows(
@@ -31,17 +31,17 @@ def first_layer_sums(net: Weights, units: int, entries: Entries, sums: Any) -> N
 
 @kernel
 def write_input_changes(pair_features: PairFeatures, scales: Scales, starts: Longs, columns: Any, values: Any) -> None:
-    """What further features add to the inputs of pairs: columns, and by how much they change."""
+    """Write how the changed features of pairs change their inputs."""
     at = 0
     for pair in range(len(starts) - 1):
         for entry in range(pair_features.starts[pair], pair_features.starts[pair + 1]):
             feature = pair_features.ids[entry]
             column, kind = scales.columns[feature], scales.kinds[feature]
             if column >= 0:
-                away = transform_value(kind, np.float64(pair_features.after[entry])) - transform_value(
+                change = transform_value(kind, np.float64(pair_features.after[entry])) - transform_value(
                     kind, np.float64(pair_features.before[entry])
                 )
-                columns[at], values[at] = column, np.float32(away / scales.scales[column])
+                columns[at], values[at] = column, np.float32(change / scales.scales[column])
                 at += 1
         starts[pair + 1] = at
 
@@ -83,23 +83,23 @@ def _rows_equal(rows: ObjectRows, one: int, other: int) -> bool:
 
 @inner_kernel
 def _hidden_layers(net: Weights, shape: Architecture, rows: int, active: Any) -> int:
-    """From the sums of the first layer's units to what the last layer is given: where that begins."""
+    """Compute the hidden layers from the first-layer sums. Return the offset of the last one."""
     sizes = shape.sizes
     before, weights, biases = 0, 0, sizes[0]
     for level in range(1, len(sizes)):
-        inside, units = sizes[level - 1], sizes[level]
-        activate(shape.activation, active[before : before + rows * inside])
+        inner, units = sizes[level - 1], sizes[level]
+        activate(shape.activation, active[before : before + rows * inner])
         if level + 1 < len(sizes):
-            after = before + rows * inside
+            after = before + rows * inner
             broadcast_row(net.biases[biases : biases + units], rows, active[after : after + rows * units])
-            add_product(active, before, net.dense, weights, rows, inside, units, active, after)
-            before, weights, biases = after, weights + inside * units, biases + units
+            add_product(active, before, net.dense, weights, rows, inner, units, active, after)
+            before, weights, biases = after, weights + inner * units, biases + units
     return int(before)
 
 
 @sum_kernel
 def _dot(one: Any, other: Any) -> Any:
-    """The sum of products, in any order: several at once."""
+    """Return a dot product, summed in any order."""
     total = np.float32(0.0)
     for j in range(len(one)):
         total += one[j] * other[j]
@@ -122,11 +122,11 @@ def score_candidates(
     active: Any,
     logits: Any,
 ) -> None:
-    """Log-odds of all candidates but those for the plain path, from the sums of the object's draws and of theirs.
+    """Write the log-odds of all candidates except those evaluated in full.
 
-    The sums of candidate c are those of its look. Those apart that look alike and need the same share their log-odds:
-    `leaders` (looks · lengths,), −1 before, is the first of them. Those that touch have further inputs, one such pair
-    after another. `chosen` (batch,) is room.
+    They come from the first-layer sums of both objects. The sums of candidate c are those of its group of equal rows.
+    Separate candidates of one group and length share their log-odds: `representatives` (groups · lengths,), −1 before,
+    holds the first of them. Pairs that touch have more inputs, one pair after another. `chosen` (batch,) is a buffer.
     """
     units, pair, lengths = shape.sizes[0], 0, len(own) // shape.sizes[0]
     last = shape.sizes[-2] if len(shape.sizes) > 1 else 1
@@ -134,20 +134,20 @@ def score_candidates(
     while c < count:
         rows = 0
         while c < count and rows < batch:
-            leader = groups[c] * lengths + extra_size[c]
-            if kinds[c] != FULL_PATH and (kinds[c] != SEPARATE or representatives[leader] < 0):
+            representative = groups[c] * lengths + extra_size[c]
+            if kinds[c] != FULL_PATH and (kinds[c] != SEPARATE or representatives[representative] < 0):
                 row = active[rows * units : (rows + 1) * units]
-                mine = own[extra_size[c] * units : (extra_size[c] + 1) * units]
-                theirs = others[groups[c] * units : (groups[c] + 1) * units]
+                fixed_sums = own[extra_size[c] * units : (extra_size[c] + 1) * units]
+                candidate_sums = others[groups[c] * units : (groups[c] + 1) * units]
                 for j in range(units):
-                    row[j] = net.biases[j] + mine[j] + theirs[j]
+                    row[j] = net.biases[j] + fixed_sums[j] + candidate_sums[j]
                 if kinds[c] != SEPARATE:
                     low, high = pair_inputs.starts[pair], pair_inputs.starts[pair + 1]
                     entries = pair_inputs.values, low, pair_inputs.columns, low, high - low
                     add_gathered_rows(*entries, net.first, units, active, rows * units)
                     pair += 1
                 else:
-                    representatives[leader] = c
+                    representatives[representative] = c
                 chosen[rows] = c
                 rows += 1
             c += 1

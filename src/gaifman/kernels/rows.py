@@ -1,6 +1,6 @@
-"""Rows of a sparse matrix: the features met in a neighbourhood, put out in ascending order without being sorted.
+"""Rows of a sparse matrix: features of a neighbourhood, written in ascending order without sorting.
 
-A bit stands for each feature and a bit for each word of those, so that only what was met is ever visited.
+There is one bit per feature and one bit per word of those, so that only features that are set are visited.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ _0, _1, _6, _12, _63 = (np.uint64(n) for n in (0, 1, 6, 12, 63))
 
 
 class RowBuffer(NamedTuple):
-    """The features met in one row and their values; nothing between two rows."""
+    """The features of one row; all zero between two rows."""
 
     bits: Words
     """Shape (⌈features / 64⌉,)."""
     tops: Words
-    """Shape (⌈words of bits / 64⌉,)."""
+    """Shape (⌈words of bits / 64⌉,): which words of `bits` are not 0."""
     counts: Words
-    """Shape as bits: the features whose values are kept below; the others are 1 where they are met."""
+    """Shape of `bits`: the features whose values are in `values`; other features are 1 if set."""
     values: Reals
     """Shape (features,)."""
 
 
 class SparseOutput(NamedTuple):
-    """Rows of a sparse matrix."""
+    """Rows of a sparse matrix, being written."""
 
     ids: Ints
     values: Reals
     ends: Longs
-    """Shape (rows,): where each row ends."""
+    """Shape (rows,): the end of each row."""
     state: Longs
-    """Shape (3,): the next row, counted from `state[2]`; the next entry."""
+    """Shape (3,): the next row, the next entry, and the first row of the block."""
 
 
 @inline_kernel
 def set_feature(buffer: RowBuffer, feature: int) -> None:
-    """A feature is not its default. (An index that has no sign need not be asked whether it counts from the end.)"""
+    """Mark a feature as different from its default. The unsigned index avoids numba's check for negative ones."""
     bit = np.uint64(feature)
     buffer.bits[bit >> _6] |= _1 << (bit & _63)
     buffer.tops[bit >> _12] |= _1 << ((bit >> _6) & _63)
@@ -52,14 +52,14 @@ def set_feature(buffer: RowBuffer, feature: int) -> None:
 
 @inline_kernel
 def increment_feature(buffer: RowBuffer, feature: int) -> None:
-    """A feature that counts is true once more."""
+    """Add 1 to a counting feature."""
     set_feature(buffer, feature)
     buffer.values[feature] += np.float32(1.0)
 
 
 @inline_kernel
 def copy_duplicates(buffer: RowBuffer, duplicates: Ints) -> None:
-    """What asks for the same as another has its value."""
+    """Copy the values of features to their duplicates."""
     for t in range(len(duplicates)):
         one, other = np.uint64(duplicates[t, 0]), np.uint64(duplicates[t, 1])
         if buffer.bits[one >> _6] >> (one & _63) & _1:
@@ -69,7 +69,7 @@ def copy_duplicates(buffer: RowBuffer, duplicates: Ints) -> None:
 
 @inline_kernel
 def flush_row(buffer: RowBuffer, output: SparseOutput) -> int:
-    """Put out what was met, ascending, and forget it; where the next entry is."""
+    """Write the features of the row in ascending order and clear the buffer. Return the next entry."""
     at = np.uint64(output.state[1])
     for top in range(len(buffer.tops)):
         words = buffer.tops[top]
@@ -93,7 +93,7 @@ def flush_row(buffer: RowBuffer, output: SparseOutput) -> int:
 
 @kernel
 def merge(one: SparseOutput, other: SparseOutput, output: SparseOutput) -> None:
-    """Rows of two matrices with no column in common, into rows of both."""
+    """Merge the rows of two matrices that have no column in common."""
     a = b = at = 0
     for row in range(len(output.ends)):
         stop, stop2 = one.ends[row], other.ends[row]

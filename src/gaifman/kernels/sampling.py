@@ -1,7 +1,7 @@
-"""Algorithm 1: for each tuple, a bounded random part of the objects around it.
+"""Algorithm 1 of the paper: draw a bounded random neighbourhood of each tuple.
 
-The kernel sees, for each position of a tuple, a row of objects (`pools`). At radius 1 the rows are those of the graph
-itself; for others they have been gathered (`balls`).
+Each position of a tuple has a row of objects from which its members are drawn. At radius 1 these are the rows of the
+graph itself; at a larger radius they are balls that `kernels.graph.write_balls` has written.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel, zero
 from gaifman.kernels.rng import fold_in, random_below
 
 MAX_COPIED_ROW = 128
-"""Rows up to this long are shuffled on a copy."""
+"""Rows up to this length are shuffled on a copy."""
 
 
 @kernel
 def look_up_rows(starts: Longs, tuples: Ints, row_starts: Longs, row_lengths: Longs) -> None:
-    """Where the row of each object of the tuples begins in a graph's neighbours, and how long it is."""
+    """Write the start and length of the row of neighbours of each object of the tuples (b, n)."""
     for t in range(len(tuples)):
         for i in range(tuples.shape[1]):
             row_starts[t, i] = starts[tuples[t, i]]
@@ -30,8 +30,8 @@ def look_up_rows(starts: Longs, tuples: Ints, row_starts: Longs, row_lengths: Lo
 
 @kernel
 def measure_batch(batch: TupleBatch, plan: DrawPlan) -> tuple[int, int, int, int]:
-    """The longest row; the longest union that is written out; the most members of one draw; members in all at most."""
-    longest, union, most, room = 0, 0, 0, 0
+    """Return the longest row, the longest materialised union, the largest draw, and an upper bound of all members."""
+    longest, union, largest, capacity = 0, 0, 0, 0
     for t in range(len(batch.tuples)):
         total = zero()
         for i in range(batch.tuples.shape[1]):
@@ -39,19 +39,19 @@ def measure_batch(batch: TupleBatch, plan: DrawPlan) -> tuple[int, int, int, int
             longest = max(longest, batch.row_lengths[t, i])
         if plan.size == UNBOUNDED or not is_long(batch, plan, t, total):
             union = max(union, total)
-        drawn_ = total if plan.size == UNBOUNDED else min(plan.size, total)
-        most = max(most, drawn_)
-        room += drawn_ + batch.tuples.shape[1]
-    return longest, union, most, room * len(plan.keys)
+        count = total if plan.size == UNBOUNDED else min(plan.size, total)
+        largest = max(largest, count)
+        capacity += count + batch.tuples.shape[1]
+    return longest, union, largest, capacity * len(plan.keys)
 
 
 @kernel
 def draw_members(batch: TupleBatch, plan: DrawPlan, scratch: Scratch, members: DrawnMembers, ends: Longs) -> int:
-    """Draw for all tuples: `members` one after another, `ends` (b · w,) where each stops; how many members in all."""
+    """Draw all neighbourhoods into `members` and write their ends (b · w,). Return the number of members."""
     at = zero()
     draws = len(plan.keys)
     for t in range(len(batch.tuples)):
-        union = zero() - 1  # not written out yet
+        union = zero() - 1  # not materialised yet
         for draw in range(draws):
             at, union = _draw(batch, plan, scratch, t, draw, union, members, at)
             ends[t * draws + draw] = at
@@ -62,23 +62,26 @@ def draw_members(batch: TupleBatch, plan: DrawPlan, scratch: Scratch, members: D
 def _draw(
     batch: TupleBatch, plan: DrawPlan, scratch: Scratch, t: int, draw: int, union: int, members: DrawnMembers, at: int
 ) -> tuple[int, int]:
-    """One neighbourhood, from `members[at]` on; where it ends, and how long the union is if it is written out."""
-    width = batch.tuples.shape[1]
+    """Draw one neighbourhood, written from `members[at]` on.
+
+    Return its end and the length of the union, −1 if not materialised.
+    """
+    arity = batch.tuples.shape[1]
     total = zero()
-    for i in range(width):
+    for i in range(arity):
         total += batch.row_lengths[t, i]
         if not is_repeated(batch, t, i):
             members.objects[at], members.source_indices[at] = batch.tuples[t, i], -1
             at += 1
     if plan.size == UNBOUNDED or total <= plan.size:
         return merge_rows(batch, scratch, t, zero(), members.objects, members.source_indices, at), union
-    begin, quota = at, plan.size // width
+    begin, quota = at, plan.size // arity
     last = clear_set(scratch.table, min(plan.size, total))
-    whole = plan.keys[draw]
-    for i in range(width):
-        whole = fold_in(whole, batch.tuples[t, i])
-    for i in range(width):
-        key = fold_in(fold_in(plan.keys[draw], batch.tuples[t, i]) if plan.shared_order else whole, i)
+    tuple_key = plan.keys[draw]
+    for i in range(arity):
+        tuple_key = fold_in(tuple_key, batch.tuples[t, i])
+    for i in range(arity):
+        key = fold_in(fold_in(plan.keys[draw], batch.tuples[t, i]) if plan.shared_order else tuple_key, i)
         at = _draw_row(batch, scratch, t, i, quota, key, last, members, at)
     if at - begin < plan.size:
         at, union = fill_neighbourhood(
@@ -100,16 +103,16 @@ def _draw_row(
     members: DrawnMembers,
     at: int,
 ) -> int:
-    """The first `quota` of a random order of row i that the tuple may see; those not yet drawn become members.
+    """Add the first `quota` drawable objects of a random order of row i, without duplicates. Return the new end.
 
-    The order is Fisher and Yates's, carried only as far as needed, first all look-ups and then all decisions: the
-    look-ups wait for memory together, not one after another.
+    A Fisher–Yates shuffle, run only as far as needed. It reads a chunk first and decides afterwards, so that the reads
+    wait for memory together. The scratch order is restored at the end.
     """
     start, length = batch.row_starts[t, i], batch.row_lengths[t, i]
     if length <= quota:
-        for place_ in range(start, start + length):
-            if is_drawable(batch, t, place_) and add_to_set(scratch.table, last, batch.source[place_]):
-                members.objects[at], members.source_indices[at] = batch.source[place_], place_
+        for index in range(start, start + length):
+            if is_drawable(batch, t, index) and add_to_set(scratch.table, last, batch.source[index]):
+                members.objects[at], members.source_indices[at] = batch.source[index], index
                 at += 1
         return at
     if length <= MAX_COPIED_ROW and batch.cut_starts[t] == batch.cut_starts[t + 1]:
@@ -146,16 +149,16 @@ def _draw_short(
     members: DrawnMembers,
     at: int,
 ) -> int:
-    """The same, bit for bit, on a copy of the row: the row itself is shuffled, and nothing need be undone."""
-    start, length, row, spots = batch.row_starts[t, i], batch.row_lengths[t, i], scratch.found, scratch.copy
+    """Same result as `_draw_row`, bit for bit: shuffle a copy of a short row, so that nothing has to be restored."""
+    start, length, row, indices = batch.row_starts[t, i], batch.row_lengths[t, i], scratch.found, scratch.copy
     for s in range(length):
         row[s] = batch.source[start + s]
-        spots[s] = start + s
+        indices[s] = start + s
     taken, step = 0, zero()
     while taken < quota and step < length:
         other = step + random_below(key, step, length - step)
-        member, spot = row[other], spots[other]
-        row[other], spots[other] = row[step], spots[step]
+        member, index = row[other], indices[other]
+        row[other], indices[other] = row[step], indices[step]
         step += 1
         own = False
         for j in range(batch.tuples.shape[1]):
@@ -163,76 +166,78 @@ def _draw_short(
         if not own:
             taken += 1
             if add_to_set(scratch.table, last, member):
-                members.objects[at], members.source_indices[at] = member, spot
+                members.objects[at], members.source_indices[at] = member, index
                 at += 1
     return at
 
 
 UNBOUNDED = -1
-"""The size that bounds nothing."""
+"""Value of `DrawPlan.size` for no bound."""
 
 
 class TupleBatch(NamedTuple):
-    """Tuples and the rows of their objects."""
+    """Tuples and the rows that their members are drawn from."""
 
     tuples: Ints
     """Shape (b, n): objects."""
     source: Ints
-    """Shape (any,): objects; holds every row, each ascending and without its own object."""
+    """Shape (any,): objects. It holds every row; a row is ascending and does not hold its own object."""
     row_starts: Longs
-    """Shape (b, n): where in `source` the row of each position begins."""
+    """Shape (b, n): the start of each position's row in `source`."""
     row_lengths: Longs
-    """Shape (b, n): how long it is."""
+    """Shape (b, n): the length of each row."""
     cut_starts: Longs
     """Shape (b + 1,): the cuts of tuple `t` are `cuts[cut_starts[t] : cut_starts[t + 1]]`."""
     cuts: Longs
-    """Shape (any,): places in `source` that the tuple does not see, ascending for each tuple."""
+    """Shape (any,): indices of `source` that are hidden from the tuple, ascending for each tuple."""
 
 
 class DrawPlan(NamedTuple):
-    """What to draw."""
+    """Parameters of the draws."""
 
     keys: npt.NDArray[np.uint64]
-    """Shape (w,): a key for each draw."""
+    """Shape (w,): the key of each draw."""
     size: int
     """k, or `UNBOUNDED`."""
     shared_order: bool
-    """Whether a row's random order is keyed by its object and position alone, not by the whole tuple."""
+    """Whether the random order of a row depends only on its object and position, not on the whole tuple."""
     trial_factor: int
-    """A row this many times k (and what cannot be drawn) is long: the filling then tries places at random."""
+    """A row is long if its length is at least this factor times k plus the objects that cannot be drawn. Then filling
+    draws indices at random until they fit.
+    """
 
 
 class Scratch(NamedTuple):
-    """What one thread works on."""
+    """Buffers of one thread."""
 
     order: Ints
-    """Shape (longest row,): 0, 1, 2, … before and after each use: a permutation begun, then undone."""
+    """Shape (longest row,): 0, 1, 2, … before and after each use."""
     swapped: Ints
-    """Shape (longest row,)."""
+    """Shape (longest row,): swaps to undo."""
     found: Ints
-    """Shape (longest row, or k if that is more,)."""
+    """Shape (longest row or k,): objects."""
     table: Ints
-    """Shape (a power of two ≥ 2k,): the set of what is drawn."""
+    """Shape (a power of two ≥ 2k,): the set of drawn objects."""
     union: Ints
-    """Shape (longest union that is written out,)."""
+    """Shape (longest materialised union,): objects."""
     union_indices: Ints
-    """Shape as union: where in the source each of it stands."""
+    """Shape of `union`: the index of each object in the source."""
     copy: Ints
-    """Shape as found."""
+    """Shape of `found`."""
 
 
 class DrawnMembers(NamedTuple):
-    """What is drawn, one neighbourhood after another."""
+    """Members of all draws, one neighbourhood after another."""
 
     objects: Ints
-    """Shape (room,)."""
+    """Shape (capacity,)."""
     source_indices: Ints
-    """Shape (room,): where in the source each was found; −1 for the tuple's own objects."""
+    """Shape (capacity,): the index of each member in the source; −1 for the tuple's own objects."""
 
 
 @inline_kernel
 def is_drawable(batch: TupleBatch, t: int, at: int) -> bool:
-    """Whether what stands at this place of the source belongs to a pool of tuple t: not of the tuple, and not cut."""
+    """Return whether tuple t may draw the object at this index of the source: not its own object, and not cut."""
     for i in range(batch.tuples.shape[1]):
         if batch.tuples[t, i] == batch.source[at]:
             return False
@@ -242,7 +247,7 @@ def is_drawable(batch: TupleBatch, t: int, at: int) -> bool:
 
 @inline_kernel
 def is_repeated(batch: TupleBatch, t: int, i: int) -> bool:
-    """Whether position i of the tuple holds the object of an earlier one."""
+    """Return whether an earlier position of the tuple holds the same object as position i."""
     for earlier in range(i):  # noqa: SIM110 - a kernel has no generators
         if batch.tuples[t, earlier] == batch.tuples[t, i]:
             return True
@@ -251,7 +256,7 @@ def is_repeated(batch: TupleBatch, t: int, i: int) -> bool:
 
 @inner_kernel
 def _skips_row(batch: TupleBatch, t: int, i: int, quota: int) -> bool:
-    """Whether row i gives nothing that other rows, or the draws by quota, have not given."""
+    """Return whether row i adds nothing: it was drawn whole within its quota, or it repeats an earlier row."""
     return batch.row_lengths[t, i] <= quota or is_repeated(batch, t, i)
 
 
@@ -259,47 +264,52 @@ def _skips_row(batch: TupleBatch, t: int, i: int, quota: int) -> bool:
 def merge_rows(
     batch: TupleBatch, scratch: Scratch, t: int, quota: int, out: Ints, source_indices: Ints, at: int
 ) -> int:
-    """Write the union of the pools, ascending, to `out[at:]`, without rows not longer than the quota; where it ends.
+    """Write the union of the drawable objects of all rows longer than `quota`, ascending, to `out[at:]`.
 
-    Such rows have been drawn whole: nothing of them can be left to fill up with. With quota 0 none is passed over.
+    Return its end.
+
+    Shorter rows have been drawn whole, so nothing of them is left. With quota 0 no row is skipped.
     """
     begin = at
     for i in range(batch.tuples.shape[1]):
         if _skips_row(batch, t, i, quota):
             continue
-        have = at - begin  # what other rows gave: set aside, then merged with this row
-        for h in range(have):
+        count = at - begin  # objects of earlier rows: copied, then merged with this row
+        for h in range(count):
             scratch.found[h], scratch.copy[h] = out[begin + h], source_indices[begin + h]
         at = begin
-        h, where = 0, batch.row_starts[t, i]
-        stop = where + batch.row_lengths[t, i]
-        while h < have or where < stop:
-            if where == stop or (h < have and scratch.found[h] <= batch.source[where]):
-                where += where < stop and scratch.found[h] == batch.source[where]
+        h, index = 0, batch.row_starts[t, i]
+        stop = index + batch.row_lengths[t, i]
+        while h < count or index < stop:
+            if index == stop or (h < count and scratch.found[h] <= batch.source[index]):
+                index += index < stop and scratch.found[h] == batch.source[index]
                 out[at], source_indices[at] = scratch.found[h], scratch.copy[h]
                 h += 1
                 at += 1
             else:
-                if is_drawable(batch, t, where):
-                    out[at], source_indices[at] = batch.source[where], where
+                if is_drawable(batch, t, index):
+                    out[at], source_indices[at] = batch.source[index], index
                     at += 1
-                where += 1
+                index += 1
     return at
 
 
 @inline_kernel
 def is_long(batch: TupleBatch, plan: DrawPlan, t: int, total: int) -> bool:
-    """Whether trial fills fast: a row so long that what may be drawn of it is most of it. Hangs on the tuple alone."""
+    """Return whether filling by trial is fast: a row so long that most of it can be drawn.
+
+    Depends on the tuple alone.
+    """
     longest = 0
     for i in range(batch.tuples.shape[1]):
         longest = max(longest, batch.row_lengths[t, i])
-    barred = plan.size + batch.tuples.shape[1] + batch.cut_starts[t + 1] - batch.cut_starts[t]
-    return longest >= plan.trial_factor * barred and total < 4294967296
+    excluded = plan.size + batch.tuples.shape[1] + batch.cut_starts[t + 1] - batch.cut_starts[t]
+    return longest >= plan.trial_factor * excluded and total < 4294967296
 
 
 @inner_kernel
 def restore_order(order: Ints, swapped: Ints, steps: int) -> None:
-    """Bring back 0, 1, 2, …: only the places that were swapped can differ."""
+    """Restore 0, 1, 2, … in `order`: only swapped elements differ."""
     for s in range(steps):
         order[s] = s
         order[swapped[s]] = swapped[s]
@@ -312,33 +322,36 @@ def fill_neighbourhood(
     scratch: Scratch,
     t: int,
     draw: int,
-    wanted: int,
+    missing: int,
     total: int,
     last: int,
     union: int,
     members: DrawnMembers,
     at: int,
 ) -> tuple[int, int]:
-    """Up to `wanted` more than those in the table; where they end, and how long the union is if it is written out."""
-    width = batch.tuples.shape[1]
-    quota, whole = plan.size // width, plan.keys[draw]
-    alone = _only_long(batch, t, quota) if plan.shared_order else -1
-    if alone >= 0:
-        key = fold_in(fold_in(whole, batch.tuples[t, alone]), alone)
-        return _fill_in_order(batch, scratch, t, alone, wanted, key, last, members, at), union
-    for i in range(width):
-        whole = fold_in(whole, batch.tuples[t, i])
-    key = fold_in(whole, width)
+    """Add up to `missing` members that are not in the table.
+
+    Return the new end and the length of the union, −1 if not materialised.
+    """
+    arity = batch.tuples.shape[1]
+    quota, tuple_key = plan.size // arity, plan.keys[draw]
+    only_row = _only_long(batch, t, quota) if plan.shared_order else -1
+    if only_row >= 0:
+        key = fold_in(fold_in(tuple_key, batch.tuples[t, only_row]), only_row)
+        return _fill_in_order(batch, scratch, t, only_row, missing, key, last, members, at), union
+    for i in range(arity):
+        tuple_key = fold_in(tuple_key, batch.tuples[t, i])
+    key = fold_in(tuple_key, arity)
     if is_long(batch, plan, t, total):
-        return _fill_by_trial(batch, scratch, t, quota, wanted, key, last, members, at), union
+        return _fill_by_trial(batch, scratch, t, quota, missing, key, last, members, at), union
     if union < 0:
         union = merge_rows(batch, scratch, t, quota, scratch.union, scratch.union_indices, zero())
-    return _fill_from_union(scratch, union, wanted, key, last, members, at), union
+    return _fill_from_union(scratch, union, missing, key, last, members, at), union
 
 
 @inner_kernel
 def _only_long(batch: TupleBatch, t: int, quota: int) -> int:
-    """The position whose row alone is longer than the quota; −1 where none or several are."""
+    """Return the only position whose row is longer than the quota, or −1."""
     found = zero() - 1
     for i in range(batch.tuples.shape[1]):
         if batch.row_lengths[t, i] > quota:
@@ -354,47 +367,47 @@ def _fill_in_order(
     scratch: Scratch,
     t: int,
     i: int,
-    wanted: int,
+    missing: int,
     key: np.uint64,
     last: int,
     members: DrawnMembers,
     at: int,
 ) -> int:
-    """Up to `wanted` more of one row, in the order in which its first ones were drawn: all is a prefix of it."""
+    """Add up to `missing` members of row i by continuing the random order of its first draws."""
     order, swapped = scratch.order, scratch.swapped
     start, length = batch.row_starts[t, i], batch.row_lengths[t, i]
     step = zero()
-    while wanted > 0 and step < length:
+    while missing > 0 and step < length:
         other = step + random_below(key, step, length - step)
         order[step], order[other] = order[other], order[step]
         swapped[step] = other
-        spot = start + order[step]
+        index = start + order[step]
         step += 1
-        if is_drawable(batch, t, spot) and add_to_set(scratch.table, last, batch.source[spot]):
-            members.objects[at], members.source_indices[at] = batch.source[spot], spot
+        if is_drawable(batch, t, index) and add_to_set(scratch.table, last, batch.source[index]):
+            members.objects[at], members.source_indices[at] = batch.source[index], index
             at += 1
-            wanted -= 1
+            missing -= 1
     restore_order(order, swapped, step)
     return at
 
 
 @inner_kernel
 def _fill_from_union(
-    scratch: Scratch, union: int, wanted: int, key: np.uint64, last: int, members: DrawnMembers, at: int
+    scratch: Scratch, union: int, missing: int, key: np.uint64, last: int, members: DrawnMembers, at: int
 ) -> int:
-    """Up to `wanted` more, in a random order of the union that is written out."""
+    """Add up to `missing` members in a random order of the materialised union."""
     order, swapped = scratch.order, scratch.swapped
     step = zero()
-    while wanted > 0 and step < union:
+    while missing > 0 and step < union:
         other = step + random_below(key, step, union - step)
         order[step], order[other] = order[other], order[step]
         swapped[step] = other
-        member, spot = scratch.union[order[step]], scratch.union_indices[order[step]]
+        member, index = scratch.union[order[step]], scratch.union_indices[order[step]]
         step += 1
         if add_to_set(scratch.table, last, member):
-            members.objects[at], members.source_indices[at] = member, spot
+            members.objects[at], members.source_indices[at] = member, index
             at += 1
-            wanted -= 1
+            missing -= 1
     restore_order(order, swapped, step)
     return at
 
@@ -405,41 +418,41 @@ def _fill_by_trial(
     scratch: Scratch,
     t: int,
     quota: int,
-    wanted: int,
+    missing: int,
     key: np.uint64,
     last: int,
     members: DrawnMembers,
     at: int,
 ) -> int:
-    """`wanted` more, by places drawn at random in all rows together until they fit.
+    """Add `missing` members by drawing indices of all rows together until they fit.
 
-    An object counts only through the first row whose pool holds it, so each of the union is equally likely.
+    An object counts only in the first row that holds it, so all objects of the union are equally likely.
     """
-    width = batch.tuples.shape[1]
+    arity = batch.tuples.shape[1]
     total = zero()
-    for i in range(width):
+    for i in range(arity):
         total += 0 if _skips_row(batch, t, i, quota) else batch.row_lengths[t, i]
     trial = zero()
-    while wanted > 0:
+    while missing > 0:
         offset = random_below(key, trial, total)
         trial += 1
         i = zero()
         while _skips_row(batch, t, i, quota) or offset >= batch.row_lengths[t, i]:
             offset -= 0 if _skips_row(batch, t, i, quota) else batch.row_lengths[t, i]
             i += 1
-        at_row = batch.row_starts[t, i] + offset
-        if not is_drawable(batch, t, at_row) or _in_earlier(batch, t, i, batch.source[at_row]):
+        index = batch.row_starts[t, i] + offset
+        if not is_drawable(batch, t, index) or _in_earlier(batch, t, i, batch.source[index]):
             continue
-        if add_to_set(scratch.table, last, batch.source[at_row]):
-            members.objects[at], members.source_indices[at] = batch.source[at_row], at_row
+        if add_to_set(scratch.table, last, batch.source[index]):
+            members.objects[at], members.source_indices[at] = batch.source[index], index
             at += 1
-            wanted -= 1
+            missing -= 1
     return at
 
 
 @inner_kernel
 def _in_earlier(batch: TupleBatch, t: int, i: int, member: int) -> bool:
-    """Whether the pool of a position before i holds the object."""
+    """Return whether an earlier position than i can draw the object."""
     for earlier in range(i):
         begin = batch.row_starts[t, earlier]
         at = binary_search(batch.source, begin, begin + batch.row_lengths[t, earlier], member)

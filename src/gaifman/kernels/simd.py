@@ -1,7 +1,7 @@
-"""Instructions that Python has no words for: sums of scaled rows in vector registers, and the bits of a float.
+"""Vector instructions that numba cannot express: sums of scaled rows in registers, and the bits of a float.
 
-`add_scaled_rows` is what every layer of a network is made of. Written as loops, the compiler would check at each row whether
-the arrays overlap and whether an index is negative, and keep the sums in memory: that took ten times as long.
+`add_scaled_rows` is the building block of every layer. As plain loops it took ten times as long: the compiler checks
+for overlapping arrays and negative indices at each row, and keeps the sums in memory.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 CHUNKS = ((16,) * 6 + (4,), (16,) * 6, (16, 16), (16,), (4,), (1,))
-"""Vectors that are summed at once, by their lanes; the largest first. A hundred columns, the paper's, are just one."""
+"""Lanes of the vectors that are summed at once, largest chunk first. 100 columns, as in the paper, are one chunk."""
 ROWS_AT_ONCE = 3
-"""Rows of `out` that `add_scaled_rows` sums at once: each row of the table is then read once for three. Four need
-more registers than there are where other code stands around, and take a fifth longer."""
+"""Rows of `out` that `add_scaled_rows` sums at once, so that each row of the table is read once for three. Four run out
+of registers and take a fifth longer.
+"""
 
 _WORD, _SHORT, _REAL = ir.IntType(64), ir.IntType(32), ir.FloatType()
 
@@ -54,37 +55,37 @@ def _add_scaled_rows_intrinsic(
     o0: Any,
     rows: Any,
 ) -> Any:
-    whole = types.int64
-    signature = types.void(values, whole, whole, whole, whole, table, whole, whole, out, whole, whole)
+    int64 = types.int64
+    signature = types.void(values, int64, int64, int64, int64, table, int64, int64, out, int64, int64)
 
-    def generate(context: Any, builder: Any, own: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Any, typed: Any, args: Any) -> Any:
         _, v0, step, stride, count, _, t0, columns, _, o0, rows = args
-        data = [context.make_array(own.args[i])(context, builder, args[i]).data for i in (0, 5, 8)]
+        data = [context.make_array(typed.args[i])(context, builder, args[i]).data for i in (0, 5, 8)]
         source = builder.gep(data[1], [t0])
         done = _counter(builder)
-        for together in (ROWS_AT_ONCE, 1):
-            left = builder.sub(rows, builder.load(done))
-            with cgutils.for_range(builder, builder.sdiv(left, _WORD(together))):
+        for row_count in (ROWS_AT_ONCE, 1):
+            remaining = builder.sub(rows, builder.load(done))
+            with cgutils.for_range(builder, builder.sdiv(remaining, _WORD(row_count))):
                 row = builder.load(done)
                 first = builder.gep(data[0], [builder.add(v0, builder.mul(row, step))])
                 target = builder.gep(data[2], [builder.add(o0, builder.mul(row, columns))])
                 scaled = _Scaled(first, step, stride, count, None)
-                _sums(builder, together, scaled, source, columns, target)
-                builder.store(builder.add(row, _WORD(together)), done)
+                _sums(builder, row_count, scaled, source, columns, target)
+                builder.store(builder.add(row, _WORD(row_count)), done)
         return context.get_dummy_value()
 
     return signature, generate
 
 
 def _add_gathered_rows_intrinsic(
-    _: Any, values: Any, v0: Any, places: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any
+    _: Any, values: Any, v0: Any, gathered: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any
 ) -> Any:
-    whole = types.int64
-    signature = types.void(values, whole, places, whole, whole, table, whole, out, whole)
+    int64 = types.int64
+    signature = types.void(values, int64, gathered, int64, int64, table, int64, out, int64)
 
-    def generate(context: Any, builder: Any, own: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Any, typed: Any, args: Any) -> Any:
         _, v0, _, p0, count, _, columns, _, o0 = args
-        data = [context.make_array(own.args[i])(context, builder, args[i]).data for i in (0, 2, 5, 7)]
+        data = [context.make_array(typed.args[i])(context, builder, args[i]).data for i in (0, 2, 5, 7)]
         scaled = _Scaled(builder.gep(data[0], [v0]), _WORD(0), _WORD(1), count, builder.gep(data[1], [p0]))
         _sums(builder, 1, scaled, data[2], columns, builder.gep(data[3], [o0]))
         return context.get_dummy_value()
@@ -93,88 +94,90 @@ def _add_gathered_rows_intrinsic(
 
 
 class _Scaled(NamedTuple):
-    """Which rows of the table are added, and what they are multiplied by."""
+    """Which rows of the table are added, and their factors."""
 
     first: Any
-    """Where the first value is."""
+    """Pointer to the first factor."""
     step: Any
-    """From the values of one row of `out` to those of the next."""
+    """Distance between the factors of one row of `out` and those of the next."""
     stride: Any
-    """From one value to the next."""
+    """Distance between two factors."""
     count: Any
-    places: Any
-    """Where the numbers of the rows are; None for one after another."""
+    rows: Any
+    """Pointer to the numbers of the rows; None for consecutive rows."""
 
 
 def _counter(builder: Any) -> Any:
     return cast(Any, cgutils).alloca_once_value(builder, _WORD(0))
 
 
-def _sums(builder: Any, together: int, scaled: _Scaled, source: Any, columns: Any, target: Any) -> None:
-    """Some rows of `out`, all columns: chunk by chunk."""
+def _sums(builder: Any, row_count: int, scaled: _Scaled, source: Any, columns: Any, target: Any) -> None:
+    """Generate the sums of some rows of `out`, chunk by chunk."""
     done = _counter(builder)
     builder.store(_WORD(0), done)
     for lanes in CHUNKS:
-        width = _WORD(sum(lanes))
-        left = builder.sub(columns, builder.load(done))
-        with cgutils.for_range(builder, builder.sdiv(left, width)):
+        chunk_width = _WORD(sum(lanes))
+        remaining = builder.sub(columns, builder.load(done))
+        with cgutils.for_range(builder, builder.sdiv(remaining, chunk_width)):
             at = builder.load(done)
-            _chunk(builder, lanes, together, scaled, source, columns, target, at)
-            builder.store(builder.add(at, width), done)
+            _chunk(builder, lanes, row_count, scaled, source, columns, target, at)
+            builder.store(builder.add(at, chunk_width), done)
 
 
 def _chunk(
     builder: Any,
     lanes: tuple[int, ...],
-    together: int,
+    row_count: int,
     scaled: _Scaled,
     source: Any,
     columns: Any,
     target: Any,
     at: Any,
 ) -> None:
-    """Some columns: sums in registers while the rows of the table are gone through."""
+    """Generate the sums of some columns, kept in registers over all rows of the table."""
     vectors = [(sum(lanes[:i]), ir.VectorType(_REAL, n) if n > 1 else _REAL) for i, n in enumerate(lanes)]
 
-    def place(base: Any, offset: int, kind: Any) -> Any:
-        return builder.bitcast(builder.gep(base, [_WORD(offset)]), kind.as_pointer())
+    def pointer(base: Any, offset: int, vector_type: Any) -> Any:
+        return builder.bitcast(builder.gep(base, [_WORD(offset)]), vector_type.as_pointer())
 
-    begins = [builder.gep(target, [builder.add(at, builder.mul(columns, _WORD(row)))]) for row in range(together)]
-    sums = [[cast(Any, cgutils).alloca_once(builder, kind) for _, kind in vectors] for _ in begins]
-    for begin, own in zip(begins, sums, strict=True):
-        for (offset, kind), total in zip(vectors, own, strict=True):
-            builder.store(builder.load(place(begin, offset, kind), align=4), total)
+    begins = [builder.gep(target, [builder.add(at, builder.mul(columns, _WORD(row)))]) for row in range(row_count)]
+    sums = [[cast(Any, cgutils).alloca_once(builder, vector_type) for _, vector_type in vectors] for _ in begins]
+    for begin, totals in zip(begins, sums, strict=True):
+        for (offset, vector_type), total in zip(vectors, totals, strict=True):
+            builder.store(builder.load(pointer(begin, offset, vector_type), align=4), total)
     with cgutils.for_range(builder, scaled.count) as loop:
         number = loop.index
-        if scaled.places is not None:
-            number = builder.sext(builder.load(builder.gep(scaled.places, [number])), _WORD)
-        line = builder.gep(source, [builder.add(builder.mul(number, columns), at)])
-        read = [builder.load(place(line, offset, kind), align=4) for offset, kind in vectors]
+        if scaled.rows is not None:
+            number = builder.sext(builder.load(builder.gep(scaled.rows, [number])), _WORD)
+        table_row = builder.gep(source, [builder.add(builder.mul(number, columns), at)])
+        loaded = [builder.load(pointer(table_row, offset, vector_type), align=4) for offset, vector_type in vectors]
         value = builder.gep(scaled.first, [builder.mul(loop.index, scaled.stride)])
-        for row, own in enumerate(sums):
+        for row, totals in enumerate(sums):
             factor = builder.load(builder.gep(value, [builder.mul(scaled.step, _WORD(row))]))
-            for (_, kind), one, total in zip(vectors, read, own, strict=True):
-                product = builder.fmul(_broadcast(builder, factor, kind), one, flags=("contract",))
+            for (_, vector_type), loaded_vector, total in zip(vectors, loaded, totals, strict=True):
+                product = builder.fmul(_broadcast(builder, factor, vector_type), loaded_vector, flags=("contract",))
                 builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
-    for begin, own in zip(begins, sums, strict=True):
-        for (offset, kind), total in zip(vectors, own, strict=True):
-            builder.store(builder.load(total), place(begin, offset, kind), align=4)
+    for begin, totals in zip(begins, sums, strict=True):
+        for (offset, vector_type), total in zip(vectors, totals, strict=True):
+            builder.store(builder.load(total), pointer(begin, offset, vector_type), align=4)
 
 
-def _broadcast(builder: Any, number: Any, kind: Any) -> Any:
-    """A number in every lane."""
-    if kind is _REAL:
+def _broadcast(builder: Any, number: Any, vector_type: Any) -> Any:
+    """Generate a vector with a number in every lane."""
+    if vector_type is _REAL:
         return number
-    alone = builder.insert_element(ir.Constant(kind, ir.Undefined), number, _SHORT(0))
-    return builder.shuffle_vector(alone, alone, ir.Constant(ir.VectorType(_SHORT, kind.count), [0] * kind.count))
+    single = builder.insert_element(ir.Constant(vector_type, ir.Undefined), number, _SHORT(0))
+    return builder.shuffle_vector(
+        single, single, ir.Constant(ir.VectorType(_SHORT, vector_type.count), [0] * vector_type.count)
+    )
 
 
-def _plain_bits(one: Any) -> Any:
-    return np.float32(one).view(np.int32)
+def _plain_bits(number: Any) -> Any:
+    return np.float32(number).view(np.int32)
 
 
-def _plain_real(one: Any) -> Any:
-    return np.int32(np.int64(one) & 0xFFFFFFFF).view(np.float32)
+def _plain_real(bits: Any) -> Any:
+    return np.int32(np.int64(bits) & 0xFFFFFFFF).view(np.float32)
 
 
 def _plain_add_scaled_rows(
@@ -198,10 +201,10 @@ def _plain_add_scaled_rows(
 
 
 def _plain_add_gathered_rows(
-    values: Any, v0: Any, places: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any
+    values: Any, v0: Any, gathered: Any, p0: Any, count: Any, table: Any, columns: Any, out: Any, o0: Any
 ) -> None:
     for e in range(count):
-        begin = int(places[p0 + e]) * columns
+        begin = int(gathered[p0 + e]) * columns
         out[o0 : o0 + columns] += values[v0 + e] * table[begin : begin + columns]
 
 
@@ -209,15 +212,15 @@ _jit_disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
 float_bits: Callable[[Any], Any] = _plain_bits if _jit_disabled else cast(Any, intrinsic(_bits))
 """The bits of a float32, as an int32."""
 float_from_bits: Callable[[Any], Any] = _plain_real if _jit_disabled else cast(Any, intrinsic(_real))
-"""The float32 of some bits."""
+"""The float32 with the given bits."""
 add_scaled_rows: Callable[..., None] = (
     _plain_add_scaled_rows if _jit_disabled else cast(Any, intrinsic(_add_scaled_rows_intrinsic))
 )
-"""Add to `rows` rows of `out`, from `o0` on, `count` rows of a table from `t0` on.
+"""Add `count` scaled rows of a table, from `t0` on, to each of `rows` rows of `out`, from `o0` on.
 
-To row i row e is added times `values[v0 + i * step + e * stride]`.
+Row e is added to row i with the factor `values[v0 + i * step + e * stride]`.
 """
 add_gathered_rows: Callable[..., None] = (
     _plain_add_gathered_rows if _jit_disabled else cast(Any, intrinsic(_add_gathered_rows_intrinsic))
 )
-"""Add to a row of `out` the rows `places[p0 + e]` of a table, each times `values[v0 + e]`."""
+"""Add the rows `gathered[p0 + e]` of a table to a row of `out`, each times `values[v0 + e]`."""

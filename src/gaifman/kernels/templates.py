@@ -1,4 +1,4 @@
-"""What is between the objects of a tuple and the members around them, listed for one neighbourhood."""
+"""Index of the features that have a template, and the labels between the objects of a tuple and the members."""
 
 from __future__ import annotations
 
@@ -13,44 +13,46 @@ from gaifman.kernels.rng import mix
 from gaifman.kernels.rows import RowBuffer, increment_feature, set_feature
 
 LISTED = -2
-"""In place of a bond: not all of its labels are visible, and those that are stand in a list."""
+"""In `LabelLists.label_sets`: the visible labels stand in `LabelLists.labels`, because some of the edge's labels are
+hidden.
+"""
 
 
 class LabelLists(NamedTuple):
-    """What one thread lists."""
+    """Buffers of one thread: labels between the objects of the tuple and the members."""
 
     edges: Longs
-    """Shape (members,): edges of the graph from one object of the tuple to members."""
-    places: Ints
-    """Shape (members,): which member each leads to."""
+    """Shape (members,): edges from one object of the tuple to members."""
+    member_indices: Ints
+    """Shape (members,): the member at the end of each edge."""
     label_sets: Ints
-    """Shape (n, members): the list of labels between an object of the tuple and a member; NONE, or LISTED below."""
+    """Shape (n, members): the label set between an object of the tuple and a member, or `NONE`, or `LISTED`."""
     begins: Ints
-    """Shape (n, members): where the labels begin that are listed below, because not all of the bond's are visible."""
+    """Shape (n, members): the start in `labels` for a `LISTED` pair."""
     ends: Ints
-    """Shape (n, members): where they end."""
+    """Shape (n, members): the end."""
     labels: Ints
-    """Shape (room,)."""
-    near: Ints
-    """Shape (members,): members that a path of three steps may go to first."""
-    far: Ints
-    """Shape (members,): members that it may come from last."""
+    """Shape (capacity,)."""
+    first_steps: Ints
+    """Shape (members,): members that may be the first on a walk of three steps."""
+    last_steps: Ints
+    """Shape (members,): members that may be the last on it."""
     bits: Words
-    """Shape (2, members): for each of these, the bits of labels by which the path may end."""
+    """Shape (2, members): for these members, the bits of the labels that may end the walk."""
 
 
 @inline_kernel
 def count_distinct(own: Ints) -> int:
-    """How many different objects the tuple has: they stand in front."""
-    most = 0
+    """Return the number of different objects of the tuple. They are the first members."""
+    count = 0
     for at in own:
-        most = max(most, at + 1)
-    return most
+        count = max(count, at + 1)
+    return count
 
 
 @inline_kernel
 def is_first(own: Ints, i: int) -> bool:
-    """Whether no earlier object of the tuple is the same as the i-th."""
+    """Return whether no earlier object of the tuple equals the i-th."""
     for earlier in range(i):  # noqa: SIM110 - a kernel has no generators
         if own[earlier] == own[i]:
             return False
@@ -59,47 +61,46 @@ def is_first(own: Ints, i: int) -> bool:
 
 @inline_kernel
 def append_labels(graph: LabelledGraph, lists: LabelLists, i: int, x: int, at: int) -> int:
-    """The labels between object i of the tuple and member x, from `at` on; where they end, −1 for no room."""
-    bond = lists.label_sets[i, x]
-    if bond == LISTED:
+    """Append the labels between object i of the tuple and member x from index `at` on. Return their end, −1 if full."""
+    label_set = lists.label_sets[i, x]
+    if label_set == LISTED:
         first, last = lists.begins[i, x], lists.ends[i, x]
     else:
-        first, last = graph.label_set_starts[bond], graph.label_set_starts[bond + 1]
+        first, last = graph.label_set_starts[label_set], graph.label_set_starts[label_set + 1]
     if at + last - first > len(lists.labels):
         return -1
     for q in range(first, last):
-        lists.labels[at] = lists.labels[q] if bond == LISTED else graph.label_set_labels[q]
+        lists.labels[at] = lists.labels[q] if label_set == LISTED else graph.label_set_labels[q]
         at += 1
     return at
 
 
 @inline_kernel
 def set_hashed_features(table: HashTable, key: int, buffer: RowBuffer) -> None:
-    """What stands for a number is true, once more."""
+    """Set or increment the features of a key, if there are any."""
     slot = find_slot(table, key)
     if table[slot, 0] != NONE:
-        some, many = exists_feature(table[slot, 1]), count_feature(table[slot, 1])
-        if some >= 0:
-            set_feature(buffer, some)
-        if many >= 0:
-            increment_feature(buffer, many)
+        exists, count = exists_feature(table[slot, 1]), count_feature(table[slot, 1])
+        if exists >= 0:
+            set_feature(buffer, exists)
+        if count >= 0:
+            increment_feature(buffer, count)
 
 
 NONE = -1
 
 
 HashTable = Longs
-"""Features by a number made of several: shape (a power of two, 2), a number, −1 where free, and its features, side by
-side so that one look finds both: the one that asks whether there is any, and the one that asks how many; `exists_feature`."""
+"""Features by key, shape (a power of two, 2): the key or −1, and the features packed by `pack_features`."""
 
 
 class TemplateIndex(NamedTuple):
-    """Features by what they ask for; −1 where no feature asks. A label is a row of the graph's label table."""
+    """Features by template; −1 where there is none. A label is a row of the graph's label table."""
 
     hop: Ints
-    """Shape (n, labels): ∃x r(s_i, x), and the like with the places of the label."""
+    """Shape (n, labels): ∃x r(s_i, x), with the positions of the label."""
     label_set_hop: Ints
-    """Shape (n, labels of all bonds): the same along the lists of labels that edges have."""
+    """Shape (n, labels of all label sets): the same along `LabelledGraph.label_set_labels`."""
     hop_counts: Ints
     """Shape (n, labels): the number of x."""
     pair: Ints
@@ -109,37 +110,37 @@ class TemplateIndex(NamedTuple):
     unary: Ints
     """Shape (n, relations): r(s_i)."""
     constant_labels: Words
-    """Shape (n, a power of two): by the last digits of a constant c, the bits of labels in features r(s_i, c)."""
+    """Shape (n, a power of two): by the low bits of a constant c, the bits of the labels in features r(s_i, c)."""
     constants: HashTable
     """r(s_i, c)."""
     path_next: Words
-    """Shape (n, n, labels): what may follow the label on a path of two steps from s_i to s_j; see `label_bit`."""
+    """Shape (n, n, labels): the bits of the labels that may follow on a path of two steps; see `label_bit`."""
     path_lengths: Bytes
-    """Shape (n, n): how far features go from s_i to s_j: bit 0 for two steps, bit 1 for three."""
+    """Shape (n, n): the lengths of the paths from s_i to s_j, as bits `TWO_STEPS` and `THREE_STEPS`."""
     path: HashTable
     """∃x r(s_i, x) ∧ q(x, s_j)."""
     walk_next: Words
-    """Shape (n, n, labels): the same for paths of three steps."""
+    """Shape (n, n, labels): the bits of the labels that may follow on a walk of three steps."""
     walk_ends: Words
-    """Shape (n, n, labels): other than 0 where one ends with the label, seen from s_j."""
+    """Shape (n, n, labels): not 0 if a walk ends with the label, seen from s_j."""
     walk_last: Words
-    """Shape (n, n, labels): the bits of what may end a path of three steps that begins with the label."""
+    """Shape (n, n, labels): the bits of the labels that may end a walk that begins with the label."""
     label_set_walk_last: Words
-    """Shape (n, n, bonds): the same for all labels of a bond together."""
+    """Shape (n, n, label sets): the union over the labels of a set."""
     label_set_walk_ends: Words
-    """Shape (n, n, bonds): the bits of those labels of a bond that may end such a path."""
+    """Shape (n, n, label sets): the bits of the labels of a set that may end a walk."""
     walk: HashTable
     """∃x, y r(s_i, x) ∧ q(x, y) ∧ p(y, s_j)."""
     nary_starts: Longs
-    """Shape (relations + 1,): rows of `wide`."""
+    """Shape (relations + 1,): rows of `nary`."""
     nary: Ints
-    """Shape (features, 10): of an atom of three places or more the feature, whether it counts, and which of the tuple's
-    objects stands at each place; −1 for a variable of its own."""
+    """Shape (features, 10): for an atom of three or more positions the feature, whether it counts, and the object of
+    the tuple at each position; −1 for a variable.
+    """
     duplicates: Ints
-    """Shape (any, 2): a feature, and another that asks for the same."""
+    """Shape (any, 2): a feature, and another with the same meaning."""
     needs: Bytes
-    """Shape (4,): whether there are features at all that need a step, count steps, have a constant, or are wide: by the
-    names below."""
+    """Shape (4,): whether any feature needs a step, counts steps, has a constant, or is n-ary; by the names below."""
 
 
 STEP, COUNTS, CONSTANTS, NARY = range(4)
@@ -148,31 +149,31 @@ TWO_STEPS, THREE_STEPS = 1, 2
 
 @kernel
 def label_bit(label: int) -> np.uint64:
-    """A bit for a label; different labels may have the same. The bits of all that may follow make a word."""
+    """Return a bit for a label. Different labels may share one; a word holds the bits of a set of labels."""
     return np.uint64(1) << np.uint64(label & 63)
 
 
 @kernel
 def constant_key(i: int, label: int, labels: int, obj: int, objects: int) -> int:
-    """One number for a fact of an object of the tuple with a constant."""
+    """Return the key of a fact between object i of the tuple and a constant."""
     return int((np.int64(i) * labels + label) * objects + obj)
 
 
 @kernel
 def path_key(pair: int, first: int, second: int, labels: int) -> int:
-    """One number for a path: which two objects, and the labels seen from either end."""
+    """Return the key of a path of two steps: the pair of objects, and the labels seen from either end."""
     return int((np.int64(pair) * labels + first) * labels + second)
 
 
 @kernel
 def walk_key(pair: int, first: int, middle: int, last: int, labels: int) -> int:
-    """One number for a path of three steps: the labels of its ends seen from there, the middle one from the first."""
+    """Return the key of a walk of three steps: outer labels seen from the ends, the middle one from the first."""
     return int(path_key(pair, first, middle, labels) * labels + last)
 
 
 @kernel
 def find_slot(table: HashTable, key: int) -> int:
-    """Where a number stands in a hashed table, or the free slot where it would."""
+    """Return the slot of a key, or the free slot where it belongs."""
     last = len(table) - 1
     slot = np.int64(mix(np.uint64(key))) & last
     while table[slot, 0] != NONE and table[slot, 0] != key:
@@ -181,18 +182,18 @@ def find_slot(table: HashTable, key: int) -> int:
 
 
 @kernel
-def pack_features(some: int, many: int) -> int:
-    """Two features as one number, each −1 where there is none."""
-    return int(np.int64(some + 1) << 32 | np.int64(many + 1))
+def pack_features(exists: int, count: int) -> int:
+    """Pack an existence feature and a counting feature into one number; −1 for none."""
+    return int(np.int64(exists + 1) << 32 | np.int64(count + 1))
 
 
 @kernel
 def exists_feature(features: int) -> int:
-    """The feature that asks whether there is any; −1 for none."""
+    """Return the existence feature of a packed pair, or −1."""
     return int((features >> 32) - 1)
 
 
 @kernel
 def count_feature(features: int) -> int:
-    """The feature that asks how many there are; −1 for none."""
+    """Return the counting feature of a packed pair, or −1."""
     return int((features & 0xFFFFFFFF) - 1)

@@ -334,7 +334,7 @@ class MLP(BaseModel):
         """Scratch for mini-batches of these rows: kept, and grown when larger ones come."""
         marks = np.append(starts[:: self.batch_size], starts[-1:])
         entries = max(int(np.diff(marks).max(initial=0)), 1)
-        if self._space is None or len(self._space.places) < entries:
+        if self._space is None or len(self._space.entry_rows) < entries:
             self._space = self._make_scratch(2 * entries)
         return self._space
 
