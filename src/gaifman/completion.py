@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -73,6 +72,7 @@ from gaifman.ranking.ranked_answers import RankedAnswers, RankingOptions, rank_c
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.threads import map_threaded
 from gaifman.training import Arrays, Callback, HeldOut, Scorer, Trainer, TrainingConfig, TrainingSource
 
 RelationModel = tuple[Arrays, dict[str, Any]]
@@ -456,31 +456,17 @@ class RelationTrainer:
     def train_all(self, names: Sequence[str], threads: int, store: PartStore) -> dict[str, RelationModel]:
         """What is learnt of each relation: the largest first, so that no thread is left with one at the end."""
         kb = self.graph.kb
-        waiting = iter(sorted(names, key=lambda name: (-kb.relations[name].count, name)))
-        found: dict[str, RelationModel] = {}
-        failed = threading.Event()
 
-        def work() -> None:
-            try:
-                for name in waiting:
-                    if failed.is_set():
-                        return
-                    part = store.load(name)
-                    if part is None:
-                        part = self.train(name, store.callback(name))
-                        store.save(name, part)
-                    found[name] = part
-            except BaseException:
-                failed.set()  # what one thread cannot do, the others need not go on for
-                raise
+        def train(name: str) -> RelationModel:
+            part = store.load(name)
+            if part is None:
+                part = self.train(name, store.callback(name))
+                store.save(name, part)
+            return part
 
-        if threads < 2:
-            work()
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                for future in [pool.submit(work) for _ in range(threads)]:
-                    future.result()
-        return found
+        order = sorted(names)
+        parts = map_threaded(train, order, threads, cost=lambda name: kb.relations[name].count)
+        return dict(zip(order, parts, strict=True))
 
     def train(self, name: str, callback: Callback) -> RelationModel:
         """Learn one relation; where that cannot be, only say so."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,6 +38,7 @@ from gaifman.ranking.fast_scoring import BLOCK_SIZE, DirectScorer, ObjectFeature
 from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.sampling.rng import fold_in_rows, make_key
+from gaifman.threads import map_threaded
 from gaifman.training import Scorer, TrainingConfig
 
 Model = GaifmanModel | Completion
@@ -388,7 +388,13 @@ class TaskRunner:
         sizes = [(subject.tuples.size, subject.name in done) for subject in tasks]
         tally = RankProgress(sum(size for size, _ in sizes), progress, sum(size for size, kept in sizes if kept))
         self._log("start", kept=len(done), relations=len(tasks), threads=threads)
-        found = run_in_threads(tasks, threads, tally, lambda subject: self._part(subject, subject.name in done, tally))
+        found = map_threaded(
+            lambda task: self._part(task, task.name in done, tally),
+            tasks,
+            threads,
+            cost=lambda task: task.tuples.size,
+            on_error=tally.stop,
+        )
         self._log("end")
         return found
 
@@ -420,25 +426,6 @@ class TaskRunner:
         rows = np.unique(both, axis=0, return_inverse=True)[1].ravel()[len(task.known) :]
         corruptor = NegativeSampler(self._kb, task.known, negative_sampling=self._negative_sampling)
         return corruptor.sample(rows.astype(np.int64), 1, make_key(self._seed, "classification", task.name)).tuples
-
-
-def run_in_threads(
-    tasks: Sequence[EvaluationTask], threads: int, progress: RankProgress, work: Callable[[EvaluationTask], TaskResult]
-) -> list[TaskResult]:
-    """What comes of each subject, in their order; the largest are begun first, so that none is left for the end."""
-    if threads < 2 or len(tasks) < 2:
-        return [work(subject) for subject in tasks]
-    order = sorted(range(len(tasks)), key=lambda number: (-tasks[number].tuples.size, number))
-    with ThreadPoolExecutor(threads) as pool:
-        futures = {number: pool.submit(work, tasks[number]) for number in order}
-        try:
-            for future in as_completed(futures.values()):
-                future.result()
-        except BaseException:
-            progress.stop()  # what one thread cannot do, the others need not go on for
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [futures[number].result() for number in range(len(tasks))]
 
 
 def rank_test_facts(task: EvaluationTask, objects: int, progress: RankProgress) -> Longs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -42,8 +41,8 @@ from gaifman.sampling.neighbourhoods import (
     draw_neighbourhoods,
     fact_rows,
     make_draw_job,
-    map_threaded,
 )
+from gaifman.threads import map_with_workers
 
 Bits = npt.NDArray[np.uint64]
 
@@ -92,7 +91,12 @@ class FeatureEvaluator:
         neighbours = _neighbourhood_arrays(self.graph, drawn, hidden, drop_uncertain)
         blocks = [(begin, min(begin + ROWS_PER_BLOCK, len(drawn))) for begin in range(0, len(drawn), ROWS_PER_BLOCK)]
         threads = cpu_count() if threads is None else threads
-        done = map_threaded(blocks, threads, lambda: partial(self._worker(most).evaluate, index, neighbours))
+
+        def make_worker() -> Callable[[tuple[int, int]], SparseOutput]:
+            worker = self._worker(most)
+            return lambda block: worker.evaluate(index, neighbours, *block)
+
+        done = map_with_workers(make_worker, blocks, threads)
         return _collect_matrix(done, sizes, index)
 
     def sample_and_evaluate(

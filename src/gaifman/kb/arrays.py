@@ -9,14 +9,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Ints, concatenate_ranges, freeze
 from gaifman.kernels.bitset_vm import AttributeArrays
 from gaifman.kernels.evaluate import KnowledgeBaseArrays
 from gaifman.kernels.graph import Adjacency, LabelledGraph, fill_bloom_filter, number_label_sets
 from gaifman.kernels.local_facts import FactArrays
+
+if TYPE_CHECKING:
+    from gaifman.kb.gaifman_graph import GaifmanGraph
 
 BLOOM_BITS_PER_EDGE = 16
 """Bits per edge in the Bloom filter of edges: about 1 % false positives."""

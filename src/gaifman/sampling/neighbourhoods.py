@@ -6,7 +6,6 @@ What stands here is about speed and memory alone. `gaifman.sampling.neighbourhoo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,6 +39,7 @@ from gaifman.kernels.sampling import (
     measure_batch,
 )
 from gaifman.sampling.rng import Keys, fold_in, make_key
+from gaifman.threads import map_with_workers
 
 TRIAL_FACTOR = 1
 """How many times k a row is, at least, where filling tries places at random and does not write out all pools."""
@@ -85,17 +85,18 @@ class DrawJob:
         `worker` is called once on each thread, and what it gives for each block of tuples, from the first to the last.
         """
 
-        def drawer() -> Callable[[int, int], _Result]:
+        def drawer() -> Callable[[tuple[int, int]], _Result]:
             tools, finish = GrowingScratch(), make_worker()
             batches = self.row_batches if self.radius < 2 else self._ball_batches()
 
-            def drawn(begin: int, end: int) -> _Result:
+            def drawn(block: tuple[int, int]) -> _Result:
+                begin, end = block
                 parts = [self._draw_batch(batch, tools) for batch in batches(begin, end)]
                 return finish(begin, end, parts[0] if len(parts) == 1 else concatenate_parts(parts))
 
             return drawn
 
-        return map_threaded(self._blocks(), threads, drawer)
+        return map_with_workers(drawer, self._blocks(), threads)
 
     def _blocks(self) -> list[tuple[int, int]]:
         """Ranges of tuples that make about `MEMBERS_PER_BLOCK` members each."""
@@ -194,28 +195,6 @@ class GrowingScratch:
                 np.empty(room, np.int32),
             )
         return self._scratch
-
-
-def map_threaded(
-    blocks: list[tuple[int, int]], threads: int, make_worker: Callable[[], Callable[[int, int], _Result]]
-) -> list[_Result]:
-    """The results of blocks, from the first to the last, whoever did them: `worker` is called once on each thread."""
-    waiting, done = iter(blocks), dict[int, _Result]()
-
-    def work() -> None:
-        """Take blocks until none is left: what one thread does. A list's iterator is safe to share."""
-        one = make_worker()
-        for begin, end in waiting:
-            done[begin] = one(begin, end)
-
-    count = min(threads, len(blocks))
-    if count < 2:
-        work()
-    else:
-        with ThreadPoolExecutor(count) as pool:
-            for future in [pool.submit(work) for _ in range(count)]:
-                future.result()
-    return [done[begin] for begin, _ in blocks]
 
 
 def find_cut_edges(graph: GaifmanGraph, starts: Longs, facts: Longs) -> tuple[Longs, Longs]:

@@ -138,7 +138,7 @@ def test_stopped_it_goes_on_and_gives_the_same(ranks: int, threads: int, tmp_pat
 
 def test_progress_counts_what_is_there_already(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
-        ranked(tmp_path / "ranks", progress=stop_after(7))
+        ranked(tmp_path / "ranks", progress=stop_after(13))
     with Run.open(tmp_path / "ranks") as run:
         done = sum(len(kept[0]["targets"] > 0) > 0 for kept in map(run.load_task, run.finished_tasks()))
     assert done > 0
