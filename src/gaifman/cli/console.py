@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gaifman.config import ProgressCallback
 from gaifman.errors import escape_unprintable
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from gaifman.kb.knowledge_base import KnowledgeBase
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-ProgressCallback = Callable[[str, int, int | None], None]
-"""Told the phase, how much is done and, where known, of how much; `gaifman.io.files.Progress` is the same."""
-Progress = ProgressCallback
 
 FORMATS = ("triples", "nary", "types", "attributes", "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
 DEMO_FILE = Path(__file__).parent.parent / "data" / "countries.facts"
@@ -96,7 +94,7 @@ def print_stopped(what: str, command: str, as_json: bool) -> None:
 
 
 @contextmanager
-def read_progress() -> Iterator[Progress | None]:
+def read_progress() -> Iterator[ProgressCallback | None]:
     """A bar with phase, rate and time left, on a terminal, for reading that takes longer than a moment."""
     if not sys.stderr.isatty():
         yield None

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.console import ProgressCallback, json_option, print_fields, print_json, print_table, work_progress
+from gaifman.cli.console import json_option, print_fields, print_json, print_table, work_progress
 from gaifman.cli.kb import print_neighbourhood, summary
+from gaifman.config import ProgressCallback
 
 if TYPE_CHECKING:
     from gaifman.completion import Completion

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from gaifman._html import muted, paragraph, stack, table
 from gaifman._serialization import auc
-from gaifman.config import check_choice, check_fraction, check_int, cpu_count
+from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, cpu_count
 from gaifman.errors import KnowledgeBaseError, plural, similar_names
 from gaifman.evaluation.ranks import (
     BOOTSTRAP_RESAMPLES,
@@ -44,7 +44,6 @@ from gaifman.evaluation.tasks import (
     EvaluationData,
     EvaluationTask,
     Model,
-    ProgressCallback,
     TaskResult,
     TaskRunner,
     build_tasks,

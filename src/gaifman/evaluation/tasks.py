@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gaifman.completion import Completion, fallback_probabilities
+from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
 from gaifman.evaluation.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.io.model_file import canonical_json
@@ -304,9 +305,6 @@ def sample_tasks(tasks: Sequence[EvaluationTask], count: int, seed: int) -> list
         if len(rows):
             found.append(replace(subject, tuples=subject.tuples[rows]))
     return found
-
-
-ProgressCallback = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import secrets
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -24,10 +24,10 @@ from typing import BinaryIO
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, OutputError, shorten
 from gaifman.io.files import translate_read_errors
 
-ProgressCallback = Callable[[str, int, int | None], None]
 SPLIT_NAMES = ("train", "valid", "test")
 BLOCK_SIZE = 1 << 16
 """Bytes fetched at once."""

@@ -16,9 +16,9 @@ from typing import Any
 
 from gaifman import __version__
 from gaifman.completion import Completion, load
+from gaifman.config import ProgressCallback
 from gaifman.errors import GaifmanError, InputError, OutputError
 from gaifman.evaluation.evaluate import Evaluation, evaluate_draw_counts
-from gaifman.evaluation.tasks import ProgressCallback
 from gaifman.experiments.paper import DATASET_NAMES, PAPER_NETWORK, Experiment, TableRow, TrainingSetting, paper_result
 from gaifman.experiments.speeds import PAPER_ANSWERS_PER_SECOND as PAPER_SPEED
 from gaifman.experiments.speeds import measure_throughput

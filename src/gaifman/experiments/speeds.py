@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from gaifman.completion import Completion
-from gaifman.config import cpu_count
+from gaifman.config import ProgressCallback, cpu_count
 from gaifman.errors import KnowledgeBaseError
-from gaifman.evaluation.tasks import EvaluationData, EvaluationTask, ProgressCallback, build_tasks
+from gaifman.evaluation.tasks import EvaluationData, EvaluationTask, build_tasks
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.models.mlp import MLP

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
-from gaifman.config import DEFAULT_LIMITS, Limits
+from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback
 from gaifman.errors import InputError, OutputError
 from gaifman.io.databases import read_parquet, read_sqlite
 from gaifman.io.duckdb import read_duckdb, write_duckdb, write_parquet
 from gaifman.io.facts_file import read_facts_file
-from gaifman.io.files import STDIN, InputFile, ReadProgress, atomic_write, open_input, read_blocks
+from gaifman.io.files import STDIN, InputFile, atomic_write, open_input, read_blocks
 from gaifman.io.formats import (
     READ_FORMATS,
     SUFFIXES,
@@ -43,7 +43,7 @@ def read(
     limits: Limits = DEFAULT_LIMITS,
     table: str | None = None,
     iris: IriStyle = "full",
-    progress: ReadProgress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> KnowledgeBase:
     """One knowledge base of all the files; `-` is standard input.
 
@@ -72,7 +72,7 @@ class _Reader:
     limits: Limits
     table: str | None
     namer: NodeNamer
-    progress: ReadProgress | None
+    progress: ProgressCallback | None
     builder: KnowledgeBaseBuilder = field(default_factory=KnowledgeBaseBuilder)
     files: int = 0
     fingerprint: str | None = None

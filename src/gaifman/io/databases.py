@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from gaifman.config import MAX_ARITY
+from gaifman.config import MAX_ARITY, ProgressCallback
 from gaifman.errors import InputError, shorten, similar_names
-from gaifman.io.files import InputFile, ReadProgress, uncompressed_path
+from gaifman.io.files import InputFile, uncompressed_path
 from gaifman.io.formats import file_stem
 from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, TableLayout, add_rows, find_header_problem, parse_header
 from gaifman.kb.builder import KnowledgeBaseBuilder
@@ -104,7 +104,9 @@ def _check_column_names(words: Mapping[str, str], source: str) -> None:
         raise InputError(f"{source}: {message}", hint="leave such columns out, by a view: table=…")
 
 
-def read_tables(tables: Iterable[SourceTable], builder: KnowledgeBaseBuilder, progress: ReadProgress | None) -> None:
+def read_tables(
+    tables: Iterable[SourceTable], builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
+) -> None:
     """Put tables into a draft."""
     for table in tables:
         if progress:
@@ -174,7 +176,7 @@ def translate_duckdb_errors(source: InputFile) -> Iterator[None]:
         raise InputError(f"{source.name} cannot be read: it holds text that is not UTF-8") from None
 
 
-def read_parquet(source: InputFile, builder: KnowledgeBaseBuilder, progress: ReadProgress | None = None) -> None:
+def read_parquet(source: InputFile, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None) -> None:
     """Put a Parquet file into a draft."""
     import duckdb
 
@@ -195,7 +197,11 @@ def list_tables(connection: Any, kind: str = "table") -> list[tuple[str, str]]:
 
 
 def read_duckdb_tables(
-    source: InputFile, connection: Any, table: str | None, builder: KnowledgeBaseBuilder, progress: ReadProgress | None
+    source: InputFile,
+    connection: Any,
+    table: str | None,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None,
 ) -> None:
     """Put tables of an open DuckDB database into a draft."""
     found = list_tables(connection)
@@ -214,7 +220,7 @@ def read_duckdb_tables(
 
 
 def read_sqlite(
-    source: InputFile, table: str | None, builder: KnowledgeBaseBuilder, progress: ReadProgress | None = None
+    source: InputFile, table: str | None, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None
 ) -> None:
     """Put tables of an SQLite database into a draft."""
     import sqlite3

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import MAX_ARITY
+from gaifman.config import MAX_ARITY, ProgressCallback
 from gaifman.errors import InputError, Location, OutputError, shorten
 from gaifman.io.databases import (
     MAIN_SCHEMA,
@@ -28,7 +28,7 @@ from gaifman.io.databases import (
     read_duckdb_tables,
     translate_duckdb_errors,
 )
-from gaifman.io.files import InputFile, ReadProgress, uncompressed_path
+from gaifman.io.files import InputFile, uncompressed_path
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
 from gaifman.kb.facts import format_name
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -118,7 +118,7 @@ def _create_views(connection: Any, arities: list[int]) -> None:
 
 
 def read_duckdb(
-    source: InputFile, table: str | None, builder: KnowledgeBaseBuilder, progress: ReadProgress | None = None
+    source: InputFile, table: str | None, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None
 ) -> str | None:
     """Put a DuckDB file into a draft: one of ours, whose fingerprint is returned, or tables that others made."""
     import duckdb
@@ -137,7 +137,7 @@ def read_duckdb(
 
 
 def _read_native(
-    columns: _ColumnReader, names: set[str], builder: KnowledgeBaseBuilder, progress: ReadProgress | None
+    columns: _ColumnReader, names: set[str], builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
 ) -> str | None:
     """Put one of our files into a draft; the fingerprint that it had when it was written."""
     about = columns.metadata()

@@ -10,7 +10,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +18,8 @@ from typing import BinaryIO, NoReturn
 
 import numpy as np
 
-from gaifman.config import Limits
+from gaifman.config import Limits, ProgressCallback
 from gaifman.errors import InputError, Location, OutputError, shorten, similar_names
-
-ReadProgress = Callable[[str, int, int | None], None]
-"""Told the phase, how much is done and, where known, of how much."""
 
 BLOCK_SIZE = 1 << 21
 """Bytes read at once: enough to work on whole arrays, and memory stays small."""
@@ -198,7 +195,7 @@ def translate_read_errors(name: str) -> Iterator[None]:
 
 
 def read_blocks(
-    source: InputFile, limits: Limits, progress: ReadProgress | None = None, size: int = BLOCK_SIZE
+    source: InputFile, limits: Limits, progress: ProgressCallback | None = None, size: int = BLOCK_SIZE
 ) -> Iterator[TextBlock]:
     """The file in blocks of whole lines."""
     name, line, rest = source.name, 1, b""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy.typing as npt
 
 from gaifman.completion import Completion, PartStore, RelationModel, complete, load
+from gaifman.config import ProgressCallback
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError, similar_names
 from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, parse_phi
 from gaifman.io.files import atomic_write, leftover_files
@@ -26,7 +27,6 @@ from gaifman.model_card import model_card
 from gaifman.sampling.constraints import Constraints, parse_constraints
 from gaifman.training import Arrays, Callback, TrainingConfig
 
-ProgressReport = Callable[[str, int, int | None], None]
 Model = GaifmanModel | Completion
 KB_TASK, MODEL_TASK, RELATION_PREFIX = "knowledge base", "model", "relation "
 """Names of tasks; those of relations begin with the prefix."""
@@ -119,7 +119,7 @@ class TrainingSpec:
 class ProgressCounter:
     """Counts examples of all tasks and threads, tells whoever wants to know, and says when to stop."""
 
-    def __init__(self, report: ProgressReport | None = None, should_stop: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, report: ProgressCallback | None = None, should_stop: Callable[[], bool] = lambda: False) -> None:
         self.should_stop = should_stop
         self._report = report
         self._planned: dict[str, int] = {}
@@ -217,7 +217,7 @@ def run_training(
     target: Path,
     *,
     threads: int | None = None,
-    report: ProgressReport | None = None,
+    report: ProgressCallback | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     on_model: Callable[[Model], None] = lambda _: None,
 ) -> Model:
