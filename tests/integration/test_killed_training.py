@@ -34,19 +34,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("what", "seed"), [("completion", 1), ("query", 2), ("query", 3), ("demo", 4)])
-def test_killed_by_the_clock_it_gives_the_same_bytes(
+def test_killed_at_any_time_it_gives_the_same_bytes(
     what: str, seed: int, tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     """Six times each: before its run is there, and at random moments of all that it takes; resumptions too."""
     draw, kills, number = random.Random(seed), 0, count()
     job = victim(tmp_path / str(next(number)), what)
-    job.kill_by_clock(-draw.uniform(0.05, 0.5), threads=1)
+    job.kill_after(-draw.uniform(0.05, 0.5), threads=1)
     while (kills := kills + job.kills) < 6:
         if job.done():
             assert job.finish() == whole[what]
             job = victim(tmp_path / str(next(number)), what)  # not by kills: one may end before it is killed
         job.kills = 0
-        job.kill_by_clock(draw.uniform(0, 0.6), threads=draw.choice([1, 2]))
+        job.kill_after(draw.uniform(0, 0.6), threads=draw.choice([1, 2]))
     assert job.finish(draw.choice([1, 2])) == whole[what]
 
 
@@ -71,7 +71,7 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return job.folder
 
 
-@pytest.mark.parametrize("change", ["2:.md", "1:/final", "1:/.m.gaifman.", "1:/run.json", "1:/.run.json", "2:/lock"])
+@pytest.mark.parametrize("change", ["2:.md", "1:/result", "1:/.m.gaifman.", "1:/run.json", "1:/.run.json", "2:/lock"])
 def test_killed_while_it_ends_it_is_ended_when_resumed(
     change: str, learnt: Path, tmp_path: Path, whole: dict[str, bytes]
 ) -> None:

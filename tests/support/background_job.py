@@ -1,9 +1,10 @@
 """A long job for the tests of runs: some tasks on threads, each a chain of hashes; killed wherever it is asked to be.
 
-    python tests/support/background_job.py FOLDER TARGET [--threads 2] [--kill-at 17] [--steps 300] [--pause 0.0]
+    python background_job.py FOLDER TARGET [--threads 2] [--kill-at 17] [--steps 300] [--pause 0.0] [--hold]
 
 It goes on where an earlier one was killed, prints `ready` when it begins to work, and ends with code 0 when the result
-is there, 3 when it was interrupted. `--kill-at` kills it before its 17th change of the file system.
+is there, 3 when it was interrupted. `--kill-at` kills it before its 17th change of the file system. With `--hold` it
+waits after its first blocks until it is interrupted.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def links(name: str, steps: int) -> bytes:
     return state
 
 
-def work(run: Run, name: str, steps: int, pause: float, interrupt: InterruptHandler) -> None:
+def work(run: Run, name: str, steps: int, pause: float, hold: bool, interrupt: InterruptHandler) -> None:
     """One task in blocks, from its checkpoint or its beginning."""
     at, state = 0, f"{SETTINGS['seed']} {name}".encode()
     if found := run.load_checkpoint(name):
@@ -50,12 +51,14 @@ def work(run: Run, name: str, steps: int, pause: float, interrupt: InterruptHand
         run.checkpoint(name, {"state": np.frombuffer(state, np.uint8)}, {"at": at}, force=stop)
         if stop:
             return
+        while hold and not interrupt.stop_requested():
+            time.sleep(0.01)
         time.sleep(pause)
     run.save_task(name, {"state": np.frombuffer(state, np.uint8)}, {"steps": steps})
     run.log("done", task=name)
 
 
-def job(folder: Path, target: Path, threads: int, steps: int, pause: float) -> int:
+def job(folder: Path, target: Path, threads: int, steps: int, pause: float = 0, hold: bool = False) -> int:
     """Begin, or go on, to the end."""
     begun = (folder / "run.json").exists()
     if target.exists() and not begun:
@@ -67,7 +70,7 @@ def job(folder: Path, target: Path, threads: int, steps: int, pause: float) -> i
         print("ready", flush=True)
         names = [name for name in run.settings["tasks"] if name not in run.finished_tasks()]
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda name: work(run, name, steps, pause, stop), names))
+            list(pool.map(lambda name: work(run, name, steps, pause, hold, stop), names))
         if stop.stop_requested():
             run.log("interrupted", signal=stop.received)
             return 3
@@ -107,12 +110,13 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--max-path-length", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--hold", action="store_true")
     parser.add_argument("--kill-at", type=int, default=0)
     options = parser.parse_args()
     kill_at(options.kill_at, str(options.target.parent))
-    return job(options.folder, options.target, options.threads, options.steps, options.pause)
+    return job(options.folder, options.target, options.threads, options.steps, options.pause, options.hold)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from background_job import kill_at
-from gaifman.jobs.run import RECORD, read_log
+from gaifman.jobs.run import LOG, RECORD, read_log
+from processes import child, cpu_seconds, run, wait_until
 
 QUICK = ("--min-examples", "1500", "--option", "epochs=2", "--size", "5", "--option", "hidden=[20]")
 """Options of a training that takes a moment."""
@@ -45,7 +45,7 @@ def gaifman(
     """Run a command in a folder to its end; there is never a traceback."""
     words_given = command(*words, kill=kill, folder=folder)
     environment = {**os.environ, "COLUMNS": "100"}
-    done = subprocess.run(words_given, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = run(words_given, cwd=folder, env=environment)
     assert "Traceback" not in done.stderr, done.stderr
     assert code is None or done.returncode == code, (done.returncode, done.stdout, done.stderr)
     return done
@@ -71,21 +71,20 @@ class Victim:
     def done(self) -> bool:
         return self.model.exists() and not (self.running / RECORD).exists()
 
-    def kill_by_clock(self, seconds: float, threads: int) -> None:
-        """Kill it so many seconds after it has begun to work, or after it was started where it is less than nothing."""
-        process = subprocess.Popen(
-            command(*self.next(threads)), cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
-        while seconds >= 0 and process.poll() is None and self._worker() != process.pid:
-            time.sleep(0.002)
-        time.sleep(abs(seconds))
-        process.kill()
-        self._ended(process.communicate()[1].decode(), process.returncode)
+    def kill_after(self, seconds: float, threads: int) -> None:
+        """Kill it when it has used so much processor time since it began to work; below 0, since it was started."""
+        before = self._log_size()
+        with child(command(*self.next(threads)), cwd=self.folder, stdout=subprocess.DEVNULL) as process:
+            wait_until(lambda: seconds < 0 or process.poll() is not None or self._log_size() != before)
+            limit = abs(seconds) + (cpu_seconds(process.pid) if seconds >= 0 else 0)
+            wait_until(lambda: process.poll() is not None or cpu_seconds(process.pid) > limit)
+            process.kill()
+            said = process.communicate()[1]
+        self._ended(said, process.returncode)
 
-    def _worker(self) -> int:
-        """The process that works on the run, or did so last; 0 for none."""
+    def _log_size(self) -> int:
         try:
-            return int((self.running / "lock").read_text() or 0)
+            return (self.running / LOG).stat().st_size
         except FileNotFoundError:
             return 0
 

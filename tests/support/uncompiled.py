@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from typing import Any
+
+from processes import run
 
 
 def both(script: str) -> tuple[Any, Any]:
@@ -18,5 +19,5 @@ def printed(script: str, **more: str) -> Any:
     """The JSON that a script prints; it can import what tests can."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | more
     words = [sys.executable, "-c", script]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    done = run(words, env=environment, check=True)
     return json.loads(done.stdout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from gaifman.errors import OutputError
 from gaifman.models.calibration import Reliability, fit_calibration, logistic, reliability
 from gaifman.plots import check_plot, plot_degrees, plot_reliability, plot_throughput
+from processes import run
 
 DEGREES, COUNTS = np.array([0, 1, 2, 10, 300]), np.array([7, 500, 20, 3, 1])
 
@@ -51,7 +51,7 @@ def test_without_matplotlib_the_message_says_what_to_install(tmp_path: Path) -> 
         "import numpy as np; from gaifman.plots import degree_plot\n"
         f"degree_plot(np.array([1]), np.array([1]), {str(tmp_path / 'a.svg')!r})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-c", code])
     assert "pip install 'gaifman[plots]'" in done.stderr
     assert list(tmp_path.iterdir()) == []
 

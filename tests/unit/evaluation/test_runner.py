@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -24,6 +23,7 @@ from gaifman.io.model_file import checksum, model_bytes
 from gaifman.jobs.run import Run, read_log
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
+from processes import run
 from trained import FEW, towns, worker
 
 HELD: list[tuple[str, ...]] = [
@@ -190,7 +190,7 @@ def test_killed_at_any_change_of_a_file_it_goes_on(count: int, tmp_path: Path) -
         count=count,
         folder=str(tmp_path),
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-c", code])
     assert done.returncode == -9, done.stderr
     assert same(ranked(tmp_path / "ranks"), whole())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
+import signal
 import sys
 import threading
 import time
@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 import background_job as job
+import processes
 from gaifman.errors import InputError, OutputError
 from gaifman.io.model_file import read_model, write_model
 from gaifman.jobs.run import Run, read_log
 from kbs import HOSTILE
+from processes import PATIENCE, child, wait_until
 
 JOB = [sys.executable, str(Path(job.__file__))]
 ONE = {"x": np.arange(3)}
@@ -32,7 +34,7 @@ def command(folder: Path, *options: str) -> list[str]:
 def until_done(folder: Path, *options: str) -> int:
     """Resume until the result is there; how often that was."""
     for count in range(1, 50):
-        done = subprocess.run(command(folder, *options), capture_output=True, text=True, check=False)
+        done = processes.run(command(folder, *options))
         if done.returncode == 0:
             return count
         assert done.returncode == -9, done.stderr
@@ -67,13 +69,10 @@ def test_killed_at_random_moments_and_resumed_it_gives_the_same_bytes(tmp_path: 
     """Three kills each, by the clock: 24 in all."""
     draw = random.Random(seed)
     for _ in range(3):
-        process = subprocess.Popen(command(tmp_path, "--pause", "0.004"), stdout=subprocess.PIPE)
-        assert process.stdout
-        assert process.stdout.readline() == b"ready\n"
-        time.sleep(draw.uniform(0, 0.1))
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        with child(command(tmp_path, "--pause", "0.004")) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(draw.uniform(0, 0.1))  # any moment will do
         assert not (tmp_path / "model").exists() or (tmp_path / "model").read_bytes() == whole
     until_done(tmp_path)
     check(tmp_path, whole)
@@ -87,7 +86,7 @@ def test_killed_before_any_change_of_files_and_resumed_it_gives_the_same_bytes(
     draw = random.Random(seed)
     for _ in range(4):
         kill = str(draw.choice([draw.randint(1, 30), draw.randint(1, 500)]))
-        done = subprocess.run(command(tmp_path, "--kill-at", kill), capture_output=True, text=True, check=False)
+        done = processes.run(command(tmp_path, "--kill-at", kill))
         assert done.returncode in (0, -9), done.stderr
     until_done(tmp_path)
     check(tmp_path, whole)
@@ -110,10 +109,10 @@ def test_killed_before_each_change_of_the_end_it_ends_when_resumed(tmp_path: Pat
     while code == -9:
         kill += 1
         folder = shutil.copytree(tmp_path / "ready", tmp_path / str(kill))
-        killed = subprocess.run(command(folder, "--kill-at", str(kill)), capture_output=True, text=True, check=False)
+        killed = processes.run(command(folder, "--kill-at", str(kill)))
         code = killed.returncode
         assert code in (0, -9), killed.stderr
-        assert job.job(folder / "run", folder / "model", 1, 1, 0) == 0
+        assert job.job(folder / "run", folder / "model", 1, 1) == 0
         left = {entry.name for entry in folder.iterdir()} - {"run"}
         assert left == {"model", "model.log.jsonl"}
         assert (folder / "model").read_bytes() == whole
@@ -124,19 +123,14 @@ def test_killed_before_each_change_of_the_end_it_ends_when_resumed(tmp_path: Pat
 
 @pytest.mark.parametrize("which", ["INT", "TERM"])
 def test_a_signal_ends_the_job_after_its_block_and_it_can_be_resumed(tmp_path: Path, whole: bytes, which: str) -> None:
-    import signal
-
-    process = subprocess.Popen(command(tmp_path, "--pause", "0.05"), stdout=subprocess.PIPE)
-    assert process.stdout
-    assert process.stdout.readline() == b"ready\n"
-    time.sleep(0.1)
-    process.send_signal(signal.Signals[f"SIG{which}"])
-    assert process.wait(10) == 3
-    process.stdout.close()
+    with child(command(tmp_path, "--hold")) as process:
+        wait_until(lambda: [*(tmp_path / "run" / "checkpoints").glob("*")])
+        process.send_signal(signal.Signals[f"SIG{which}"])
+        assert process.wait(PATIENCE) == 3
     events = read_log(tmp_path / "run" / "log.jsonl")
     assert events[-1]["event"] == "interrupted"
     assert events[-1]["signal"] == signal.Signals[f"SIG{which}"]
-    assert list((tmp_path / "run" / "doing").iterdir())
+    assert list((tmp_path / "run" / "checkpoints").iterdir())
     until_done(tmp_path)
     check(tmp_path, whole)
     assert any(event["event"] == "resumed" and event["at"] for event in read_log(tmp_path / "model.log.jsonl"))
@@ -225,12 +219,12 @@ def test_a_checkpoint_lasts_until_the_task_is_done(run: Run) -> None:
         assert again.finished_tasks() == set()
         again.save_task("a", ONE, {})
         assert again.load_checkpoint("a") is None
-        assert list((run.folder / "doing").iterdir()) == []
+        assert list((run.folder / "checkpoints").iterdir()) == []
 
 
 def test_a_damaged_checkpoint_is_as_none(run: Run) -> None:
     run.checkpoint("a", ONE, {})
-    path = next((run.folder / "doing").iterdir())
+    path = next((run.folder / "checkpoints").iterdir())
     path.write_bytes(path.read_bytes()[:-1])
     assert run.load_checkpoint("a") is None
     event = read_log(run.folder / "log.jsonl")[-1]

@@ -18,6 +18,7 @@ from gaifman.errors import InputError, OutputError
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.jobs import run as runfolder
 from gaifman.jobs.run import InterruptHandler, Run, read_log
+from processes import child
 
 ONE = {"x": np.arange(3)}
 
@@ -129,19 +130,14 @@ with Run.open({str(folder)!r}):
     print("ready", flush=True)
     sys.stdin.read()
 """
-    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert other.stdin
-    assert other.stdout
-    assert other.stdout.readline() == b"ready\n"
-    with pytest.raises(OutputError, match=f"process {other.pid} works on the run") as caught:
-        Run.open(folder)
-    assert "resumed" in caught.value.hint
-    with pytest.raises(OutputError, match=f"process {other.pid} works on the run"):
-        Run.create(folder, {}, force=True)
-    other.kill()
-    other.wait()
-    other.stdin.close()
-    other.stdout.close()
+    with child([sys.executable, "-c", code], stdin=subprocess.PIPE) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "ready\n"
+        with pytest.raises(OutputError, match=f"process {other.pid} works on the run") as caught:
+            Run.open(folder)
+        assert "resumed" in caught.value.hint
+        with pytest.raises(OutputError, match=f"process {other.pid} works on the run"):
+            Run.create(folder, {}, force=True)
     with Run.open(folder) as run:
         assert run.finished_tasks() == {"a"}
         with pytest.raises(OutputError, match=f"process {os.getpid()} works"):

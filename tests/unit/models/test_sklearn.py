@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +23,7 @@ from gaifman.models.calibration import log_odds
 from gaifman.models.mlp import Batch, SparseRows
 from gaifman.models.sklearn import to_csr
 from gaifman.models.testing import check_base_model
+from processes import run
 
 
 def trees() -> LGBMClassifier:
@@ -230,7 +230,7 @@ def test_linear_models_are_restored_without_scikit_learn(name: str) -> None:
         "print(json.dumps(model.probabilities(rows).tolist()))"
     )
     given = json.dumps([dict(model.settings()), state, rows])
-    done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True, check=True)
+    done = run([sys.executable, "-c", code], input=given, check=True)
     assert json.loads(done.stdout) == model.probabilities(batch.rows).tolist()
 
 
@@ -352,5 +352,5 @@ def test_without_the_library_the_message_says_what_to_install(hidden: str, name:
         "rows = Rows(np.array([0, 1, 1]), np.zeros(1, np.int32), np.ones(1, np.float32), 1)\n"
         "model.learn(Batch(rows, np.array([1, 0], np.float32))); model.pass_done()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-c", code])
     assert f"pip install 'gaifman[{extra}]'" in done.stderr

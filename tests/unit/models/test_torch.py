@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from gaifman.models import TorchModel
 from gaifman.models.calibration import logistic
 from gaifman.models.mlp import Batch
 from gaifman.models.testing import check_base_model
+from processes import run
 
 LAYERS = [["Linear", 8], ["Sigmoid"], ["Linear", 1]]
 
@@ -329,12 +329,12 @@ def test_without_torch_the_message_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\nfrom gaifman.models import Torch; Torch([['Linear', 1]]).begin(2, 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-c", code])
     assert "pip install 'gaifman[torch]'" in done.stderr
 
 
 def test_nothing_heavy_is_loaded_before_it_is_used() -> None:
     heavy = "torch sklearn lightgbm"  # numba loads scipy by itself where it is there
     code = f"import sys, gaifman.adapters; print(*[m for m in '{heavy}'.split() if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run([sys.executable, "-c", code], check=True)
     assert done.stdout.split() == []
