@@ -1,15 +1,14 @@
-"""How long work may go on: it asks between its parts, and is stopped there.
+"""Deadlines: long computations check one between their steps and stop when it has passed or was cancelled.
 
 >>> deadline = Deadline(seconds=10)
 >>> deadline.check()
->>> deadline.stop()
+>>> deadline.cancel()
 >>> deadline.check()
 Traceback (most recent call last):
 ...
-gaifman.errors.StoppedError: the work was stopped
-hint: it is no longer wanted
+gaifman.errors.StoppedError: the work was cancelled
 
-Whoever works long takes one, and asks it before each part; what a database does inside gets the time that is left.
+A database statement inside such a computation gets the time that remains.
 """
 
 from __future__ import annotations
@@ -25,66 +24,66 @@ from gaifman.config import DEFAULT_BUDGET, Budget, check_positive
 from gaifman.errors import StoppedError
 
 MIN_SECONDS = 0.001
-"""Seconds that a query inside gets at least: none would be for ever."""
+"""Shortest time limit of a query inside a computation."""
 
 
 class Deadline:
-    """A moment at which work ends, done or not."""
+    """A time limit that can also be cancelled, shared by all steps of a computation."""
 
     def __init__(self, seconds: float | None = None) -> None:
-        """So many seconds from now; None for as long as it takes."""
+        """The deadline is `seconds` from now; None for no time limit."""
         if seconds is not None:
             check_positive("seconds", seconds)
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
         self.cancelled: Future[None] = Future()
-        """Done when the work is to stop: whoever waits for a database waits for this too."""
+        """Done when the deadline was cancelled; a thread that waits for a statement waits for this too."""
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the end, 0 where it is past; None where there is none."""
+        """Seconds until the deadline, 0 if it has passed; None without a time limit."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     def cancel(self) -> None:
-        """Whoever asks from now on is stopped, and so is what a database does `within` this."""
-        with suppress(InvalidStateError):  # it was stopped before
+        """Make every later `check` raise, and stop the statements that run inside `activate`."""
+        with suppress(InvalidStateError):  # it was cancelled before
             self.cancelled.set_result(None)
 
     @contextmanager
     def activate(self) -> Iterator[None]:
-        """While this lasts, what a database does for this thread stops with the deadline, however deep inside."""
-        before = _CURRENT.set(self)
+        """Apply the deadline to all database statements that this thread runs inside the `with` block."""
+        token = _CURRENT.set(self)
         try:
             yield
         finally:
-            _CURRENT.reset(before)
+            _CURRENT.reset(token)
 
     def check(self) -> None:
-        """Raise where the work has to stop."""
+        """Raise `StoppedError` if the deadline has passed or was cancelled."""
         if self.cancelled.done():
-            raise StoppedError("the work was stopped", hint="it is no longer wanted")
+            raise StoppedError("the work was cancelled")
         if self.remaining == 0:
             raise StoppedError(
                 f"the query was stopped after {self.seconds:g} seconds",
-                hint="ask for less, give some variables, or allow more time",
+                hint="ask for less, bind some variables, or allow more time",
             )
 
     def limit_budget(self, budget: Budget = DEFAULT_BUDGET) -> Budget:
-        """For a database that works in between: the same budget with no more time than is left."""
+        """Return the budget with no more time than remains."""
         Deadline.check(self)
-        left = self.remaining
-        return budget if left is None else replace(budget, seconds=max(MIN_SECONDS, round(left, 3)))
+        remaining = self.remaining
+        return budget if remaining is None else replace(budget, seconds=max(MIN_SECONDS, round(remaining, 3)))
 
 
 _CURRENT: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
-"""Not an argument: between who sets an end and the database stand functions that know no more than a budget."""
+"""A context variable, because the functions between a request and the database know only a budget."""
 
 
 def current_deadline() -> Deadline | None:
-    """The deadline that what a database does now stops with."""
+    """Return the deadline of the database statements of this thread."""
     return _CURRENT.get()
 
 
 def no_deadline() -> Deadline:
-    """No end."""
+    """Return a deadline without a time limit."""
     return Deadline()

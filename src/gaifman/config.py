@@ -17,10 +17,10 @@ MAX_SEED = 2**64 - 1
 """Largest seed: random keys have 64 bits."""
 
 MAX_QUERY_SECONDS = 31_536_000
-"""Seconds of a query at most, a year: no clock of the system waits for infinity."""
+"""Longest time limit of a query, one year: the system's timers do not accept infinity."""
 
 MAX_FORMULA_DEPTH = 128
-"""No setting allows deeper formulas: the functions on trees are recursive, and Python's stack is finite."""
+"""Upper bound of `Limits.depth`: the functions on formulas are recursive, and Python's stack is finite."""
 
 ProgressCallback = Callable[[str, int, int | None], None]
 """Called with the phase, the amount done and the total, or None if the total is not known."""
@@ -94,22 +94,22 @@ def cpu_count() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is refused because of its size.
+    """Largest sizes of a formula and of a line in a file.
 
     >>> Limits(depth=100).depth
     100
     """
 
     characters: int = 8_192
-    """Length of a formula's text."""
+    """Length of a formula's text, in characters."""
     depth: int = 64
     """Nesting of a formula: `¬¬p(x)` has depth 3. At most 128."""
     nodes: int = 1_000
-    """Atoms, connectives, quantifiers and terms of a formula."""
+    """Number of atoms, connectives, quantifiers and terms of a formula."""
     variables: int = 16
-    """Different variable names of a formula."""
+    """Number of distinct variables of a formula."""
     line: int = 1_048_576
-    """Bytes of one line of a file."""
+    """Length of a line of a file, in bytes."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -118,18 +118,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a query may take.
+    """Time, rows and combinations that a query may use.
 
     >>> Budget(seconds=0.5).seconds
     0.5
     """
 
     seconds: float | None = None
-    """Time until it is stopped; None for as long as it takes."""
+    """Time limit; None for none."""
     rows: int | None = None
-    """Answers that are given at most; None for all."""
+    """Largest number of answers; None for all."""
     combinations: int = 1_000_000_000
-    """Combinations of objects that variables not tied to facts may imply."""
+    """Largest number of combinations of objects for variables that no positive atom restricts."""
 
     def __post_init__(self) -> None:
         if self.seconds is not None:
@@ -141,36 +141,36 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What a server gives to one request, and to all of them.
+    """Limits of a server, per request and in total.
 
     >>> ServerLimits(seconds=2.5).seconds
     2.5
     """
 
     seconds: float = 10.0
-    """Time for a request, waiting included; then its work is stopped."""
+    """Time limit of a request, including the time in the queue."""
     max_rows: int = 1_000
-    """Rows of a page, answers of a ranking and members of a neighbourhood at most."""
+    """Rows of a page, answers of a ranking and members of a neighbourhood."""
     max_body_bytes: int = 2_000_000
-    """Bytes of a request's body."""
+    """Size of a request's body."""
     max_concurrency: int = 16
-    """Requests of one kind that are worked on at a time; additions go one by one."""
+    """Requests of one kind that run at the same time; additions run one by one."""
     max_queued: int = 64
-    """Requests of one kind that wait for that; a further one is refused."""
+    """Requests of one kind in the queue; further ones are refused."""
     max_open_requests: int = 512
-    """Requests that are there at all, also those that are still being read; a further one is refused."""
+    """Open requests of all kinds, including those still being received; further ones are refused."""
     max_draws: int = 100
-    """Neighbourhoods that one answer is averaged over, or that are drawn around one tuple, at most."""
+    """Neighbourhoods per tuple, for an average or to show."""
     max_members: int = 10_000
-    """Members of all neighbourhoods that are drawn for one request, and facts inside them all."""
+    """Members of all neighbourhoods of one request, and facts inside them."""
     max_candidates: int = 100_000
-    """Candidates for several variables at most."""
+    """Candidates of a query with several variables."""
     max_radius: int = 3
-    """How far a neighbourhood reaches at most."""
+    """Radius of a neighbourhood."""
     max_new_facts: int = 1_000
-    """Facts that are added at once."""
+    """Facts that one request may add."""
     max_name_length: int = 1_000
-    """Characters of a name that is added, or looked for."""
+    """Characters of a name that is added or searched."""
 
     def __post_init__(self) -> None:
         check_positive("ServerLimits.seconds", self.seconds, SERVER_MAXIMA["seconds"])
@@ -192,13 +192,11 @@ SERVER_MAXIMA = {
     "max_new_facts": 1_000_000,
     "max_name_length": 1_000_000,
 }
-"""What each limit of a server can be at most: above it no machine does what was asked for."""
+"""Largest value of each setting of `ServerLimits`."""
 
 DEFAULT_SERVER_LIMITS = ServerLimits()
-"""The limits of a server where nothing else is said."""
 
 DEFAULT_BUDGET = Budget()
-"""What a query may take where nothing is said: time and rows without end, a billion combinations."""
+"""No limit on time or rows, a billion combinations."""
 
 DEFAULT_LIMITS = Limits()
-"""The limits used where none are given."""

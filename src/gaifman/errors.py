@@ -1,16 +1,16 @@
-"""Every error gaifman raises on purpose.
+"""The errors that gaifman raises.
 
-    GaifmanError          anything wrong that a user can put right
-    ├─ FormulaError       a text is not a formula, or does not fit the knowledge base
-    │  └─ LimitError      a formula is larger than the limits allow
-    ├─ InputError         a file, table, model or run cannot be read as what it should be
-    ├─ OutputError        a file cannot be written, or cannot hold what it should
-    ├─ KnowledgeError     a knowledge base has no such object, relation or attribute, or cannot be built
-    ├─ StoppedError       a query took more time, memory or disk than it may, and was stopped
-    └─ BusyError          a server has too much to do to begin with something; later it may
+    GaifmanError            base class: something that a user can correct
+    ├─ FormulaError         a text is not a formula, or does not fit the knowledge base
+    │  └─ LimitError        a formula or request exceeds a limit
+    ├─ InputError           a file, table, model or run cannot be read
+    ├─ OutputError          a file cannot be written, or its format cannot hold the data
+    ├─ KnowledgeBaseError   an unknown object, relation or attribute, or an invalid setting
+    ├─ StoppedError         the work took too much time, memory or disk, or was cancelled
+    └─ BusyError            the server is overloaded; try again later
 
-Each carries what (`message`), where (`place`), what could stand there (`expected`), what to write instead (`hint`)
-and the near names (`near`): as fields, for JSON (`as_dict`), and as text with a caret (`str`).
+Each error has a `message`, a `location` in a text, the tokens `expected` there, a `hint` and `suggestions` of similar
+names. `as_dict` returns them for JSON, `str` prints them with a caret below the location.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 EXCERPT_LENGTH = 72
-"""Characters of an offending line that are shown."""
+"""Characters of the line that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    r"""Where in a text something is wrong; lines and columns count from 1, columns in characters.
+    r"""A location in a text. Lines and columns (in characters) count from 1.
 
     >>> print(Location("family.tsv", 3, 5, "ann\tlikes", width=5).excerpt())
     ann\tlikes
@@ -41,7 +41,7 @@ class Location:
 
     @classmethod
     def from_offset(cls, source: str, text: str, offset: int, width: int = 1) -> Location:
-        """The place of `text[offset]`, in the line that holds it."""
+        """Return the location of `text[offset]`."""
         start = text.rfind("\n", 0, offset) + 1
         end = text.find("\n", offset)
         line = text[start : end if end >= 0 else len(text)]
@@ -51,18 +51,18 @@ class Location:
         return f"{self.source}, line {self.line}, column {self.column}"
 
     def excerpt(self) -> str:
-        """The line, shortened around the column, with carets under what is wrong."""
+        """Return the line, shortened around the column, with carets below the location."""
         at = self.column - 1
         begin = max(0, min(at - EXCERPT_LENGTH // 2, len(self.text) - EXCERPT_LENGTH))
         end = begin + EXCERPT_LENGTH
         before = ("…" if begin else "") + escape_unprintable(self.text[begin:at])
-        wrong = escape_unprintable(self.text[at : min(at + self.width, end)])
+        marked = escape_unprintable(self.text[at : min(at + self.width, end)])
         after = escape_unprintable(self.text[at + self.width : end]) + ("…" if end < len(self.text) else "")
-        return f"{before}{wrong}{after}\n{' ' * _display_width(before)}{'^' * max(1, _display_width(wrong))}"
+        return f"{before}{marked}{after}\n{' ' * _display_width(before)}{'^' * max(1, _display_width(marked))}"
 
 
 def escape_unprintable(text: str) -> str:
-    r"""`text` with control, bidirectional and other unprintable characters escaped, so that it shows as it is.
+    r"""Return `text` with control, bidirectional and other unprintable characters escaped.
 
     >>> print(escape_unprintable("a\tb\u202e"))
     a\tb\u202e
@@ -71,7 +71,7 @@ def escape_unprintable(text: str) -> str:
 
 
 def shorten(text: str, length: int = 40) -> str:
-    """`text`, made visible and cut in the middle where it is longer than `length`."""
+    """Return `text` with unprintable characters escaped, cut in the middle to at most `length` characters."""
     if len(text) <= length:
         return escape_unprintable(text)
     return f"{escape_unprintable(text[: length // 2])}…{escape_unprintable(text[-length // 2 + 1 :])}"
@@ -101,7 +101,7 @@ def similar_names(name: str, names: Iterable[str], limit: int = 3) -> tuple[str,
 
 
 class GaifmanError(Exception):
-    """Anything wrong that a user can put right."""
+    """Base class of all errors that a user can correct."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class GaifmanError(Exception):
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as fields, for JSON."""
+        """Return the fields, for JSON."""
         location = asdict(self.location) | {"text": shorten(self.location.text, 200)} if self.location else None
         return {
             "error": type(self).__name__,
@@ -150,29 +150,29 @@ class FormulaError(GaifmanError):
 
 
 class LimitError(FormulaError):
-    """A formula is larger than the limits allow."""
+    """A formula or request exceeds a limit."""
 
 
 class InputError(GaifmanError):
-    """A file, table, model or run cannot be read as what it should be."""
+    """A file, table, model or run cannot be read."""
 
 
 class OutputError(GaifmanError):
-    """A file cannot be written, or cannot hold what it should."""
+    """A file cannot be written, or its format cannot hold the data."""
 
 
 class KnowledgeBaseError(GaifmanError):
-    """A knowledge base has no such object, relation or attribute, or cannot be built."""
+    """An object, relation or attribute is unknown, a knowledge base cannot be built, or a setting is invalid."""
 
 
 class StoppedError(GaifmanError):
-    """A query took more time, memory or disk than it may, and was stopped."""
+    """The work took too much time, memory or disk, or was cancelled."""
 
 
 class BusyError(GaifmanError):
-    """A server has too much to do to begin with something; later it may."""
+    """The server is overloaded; try again later."""
 
 
 def _display_width(text: str) -> int:
-    """Terminal columns that `text` takes: wide characters two, combining ones none."""
+    """Return the terminal columns of `text`: two for a wide character, none for a combining one."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

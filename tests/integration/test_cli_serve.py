@@ -85,7 +85,7 @@ def test_a_query_that_runs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
         assert running.returncode == 130
         assert "Traceback" not in errors
     assert replies[0].status == 503
-    assert replies[0].error["message"] in ("the server ends", "the query was stopped")
+    assert replies[0].error["message"] in ("the server ends", "the query was cancelled")
 
 
 def test_added_facts_survive_even_a_kill(family: Path) -> None:

@@ -39,13 +39,13 @@ def test_an_error_is_also_fields_for_json() -> None:
     body = json.loads(json.dumps(error.as_dict()))
     assert body["error"] == "FormulaError"
     assert body["message"] == "what"
-    assert body["place"] == {"source": "query", "line": 1, "column": 2, "text": "abc", "width": 1}
-    assert body["near"] == ["b"]
+    assert body["location"] == {"source": "query", "line": 1, "column": 2, "text": "abc", "width": 1}
+    assert body["suggestions"] == ["b"]
 
 
 def test_an_error_without_place_is_one_line() -> None:
     assert str(GaifmanError("wrong")) == "wrong"
-    assert GaifmanError("wrong").as_dict()["place"] is None
+    assert GaifmanError("wrong").as_dict()["location"] is None
 
 
 @pytest.mark.parametrize("column", [1, 50, 500, 1000])

@@ -132,7 +132,7 @@ class Engine:
             _stop(own, future)
             self._running.pop(future)
         if late and end is not None and end.cancelled.done():
-            raise StoppedError("the query was stopped", hint="it is no longer wanted")
+            raise StoppedError("the query was cancelled")
         if late:
             raise StoppedError(
                 f"the query was stopped after {seconds:g} seconds",
@@ -223,7 +223,7 @@ def _translate_errors(engine: Engine) -> Iterator[None]:
     try:
         yield
     except (duckdb.InterruptException, CancelledError):
-        raise StoppedError("the query was stopped", hint="it is no longer wanted") from None
+        raise StoppedError("the query was cancelled") from None
     except duckdb.OutOfMemoryException:
         allowed = f"{engine.memory_mb:,} MB" if engine.memory_mb else "what there is"
         raise StoppedError(

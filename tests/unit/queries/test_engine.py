@@ -116,7 +116,7 @@ def test_all_that_runs_can_be_stopped_from_another_thread(crowd: Engine) -> None
     crowd.interrupt()
     for thread in threads:
         thread.join()
-    assert [error.message for error in stopped] == ["the query was stopped"] * 2
+    assert [error.message for error in stopped] == ["the query was cancelled"] * 2
     assert len(answers(crowd, "r(x, y)", budget=Budget(rows=5))) == 5
 
 
