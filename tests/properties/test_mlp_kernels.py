@@ -21,7 +21,7 @@ from gaifman.kernels.mlp import (
     fill_uniform,
     transpose,
 )
-from gaifman.kernels.simd import add_gathered_rows, add_scaled_rows, float_bits, float_from_bits
+from gaifman.kernels.simd import add_gathered_rows, add_scaled_rows
 from uncompiled import both
 
 Reals = npt.NDArray[np.float32]
@@ -57,13 +57,6 @@ def _products(a: Any, w: Any, d: Any, sizes: tuple[int, int, int], out: Any, cro
     add_product(a, 3, w, 2, rows, inner, columns, out, 1)
     add_transposed_product(a, 3, d, 4, rows, inner, columns, crossing, 5)
     transpose(w, 2, inner, columns, turned)
-
-
-@njit
-def _there_and_back(numbers: Any, bits: Any, again: Any) -> None:
-    for i in range(len(numbers)):
-        bits[i] = float_bits(numbers[i])
-        again[i] = float_from_bits(bits[i])
 
 
 def whole(rng: np.random.Generator, *shape: int) -> Reals:
@@ -173,14 +166,6 @@ def _exact(kind: int, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float6
     return np.asarray(1 / (1 + np.exp(-numbers)) if kind == SIGMOID else np.maximum(numbers, 0))
 
 
-def test_bits_of_reals_are_numpys() -> None:
-    numbers = every(1_000_003)
-    bits, again = np.zeros(len(numbers), np.int32), np.zeros(len(numbers), np.float32)
-    _there_and_back(numbers, bits, again)
-    assert (bits == numbers.view(np.int32)).all()
-    assert again.tobytes() == numbers.tobytes()
-
-
 def test_spread_numbers_are_uniform_between_the_bounds_and_keyed_by_place() -> None:
     one, longer, other = (np.empty(count, np.float32) for count in (40_000, 50_000, 40_000))
     fill_uniform(np.uint64(1), 0.25, one)
@@ -209,10 +194,10 @@ def test_counts_and_numbers_are_bent_and_truth_is_not() -> None:
 SCRIPT = """
 import json, warnings
 import numpy as np
-warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
-from gaifman.features.evaluator import FeatureMatrix
-from gaifman.models.scaling import Surveyor, kinds_of
-from gaifman.models.mlp import Batch, Logistic, Network
+warnings.simplefilter("ignore")  # 64-bit overflow is intended
+from gaifman.features.matrix import FeatureMatrix
+from gaifman.models.scaling import FeatureStatistics, feature_kinds
+from gaifman.models.mlp import MLP, Batch, Logistic
 from gaifman.logic.parser import parse_feature
 rng = np.random.default_rng(0)
 stored = rng.random((90, 8)) < 0.4
@@ -223,15 +208,14 @@ shapes, defaults = np.array([-1, 0, -1, -1, 1, -1, -1, -1], np.int32), np.array(
 sizes = rng.integers(1, 3, 90).astype(np.int32)
 matrix = FeatureMatrix(starts, ids.astype(np.int32), values, sizes, shapes, defaults)
 texts = 3 * ["r(s1, s2)"] + 3 * ["r(s1, x)"] + 2 * ["mean age(x) for r(s1, x)"]
-surveyor = Surveyor(kinds_of([parse_feature(text) for text in texts]))
-surveyor.see(matrix)
-rows = surveyor.inputs(1).rows(matrix, rng.permutation(90))
+statistics = FeatureStatistics(feature_kinds([parse_feature(text) for text in texts]))
+statistics.update(matrix)
+rows = statistics.make_scaler(1).transform(matrix, rng.permutation(90))
 targets = rng.random(90).astype(np.float32)
 out = [rows.starts.tolist(), rows.columns.tolist(), rows.values.tolist()]
-for make in (lambda: Network([7, 5], batch_size=16), lambda: Network([20], "relu", batch_size=25), lambda: Logistic(batch_size=8)):
-    model = make()
-    model.begin(rows.width, 3)
-    losses = [model.learn(Batch(rows, targets)) for _ in range(3)]
+for model in (MLP([7, 5], batch_size=16), MLP([20], "relu", batch_size=25), Logistic(batch_size=8)):
+    model.reset(rows.width, 3)
+    losses = [model.fit_batch(Batch(rows, targets)) for _ in range(3)]
     out += [losses, model.probabilities(rows).tolist(), model.embed(rows).ravel().tolist()]
     out += [array.ravel().tolist() for array in model.gradients(Batch(rows, targets)).values()]
 print(json.dumps(out))

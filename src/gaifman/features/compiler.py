@@ -81,9 +81,12 @@ class FeaturePlan:
         return np.minimum(total, 2.0**62).astype(np.int64)
 
     def is_numeric(self, feature: int) -> bool:
-        """Whether a feature is a number of the tuple's objects, for which no fact is needed."""
+        """Return whether a feature is an attribute of the tuple's objects or a difference, which needs no facts."""
         parts = list(walk(self.features[feature].body))
-        return all(isinstance(part, Attribute | Difference | Variable) for part in parts)
+        return all(
+            isinstance(part, Attribute | Difference) or (isinstance(part, Variable) and query_position(part) > 0)
+            for part in parts
+        )
 
     def listing(self, feature: int) -> str:
         """A program for people."""

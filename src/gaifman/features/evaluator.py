@@ -23,6 +23,7 @@ from gaifman.kernels.evaluate import (
     NeighbourhoodArrays,
     ProgramIndex,
     ProgramWorkspace,
+    evaluate_numbers,
     evaluate_templates,
     run_programs,
 )
@@ -223,12 +224,13 @@ class _BlockEvaluator:
 
     def evaluate(self, index: ProgramIndex, neighbours: NeighbourhoodArrays, begin: int, end: int) -> SparseOutput:
         """Some rows, of families and programs together."""
+        run = self._evaluate_numbers if index.no_facts else self.run_programs
         if self._families is None:
-            return self.run_programs(index, neighbours, begin, end)
+            return run(index, neighbours, begin, end)
         read = self._match_templates(self._families, neighbours, begin, end)
         if not len(index.always) and not len(index.programs):
             return read
-        other = self.run_programs(index, neighbours, begin, end)
+        other = run(index, neighbours, begin, end)
         both = _new_output(int(read.state[1] + other.state[1]), begin, end)
         merge(read, other, both)
         both.state[1] = both.ends[-1]
@@ -246,6 +248,14 @@ class _BlockEvaluator:
                 kept = self._lists, self._memo, self._met
             else:
                 output = _grow_output(output)
+        return output
+
+    def _evaluate_numbers(
+        self, index: ProgramIndex, neighbours: NeighbourhoodArrays, begin: int, end: int
+    ) -> SparseOutput:
+        output = _new_output(len(index.always) * (end - begin), begin, end)
+        results = self._tools.state.results
+        evaluate_numbers(self._programs, index.always, self._world.values, neighbours, results, output)
         return output
 
     def run_programs(self, index: ProgramIndex, neighbours: NeighbourhoodArrays, begin: int, end: int) -> SparseOutput:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.bitset_vm import AttributeArrays, Programs, VmState, run_program
-from gaifman.kernels.collections import Bytes, Ints, Longs
+from gaifman.kernels.bitset_vm import NUMBER, AttributeArrays, Floats, Programs, VmState, run_program
+from gaifman.kernels.collections import Bytes, Ints, Longs, binary_search
 from gaifman.kernels.graph import LabelledGraph, prefetch_adjacency
 from gaifman.kernels.jit import inline_kernel, kernel, prefetch, zero
 from gaifman.kernels.local_facts import (
@@ -153,6 +153,41 @@ def evaluate_templates(
         output.ends[row] = output.state[1] = end
         output.state[0] = row + 1
     return DONE
+
+
+@kernel
+def evaluate_numbers(
+    programs: Programs,
+    always: Ints,
+    values: AttributeArrays,
+    neighbours: NeighbourhoodArrays,
+    results: Floats,
+    output: SparseOutput,
+) -> None:
+    """Evaluate numeric features: attributes of the tuple's objects, and differences.
+
+    The default features need no other program, so `run_programs`, the largest kernel, is compiled only for formulas.
+    """
+    at = zero()
+    for row in range(len(output.ends)):
+        begin = neighbours.starts[row + output.state[2]]
+        own = neighbours.own[(row + output.state[2]) // neighbours.draws]
+        for p in always:
+            for pc in range(programs.starts[p], programs.starts[p + 1]):
+                code = programs.code[pc]
+                if code[0] == NUMBER:
+                    attribute, position = programs.quantities[code[2], 0], programs.quantities[code[2], 2]
+                    first, end = values.starts[attribute], values.starts[attribute + 1]
+                    index = binary_search(values.objects, first, end, neighbours.members[begin + own[position]])
+                    results[code[1]] = values.values[index] if index >= 0 else np.nan
+                else:
+                    results[code[1]] = results[code[2]] - results[code[3]]
+            value = np.float32(0.0 if np.isnan(results[0]) else results[0])
+            if value != np.float32(0.0):
+                output.ids[at], output.values[at] = p, value
+                at += 1
+        output.ends[row] = at
+    output.state[0], output.state[1] = len(output.ends), at
 
 
 @kernel

@@ -1,22 +1,90 @@
-"""Decorators that compile kernels: cached on disk, without the global interpreter lock, so that threads run in
-parallel.
+"""Decorators that compile kernels.
+
+Compiled kernels are cached on disk and release the interpreter lock, so that threads run in parallel.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 from numpy import int64
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": False}
-_INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+JIT_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+"""Whether kernels run as plain Python."""
+_NUMBA_INTERNALS = (
+    "_ensure_finalized",
+    "_finalize_dynamic_globals",
+    "_finalize_final_module",
+    "_optimize_final_module",
+)
+"""Methods of numba's code library that `linked_compiler` calls or overrides."""
+_COMPILER_PARAMETERS = ["typingctx", "targetctx", "library"]
+
+
+class _NoEnvironment:
+    """A code generator that stores no environment: only code called from Python has one."""
+
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def set_env(self, _: str, __: Any) -> None:
+        """Do nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+
+def linked_compiler(library: Any = JITCodeLibrary, compiler: Any = Compiler) -> Any:
+    """Return a numba compiler for functions that only kernels call, or None if numba's internals are others.
+
+    numba optimises every function and generates machine code for it, and then again for each caller that inlines it.
+    Kernels enter compiled code only from Python, so the machine code of inner functions is never used. This compiler
+    keeps their LLVM code and links it into the callers: compilation takes half the time.
+    """
+    known = inspect.signature(compiler).parameters
+    if not all(hasattr(library, name) for name in _NUMBA_INTERNALS) or [*known][:3] != _COMPILER_PARAMETERS:
+        return None
+
+    class LinkedLibrary(library):  # type: ignore[misc]
+        @property
+        def codegen(self) -> Any:
+            return _NoEnvironment(self._codegen)
+
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalize_dynamic_globals()
+            self._finalized = True
+
+        def get_pointer_to_function(self, name: str) -> int:
+            self._ensure_finalized()
+            return 0
+
+    class LinkedCompiler(compiler):  # type: ignore[misc]
+        def __init__(self, typingctx: Any, targetctx: Any, library: Any, *rest: Any) -> None:
+            super().__init__(typingctx, targetctx, library or LinkedLibrary(targetctx.codegen(), "linked"), *rest)
+
+    return LinkedCompiler
+
+
+def inner_options(pipeline: Any) -> dict[str, Any]:
+    """Return numba's options for functions that only kernels call, with a compiler or, for None, numba's own."""
+    return _OPTIONS | {"no_cpython_wrapper": True} | ({"pipeline_class": pipeline} if pipeline else {"cache": True})
+
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+_INNER = {} if JIT_DISABLED else inner_options(linked_compiler())
 
 
 def kernel(function: Kernel) -> Kernel:
@@ -25,27 +93,31 @@ def kernel(function: Kernel) -> Kernel:
     Kernels fill arrays and never create them, so reference counting is off (`_nrt`): it took more than half of the
     time.
     """
-    return cast(Kernel, njit(**_OPTIONS)(function))
+    return cast(Kernel, njit(**_OPTIONS, cache=True)(function))
 
 
 def inner_kernel(function: Kernel) -> Kernel:
-    """Compile a function that only kernels call. Without a Python wrapper it compiles in half the time."""
-    return cast(Kernel, njit(**_OPTIONS, **_INNER)(function))
+    """Compile a function that only kernels call: it is linked into them."""
+    return cast(Kernel, njit(**_INNER)(function))
 
 
 def inline_kernel(function: Kernel) -> Kernel:
     """Compile a function that is inlined into the kernels that call it, so that no array is passed."""
-    return cast(Kernel, njit(**_OPTIONS, **_INNER, forceinline=True)(function))
+    return cast(Kernel, njit(**_INNER, forceinline=True)(function))
 
 
 def fma_kernel(function: Kernel) -> Kernel:
     """Compile a floating-point loop that may use fused multiply-add."""
-    return cast(Kernel, njit(**_OPTIONS, **_INNER, fastmath={"contract"})(function))
+    return cast(Kernel, njit(**_INNER, fastmath={"contract"})(function))
 
 
 def sum_kernel(function: Kernel) -> Kernel:
     """Compile a sum that may be reordered, so that it runs in vector registers."""
-    return cast(Kernel, njit(**_OPTIONS, **_INNER, fastmath={"contract", "reassoc"})(function))
+    return cast(Kernel, njit(**_INNER, fastmath={"contract", "reassoc"})(function))
+
+
+ZERO, ONE = cast(int, int64(0)), cast(int, int64(1))
+"""0 and 1 as arguments. numba gives a literal a type of its own and compiles a function again for it."""
 
 
 @kernel
@@ -73,6 +145,5 @@ def _no_prefetch(_: Any, __: Any) -> None:
     """Do nothing: without compilation there is no prefetch."""
 
 
-_jit_disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
-prefetch: Callable[[Any, Any], None] = _no_prefetch if _jit_disabled else cast(Any, intrinsic(_prefetch_intrinsic))
+prefetch: Callable[[Any, Any], None] = _no_prefetch if JIT_DISABLED else cast(Any, intrinsic(_prefetch_intrinsic))
 """Load the cache line of an array element that will be read soon."""

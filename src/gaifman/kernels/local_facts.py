@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gaifman.kernels.collections import Bytes, Ints, Longs
 from gaifman.kernels.graph import LabelledGraph, find_edge, find_edge_in_row, may_be_adjacent
-from gaifman.kernels.jit import inline_kernel, inner_kernel
+from gaifman.kernels.jit import ZERO, inline_kernel, inner_kernel
 from gaifman.kernels.rng import fold_in, random_word
 
 MAX_ARITY = 8
@@ -234,7 +234,7 @@ def is_visible(facts: FactArrays, fact: int, hidden: Longs, key: np.uint64) -> b
         if other == fact:
             return False
     if len(facts.confidence) > 0 and key != NO_KEY:
-        uniform = (random_word(fold_in(key, fact), 0) >> _11) * _UNIT
+        uniform = (random_word(fold_in(key, fact), ZERO) >> _11) * _UNIT
         return bool(uniform < facts.confidence[fact])
     return True
 

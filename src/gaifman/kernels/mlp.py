@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gaifman.kernels.jit import fma_kernel, kernel
+from gaifman.kernels.jit import ZERO, fma_kernel, kernel
 from gaifman.kernels.rng import fold_in, random_word
-from gaifman.kernels.simd import add_gathered_rows, add_scaled_rows, float_bits, float_from_bits
+from gaifman.kernels.simd import add_gathered_rows, add_scaled_rows
 
 SIGMOID, RELU = 0, 1
 
@@ -42,7 +42,7 @@ def activate(kind: int, numbers: Any) -> None:
         t = min(max(-numbers[i] * _LOG2E, -_MAX_EXPONENT), _MAX_EXPONENT)
         shifted = t + _MAGIC
         f = t - (shifted - _MAGIC)
-        power = float_from_bits((float_bits(shifted) << 23) + np.int32(0x3F800000))
+        power = np.int32((np.float32(shifted).view(np.int32) << 23) + 0x3F800000).view(np.float32)
         series = _ONE + f * (_P1 + f * (_P2 + f * (_P3 + f * (_P4 + f * (_P5 + f * _P6)))))
         numbers[i] = _ONE / (_ONE + power * series)
 
@@ -201,7 +201,7 @@ def forward_from_first_layer(net: Weights, shape: Architecture, rows: int, activ
     """Compute the later layers and the log-odds from the sums of the first layer."""
     sizes = shape.sizes
     units = sizes[0]
-    before, weights, biases = 0, 0, units
+    before, weights, biases = ZERO, ZERO, units
     for level in range(1, len(sizes)):
         inner, units = sizes[level - 1], sizes[level]
         activate(shape.activation, active[before : before + rows * inner])
@@ -232,7 +232,7 @@ def _backward(net: Weights, shape: Architecture, rows: int, workspace: Workspace
         add_transposed_product(active, before, deltas, at, rows, inner, units, workspace.gradient.dense, weights)
         transpose(net.dense, weights, inner, units, workspace.transposed)
         fill_zeros(deltas[before:at])
-        add_product(deltas, at, workspace.transposed, 0, rows, units, inner, deltas, before)
+        add_product(deltas, at, workspace.transposed, ZERO, rows, units, inner, deltas, before)
         backprop_activation(shape.activation, active[before:at], deltas[before:at])
         at, biases = before, biases - inner
 

@@ -10,12 +10,12 @@ need trials.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from gaifman.kernels.collections import Bytes, Ints, Longs, binary_search
-from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel, zero
+from gaifman.kernels.jit import ONE, ZERO, inline_kernel, inner_kernel, kernel, zero
 from gaifman.kernels.rng import fold_in, mix, random_below, random_word
 
 MAX_TRIES = 32
@@ -27,6 +27,7 @@ MAX_WALK_STEPS = 3
 WALK_KEY = 64
 """Folded into the key of a random walk; no position and pool has this number."""
 _ONE, _11 = np.uint64(1), np.uint64(11)
+_LAST_TRY, _WALK_KEY, _UNIFORM = (cast(int, np.int64(n)) for n in (MAX_TRIES, WALK_KEY, UNIFORM))  # typed as `ZERO`
 
 
 class CandidatePools(NamedTuple):
@@ -136,7 +137,7 @@ def _is_false(known: KnownTuples, tuples: Ints, t: int, position: int) -> bool:
 
     It is false if it is unknown and its determining objects determine another object.
     """
-    if _contains(known, 0, tuples, t):
+    if _contains(known, ZERO, tuples, t):
         return False
     for number in range(1, len(known.masks), 2):
         applies = (known.masks[number] >> position) & 1
@@ -182,7 +183,7 @@ def _replace_by_lookup(
             free += 1
     if free == 0:
         return False
-    chosen = random_below(key, MAX_TRIES, free)
+    chosen = random_below(key, _LAST_TRY, free)
     for i in range(size):
         out[at, position] = _member(pools, begin, i)
         if _is_false(known, out, at, position):
@@ -212,7 +213,7 @@ def _replace(
     free = pools.sizes[position, pool] - (end - begin)
     if free == 0:
         return False
-    rank = _nth_missing(runs.ranks, begin, end, int(random_below(key, 0, free)))
+    rank = _nth_missing(runs.ranks, begin, end, int(random_below(key, ZERO, free)))
     out[at, position] = _member(pools, pools.starts[position, pool], rank)
     return True
 
@@ -229,10 +230,10 @@ def _replace_by_walk(
     neighbour may well be true. A tuple of one object has no other, and the walk starts at the object itself.
     """
     arity, own = out.shape[1], out[at, position]
-    start_position = (position + 1 + random_below(key, 0, arity - 1)) % arity if arity > 1 else position
+    start_position = (position + 1 + random_below(key, ZERO, arity - 1)) % arity if arity > 1 else position
     here = out[at, start_position]
     first, last = walks.starts[here], walks.starts[here + 1]
-    for step in range(2 + random_below(key, 1, MAX_WALK_STEPS - 1)):
+    for step in range(2 + random_below(key, ONE, MAX_WALK_STEPS - 1)):
         begin, end = walks.starts[here], walks.starts[here + 1]
         if begin < end:
             here = walks.neighbours[begin + random_below(key, 2 + step, end - begin)]
@@ -240,7 +241,9 @@ def _replace_by_walk(
     for i in range(arity):
         usable = usable and (i == position or here != out[at, i])
     out[at, position] = here
-    if usable and (_is_false(known, out, at, position) if walks.bound[position] else not _contains(known, 0, out, at)):
+    if usable and (
+        _is_false(known, out, at, position) if walks.bound[position] else not _contains(known, ZERO, out, at)
+    ):
         return True
     out[at, position] = own
     return False
@@ -260,11 +263,10 @@ def _corrupt(
 ) -> bool:
     """Replace one object of an answer: at the first position, or at the next ones if no false tuple exists there."""
     arity = out.shape[1]
-    if random_word(key, 1) >> _11 < walks.threshold and _replace_by_walk(
-        fold_in(key, WALK_KEY), known, walks, first, out, at
-    ):
+    hard = random_word(key, ONE) >> _11 < walks.threshold
+    if hard and _replace_by_walk(fold_in(key, _WALK_KEY), known, walks, first, out, at):
         return True
-    pool = int(np.int64(random_word(key, 0) & _ONE)) if pools.kind == MIXED else pools.kind
+    pool = int(np.int64(random_word(key, ZERO) & _ONE)) if pools.kind == MIXED else pools.kind
     fall_back = pools.kind == MIXED and pool == TYPED
     for step in range(arity):
         position = (first + step) % arity
@@ -272,7 +274,7 @@ def _corrupt(
         if _replace(fold_in(key, 2 * position + pool), known, runs, pools, row, position, pool, out, at):
             return True
         # The typed pool is part of the uniform one, so the uniform pool may have objects left when it has none.
-        if fall_back and _replace(fold_in(key, 2 * position), known, runs, pools, row, position, UNIFORM, out, at):
+        if fall_back and _replace(fold_in(key, 2 * position), known, runs, pools, row, position, _UNIFORM, out, at):
             return True
         out[at, position] = own
     return False

@@ -11,7 +11,7 @@ import numpy as np
 
 from gaifman.kernels.collections import Ints, Longs, Words, binary_search
 from gaifman.kernels.graph import LabelledGraph, find_edge, find_edge_in_row, may_be_adjacent
-from gaifman.kernels.jit import inline_kernel, inner_kernel
+from gaifman.kernels.jit import ONE, ZERO, inline_kernel, inner_kernel
 from gaifman.kernels.local_facts import NO_KEY, FactArrays, NeighbourhoodView, is_visible
 from gaifman.kernels.rows import RowBuffer, increment_feature, set_feature
 from gaifman.kernels.templates import (
@@ -165,27 +165,12 @@ def match_walks(
     Return False if the label buffer is full.
     """
     members, label_sets = view.members, lists.label_sets
+    starting, ending = templates.label_set_walk_last[i, j], templates.label_set_walk_ends[i, j]
     first_count = _find_walk_ends(
-        templates.walk_last[i, j],
-        templates.label_set_walk_last[i, j],
-        graph,
-        lists,
-        i,
-        0,
-        lists.first_steps,
-        at,
-        len(members),
+        templates.walk_last[i, j], starting, graph, lists, i, ZERO, lists.first_steps, at, len(members)
     )
     last_count = _find_walk_ends(
-        templates.walk_ends[i, j],
-        templates.label_set_walk_ends[i, j],
-        graph,
-        lists,
-        j,
-        1,
-        lists.last_steps,
-        at,
-        len(members),
+        templates.walk_ends[i, j], ending, graph, lists, j, ONE, lists.last_steps, at, len(members)
     )
     if first_count < 0 or last_count < 0:
         return False

@@ -1,4 +1,4 @@
-"""Vector instructions that numba cannot express: sums of scaled rows in registers, and the bits of a float.
+"""Vector instructions that numba cannot express: sums of scaled rows in registers.
 
 `add_scaled_rows` is the building block of every layer. As plain loops it took ten times as long: the compiler checks
 for overlapping arrays and negative indices at each row, and keeps the sums in memory.
@@ -6,15 +6,15 @@ for overlapping arrays and negative indices at each row, and keeps the sums in m
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from gaifman.kernels.jit import JIT_DISABLED
 
 CHUNKS = ((16,) * 6 + (4,), (16,) * 6, (16, 16), (16,), (4,), (1,))
 """Lanes of the vectors that are summed at once, largest chunk first. 100 columns, as in the paper, are one chunk."""
@@ -24,21 +24,6 @@ of registers and take a fifth longer.
 """
 
 _WORD, _SHORT, _REAL = ir.IntType(64), ir.IntType(32), ir.FloatType()
-
-
-def _reinterpreted(signature: Any, target: Any) -> Any:
-    def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], target)
-
-    return signature, generate
-
-
-def _bits(_: Any, __: Any) -> Any:
-    return _reinterpreted(types.int32(types.float32), _SHORT)
-
-
-def _real(_: Any, __: Any) -> Any:
-    return _reinterpreted(types.float32(types.int32), _REAL)
 
 
 def _add_scaled_rows_intrinsic(
@@ -172,14 +157,6 @@ def _broadcast(builder: Any, number: Any, vector_type: Any) -> Any:
     )
 
 
-def _plain_bits(number: Any) -> Any:
-    return np.float32(number).view(np.int32)
-
-
-def _plain_real(bits: Any) -> Any:
-    return np.int32(np.int64(bits) & 0xFFFFFFFF).view(np.float32)
-
-
 def _plain_add_scaled_rows(
     values: Any,
     v0: Any,
@@ -208,19 +185,14 @@ def _plain_add_gathered_rows(
         out[o0 : o0 + columns] += values[v0 + e] * table[begin : begin + columns]
 
 
-_jit_disabled = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
-float_bits: Callable[[Any], Any] = _plain_bits if _jit_disabled else cast(Any, intrinsic(_bits))
-"""The bits of a float32, as an int32."""
-float_from_bits: Callable[[Any], Any] = _plain_real if _jit_disabled else cast(Any, intrinsic(_real))
-"""The float32 with the given bits."""
 add_scaled_rows: Callable[..., None] = (
-    _plain_add_scaled_rows if _jit_disabled else cast(Any, intrinsic(_add_scaled_rows_intrinsic))
+    _plain_add_scaled_rows if JIT_DISABLED else cast(Any, intrinsic(_add_scaled_rows_intrinsic))
 )
 """Add `count` scaled rows of a table, from `t0` on, to each of `rows` rows of `out`, from `o0` on.
 
 Row e is added to row i with the factor `values[v0 + i * step + e * stride]`.
 """
 add_gathered_rows: Callable[..., None] = (
-    _plain_add_gathered_rows if _jit_disabled else cast(Any, intrinsic(_add_gathered_rows_intrinsic))
+    _plain_add_gathered_rows if JIT_DISABLED else cast(Any, intrinsic(_add_gathered_rows_intrinsic))
 )
 """Add the rows `gathered[p0 + e]` of a table to a row of `out`, each times `values[v0 + e]`."""
