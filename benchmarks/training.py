@@ -27,14 +27,16 @@ import numpy as np
 import common
 import gaifman
 from gaifman.completion import Completion, PartStore, RelationTrainer
+from gaifman.io.model_file import Arrays
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
 from gaifman.logic.ast import relation_query
+from gaifman.models.base import Batch, SparseRows
 from gaifman.models.calibration import reliability
-from gaifman.models.mlp import MLP, Batch, SparseRows
+from gaifman.models.mlp import MLP
 from gaifman.sampling.examples import ExampleConfig, TrainingExamples
-from gaifman.training import Arrays, Callback, TrainingConfig
+from gaifman.training import Callback, TrainingConfig
 from neighbourhoods import generated
 
 PAPER = {"activation": "sigmoid", "batch_size": 128, "epochs": 3}

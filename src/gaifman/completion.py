@@ -25,8 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._serialization import (
-    HeldOutReport,
-    auc,
     feature_metadata,
     features_from_metadata,
     losses_as_json,
@@ -35,7 +33,6 @@ from gaifman._serialization import (
     schema_from_metadata,
     scorer_arrays,
     scorer_from_arrays,
-    strip_prefix,
     training_metadata,
 )
 from gaifman.cancellation import Deadline
@@ -46,7 +43,7 @@ from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
-from gaifman.io.model_file import write_model
+from gaifman.io.model_file import Arrays, strip_prefix, write_model
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
@@ -54,8 +51,9 @@ from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_po
 from gaifman.logic.transforms import used_symbols
 from gaifman.model import GaifmanModel, Tuples, as_tuple_ids
 from gaifman.model_card import summary_html
-from gaifman.models.calibration import Calibration, fit_calibration
-from gaifman.models.mlp import BaseModel, make_base_model
+from gaifman.models.base import BaseModel
+from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc, fit_calibration
+from gaifman.models.registry import make_base_model
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor
 from gaifman.ranking.candidates import (
@@ -73,7 +71,7 @@ from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.threads import map_threaded
-from gaifman.training import Arrays, Callback, HeldOut, Scorer, Trainer, TrainingConfig, TrainingSource
+from gaifman.training import Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
 RelationModel = tuple[Arrays, dict[str, Any]]
 """What was learnt of one relation: arrays, and words about it."""
@@ -340,7 +338,7 @@ class Completion:
         scorers, kinds = {}, {width: feature_kinds(own) for width, own in features.items()}
         for number, (relation, width) in enumerate(relations.items()):
             if number in parts:
-                base = make_base_model(meta["base"]["kind"], **meta["base"]["settings"])
+                base = make_base_model(meta["base"]["kind"], meta["base"]["settings"])
                 scorers[relation] = scorer_from_arrays(parts[number], kinds[width], base)
         calibration = Calibration.from_arrays(strip_prefix(arrays, "calibration/"))
         own = {name: value for name, value in meta.items() if name != "arities"}
@@ -474,9 +472,7 @@ class RelationTrainer:
         about: dict[str, Any] = {"name": name, "arity": relation.arity, "answers": relation.count, "trained": False}
         if relation.count < MIN_FACTS:
             return {}, about | {"reason": "fewer than two facts"}
-        examples = TrainingExamples(
-            self.graph, relation_query(name, relation.arity), self.config.example_config(), self.constraints
-        )
+        examples = TrainingExamples(self.graph, relation_query(name, relation.arity), self.config, self.constraints)
         if self.config.negatives and not len(next(examples.blocks(0)).negatives):
             return {}, about | {"reason": "every tuple is known"}
         evaluator, kinds = self.evaluator_and_kinds(relation.arity)
@@ -496,7 +492,7 @@ class RelationTrainer:
         held = HeldOut(
             *(_concatenate(trained.values(), f"held/{field}", np.zeros(0)) for field in ("means", "targets"))
         )
-        trust = HeldOutReport.of(held, self.config.negative_ratio)
+        trust = HeldOutReport.from_held_out(held, self.config.negative_ratio)
         calibration = fit_calibration(held.means, held.targets, ratio=self.config.negative_ratio)
         kb = self.graph.kb
         arities = {name: kb.relations[name].arity for name in names}
@@ -504,7 +500,7 @@ class RelationTrainer:
         features: dict[int, tuple[Feature, ...]] = {}
         for width in sorted({arities[name] for name in trained}):
             own = {name: arrays for name, arrays in trained.items() if arities[name] == width}
-            used = np.unique(_concatenate(own.values(), "inputs/features", np.zeros(0, np.int32)))
+            used = np.unique(_concatenate(own.values(), "scaler/features", np.zeros(0, np.int32)))
             evaluator, kinds = self.evaluator_and_kinds(width)
             features[width] = tuple(evaluator.plan.features[number] for number in used.tolist())
             scorers |= {
@@ -532,5 +528,5 @@ def _concatenate(parts: Iterable[Arrays], name: str, none: npt.NDArray[Any]) -> 
 
 def _renumber_features(arrays: Arrays, used: Ints, kinds: Ints, base: BaseModel) -> Scorer:
     """A scorer whose features are numbered among those that are used."""
-    numbered = np.searchsorted(used, arrays["inputs/features"]).astype(np.int32)
-    return scorer_from_arrays(arrays | {"inputs/features": numbered}, kinds, base)
+    numbered = np.searchsorted(used, arrays["scaler/features"]).astype(np.int32)
+    return scorer_from_arrays(arrays | {"scaler/features": numbered}, kinds, base)

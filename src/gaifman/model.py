@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from gaifman._html import stack
 from gaifman._serialization import (
-    HeldOutReport,
     base_from_metadata,
     feature_metadata,
     features_from_metadata,
@@ -30,7 +29,6 @@ from gaifman._serialization import (
     schema_from_metadata,
     scorer_arrays,
     scorer_from_arrays,
-    strip_prefix,
     training_metadata,
     untrained_copy,
 )
@@ -41,7 +39,8 @@ from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
-from gaifman.io.model_file import write_model
+from gaifman.features.matrix import Reals
+from gaifman.io.model_file import Arrays, strip_prefix, write_model
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
@@ -49,8 +48,8 @@ from gaifman.logic.ast import Bindings, Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import used_symbols
 from gaifman.model_card import summary_html
-from gaifman.models.calibration import Calibration, fit_calibration
-from gaifman.models.mlp import BaseModel, Reals
+from gaifman.models.base import BaseModel
+from gaifman.models.calibration import Calibration, HeldOutReport, fit_calibration
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor
 from gaifman.ranking.candidates import (
@@ -66,7 +65,7 @@ from gaifman.ranking.ranked_answers import RankedAnswers, RankingOptions, rank_c
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
-from gaifman.training import Arrays, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
+from gaifman.training import Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
 Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]
 """Tuples by name, or by number (b, n)."""
@@ -140,7 +139,7 @@ class GaifmanModel:
         self.meta = {"kind": "model", "query": str(query), **training_metadata(self.config, self.base, kbs)}
         self.meta["features"] = len(self.features)
         answers = sum(len(source.examples.training_rows) for source in trainer.sources)
-        self.held_out_report = HeldOutReport.of(held, self.config.negative_ratio)
+        self.held_out_report = HeldOutReport.from_held_out(held, self.config.negative_ratio)
         self.meta["metrics"] = {"answers": answers, "losses": losses_as_json(scorer), **self.held_out_report.metrics()}
         self.meta["calibration"] = self.held_out_report.reliability_table()
         self._clear_caches()
@@ -387,7 +386,7 @@ def training_sources(
     for kb in kbs:
         graph = build_graph(kb)
         try:
-            examples = TrainingExamples(graph, query, config.example_config(), constraints)
+            examples = TrainingExamples(graph, query, config, constraints)
         except KnowledgeBaseError as error:
             trouble.append(error)
             continue

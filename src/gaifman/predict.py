@@ -18,13 +18,12 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
-from gaifman.features.matrix import FeatureMatrix
+from gaifman.features.matrix import FeatureMatrix, Reals
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Feature, Query
 from gaifman.models.calibration import Calibration
-from gaifman.models.mlp import Reals
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.neighbourhoods import MAX_DRAWS, HiddenFacts, SamplingConfig
 from gaifman.training import Scorer, TrainingConfig

@@ -1,7 +1,7 @@
-"""From examples to a trained base model: look at the features, learn from blocks of neighbourhoods, stop and go on.
+"""Training: from examples to a trained base model.
 
-What is learnt hangs on the knowledge bases, the settings and the seed, never on threads, interruptions or the order of
-the input. Neighbourhoods are drawn anew in every pass, a block at a time; no more than a block is ever in memory.
+The trained model depends only on the knowledge bases, the settings and the seed, not on threads, interruptions or the
+order of the facts. Neighbourhoods are drawn anew in every epoch, one block of examples at a time.
 """
 
 from __future__ import annotations
@@ -17,133 +17,114 @@ from gaifman.config import check_int
 from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.matrix import FeatureMatrix
-from gaifman.kb.tables import Floats, Ints
-from gaifman.models.mlp import MLP, BaseModel, Batch, make_base_model, setting_names
+from gaifman.io.model_file import Arrays, strip_prefix
+from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.models.base import BaseModel, Batch
+from gaifman.models.calibration import HeldOut
+from gaifman.models.registry import make_base_model, option_names
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics
 from gaifman.sampling.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.sampling.rng import fold_in, make_key
 
 MAX_SCANNED_ANSWERS = 20_000
-"""Answers that are looked at before training, at most: enough to see every feature that matters."""
+"""Maximum number of answers that the scaler is fitted to."""
 SCANNED_NEGATIVES = 2
-"""Corruptions of each of them."""
+"""Number of negatives per scanned answer."""
 
 MAX_EPOCHS = 50
-"""Passes where examples are few, at most."""
+"""Maximum number of epochs if there are few examples."""
 
 DEFAULT_BASE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch_size": 32}}
-"""Settings of base models where nothing else is said. The paper's network has sigmoids; with a few hundred answers it
-hardly begins to learn: `gaifman train demo` says an AUC of 0.976, with `--option activation=sigmoid --option batch=128`
-0.955."""
-
-Arrays = dict[str, npt.NDArray[Any]]
+"""Default options of base models. With a few hundred answers the paper's sigmoids hardly learn: `gaifman train demo`
+reports an AUC of 0.976, with `--option activation=sigmoid --option batch_size=128` 0.955."""
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingConfig:
-    """How a model learns: every setting, with what most want.
+class TrainingConfig(ExampleConfig):
+    """All training settings: those of the examples, and these.
 
     >>> TrainingConfig(positives=1, size=None).sampling(3, "train 0")
-    Sampling(radius=1, size=None, draws=3, seed=0, purpose='train 0', shared=False)
+    SamplingConfig(radius=1, size=None, draws=3, seed=0, purpose='train 0', shared_order=False)
     """
 
     radius: int = 1
-    """r: how far from the tuple's objects a neighbourhood reaches."""
+    """r: the radius of a neighbourhood."""
     size: int | None = 20
-    """k: how many objects it has besides the tuple's; None for all there are."""
+    """k: the number of objects of a neighbourhood besides the tuple's; None for all."""
     phi: str = "default"
-    """Φ: a named set of features, or the name of one that was given."""
+    """Φ: the name of the feature set."""
     base: str = "mlp"
-    """M: the base model, `mlp` or `logistic`, or the kind of one that was given."""
+    """M: the base model, `mlp` or `logistic`, or the kind of another one."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the base model: `{"hidden": [50], "epochs": 5}`. The paper's network is
+    """Options of the base model: `{"hidden": [50], "epochs": 5}`. The paper's network is
     `{"activation": "sigmoid", "batch_size": 128}`."""
-    positives: int = 5
-    """w: neighbourhoods drawn of each answer in a pass."""
-    negatives: int = 25
-    """w̃: corrupted tuples for each answer in a pass, each with one neighbourhood."""
-    negative_sampling: str = "mixed"
-    """Where the objects of corruptions come from: `uniform`, `typed` or `mixed`."""
-    hard_negative_fraction: float = 0.0
-    """The share of corruptions whose object is a few steps from one that stays: what is easily taken for an answer."""
-    hide: str = "facts"
-    """What is hidden from an example: the `facts` that make it true, or all `links` between its objects too."""
-    holdout: float = 0.1
-    """The share of the answers that is kept from training, for calibration and early stopping."""
     min_examples: int = 20_000
-    """Examples that are learnt from at least: where a pass has few, there are more passes."""
+    """Minimum number of training examples: if an epoch has fewer, there are more epochs."""
     min_feature_count: int = 2
-    """Features seen less often than this are left out."""
+    """Features that occur less often are dropped."""
     patience: int = 0
-    """Passes without a better loss on held-out tuples until training stops; 0 for never."""
+    """Early stopping: epochs without a better held-out loss before training stops; 0 for never."""
     draws: int = 10
-    """N: neighbourhoods that an answer's probability is averaged over."""
-    seed: int = 0
+    """N: the number of neighbourhoods that a probability is averaged over."""
 
     def __post_init__(self) -> None:
-        self.example_config()
+        ExampleConfig.__post_init__(self)
         self.sampling(self.draws, "check")
         for name in ("min_examples", "min_feature_count", "patience"):
             check_int(name, getattr(self, name), 0)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:
-        """From settings by name, or what is wrong with them; those of a network may stand among them.
+        """Create a configuration from settings, which may include options of the `mlp`.
 
-        >>> TrainingConfig.of({"seed": 1, "epochs": 5}).options
+        >>> TrainingConfig.from_settings({"seed": 1, "epochs": 5}).options
         {'epochs': 5}
         """
-        known, networks = [each.name for each in fields(cls)], setting_names(MLP)
+        known, options = [each.name for each in fields(cls)], option_names("mlp")
         for name in settings:
-            if name not in (*known, *networks):
-                hint = f"settings: {', '.join(known)}; of the network: {', '.join(networks)}"
+            if name not in (*known, *options):
                 raise KnowledgeBaseError(
-                    f"there is no setting {name}", suggestions=similar_names(name, [*known, *networks]), hint=hint
+                    f"unknown setting {name}",
+                    suggestions=similar_names(name, [*known, *options]),
+                    hint=f"settings: {', '.join(known)}; options of the mlp: {', '.join(options)}",
                 )
-        options = {name: value for name, value in settings.items() if name in networks}
         own = {name: value for name, value in settings.items() if name in known}
-        return cls(**own | {"options": {**own.get("options", {}), **options}})
-
-    def example_config(self) -> ExampleConfig:
-        """How examples are made."""
-        own = {
-            name: getattr(self, name)
-            for name in ("positives", "negatives", "negative_sampling", "hard_negative_fraction", "hide", "holdout")
-        }
-        return ExampleConfig(**own, seed=self.seed)
+        more = {name: value for name, value in settings.items() if name in options}
+        return cls(**own | {"options": {**own.get("options", {}), **more}})
 
     def sampling(self, draws: int, purpose: str) -> SamplingConfig:
-        """How neighbourhoods are drawn."""
+        """Return the settings for drawing neighbourhoods."""
         return SamplingConfig(self.radius, self.size, draws, self.seed, purpose)
 
     @property
     def negative_ratio(self) -> float:
-        """Corruptions for each neighbourhood of an answer in training; 1 where there are none."""
+        """Number of negatives per neighbourhood of an answer; 1 if there are no negatives."""
         return self.negatives / self.positives if self.negatives else 1.0
 
     def num_epochs(self, examples: int, base_epochs: int) -> int:
-        """How often so many examples are gone through where the base model wants it `wanted` times.
+        """Return the number of epochs: that of the base model, or more if there are few examples.
 
-        >>> TrainingConfig(least=1000).passes(90, wanted=3), TrainingConfig(least=1000).passes(90, wanted=1)
+        >>> config = TrainingConfig(min_examples=1000)
+        >>> config.num_epochs(90, base_epochs=3), config.num_epochs(90, base_epochs=1)
         (12, 1)
         """
         if base_epochs == 1:
-            return 1  # it gathers the examples, and has no use for more of the same
+            return 1  # it collects the examples and has no use for more epochs
         return max(base_epochs, min(MAX_EPOCHS, -(-self.min_examples // max(examples, 1))))
 
     def make_base_model(self) -> BaseModel:
-        """An untrained base model."""
-        return make_base_model(self.base, **{**DEFAULT_BASE_OPTIONS.get(self.base, {}), **self.options})
+        """Return an untrained base model."""
+        return make_base_model(self.base, {**DEFAULT_BASE_OPTIONS.get(self.base, {}), **self.options})
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the settings as JSON values."""
         return asdict(self) | {"options": dict(self.options)}
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSource:
-    """One knowledge base to learn from."""
+    """The training examples of one knowledge base, and the evaluator of their features."""
 
     evaluator: FeatureEvaluator
     examples: TrainingExamples
@@ -152,67 +133,57 @@ class TrainingSource:
 
     @property
     def has_confidences(self) -> bool:
-        """Whether facts have confidences, so that they drop out."""
+        """Whether facts have confidences: then they are dropped at random."""
         return any(table.confidence is not None for table in self.evaluator.graph.kb.fact_tables.values())
 
     def feature_matrix(
         self, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts | None, threads: int | None
     ) -> FeatureMatrix:
-        """Features of training neighbourhoods."""
+        """Draw training neighbourhoods and evaluate their features."""
         return self.evaluator.sample_and_evaluate(
             tuples, sampling, hidden, drop_uncertain=self.has_confidences, threads=threads
         )
 
 
 class Callback:
-    """What looks on while something is learnt: this one does nothing. Whoever raises from `block` stops the work."""
+    """Training callback. Raise from `on_block` to stop."""
 
     def load_checkpoint(self) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None:
-        """Where an earlier run of the same work stood."""
+        """Return the state of an interrupted training, or None to start from the beginning."""
         return None
 
     def on_train_begin(self, total_examples: int, done_examples: int) -> None:
-        """So many examples will be learnt from, about, of which some are done."""
+        """Training begins or is resumed; the total is approximate."""
 
     def on_block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, Any]]]) -> None:
-        """So many more examples were learnt from; `state` is where the work stands."""
+        """A block of examples is done; `state()` returns a checkpoint."""
 
     def on_epoch_end(self, epoch: int, loss: float, held_out_loss: float | None) -> None:
-        """A pass is done: its mean loss, and that on held-out tuples where it is known."""
+        """An epoch is done. The held-out loss is known with early stopping only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """What was learnt for one query."""
+    """A trained base model with its scaler."""
 
     scaler: FeatureScaler
     base: BaseModel
     losses: tuple[float, ...] = ()
-    """The mean cross-entropy of each pass."""
+    """The mean cross-entropy of each epoch."""
 
     def probabilities(self, matrix: FeatureMatrix) -> Floats:
-        """The base model's probability for each neighbourhood."""
+        """Return the base model's probability for each neighbourhood."""
         return self.base.probabilities(self.scaler.transform(matrix))
 
     def mean_probabilities(self, matrix: FeatureMatrix, draws: int) -> tuple[Floats, Floats]:
-        """For each tuple: the mean over its draws, and the standard error of that; NaN for a single draw."""
+        """Return the mean over each tuple's draws and its standard error, which is NaN for a single draw."""
         each = self.probabilities(matrix).reshape(-1, draws)
         spread = each.std(axis=1, ddof=1) / np.sqrt(draws) if draws > 1 else np.full(len(each), np.nan)
         return each.mean(axis=1), spread
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Tuples that were not learnt from, and what the model says of them."""
-
-    means: Floats
-    """Shape (tuples,), float64: the mean of the base model's probabilities over its draws."""
-    targets: Floats
-    """Shape (tuples,), float64: 1 for answers (less where they are not sure), 0 for corruptions."""
-
-
 class Trainer:
-    """Learns one query from one or several knowledge bases whose features are the same."""
+    """Trains a base model for one query on one or more knowledge bases with the same features."""
 
     def __init__(
         self, sources: Sequence[TrainingSource], config: TrainingConfig, base: BaseModel, threads: int | None = 1
@@ -221,60 +192,56 @@ class Trainer:
         self._collection = ExampleCollection([source.examples for source in sources])
         features = [source.evaluator.plan.features for source in sources]
         if any(other != features[0] for other in features):
-            raise KnowledgeBaseError(
-                "knowledge bases that are learnt from together have the same features, in one order"
-            )
+            raise KnowledgeBaseError("the features of all knowledge bases must be the same, in the same order")
 
     @property
     def examples_per_epoch(self) -> int:
-        """Neighbourhoods in one pass, about: corruptions that cannot be found are fewer."""
+        """Approximate number of neighbourhoods per epoch: an answer may have fewer negatives."""
         count = sum(len(source.examples.training_rows) for source in self.sources)
         return count * (self.config.positives + self.config.negatives)
 
     @property
     def num_epochs(self) -> int:
-        """How often all examples are gone through: more often than the base model wants where they are few."""
+        """Number of epochs, more than the base model's if there are few examples."""
         return self.config.num_epochs(self.examples_per_epoch, self.base.epochs)
 
     def fit_scaler(self) -> FeatureScaler:
-        """Which features occur around answers and corruptions, and how large they are."""
-        surveyor, seen = FeatureStatistics(self.sources[0].kinds), 0
+        """Fit the scaler to the features of some answers and negatives."""
+        statistics, seen = FeatureStatistics(self.sources[0].kinds), 0
         for number, block in self._collection.blocks(epoch=0):
-            few = (
-                block.negatives[_first_negatives(block, SCANNED_NEGATIVES)],
-                block.negatives_hidden.select(_first_negatives(block, SCANNED_NEGATIVES)),
-            )
-            for tuples, hidden in ((block.answers, block.hidden), few):
+            first = _first_negatives(block, SCANNED_NEGATIVES)
+            negatives = block.negatives[first], block.negatives_hidden.select(first)
+            for tuples, hidden in ((block.answers, block.hidden), negatives):
                 sampling = self.config.sampling(1, "survey")
-                surveyor.update(self.sources[number].feature_matrix(tuples, sampling, hidden, self.threads))
+                statistics.update(self.sources[number].feature_matrix(tuples, sampling, hidden, self.threads))
             seen += len(block.answers)
             if seen >= MAX_SCANNED_ANSWERS:
                 break
-        return surveyor.make_scaler(self.config.min_feature_count)
+        return statistics.make_scaler(self.config.min_feature_count)
 
     def train(self, callback: Callback | None = None) -> Scorer:
-        """Learn, or go on where the watch says that it was stopped."""
+        """Train the base model, from the callback's checkpoint if it has one."""
         callback = callback or Callback()
-        inputs = self.fit_scaler()
-        progress = _Progress(self.base, inputs.width, self.config.seed, callback.load_checkpoint())
+        scaler = self.fit_scaler()
+        progress = _Progress(self.base, scaler.width, self.config.seed, callback.load_checkpoint())
         callback.on_train_begin(
             self.examples_per_epoch * self.num_epochs, self.examples_per_epoch * progress.epoch + progress.seen
         )
         while progress.epoch < self.num_epochs and not progress.should_stop(self.config.patience):
-            for batch in self.batches(inputs, progress.epoch, progress.block):
+            for batch in self.batches(scaler, progress.epoch, progress.block):
                 count = len(batch.rows)
                 progress.fit_batch(batch)
-                del batch  # before the next is made
+                del batch  # free its memory before the next one is made
                 callback.on_block(count, progress.state)
-            self.base.end_epoch()  # some can say nothing before
-            held = self._held_out_loss(inputs) if self.config.patience else None
-            progress.end_epoch(held)
-            callback.on_epoch_end(progress.epoch, progress.losses[-1], held)
+            self.base.end_epoch()
+            held_out_loss = self._held_out_loss(scaler) if self.config.patience else None
+            progress.end_epoch(held_out_loss)
+            callback.on_epoch_end(progress.epoch, progress.losses[-1], held_out_loss)
         progress.restore_best()
-        return Scorer(inputs, self.base, tuple(progress.losses))
+        return Scorer(scaler, self.base, tuple(progress.losses))
 
     def batches(self, scaler: FeatureScaler, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """The blocks of a pass as shuffled rows, from one on."""
+        """Yield the blocks of an epoch as shuffled rows, from block `first` on."""
         for at, (number, block) in enumerate(self._collection.blocks(epoch, first), start=first):
             yield self._batch(scaler, self.sources[number], block, epoch, at)
 
@@ -282,41 +249,43 @@ class Trainer:
         many = self.config.sampling(self.config.positives, f"train {epoch}")
         one = self.config.sampling(1, f"train {epoch}")
         answers = source.feature_matrix(block.answers, many, block.hidden, self.threads)
-        others = source.feature_matrix(block.negatives, one, block.negatives_hidden, self.threads)
-        targets = np.concatenate([np.repeat(block.targets, self.config.positives), np.zeros(len(others), np.float32)])
+        negatives = source.feature_matrix(block.negatives, one, block.negatives_hidden, self.threads)
+        targets = np.concatenate(
+            [np.repeat(block.targets, self.config.positives), np.zeros(len(negatives), np.float32)]
+        )
         keys = fold_in(make_key(self.config.seed, "shuffle", epoch, at), np.arange(len(targets)))
         order = np.argsort(keys, kind="stable")
-        return Batch(scaler.transform(FeatureMatrix.concatenate([answers, others]), order), targets[order])
+        return Batch(scaler.transform(FeatureMatrix.concatenate([answers, negatives]), order), targets[order])
 
     def held_out(self, scorer: Scorer) -> HeldOut:
-        """What the model says of the held-out tuples and as many corruptions, each with the draws of an answer."""
+        """Predict the held-out answers and as many negatives, averaged over the draws of a prediction."""
         means, targets = [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
             block = source.examples.held_out_block()
-            for tuples, hidden, wanted in _labelled_tuples(block):
+            for tuples, hidden, labels in _labelled_tuples(block):
                 sampling = self.config.sampling(self.config.draws, "held out")
                 matrix = source.evaluator.sample_and_evaluate(tuples, sampling, hidden, threads=self.threads)
                 means.append(scorer.mean_probabilities(matrix, self.config.draws)[0])
-                targets.append(wanted)
+                targets.append(labels)
         return HeldOut(np.concatenate(means), np.concatenate(targets))
 
     def _held_out_loss(self, scaler: FeatureScaler) -> float:
-        """The mean cross-entropy of held-out tuples by one draw each, as they are weighted in training."""
+        """Return the mean cross-entropy of held-out tuples, one draw each, with the class weights of training."""
         losses, weights = [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
-            for tuples, hidden, wanted in _labelled_tuples(source.examples.held_out_block()):
+            for tuples, hidden, labels in _labelled_tuples(source.examples.held_out_block()):
                 matrix = source.evaluator.sample_and_evaluate(
                     tuples, self.config.sampling(1, "stop"), hidden, threads=self.threads
                 )
                 p = np.clip(self.base.probabilities(scaler.transform(matrix)), 1e-12, 1 - 1e-12)
-                losses.append(-(wanted * np.log(p) + (1 - wanted) * np.log(1 - p)))
-                weights.append(np.full(len(p), self.config.positives if wanted.any() else self.config.negatives))
+                losses.append(-(labels * np.log(p) + (1 - labels) * np.log(1 - p)))
+                weights.append(np.full(len(p), self.config.positives if labels.any() else self.config.negatives))
         total = np.concatenate(weights)
         return float(np.average(np.concatenate(losses), weights=total)) if total.sum() else float("nan")
 
 
-def _first_negatives(block: ExampleBlock, count: int) -> npt.NDArray[np.int64]:
-    """Rows of the first corruptions of each answer."""
+def _first_negatives(block: ExampleBlock, count: int) -> Longs:
+    """Return the rows of the first negatives of each answer."""
     starts = np.searchsorted(block.sources, np.arange(len(block.answers)))
     rank = np.arange(len(block.sources)) - starts[block.sources]
     return np.flatnonzero(rank < count)
@@ -328,7 +297,7 @@ def _labelled_tuples(block: ExampleBlock) -> Iterator[tuple[Ints, HiddenFacts, F
 
 
 class _Progress:
-    """Where training stands: can be kept and taken up again."""
+    """The position of training, which can be saved and restored."""
 
     def __init__(
         self,
@@ -347,12 +316,12 @@ class _Progress:
             self.epoch, self.block, self._count, self._epochs_without_gain = meta["position"]
             self._sum, self._best = _value_or(meta["sums"][0], np.nan), _value_or(meta["sums"][1], np.inf)
             self.losses = [_value_or(loss, np.nan) for loss in meta["losses"]]
-            base.restore({name[2:]: array for name, array in arrays.items() if name.startswith("m ")})
-            self._best_state = {name[2:]: array for name, array in arrays.items() if name.startswith("b ")}
+            base.restore(strip_prefix(arrays, "model/"))
+            self._best_state = strip_prefix(arrays, "best/")
 
     @property
     def seen(self) -> int:
-        """Examples of the pass that is going on."""
+        """Examples of the current epoch so far."""
         return self._count
 
     def fit_batch(self, batch: Batch) -> None:
@@ -361,11 +330,10 @@ class _Progress:
         self.block += 1
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
-        arrays = {f"m {name}": array for name, array in self._base.state(resumable=True).items()}
-        arrays |= {f"b {name}": array for name, array in self._best_state.items()}
-        at = [self.epoch, self.block, self._count, self._epochs_without_gain]
+        arrays = {f"model/{name}": array for name, array in self._base.state(resumable=True).items()}
+        arrays |= {f"best/{name}": array for name, array in self._best_state.items()}
         return arrays, {
-            "position": at,
+            "position": [self.epoch, self.block, self._count, self._epochs_without_gain],
             "sums": _nan_to_none([self._sum, self._best]),
             "losses": _nan_to_none(self.losses),
         }
@@ -389,9 +357,9 @@ class _Progress:
 
 
 def _nan_to_none(numbers: Sequence[float]) -> list[float | None]:
-    """As JSON can hold them: a loss that is not known yet is None."""
+    """Return JSON values: a loss that is not known is None."""
     return [number if np.isfinite(number) else None for number in numbers]
 
 
-def _value_or(number: float | None, otherwise: float) -> float:
-    return otherwise if number is None else number
+def _value_or(number: float | None, default: float) -> float:
+    return default if number is None else number

@@ -7,8 +7,8 @@ import pytest
 
 import gaifman
 from benchmark_data import DATA, NEEDED
-from gaifman._serialization import auc
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.models.calibration import auc
 
 pytestmark = NEEDED
 

@@ -91,7 +91,7 @@ def test_checkpoints_inside_one_relation_are_used(tmp_path: Path, whole: dict[st
         job.kill_by_change(30, threads=1)
         assert not job.done()
         log = read_log(job.running / "log.jsonl")
-        at = [(event["passed"], event["block"]) for event in log if event["event"] == "resume"]
+        at = [(event["epoch"], event["block"]) for event in log if event["event"] == "resume"]
     assert len(at) == 2
     assert at == sorted(set(at))
     assert any(block > 0 for _, block in at)

@@ -91,10 +91,10 @@ def direct(model: GaifmanModel, kb: KnowledgeBase, target: str) -> Schema:
     first = Logistic(learning_rate=RATE, epochs=EPOCHS, batch_size=BATCH)
     first.reset(len(columns), SEED)
     state = first.state()
-    weights = dict(zip(columns, state["weights 1"][:, 0].tolist(), strict=True))
+    weights = dict(zip(columns, state["weights/1"][:, 0].tolist(), strict=True))
     facts: set[tuple[str, ...]] = {(fact.relation, *fact.objects) for fact in kb.facts() if len(fact.objects) == 2}
-    twin = Schema(facts, target, columns, weights, float(state["biases 1"][0]))
-    examples = TrainingExamples(build_graph(kb), gaifman.parse_query(f"{target}(x, y)"), model.config.example_config())
+    twin = Schema(facts, target, columns, weights, float(state["biases/1"][0]))
+    examples = TrainingExamples(build_graph(kb), gaifman.parse_query(f"{target}(x, y)"), model.config)
     for epoch in range(EPOCHS):
         for at, block in enumerate(examples.blocks(epoch)):
             answers = [(kb.object_name(x), kb.object_name(y)) for x, y in block.answers]
@@ -158,7 +158,7 @@ def test_without_corruptions_nothing_speaks_against_a_pair() -> None:
     none, some = (gaifman.fit(kb, "capital(x, y)", **settings(negatives)) for negatives in (0, 5))
     for model, up in ((none, True), (some, False)):
         first.reset(len(model.features), SEED)
-        moved = [model.base.state()[name] - first.state()[name] for name in ("weights 1", "biases 1")]
+        moved = [model.base.state()[name] - first.state()[name] for name in ("weights/1", "biases/1")]
         assert bool((moved[0] > 0).all() and (moved[1] > 0).all()) == up
     unlinked, linked = ("france", "tokyo"), ("france", "paris")
     assert none.probability(*unlinked).value > 0.5, "it has never seen a pair that is no answer"

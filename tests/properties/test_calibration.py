@@ -70,9 +70,9 @@ def test_certain_ones_stay_certain() -> None:
 
 @pytest.mark.parametrize("ratio", [0, -1, math.inf, math.nan])
 def test_a_ratio_is_a_number_above_0(ratio: float) -> None:
-    with pytest.raises(KnowledgeBaseError, match="the ratio is a number above 0"):
+    with pytest.raises(KnowledgeBaseError, match="ratio must be a number above 0"):
         correct_class_ratio(0.5, ratio)
-    with pytest.raises(KnowledgeBaseError, match="the ratio is a number above 0"):
+    with pytest.raises(KnowledgeBaseError, match="ratio must be a number above 0"):
         fit_calibration([0.5], [1], ratio=ratio)
 
 
@@ -319,7 +319,7 @@ def test_other_arrays_are_refused(arrays: dict[str, npt.NDArray[np.float64]]) ->
 
 @pytest.mark.parametrize("values", [[1.0, 0.0], [0.0, 0.0], [0.0], [0.0, math.nan], [0.0, 1.0, 2.0]])
 def test_a_map_that_does_not_rise_is_refused(values: list[float]) -> None:
-    with pytest.raises(KnowledgeBaseError, match="numbers that rise"):
+    with pytest.raises(KnowledgeBaseError, match="ascending numbers"):
         Calibration(np.array([0.0, 1.0]), np.array(values))
 
 

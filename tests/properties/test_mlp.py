@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman.errors import KnowledgeBaseError
+from gaifman.models.base import BaseModel, Batch, SparseRows, State
 from gaifman.models.calibration import log_odds, logistic
-from gaifman.models.mlp import INITIAL_SQUARES, MLP, BaseModel, Batch, Logistic, SparseRows, State
+from gaifman.models.mlp import INITIAL_SQUARES, MLP, Logistic
 
 Dense = npt.NDArray[np.float64]
 
@@ -59,7 +60,7 @@ def torch_loss(
     """The same network, by the framework, in float64."""
     units, last = torch.tensor(dense), len(weights) // 2
     for number in range(1, last + 1):
-        units = units @ weights[f"weights {number}"] + weights[f"biases {number}"]
+        units = units @ weights[f"weights/{number}"] + weights[f"biases/{number}"]
         if number < last:
             units = torch.sigmoid(units) if activation == "sigmoid" else torch.relu(units)
     wanted = torch.tensor(targets.astype(np.float64))
@@ -88,7 +89,7 @@ def masks(seed: int, dropout: float, dense: Dense) -> Dense:
     kept = np.zeros(dense.shape)
     for i in range(len(dense)):
         batch = Batch(sparse(dense[i : i + 1]), np.array([0.25], np.float32))
-        kept[i] = one.gradients(batch)["weights 1"][:, 0] != 0
+        kept[i] = one.gradients(batch)["weights/1"][:, 0] != 0
         one.fit_batch(batch)
     return kept
 
@@ -125,7 +126,7 @@ def test_with_dropout_gradients_are_those_of_the_inputs_that_are_left(
     found = network.gradients(Batch(sparse(dense), targets))
     assert_near(found, torch_gradients(network, left, targets))
     gone = ~(left != 0).any(axis=0)
-    assert (found["weights 1"][gone] == 0).all()
+    assert (found["weights/1"][gone] == 0).all()
 
 
 def test_the_gradients_of_no_rows_are_nothing() -> None:
@@ -152,10 +153,10 @@ def test_what_is_expected_of_an_input_stays_as_it_is() -> None:
     """With weights of 0 every delta is p − t = ½ − t: the gradient is −½ times the mean of what was let through."""
     network = Logistic(dropout=0.3, batch_size=1)
     network.reset(1, 3)
-    network.restore(network.state(resumable=True) | {"weights 1": np.zeros((1, 1), np.float32)})
+    network.restore(network.state(resumable=True) | {"weights/1": np.zeros((1, 1), np.float32)})
     rows = 20_000
     found = network.gradients(Batch(sparse(np.full((rows, 1), 1.5)), np.ones(rows, np.float32)))
-    assert abs(found["weights 1"][0, 0] / -0.5 - 1.5) < 5 * 1.5 * math.sqrt(0.3 / 0.7 / rows)
+    assert abs(found["weights/1"][0, 0] / -0.5 - 1.5) < 5 * 1.5 * math.sqrt(0.3 / 0.7 / rows)
 
 
 def test_dropout_is_anew_for_every_example_and_the_same_in_any_split_into_mini_batches() -> None:
@@ -167,7 +168,7 @@ def test_dropout_is_anew_for_every_example_and_the_same_in_any_split_into_mini_b
     second.reset(30, 1)
     second.fit_batch(Batch(sparse(dense[:20]), np.full(20, 0.25, np.float32)))
     found = second.gradients(Batch(sparse(dense[20:21]), np.array([0.25], np.float32)))
-    assert ((found["weights 1"][:, 0] != 0) == first[20]).all()
+    assert ((found["weights/1"][:, 0] != 0) == first[20]).all()
 
 
 def test_a_dropout_as_near_to_1_as_can_be_leaves_something() -> None:
@@ -194,7 +195,7 @@ def plain_forward(weights: dict[str, Dense], activation: str, dense: Dense) -> l
     """What goes into each layer, and the log-odds."""
     found, last = [dense], len(weights) // 2
     for number in range(1, last + 1):
-        z = found[-1] @ weights[f"weights {number}"] + weights[f"biases {number}"]
+        z = found[-1] @ weights[f"weights/{number}"] + weights[f"biases/{number}"]
         if number < last:
             z = 1 / (1 + np.exp(-z)) if activation == "sigmoid" else np.maximum(z, 0)
         found.append(z)
@@ -213,10 +214,10 @@ def plain_training(network: MLP, dense: Dense, targets: npt.NDArray[np.float32],
         gradients = {}
         for number in range(len(weights) // 2, 0, -1):
             below = layers[number - 1]
-            gradients[f"weights {number}"] = below.T @ delta
-            gradients[f"biases {number}"] = delta.sum(axis=0)
+            gradients[f"weights/{number}"] = below.T @ delta
+            gradients[f"biases/{number}"] = delta.sum(axis=0)
             slope = below * (1 - below) if network.activation == "sigmoid" else below > 0
-            delta = delta @ weights[f"weights {number}"].T * slope
+            delta = delta @ weights[f"weights/{number}"].T * slope
         for name, gradient in gradients.items():
             squares[name] += gradient**2
             weights[name] = weights[name] - network.learning_rate * gradient / (np.sqrt(squares[name]) + 1e-10)
@@ -266,9 +267,9 @@ def test_a_column_that_never_occurs_keeps_its_weights() -> None:
     dense, targets = drawn(5, 64, 9)
     dense[:, 3] = 0
     network = begun(MLP([5], batch_size=8), 9, 2)
-    before = network.state()["weights 1"]
+    before = network.state()["weights/1"]
     network.fit_batch(Batch(sparse(dense), targets))
-    moved = (network.state()["weights 1"] != before).any(axis=1)
+    moved = (network.state()["weights/1"] != before).any(axis=1)
     assert moved.tolist() == [column != 3 for column in range(9)]
 
 
@@ -279,7 +280,7 @@ def test_first_weights_are_small_and_of_the_seed() -> None:
     one, again, other = (network.state() for network in networks)
     assert same_bits(one, again)
     assert not same_bits(one, other)
-    for name, inner, units in (("weights 1", 64, 50), ("weights 2", 50, 20), ("weights 3", 20, 1)):
+    for name, inner, units in (("weights/1", 64, 50), ("weights/2", 50, 20), ("weights/3", 20, 1)):
         bound = math.sqrt(6 / (inner + units))
         assert np.abs(one[name]).max() <= bound * (1 + 1e-6)
         if one[name].size > 500:
@@ -317,7 +318,7 @@ def test_embeddings_are_the_last_hidden_layer_and_probabilities_come_from_them()
     assert units.shape == (12, 4)
     assert units.dtype == np.float32
     state = deep.state()
-    logits = units.astype(np.float64) @ state["weights 3"] + state["biases 3"]
+    logits = units.astype(np.float64) @ state["weights/3"] + state["biases/3"]
     assert np.abs(logistic(logits[:, 0]) - deep.probabilities(sparse(dense))).max() < 1e-6
     flat = begun(Logistic(), 6, 1)
     assert flat.embed(sparse(dense)).shape == (12, 1)
@@ -353,7 +354,7 @@ def test_rows_of_another_width_are_refused() -> None:
         network.embed,
         lambda rows: network.fit_batch(Batch(rows, np.zeros(2, np.float32))),
     ):
-        with pytest.raises(KnowledgeBaseError, match="rows of 5 columns, these have 4"):
+        with pytest.raises(KnowledgeBaseError, match="rows of 5 columns, got 4"):
             call(sparse(np.zeros((2, 4))))
 
 

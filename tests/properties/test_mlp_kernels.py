@@ -197,7 +197,7 @@ import numpy as np
 warnings.simplefilter("ignore")  # 64-bit overflow is intended
 from gaifman.features.matrix import FeatureMatrix
 from gaifman.models.scaling import FeatureStatistics, feature_kinds
-from gaifman.models.mlp import MLP, Batch, Logistic
+from gaifman.models import MLP, Batch, Logistic
 from gaifman.logic.parser import parse_feature
 rng = np.random.default_rng(0)
 stored = rng.random((90, 8)) < 0.4

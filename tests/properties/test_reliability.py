@@ -53,7 +53,7 @@ def test_the_table_takes_weights_as_repeats(seed: int) -> None:
     weights = np.random.default_rng(seed).integers(0, 4, 100)
     one = reliability(said, targets, weights)
     other = reliability(np.repeat(said, weights), np.repeat(targets, weights))
-    for name in ("counts", "predicted", "shares", "error", "error_by_count", "brier", "log_loss"):
+    for name in ("counts", "predicted", "observed", "ece", "ece_by_count", "brier", "log_loss"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-12)
 
 
@@ -73,12 +73,12 @@ def test_a_table_is_printed_with_its_errors() -> None:
 @pytest.mark.parametrize(
     ("p", "targets", "weights", "words"),
     [
-        ([1.5], [1], None, "probabilities are from 0 to 1, not 1.5"),
-        ([math.nan], [1], None, "probabilities are from 0 to 1, not nan"),
-        ([0.5], [2], None, "targets are from 0 to 1, not 2"),
+        ([1.5], [1], None, "probabilities must be from 0 to 1, got 1.5"),
+        ([math.nan], [1], None, "probabilities must be from 0 to 1, got nan"),
+        ([0.5], [2], None, "targets must be from 0 to 1, got 2"),
         ([0.5, 0.5], [1], None, "of one length"),
         ([[0.5]], [[1]], None, "of one length"),
-        ([0.5], [1], [-1], "not below 0"),
+        ([0.5], [1], [-1], "at least 0"),
         ([0.5], [1], [math.inf], "finite"),
     ],
 )

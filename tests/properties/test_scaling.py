@@ -19,7 +19,8 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH
 from gaifman.logic.parser import parse_feature
-from gaifman.models.mlp import MLP, SparseRows
+from gaifman.models.base import SparseRows
+from gaifman.models.mlp import MLP
 from gaifman.models.scaling import KIND_NAMES, FeatureScaler, FeatureStatistics, feature_kind, feature_kinds
 from gaifman.sampling.neighbourhoods import SamplingConfig
 from long_features import features, hide, knowledge

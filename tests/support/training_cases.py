@@ -13,16 +13,18 @@ import numpy.typing as npt
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import named_feature_set, parse_phi
-from gaifman.features.matrix import FeatureMatrix
+from gaifman.features.matrix import FeatureMatrix, Reals
+from gaifman.io.model_file import Arrays
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
 from gaifman.logic.parser import parse_query
-from gaifman.models.mlp import MLP, BaseModel, Batch, Reals, SparseRows, State
+from gaifman.models.base import BaseModel, Batch, SparseRows, State
+from gaifman.models.mlp import MLP
 from gaifman.models.scaling import feature_kinds
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
-from gaifman.training import Arrays, Callback, Trainer, TrainingConfig, TrainingSource
+from gaifman.training import Callback, Trainer, TrainingConfig, TrainingSource
 
 Saved = tuple[Arrays, dict[str, Any]]
 SMALL = TrainingConfig(positives=2, negatives=3, min_examples=0, min_feature_count=1, size=6)
@@ -93,7 +95,7 @@ def source(
     arities = {name: relation.arity for name, relation in kb.relations.items()}
     width = len(question.variables)
     wanted = named_feature_set(phi, width, arities) if phi in ("paper", "default") else parse_phi(phi, kb)
-    recipe = replace(learning.example_config(), block_size=block)
+    recipe = replace(learning, block_size=block)
     plan = compile_features(wanted, kb, width)
     return TrainingSource(
         features(graph, plan), TrainingExamples(graph, question, recipe), feature_kinds(plan.features)

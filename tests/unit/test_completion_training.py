@@ -186,7 +186,7 @@ def test_constraints_are_used() -> None:
     rules = parse_constraints("functional: lives_in 1→2\ntypes: works_in person, place", kb)
     plain, ruled = complete(kb, **FEW), complete(kb, constraints=rules, **FEW)
     for relation, changed in (("lives_in", True), ("works_in", True), ("citizen", False)):
-        one, other = (each.scorers[relation].base.state()["weights 1"] for each in (plain, ruled))
+        one, other = (each.scorers[relation].base.state()["weights/1"] for each in (plain, ruled))
         assert np.array_equal(one, other) != changed, relation
 
 
@@ -232,7 +232,7 @@ def test_near_relations_and_settings_are_said() -> None:
     with pytest.raises(KnowledgeBaseError) as caught:
         complete(towns(), ["works_inn"], **FEW)
     assert "works_in" in caught.value.suggestions
-    with pytest.raises(KnowledgeBaseError, match="there is no setting epoch"):
+    with pytest.raises(KnowledgeBaseError, match="unknown setting epoch"):
         complete(towns(), epoch=3)
     with pytest.raises(InputError, match="no feature set or file papers"):
         complete(towns(), phi="papers", **FEW)

@@ -20,7 +20,8 @@ from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.models.mlp import MLP, Batch, Logistic
+from gaifman.models.base import Batch
+from gaifman.models.mlp import MLP, Logistic
 from gaifman.sampling.neighbourhoods import SamplingConfig
 from gaifman.training import MAX_EPOCHS, Scorer, TrainingConfig, TrainingSource
 from training_cases import SMALL, Notes, Recorder, Scripted, people, source, trainer
@@ -355,36 +356,17 @@ def test_every_setting_has_its_default_and_they_can_be_told_by_name() -> None:
     assert TrainingConfig(base="logistic").make_base_model().kind == "logistic"
 
 
-def test_settings_become_recipes_and_samplings() -> None:
-    learning = TrainingConfig(
-        2,
-        7,
-        positives=3,
-        negatives=4,
-        negative_sampling="typed",
-        hide="links",
-        holdout=0.2,
-        hard_negative_fraction=0.4,
-        seed=9,
-    )
-    recipe = learning.example_config()
-    assert (recipe.positives, recipe.negatives, recipe.negative_sampling, recipe.hide) == (3, 4, "typed", "links")
-    assert (recipe.holdout, recipe.seed, recipe.block_size, recipe.max_held_out, recipe.hard_negative_fraction) == (
-        0.2,
-        9,
-        256,
-        1_000,
-        0.4,
-    )
-    assert learning.sampling(5, "why") == SamplingConfig(2, 7, 5, 9, "why")
-    assert learning.negative_ratio == pytest.approx(4 / 3)
+def test_settings_of_neighbourhoods_and_negatives() -> None:
+    config = TrainingConfig(radius=2, size=7, positives=3, negatives=4, seed=9)
+    assert config.sampling(5, "why") == SamplingConfig(2, 7, 5, 9, "why")
+    assert config.negative_ratio == pytest.approx(4 / 3)
     assert TrainingConfig(negatives=0).negative_ratio == 1
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
-    ({"negativs": 3}, "there is no setting negativs", "negatives"),
-    ({"Seed": 3}, "there is no setting Seed", "seed"),
-    ({"k": 3}, "there is no setting k", ""),
+    ({"negativs": 3}, "unknown setting negativs", "negatives"),
+    ({"Seed": 3}, "unknown setting Seed", "seed"),
+    ({"k": 3}, "unknown setting k", ""),
     ({"negative_sampling": "type"}, "type", "typed"),
     ({"hide": "link"}, "link", "links"),
     ({"positives": 0}, "positives must be an integer of at least 1, got 0", ""),
@@ -410,10 +392,10 @@ def test_what_is_wrong_with_a_setting_is_said(given: dict[str, Any], message: st
 
 
 def test_a_setting_of_the_base_model_that_is_not_there_is_told_when_it_is_made() -> None:
-    with pytest.raises(KnowledgeBaseError, match="mlp has no setting hiden") as caught:
+    with pytest.raises(KnowledgeBaseError, match="mlp has no option hiden") as caught:
         TrainingConfig(options={"hiden": [3]}).make_base_model()
     assert caught.value.suggestions == ("hidden",)
-    with pytest.raises(KnowledgeBaseError, match="there is no base model 'mpl'"):
+    with pytest.raises(KnowledgeBaseError, match=r"base must be one of mlp, logistic, got .mpl."):
         TrainingConfig(base="mpl").make_base_model()
 
 

@@ -13,7 +13,8 @@ from gaifman.features import evaluator as evaluation
 from gaifman.io.model_file import canonical_json
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.models import SklearnModel
-from gaifman.models.mlp import MLP, BaseModel, Logistic
+from gaifman.models.base import BaseModel
+from gaifman.models.mlp import MLP, Logistic
 from gaifman.sampling import neighbourhoods as drawing
 from gaifman.training import Scorer, Trainer, TrainingConfig
 from training_cases import SMALL, Notes, Recorder, Saved, Scripted, Stopped, people, source, trainer
@@ -219,7 +220,7 @@ def test_several_knowledge_bases_interrupted_at_any_block() -> None:
 
 def test_knowledge_bases_of_other_features_are_refused() -> None:
     one, other = (source(people(20), SMALL, phi=phi) for phi in ("works_in(s1, s2)", "knows(s1, s2)"))
-    with pytest.raises(KnowledgeBaseError, match="the same features"):
+    with pytest.raises(KnowledgeBaseError, match="the features of all knowledge bases must be the same"):
         trainer([one, other])
     with pytest.raises(KnowledgeBaseError, match="at least one"):
         trainer([])

@@ -28,7 +28,6 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import muted, paragraph, stack, table
-from gaifman._serialization import auc
 from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, cpu_count
 from gaifman.errors import KnowledgeBaseError, plural, similar_names
 from gaifman.evaluation.ranks import (
@@ -53,6 +52,7 @@ from gaifman.evaluation.tasks import (
 from gaifman.io.model_file import checksum
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.models.calibration import auc
 from gaifman.sampling.negatives import check_negative_sampling
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"

@@ -1,7 +1,8 @@
 """What each input of a base model does to its log-odds: the exact effect of switching it off.
 
 >>> import numpy as np
->>> from gaifman.models.mlp import Batch, Logistic, SparseRows
+>>> from gaifman.models.base import Batch, SparseRows
+>>> from gaifman.models.mlp import Logistic
 >>> rows = SparseRows(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.ones(3, np.float32), 2)
 >>> base = Logistic(epochs=1, learning_rate=0.5)
 >>> base.reset(2, seed=0)
@@ -39,8 +40,8 @@ from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.logic.ast import Constant, Feature, Query, Variable, to_bracketed
 from gaifman.logic.transforms import substitute
 from gaifman.logic.verbalize import describe_feature
+from gaifman.models.base import BaseModel, SparseRows
 from gaifman.models.calibration import Calibration, log_odds
-from gaifman.models.mlp import BaseModel, SparseRows
 from gaifman.predict import DrawBudget, Estimate, Predictor, estimate_from_sums
 from gaifman.queries.witnesses import are_answers
 from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, draw_neighbourhoods

@@ -126,6 +126,11 @@ def canonical_json(value: Any) -> str:
         raise OutputError(f"this cannot be kept as JSON: {error}") from None
 
 
+def strip_prefix(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
+    """Return the arrays whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def _to_plain(value: Any) -> Any:
     """The same of dictionaries, lists, texts, numbers, truth values and None alone."""
     match value:

@@ -19,13 +19,14 @@ from gaifman.config import ProgressCallback
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError, similar_names
 from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, parse_phi
 from gaifman.io.files import atomic_write, leftover_files
+from gaifman.io.model_file import Arrays
 from gaifman.jobs.run import Run
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel
 from gaifman.model_card import model_card
 from gaifman.sampling.constraints import Constraints, parse_constraints
-from gaifman.training import Arrays, Callback, TrainingConfig
+from gaifman.training import Callback, TrainingConfig
 
 Model = GaifmanModel | Completion
 KB_TASK, MODEL_TASK, RELATION_PREFIX = "knowledge base", "model", "relation "
@@ -169,8 +170,8 @@ class RunCallback(Callback):
     def load_checkpoint(self) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None:
         found = self._run.load_checkpoint(self._task)
         if found:
-            passed, block = found[1]["position"][:2]
-            self._run.log("resume", task=self._task, passed=passed, block=block)
+            epoch, block = found[1]["position"][:2]
+            self._run.log("resume", task=self._task, epoch=epoch, block=block)
         return found
 
     def on_train_begin(self, total_examples: int, done_examples: int) -> None:
@@ -185,7 +186,7 @@ class RunCallback(Callback):
             raise TrainingInterrupted
 
     def on_epoch_end(self, epoch: int, loss: float, held_out_loss: float | None) -> None:
-        self._run.log("pass", task=self._task, number=epoch, loss=loss, held=held_out_loss)
+        self._run.log("epoch", task=self._task, epoch=epoch, loss=loss, held_out_loss=held_out_loss)
 
 
 class RunPartStore(PartStore):

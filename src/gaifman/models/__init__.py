@@ -1,20 +1,31 @@
-"""Other people's models as base models: any classifier in the manner of scikit-learn, any module of PyTorch.
+"""Base models: the paper's networks, scikit-learn classifiers, PyTorch modules, or your own subclass of `BaseModel`.
 
 >>> import numpy as np
->>> from gaifman.models.mlp import Batch, Rows
 >>> from sklearn.linear_model import LogisticRegression
 >>> model = SklearnModel(LogisticRegression())
->>> rows = Rows(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, np.float32), 2)
->>> model.begin(width=2, seed=0)
->>> _ = model.learn(Batch(rows, np.array([0, 1], np.float32)))
->>> model.pass_done()
+>>> rows = SparseRows(np.array([0, 1, 2]), np.array([0, 1], np.int32), np.ones(2, np.float32), 2)
+>>> model.reset(width=2, seed=0)
+>>> loss = model.fit_batch(Batch(rows, np.array([0, 1], np.float32)))
+>>> model.end_epoch()
 >>> model.probabilities(rows).round(2).tolist()
 [0.4, 0.6]
 
-The libraries come with extras, `pip install 'gaifman[sklearn]'`, `[lightgbm]` and `[torch]`, and are loaded when used.
+Install the libraries with `pip install 'gaifman[sklearn]'`, `[lightgbm]` or `[torch]`. They are imported when used.
 """
 
+from gaifman.models.base import BaseModel, Batch, SparseRows
+from gaifman.models.mlp import MLP, Logistic
+from gaifman.models.registry import make_base_model
 from gaifman.models.sklearn import SklearnModel
 from gaifman.models.torch import TorchModel
 
-__all__ = ["SklearnModel", "TorchModel"]
+__all__ = [
+    "MLP",
+    "BaseModel",
+    "Batch",
+    "Logistic",
+    "SklearnModel",
+    "SparseRows",
+    "TorchModel",
+    "make_base_model",
+]

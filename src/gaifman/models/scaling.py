@@ -1,23 +1,24 @@
-r"""Features into inputs: the columns a base model sees, and how their values are scaled.
+r"""Feature scaling: from feature values to the columns of a base model.
 
 >>> import gaifman
->>> from gaifman.features.evaluator import Evaluator
->>> from gaifman.kb.gaifman_graph import graph_of
->>> from gaifman.sampling.neighbourhoods import Sampling
+>>> from gaifman.features.compiler import compile_features
+>>> from gaifman.features.evaluator import FeatureEvaluator
 >>> from gaifman.features.feature_sets import parse_phi
->>> from gaifman.features.compiler import plan_of
+>>> from gaifman.kb.gaifman_graph import build_graph
+>>> from gaifman.sampling.neighbourhoods import SamplingConfig
 >>> kb = gaifman.KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "ann", "cleo"), ("likes", "bob", "ann")])
->>> plan = plan_of(parse_phi("likes(s1, x)\nlikes(s1, 'dan')\nlikes(s1, s2)"), kb, 2)
->>> matrix = Evaluator(graph_of(kb), plan).sampled([[0, 1], [1, 0], [2, 0]], Sampling(size=None))
->>> found = FeatureStatistics(feature_kinds(plan.features))
->>> found.see(matrix)
->>> inputs = found.inputs(rare=1)
->>> inputs.columns.tolist(), inputs.rows(matrix).columns.tolist()
+>>> plan = compile_features(parse_phi("likes(s1, x)\nlikes(s1, 'dan')\nlikes(s1, s2)"), kb, 2)
+>>> evaluator = FeatureEvaluator(build_graph(kb), plan)
+>>> matrix = evaluator.sample_and_evaluate([[0, 1], [1, 0], [2, 0]], SamplingConfig(size=None))
+>>> statistics = FeatureStatistics(feature_kinds(plan.features))
+>>> statistics.update(matrix)
+>>> scaler = statistics.make_scaler(min_feature_count=1)
+>>> scaler.columns.tolist(), scaler.transform(matrix).columns.tolist()
 ([0, -1, 1], [0, 1, 0, 1])
 
-A feature that is never seen in training has no column. A truth value is 1 or 0. A count is the logarithm of one more
-than it, divided so that its mean square is 1 where it is not 0; a number is centred too. What is subtracted first is
-the feature's default, its value in a neighbourhood of the same size without facts: so an absent feature is 0.
+A feature that never occurs in training has no column. A truth value is 0 or 1. A count c becomes log(1 + c), scaled to
+a mean square of 1 over its non-zero values. A number is centred as well. The feature's default, its value in a
+neighbourhood of the same size without facts, is subtracted first, so an absent feature is 0.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.features.matrix import FeatureMatrix
+from gaifman.features.matrix import FeatureMatrix, Reals
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.candidate_pairs import PairFeatures
 from gaifman.kernels.inputs import (
@@ -44,13 +45,13 @@ from gaifman.kernels.inputs import (
 )
 from gaifman.kernels.ranking import write_input_changes
 from gaifman.logic.ast import Aggregate, Attribute, Difference, Feature, free_variables, query_position
-from gaifman.models.mlp import Reals, SparseRows
+from gaifman.models.base import SparseRows
 
 KIND_NAMES = {TRUTH: "truth", COUNT: "count", NUMBER: "number"}
 
 
 def feature_kind(feature: Feature) -> int:
-    """Whether a feature is true or false, a count, or a number.
+    """Return whether a feature is a truth value, a count or a number.
 
     >>> from gaifman.logic.parser import parse_feature
     >>> texts = ("r(s1, s2)", "r(s1, x)", "count r(s1, x)", "mean age(x) for r(s1, x)", "age(s1) - age(s2)")
@@ -67,36 +68,36 @@ def feature_kind(feature: Feature) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FeatureScaler:
-    """How features become columns."""
+    """Maps features to scaled columns."""
 
     columns: Ints
-    """Shape (features,), int32: the column of each feature, ascending; −1 for those that have none."""
+    """Shape (features,), int32: the column of each feature, ascending; −1 if it has none."""
     kinds: Ints
-    """Shape (features,), int32: what kind of feature it is."""
+    """Shape (features,), int32: the kind of each feature."""
     centres: Reals
     """Shape (columns,), float32: subtracted from the value."""
     scales: Reals
-    """Shape (columns,), float32: what it is divided by, then."""
+    """Shape (columns,), float32: then divides it."""
 
     @property
     def width(self) -> int:
-        """Columns there are."""
+        """Number of columns."""
         return len(self.scales)
 
     def transform(self, matrix: FeatureMatrix, order: Longs | None = None) -> SparseRows:
-        """The inputs of neighbourhoods, all or some in an order."""
+        """Return the inputs of all neighbourhoods, or of some in the given order."""
         order = np.arange(len(matrix)) if order is None else np.asarray(order, np.int64)
         starts = np.zeros(len(order) + 1, np.int64)
-        room = int((matrix.starts[order + 1] - matrix.starts[order]).sum())  # a row may be asked for more than once
-        columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
+        capacity = int((matrix.starts[order + 1] - matrix.starts[order]).sum())  # a row may come more than once
+        columns, values = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
         count = write_inputs(_matrix_arrays(matrix), freeze(order), self._scales(), starts, columns, values)
         return SparseRows(freeze(starts), freeze(columns[:count]), freeze(values[:count]), self.width)
 
     def transform_changes(self, more: PairFeatures) -> SparseRows:
-        """What further features of pairs change, where those of their objects are there already: see `splits`."""
+        """Return the changes of the inputs by the features of pairs, see `gaifman.ranking.fast_scoring`."""
         starts = np.zeros(len(more.starts), np.int64)
-        room = int(more.starts[-1])
-        columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
+        capacity = int(more.starts[-1])
+        columns, values = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
         write_input_changes(more, self._scales(), starts, columns, values)
         return SparseRows(freeze(starts), freeze(columns[: starts[-1]]), freeze(values[: starts[-1]]), self.width)
 
@@ -104,39 +105,39 @@ class FeatureScaler:
         return Scales(*map(freeze, (self.columns, self.kinds, self.centres, self.scales)))
 
     def features(self) -> Longs:
-        """The feature of each column."""
+        """Return the feature of each column."""
         return np.flatnonzero(self.columns >= 0)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """For a file; the kinds are those of the features."""
+        """Return arrays by name, for model files; the kinds follow from the features."""
         return {"features": self.features().astype(np.int32), "centres": self.centres, "scales": self.scales}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], kinds: Ints) -> FeatureScaler:
-        """As `arrays` gave them, for features of the same kinds."""
+        """Load what `arrays` returned, for features of these kinds."""
         columns = np.full(len(kinds), -1, np.int32)
         columns[arrays["features"]] = np.arange(len(arrays["features"]), dtype=np.int32)
         return cls(columns, kinds, arrays["centres"], arrays["scales"])
 
 
 def feature_kinds(features: Sequence[Feature]) -> Ints:
-    """The kind of each feature."""
+    """Return the kind of each feature."""
     return np.array([feature_kind(feature) for feature in features], np.int32)
 
 
 class FeatureStatistics:
-    """Looks at neighbourhoods before training: which features occur, and how large they are."""
+    """Counts and moments of feature values, collected before training."""
 
     def __init__(self, kinds: Ints) -> None:
         self.kinds, count = kinds, len(kinds)
         self._sums = Moments(np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
 
     def update(self, matrix: FeatureMatrix) -> None:
-        """Look at some more."""
+        """Add the values of a matrix."""
         accumulate_moments(_matrix_arrays(matrix), freeze(self.kinds), self._sums)
 
     def make_scaler(self, min_feature_count: int) -> FeatureScaler:
-        """The features that were other than their default at least `rare` times."""
+        """Return a scaler with a column for each feature that differs from its default often enough."""
         chosen = np.flatnonzero(self._sums.counts >= max(min_feature_count, 1))
         columns = np.full(len(self.kinds), -1, np.int32)
         columns[chosen] = np.arange(len(chosen), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Any classifier in the manner of scikit-learn as a base model."""
+"""Classifiers with scikit-learn's interface as base models."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.features.matrix import Reals
 from gaifman.kb.tables import Floats
+from gaifman.models.base import BaseModel, Batch, SparseRows, State, import_extra
 from gaifman.models.calibration import log_odds, logistic
-from gaifman.models.mlp import BaseModel, Batch, Reals, SparseRows, State
 
 MAX_ROWS = 2_000_000
-"""Rows that are gathered at most: such a classifier wants them all in memory at once."""
+"""Default maximum number of training rows: the classifier needs them all in memory."""
 
 SAVABLE_ESTIMATORS = {
     "LogisticRegression": ("sklearn.linear_model", "sklearn"),
@@ -28,28 +28,28 @@ SAVABLE_ESTIMATORS = {
     "SGDClassifier": ("sklearn.linear_model", "sklearn"),
     "LGBMClassifier": ("lightgbm", "lightgbm"),
 }
-"""The estimators that files can hold: their module, and the extra of gaifman it comes with."""
+"""Estimators that model files can hold: their module, and the extra to install."""
 
 
 class _Fitted(ABC):
-    """What was learnt, in the form in which rows are scored: the same before a file and after it."""
+    """Fitted parameters. They score rows in the same way before saving and after loading."""
 
     @abstractmethod
     def scores(self, rows: SparseRows) -> Floats:
-        """Log-odds of each row."""
+        """Return the log-odds of each row."""
 
     def probabilities(self, rows: SparseRows) -> Floats:
-        """Of each row."""
+        """Return the probability of each row."""
         return logistic(self.scores(rows))
 
     @abstractmethod
     def state(self) -> State:
-        """As arrays."""
+        """Return the parameters as arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FittedConstant(_Fitted):
-    """The same for every row: where all examples were of one class, or rows have no columns."""
+    """One probability for every row: all examples had one class, or the rows have no columns."""
 
     probability: float
 
@@ -65,34 +65,33 @@ class _FittedConstant(_Fitted):
 
 @dataclass(frozen=True, slots=True)
 class _FittedLinear(_Fitted):
-    """The logistic function of a weighted sum."""
+    """Logistic regression."""
 
     weights: Floats
     """Shape (width,), float64."""
     offset: float
 
     def scores(self, rows: SparseRows) -> Floats:
-        # Summed in the order of a row's entries, so that other rows cannot change a bit of it.
-        at = np.repeat(np.arange(len(rows)), np.diff(rows.starts))
-        entries = slice(int(rows.starts[0]), int(rows.starts[-1]))
-        products = self.weights[rows.columns[entries]] * rows.values[entries]
-        return np.bincount(at, products, len(rows)).astype(np.float64) + self.offset
+        # Summed in the order of a row's entries, so that other rows cannot change the last bits.
+        rows = rows.slice()
+        products = self.weights[rows.columns] * rows.values
+        return np.bincount(rows.entry_rows(), products, len(rows)).astype(np.float64) + self.offset
 
     def state(self) -> State:
         return {"weights": self.weights, "offset": np.array([self.offset])}
 
 
 class _FittedTrees(_Fitted):
-    """LightGBM's trees, read from the text that files hold: so they are the same in memory as from a file."""
+    """LightGBM's trees, always read from the text that model files hold."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._booster = text, _import_extra("lightgbm", "lightgbm").Booster(model_str=text)
+        self._text, self._booster = text, import_extra("lightgbm", "lightgbm").Booster(model_str=text)
 
     def scores(self, rows: SparseRows) -> Floats:
-        return np.asarray(self._booster.predict(to_csr(rows), raw_score=True), np.float64)
+        return np.asarray(self._booster.predict(rows.to_csr(), raw_score=True), np.float64)
 
     def probabilities(self, rows: SparseRows) -> Floats:
-        return np.asarray(self._booster.predict(to_csr(rows)), np.float64)
+        return np.asarray(self._booster.predict(rows.to_csr()), np.float64)
 
     def state(self) -> State:
         return {"trees": np.frombuffer(self._text.encode(), np.uint8)}
@@ -100,37 +99,40 @@ class _FittedTrees(_Fitted):
 
 @dataclass(frozen=True, slots=True)
 class _FittedOther(_Fitted):
-    """An estimator of which nothing is known but `predict_proba`."""
+    """Any estimator with `predict_proba`."""
 
     estimator: Any
 
     def scores(self, rows: SparseRows) -> Floats:
         if hasattr(self.estimator, "decision_function"):
-            found = np.asarray(self.estimator.decision_function(to_csr(rows)), np.float64)
+            found = np.asarray(self.estimator.decision_function(rows.to_csr()), np.float64)
             if found.shape == (len(rows),):
                 return found
         return log_odds(self.probabilities(rows))
 
     def probabilities(self, rows: SparseRows) -> Floats:
-        return _positive_probability(self.estimator, to_csr(rows))
+        return _positive_probability(self.estimator, rows.to_csr())
 
     def state(self) -> State:
         raise _not_savable(self.estimator)
 
 
 class SklearnModel(BaseModel):
-    """Any classifier with `fit(X, y)` and `predict_proba(X)` that takes sparse X.
+    """A classifier with `fit(X, y)` and `predict_proba(X)` that takes sparse X.
 
-    It gathers all examples of one pass, then fits. A target t between 0 and 1 becomes two rows of weights t and 1 − t.
-    Logistic regression (also by SGD) and LightGBM can be kept in files; others can be used, but not kept.
+    It collects the examples of one epoch, then fits. A target t between 0 and 1 becomes two rows with weights t and
+    1 − t. Logistic regression (also by SGD) and LightGBM can be saved; other estimators cannot.
     """
 
     kind = "classifier"
     epochs = 1
 
     def __init__(self, estimator: Any, max_rows: int = MAX_ROWS) -> None:
-        """`estimator` as made by its library, or what `settings` gave for it."""
-        self._given = estimator
+        """Create an untrained model.
+
+        `estimator` is an estimator or its entry in `settings`, `max_rows` the maximum number of training rows.
+        """
+        self._estimator = estimator
         self._max_rows = max_rows
         self._width = -1
         self._seed = 0
@@ -143,23 +145,23 @@ class SklearnModel(BaseModel):
         self._blocks, self._count, self._fitted = [], 0, None
 
     def fit_batch(self, batch: Batch) -> float:
-        """Keep the examples until the pass is done; their cross-entropy is not known before."""
+        """Collect the examples. Their cross-entropy is not known yet: return NaN."""
         self._check_width(batch.rows)
         if self._fitted is not None:
             raise KnowledgeBaseError(
-                "a classifier learns in one pass, which is done", hint="call begin() to learn anew"
+                "a classifier is trained in one epoch, which has ended", hint="call reset() to train again"
             )
         self._blocks.append(batch)
         self._count += _count_expanded(batch.targets)
         if self._count > self._max_rows:
             raise KnowledgeBaseError(
-                f"{self._count:,} examples and more are too many to be fitted at once: the limit is {self._max_rows:,}",
-                hint="draw fewer neighbourhoods or corruptions, learn with the network, or write Classifier(…, most=…)",
+                f"too many training rows for a classifier: more than {self._max_rows:,}",
+                hint="lower positives or negatives, take the mlp, or pass SklearnModel(…, max_rows=…)",
             )
         return float("nan")
 
     def end_epoch(self) -> None:
-        """Fit what was gathered."""
+        """Fit the estimator to the collected examples."""
         self._check_width(None)
         rows, targets = _concatenate(self._blocks, self._width)
         if not self._width or not (targets > 0).any() or not (targets < 1).any():
@@ -169,36 +171,36 @@ class SklearnModel(BaseModel):
         self._blocks = []
 
     def probabilities(self, rows: SparseRows) -> Floats:
-        learnt = self._require_fitted(rows)
-        return np.clip(learnt.probabilities(rows), 0, 1) if len(rows) else np.zeros(0)
+        fitted = self._require_fitted(rows)
+        return np.clip(fitted.probabilities(rows), 0, 1) if len(rows) else np.zeros(0)
 
     def embed(self, rows: SparseRows) -> Reals:
-        """Shape (rows, 1): the log-odds, or what the estimator's decision function says."""
-        learnt = self._require_fitted(rows)
-        return (learnt.scores(rows) if len(rows) else np.zeros(0)).astype(np.float32)[:, None]
+        """Return shape (rows, 1): the log-odds, or the estimator's decision function."""
+        fitted = self._require_fitted(rows)
+        return (fitted.scores(rows) if len(rows) else np.zeros(0)).astype(np.float32)[:, None]
 
     def settings(self) -> Mapping[str, Any]:
-        given = self._given
-        if not isinstance(given, Mapping):
-            if not _is_savable(given):
-                raise _not_savable(given)
-            given = {"name": type(given).__name__, "parameters": _json_parameters(given)}
-        return {"estimator": dict(given), "max_rows": self._max_rows}
+        estimator = self._estimator
+        if not isinstance(estimator, Mapping):
+            if not _is_savable(estimator):
+                raise _not_savable(estimator)
+            estimator = {"name": type(estimator).__name__, "parameters": _json_parameters(estimator)}
+        return {"estimator": dict(estimator), "max_rows": self._max_rows}
 
     def state(self, *, resumable: bool = False) -> State:
-        """What was fitted; with `whole`, before that, all that was gathered."""
+        """Return the fitted parameters or, before fitting and if `resumable`, the collected examples."""
         common: State = {"width": np.array([self._width]), "seed": np.array([self._seed], np.uint64)}
         if self._fitted is not None:
             return common | self._fitted.state()
         self._check_width(None)
         if not resumable:
-            raise OutputError("a classifier that has not learnt yet has nothing to keep", hint="state(whole=True)")
+            raise OutputError("the classifier is not trained yet", hint="state(resumable=True)")
         rows, targets = _concatenate(self._blocks, self._width)
         return common | {"starts": rows.starts, "columns": rows.columns, "values": rows.values, "targets": targets}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         if "width" not in state or "seed" not in state:
-            raise InputError(f"this is not the state of a classifier: it holds {', '.join(sorted(state)) or 'nothing'}")
+            raise InputError(f"not the state of a classifier: {', '.join(sorted(state)) or 'no arrays'}")
         self.reset(int(state["width"][0]), int(state["seed"][0]))
         if "constant" in state:
             self._fitted = _FittedConstant(float(state["constant"][0]))
@@ -211,11 +213,15 @@ class SklearnModel(BaseModel):
             self.fit_batch(Batch(SparseRows(starts, columns, values, self._width), np.array(state["targets"])))
 
     def _new_estimator(self) -> Any:
-        """A fresh one, whose random numbers are our seed's."""
-        fresh = _make_estimator(self._given) if isinstance(self._given, Mapping) else _clone_estimator(self._given)
+        """Return an untrained estimator with our seed."""
+        fresh = (
+            _make_estimator(self._estimator)
+            if isinstance(self._estimator, Mapping)
+            else _clone_estimator(self._estimator)
+        )
         if hasattr(fresh, "get_params"):
             known = fresh.get_params(deep=True)
-            # The seeds of sklearn and LightGBM are of 31 bits.
+            # Seeds of scikit-learn and LightGBM have 31 bits.
             chosen = {n: self._seed % (1 << 31) for n in known if n == "random_state" or n.endswith("__random_state")}
             if type(fresh).__name__ == "LGBMClassifier":  # without these the trees depend on the number of threads
                 chosen |= {n: True for n in ("deterministic", "force_row_wise") if n not in known}
@@ -225,35 +231,27 @@ class SklearnModel(BaseModel):
     def _require_fitted(self, rows: SparseRows) -> _Fitted:
         self._check_width(rows)
         if self._fitted is None:
-            raise KnowledgeBaseError("the classifier has not learnt yet", hint="it fits in pass_done()")
+            raise KnowledgeBaseError("the classifier is not trained yet", hint="end_epoch() fits it")
         return self._fitted
 
     def _check_width(self, rows: SparseRows | None) -> None:
         if self._width < 0:
-            raise KnowledgeBaseError("the classifier was not begun", hint="call begin(width, seed) first")
+            raise KnowledgeBaseError("the classifier is not initialised", hint="call reset(width, seed) first")
         if rows is not None and rows.width != self._width:
-            raise KnowledgeBaseError(f"the classifier is for rows of {self._width} columns, these have {rows.width}")
-
-
-def to_csr(rows: SparseRows) -> Any:
-    """The rows as scipy's sparse matrix, float64: in float32 some solvers do not converge."""
-    sparse = _import_extra("scipy.sparse", "sklearn")
-    entries = slice(int(rows.starts[0]), int(rows.starts[-1]))
-    parts = rows.values[entries].astype(np.float64), rows.columns[entries], rows.starts - rows.starts[0]
-    return sparse.csr_matrix(parts, shape=(len(rows), rows.width))
+            raise KnowledgeBaseError(f"the classifier takes rows of {self._width:,} columns, got {rows.width:,}")
 
 
 def _fit_estimator(estimator: Any, rows: SparseRows, targets: Reals) -> _Fitted:
-    """Fit, and take over what was learnt where its form is known."""
-    inputs = to_csr(rows)
+    """Fit the estimator and extract its parameters where possible."""
+    inputs = rows.to_csr()
     soft = (targets > 0) & (targets < 1)
     if not soft.any():
         estimator.fit(inputs, targets.astype(np.int64))
     elif "sample_weight" not in inspect.signature(estimator.fit).parameters:
         raise KnowledgeBaseError(
-            f"{type(estimator).__name__} takes no weights, and so cannot learn from facts that are uncertain: "
-            f"{int(soft.sum()):,} of {len(targets):,} targets are between 0 and 1",
-            hint="leave the uncertain facts out, or take an estimator whose fit has sample_weight",
+            f"{type(estimator).__name__} takes no sample_weight, but {int(soft.sum()):,} of {len(targets):,} targets "
+            "are uncertain",
+            hint="remove the uncertain facts, or take an estimator whose fit has sample_weight",
         )
     else:
         twice = np.repeat(np.arange(len(targets)), 1 + soft)
@@ -267,41 +265,32 @@ def _fit_estimator(estimator: Any, rows: SparseRows, targets: Reals) -> _Fitted:
 
 
 def _fitted_linear(estimator: Any, rows: SparseRows) -> _FittedLinear | None:
-    """The weights of a logistic regression; nothing where its probabilities are not the logistic function's."""
+    """Return the weights if the estimator is a logistic regression with logistic probabilities."""
     if not _is_savable(estimator) or not hasattr(estimator, "coef_"):
         return None
     found = _FittedLinear(np.array(estimator.coef_[0], np.float64), float(np.ravel(estimator.intercept_)[0]))
-    few = SparseRows(rows.starts[:101], rows.columns, rows.values, rows.width)
-    same = np.allclose(found.probabilities(few), _positive_probability(estimator, to_csr(few)), atol=1e-6)
+    few = rows.slice(0, min(len(rows), 100))
+    same = np.allclose(found.probabilities(few), _positive_probability(estimator, few.to_csr()), atol=1e-6)
     return found if same and list(estimator.classes_) == [0, 1] else None
 
 
 def _positive_probability(estimator: Any, inputs: Any) -> Floats:
-    """The probability of class 1."""
+    """Return the probability of class 1."""
     return np.asarray(estimator.predict_proba(inputs)[:, list(estimator.classes_).index(1)], np.float64)
 
 
 def _concatenate(blocks: list[Batch], width: int) -> tuple[SparseRows, Reals]:
-    """All blocks as one."""
-    first = np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(0, np.float32)
-    columns, values, targets = first
-    if blocks:
-        spans = [slice(int(b.rows.starts[0]), int(b.rows.starts[-1])) for b in blocks]
-        columns = np.concatenate([b.rows.columns[span] for b, span in zip(blocks, spans, strict=True)])
-        values = np.concatenate([b.rows.values[span] for b, span in zip(blocks, spans, strict=True)])
-        targets = np.concatenate([b.targets for b in blocks])
-    lengths = [np.diff(b.rows.starts) for b in blocks]
-    starts = np.append(0, np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))).astype(np.int64)
-    return SparseRows(starts, columns, values, width), targets
+    targets = [np.zeros(0, np.float32), *(block.targets for block in blocks)]
+    return SparseRows.concatenate([block.rows for block in blocks], width), np.concatenate(targets)
 
 
 def _count_expanded(targets: Reals) -> int:
-    """Rows that targets become: soft ones two."""
+    """Return the number of training rows: two for an uncertain target."""
     return len(targets) + int(((targets > 0) & (targets < 1)).sum())
 
 
 def _is_savable(estimator: Any) -> bool:
-    """Whether it is one of those whose arrays say all that was learnt."""
+    """Return whether the estimator's parameters can be saved as arrays."""
     home = SAVABLE_ESTIMATORS.get(type(estimator).__name__, ("", ""))[0]
     return (
         bool(home)
@@ -312,14 +301,14 @@ def _is_savable(estimator: Any) -> bool:
 
 def _not_savable(estimator: Any) -> OutputError:
     return OutputError(
-        f"{type(estimator).__name__} cannot be kept in a file: that would need pickle, which runs code when it is read",
+        f"{type(estimator).__name__} cannot be saved: it needs pickle, which runs code on loading",
         expected=("LogisticRegression", "LogisticRegressionCV", "SGDClassifier(loss='log_loss')", "LGBMClassifier"),
-        hint="use the model while it is in memory, or take one of these",
+        hint="use the model without saving it, or take one of these",
     )
 
 
 def _json_parameters(estimator: Any) -> dict[str, Any]:
-    """Its parameters, if JSON gives back what it is given."""
+    """Return the parameters; refuse those that JSON does not preserve."""
     parameters = estimator.get_params(deep=False)
     for name, value in parameters.items():
         try:
@@ -327,29 +316,23 @@ def _json_parameters(estimator: Any) -> dict[str, Any]:
         except (TypeError, ValueError):
             same = False
         if not same:
-            kept = f"{name}={value!r} of {type(estimator).__name__}"
-            raise OutputError(f"{kept} cannot be written as JSON", hint="give it as a number, a text or a list")
+            raise OutputError(
+                f"{type(estimator).__name__} cannot be saved: {name}={value!r} is not a JSON value",
+                hint="use a number, a string or a list",
+            )
     return dict(parameters)
 
 
 def _make_estimator(settings: Mapping[str, Any]) -> Any:
-    """The estimator that settings describe; one of the known, because settings may come from a stranger's file."""
+    """Create the estimator of `settings`: a known one only, because a model file may come from anyone."""
     name = str(settings.get("name"))
     if name not in SAVABLE_ESTIMATORS:
-        raise InputError(f"there is no estimator {name} that a file may name", expected=tuple(SAVABLE_ESTIMATORS))
-    return getattr(_import_extra(*SAVABLE_ESTIMATORS[name]), name)(**settings.get("parameters", {}))
+        raise InputError(f"unknown estimator {name}", expected=tuple(SAVABLE_ESTIMATORS))
+    return getattr(import_extra(*SAVABLE_ESTIMATORS[name]), name)(**settings.get("parameters", {}))
 
 
 def _clone_estimator(estimator: Any) -> Any:
-    """A fresh one with the same parameters: what it may have learnt is left behind where it knows how."""
+    """Return an untrained copy."""
     if hasattr(estimator, "get_params"):
-        return _import_extra("sklearn.base", "sklearn").clone(estimator)
+        return import_extra("sklearn.base", "sklearn").clone(estimator)
     return copy.deepcopy(estimator)
-
-
-def _import_extra(module: str, extra: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError:
-        missing = module.partition(".")[0]
-        raise KnowledgeBaseError(f"{missing} is not installed", hint=f"pip install 'gaifman[{extra}]'") from None

@@ -1,4 +1,4 @@
-"""Any module of PyTorch as a base model."""
+"""PyTorch modules as base models."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_choice, check_fraction, check_int, check_positive
-from gaifman.errors import InputError, KnowledgeBaseError, OutputError, similar_names
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.features.matrix import Reals
 from gaifman.kb.tables import Floats
+from gaifman.models.base import BaseModel, Batch, SparseRows, State, import_extra
 from gaifman.models.calibration import logistic
-from gaifman.models.mlp import BaseModel, Batch, Reals, SparseRows, State
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
 PREDICT_BATCH = 128
-"""Rows that probabilities are computed for at once, always as many: products of other sizes differ in the last bits."""
+"""Rows per forward pass at prediction. The size is fixed: products of other sizes differ in the last bits."""
 OPTIMISERS = {"adam": "Adam", "adagrad": "Adagrad"}
 LAYERS_WITH_WIDTH = ("Linear", "LayerNorm", "BatchNorm1d")
-"""Layers whose first argument is the width of what comes in, which is left out."""
+"""Layers whose first argument, the input width, is filled in."""
 LAYERS = (*LAYERS_WITH_WIDTH, "Dropout", "ELU", "GELU", "LeakyReLU", "ReLU", "SiLU", "Sigmoid", "Softplus", "Tanh")
-"""Layers that can be given by name, and so be kept in a file."""
+"""Layers that can be given by name and saved."""
 
 _LOCK = threading.RLock()
-# Torch has one source of random numbers and one number of threads for the whole process.
+# PyTorch has one random state and one number of threads per process.
 
 
 class TorchModel(BaseModel):
-    """A module that gives a logit for each row: shape (rows,) or (rows, 1).
+    """A module that returns a logit for each row, of shape (rows,) or (rows, 1).
 
-    It is a module, a function from the number of columns to a module, or a list of layers by name, such as
-    `[["Linear", 100], ["Sigmoid"], ["Linear", 1]]`: only the last can be made anew from a file.
+    `module` is a module, a function from the number of columns to a module, or a list of layers by name such as
+    `[["Linear", 100], ["Sigmoid"], ["Linear", 1]]`. Only a list can be saved.
     """
 
     kind = "torch"
@@ -53,21 +54,26 @@ class TorchModel(BaseModel):
         optimiser: str = "adam",
         sparse: bool = True,
     ) -> None:
-        """`dropout` is that of the inputs. `sparse` is for modules whose first layer is linear; others want dense."""
+        """Create an untrained model.
+
+        `dropout` is the fraction of inputs dropped in training, `optimiser` is `adam` or `adagrad`. With `sparse` the
+        module gets sparse CSR tensors, which its first layer must accept, as `Linear` does.
+        """
         check_choice("optimiser", optimiser, OPTIMISERS)
         check_positive("learning_rate", learning_rate)
         check_int("epochs", epochs, 1)
         check_int("batch_size", batch_size, 1)
         check_fraction("dropout", dropout, one=False)
         self.epochs = epochs
-        self._given: Any = module
+        self._source: Any = module
         self._options: dict[str, Any] = {
             "learning_rate": learning_rate,
             "epochs": epochs,
             "batch_size": batch_size,
             "dropout": dropout,
+            "optimiser": optimiser,
+            "sparse": sparse,
         }
-        self._options |= {"optimiser": optimiser, "sparse": sparse}
         self._learning_rate, self._batch_size, self._dropout = learning_rate, batch_size, dropout
         self._optimiser_name, self._sparse = OPTIMISERS[optimiser], sparse
         self._width = -1
@@ -79,14 +85,14 @@ class TorchModel(BaseModel):
         with _exclusive_torch() as torch:
             torch.manual_seed(seed % (1 << 63))
             self._width = width
-            self._module = self._new_module(torch, max(width, 1)).float()  # torch warns of layers without inputs
+            self._module = self._new_module(torch, max(width, 1)).float()  # PyTorch warns about layers without inputs
             self._optimiser = getattr(torch.optim, self._optimiser_name)(
                 self._module.parameters(), lr=self._learning_rate
             )
             self._random = torch.get_rng_state()
 
     def fit_batch(self, batch: Batch) -> float:
-        """One step for each mini-batch, in the order given."""
+        """Make one step per mini-batch, in order."""
         self._check_width(batch.rows)
         total, count = 0.0, len(batch.rows)
         with _exclusive_torch() as torch, torch.enable_grad():
@@ -94,7 +100,7 @@ class TorchModel(BaseModel):
             self._module.train()
             for begin in range(0, count, self._batch_size):
                 end = min(begin + self._batch_size, count)
-                inputs = self._inputs(torch, batch.rows, begin, end, end - begin)
+                inputs = self._inputs(torch, batch.rows.slice(begin, end), end - begin)
                 targets = torch.from_numpy(np.array(batch.targets[begin:end], np.float32))
                 with self._translate_errors():
                     loss = torch.nn.functional.binary_cross_entropy_with_logits(self._logits(inputs), targets)
@@ -109,7 +115,7 @@ class TorchModel(BaseModel):
         return logistic(self._apply(rows, self._logits)[:, 0])
 
     def embed(self, rows: SparseRows) -> Reals:
-        """What comes into the module's last linear layer; without one, the logits."""
+        """Return the inputs of the last linear layer, or the logits if there is none."""
         with _exclusive_torch() as torch:
             self._check_width(rows)
             linear = [layer for layer in self._module.modules() if isinstance(layer, torch.nn.Linear)]
@@ -129,13 +135,13 @@ class TorchModel(BaseModel):
                 hook.remove()
 
     def settings(self) -> Mapping[str, Any]:
-        if not isinstance(self._given, Sequence):
+        if not isinstance(self._source, Sequence):
             raise OutputError(
-                "a module of your own cannot be made anew from a file: that would need code to be run from it",
-                hint='give the layers by name, as in Torch([["Linear", 100], ["Sigmoid"], ["Linear", 1]]), or keep '
-                "state() yourself and restore() it into the same module",
+                "a custom module cannot be saved: loading it would run code from the file",
+                hint='give the layers by name, as in TorchModel([["Linear", 100], ["Sigmoid"], ["Linear", 1]]), or '
+                "save state() yourself and restore() it into the same module",
             )
-        return {"module": [list(layer) for layer in self._given], **self._options}
+        return {"module": [list(layer) for layer in self._source], **self._options}
 
     def state(self, *, resumable: bool = False) -> State:
         self._check_width(None)
@@ -149,15 +155,15 @@ class TorchModel(BaseModel):
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         if "width" not in state:
-            raise InputError(f"this is not the state of a module: it holds {', '.join(sorted(state)) or 'nothing'}")
+            raise InputError(f"not the state of a module: {', '.join(sorted(state)) or 'no arrays'}")
         self.reset(int(state["width"][0]), 0)
         with _exclusive_torch() as torch:
             tensors = {name: torch.from_numpy(np.array(array)) for name, array in state.items()}
-            learnt = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
+            parameters = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
             try:
-                self._module.load_state_dict(learnt)
+                self._module.load_state_dict(parameters)
             except RuntimeError as error:
-                raise InputError(f"the state is that of another module: {error}") from None
+                raise InputError(f"the state of another module: {error}") from None
             self._random = tensors.get("random", self._random)
             steps: dict[int, dict[str, Tensor]] = {}
             for name, tensor in tensors.items():
@@ -168,102 +174,93 @@ class TorchModel(BaseModel):
                 self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": steps})
 
     def _new_module(self, torch: Any, width: int) -> Module:
-        """A module with first weights by the random numbers as they stand."""
-        if isinstance(self._given, Sequence):
-            return _build_layers(torch, self._given, width)
-        if not isinstance(self._given, torch.nn.Module):
-            return self._given(width)
-        module = copy.deepcopy(self._given)
+        """Return a module with initial weights from PyTorch's current random state."""
+        if isinstance(self._source, Sequence):
+            return _build_layers(torch, self._source, width)
+        if not isinstance(self._source, torch.nn.Module):
+            return self._source(width)
+        module = copy.deepcopy(self._source)
         for layer in module.modules():
             if hasattr(layer, "reset_parameters"):
                 layer.reset_parameters()
         return module
 
-    def _inputs(self, torch: Any, rows: SparseRows, begin: int, end: int, count: int) -> Tensor:
-        """Some rows as a tensor of `count` rows: empty ones are added."""
-        starts = rows.starts[begin : end + 1] - rows.starts[begin]
-        entries = slice(int(rows.starts[begin]), int(rows.starts[end]))
-        columns, values = rows.columns[entries], torch.from_numpy(np.array(rows.values[entries]))
+    def _inputs(self, torch: Any, rows: SparseRows, count: int) -> Tensor:
+        """Return rows as a tensor of `count` rows, padded with empty ones."""
+        columns = torch.from_numpy(rows.columns.astype(np.int64))
+        values = torch.from_numpy(np.array(rows.values))
         if self._module.training and self._dropout:
             values = torch.nn.functional.dropout(values, self._dropout)
         if not self._sparse:
             dense = torch.zeros(count, max(rows.width, 1))
-            at = np.repeat(np.arange(end - begin), np.diff(starts))
-            dense[torch.from_numpy(at), torch.from_numpy(columns.astype(np.int64))] = values
+            dense[torch.from_numpy(rows.entry_rows()), columns] = values
             return dense
-        pointers = np.append(starts, np.full(count - (end - begin), starts[-1]))
-        parts = torch.from_numpy(pointers), torch.from_numpy(columns.astype(np.int64)), values
+        pointers = torch.from_numpy(np.append(rows.starts, np.full(count - len(rows), rows.starts[-1])))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch says that such tensors are in beta state
-            return torch.sparse_csr_tensor(*parts, size=(count, max(rows.width, 1)), check_invariants=True)
+            warnings.simplefilter("ignore")  # PyTorch warns that CSR tensors are in beta
+            size = (count, max(rows.width, 1))
+            return torch.sparse_csr_tensor(pointers, columns, values, size=size, check_invariants=True)
 
     def _logits(self, inputs: Tensor) -> Tensor:
         found = self._module(inputs)
         count = inputs.shape[0]
         if tuple(found.shape) not in {(count,), (count, 1)}:
-            wanted = f"({count},) or ({count}, 1)"
             raise KnowledgeBaseError(
-                f"a module gives a logit for each row, of shape {wanted}, not {tuple(found.shape)}"
+                f"the module must return logits of shape ({count},) or ({count}, 1), got {tuple(found.shape)}"
             )
         return found.reshape(-1)
 
     def _apply(self, rows: SparseRows, function: Callable[[Tensor], Tensor]) -> Reals:
-        """Shape (rows, some size): a function of the inputs, in blocks of one size."""
+        """Return shape (rows, any): a function of the inputs, computed in blocks of one size."""
         self._check_width(rows)
         with _exclusive_torch() as torch, torch.no_grad():
             self._module.eval()
             parts = []
             for begin in range(0, max(len(rows), 1), PREDICT_BATCH):
                 end = min(begin + PREDICT_BATCH, len(rows))
-                inputs = self._inputs(torch, rows, begin, end, PREDICT_BATCH)
+                inputs = self._inputs(torch, rows.slice(begin, end), PREDICT_BATCH)
                 with self._translate_errors():
                     parts.append(function(inputs).reshape(PREDICT_BATCH, -1)[: end - begin].float().numpy())
         whole: Reals = np.concatenate(parts)
         if not np.isfinite(whole).all():
-            raise KnowledgeBaseError("the module gives numbers that are not finite", hint="learn at a smaller rate")
+            raise KnowledgeBaseError("the module returns values that are not finite", hint="lower the learning_rate")
         return whole
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """What torch finds wrong with the module, as an error of ours that says what may help."""
+        """Turn PyTorch's errors into ours, with a hint."""
         try:
             yield
         except RuntimeError as error:
-            hint = "does its first layer take sparse input? If not, write Torch(…, sparse=False)"
+            hint = "if its first layer takes no sparse input, pass TorchModel(…, sparse=False)"
             raise KnowledgeBaseError(f"the module fails: {error}", hint=hint if self._sparse else "") from error
 
     def _check_width(self, rows: SparseRows | None) -> None:
         if self._width < 0:
-            raise KnowledgeBaseError("the module was not begun", hint="call begin(width, seed) first")
+            raise KnowledgeBaseError("the module is not initialised", hint="call reset(width, seed) first")
         if rows is not None and rows.width != self._width:
-            raise KnowledgeBaseError(f"the module is for rows of {self._width} columns, these have {rows.width}")
+            raise KnowledgeBaseError(f"the module takes rows of {self._width:,} columns, got {rows.width:,}")
 
 
 def _build_layers(torch: Any, layers: Sequence[Sequence[Any]], width: int) -> Module:
-    """Layers by name, one after another."""
-    made = []
+    """Build a sequence of layers from their names."""
+    built = []
     for name, *arguments in layers:
-        if name not in LAYERS:
-            raise KnowledgeBaseError(
-                f"there is no layer {name} to be given by name", suggestions=similar_names(str(name), LAYERS)
-            )
-        made.append(getattr(torch.nn, name)(*((width,) if name in LAYERS_WITH_WIDTH else ()), *arguments))
+        check_choice("a layer", name, LAYERS)
+        built.append(getattr(torch.nn, name)(*((width,) if name in LAYERS_WITH_WIDTH else ()), *arguments))
         width = arguments[0] if name == "Linear" else width
-    return torch.nn.Sequential(*made)
+    return torch.nn.Sequential(*built)
 
 
 def _to_array(tensor: Tensor) -> npt.NDArray[Any]:
-    """A copy: what goes on learning must not change it."""
+    """Return a copy: further training must not change it."""
     return np.array(tensor.detach().cpu().numpy())
 
 
 @contextmanager
 def _exclusive_torch() -> Iterator[Any]:
-    """Torch for ourselves: on one thread, and with its random numbers and number of threads put back afterwards."""
-    try:
-        import torch
-    except ImportError:
-        raise KnowledgeBaseError("PyTorch is not installed", hint="pip install 'gaifman[torch]'") from None
+    """Yield torch on one thread, and restore its random state and number of threads afterwards."""
+    torch = import_extra("torch", "torch")
     with _LOCK, torch.random.fork_rng(devices=[]):
         threads = torch.get_num_threads()
         torch.set_num_threads(1)

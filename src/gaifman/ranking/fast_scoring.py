@@ -21,7 +21,7 @@ import numpy.typing as npt
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.matrix import FeatureMatrix
+from gaifman.features.matrix import FeatureMatrix, Reals
 from gaifman.features.templates import match_template
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -48,7 +48,7 @@ from gaifman.kernels.ranking import group_equal_rows
 from gaifman.kernels.rows import RowBuffer
 from gaifman.kernels.sampling import DrawnMembers, measure_batch
 from gaifman.logic.ast import Feature
-from gaifman.models.mlp import MLP, Reals
+from gaifman.models.mlp import MLP
 from gaifman.predict import Predictor, prefix_means
 from gaifman.sampling.neighbourhoods import (
     GrowingScratch,

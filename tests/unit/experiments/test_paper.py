@@ -134,7 +134,7 @@ def test_a_file_of_features() -> None:
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "size": ({"options": {"size": 5}}, "size is what a row"),
     "seed": ({"options": {"seed": 5}}, "seed is what a row"),
-    "unknown": ({"options": {"epoch": 5}}, "there is no setting epoch"),
+    "unknown": ({"options": {"epoch": 5}}, "unknown setting epoch"),
     "value": ({"options": {"epochs": "many"}}, "epochs must be an integer"),
     "fraction": ({"fraction": 0.0}, "above 0 and at most 1"),
     "facts": ({"facts": "valid"}, "train, train\\+valid, not 'valid'"),

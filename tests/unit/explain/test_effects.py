@@ -15,10 +15,12 @@ from sklearn.linear_model import LogisticRegression
 
 from gaifman.explain import attribution as effects
 from gaifman.explain.attribution import compute_effects
+from gaifman.features.matrix import Reals
 from gaifman.kb.tables import Floats
 from gaifman.models import SklearnModel
+from gaifman.models.base import BaseModel, Batch, SparseRows, State
 from gaifman.models.calibration import log_odds
-from gaifman.models.mlp import MLP, BaseModel, Batch, Logistic, Reals, SparseRows, State
+from gaifman.models.mlp import MLP, Logistic
 from reference_model import Plain
 
 WIDTH = 12

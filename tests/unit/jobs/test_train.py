@@ -36,7 +36,7 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
 
 
 def create(folder: Path, order: TrainingSpec, seconds: float = 30, **settings: Any) -> Run:
-    return Run.create(folder / "m.run", {"order": order.as_dict(), **settings}, checkpoint_seconds=seconds)
+    return Run.create(folder / "m.run", {"spec": order.as_dict(), **settings}, checkpoint_seconds=seconds)
 
 
 def trained(folder: Path, order: TrainingSpec, kb: KnowledgeBase, **wanted: Any) -> bytes:
@@ -122,15 +122,15 @@ def test_no_checkpoint_is_written_before_its_time(kb: KnowledgeBase, tmp_path: P
 def test_the_log_tells_what_happened(kb: KnowledgeBase, tmp_path: Path) -> None:
     trained(tmp_path, ORDERS["completion"], kb, threads=1)
     events = read_log(tmp_path / "m.log.jsonl")
-    assert [event["event"] for event in events[:2]] == ["start", "pass"]
+    assert [event["event"] for event in events[:2]] == ["start", "epoch"]
     assert events[0]["facts"] == len(kb)
     assert events[0]["fingerprint"] == kb.fingerprint
     relations = {event["relation"]: event for event in events if event["event"] == "relation"}
     assert set(relations) == {"gives", "knows", "likes", "parent", "person"}
-    assert relations["person"]["why"] == "every tuple is known"
+    assert relations["person"]["reason"] == "every tuple is known"
     assert relations["knows"]["trained"]
     assert 0 <= relations["knows"]["auc"] <= 1
-    passes = [event["number"] for event in events if event["event"] == "pass" and event["task"] == "relation gives"]
+    passes = [event["epoch"] for event in events if event["event"] == "epoch" and event["task"] == "relation gives"]
     assert passes == list(range(1, len(relations["gives"]["losses"]) + 1))
     assert events[-1]["event"] == "end"
     assert events[-1]["held_out"] > 0
@@ -206,9 +206,9 @@ def test_damaged_checkpoints_and_relations_are_learnt_again(kb: KnowledgeBase, t
     ("order", "message"),
     [
         (TrainingSpec({**QUICK, "radius": -1}), "radius"),
-        (TrainingSpec({**QUICK, "colour": 1}), "there is no setting colour"),
-        (TrainingSpec({**QUICK, "base": "tree"}), "there is no base model 'tree'"),
-        (TrainingSpec({**QUICK, "options": {"epoch": 1}}), "mlp has no setting epoch"),
+        (TrainingSpec({**QUICK, "colour": 1}), "unknown setting colour"),
+        (TrainingSpec({**QUICK, "base": "tree"}), "base must be one of mlp, logistic, got 'tree'"),
+        (TrainingSpec({**QUICK, "options": {"epoch": 1}}), "mlp has no option epoch"),
         (TrainingSpec({**QUICK, "phi": "papers"}), "no feature set or file papers"),
         (TrainingSpec(QUICK, "knows(x"), "query, line 1"),
         (TrainingSpec(QUICK, QUERY, ("knows",)), "a query is given and a relation too"),
@@ -261,8 +261,8 @@ def test_the_tally_counts_what_is_done_and_planned() -> None:
     tally.begin("b", 50, 0)
     tally.add("b", 70)
     tally.end("a")
-    assert told[0] == ("learning", 40, 150)
-    assert told[-1] == ("learning", 150, 150)
+    assert told[0] == ("training", 40, 150)
+    assert told[-1] == ("training", 150, 150)
     done = [state[1] for state in told]
     assert done == sorted(done)
 
@@ -273,7 +273,7 @@ def test_the_bar_is_right_from_the_start(kb: KnowledgeBase, tmp_path: Path) -> N
     with create(tmp_path, ORDERS["completion"]) as run:
         run_training(run, kb, tmp_path / "m", report=lambda *state: told.append(state))
     assert told[0] == ("preparing", 0, None)
-    shares = [done / total for phase, done, total in told if phase == "learning" and total]
+    shares = [done / total for phase, done, total in told if phase == "training" and total]
     totals = np.array([total for _, _, total in told[1:]])
     assert np.ptp(totals) < 0.2 * totals[-1]
     assert shares[-1] == 1
