@@ -157,7 +157,7 @@ def test_rows_that_kernels_would_read_past_are_refused() -> None:
         network.embed(SparseRows(np.array([0, 3]), np.array([0, 3], np.int32), ones, 4))
     right = SparseRows(starts, np.array([0, 3], np.int32), ones, 4)
     assert network.probabilities(right).shape == (1,)
-    with pytest.raises(KnowledgeBaseError, match="1 rows have 2 targets"):
+    with pytest.raises(KnowledgeBaseError, match="a batch has 1 rows but 2 targets"):
         network.fit_batch(Batch(right, np.zeros(2, np.float32)))
 
 

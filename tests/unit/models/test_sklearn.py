@@ -337,7 +337,7 @@ def test_calls_out_of_turn_say_what_is_missing() -> None:
         model.fit_batch(batch_of([[1, 1]], [1]))
     model.fit_batch(batch)
     model.end_epoch()
-    with pytest.raises(KnowledgeBaseError, match="learns in one pass, which is done"):
+    with pytest.raises(KnowledgeBaseError, match="is trained in one epoch"):
         model.fit_batch(batch)
 
 
