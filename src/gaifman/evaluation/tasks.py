@@ -189,8 +189,10 @@ class EvaluationData:
         if relation not in kb.relations:
             return np.zeros((0, arity), np.int32)
         if kb.relations[relation].arity != arity:
-            found = plural(kb.relations[relation].arity, "place")
-            raise KnowledgeBaseError(f"{relation} has {plural(arity, 'place')} in the model and {found} in the facts")
+            found = plural(kb.relations[relation].arity, "argument")
+            raise KnowledgeBaseError(
+                f"{relation} has {plural(arity, 'argument')} in the model and {found} in the facts"
+            )
         table, number = kb.fact_tables.get(arity), kb.content.relations.find(relation)
         if table is None or number is None:
             return np.zeros((0, arity), np.int32)

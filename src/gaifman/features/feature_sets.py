@@ -30,7 +30,8 @@ from gaifman.config import DEFAULT_LIMITS, Limits
 from gaifman.errors import FormulaError, InputError, Location, shorten, similar_names
 from gaifman.logic.ast import Attribute, Difference, Feature, Variable, free_variables, query_position
 from gaifman.logic.names import quote
-from gaifman.logic.parser import SchemaLike, parse_feature
+from gaifman.logic.parser import parse_feature
+from gaifman.logic.schema import SchemaLike
 from gaifman.logic.tokens import strip_comment
 from gaifman.logic.transforms import instantiate
 

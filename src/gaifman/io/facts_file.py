@@ -138,7 +138,7 @@ def _add_statements(
         return text.field_location(pile[row][0], field)
 
     if arity > MAX_ARITY:
-        raise InputError(f"a relation has 1 to {MAX_ARITY} places, not {arity}", location=where(0, MAX_ARITY + 1))
+        raise InputError(f"a relation has 1 to {MAX_ARITY} arguments, not {arity}", location=where(0, MAX_ARITY + 1))
     names = [name for found, objects in pile for name in (found[_RELATION], *objects)]
     for position, name in enumerate(names):
         if name[0] in "'\"" or name == "_":

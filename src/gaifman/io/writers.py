@@ -48,7 +48,7 @@ def find_losses(kb: KnowledgeBase, form: str, suffix: str) -> list[str]:
         lost.append(f"{plural(len(kb.value_table), 'value')} of attributes")
     if form == "triples":
         others = sum(relation.count for relation in kb.relations.values() if relation.arity != 2)
-        lost += [f"{plural(others, 'fact')} of relations without two places"] if others else []
+        lost += [f"{plural(others, 'fact')} of relations that are not binary"] if others else []
     if suffix != ".csv":
         bad = [name for name in chain(kb.objects, kb.relations) if _breaks(name)]
         lost += [f"{plural(len(bad), 'name')} with a tab or newline, such as {shorten(bad[0])}"] if bad else []

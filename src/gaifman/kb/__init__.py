@@ -1,1 +1,1 @@
-"""TODO."""
+"""Knowledge bases: facts, names, tables and the Gaifman graph."""

@@ -314,7 +314,7 @@ class KnowledgeBaseBuilder:
         row = int(np.argmax(wrong))
         number = int(relation[row])
         raise InputError(
-            f"{shorten(format_name(self._name(number)))} has {plural(int(self._arity[number]), 'place')}, not {arity}",
+            f"{shorten(format_name(self._name(number)))} has {plural(int(self._arity[number]), 'argument')}, not {arity}",
             location=locate(row, 0),
             hint=f"it was first met in {self._first['relation', number]}",
         )

@@ -133,7 +133,7 @@ def append_facts(
             arities.append(arity)
         elif arities[number] != arity:
             raise KnowledgeBaseError(
-                f"{shorten(str(fact), 80)}: the relation has {plural(arities[number], 'place')} elsewhere"
+                f"{shorten(str(fact), 80)}: the relation has {plural(arities[number], 'argument')} elsewhere"
             )
         piles.setdefault(arity, []).append(fact)
     for arity, pile in piles.items():
@@ -202,7 +202,7 @@ def as_fact(fact: FactLike) -> Fact:
         raise KnowledgeBaseError(f"relations and objects are texts, not as in {(fact.relation, *fact.objects)!r}")
     if not 1 <= len(fact.objects) <= MAX_ARITY:
         raise KnowledgeBaseError(
-            f"{shorten(str(fact), 80)}: a relation has 1 to {MAX_ARITY} places, not {len(fact.objects)}"
+            f"{shorten(str(fact), 80)}: a relation has 1 to {MAX_ARITY} arguments, not {len(fact.objects)}"
         )
     if not 0 < _to_float(fact.confidence) <= 1:
         raise KnowledgeBaseError(

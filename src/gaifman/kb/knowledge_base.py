@@ -397,7 +397,9 @@ class KnowledgeBase:
         relation = self.content.relations[self._relation_id(fact.relation)]
         arity = self.relations[relation].arity
         if arity != len(fact.objects):
-            return KnowledgeBaseError(f"{format_name(relation)} has {plural(arity, 'place')}, not {len(fact.objects)}")
+            return KnowledgeBaseError(
+                f"{format_name(relation)} has {plural(arity, 'argument')}, not {len(fact.objects)}"
+            )
         for name in fact.objects:
             self.object_id(name)
         near = tuple(str(other) for other in islice(self.facts(relation, fact.objects[0]), 3))
@@ -472,5 +474,5 @@ def _check_arities(whole: RawFacts, part: RawFacts) -> None:
     for name, arity in zip(part.relations, part.arities, strict=True):
         if known.get(name, arity) != arity:
             raise KnowledgeBaseError(
-                f"{shorten(format_name(name))} has {plural(known[name], 'place')} in one knowledge base, {arity} in another"
+                f"{shorten(format_name(name))} has {plural(known[name], 'argument')} in one knowledge base, {arity} in another"
             )

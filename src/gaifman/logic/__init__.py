@@ -1,1 +1,1 @@
-"""TODO."""
+"""Formulas: text, trees, transformations and the definition of truth."""

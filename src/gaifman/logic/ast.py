@@ -1,4 +1,4 @@
-"""Formulas as frozen trees, and how they print.
+"""Formulas, queries and features as frozen trees.
 
 >>> x, y = Variable("x"), Variable("y")
 >>> formula = Exists((y,), And((Atom("parent", (x, y)), Not(Equal(x, y)))))
@@ -11,8 +11,8 @@ exists y. parent(x, y) & x != y
 >>> [variable.name for variable in free_variables(formula)]
 ['x']
 
-A tree is as deep as it is written: `(a ∧ b) ∧ c` and `a ∧ b ∧ c` are two trees, and each prints as itself. Positions in
-the source text (`span`) are carried along for error messages and never compared.
+The tree keeps the brackets of the text: `(a ∧ b) ∧ c` and `a ∧ b ∧ c` are different trees, and each prints as it was
+written. Each name keeps its position in the text (`span`) for error messages; comparisons ignore it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gaifman.logic.names import is_path, is_word, quote
 from gaifman.logic.printer import ASCII, BRACKETED, UNICODE, PrintStyle, format_relation
 
 Span = tuple[int, int]
-"""First character and the one after the last, in the text that was parsed."""
+"""Start and end offset in the parsed text."""
 NO_SPAN: Span = (0, 0)
 Bindings = Mapping[str, str]
 """Variable name → name of the object that it stands for."""
@@ -35,7 +35,7 @@ OPERATORS = ("=", "≠", "<", "≤", ">", "≥")
 
 
 class Node:
-    """What all parts of a formula, a query or a feature share: they print as they are written."""
+    """Base class of all parts of formulas, queries and features."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -43,17 +43,17 @@ class Node:
 
     @property
     def extends_right(self) -> bool:
-        """Whether a connective written to its right would be read as part of it."""
+        """Whether a connective to its right would become part of it."""
         return False
 
     @property
     def bound_variables(self) -> tuple[AnyVariable, ...]:
-        """The variables that are not free below."""
+        """The variables that this node binds."""
         return ()
 
     def render(self, style: PrintStyle) -> str:
-        """The node written out."""
-        raise AssertionError(f"{type(self).__name__} does not say how it is shown")
+        """Return the node as text."""
+        raise NotImplementedError(type(self).__name__)
 
     def __str__(self) -> str:
         return self.render(UNICODE)
@@ -64,7 +64,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Variable(Node):
-    """Stands for any object."""
+    """A variable for objects."""
 
     name: str
     span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
@@ -75,7 +75,7 @@ class Variable(Node):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Node):
-    """An object, by its name."""
+    """An object, by name."""
 
     name: str
     span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
@@ -86,7 +86,7 @@ class Constant(Node):
 
 @dataclass(frozen=True, slots=True)
 class RelationVariable(Node):
-    """Stands for any relation: second order."""
+    """A variable for relations (second order)."""
 
     name: str
     span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
@@ -97,7 +97,7 @@ class RelationVariable(Node):
 
 @dataclass(frozen=True, slots=True)
 class Number(Node):
-    """A number to compare with."""
+    """A number in a comparison."""
 
     value: float
     span: Span = field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
@@ -109,7 +109,7 @@ class Number(Node):
 
 @dataclass(frozen=True, slots=True)
 class Attribute(Node):
-    """The number that an attribute gives to an object: `population(x)`. It may be missing."""
+    """The value of an object's attribute: `population(x)`. It may be missing."""
 
     name: str
     term: Term
@@ -150,7 +150,7 @@ class Atom(Node):
 
     @property
     def relation_name(self) -> str:
-        """The relation's or the relation variable's name."""
+        """Name of the relation or relation variable."""
         return self.relation if isinstance(self.relation, str) else self.relation.name
 
     def render(self, style: PrintStyle) -> str:
@@ -160,7 +160,7 @@ class Atom(Node):
 
 @dataclass(frozen=True, slots=True)
 class Equal(Node):
-    """Two terms are the same object."""
+    """Two terms denote the same object."""
 
     left: Term
     right: Term
@@ -171,7 +171,7 @@ class Equal(Node):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Node):
-    """Two numbers compare; false wherever one of them is missing."""
+    """A comparison of two numbers; false if one of them is missing."""
 
     left: Quantity
     operator: str
@@ -179,7 +179,7 @@ class Comparison(Node):
 
     def __post_init__(self) -> None:
         if self.operator not in OPERATORS:
-            raise FormulaError(f"a comparison is one of {' '.join(OPERATORS)}, not {self.operator!r}")
+            raise FormulaError(f"operator must be one of {' '.join(OPERATORS)}, got {self.operator!r}")
 
     def render(self, style: PrintStyle) -> str:
         return f"{self.left.render(style)} {style.symbol(self.operator)} {self.right.render(style)}"
@@ -193,12 +193,12 @@ class Not(Node):
 
     @property
     def extends_right(self) -> bool:
-        """As its body does."""
+        """Same as for its body."""
         return self.body.extends_right
 
     @staticmethod
     def _needs_no_brackets(body: Formula) -> bool:
-        """Whether ¬ before the body, without brackets, speaks of all of it."""
+        """Return whether ¬ without brackets applies to the whole body."""
         unequal = isinstance(body, Not) and isinstance(body.body, Equal)
         return isinstance(body, Not | Exists | Forall | Truth | Atom) and not unequal
 
@@ -217,7 +217,7 @@ class _Junction(Node):
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
         if len(self.parts) < 2:
-            raise FormulaError(f"{self.symbol} takes two or more parts, not {len(self.parts)}")
+            raise FormulaError(f"{self.symbol} needs at least two parts, got {len(self.parts)}")
 
     def render(self, style: PrintStyle) -> str:
         return style.render_operands(self.symbol, self.parts, self.precedence + 1)
@@ -225,7 +225,7 @@ class _Junction(Node):
 
 @dataclass(frozen=True, slots=True)
 class And(_Junction):
-    """All parts are true; two or more of them."""
+    """All parts are true; there are at least two."""
 
     precedence: ClassVar[int] = 4
     symbol: ClassVar[str] = "∧"
@@ -233,7 +233,7 @@ class And(_Junction):
 
 @dataclass(frozen=True, slots=True)
 class Or(_Junction):
-    """Some part is true; two or more of them."""
+    """Some part is true; there are at least two."""
 
     precedence: ClassVar[int] = 3
     symbol: ClassVar[str] = "∨"
@@ -277,12 +277,12 @@ class _Quantified(Node):
 
     @property
     def extends_right(self) -> bool:
-        """The body reaches as far right as it can."""
+        """A quantifier's body extends as far right as possible."""
         return True
 
     @property
     def bound_variables(self) -> tuple[AnyVariable, ...]:
-        """Its variables."""
+        """The quantified variables."""
         return self.variables
 
     def render(self, style: PrintStyle) -> str:
@@ -291,14 +291,14 @@ class _Quantified(Node):
 
 @dataclass(frozen=True, slots=True)
 class Exists(_Quantified):
-    """The body is true for some objects (or relations) put for the variables."""
+    """The body is true for some values of the variables (objects or relations)."""
 
     symbol: ClassVar[str] = "∃"
 
 
 @dataclass(frozen=True, slots=True)
 class Forall(_Quantified):
-    """The body is true for all objects (or relations) put for the variables."""
+    """The body is true for all values of the variables (objects or relations)."""
 
     symbol: ClassVar[str] = "∀"
 
@@ -310,16 +310,16 @@ Formula = Truth | Atom | Equal | Comparison | Not | And | Or | Implies | Iff | E
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The parts directly below, in the order of the fields."""
-    found: list[Node] = []
+    """Return the direct children of a node, in the order of its fields."""
+    parts: list[Node] = []
     for name in type(node).__match_args__:
         part = getattr(node, name)
-        found.extend([part] if isinstance(part, Node) else part if isinstance(part, tuple) else [])
-    return tuple(found)
+        parts.extend([part] if isinstance(part, Node) else part if isinstance(part, tuple) else [])
+    return tuple(parts)
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below, in the order it is written; no recursion."""
+    """Yield the node and all its descendants, in the order of the text."""
     stack = [node]
     while stack:
         top = stack.pop()
@@ -328,17 +328,17 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def free_variables(node: Node) -> tuple[Variable, ...]:
-    """The variables that no quantifier binds, in order of first use."""
+    """Return the free variables, in order of first use."""
     return tuple(v for v in _unbound(node) if isinstance(v, Variable))
 
 
 def free_relation_variables(node: Node) -> tuple[RelationVariable, ...]:
-    """The relation variables that no quantifier binds, in order of first use."""
+    """Return the free relation variables, in order of first use."""
     return tuple(v for v in _unbound(node) if isinstance(v, RelationVariable))
 
 
 def all_free_variables(node: Node) -> frozenset[AnyVariable]:
-    """Return the variables, of objects and of relations, that no quantifier binds."""
+    """Return the free variables, of objects and of relations."""
     return frozenset(_unbound(node))
 
 
@@ -358,12 +358,12 @@ def _unbound(node: Node) -> dict[AnyVariable, None]:
 
 
 def to_ascii(node: Node) -> str:
-    """The formula in ASCII signs and words; names keep their own letters."""
+    """Return the formula in ASCII symbols and words; names are printed as they are."""
     return node.render(ASCII)
 
 
 def to_bracketed(node: Node) -> str:
-    """The formula with every bracket written: how it was read."""
+    """Return the formula with all brackets, as it was parsed."""
     return node.render(BRACKETED)
 
 
@@ -372,10 +372,7 @@ AGGREGATES = ("count", "sum", "mean", "min", "max")
 
 @dataclass(frozen=True, slots=True)
 class Query(Node):
-    """A formula whose free variables, in this order, make an answer.
-
-    `head` is the name written before `:-`, or empty.
-    """
+    """A formula with its answer variables in order. `head` is the name before `:-`, or empty."""
 
     variables: tuple[Variable, ...]
     formula: Formula
@@ -383,7 +380,7 @@ class Query(Node):
 
     @property
     def atomic_relation(self) -> str | None:
-        """The relation of a query that is one atom of its variables, in order; None for other queries.
+        """The relation, if the query is one atom over its variables in order; None for other queries.
 
         >>> relation_query("borders", 2).atomic_relation
         'borders'
@@ -401,7 +398,7 @@ class Query(Node):
 
 
 def query_variables(arity: int) -> tuple[Variable, ...]:
-    """Variables for a query of this arity: x, y, z for up to three, x1, x2 … for more.
+    """Return the variables of a query of this arity: x, y, z for up to three, x1, x2 … for more.
 
     >>> [v.name for v in query_variables(2)], [v.name for v in query_variables(4)]
     (['x', 'y'], ['x1', 'x2', 'x3', 'x4'])
@@ -411,14 +408,14 @@ def query_variables(arity: int) -> tuple[Variable, ...]:
 
 
 def relation_query(relation: str, arity: int) -> Query:
-    """The query for all facts of a relation."""
+    """Return the query for all facts of a relation."""
     variables = query_variables(arity)
     return Query(variables, Atom(relation, variables))
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Node):
-    """`sum population(x) for borders(s1, x)`; `count borders(s1, x)` has no quantity."""
+    """An aggregate: `sum population(x) for borders(s1, x)`. `count borders(s1, x)` has no quantity."""
 
     kind: str
     quantity: Attribute | None
@@ -426,7 +423,7 @@ class Aggregate(Node):
 
     def __post_init__(self) -> None:
         if self.kind not in AGGREGATES:
-            raise FormulaError(f"an aggregate is one of {', '.join(AGGREGATES)}, not {self.kind!r}")
+            raise FormulaError(f"aggregate must be one of {', '.join(AGGREGATES)}, got {self.kind!r}")
         if self.quantity is None and self.kind != "count":
             raise FormulaError(
                 f"{self.kind} needs an attribute", hint=f"write: {self.kind} population(x) for borders(s1, x)"
@@ -439,7 +436,7 @@ class Aggregate(Node):
 
 @dataclass(frozen=True, slots=True)
 class Difference(Node):
-    """`population(s1) - population(s2)`."""
+    """A difference: `population(s1) - population(s2)`."""
 
     left: Aggregate | Attribute
     right: Aggregate | Attribute
@@ -453,14 +450,17 @@ FeatureBody = Formula | Aggregate | Attribute | Difference
 
 @dataclass(frozen=True, slots=True)
 class Feature(Node):
-    """What is evaluated in a neighbourhood; `each` relation put for its relation variables is a feature of its own."""
+    """A formula or number that is evaluated in a neighbourhood.
+
+    A feature with relation variables in `each` is a template: `instantiate` makes one feature for each relation.
+    """
 
     body: FeatureBody
     each: tuple[RelationVariable, ...] = ()
 
     @property
     def bound_variables(self) -> tuple[AnyVariable, ...]:
-        """The relation variables that stand for each relation."""
+        """The relation variables of `each`."""
         return self.each
 
     def render(self, style: PrintStyle) -> str:
@@ -472,6 +472,6 @@ _QUERY_VARIABLE = re.compile(r"s([1-9]\d*)")
 
 
 def query_position(variable: Variable) -> int:
-    """In a feature `s1`, `s2` … stand for the query's free variables: 1, 2 …; 0 for every other variable."""
+    """Return the position that `s1`, `s2` … name in the query's tuple: 1, 2 …; 0 for every other variable."""
     match = _QUERY_VARIABLE.fullmatch(variable.name)
     return int(match[1]) if match else 0

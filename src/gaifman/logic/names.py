@@ -1,6 +1,6 @@
 r"""Names of objects, relations and attributes, and how they are quoted.
 
-A name is any non-empty text. In formulas and `.facts` files it stands bare where it can and quoted where it must.
+A name is any non-empty text. Formulas and `.facts` files quote a name only where they must.
 
 >>> quote("has part"), quote("it's\n")
 ("'has part'", "'it\\'s\\n'")
@@ -16,13 +16,13 @@ import sys
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _KEYWORDS = "exists forall not and or implies iff true false each count sum mean min max for"
 KEYWORDS = frozenset(_KEYWORDS.split())
-"""Words of the formula language: a relation or object so named is quoted."""
+"""Words of the formula language. A relation or object with such a name is quoted."""
 
 WORD = r"[^\W\d]\w*"
-"""A bare word: a variable, or a relation where `(` follows."""
+"""An unquoted word: a relation before `(`, else a variable."""
 
 PATH = r"(?:\d|/[\w/])(?:[\w/:.#@%$+-]*[\w/])?"
-"""A bare name that begins with a digit or `/`: an object, or a relation before `(`. It ends in no punctuation."""
+"""An unquoted name that begins with a digit or `/`: a relation before `(`, else an object."""
 
 _WORD = re.compile(WORD)
 _PATH = re.compile(PATH)
@@ -31,12 +31,12 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 
 
 def is_word(name: str) -> bool:
-    """Whether a relation of this name can stand bare as a word."""
+    """Return whether the name is a word that needs no quotes."""
     return _WORD.fullmatch(name) is not None and name not in KEYWORDS and name != "_"
 
 
 def fold_subscripts(name: str) -> str:
-    """A variable's name with plain digits for subscripts, as in the paper: s₁ is s1.
+    """Return a variable's name with plain digits for subscripts: s₁ is s1.
 
     >>> fold_subscripts("s₁₂"), fold_subscripts("x²")
     ('s12', 'x²')
@@ -46,17 +46,17 @@ def fold_subscripts(name: str) -> str:
 
 
 def is_path(name: str) -> bool:
-    """Whether the name can stand bare because it begins with a digit or `/`."""
+    """Return whether the name begins with a digit or `/` and needs no quotes."""
     return _PATH.fullmatch(name) is not None
 
 
 def quote(name: str) -> str:
-    """The name in single quotes, with whatever does not print escaped."""
+    """Return the name in single quotes, with unprintable characters escaped."""
     return "'" + "".join(_escape(c) for c in name) + "'"
 
 
 def unquote(quoted: str) -> str:
-    """The name that a quoted text stands for; ValueError, with words, where it can be no name."""
+    """Return the name inside quotes; raise ValueError if it is not a valid name."""
     name = _ESCAPE.sub(_unescape, quoted[1:-1])
     if problem := name_problem(name):
         raise ValueError(problem)
@@ -64,7 +64,7 @@ def unquote(quoted: str) -> str:
 
 
 def name_problem(name: str) -> str:
-    """Why this text can be no name, or nothing.
+    """Return why the text is not a valid name; empty if it is one.
 
     >>> name_problem("ada"), name_problem("")
     ('', 'a name cannot be empty')
@@ -72,9 +72,9 @@ def name_problem(name: str) -> str:
     if not name:
         return "a name cannot be empty"
     if "\0" in name:
-        return "a name cannot hold the character NUL"
+        return "a name cannot contain the character NUL"
     if any("\ud800" <= character <= "\udfff" for character in name):
-        return "a name cannot hold half of a surrogate pair"
+        return "a name cannot contain half of a surrogate pair"
     return ""
 
 
@@ -93,8 +93,8 @@ def _unescape(match: re.Match[str]) -> str:
     if len(text) > 1:
         code = int(text[1:], 16)
         if code > sys.maxunicode:
-            raise ValueError(f"there is no character {match[0]}")
+            raise ValueError(f"{match[0]} is not a character")
         return chr(code)
     if text not in _ESCAPES:
-        raise ValueError(f"\\{text} stands for no character; a backslash itself is written \\\\")
+        raise ValueError(f"\\{text} is not an escape sequence; write \\\\ for a backslash")
     return _ESCAPES[text]

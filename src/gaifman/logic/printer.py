@@ -1,6 +1,6 @@
-"""How formulas are written out: in Unicode, in ASCII, and with every bracket.
+"""Styles in which formulas print: Unicode, ASCII, and with all brackets.
 
-The trees of `formulas` each say how they are shown in a `PrintStyle`; what a style decides is the signs and the brackets.
+Each node of a formula renders itself (`Node.render`); the style decides the symbols and the brackets.
 """
 
 from __future__ import annotations
@@ -13,71 +13,72 @@ from gaifman.logic.names import is_path, is_word, quote
 
 
 class Printable(Protocol):
-    """What a style needs to know of a tree."""
+    """A node, as a style sees it."""
 
     @property
     def precedence(self) -> int:
-        """How strongly it binds: ↔ 1, → 2, ∨ 3, ∧ 4, everything else 5."""
+        """Binding strength: ↔ 1, → 2, ∨ 3, ∧ 4, everything else 5."""
 
     @property
     def extends_right(self) -> bool:
-        """Whether a connective written to its right would be read as part of it, as after a quantifier."""
+        """Whether a connective to its right would become part of it, as after a quantifier."""
 
     def render(self, style: PrintStyle, /) -> str:
-        """The tree written out."""
+        """Return the node as text."""
 
 
 class PrintableVariable(Printable, Protocol):
-    """A variable."""
+    """A variable, as a style sees it."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrintStyle:
-    """Signs and brackets."""
+    """Symbols and brackets of printed formulas."""
 
     symbols: Mapping[str, str] = field(default_factory=dict)
-    """Canonical sign → how it is written; itself where it is missing."""
+    """Symbol → its spelling; symbols that are missing here are printed as they are."""
     quantifier_separator: str = " "
     """Between a quantifier's variables and its body."""
     all_brackets: bool = False
-    """Whether every bracket is written."""
+    """Whether to print brackets that precedence makes unnecessary."""
     bound_names: frozenset[str] = frozenset()
-    """Names that a quantifier around has bound: a relation of such a name is quoted, or it would be read as bound."""
+    """Names bound by an enclosing quantifier. A relation with such a name is quoted, else it would be read as bound."""
 
     def symbol(self, canonical: str) -> str:
-        """A sign as this style writes it."""
+        """Return the spelling of a symbol."""
         return self.symbols.get(canonical, canonical)
 
-    def render_list(self, trees: Iterable[Printable]) -> str:
-        """Trees with commas between."""
-        return ", ".join(tree.render(self) for tree in trees)
+    def render_list(self, nodes: Iterable[Printable]) -> str:
+        """Return the nodes, separated by commas."""
+        return ", ".join(node.render(self) for node in nodes)
 
-    def render_operand(self, tree: Printable, precedence: int) -> str:
-        """A part of a connective, bracketed where it would be read otherwise."""
-        brackets = tree.precedence < precedence or tree.extends_right or (self.all_brackets and tree.precedence < 5)
-        return f"({tree.render(self)})" if brackets else tree.render(self)
+    def render_operand(self, node: Printable, precedence: int) -> str:
+        """Return an operand of a connective, in brackets unless it binds at least as strongly as `precedence`."""
+        brackets = node.precedence < precedence or node.extends_right or (self.all_brackets and node.precedence < 5)
+        return f"({node.render(self)})" if brackets else node.render(self)
 
-    def render_operands(self, symbol: str, trees: Iterable[Printable], precedence: int) -> str:
-        """The parts of a connective, which bind at least as strongly as `level` or are bracketed."""
-        return f" {self.symbol(symbol)} ".join(self.render_operand(tree, precedence) for tree in trees)
+    def render_operands(self, symbol: str, nodes: Iterable[Printable], precedence: int) -> str:
+        """Return the operands of a connective with its symbol between them."""
+        return f" {self.symbol(symbol)} ".join(self.render_operand(node, precedence) for node in nodes)
 
     def render_relation(self, name: str) -> str:
-        """A relation's name as it stands before `(`."""
+        """Return a relation's name, quoted where necessary."""
         return quote(name) if name in self.bound_names else format_relation(name)
 
     def with_bound(self, variables: Iterable[PrintableVariable]) -> PrintStyle:
-        """The style below a quantifier."""
+        """Return the style inside a quantifier that binds the variables."""
         return replace(self, bound_names=self.bound_names.union(variable.name for variable in variables))
 
     def render_quantifier(self, symbol: str, variables: Sequence[PrintableVariable], body: Printable) -> str:
-        """A quantifier, its variables and its body, which reaches as far right as it can."""
-        brackets = self.all_brackets and body.precedence < 5
+        """Return a quantifier, its variables and its body."""
         text = body.render(self.with_bound(variables))
-        return f"{self.symbol(symbol)}{self.render_list(variables)}{self.quantifier_separator}{f'({text})' if brackets else text}"
+        if self.all_brackets and body.precedence < 5:
+            text = f"({text})"
+        return f"{self.symbol(symbol)}{self.render_list(variables)}{self.quantifier_separator}{text}"
 
 
 UNICODE = PrintStyle()
@@ -100,7 +101,7 @@ ASCII = PrintStyle(
 
 
 def format_relation(name: str) -> str:
-    """A relation's or attribute's name as it stands before `(`.
+    """Return a relation's or attribute's name, quoted where necessary.
 
     >>> format_relation("borders"), format_relation("has part"), format_relation("/people/born")
     ('borders', "'has part'", '/people/born')

@@ -1,8 +1,8 @@
-"""What a formula may speak of: the relations, attributes and objects of a knowledge base.
+"""The schema of a knowledge base: the names that formulas may use.
 
 >>> from gaifman.logic.ast import Atom, Variable
->>> words = Schema({"borders": 2}, {"population"}, {"france"})
->>> words.check(Atom("bordrs", (Variable("x"), Variable("y"))))
+>>> schema = Schema({"borders": 2}, {"population"}, {"france"})
+>>> schema.check(Atom("bordrs", (Variable("x"), Variable("y"))))
 Traceback (most recent call last):
 gaifman.errors.FormulaError: there is no relation bordrs
 did you mean: borders
@@ -10,26 +10,29 @@ did you mean: borders
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
-from gaifman.errors import FormulaError, Location, similar_names
+from gaifman.errors import FormulaError, plural, similar_names
 from gaifman.logic.ast import Atom, Attribute, Constant, Feature, Node, RelationVariable, Span, Variable, walk
 from gaifman.logic.names import quote
 from gaifman.logic.printer import format_relation
+from gaifman.logic.tokens import formula_error
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Names a formula may use."""
+    """The relations, attributes and objects that a formula may use."""
 
     relations: Mapping[str, int]
-    """Relation → number of its places."""
+    """Relation → arity."""
     attributes: Collection[str] = frozenset()
     objects: Collection[str] = frozenset()
 
     def resolve_attribute(self, feature: Feature) -> Feature:
-        """A feature `population(s1)` is an attribute where the vocabulary has it as one, and no unary relation."""
+        """Return the feature with `population(s1)` as an attribute, if the schema has no such unary relation."""
         match feature.body:
             case Atom(str(name), (term,), span=span) if name in self.attributes and name not in self.relations:
                 return replace(feature, body=Attribute(name, term, span=span))
@@ -44,85 +47,73 @@ class Schema:
         undeclared: tuple[Variable, ...] = (),
         allow_unknown_objects: bool = False,
     ) -> None:
-        """Raise for the first name that does not fit.
+        """Raise for the first name that does not fit the schema.
 
-        `undeclared` are the variables that no quantifier and no head names; `unknown_objects` lets constants pass that
-        are no objects. A relation variable that is called as a relation is a mistake of whoever wrote the text; a
-        formula that was read elsewhere, a model's, means the variable.
+        `text` is the text that the formula was parsed from, for locations. `undeclared` are the variables that neither
+        a quantifier nor a head declares. `allow_unknown_objects` accepts constants that are not objects. In a text a
+        relation variable must not have the name of a relation; the formula of a model may.
         """
-        where = _TextSource(source, text)
+        error = partial(formula_error, source, text)
         for part in walk(node):
             match part:
                 case Atom(str(name), terms):
-                    self._check_relation(name, len(terms), part.span, where)
+                    self._check_relation(name, len(terms), part.span, error)
                 case Atom(_, terms) if len(terms) not in self.relations.values():
-                    raise where.error(f"there is no relation with {_places(len(terms))}", part.span)
+                    raise error(part.span, f"there is no relation with {plural(len(terms), 'argument')}")
                 case Attribute(name):
-                    self._check_attribute(name, part.span, where)
+                    self._check_attribute(name, part.span, error)
                 case Constant(name) if name not in self.objects and not allow_unknown_objects:
-                    raise where.error(
-                        f"there is no object {quote(name)}", part.span, suggestions=similar_names(name, self.objects)
-                    )
+                    suggestions = similar_names(name, self.objects)
+                    raise error(part.span, f"there is no object {quote(name)}", suggestions=suggestions)
                 case RelationVariable(name) if text and name in self.relations:
-                    raise where.error(
-                        f"{name} is a relation of the knowledge base, and a variable here",
+                    raise error(
                         part.span,
-                        hint="give the relation variable another name",
+                        f"{name} is a relation of the knowledge base and cannot be a variable",
+                        hint="rename the variable",
                     )
         for variable in undeclared:
-            self._check_variable(variable, where)
-
-    def _check_relation(self, name: str, arity: int, span: Span, text_source: _TextSource) -> None:
-        if name in self.relations:
-            if self.relations[name] != arity:
-                right = self.relations[name]
-                raise text_source.error(
-                    f"{format_relation(name)} has {_places(right)}, not {arity}",
-                    span,
-                    hint=f"write: {format_relation(name)}({', '.join('xyzuvwab'[:right])})",
+            if variable.name in self.objects and text[slice(*variable.span)] == variable.name:
+                raise error(
+                    variable.span,
+                    f"{variable.name} is a variable here, but also the name of an object",
+                    hint=f"write {quote(variable.name)} for the object, ?{variable.name} for the variable",
                 )
+
+    def _check_relation(self, name: str, arity: int, span: Span, error: Callable[..., FormulaError]) -> None:
+        written = format_relation(name)
+        if name in self.relations:
+            expected = self.relations[name]
+            if expected != arity:
+                example = f"{written}({', '.join('xyzuvwab'[:expected])})"
+                message = f"{written} has {plural(expected, 'argument')}, not {arity}"
+                raise error(span, message, hint=f"write: {example}")
         elif name in self.attributes:
-            raise text_source.error(
-                f"{format_relation(name)} is an attribute: a number, not true or false",
-                span,
-                hint=f"compare it: {format_relation(name)}(x) > 0",
-            )
+            message = f"{written} is an attribute: a number, not true or false"
+            raise error(span, message, hint=f"compare it: {written}(x) > 0")
         else:
-            near = similar_names(name, [*self.relations, *self.attributes])
-            hint = "" if near else "gaifman info KB lists those there are, and so does GET /api/relations"
-            raise text_source.error(f"there is no relation {format_relation(name)}", span, suggestions=near, hint=hint)
+            suggestions = similar_names(name, [*self.relations, *self.attributes])
+            hint = "" if suggestions else "list the relations with gaifman info KB or GET /api/relations"
+            raise error(span, f"there is no relation {written}", suggestions=suggestions, hint=hint)
 
-    def _check_attribute(self, name: str, span: Span, text_source: _TextSource) -> None:
-        if name in self.attributes:
-            return
-        hint = "a relation cannot be compared with a number" if name in self.relations else ""
-        raise text_source.error(
-            f"there is no attribute {format_relation(name)}",
-            span,
-            suggestions=similar_names(name, self.attributes),
-            hint=hint,
-        )
-
-    def _check_variable(self, variable: Variable, text_source: _TextSource) -> None:
-        """A bare name that is an object's is most likely meant as the object."""
-        if variable.name in self.objects and text_source.text[slice(*variable.span)] == variable.name:
-            raise text_source.error(
-                f"{variable.name} is a variable here, and also an object's name",
-                variable.span,
-                hint=f"write {quote(variable.name)} for the object, ?{variable.name} for the variable",
-            )
+    def _check_attribute(self, name: str, span: Span, error: Callable[..., FormulaError]) -> None:
+        if name not in self.attributes:
+            suggestions = similar_names(name, self.attributes)
+            hint = "a relation cannot be compared with a number" if name in self.relations else ""
+            raise error(span, f"there is no attribute {format_relation(name)}", suggestions=suggestions, hint=hint)
 
 
-@dataclass(frozen=True, slots=True)
-class _TextSource:
-    source: str
-    text: str
+class HasSchema(Protocol):
+    """Something with a schema, such as a knowledge base."""
 
-    def error(self, message: str, span: Span, *, suggestions: tuple[str, ...] = (), hint: str = "") -> FormulaError:
-        start, end = span
-        place = Location.from_offset(self.source, self.text, start, end - start) if self.text and end else None
-        return FormulaError(message, location=place, suggestions=suggestions, hint=hint)
+    @property
+    def schema(self) -> Schema:
+        """The names that formulas may use."""
 
 
-def _places(count: int) -> str:
-    return "1 place" if count == 1 else f"{count} places"
+SchemaLike = Schema | HasSchema | None
+"""A schema, a knowledge base, or None to accept all names."""
+
+
+def as_schema(schema: SchemaLike) -> Schema | None:
+    """Return the schema itself, or that of a knowledge base."""
+    return schema if schema is None or isinstance(schema, Schema) else schema.schema

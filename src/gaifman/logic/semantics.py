@@ -1,6 +1,6 @@
-"""What formulas mean: the definition, word by word, for any formula and any structure.
+"""The definition of truth and of feature values, for any formula and any structure.
 
-Slow on purpose. It is what every fast part of gaifman is tested against, and nothing else.
+Slow: the tests compare every fast implementation with it, and nothing else uses it.
 
 >>> from gaifman.logic.parser import parse, parse_feature, parse_query
 >>> family = Structure(
@@ -27,7 +27,7 @@ import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gaifman.errors import FormulaError
+from gaifman.errors import FormulaError, plural
 from gaifman.logic.ast import (
     Aggregate,
     And,
@@ -61,7 +61,7 @@ from gaifman.logic.transforms import relation_arities
 
 Element = Hashable
 Assignment = Mapping[Variable, Element] | Mapping[str, Element]
-"""Objects for variables, which can be given by name."""
+"""Variable, or its name → object."""
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
@@ -75,7 +75,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The tuples a relation holds of."""
+    """The tuples of a relation."""
 
     arity: int
     tuples: frozenset[tuple[Element, ...]]
@@ -83,14 +83,14 @@ class Extension:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A finite domain, relations over it, and numbers that attributes give to some of its objects."""
+    """A finite domain with relations, and attributes that have values for some of the objects."""
 
     domain: frozenset[Element]
     relations: Mapping[str, Extension]
     attributes: Mapping[str, Mapping[Element, float]] = field(default_factory=dict)
 
     def induced(self, objects: Iterable[Element]) -> Structure:
-        """⟨objects⟩: only these objects, and only the facts that speak of no others."""
+        """Return the induced substructure ⟨objects⟩: these objects and the facts among them."""
         members = frozenset(objects)
         return Structure(
             self.domain & members,
@@ -103,12 +103,12 @@ class Structure:
 
 
 def holds(structure: Structure, formula: Formula, assignment: Assignment | None = None) -> bool:
-    """D ⊨ φ under the assignment, which must cover the free variables."""
+    """Return whether D ⊨ φ under the assignment, which must cover the free variables."""
     return _holds(structure, formula, _normalise_assignment(assignment))
 
 
 def count(structure: Structure, formula: Formula, assignment: Assignment | None = None) -> int:
-    """The number of ways to put objects for the free variables not assigned so that the formula holds."""
+    """Return the number of assignments to the remaining free variables for which the formula holds."""
     return sum(1 for _ in _groundings(structure, formula, _normalise_assignment(assignment)))
 
 
@@ -117,26 +117,26 @@ def _normalise_assignment(assignment: Assignment | None) -> dict[Node, Element]:
 
 
 def answers(structure: Structure, query: Query) -> set[tuple[Element, ...]]:
-    """The tuples of objects that satisfy the query; the empty tuple for a true sentence."""
+    """Return the answers of a query; of a true sentence, the empty tuple."""
     candidates = itertools.product(structure.domain, repeat=len(query.variables))
     return {d for d in candidates if holds(structure, query.formula, dict(zip(query.variables, d, strict=True)))}
 
 
 def feature_value(structure: Structure, feature: Feature, objects: Sequence[Element]) -> float:
-    """A feature's value for a tuple of objects; 0 where an attribute it needs is missing."""
+    """Return a feature's value for a tuple of objects; 0 if an attribute that it needs is missing."""
     if isinstance(objects, str):
-        raise FormulaError(f"a tuple of objects is meant: ({objects!r},), not {objects!r}")
+        raise FormulaError(f"objects must be a tuple: ({objects!r},), got {objects!r}")
     if feature.each:
-        raise FormulaError(f"{feature} is one feature for each relation", hint="put relations in with instances()")
+        raise FormulaError(f"{feature} is a template", hint="expand it with instantiate()")
     assignment: dict[Node, Element] = {}
     for variable in free_variables(feature):
         position = query_position(variable)
         if position > len(objects):
-            raise FormulaError(f"{variable} stands for an object, and there are only {len(objects)}")
+            raise FormulaError(f"{variable} is out of range: the tuple has {plural(len(objects), 'object')}")
         if position:
             assignment[variable] = objects[position - 1]
-    found = _value(structure, feature.body, assignment)
-    return 0.0 if found is None else float(found)
+    value = _value(structure, feature.body, assignment)
+    return 0.0 if value is None else float(value)
 
 
 def _value(structure: Structure, body: FeatureBody, assignment: dict[Node, Element]) -> float | None:
@@ -158,7 +158,7 @@ def _aggregate(
     formula: Formula,
     assignment: dict[Node, Element],
 ) -> float | None:
-    """Over the satisfying groundings; those whose number is missing are left out."""
+    """Aggregate over the satisfying groundings, without those whose number is missing."""
     if quantity is None:
         return sum(1 for _ in _groundings(structure, formula, assignment))
     groundings = _groundings(structure, formula, assignment, extra_variables=free_variables(quantity))
@@ -179,7 +179,7 @@ def _aggregate(
 def _groundings(
     structure: Structure, formula: Formula, assignment: dict[Node, Element], extra_variables: tuple[Variable, ...] = ()
 ) -> Iterator[dict[Node, Element]]:
-    """The assignment with objects for the other free variables (and `also`), each way that makes the formula true."""
+    """Yield the extensions of the assignment to all free variables (and the extra ones) that make the formula true."""
     variables = tuple(v for v in dict.fromkeys((*free_variables(formula), *extra_variables)) if v not in assignment)
     for objects in itertools.product(structure.domain, repeat=len(variables)):
         extended = assignment | dict(zip(variables, objects, strict=True))
@@ -217,7 +217,7 @@ def _holds(structure: Structure, formula: Formula, assignment: dict[Node, Elemen
 def _choices(
     structure: Structure, formula: Exists | Forall, assignment: dict[Node, Element]
 ) -> Iterator[dict[Node, Element]]:
-    """The assignment with every choice for the bound variables: objects, or relations of fitting arity."""
+    """Yield the extensions of the assignment to the bound variables: objects, or relations of the right arity."""
     arities = relation_arities(formula.body)
     ranges = [_range(structure, variable, arities) for variable in formula.variables]
     for choice in itertools.product(*ranges):
@@ -239,7 +239,7 @@ def _atom(structure: Structure, atom: Atom, assignment: dict[Node, Element]) -> 
         raise FormulaError(f"there is no relation {name}")
     extension = structure.relations[str(name)]
     if extension.arity != len(atom.terms):
-        raise FormulaError(f"{name} has {extension.arity} places, not {len(atom.terms)}")
+        raise FormulaError(f"{name} has {plural(extension.arity, 'argument')}, not {len(atom.terms)}")
     return tuple(_object(term, assignment) for term in atom.terms) in extension.tuples
 
 
@@ -247,7 +247,7 @@ def _object(term: Term, assignment: dict[Node, Element]) -> Element:
     if isinstance(term, Constant):
         return term.name
     if term not in assignment:
-        raise FormulaError(f"the variable {term} is free, and no object is given for it")
+        raise FormulaError(f"the free variable {term} has no object assigned")
     return assignment[term]
 
 

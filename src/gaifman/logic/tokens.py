@@ -1,4 +1,4 @@
-r"""The text of a formula, cut into tokens.
+r"""The tokens of a formula, and a stream that reads them.
 
 >>> [token.kind for token in tokenise("exists x. p(x) && q")]
 Traceback (most recent call last):
@@ -34,7 +34,7 @@ SPELLINGS = {
     "≥": ("≥", ">="),
     "-": ("-", "−"),
 }
-"""Every way to write a sign, the canonical one first."""
+"""Symbol → its spellings, the canonical one first."""
 
 FOREIGN_SYMBOLS = {
     "&&": "and is written ∧, & or the word and",
@@ -52,7 +52,7 @@ FOREIGN_SYMBOLS = {
     "∄": "there is none is written ¬∃",
     "∃!": "there is exactly one is written ∃x (p(x) ∧ ∀y (p(y) → x = y))",
 }
-"""Signs of other languages, and what they are here."""
+"""Symbols of other languages, with a hint what to write instead."""
 
 _CANONICAL = {spelling: kind for kind, spellings in SPELLINGS.items() for spelling in spellings}
 _PUNCTUATION_SYMBOLS = ("(", ")", ",", ".", ":", ":-", "=", "<", ">")
@@ -61,7 +61,7 @@ _SYMBOLS = sorted({*_CANONICAL, *FOREIGN_SYMBOLS, *_PUNCTUATION_SYMBOLS} - KEYWO
 _TOKEN = re.compile(
     rf"(?P<space>\s+)|(?P<word>{WORD})|(?P<path>{PATH})|(?P<variable>\?\w+)"
     rf"|(?P<quoted>'(?:[^'\\\n]|\\[^\n])*'|\"(?:[^\"\\\n]|\\[^\n])*\")"
-    rf"|(?P<sign><(?=-\d)|{'|'.join(map(re.escape, _SYMBOLS))})|(?P<other>.)",
+    rf"|(?P<symbol><(?=-\d)|{'|'.join(map(re.escape, _SYMBOLS))})|(?P<other>.)",
     re.DOTALL,
 )
 _SQL = re.compile(r"\s*(select)\b(?!\s*\()", re.IGNORECASE)
@@ -69,7 +69,10 @@ _SQL = re.compile(r"\s*(select)\b(?!\s*\()", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`kind` is word, path, variable, quoted or end; a sign or keyword is its own kind, in its canonical spelling."""
+    """A token of a formula.
+
+    `kind` is word, path, variable, quoted or end; the kind of a symbol or keyword is its canonical spelling.
+    """
 
     kind: str
     text: str
@@ -77,24 +80,24 @@ class Token:
 
     @property
     def span(self) -> Span:
-        """Where it stands in the text."""
+        """Start and end offset in the text."""
         return (self.start, self.start + len(self.text))
 
     @property
     def name(self) -> str:
-        """The name it stands for."""
+        """The name, without quotes or `?`."""
         if self.kind == "quoted":
             return unquote(self.text)
         return self.text.removeprefix("?") if self.kind == "variable" else self.text
 
     @property
     def display(self) -> str:
-        """How an error message speaks of it."""
+        """The text, shortened for error messages."""
         return shorten(self.text)
 
 
 def tokenise(text: str, limits: Limits = DEFAULT_LIMITS, source: str = "formula") -> list[Token]:
-    """All tokens, the last of kind `end`; refuses what is too long before reading it."""
+    """Return all tokens, the last of kind `end`. A text that exceeds the limits is refused."""
     if len(text) > limits.characters:
         raise LimitError(
             f"the {source} has {len(text):,} characters; the limit is {limits.characters:,}",
@@ -109,7 +112,7 @@ def tokenise(text: str, limits: Limits = DEFAULT_LIMITS, source: str = "formula"
         nodes += token.kind not in _PUNCTUATION
         if nodes > limits.nodes:
             raise LimitError(
-                f"the {source} has more than {limits.nodes:,} names and signs, which is the limit",
+                f"the {source} has more than {limits.nodes:,} names and symbols, which is the limit",
                 location=Location.from_offset(source, text, match.start()),
             )
         tokens.append(token)
@@ -117,42 +120,48 @@ def tokenise(text: str, limits: Limits = DEFAULT_LIMITS, source: str = "formula"
 
 
 def _token(match: re.Match[str], text: str, source: str) -> Token:
-    kind, found = str(match.lastgroup), match[0]
-    if kind == "other" or found in FOREIGN_SYMBOLS or found == "_":
-        raise _unexpected_character(found, Location.from_offset(source, text, match.start(), len(found)))
+    kind, written = str(match.lastgroup), match[0]
+    if kind == "other" or written in FOREIGN_SYMBOLS or written == "_":
+        raise _unexpected_character(written, Location.from_offset(source, text, match.start(), len(written)))
     if kind == "quoted":
         try:
-            unquote(found)
+            unquote(written)
         except ValueError as error:
-            place = Location.from_offset(source, text, match.start(), len(found))
-            raise FormulaError(str(error), location=place) from None
-    if kind == "sign" or found in KEYWORDS:
-        kind = _CANONICAL.get(found, found)
-    return Token(kind, found, match.start())
+            raise formula_error(source, text, match.span(), str(error)) from None
+    if kind == "symbol" or written in KEYWORDS:
+        kind = _CANONICAL.get(written, written)
+    return Token(kind, written, match.start())
 
 
-def _unexpected_character(found: str, place: Location) -> FormulaError:
-    if found in FOREIGN_SYMBOLS:
-        return FormulaError(f"{found} is not used here", location=place, hint=FOREIGN_SYMBOLS[found])
-    if found == "_":
-        return FormulaError("_ is no variable here", location=place, hint="give each variable a name of its own")
-    if found in "'\"":
-        return FormulaError(
-            f"the quote {found} that opens here is never closed", location=place, hint=f"close it with {found}"
-        )
-    if found == "?":
-        return FormulaError("? begins a variable, and no name follows", location=place, hint="write ?x")
-    name = unicodedata.name(found, f"U+{ord(found):04X}").lower()
+def formula_error(
+    source: str, text: str, span: Span, message: str, *, hint: str = "", suggestions: tuple[str, ...] = ()
+) -> FormulaError:
+    """Return an error at a span of a text; without a location if the text or span is empty."""
+    start, end = span
+    location = Location.from_offset(source, text, start, end - start) if text and end else None
+    return FormulaError(message, location=location, hint=hint, suggestions=suggestions)
+
+
+def _unexpected_character(symbol: str, location: Location) -> FormulaError:
+    if symbol in FOREIGN_SYMBOLS:
+        return FormulaError(f"{symbol} is not used here", location=location, hint=FOREIGN_SYMBOLS[symbol])
+    if symbol == "_":
+        return FormulaError("_ is not a variable", location=location, hint="give each variable its own name")
+    if symbol in "'\"":
+        return FormulaError(f"the quote {symbol} is not closed", location=location, hint=f"close it with {symbol}")
+    if symbol == "?":
+        return FormulaError("a variable name is missing after ?", location=location, hint="write ?x")
+    name = unicodedata.name(symbol, f"U+{ord(symbol):04X}").lower()
     return FormulaError(
-        f"the character {shorten(found)} ({name}) has no meaning here",
-        location=place,
+        f"unexpected character {shorten(symbol)} ({name})",
+        location=location,
         hint="names with other characters than letters, digits and _ are quoted: 'like this'",
     )
 
 
 @dataclass(slots=True)
 class TokenStream:
-    """A text's tokens, read from left to right."""
+    """The tokens of a text, read from left to right."""
 
     text: str
     limits: Limits
@@ -164,9 +173,8 @@ class TokenStream:
         if not isinstance(self.text, str):
             raise FormulaError(f"a {self.source} is text, not {type(self.text).__name__}")
         if sql := _SQL.match(self.text[:100]):
-            place = Location.from_offset(self.source, self.text[:100], sql.start(1), len(sql[1]))
             hint = "write for example: capital(x, y) & borders(x, 'france')"
-            raise FormulaError("this looks like SQL", location=place, hint=hint)
+            raise formula_error(self.source, self.text[:100], sql.span(1), "this looks like SQL", hint=hint)
         self.tokens = tokenise(self.text, self.limits, self.source)
         if self.token.kind == "end":
             raise FormulaError(f"the {self.source} is empty", hint="write for example: capital(x, y)")
@@ -188,7 +196,7 @@ class TokenStream:
         return self.advance() if self.token.kind in kinds else None
 
     def expect(self, *kinds: str, description: str = "") -> Token:
-        """The next token, of one of these kinds; `what` says it in words."""
+        """Consume a token of one of these kinds; an error names the kinds, or the `description`."""
         if self.token.kind not in kinds:
             raise self.unexpected(*([description] if description else kinds))
         return self.advance()
@@ -196,9 +204,9 @@ class TokenStream:
     def error(
         self, message: str, token: Token | Span, hint: str = "", suggestions: tuple[str, ...] = ()
     ) -> FormulaError:
-        start, end = token.span if isinstance(token, Token) else token
-        place = Location.from_offset(self.source, self.text, start, end - start)
-        return FormulaError(message, location=place, hint=hint, suggestions=suggestions)
+        """Return an error at a token or span."""
+        span = token.span if isinstance(token, Token) else token
+        return formula_error(self.source, self.text, span, message, hint=hint, suggestions=suggestions)
 
     def unexpected(self, *expected: str) -> FormulaError:
         ended = self.token.kind == "end"
@@ -208,22 +216,22 @@ class TokenStream:
         return error
 
     def hint(self) -> str:
-        """What was most likely meant where something unexpected stands."""
+        """Return what was probably meant at an unexpected token."""
         token = self.token
         lower = token.text.lower()
         if token.kind == "word" and lower in KEYWORDS:
-            return f"words of the language are lower case: {lower}"
+            return f"keywords are lower case: {lower}"
         if token.kind in KEYWORDS and token.text == token.kind:
-            return f"{token.text} is a word of the language; a name is quoted: '{token.text}'"
+            return f"{token.text} is a keyword; quote it to use it as a name: '{token.text}'"
         if token.kind == ",":
             return "a comma means ∧ only in a rule, after head(x) :-; write & here"
         if token.kind == ":-":
-            return "a rule has one head, at its beginning: head(x, y) :- body"
+            return "a rule has one head, at its start: head(x, y) :- body"
         return ""
 
 
 def strip_comment(line: str) -> str:
-    """The line up to a `#` that stands in no quotes."""
+    """Return the line up to the first `#` outside quotes."""
     quoted, escaped = "", False
     for at, character in enumerate(line):
         if quoted:

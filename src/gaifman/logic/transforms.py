@@ -1,4 +1,4 @@
-"""Formulas into formulas of the same or a stated meaning.
+"""Transform formulas: substitution, normal form, relativisation, instances of templates.
 
 >>> from gaifman.logic.ast import Atom, Exists, Implies, Forall, Variable
 >>> x, y = Variable("x"), Variable("y")
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -45,14 +45,14 @@ from gaifman.logic.ast import (
 
 N = TypeVar("N", bound=Node)
 MAX_NORMAL_FORM_SIZE = 100_000
-"""Parts of a normal form at most."""
+"""Largest number of nodes of a normal form."""
 MAX_INSTANCES = 1_000_000
-"""Features that one schema may stand for at most."""
+"""Largest number of features of one template."""
 _BINDING_FIELDS = ("variables", "each")
 
 
 def map_children(node: N, change: Callable[[Any], Any]) -> N:
-    """The same node with `change` applied to every part directly below; variables that it binds stay."""
+    """Return the node with `change` applied to its children; variables that it binds stay."""
     changed: dict[str, Any] = {}
     for name in type(node).__match_args__:
         part = getattr(node, name)
@@ -64,7 +64,7 @@ def map_children(node: N, change: Callable[[Any], Any]) -> N:
 
 
 def substitute(node: N, terms: Mapping[Variable, Term]) -> N:
-    """`terms` put for free variables; a bound variable that would capture one of them is renamed."""
+    """Return the formula with terms for free variables; a bound variable that would capture one is renamed."""
     changed: N = _substitute(node, dict(terms))
     return changed
 
@@ -85,12 +85,12 @@ def _substitute_below(
     terms: dict[Variable, Term],
 ) -> Exists | Forall:
     inner = {v: terms[v] for v in free_variables(node) if v in terms}
-    coming = {term for term in inner.values() if isinstance(term, Variable)}
-    taken = {v.name for v in coming} | {v.name for v in walk(body) if isinstance(v, Variable | RelationVariable)}
+    captured = {term for term in inner.values() if isinstance(term, Variable)}
+    taken = {v.name for v in captured} | {v.name for v in walk(body) if isinstance(v, Variable | RelationVariable)}
     renamed: list[Variable | RelationVariable] = []
     for variable in variables:
-        if variable in coming and isinstance(variable, Variable):
-            inner[variable] = fresh = Variable(next(_fresh_names(variable.name, taken)))
+        if variable in captured and isinstance(variable, Variable):
+            inner[variable] = fresh = Variable(next(fresh_names(variable.name, taken)))
             taken.add(fresh.name)
             renamed.append(fresh)
         else:
@@ -98,12 +98,13 @@ def _substitute_below(
     return replace(node, variables=tuple(renamed), body=_substitute(body, inner))
 
 
-def _fresh_names(stem: str, taken: Iterable[str]) -> Iterator[str]:
+def fresh_names(stem: str, taken: Collection[str]) -> Iterator[str]:
+    """Yield `stem` followed by 1, 2 …, without the names that are taken."""
     return (name for name in (f"{stem}{i}" for i in itertools.count(1)) if name not in taken)
 
 
 def substitute_relations(node: N, relations: Mapping[RelationVariable, str]) -> N:
-    """Relation names put for free relation variables."""
+    """Return the formula with relation names for free relation variables."""
     changed: N = _substitute_relations(node, dict(relations))
     return changed
 
@@ -118,7 +119,7 @@ def _substitute_relations(node: Node, relations: dict[RelationVariable, str]) ->
 
 
 def relation_arities(node: Node) -> dict[RelationVariable, int]:
-    """The number of places with which each free relation variable is used: one, as the parser has seen to."""
+    """Return the arity of each free relation variable; the parser makes sure that there is only one."""
     if isinstance(node, Atom) and isinstance(node.relation, RelationVariable):
         return {node.relation: len(node.terms)}
     arities: dict[RelationVariable, int] = {}
@@ -128,7 +129,7 @@ def relation_arities(node: Node) -> dict[RelationVariable, int]:
 
 
 def used_symbols(features: Iterable[Feature], query: Query) -> tuple[dict[str, int], list[str]]:
-    """The relations (name → arity) and attributes that features and a query mention, sorted by name."""
+    """Return the relations (name → arity) and attributes of some features and a query, sorted by name."""
     nodes = [node for body in (*(f.body for f in features), query.formula) for node in walk(body)]
     relations = {
         node.relation: len(node.terms) for node in nodes if isinstance(node, Atom) and isinstance(node.relation, str)
@@ -137,12 +138,12 @@ def used_symbols(features: Iterable[Feature], query: Query) -> tuple[dict[str, i
 
 
 def instantiate(feature: Feature, relations: Mapping[str, int]) -> Iterator[Feature]:
-    """One feature for every choice of relations (name → arity) of fitting arity for the `each` variables.
+    """Yield the features of a template: one for each choice of relations (name → arity) for its `each` variables.
 
     >>> from gaifman.logic.ast import Feature
     >>> r = RelationVariable("r")
-    >>> schema = Feature(Atom(r, (Variable("s1"), Variable("s2"))), (r,))
-    >>> [str(feature) for feature in instantiate(schema, {"borders": 2, "country": 1, "capital": 2})]
+    >>> template = Feature(Atom(r, (Variable("s1"), Variable("s2"))), (r,))
+    >>> [str(feature) for feature in instantiate(template, {"borders": 2, "country": 1, "capital": 2})]
     ['borders(s1, s2)', 'capital(s1, s2)']
     """
     arities = relation_arities(feature.body)
@@ -157,7 +158,7 @@ def instantiate(feature: Feature, relations: Mapping[str, int]) -> Iterator[Feat
 
 
 def relativise(formula: Formula, relation: str) -> Formula:
-    """Object quantifiers bounded by a unary relation: ∃x φ becomes ∃x (relation(x) ∧ φ), ∀x φ ∀x (relation(x) → φ)."""
+    """Bound object quantifiers by a unary relation: ∃x φ becomes ∃x (relation(x) ∧ φ), ∀x φ ∀x (relation(x) → φ)."""
     inner = map_children(formula, lambda part: relativise(part, relation) if isinstance(part, Formula) else part)
     if not isinstance(inner, Exists | Forall):
         return inner
@@ -170,10 +171,10 @@ def relativise(formula: Formula, relation: str) -> Formula:
 
 
 def negation_normal_form(formula: Formula) -> Formula:
-    """The same meaning without → and ↔, with ¬ only before atoms, equalities and comparisons.
+    """Return an equivalent formula without → and ↔, with ¬ only before atoms, equalities and comparisons.
 
-    A negated comparison stays negated: `¬(a < b)` is true where a number is missing, `a ≥ b` is not. Every ↔ doubles
-    what is below it, so the size is known first, and refused above `MAX_NORMAL_FORM_SIZE`.
+    A negated comparison stays negated: `¬(a < b)` is true if a number is missing, `a ≥ b` is not. Each ↔ doubles the
+    formula below it; a result of more than `MAX_NORMAL_FORM_SIZE` nodes is refused before it is built.
     """
     size = _normal_sizes(formula)[0]
     if size > MAX_NORMAL_FORM_SIZE:
@@ -182,7 +183,7 @@ def negation_normal_form(formula: Formula) -> Formula:
 
 
 def _normal_sizes(formula: Formula) -> tuple[int, int]:
-    """Atoms and connectives of the normal form, and of that of the negation."""
+    """Return the number of nodes of the normal form of a formula, and of its negation."""
     match formula:
         case Not(body):
             return _normal_sizes(body)[::-1]

@@ -1,4 +1,4 @@
-"""Formulas in plain words, for people who read no logic.
+"""Formulas in English, for readers who do not know logic.
 
 >>> from gaifman.logic.parser import parse_feature
 >>> describe_feature(parse_feature("exists x. borders('france', x) & borders('belgium', x)"))
@@ -8,8 +8,8 @@
 >>> describe_feature(parse_feature("member_of('france', x)"))
 'how many x: france member of x'
 
-Words lose what brackets say, so they stand beside the formula, never instead of it. A relation is put between its two
-objects as it is called, which reads well where it is a verb and can be understood where it is not.
+The text loses the brackets, so it is shown beside the formula, never instead of it. The name of a binary relation is
+put between its objects, which reads well if it is a verb.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from gaifman.logic.ast import (
 )
 
 VariableNames = Mapping[Node, str]
-"""What is said for a variable, instead of its name."""
+"""Variable → its text, if that is not its name."""
 
 
 def describe_feature(feature: Feature) -> str:
-    """What a feature asks of a neighbourhood."""
+    """Return a feature in English."""
     body, counted = feature.body, free_variables(feature)
     if counted and not isinstance(body, Aggregate | Attribute | Difference):
         return f"how many {_variable_list(counted)}: {_describe(body, {})}"
@@ -52,14 +52,14 @@ def describe_feature(feature: Feature) -> str:
 
 
 def readable_name(name: str) -> str:
-    """A name as people write it; of a path its last part.
+    """Return a name with spaces for underscores; of a path only the last part.
 
     >>> readable_name("official_language"), readable_name("/people/person/place_of_birth"), readable_name("/m/0d05w3")
     ('official language', 'place of birth', '/m/0d05w3')
     """
     last = name.rpartition("/")[2]
-    spoken = last if name.startswith("/") and name.count("/") > 2 and last else name  # two parts are an identifier
-    return spoken.replace("_", " ").strip() or name
+    chosen = last if name.startswith("/") and name.count("/") > 2 and last else name  # two parts are an identifier
+    return chosen.replace("_", " ").strip() or name
 
 
 def _describe(node: Node, names: VariableNames) -> str:
@@ -110,13 +110,13 @@ def _describe_atom(atom: Atom, names: VariableNames) -> str:
 
 
 def _describe_exists(node: Exists, names: VariableNames) -> str:
-    """A variable that stands in one place only needs no name."""
+    """Return ∃ in English; a variable that occurs once is called "something"."""
     own = [variable for variable in node.variables if isinstance(variable, Variable)]
     used = [part for part in walk(node.body) if isinstance(part, Variable)]
     once = dict[Node, str]({variable: "something" for variable in own if used.count(variable) == 1})
     named = tuple(variable for variable in own if variable not in once)
-    said = _describe(node.body, {**names, **once})
-    return f"for some {_variable_list(named)}, {said}" if named else said
+    text = _describe(node.body, {**names, **once})
+    return f"for some {_variable_list(named)}, {text}" if named else text
 
 
 def _describe_aggregate(node: Aggregate, names: VariableNames) -> str:

@@ -16,7 +16,6 @@ truth. Every bound variable then has a name of its own, what names alone decide 
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -46,7 +45,7 @@ from gaifman.logic.ast import (
     all_free_variables,
     walk,
 )
-from gaifman.logic.transforms import relation_arities, substitute
+from gaifman.logic.transforms import fresh_names, relation_arities, substitute
 
 Variables = frozenset[AnyVariable]
 NO_VARIABLES: Variables = frozenset()
@@ -97,8 +96,7 @@ def normalize(formula: Formula, domain: Domain) -> Formula:
     names = [*all_free_variables(formula), *_bound_variables(formula)]
     if len(set(names)) < len(names):
         taken = {part.name for part in walk(formula) if isinstance(part, Variable | RelationVariable)}
-        fresh = (name for name in (f"v{i}" for i in itertools.count(1)) if name not in taken)
-        formula = _rename_apart(formula, set(all_free_variables(formula)), fresh)
+        formula = _rename_apart(formula, set(all_free_variables(formula)), fresh_names("v", taken))
     return _normalize(formula, domain, positive=True)
 
 

@@ -26,9 +26,8 @@ from gaifman.errors import FormulaError, Location, plural, similar_names
 from gaifman.io.files import open_input, read_blocks
 from gaifman.logic.ast import Atom, Query, Variable
 from gaifman.logic.names import PATH, WORD, unquote
-from gaifman.logic.parser import SchemaLike
 from gaifman.logic.printer import format_relation
-from gaifman.logic.schema import Schema
+from gaifman.logic.schema import SchemaLike, as_schema
 from gaifman.logic.tokens import strip_comment
 
 CONSTRAINT_KINDS = ("functional", "types")
@@ -141,8 +140,8 @@ def parse_constraints(
 
     The head of `query` can be named as well.
     """
-    words = schema if schema is None or isinstance(schema, Schema) else schema.schema
-    known = None if words is None else dict(words.relations)
+    found = as_schema(schema)
+    known = None if found is None else dict(found.relations)
     if known is not None and query is not None and query.head:
         known.setdefault(query.head, len(query.variables))
     functional: dict[FunctionalConstraint, None] = {}
@@ -276,7 +275,7 @@ class _LineParser:
         if self.arities is not None and self.arities[relation] != len(types):
             wanted = ", ".join("_" * self.arities[relation])
             self.fail(
-                f"{format_relation(relation)} has {plural(self.arities[relation], 'place')}, not {len(types)}",
+                f"{format_relation(relation)} has {plural(self.arities[relation], 'argument')}, not {len(types)}",
                 *span,
                 hint=f"write a type or _ for each place: types: {format_relation(relation)} {wanted}",
             )

@@ -128,7 +128,7 @@ def _validate_fact(kb: KnowledgeBase, fact: Fact, allow_new_objects: bool, max_n
     arity = kb.relations[fact.relation].arity
     if arity != len(fact.objects):
         raise KnowledgeBaseError(
-            f"{shorten(format_name(fact.relation))} has {plural(arity, 'place')}, not {len(fact.objects)}"
+            f"{shorten(format_name(fact.relation))} has {plural(arity, 'argument')}, not {len(fact.objects)}"
         )
     for name in fact.objects:
         if name in kb.objects:

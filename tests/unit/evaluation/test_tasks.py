@@ -142,7 +142,7 @@ def test_what_cannot_be_ranked_is_said() -> None:
         build_tasks(worker(), ground, ["lives_in"])
     with pytest.raises(KnowledgeBaseError, match="draws must be an integer"):
         build_tasks(worker(), ground, draws=[0])
-    with pytest.raises(KnowledgeBaseError, match="lives_in has 2 places in the model and 1 place in the facts"):
+    with pytest.raises(KnowledgeBaseError, match="lives_in has 2 arguments in the model and 1 argument in the facts"):
         build_tasks(completed(), EvaluationData(towns(), facts(("lives_in", "p00"))))
 
 

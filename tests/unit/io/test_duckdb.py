@@ -225,7 +225,7 @@ def test_a_file_that_was_changed_says_so(tmp_path: Path) -> None:
 
 def test_errors_in_our_file_show_the_row(tmp_path: Path) -> None:
     path = changed(tmp_path, "INSERT INTO facts2 VALUES (0, 1, 0, 1)")
-    with pytest.raises(InputError, match="p has 1 place, not 2") as caught:
+    with pytest.raises(InputError, match="p has 1 argument, not 2") as caught:
         read(path)
     assert caught.value.location
     assert (caught.value.location.line, caught.value.location.text) == (2, "0\t1\t0\t1.0")

@@ -145,7 +145,7 @@ def test_a_relation_has_one_arity_in_all_files(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path / "a.tsv", tmp_path / "b.facts")
     error = caught.value
-    assert error.message == "parent has 2 places, not 3"
+    assert error.message == "parent has 2 arguments, not 3"
     assert error.location
     assert (error.location.line, error.location.column, error.location.width) == (2, 1, 6)
     assert error.hint == f"it was first met in {tmp_path / 'a.tsv'}, line 1, column 5"
@@ -274,7 +274,7 @@ def test_what_a_format_cannot_hold_is_an_error(tmp_path: Path, kb: KnowledgeBase
 
 def test_triples_leave_out_other_facts_only_when_told(tmp_path: Path) -> None:
     kb = KnowledgeBase.from_facts([("p", "a", "b"), ("q", "a")])
-    with pytest.raises(OutputError, match="1 fact of relations without two places"):
+    with pytest.raises(OutputError, match="1 fact of relations that are not binary"):
         write(kb, tmp_path / "x.tsv", format="triples")
     write(kb, tmp_path / "x.tsv", format="triples", lossy=True)
     assert (tmp_path / "x.tsv").read_text() == "a\tp\tb\n"

@@ -140,7 +140,7 @@ def test_a_place_after_blank_lines_and_crlf_is_right(tmp_path: Path) -> None:
 
 def test_a_relation_of_two_arities_names_where_it_was_first_met(tmp_path: Path) -> None:
     error = refused(tmp_path, b"q\ta\nr\ta\tb\nr\ta\n", format="nary")
-    assert error.message == "r has 2 places, not 1"
+    assert error.message == "r has 2 arguments, not 1"
     assert error.location
     assert error.location.line == 3
     assert error.hint.endswith("x.tsv, line 2, column 1")

@@ -75,7 +75,7 @@ def test_the_first_wrong_row_is_named() -> None:
     add(draft, "p a b", "q a b")
     error = refused(draft, "r a", "q a", "p a")
     assert (error.message, error.location, error.hint) == (
-        *("q has 2 places, not 1", place(1, 0), "it was first met in x, line 2, column 2"),
+        *("q has 2 arguments, not 1", place(1, 0), "it was first met in x, line 2, column 2"),
     )
 
 
@@ -85,7 +85,7 @@ def test_arities_are_checked_in_the_order_of_rows() -> None:
     draft.check_arities(relation, np.array([1, 2, 1, 2]), place)
     with pytest.raises(InputError) as caught:
         draft.check_arities(relation, np.array([1, 2, 3, 1]), place)
-    assert (caught.value.message, caught.value.location) == ("p has 1 place, not 3", place(2, 0))
+    assert (caught.value.message, caught.value.location) == ("p has 1 argument, not 3", place(2, 0))
     assert caught.value.hint == "it was first met in x, line 1, column 2"
 
 

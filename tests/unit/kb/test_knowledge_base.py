@@ -102,7 +102,7 @@ def test_ids_are_places_among_the_sorted_names(family: KnowledgeBase) -> None:
             "the fact parent(bob, ann). is not known",
             ("parent(ann, bob).", "parent(bob, cleo).", "0.5::parent(bob, dan)."),
         ),
-        (lambda kb: kb.without_facts([("parent", "bob")]), "parent has 2 places, not 1", ()),
+        (lambda kb: kb.without_facts([("parent", "bob")]), "parent has 2 arguments, not 1", ()),
     ],
 )
 def test_unknown_names_are_errors_with_near_ones(family, ask, message, near) -> None:  # type: ignore[no-untyped-def]
@@ -217,9 +217,9 @@ def test_it_does_not_change(family: KnowledgeBase) -> None:
 @pytest.mark.parametrize(
     ("facts", "values", "message"),
     [
-        ([("p", "a"), ("p", "a", "b")], {}, "p(a, b).: the relation has 1 place elsewhere"),
-        ([("p",)], {}, "a relation has 1 to 8 places, not 0"),
-        ([("p", *"abcdefghi")], {}, "a relation has 1 to 8 places, not 9"),
+        ([("p", "a"), ("p", "a", "b")], {}, "p(a, b).: the relation has 1 argument elsewhere"),
+        ([("p",)], {}, "a relation has 1 to 8 arguments, not 0"),
+        ([("p", *"abcdefghi")], {}, "a relation has 1 to 8 arguments, not 9"),
         ([()], {}, "a fact is a tuple"),
         (["p(a)"], {}, "a fact is a tuple"),
         ([("p", 1)], {}, "relations and objects are texts"),
@@ -248,7 +248,7 @@ def test_a_relation_of_two_places_may_share_its_name_with_an_attribute() -> None
 
 
 def test_arity_conflicts_with_what_was_known_before(family: KnowledgeBase) -> None:
-    with pytest.raises(KnowledgeBaseError, match="the relation has 2 places elsewhere"):
+    with pytest.raises(KnowledgeBaseError, match="the relation has 2 arguments elsewhere"):
         family.with_facts([("parent", "ann")])
     with pytest.raises(KnowledgeBaseError, match="both a type and an attribute"):
         family.with_facts([("age", "ann")])
@@ -324,7 +324,7 @@ def test_a_union_needs_disjoint_objects_and_equal_arities(family: KnowledgeBase)
         union([family, family])
     assert caught.value.message == "6 objects in more than one knowledge base: ann, bob, book, …"
     assert "prefixes=" in caught.value.hint
-    with pytest.raises(KnowledgeBaseError, match="parent has 2 places in one knowledge base, 1 in another"):
+    with pytest.raises(KnowledgeBaseError, match="parent has 2 arguments in one knowledge base, 1 in another"):
         union([family, KnowledgeBase.from_facts([("parent", "x")])])
     with pytest.raises(KnowledgeBaseError, match="both a type and an attribute"):
         union([family, KnowledgeBase.from_facts([("age", "x")])])

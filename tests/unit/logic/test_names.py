@@ -50,13 +50,13 @@ def test_what_can_be_no_name_and_why(name: str, words: str) -> None:
 
 @pytest.mark.parametrize("quoted", [r"''", r"'\u0000'", r"'\ud800'", r"'\U00110000'"])
 def test_unquoting_what_can_be_no_name_is_an_error(quoted: str) -> None:
-    with pytest.raises(ValueError, match=r"name cannot|no character"):
+    with pytest.raises(ValueError, match=r"name cannot|not a character"):
         unquote(quoted)
 
 
 @pytest.mark.parametrize("quoted", [r"'a\qb'", r"'C:\Users'", r"'\u00'", r"'\x41'"])
 def test_an_escape_that_stands_for_nothing_is_an_error_and_loses_no_backslash(quoted: str) -> None:
-    with pytest.raises(ValueError, match="stands for no character"):
+    with pytest.raises(ValueError, match="is not an escape sequence"):
         unquote(quoted)
 
 

@@ -130,33 +130,33 @@ MISTAKES = [
     ("p(x), q(x)", 5, "unexpected ,", "a comma means ∧ only in a rule"),
     ("p(x) AND q(x)", 6, "unexpected AND", "lower case: and"),
     ("NOT p(x)", 1, "unexpected NOT", "lower case: not"),
-    ("for(x)", 1, "unexpected for", "a name is quoted: 'for'"),
+    ("for(x)", 1, "unexpected for", "quote it to use it as a name: 'for'"),
     ("exists x y. r(x, y)", 10, "a comma is missing between two variables", "exists x, y."),
-    ("exists x, x. p(x)", 11, "x is bound twice by one quantifier", ""),
+    ("exists x, x. p(x)", 11, "the quantifier binds x twice", ""),
     ("h(x, w) :- r(x, y)", 6, "the variable w of the head is not in the body", ""),
-    ("h(x, 'a') :- r(x, y)", 6, "the head takes variables only", "x = 'ada'"),
-    ("h(x, x) :- p(x)", 6, "the variable x is twice in the head", ""),
+    ("h(x, 'a') :- r(x, y)", 6, "a head has only variables", "x = 'ada'"),
+    ("h(x, x) :- p(x)", 6, "the variable x occurs twice in the head", ""),
     ("p(x) :- q(x) :- q(y)", 14, "unexpected :-", "a rule has one head"),
     ("p(x", 4, "the query ends too early", ""),
     ("p(x))", 5, "unexpected )", ""),
     ("(p(x)", 6, "the query ends too early", ""),
     ("p()", 3, "unexpected )", ""),
     ("p(x) &", 7, "the query ends too early", ""),
-    ("x", 1, "x alone is no formula", "write a relation"),
+    ("x", 1, "x alone is not a formula", "write a relation"),
     ("p(x) q(x)", 6, "unexpected q", ""),
-    ("p('ann)", 3, "the quote ' that opens here is never closed", "close it with '"),
+    ("p('ann)", 3, "the quote ' is not closed", "close it with '"),
     ("p('')", 3, "a name cannot be empty", ""),
-    ("p(_)", 3, "_ is no variable here", "a name of its own"),
-    ("p(?)", 3, "? begins a variable", "?x"),
-    ("p(x) @ q(x)", 6, "the character @ (commercial at) has no meaning here", "quoted"),
-    ("p(x) \u202e", 6, r"the character \u202e (right-to-left override)", ""),
-    ("exists p. p(x) & p(x, y)", 18, "p has another number of places here than above", ""),
-    ("exists p. r(p, p) & p(x)", 21, "p stands for an object, and for a relation here", ""),
-    ("exists p. p(x) & r(p, x)", 20, "p stands for a relation, and for an object here", ""),
-    ("r(x, y) > 3", 1, "it takes one object, not 2", ""),
-    ("age(x) > y", 10, "y is no number", "population(x) > 1000000"),
-    ("age(x) > 1e999", 10, "1e999 is no number", ""),
-    ("r(a,b,c,d,e,f,g,h,i)", 20, "at most 8 places, not 9", ""),
+    ("p(_)", 3, "_ is not a variable", "its own name"),
+    ("p(?)", 3, "a variable name is missing after ?", "?x"),
+    ("p(x) @ q(x)", 6, "unexpected character @ (commercial at)", "quoted"),
+    ("p(x) \u202e", 6, r"unexpected character \u202e (right-to-left override)", ""),
+    ("exists p. p(x) & p(x, y)", 18, "p has 1 argument above, not 2", ""),
+    ("exists p. r(p, p) & p(x)", 21, "p is an object variable and cannot be a relation here", ""),
+    ("exists p. p(x) & r(p, x)", 20, "p is a relation variable and cannot be an object here", ""),
+    ("r(x, y) > 3", 1, "takes one argument, not 2", ""),
+    ("age(x) > y", 10, "y is not a number", "population(x) > 1000000"),
+    ("age(x) > 1e999", 10, "1e999 is not a number", ""),
+    ("r(a,b,c,d,e,f,g,h,i)", 20, "at most 8 arguments, not 9", ""),
 ]
 
 
@@ -174,12 +174,12 @@ def test_a_mistake_has_its_own_words_and_its_place(text: str, column: int, messa
 
 FEATURE_MISTAKES = [
     ("sum r(s1, x)", "sum needs an attribute", "sum population(x) for"),
-    ("exists s1. p(s1)", "s1 is given by the query and cannot be bound here", "otherwise"),
-    ("each rel. p(s1)", "rel is no relation in this feature", "use it as one"),
+    ("exists s1. p(s1)", "s1 belongs to the query and cannot be bound", "rename"),
+    ("each rel. p(s1)", "rel is not used as a relation in this feature", "write for example rel(s1, x)"),
     ("age(s1) - 5", "unexpected 5", ""),
     ("count", "the feature ends too early", ""),
-    ("age(s1, s2) - age(s2)", "age is a number here, so it takes one object, not 2", ""),
-    ("count r(s1, x) for p(x)", "r is a number here, so it takes one object, not 2", ""),
+    ("age(s1, s2) - age(s2)", "age is an attribute here and takes one argument, not 2", ""),
+    ("count r(s1, x) for p(x)", "r is an attribute here and takes one argument, not 2", ""),
 ]
 
 
@@ -216,7 +216,7 @@ def test_a_knowledge_base_can_stand_for_its_vocabulary() -> None:
 
 @pytest.mark.parametrize("text", ["age(x)", "age(x) - age(s1)", "age(s1) - age(x)"])
 def test_a_number_alone_needs_an_object_to_be_of(text: str) -> None:
-    with pytest.raises(FormulaError, match="x stands for no object here"):
+    with pytest.raises(FormulaError, match="x is not bound here"):
         parse_feature(text, VOCABULARY)
 
 

@@ -49,7 +49,7 @@ def test_only_count_does_without_a_quantity() -> None:
 
 
 def test_an_aggregate_has_a_known_kind() -> None:
-    with pytest.raises(FormulaError, match="an aggregate is one of count, sum"):
+    with pytest.raises(FormulaError, match="aggregate must be one of count, sum"):
         Aggregate("median", Attribute("age", X), Atom("r", (X, Y)))
 
 

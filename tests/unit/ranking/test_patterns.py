@@ -76,9 +76,9 @@ def test_a_query_made_by_hand() -> None:
     ("text", "message"),
     [
         ("parnt(x, y)", "there is no relation parnt"),
-        ("parent(x)", "parent has 2 places, not 1"),
+        ("parent(x)", "parent has 2 arguments, not 1"),
         ("parent('dan', y)", "there is no object 'dan'"),
-        ("parent(ann, y)", "also an object's name"),
+        ("parent(ann, y)", "also the name of an object"),
         ("parent(x, y) & old(x)", "a completion is asked for the facts of one relation"),
         ("exists y. parent(x, y)", "a completion is asked for the facts of one relation"),
         ("exists r. r(x, y)", "a completion is asked for the facts of one relation"),

@@ -134,7 +134,7 @@ def test_a_caret_points_at_what_is_wrong() -> None:
     with pytest.raises(FormulaError) as caught:
         completed().answers("works_in('p03', t3)")
     assert str(caught.value).splitlines()[:3] == [
-        "query, line 1, column 17: t3 is a variable here, and also an object's name",
+        "query, line 1, column 17: t3 is a variable here, but also the name of an object",
         "  works_in('p03', t3)",
         "                  ^^",
     ]
