@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_ranked_answers import completed
 
 import gaifman
 from cli_runner import one_message, output, run
@@ -17,6 +16,7 @@ from gaifman.cli.ask import KNOWN_CHOICES
 from gaifman.ranking.candidates import MAX_CANDIDATES, STRATEGIES
 from gaifman.ranking.ranked_answers import KNOWN_MODES as TREATED
 from trained import GOOD, towns, worker
+from trained import completion_with_likes as completed
 
 
 @pytest.fixture(scope="module")

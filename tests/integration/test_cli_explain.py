@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_attribution import completed
 
 import gaifman
 from cli_runner import one_message, output, run
+from trained import completion_with_mayor as completed
 from trained import towns, worker
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from sklearn.isotonic import isotonic_regression
 
 from gaifman.errors import InputError, KnowledgeBaseError
-from gaifman.kb.tables import Floats
 from gaifman.models.calibration import (
     MAX_PROBABILITY,
     MIN_PROBABILITY,
@@ -25,16 +23,7 @@ from gaifman.models.calibration import (
     logistic,
     reliability,
 )
-
-Warp = Callable[[Floats], Floats]
-
-
-def synthetic(seed: int, count: int, warp: Warp) -> tuple[Floats, Floats, Floats]:
-    """What is so in truth, what a model says whose log-odds are warped, and targets drawn from the truth."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(0, 2, count)
-    truth = logistic(x)
-    return truth, logistic(warp(x)), (rng.random(count) < truth).astype(np.float64)
+from model_cases import Warp, synthetic
 
 
 def repaired(seed: int, count: int, warp: Warp) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,35 +17,7 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.models.base import BaseModel, Batch, SparseRows, State
 from gaifman.models.calibration import log_odds, logistic
 from gaifman.models.mlp import INITIAL_SQUARES, MLP, Logistic
-
-Dense = npt.NDArray[np.float64]
-
-
-def sparse(dense: npt.NDArray[Any]) -> SparseRows:
-    """The rows of a dense matrix."""
-    at, columns = np.nonzero(dense)
-    starts = np.searchsorted(at, np.arange(len(dense) + 1))
-    values = dense[at, columns].astype(np.float32)
-    return SparseRows(starts.astype(np.int64), columns.astype(np.int32), values, dense.shape[1])
-
-
-def drawn(seed: int, rows: int, width: int, share: float = 0.4) -> tuple[Dense, npt.NDArray[np.float32]]:
-    """A dense matrix of float32 values with many zeros and a few rows of nothing, and soft targets."""
-    rng = np.random.default_rng(seed)
-    dense = rng.uniform(-2, 2, (rows, width)) * (rng.random((rows, width)) < share)
-    dense[rng.random(rows) < 0.2] = 0
-    targets = np.where(rng.random(rows) < 0.5, rng.random(rows), rng.integers(0, 2, rows))
-    return dense.astype(np.float32).astype(np.float64), targets.astype(np.float32)
-
-
-def begun(network: MLP, width: int, seed: int) -> MLP:
-    """With random biases too: a bias of 0 would hide what is wrong with it."""
-    network.reset(width, seed)
-    state, rng = network.state(resumable=True), np.random.default_rng(seed)
-    for name in [name for name in state if name.startswith("biases")]:
-        state[name] = rng.uniform(-0.5, 0.5, state[name].shape).astype(np.float32)
-    network.restore(state)
-    return network
+from model_cases import Dense, begun, drawn, same_bits, sparse
 
 
 def parameters(state: State) -> dict[str, torch.Tensor]:
@@ -290,10 +261,6 @@ def test_first_weights_are_small_and_of_the_seed() -> None:
 
 
 # What it says
-
-
-def same_bits(one: State, other: State) -> bool:
-    return sorted(one) == sorted(other) and all(one[name].tobytes() == other[name].tobytes() for name in one)
 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (100, 33)])

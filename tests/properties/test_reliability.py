@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, log_loss
-from test_calibration import synthetic
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.models.calibration import fit_calibration, reliability
+from model_cases import synthetic
 
 
 def test_the_numbers_of_a_table_by_hand() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import gaifman
+from gaifman.completion import Completion
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.predict import Estimates
@@ -71,3 +72,17 @@ def demo() -> KnowledgeBase:
 def neighbour() -> GaifmanModel:
     """A model of the demo's borders, with a calibration that was fitted."""
     return gaifman.fit(demo(), "borders(x, y)", **FEW)
+
+
+@cache
+def completion_with_likes() -> Completion:
+    """A completion of five relations; `likes` has one fact."""
+    kb = towns().with_facts([("likes", "p00", "p01")])
+    return gaifman.complete(kb, ["works_in", "citizen", "person", "moved", "likes"], **GOOD)
+
+
+@cache
+def completion_with_mayor() -> Completion:
+    """A completion of relations of arity 1, 2 and 3; `mayor` has one fact."""
+    kb = towns().with_facts([("mayor", "p01", "t1")])
+    return gaifman.complete(kb, ["works_in", "person", "moved", "mayor"], **GOOD)

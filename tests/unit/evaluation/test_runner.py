@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.completion import Completion
+from evaluation_cases import DRAWS, HELD, TEST, completed, ranked, train
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.evaluation import tasks as examining
 from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
@@ -25,30 +25,6 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from processes import run
 from trained import FEW, towns, worker
-
-HELD: list[tuple[str, ...]] = [
-    *(("works_in", f"p{i:02d}", f"t{i % 5}") for i in (3, 4, 7, 9, 19)),
-    ("moved", "p03", "t0", "t3"),
-    ("person", "p05"),
-    ("citizen", "newcomer", "c1"),
-]
-TEST = KnowledgeBase.from_facts(HELD)
-DRAWS = [1, 3]
-
-
-@cache
-def train() -> KnowledgeBase:
-    return towns().without_facts([fact for fact in HELD if fact in towns()])
-
-
-@cache
-def completed() -> Completion:
-    return gaifman.complete(train(), **FEW)
-
-
-def ranked(folder: Path | None, **more: Any) -> list[Evaluation]:
-    given: dict[str, Any] = {"draws": DRAWS, "threads": 1, **more}
-    return evaluate_draw_counts(completed(), train(), TEST, checkpoint_dir=folder, **given)
 
 
 @cache
@@ -174,10 +150,10 @@ def test_a_damaged_file_is_ranked_again(tmp_path: Path) -> None:
 
 KILLED = """
 import sys
-sys.path[:0] = {tests!r}
+sys.path.insert(0, {tests!r})
 import background_job as job
 from pathlib import Path
-from test_runner import ranked
+from evaluation_cases import ranked
 job.kill_at({count}, {folder!r})
 ranked(Path({folder!r}) / "ranks")
 """
@@ -185,11 +161,7 @@ ranked(Path({folder!r}) / "ranks")
 
 @pytest.mark.parametrize("count", [2, 9, 17])
 def test_killed_at_any_change_of_a_file_it_goes_on(count: int, tmp_path: Path) -> None:
-    code = KILLED.format(
-        tests=[str(Path(__file__).parents[2] / "support"), str(Path(__file__).parent)],
-        count=count,
-        folder=str(tmp_path),
-    )
+    code = KILLED.format(tests=str(Path(__file__).parents[2] / "support"), count=count, folder=str(tmp_path))
     done = run([sys.executable, "-c", code])
     assert done.returncode == -9, done.stderr
     assert same(ranked(tmp_path / "ranks"), whole())

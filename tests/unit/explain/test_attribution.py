@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import gaifman
-from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import MAX_COUNTERFACTUAL_FACTS, Explainer, _fact_sets_to_hide
 from gaifman.explain.explanation import Explanation
@@ -30,6 +29,7 @@ from gaifman.predict import DrawBudget
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
 from reference_model import Plain
 from trained import FEW, GOOD, demo, neighbour, towns, worker
+from trained import completion_with_mayor as completed
 
 PAIRS = (("p03", "t3"), ("p03", "t1"), ("p08", "t4"), ("t1", "p02"), ("p05", "p05"))
 
@@ -319,12 +319,6 @@ def test_a_base_model_that_is_sure_of_everything() -> None:
 
 
 # Completions and mistakes
-
-
-@cache
-def completed() -> Completion:
-    kb = towns().with_facts([("mayor", "p01", "t1")])
-    return gaifman.complete(kb, ["works_in", "person", "moved", "mayor"], **GOOD)
 
 
 def test_a_completion_explains_facts_of_its_relations() -> None:

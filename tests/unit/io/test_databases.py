@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from database_files import changed, contents, make_duckdb, make_sqlite
 from gaifman.errors import InputError
 from gaifman.io import read, write
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -52,25 +51,6 @@ SCHEMAS = [
         ["person(ann)."],
     ),
 ]
-
-
-def contents(kb: KnowledgeBase) -> list[str]:
-    return [str(fact) for fact in kb.facts()] + [f"{a}({o}) = {v}" for a, o, v in kb.values()]
-
-
-def make_duckdb(path: Path, *statements: str) -> Path:
-    with duckdb.connect(str(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-    return path
-
-
-def make_sqlite(path: Path, *statements: str) -> Path:
-    with closing(sqlite3.connect(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
-    return path
 
 
 @pytest.mark.parametrize(("schema", "rows", "expected"), SCHEMAS)
@@ -218,14 +198,6 @@ def test_names_of_files_are_no_patterns(tmp_path: Path) -> None:
 
 
 # Our own file, changed by others
-
-
-def changed(tmp_path: Path, statement: str) -> Path:
-    kb = KnowledgeBase.from_facts([("p", "a"), ("r", "a", "b")], {("v", "a"): 1})
-    write(kb, tmp_path / "x.duckdb")
-    with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
-        connection.execute(statement)
-    return tmp_path / "x.duckdb"
 
 
 def test_facts_that_were_added_with_duckdb_are_read(tmp_path: Path) -> None:

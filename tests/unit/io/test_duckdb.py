@@ -6,8 +6,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from test_databases import changed, contents, make_duckdb, make_sqlite
 
+from database_files import changed, contents, make_duckdb, make_sqlite
 from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
 from gaifman.kb.facts import Fact

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_mlp import begun, drawn, same_bits, sparse
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.models.base import BaseModel, Batch, SparseRows
 from gaifman.models.mlp import INITIAL_SQUARES, MLP, Logistic
 from gaifman.models.registry import make_base_model
 from gaifman.models.testing import check_base_model
+from model_cases import begun, drawn, same_bits, sparse
 
 # The problems have one column that decides. Where it drops out, an answer looks like none: so dropout is small. And
 # they have few examples, so passes are many.

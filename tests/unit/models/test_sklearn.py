@@ -22,33 +22,13 @@ from gaifman.models import SklearnModel
 from gaifman.models.base import Batch, SparseRows
 from gaifman.models.calibration import log_odds
 from gaifman.models.testing import check_base_model
+from model_cases import batch_of, examples, rows_of
 from processes import run
 
 
 def trees() -> LGBMClassifier:
     """LightGBM, small and quiet, on one thread: the tests run side by side."""
     return LGBMClassifier(n_estimators=20, num_leaves=7, verbosity=-1, n_jobs=1)
-
-
-def rows_of(dense: list[list[float]]) -> SparseRows:
-    """Rows from a small table."""
-    table = np.array(dense, np.float32).reshape(len(dense), -1)
-    at, columns = np.nonzero(table)
-    starts = np.searchsorted(at, np.arange(len(dense) + 1)).astype(np.int64)
-    return SparseRows(starts, columns.astype(np.int32), table[at, columns], table.shape[1])
-
-
-def batch_of(dense: list[list[float]], targets: list[float]) -> Batch:
-    """Examples from a small table."""
-    return Batch(rows_of(dense), np.array(targets, np.float32))
-
-
-def examples(seed: int, count: int = 400, width: int = 6) -> Batch:
-    """Random examples of a linear problem."""
-    rng = np.random.default_rng(seed)
-    table = rng.random((count, width)) * (rng.random((count, width)) < 0.5)
-    truth = 1 / (1 + np.exp(-(table @ np.linspace(-4, 5, width))))
-    return batch_of(table.tolist(), (rng.random(count) < truth).tolist())
 
 
 def trained(estimator: Any, *batches: Batch, seed: int = 0, **options: Any) -> SklearnModel:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_sklearn import batch_of, examples, rows_of
 from torch import nn
 
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
@@ -19,6 +18,7 @@ from gaifman.models import TorchModel
 from gaifman.models.base import Batch
 from gaifman.models.calibration import logistic
 from gaifman.models.testing import check_base_model
+from model_cases import batch_of, examples, rows_of
 from processes import run
 
 LAYERS = [["Linear", 8], ["Sigmoid"], ["Linear", 1]]

@@ -18,16 +18,11 @@ from gaifman.predict import Estimates
 from gaifman.ranking import ranked_answers as module
 from gaifman.ranking.candidates import CandidateStrategy
 from gaifman.ranking.ranked_answers import RankedAnswers
-from trained import FEW, GOOD, demo, neighbour, same, towns, worker
+from trained import FEW, demo, neighbour, same, towns, worker
+from trained import completion_with_likes as completed
 
 APART = "exists z. borders(x, z) & borders(z, y) & x != y & ~borders(x, y)"
 TOGETHER = "exists z. lives_in(x, z) & lives_in(y, z) & x != y"
-
-
-@cache
-def completed() -> Completion:
-    kb = towns().with_facts([("likes", "p00", "p01")])
-    return gaifman.complete(kb, ["works_in", "citizen", "person", "moved", "likes"], **GOOD)
 
 
 @cache
@@ -304,7 +299,10 @@ def test_objects_that_training_never_saw() -> None:
 def test_a_relation_that_the_other_lacks_has_no_known_answers() -> None:
     kb = towns()
     fewer = KnowledgeBase.from_facts([f for f in kb.facts() if f.relation not in ("works_in", "moved")])
-    for found in (worker().with_kb(fewer).answers(x="p03"), completed().with_kb(fewer).answers("works_in('p03', y)")):
+    for found in (
+        worker().with_kb(fewer).answers(x="p03"),
+        completed().with_kb(fewer).answers("works_in('p03', y)"),
+    ):
         assert len(found) == 10
         assert not found.known.any()
     assert len(completed().with_kb(fewer).answers("moved('p03', y, z)", top=3, restrict_to={"z": ["t3"]})) == 3

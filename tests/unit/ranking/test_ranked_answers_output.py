@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_ranked_answers import completed
 
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
 from gaifman.model import GaifmanModel
@@ -17,6 +16,7 @@ from gaifman.predict import Estimate
 from gaifman.ranking import ranked_answers as module
 from gaifman.ranking.candidates import CandidateStrategy
 from gaifman.ranking.ranked_answers import Answer, CandidateSummary, RankingOptions
+from trained import completion_with_likes as completed
 from trained import little, towns, worker
 
 # How it shows
