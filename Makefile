@@ -14,31 +14,33 @@ install: .venv/core
 	$(PYTHON) -m venv .venv
 	@touch $@
 
-# The last lines compile the kernels once, drawing first, then families, learning and answering beside the machine; numba
-# keeps them on disk.
 .venv/core: pyproject.toml constraints.txt | .venv/created
 	$(PIP) --editable .
-	@echo "compiling the kernels: about a minute, once"
-	@$(BIN)/gaifman neighbourhood demo france spain --radius 2 --size 5 --json > /dev/null
-	@echo 'forall x, y. borders(x, y) -> borders(y, x)' > .venv/general.phi
-	@$(BIN)/gaifman features demo x,y france spain --phi .venv/general.phi --json > /dev/null & \
-	  $(BIN)/gaifman features demo x,y france spain --json > /dev/null && \
-	  $(BIN)/gaifman train demo -o .venv/warm --relation shore_on --least 0 --option epochs=1 --force --json > /dev/null && \
-	  $(BIN)/gaifman answer .venv/warm demo "shore_on('albania', y)" --json > /dev/null && wait
-	@rm -f .venv/warm .venv/warm.md .venv/warm.log.jsonl
 	@touch $@
 
 .venv/dev: .venv/core
 	$(PIP) --editable '.[dev]'
 	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || { \
-	  echo "installing chromium, for the tests of the page" && apt-get update -qq > /dev/null && \
+	  echo "installing chromium for the tests of the page" && apt-get update -qq > /dev/null && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null; } || true
 	@command -v chromium > /dev/null || \
-	  echo "there is no chromium here: the tests of the page are left out. As root: apt-get install chromium" >&2
+	  echo "chromium is missing: the tests of the page are skipped. As root: apt-get install chromium" >&2
 	@touch $@
 
 .venv/bench: .venv/dev
 	$(PIP) --editable '.[dev,bench]'
+	@touch $@
+
+# Compile the kernels once for all tests. numba keeps them on disk, but does not see a change in a kernel that another
+# one calls: therefore all are compiled again. Formulas that are no template run beside the others.
+.venv/kernels: $(wildcard src/gaifman/kernels/*.py) | .venv/dev
+	@echo "compiling the kernels: about a minute"
+	@rm -rf src/gaifman/kernels/__pycache__
+	@echo 'forall x, y. borders(x, y) -> borders(y, x)' > .venv/general.phi
+	@$(BIN)/gaifman features demo x,y france spain --phi .venv/general.phi --json > /dev/null & \
+	  $(BIN)/gaifman train demo -o .venv/warm --relation shore_on --min-examples 0 --option epochs=1 --force --json > /dev/null && \
+	  $(BIN)/gaifman answer .venv/warm demo "shore_on('albania', y)" --json > /dev/null && wait
+	@rm -f .venv/warm .venv/warm.md .venv/warm.log.jsonl
 	@touch $@
 
 demo: install
@@ -51,11 +53,11 @@ lint: .venv/dev
 	$(BIN)/lint-imports --no-logo
 
 # Lint, types, imports and unit tests: under two minutes.
-check: lint
+check: lint .venv/kernels
 	$(PYTEST) tests/unit src
 
 # Everything: under ten minutes.
-test: lint
+test: lint .venv/kernels
 	$(PYTEST)
 
 # The site, in site/; every warning is an error. Two pages are made first: the commands from --help, the tutorial
