@@ -7,11 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from numba.core import event as numba_events
 
-from gaifman.config import ProgressCallback
+if TYPE_CHECKING:
+    from gaifman.config import ProgressCallback
 
 PHASE = "compiling kernels (first run only)"
 MIN_SECONDS = 0.5
