@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser
 
 import gaifman
@@ -15,6 +16,10 @@ from gaifman.server.service import Service
 from http_client import Client
 from processes import children, describe
 from trained import FEW, towns, worker
+
+# A busy machine, or a kernel that is compiled first, is no failure.
+settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("without a clock")
 
 
 @pytest.fixture(autouse=True)

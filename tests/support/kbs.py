@@ -5,7 +5,6 @@ Not a test itself. `knowledge_bases()` draws one; `HOSTILE` are names that break
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from gaifman.kb.facts import Fact
@@ -18,9 +17,6 @@ HOSTILE = (
     "null", "NULL", "''", '""', "'", '"', "\\", "\\n", "%", "#", ".", ",", "(", "{}", "$1", "a" * 300,
 )  # fmt: skip
 """Names that break careless readers and writers."""
-
-settings.register_profile("files", deadline=None)  # a disk may be slow once in a while
-settings.load_profile("files")
 
 TAME = ("ann", "bob", "cleo", "dan", "eve")
 
