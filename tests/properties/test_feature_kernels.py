@@ -76,9 +76,9 @@ def _sorted(run: Any, along: Any, begin: int, end: int, copy: Any, copied: Any) 
 @njit
 def _gathered(world: Any, members: Any, hidden: Any, unseen: Any, wanted: Any, local: Any, bonds: bool) -> bool:
     if bonds:
-        whole = gather_binary_facts(world.links, world.facts, members, hidden, unseen, wanted, local)
+        whole = gather_binary_facts(world.graph, world.facts, members, hidden, unseen, wanted, local)
     else:
-        whole = gather_facts(world.links, world.facts, members, hidden, np.uint64(0), local)
+        whole = gather_facts(world.graph, world.facts, members, hidden, np.uint64(0), local)
     return whole
 
 

@@ -93,7 +93,7 @@ def test_what_determines_must_determine_something_else_wherever_a_stroll_ends() 
 
 @pytest.mark.parametrize("near", [-0.1, 1.1, "half", None, True, float("nan")])
 def test_a_share_that_is_none_is_refused(near: float) -> None:
-    with pytest.raises(KnowledgeBaseError, match="near is the share of corruptions"):
+    with pytest.raises(KnowledgeBaseError, match="hard_negative_fraction must be a number"):
         NegativeSampler(knowledge(3), np.array([[0, 1]], np.int32), hard_negative_fraction=near)
 
 

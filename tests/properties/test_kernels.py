@@ -112,21 +112,22 @@ def test_places_are_found_by_bisection(numbers: list[int], wanted: int) -> None:
 SCRIPT = """
 import json, warnings
 import numpy as np
-warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
-from gaifman.kb.gaifman_graph import graph_of
+warnings.simplefilter("ignore")  # 64-bit overflow is intended
+from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.sampling.neighbourhoods import Hidden, Sampling, draw
+from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 rng = np.random.default_rng(1)
 facts = [("r", f"o{a}", f"o{b}") for a, b in (rng.integers(0, 30, (60, 2)) ** 2 // 30)]
 facts += [("s", *(f"o{i}" for i in row)) for row in rng.integers(0, 30, (10, 3))]
-graph = graph_of(KnowledgeBase.from_facts(facts))
+graph = build_graph(KnowledgeBase.from_facts(facts))
 tuples = rng.integers(0, len(graph), (12, 2))
-hidden = Hidden(np.arange(13) * 3, rng.integers(0, len(graph.kb), 36))
+hidden = HiddenFacts(np.arange(13) * 3, rng.integers(0, len(graph.kb), 36))
 out = []
 for radius in (0, 1, 2, 3):
     for size in (1, 3, 8, None):
         for shared in (False, True):
-            found = draw(graph, tuples, Sampling(radius, size, 2, 5, shared=shared), hidden, threads=1)
+            sampling = SamplingConfig(radius, size, 2, 5, shared_order=shared)
+            found = draw_neighbourhoods(graph, tuples, sampling, hidden, threads=1)
             out.append([found.starts.tolist(), found.members.tolist()])
 print(json.dumps(out))
 """

@@ -217,7 +217,7 @@ def test_a_type_that_is_none_is_told_the_near_name() -> None:
 
 SCRIPT = """
 import json, random, warnings
-warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
+warnings.simplefilter("ignore")  # 64-bit overflow is intended
 from negative_cases import made, neighbours, random_plain
 out = []
 for seed in range(12):

@@ -24,7 +24,7 @@ GENERAL = "∀x, y r(x, y) → r(y, x)\n¬r(s1, x)\n∃x ∀y r(x, y) ∨ p(y)\n
 
 
 def assert_equal(one: FeatureMatrix, other: FeatureMatrix) -> None:
-    for name in ("starts", "ids", "values", "sizes", "shapes"):
+    for name in ("starts", "ids", "values", "sizes", "default_rows"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
     assert one.to_dense().tobytes() == other.to_dense().tobytes()
 

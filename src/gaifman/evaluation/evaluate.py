@@ -53,7 +53,7 @@ from gaifman.io.model_file import checksum
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.models.calibration import auc
-from gaifman.sampling.negatives import check_negative_sampling
+from gaifman.sampling.negatives import NEGATIVE_SAMPLING
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
 GROUPINGS = ("position", "category", "relation")
@@ -80,7 +80,7 @@ class EvaluationConfig:
     """Of the facts that are chosen, of the corruptions and of the intervals; neighbourhoods have the model's."""
 
     def __post_init__(self) -> None:
-        check_negative_sampling(self.negative_sampling)
+        check_choice("negative_sampling", self.negative_sampling, NEGATIVE_SAMPLING)
         if self.fraction is not None and self.count is not None:
             raise KnowledgeBaseError("a fraction of the test facts is given and a count too: one of them decides")
         if self.fraction is not None:

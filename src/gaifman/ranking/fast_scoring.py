@@ -46,7 +46,7 @@ from gaifman.kernels.candidate_pairs import (
 )
 from gaifman.kernels.ranking import group_equal_rows
 from gaifman.kernels.rows import RowBuffer
-from gaifman.kernels.sampling import DrawnMembers, measure_batch
+from gaifman.kernels.sampling import DrawnMembers
 from gaifman.logic.ast import Feature
 from gaifman.models.mlp import MLP
 from gaifman.predict import Predictor, prefix_means
@@ -394,9 +394,8 @@ class _PairFeatureFinder:
         pairs[:, 1 - question.position] = near
         job = make_draw_job(self._field.predictor.graph, pairs, self._field.sampling, None)
         (batch,) = job.row_batches(0, len(pairs))
-        longest, union, most, room = map(int, measure_batch(batch, job.plan))
-        members, ends = DrawnMembers(np.empty(room, np.int32), np.empty(room, np.int32)), np.empty(len(pairs), np.int64)
-        scratch = self._tools.ensure(longest, union, most)
+        scratch, members = job.allocate(batch, self._tools)
+        ends = np.empty(len(pairs), np.int64)
         draw_fillers(self._links, self._near, batch, job.plan, scratch, number, question, members, ends)
         return freeze(np.append(0, ends)), members
 

@@ -1,16 +1,16 @@
-"""What is certain of a relation beyond its facts: that it is functional, and which types its places have.
+"""Constraints on relations: functional dependencies, and the types of positions.
 
 >>> text = '''
-... functional: born_in 1→2        # whoever is born, is born in one place
+... functional: born_in 1→2        # everyone is born in one place
 ... types: born_in person, place
 ... '''
->>> found = parse_constraints(text, Schema({"born_in": 2, "person": 1, "place": 1}))
+>>> constraints = parse_constraints(text, Schema({"born_in": 2, "person": 1, "place": 1}))
 >>> from gaifman.logic.parser import parse_query
->>> found.of(parse_query("q(where, who) :- born_in(who, where)"))
-Own(functional=(((1,), 0),), types=('place', 'person'))
+>>> constraints.for_query(parse_query("q(where, who) :- born_in(who, where)"))
+QueryConstraints(functional=(((1,), 0),), types=('place', 'person'))
 
-One constraint a line; what follows `#` is a comment. `→` can be written `->`; several places can determine one
-together: `1,2→3`. A type is a relation with one place, or `_` where nothing is said.
+One constraint per line; `#` starts a comment. `→` can be written `->`, and several positions can determine one
+together: `1,2→3`. A type is a unary relation, or `_` for any.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gaifman.logic.schema import SchemaLike, as_schema
 from gaifman.logic.tokens import strip_comment
 
 CONSTRAINT_KINDS = ("functional", "types")
-"""What a line can begin with."""
+"""Words that begin a constraint."""
 
 _NAME = re.compile(rf"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|{PATH}|{WORD}")
 _POSITION = re.compile(r"\d+", re.ASCII)
@@ -40,25 +40,25 @@ _SPACE = re.compile(r"\s*")
 
 @dataclass(frozen=True, slots=True)
 class FunctionalConstraint:
-    """What stands at some places of a relation determines what stands at another."""
+    """The objects at some positions of a relation determine the object at another."""
 
     relation: str
     determinants: tuple[int, ...]
-    """Places, from 0, ascending."""
+    """Positions, from 0, ascending."""
     dependent: int
 
     def __str__(self) -> str:
-        places = ",".join(str(place + 1) for place in self.determinants)
-        return f"functional: {format_relation(self.relation)} {places}→{self.dependent + 1}"
+        positions = ",".join(str(position + 1) for position in self.determinants)
+        return f"functional: {format_relation(self.relation)} {positions}→{self.dependent + 1}"
 
 
 @dataclass(frozen=True, slots=True)
 class TypeConstraint:
-    """The types that the places of a relation have."""
+    """The types of the positions of a relation."""
 
     relation: str
     types: tuple[str | None, ...]
-    """For each place a relation with one place, or None where nothing is said."""
+    """A unary relation for each position, or None for any."""
 
     def __str__(self) -> str:
         types = ", ".join("_" if name is None else format_relation(name) for name in self.types)
@@ -67,12 +67,12 @@ class TypeConstraint:
 
 @dataclass(frozen=True, slots=True)
 class QueryConstraints:
-    """What holds of the answers of one query, by the positions of its variables, from 0."""
+    """Constraints on the answers of one query, by the positions of its variables, from 0."""
 
     functional: tuple[tuple[tuple[int, ...], int], ...]
-    """The positions that determine, and the position that they determine."""
+    """Determining positions, and the determined position."""
     types: tuple[str | None, ...]
-    """The type at each position, None where nothing is said."""
+    """The type of each position, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,14 @@ class Constraints:
     types: tuple[TypeConstraint, ...] = ()
 
     def to_text(self) -> str:
-        """As a file: reading it gives the same."""
+        """Return the constraints as a file that `parse_constraints` reads."""
         return "".join(f"{line}\n" for line in (*self.functional, *self.types))
 
     def for_query(self, query: Query) -> QueryConstraints:
-        """What holds of a query's answers: the constraints of its relation where it is one atom, and of its head.
+        """Return the constraints on a query's answers.
 
-        An atom with a constant, or with one variable at two places, has answers of its own: nothing is known of them.
+        These are the constraints of its relation, if the query is one atom, and those of its head. Nothing is known of
+        an atom with a constant or a repeated variable.
         """
         functional: dict[tuple[tuple[int, ...], int], None] = {}
         types: list[str | None] = [None] * len(query.variables)
@@ -105,7 +106,7 @@ class Constraints:
 
 
 def _constraint_names(query: Query) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names under which a query's constraints stand, and for each place of them the query's position."""
+    """Yield the names of a query that can have constraints, with the query's position for each of theirs."""
     match query.formula:
         case Atom(str(relation), terms) if len(set(terms)) == len(terms) == len(query.variables):
             yield relation, tuple(query.variables.index(term) for term in terms if isinstance(term, Variable))
@@ -116,18 +117,18 @@ def _constraint_names(query: Query) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _check_arity(rule: FunctionalConstraint | TypeConstraint, positions: int, arity: int) -> None:
-    """A head has as many places as variables; whether that fits was not known where its constraint was read."""
+    """Check the arity of a head, which was not known when its constraint was read."""
     if positions > arity:
         raise FormulaError(
-            f"“{rule}” speaks of {plural(positions, 'place')}, and the query has {plural(arity, 'variable')}",
-            hint=f"is {format_relation(rule.relation)} the name of something else, too? Give the head another",
+            f"“{rule}” names {plural(positions, 'position')}, but the query has {plural(arity, 'variable')}",
+            hint=f"if {format_relation(rule.relation)} is also a relation, give the query another head",
         )
 
 
 def read_constraints(
     path: str | Path, schema: SchemaLike = None, *, query: Query | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> Constraints:
-    """The constraints of a file; see `parse_constraints`."""
+    """Read the constraints of a file; see `parse_constraints`."""
     with open_input(path) as source:
         text = "".join(block.normalise_newlines().decode() for block in read_blocks(source, limits))
         return parse_constraints(text, schema, query=query, source=Path(source.name).name)
@@ -136,36 +137,36 @@ def read_constraints(
 def parse_constraints(
     text: str, schema: SchemaLike = None, *, query: Query | None = None, source: str = "constraints"
 ) -> Constraints:
-    """The constraints of a text, one a line; with a vocabulary, or a knowledge base, its names must be known.
+    """Parse constraints, one per line. With a schema or a knowledge base, names must be known.
 
-    The head of `query` can be named as well.
+    The head of `query` can be named too.
     """
-    found = as_schema(schema)
-    known = None if found is None else dict(found.relations)
+    schema_of_kb = as_schema(schema)
+    known = None if schema_of_kb is None else dict(schema_of_kb.relations)
     if known is not None and query is not None and query.head:
         known.setdefault(query.head, len(query.variables))
     functional: dict[FunctionalConstraint, None] = {}
     types: dict[str, TypeConstraint] = {}
     for number, line in enumerate(text.split("\n"), start=1):
-        reader = _LineParser(source, number, strip_comment(line), known)
-        if not reader.at_end():
-            rule = reader.constraint()
+        line_parser = _LineParser(source, number, strip_comment(line), known)
+        if not line_parser.at_end():
+            rule = line_parser.constraint()
             if isinstance(rule, FunctionalConstraint):
                 functional[rule] = None
             elif types.setdefault(rule.relation, rule) != rule:
-                reader.fail(f"{format_relation(rule.relation)} has other types above: {types[rule.relation]}", 0)
+                line_parser.fail(f"{format_relation(rule.relation)} already has types: {types[rule.relation]}", 0)
     return Constraints(tuple(functional), tuple(types.values()))
 
 
 @dataclass(slots=True)
 class _LineParser:
-    """One line, read from its begin to its end."""
+    """Parser of one line."""
 
     source: str
     number: int
     text: str
     arities: Mapping[str, int] | None
-    """Relation → places; None where any name will do."""
+    """Relation → arity; None to accept any name."""
     offset: int = 0
 
     def fail(
@@ -179,17 +180,17 @@ class _LineParser:
         hint: str = "",
     ) -> NoReturn:
         width = max(1, (len(self.text.rstrip()) if end is None else end) - start)
-        place = Location(self.source, self.number, start + 1, self.text, width)
-        raise FormulaError(message, location=place, suggestions=suggestions, expected=expected, hint=hint)
+        location = Location(self.source, self.number, start + 1, self.text, width)
+        raise FormulaError(message, location=location, suggestions=suggestions, expected=expected, hint=hint)
 
     def at_end(self) -> bool:
-        """Whether nothing is left; what is, begins here."""
+        """Skip white space and return whether the line ends here."""
         match = _SPACE.match(self.text, self.offset)
         self.offset = match.end() if match else self.offset
         return self.offset == len(self.text)
 
     def accept(self, *signs: str) -> bool:
-        """Go over one of some signs, if it stands here."""
+        """Skip one of some signs if it comes next. Return whether it does."""
         self.at_end()
         for sign in signs:
             if self.text.startswith(sign, self.offset):
@@ -203,28 +204,33 @@ class _LineParser:
         word = kind[0] if kind else ""
         self.offset += len(word)
         if word not in CONSTRAINT_KINDS:
-            near = similar_names(word, CONSTRAINT_KINDS) if word else ()
-            self.fail(f"a constraint begins with {' or '.join(CONSTRAINT_KINDS)}", start, self.offset, suggestions=near)
+            suggestions = similar_names(word, CONSTRAINT_KINDS) if word else ()
+            self.fail(
+                f"a constraint must begin with {' or '.join(CONSTRAINT_KINDS)}",
+                start,
+                self.offset,
+                suggestions=suggestions,
+            )
         if not self.accept(":"):
-            self.fail(f"a colon follows {word}", self.offset, self.offset + 1, expected=(":",))
+            self.fail(f"expected a colon after {word}", self.offset, self.offset + 1, expected=(":",))
         relation, span = self.name("a relation")
         if self.arities is not None and relation not in self.arities:
-            near = similar_names(relation, [*self.arities])
-            self.fail(f"there is no relation {format_relation(relation)}", *span, suggestions=near)
-        found = self.functional(relation) if word == "functional" else self.type_names(relation, span)
+            suggestions = similar_names(relation, [*self.arities])
+            self.fail(f"there is no relation {format_relation(relation)}", *span, suggestions=suggestions)
+        rule = self.functional(relation) if word == "functional" else self.type_names(relation, span)
         if not self.at_end():
-            self.fail("the constraint has ended before", self.offset, hint="write one constraint a line")
-        return found
+            self.fail("unexpected text after the constraint", self.offset, hint="write one constraint per line")
+        return rule
 
     def name(self, what: str) -> tuple[str, tuple[int, int]]:
         self.at_end()
         match = _NAME.match(self.text, self.offset)
         if not match:
             self.fail(
-                f"here should be {what}",
+                f"expected {what}",
                 self.offset,
                 self.offset + 1,
-                hint="a name with odd signs is quoted: 'has part'",
+                hint="quote a name with other characters: 'has part'",
             )
         self.offset = match.end()
         try:
@@ -240,30 +246,32 @@ class _LineParser:
             determining.append(self.position(relation))
         if not self.accept("→", "->"):
             self.fail(
-                "no arrow stands after the places that determine", self.offset, self.offset + 1, expected=("→", "->")
+                "expected an arrow after the determining positions", self.offset, self.offset + 1, expected=("→", "->")
             )
         determined = self.position(relation)
         if self.accept(","):
-            self.fail("one place is determined", self.offset - 1, hint="write a line for each place that is determined")
-        places = [*determining, determined]
-        twice = next((place for place in places if places.count(place) > 1), None)
-        if twice is not None:
-            self.fail(f"place {twice + 1} stands twice", start, self.offset)
+            self.fail(
+                "only one position can be determined", self.offset - 1, hint="write one line per determined position"
+            )
+        positions = [*determining, determined]
+        repeated = next((position for position in positions if positions.count(position) > 1), None)
+        if repeated is not None:
+            self.fail(f"position {repeated + 1} is repeated", start, self.offset)
         return FunctionalConstraint(relation, tuple(sorted(determining)), determined)
 
     def position(self, relation: str) -> int:
-        """The number of a place, from 0."""
+        """Parse the number of a position; returned from 0."""
         self.at_end()
         match = _POSITION.match(self.text, self.offset)
         if not match:
             self.fail(
-                "here should be the number of a place", self.offset, self.offset + 1, hint="write: functional: r 1→2"
+                "expected the number of a position", self.offset, self.offset + 1, hint="write: functional: r 1→2"
             )
         self.offset = match.end()
-        most = MAX_ARITY if self.arities is None else self.arities[relation]
-        if len(match[0]) > 2 or not 1 <= int(match[0]) <= most:  # a number of thousands of digits is not even read
-            whose = "a relation has at most" if self.arities is None else f"{format_relation(relation)} has"
-            self.fail(f"{whose} {plural(most, 'place')}", *match.span(), hint="places are counted from 1")
+        arity = MAX_ARITY if self.arities is None else self.arities[relation]
+        if len(match[0]) > 2 or not 1 <= int(match[0]) <= arity:  # never convert thousands of digits
+            owner = "a relation has at most" if self.arities is None else f"{format_relation(relation)} has only"
+            self.fail(f"{owner} {plural(arity, 'argument')}", *match.span(), hint="positions are numbered from 1")
         return int(match[0]) - 1
 
     def type_names(self, relation: str, span: tuple[int, int]) -> TypeConstraint:
@@ -271,13 +279,13 @@ class _LineParser:
         while self.accept(","):
             types.append(self.type_name())
         if not self.at_end():
-            self.fail("a comma stands between two types", self.offset, expected=(",",))
+            self.fail("expected a comma between two types", self.offset, expected=(",",))
         if self.arities is not None and self.arities[relation] != len(types):
-            wanted = ", ".join("_" * self.arities[relation])
+            any_types = ", ".join("_" * self.arities[relation])
             self.fail(
                 f"{format_relation(relation)} has {plural(self.arities[relation], 'argument')}, not {len(types)}",
                 *span,
-                hint=f"write a type or _ for each place: types: {format_relation(relation)} {wanted}",
+                hint=f"write a type or _ for each position: types: {format_relation(relation)} {any_types}",
             )
         return TypeConstraint(relation, tuple(types))
 
@@ -286,11 +294,10 @@ class _LineParser:
         if name == "_" and self.text[slice(*span)] == "_":
             return None
         if self.arities is not None and self.arities.get(name) != 1:
-            shown, near = (
-                format_relation(name),
-                similar_names(name, [n for n, places in self.arities.items() if places == 1]),
-            )
+            suggestions = similar_names(name, [other for other, arity in self.arities.items() if arity == 1])
             if name in self.arities:
-                self.fail(f"{shown} has {self.arities[name]} places: a type has one", *span, suggestions=near)
-            self.fail(f"there is no type {shown}", *span, suggestions=near)
+                message = f"{format_relation(name)} has {self.arities[name]} arguments; a type is a unary relation"
+            else:
+                message = f"there is no type {format_relation(name)}"
+            self.fail(message, *span, suggestions=suggestions)
         return name

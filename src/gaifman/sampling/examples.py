@@ -1,18 +1,19 @@
-"""What is learnt from: a query's answers, corruptions of them, and what is hidden from both.
+"""Training examples: a query's answers, negatives of them, and the facts hidden from both.
 
->>> from gaifman.kb.gaifman_graph import graph_of
+>>> from gaifman.kb.gaifman_graph import build_graph
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> from gaifman.logic.parser import parse_query
 >>> kb = KnowledgeBase.from_facts([("born_in", f"p{i}", f"t{i % 3}") for i in range(20)])
->>> examples = TrainingExamples(graph_of(kb), parse_query("born_in(x, y)"), ExampleConfig(negatives=2, block=8))
+>>> config = ExampleConfig(negatives=2, block_size=8)
+>>> examples = TrainingExamples(build_graph(kb), parse_query("born_in(x, y)"), config)
 >>> examples
-<Examples: 18 answers to born_in(x, y) in 3 blocks, 2 held out>
->>> [(len(block.answers), len(block.corrupted)) for block in examples.blocks(epoch=0)]
+<TrainingExamples: 18 answers to born_in(x, y) in 3 blocks, 2 held out>
+>>> [(len(block.answers), len(block.negatives)) for block in examples.blocks(epoch=0)]
 [(8, 16), (8, 16), (2, 4)]
 
-What is hidden from an answer is hidden from its corruptions too: if they saw it, it alone would tell them from answers,
-and mean nothing where the answer is not known yet. Everything is drawn by keys of the seed, the epoch and the answer's
-objects: the same for any block size, and whether an epoch is begun at its first block or in the middle.
+Facts hidden from an answer are hidden from its negatives too. If negatives saw them, these facts alone would tell
+answers from negatives, and be useless for tuples that are not known yet. All random choices are keyed by the seed, the
+epoch and the answer's objects, so they do not depend on the block size or on where an epoch is resumed.
 """
 
 from __future__ import annotations
@@ -32,76 +33,76 @@ from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.hiding import hide
-from gaifman.sampling.negatives import NegativeSampler, check_hard_negative_fraction, check_negative_sampling
+from gaifman.sampling.negatives import NEGATIVE_SAMPLING, NegativeSampler
 from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 
 HIDE_MODES = ("facts", "links")
-"""What is hidden: the facts that make an answer true, or all that are between its objects as well."""
+"""What to hide: the facts that make an answer true, or also all facts between its objects."""
 NEGATIVES_PURPOSE = "corrupt"
-"""The purpose of the keys of corruptions."""
+"""Purpose of the keys of negatives."""
 MIN_ANSWERS_FOR_HOLDOUT = 10
-"""Answers there are at least where some are held out."""
+"""With fewer answers none is held out."""
 
 Targets = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleConfig:
-    """How many examples are made, and of what."""
+    """How many examples to make, and how."""
 
     positives: int = 5
-    """w: neighbourhoods drawn for each answer, by whoever draws them."""
+    """w: neighbourhoods drawn for each answer."""
     negatives: int = 25
-    """w̃: corruptions of each answer, of which one neighbourhood each is drawn."""
+    """w̃: negatives of each answer, with one neighbourhood each."""
     negative_sampling: str = "mixed"
-    """Where other objects come from: `uniform`, `typed` or `mixed`, see `gaifman.sampling.negatives`."""
+    """Where replacements come from: `uniform`, `typed` or `mixed`; see `gaifman.sampling.negatives`."""
     hide: str = "facts"
-    """`facts`, or `links`: every fact between two objects of the tuple, or of the answer it was made of, as well."""
+    """`facts`, or `links` to also hide every fact between two objects of the tuple or of its answer."""
     holdout: float = 0.1
-    """The share of the answers that is not learnt from; of fewer than 10 answers none is."""
+    """The fraction of answers that is held out; none of fewer than 10 answers."""
     max_held_out: int = 1_000
-    """Answers held out at most."""
+    """Largest number of held-out answers."""
     seed: int = 0
     block_size: int = 256
-    """Answers in one block."""
+    """Answers per block."""
     hard_negative_fraction: float = 0.0
-    """The share of corruptions whose new object is a few steps from one that stays, see `gaifman.sampling.negatives`."""
+    """The fraction of hard negatives: the new object is a few steps from one that stays."""
 
     def __post_init__(self) -> None:
         for name, minimum in (("positives", 1), ("negatives", 0), ("max_held_out", 0), ("block_size", 1)):
             check_int(name, getattr(self, name), minimum)
         check_seed(self.seed)
-        check_negative_sampling(self.negative_sampling)
-        check_hard_negative_fraction(self.hard_negative_fraction)
+        check_choice("negative_sampling", self.negative_sampling, NEGATIVE_SAMPLING)
+        check_fraction("hard_negative_fraction", self.hard_negative_fraction)
         check_choice("hide", self.hide, HIDE_MODES)
         check_fraction("holdout", self.holdout, one=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleBlock:
-    """Some answers, and corruptions of them."""
+    """Some answers and their negatives."""
 
     answers: Ints
     """Shape (a, n), int32: objects."""
     targets: Targets
-    """Shape (a,), float32, above 0 and at most 1: how sure each answer is."""
+    """Shape (a,), float32, above 0 and at most 1: the confidence of each answer."""
     hidden: HiddenFacts
-    """Of a tuples: the facts that each answer does not see."""
+    """The facts hidden from each of the a answers."""
     negatives: Ints
-    """Shape (c, n), int32: objects; corruptions of one answer stand together."""
+    """Shape (c, n), int32: objects; the negatives of one answer are adjacent."""
     sources: Longs
-    """Shape (c,), int64, ascending: the row of `answers` that each corruption was made of."""
+    """Shape (c,), int64, ascending: the row of `answers` that each negative was made from."""
     negatives_hidden: HiddenFacts
-    """Of c tuples: the facts that each corruption does not see; those of its answer are among them."""
+    """The facts hidden from each of the c negatives, including those of its answer."""
 
     def __len__(self) -> int:
-        """Answers and corruptions."""
+        """Return the number of answers and negatives."""
         return len(self.answers) + len(self.negatives)
 
 
 class TrainingExamples:
-    """The examples of one query over one knowledge base. They never change: threads can share them."""
+    """The examples of one query over one knowledge base. They are immutable, so threads can share them."""
 
     def __init__(
         self,
@@ -111,44 +112,41 @@ class TrainingExamples:
         constraints: Constraints | None = None,
         known: npt.ArrayLike | None = None,
     ) -> None:
-        """`known` (k, n) are tuples that are true as well, and so are never negatives."""
+        """`known` (k, n) are more true tuples, which are never negatives."""
         self.graph, self.query, self.config = graph, query, config or ExampleConfig()
         self.answers, self._hidden, self.targets = _find_answers(graph, query, self.config.seed)
-        """Shape (a, n), int32: all answers, by the numbers of their objects."""
-        own = (constraints or Constraints()).for_query(query)
-        others = None if known is None else _check_known(graph, known, len(query.variables))
-        pool, near = self.config.negative_sampling, self.config.hard_negative_fraction
+        """Shape (a, n), int32: all answers, by object number."""
         self._negative_sampler = NegativeSampler(
             graph.kb,
             self.answers,
-            negative_sampling=pool,
-            constraints=own,
-            known=others,
-            hard_negative_fraction=near,
+            negative_sampling=self.config.negative_sampling,
+            constraints=(constraints or Constraints()).for_query(query),
+            known=None if known is None else _check_known(graph, known, len(query.variables)),
+            hard_negative_fraction=self.config.hard_negative_fraction,
             graph=graph,
         )
         chosen = self._choose_held_out()
         self.held_out_rows: Longs = np.flatnonzero(chosen)
-        """Shape (held,), int64: rows of the answers that are not learnt from."""
+        """Shape (held out,), int64: rows of the held-out answers."""
         self.training_rows: Longs = np.flatnonzero(~chosen)
-        """Shape (training,), int64: rows of the others."""
+        """Shape (training,), int64: rows of the other answers."""
 
     def __repr__(self) -> str:
         training = f"{plural(len(self.training_rows), 'answer')} to {self.query} in {plural(len(self), 'block')}"
-        return f"<Examples: {training}, {len(self.held_out_rows):,} held out>"
+        return f"<TrainingExamples: {training}, {len(self.held_out_rows):,} held out>"
 
     def __len__(self) -> int:
-        """The number of blocks of an epoch."""
+        """Return the number of blocks of an epoch."""
         return (len(self.training_rows) + self.config.block_size - 1) // self.config.block_size
 
     def count(self) -> int:
-        """Examples in an epoch: w + w̃ for each answer; fewer only where an answer cannot be corrupted so often."""
+        """Return the number of examples of an epoch, w + w̃ per answer; fewer if an answer has fewer negatives."""
         return len(self.training_rows) * (self.config.positives + self.config.negatives)
 
     def blocks(self, epoch: int, first: int = 0) -> Iterator[ExampleBlock]:
-        """The training answers in the epoch's order, one block after another, from block `first` on.
+        """Yield the training answers in the order of the epoch, from block `first` on.
 
-        A block is made when it is asked for: there is never more than one in memory.
+        Blocks are made on demand: only one is in memory.
         """
         check_int("epoch", epoch, 0)
         check_int("first", first, 0)
@@ -162,11 +160,11 @@ class TrainingExamples:
             yield self._block(order[begin : begin + size], key, self.config.negatives)
 
     def sample_negatives(self, rows: Longs, negatives: int = 1, epoch: int = 0) -> Ints:
-        """Corruptions (c, n) of some of the answers, by their rows."""
+        """Return negatives (c, n) of some answers, given by row."""
         return self._negative_sampler.sample(rows, negatives, make_key(self.config.seed, "corrupt", epoch)).tuples
 
     def held_out_block(self, epoch: int = 0, negatives: int | None = None) -> ExampleBlock:
-        """The answers that are held out, with so many corruptions of each, 1 where nothing is said."""
+        """Return the held-out answers with `negatives` negatives each (default 1)."""
         check_int("epoch", epoch, 0)
         count = 1 if negatives is None else negatives
         check_int("negatives", count, 0)
@@ -183,19 +181,18 @@ class TrainingExamples:
         return ExampleBlock(tuples, self.targets[rows], hidden, found.tuples, found.sources, unseen)
 
     def _choose_held_out(self) -> npt.NDArray[np.bool_]:
-        """Which answers are held out: those with the smallest keys."""
+        """Choose the held-out answers: those with the smallest keys."""
         total = len(self.answers)
         count = (
             min(round(self.config.holdout * total), self.config.max_held_out, total - 1)
             if total >= MIN_ANSWERS_FOR_HOLDOUT
             else 0
         )
-        held = np.zeros(total, bool)
+        held_out = np.zeros(total, bool)
         if count:
-            held[np.argsort(fold_in_rows(make_key(self.config.seed, "hold"), self.answers), kind="stable")[:count]] = (
-                True
-            )
-        return held
+            keys = fold_in_rows(make_key(self.config.seed, "hold"), self.answers)
+            held_out[np.argsort(keys, kind="stable")[:count]] = True
+        return held_out
 
 
 class ExampleCollection:
@@ -203,28 +200,28 @@ class ExampleCollection:
 
     def __init__(self, examples: Sequence[TrainingExamples]) -> None:
         if not examples:
-            raise KnowledgeBaseError("a collection has at least one knowledge base")
+            raise KnowledgeBaseError("a collection needs at least one knowledge base")
         first = examples[0]
         for other in examples:
             if other.query != first.query or other.config.seed != first.config.seed:
                 raise KnowledgeBaseError(
-                    f"a collection has one query and one seed, not {first.query} with seed {first.config.seed} "
+                    f"a collection needs one query and one seed, got {first.query} with seed {first.config.seed} "
                     f"and {other.query} with seed {other.config.seed}"
                 )
         self.examples = tuple(examples)
 
     def __len__(self) -> int:
-        """The number of blocks of an epoch."""
+        """Return the number of blocks of an epoch."""
         return sum(map(len, self.examples))
 
     def count(self) -> int:
-        """Examples in an epoch."""
+        """Return the number of examples of an epoch."""
         return sum(examples.count() for examples in self.examples)
 
     def blocks(self, epoch: int, first: int = 0) -> Iterator[tuple[int, ExampleBlock]]:
-        """All blocks, each with the number of its knowledge base, from block `first` on.
+        """Yield all blocks, each with the number of its knowledge base, from block `first` on.
 
-        Whose block comes next is shuffled by keys; those of one knowledge base come in their own order.
+        Knowledge bases alternate in a random order, keyed by epoch; the blocks of each keep their own order.
         """
         check_int("epoch", epoch, 0)
         check_int("first", first, 0)
@@ -235,10 +232,10 @@ class ExampleCollection:
         owners = np.repeat(np.arange(len(lengths)), lengths)
         numbers = np.concatenate([np.arange(length) for length in lengths])
         key = make_key(self.examples[0].config.seed, "collection", epoch)
-        turns = owners[np.argsort(fold_in(fold_in(key, owners), numbers), kind="stable")]
-        gone = np.bincount(turns[:first], minlength=len(lengths)).tolist()
-        streams = [examples.blocks(epoch, n) for examples, n in zip(self.examples, gone, strict=True)]
-        for owner in turns[first:].tolist():
+        order = owners[np.argsort(fold_in(fold_in(key, owners), numbers), kind="stable")]
+        skipped = np.bincount(order[:first], minlength=len(lengths)).tolist()
+        streams = [examples.blocks(epoch, n) for examples, n in zip(self.examples, skipped, strict=True)]
+        for owner in order[first:].tolist():
             yield owner, next(streams[owner])
 
 
@@ -246,17 +243,17 @@ class ExampleCollection:
 
 
 def _find_answers(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, HiddenFacts, Targets]:
-    """All answers, the facts that are hidden from each, and how sure each is."""
+    """Return all answers, the facts hidden from each, and the confidence of each."""
     if not query.variables:
-        raise KnowledgeBaseError(f"{query} has no free variables: it is true or false, and has nothing to learn from")
+        raise KnowledgeBaseError(f"{query} has no free variables, so there are no tuples to train on")
     found = _answers_of_atom(graph, query) or _answers_of_formula(graph, query, seed)
     if not len(found[0]):
-        raise KnowledgeBaseError(f"{query} has no answers: there is nothing to learn from")
+        raise KnowledgeBaseError(f"{query} has no answers to train on")
     return found
 
 
 def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, HiddenFacts, Targets] | None:
-    """The facts themselves, where the query is a relation and its places are different variables."""
+    """Return the facts themselves if the query is an atom with distinct variables, else None."""
     formula, kb = query.formula, graph.kb
     if not isinstance(formula, Atom) or not isinstance(formula.relation, str):
         return None
@@ -264,38 +261,38 @@ def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, HiddenFac
     different = len(set(formula.terms)) == len(formula.terms) == len(query.variables)
     different = different and set(formula.terms) == set(query.variables)
     if not different or number is None or table is None or kb.content.arities[number] != len(formula.terms):
-        return None  # a relation that is not there is an error of the engine's
+        return None  # the engine reports an unknown relation
     rows = np.arange(table.starts[number], table.starts[number + 1])
     tuples = table.objects[rows][:, [formula.terms.index(variable) for variable in query.variables]]
-    if formula.terms != query.variables:  # turned round, they are put in the order in which the engine gives them
+    if formula.terms != query.variables:  # permuted: sort them as the engine does
         order = np.lexsort(tuples.T[::-1])
         rows, tuples = rows[order], tuples[order]
-    sure = np.ones(len(rows)) if table.confidence is None else table.confidence[rows]
+    confidence = np.ones(len(rows)) if table.confidence is None else table.confidence[rows]
     hidden = HiddenFacts(np.arange(len(rows) + 1), rows + graph.kb.fact_offsets[table.arity])
-    return freeze(tuples), hidden, freeze(sure.astype(np.float32))
+    return freeze(tuples), hidden, freeze(confidence.astype(np.float32))
 
 
 def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, HiddenFacts, Targets]:
-    """By the engine: the answers, a smallest set of facts to hide from each, the surest witness of each."""
+    """Return the answers by the engine, a smallest set of facts to hide, and the confidence of the best witness."""
     tuples = answers(graph.kb, query).tuples
-    sure = np.ones(len(tuples))
+    confidence = np.ones(len(tuples))
     uncertain = any(table.confidence is not None for table in graph.kb.fact_tables.values())
     if uncertain and len(tuples) and is_monotone(query, graph.kb):
         found = witnesses(graph.kb, query, tuples)
-        one = np.append(_fact_confidences(graph), 1.0)  # the last, number −1, is no fact
-        sure[:] = 0
-        np.maximum.at(sure, found.answer, one[found.facts].prod(axis=1))
-    return freeze(tuples), hide(graph.kb, query, tuples, seed=seed), freeze(sure.astype(np.float32))
+        fact_confidences = np.append(_fact_confidences(graph), 1.0)  # the last one is for −1, no fact
+        confidence[:] = 0
+        np.maximum.at(confidence, found.answer, fact_confidences[found.facts].prod(axis=1))
+    return freeze(tuples), hide(graph.kb, query, tuples, seed=seed), freeze(confidence.astype(np.float32))
 
 
 def _fact_confidences(graph: GaifmanGraph) -> npt.NDArray[np.float64]:
-    """The confidence of every fact, by number."""
+    """Return the confidence of every fact, by number."""
     tables = [graph.kb.fact_tables[arity] for arity in graph.kb.fact_offsets]
     return np.concatenate([np.ones(len(t)) if t.confidence is None else t.confidence for t in tables])
 
 
 def _hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:
-    """What is hidden from the source of each tuple, and every fact that has two different objects of the tuple."""
+    """Return what is hidden from the source of each tuple, and every fact with two different objects of the tuple."""
     from gaifman.kb.arrays import adjacency
     from gaifman.kb.tables import freeze  # here: numba takes a quarter of a second to import
     from gaifman.kernels.graph import count_tuple_facts, find_tuple_facts
@@ -315,5 +312,5 @@ def _hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources:
 def _check_known(graph: GaifmanGraph, known: npt.ArrayLike, arity: int) -> Ints:
     tuples = check_tuples(graph, known)
     if tuples.shape[1] != arity:
-        raise KnowledgeBaseError(f"known tuples have {plural(arity, 'place')} here, not {tuples.shape[1]}")
+        raise KnowledgeBaseError(f"known tuples must have {plural(arity, 'object')}, got {tuples.shape[1]}")
     return tuples

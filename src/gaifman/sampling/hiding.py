@@ -1,4 +1,4 @@
-"""Which facts to hide from a training tuple, so that its own truth cannot be read off.
+"""Which facts to hide from a training tuple, so that its truth cannot be read off.
 
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "ann", "bea"), ("parent", "bob", "cleo")])
@@ -8,9 +8,9 @@
 >>> len(hide(kb, "exists z. parent(x, z) & parent(z, y)", [[0, 3]]).facts)
 1
 
-For a query of ∃, ∧, ∨ and atoms: a smallest set of facts without which the tuple is no answer, which has a fact of each
-witness. Of several smallest sets a random one, keyed by seed and tuple. For a query with ¬, ↔ or ∀ of atoms: the facts
-that its atoms are when the tuple stands for its variables.
+For a query of ∃, ∧, ∨ and atoms: a smallest set of facts without which the tuple is no answer, that is, one with a fact
+of each witness. Among several smallest sets one is chosen at random, keyed by seed and tuple. For a query with ¬, ↔ or
+∀: the facts of its atoms with the tuple's objects in place of its variables.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.sampling.rng import fold_in, fold_in_rows, mix
 
 MAX_SEARCH_STEPS = 20_000
-"""Choices that are tried for one tuple until a small set, perhaps not the smallest, is taken."""
+"""Choices tried for one tuple before a small set, perhaps not the smallest, is taken."""
 MAX_SEARCH_DEPTH = 200
-"""Choices that hang together at most for the smallest set to be searched for: the search is recursive."""
+"""Largest set for which the smallest one is searched: the search is recursive."""
 HIDING_PURPOSE = 0x68696465
-"""What the random numbers are for: they are others than those of other purposes with the same seed."""
+"""Purpose of the random keys, so that they differ from others with the same seed."""
 
 
 def hide(
@@ -56,57 +56,58 @@ def hide(
     max_witnesses: int = MAX_WITNESSES,
     budget: Budget = DEFAULT_BUDGET,
 ) -> HiddenFacts:
-    """The facts to hide from each of some answers (b, variables) by number; none from a tuple that is no answer.
+    """Return the facts to hide from each of some answers (b, variables), by object number.
 
-    Nor from one that is true without facts. It depends on what is known, the query, the tuple and the seed: never on
-    the other tuples or their order.
+    Nothing is hidden from a tuple that is no answer or is true without facts. The result depends on the knowledge base,
+    the query, the tuple and the seed, never on the other tuples or their order.
     """
     engine, deadline = get_engine(kb), Deadline(budget.seconds)
     query = prepare(engine, query, budget=budget).query
     rows = as_answer_rows(query, answers)
     if not is_monotone(query, engine.kb):
-        own = ground_instances(engine, query, rows, max_witnesses=max_witnesses, budget=budget)
-        answered = are_answers(engine, query, rows, budget=deadline.limit_budget(budget))[own.answer]
-        return _group_by_answer(len(rows), own.answer[answered], own.facts[answered, 0])
+        instances = ground_instances(engine, query, rows, max_witnesses=max_witnesses, budget=budget)
+        answered = are_answers(engine, query, rows, budget=deadline.limit_budget(budget))[instances.answer]
+        return _group_by_answer(len(rows), instances.answer[answered], instances.facts[answered, 0])
     found = witnesses(engine, query, rows, max_witnesses=max_witnesses, budget=budget)
     return _group_by_answer(len(rows), *_choose_facts(found, rows, seed, deadline))
 
 
 def _group_by_answer(count: int, answer: Longs, facts: Longs) -> HiddenFacts:
-    """Pairs of answer and fact as rows, each fact once and ascending."""
+    """Return pairs of answer and fact as rows; facts are distinct and ascending."""
     pairs = np.unique(np.stack([answer, facts], axis=1), axis=0)
     starts = np.searchsorted(pairs[:, 0], np.arange(count + 1)).astype(np.int64)
     return HiddenFacts(starts, pairs[:, 1].copy())
 
 
 def _choose_facts(found: Witnesses, rows: Ints, seed: int, deadline: Deadline) -> tuple[Longs, Longs]:
-    """Pairs of answer and fact: a smallest set that meets every witness of each answer."""
+    """Return pairs of answer and fact: for each answer a smallest set with a fact of each witness."""
     factless = np.zeros(len(rows), bool)
     factless[found.answer[(found.facts < 0).all(axis=1)]] = True
-    kept = ~factless[found.answer]
-    answer, facts = found.answer[kept], found.facts[kept]
+    used = ~factless[found.answer]
+    answer, facts = found.answer[used], found.facts[used]
     if not len(answer):
         return answer, np.zeros(0, np.int64)
-    own = fold_in_rows(fold_in(mix(np.array([seed & 0xFFFFFFFFFFFFFFFF], np.uint64)), np.array([HIDING_PURPOSE])), rows)
-    keys = fold_in(own[answer][:, None], facts)
+    key = fold_in(mix(np.array([seed & 0xFFFFFFFFFFFFFFFF], np.uint64)), np.array([HIDING_PURPOSE]))
+    tuple_keys = fold_in_rows(key, rows)
+    keys = fold_in(tuple_keys[answer][:, None], facts)
     keys[facts < 0] = np.iinfo(np.uint64).max
-    meeting = np.zeros(len(rows), bool)
-    meeting[_answers_with_shared_facts(answer, facts)] = True
-    simple = ~meeting[answer]
-    first = facts[np.arange(len(facts)), np.argmin(keys, axis=1)]  # witnesses that share no fact: any fact of each
+    sharing = np.zeros(len(rows), bool)
+    sharing[_answers_with_shared_facts(answer, facts)] = True
+    simple = ~sharing[answer]
+    first = facts[np.arange(len(facts)), np.argmin(keys, axis=1)]  # enough for witnesses without a common fact
     answers, chosen = [answer[simple]], [first[simple]]
-    for begin, end in _witness_ranges(answer, np.flatnonzero(meeting)):
+    for begin, end in _witness_ranges(answer, np.flatnonzero(sharing)):
         deadline.check()
-        key = dict(zip(facts[begin:end].ravel().tolist(), keys[begin:end].ravel().tolist(), strict=True))
+        order = dict(zip(facts[begin:end].ravel().tolist(), keys[begin:end].ravel().tolist(), strict=True))
         sets = [frozenset(n for n in row if n >= 0) for row in facts[begin:end].tolist()]
-        taken = np.array(sorted(minimum_hitting_set(sets, key)), np.int64)
+        taken = np.array(sorted(minimum_hitting_set(sets, order)), np.int64)
         answers.append(np.full(len(taken), answer[begin], np.int64))
         chosen.append(taken)
     return np.concatenate(answers), np.concatenate(chosen)
 
 
 def _answers_with_shared_facts(answer: Longs, facts: Longs) -> Longs:
-    """The answers of which two witnesses share a fact."""
+    """Return the answers that have two witnesses with a common fact."""
     owners = np.repeat(answer, facts.shape[1])[facts.ravel() >= 0]
     flat = facts.ravel()[facts.ravel() >= 0]
     order = np.lexsort((flat, owners))
@@ -115,10 +116,10 @@ def _answers_with_shared_facts(answer: Longs, facts: Longs) -> Longs:
     return np.unique(owners[1:][same])
 
 
-def _witness_ranges(answer: Longs, wanted: Longs) -> Iterator[tuple[int, int]]:
-    """Where the witnesses of each wanted answer begin and end."""
+def _witness_ranges(answer: Longs, chosen: Longs) -> Iterator[tuple[int, int]]:
+    """Yield the begin and end of the witnesses of each of some answers."""
     yield from zip(
-        np.searchsorted(answer, wanted).tolist(), np.searchsorted(answer, wanted, side="right").tolist(), strict=True
+        np.searchsorted(answer, chosen).tolist(), np.searchsorted(answer, chosen, side="right").tolist(), strict=True
     )
 
 
@@ -128,13 +129,13 @@ def _witness_ranges(answer: Longs, wanted: Longs) -> Iterator[tuple[int, int]]:
 def minimum_hitting_set(
     sets: Iterable[frozenset[int]], key: dict[int, int], max_steps: int = MAX_SEARCH_STEPS
 ) -> set[int]:
-    """A smallest set of numbers that meets all of the sets; among equals one that hangs on the keys.
+    """Return a smallest set of numbers that meets all of the sets; the keys decide between equal sizes.
 
     >>> sorted(minimum_hitting_set([frozenset({1, 2}), frozenset({2, 3}), frozenset({3, 4})], {1: 5, 2: 3, 3: 8, 4: 1}))
     [2, 4]
 
-    Exact unless more than `steps` choices would have to be tried, or more than 200 taken that hang together; then every
-    number of the result is still needed.
+    Exact unless it takes more than `max_steps` choices or a connected part needs more than 200 numbers. Even then every
+    number of the result is needed.
     """
     chosen: set[int] = set()
     for component in _components(_minimal(sets)):
@@ -144,18 +145,18 @@ def minimum_hitting_set(
 
 
 def _minimal(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
-    """The sets of which no other is a part: who meets those meets all."""
+    """Return the sets of which no other set is a subset."""
     holders: dict[int, list[frozenset[int]]] = {}
-    kept: list[frozenset[int]] = []
+    minimal: list[frozenset[int]] = []
     for candidate in sorted(set(sets), key=lambda s: (len(s), sorted(s))):
         if not any(other <= candidate for number in candidate for other in holders.get(number, ())):
-            kept.append(candidate)
+            minimal.append(candidate)
             holders.setdefault(min(candidate), []).append(candidate)
-    return kept
+    return minimal
 
 
 def _components(sets: list[frozenset[int]]) -> list[list[frozenset[int]]]:
-    """Sets that hang together by numbers they share."""
+    """Return the sets grouped into connected components by common numbers."""
     group = {number: number for one in sets for number in one}
 
     def root(number: int) -> int:
@@ -174,7 +175,7 @@ def _components(sets: list[frozenset[int]]) -> list[list[frozenset[int]]]:
 
 
 def _greedy(sets: list[frozenset[int]], key: dict[int, int]) -> set[int]:
-    """A small set: again and again the number that meets most of what is left."""
+    """Return a small hitting set: repeatedly the number that meets most of the remaining sets."""
     left: dict[int, set[int]] = {}
     for i, one in enumerate(sets):
         for number in one:
@@ -194,7 +195,7 @@ def _greedy(sets: list[frozenset[int]], key: dict[int, int]) -> set[int]:
 
 
 def _drop_redundant(chosen: set[int], sets: list[frozenset[int]], key: dict[int, int]) -> set[int]:
-    """Without the numbers that are met by others anyway."""
+    """Remove numbers whose sets are all met by others."""
     kept = set(chosen)
     for number in sorted(chosen, key=key.__getitem__):
         if all(len(one & kept) > 1 for one in sets if number in one):
@@ -203,7 +204,10 @@ def _drop_redundant(chosen: set[int], sets: list[frozenset[int]], key: dict[int,
 
 
 def _branch_and_bound(sets: list[frozenset[int]], key: dict[int, int], known: set[int], steps: int) -> set[int]:
-    """Branch and bound from a known solution: some number of the smallest unmet set must be taken, tried by key."""
+    """Improve a known solution by branch and bound.
+
+    Some number of the smallest unmet set must be taken; they are tried by key.
+    """
     best, left = [known], [steps if len(known) <= MAX_SEARCH_DEPTH else 0]
 
     def descend(unmet: list[frozenset[int]], taken: set[int]) -> None:
@@ -222,7 +226,7 @@ def _branch_and_bound(sets: list[frozenset[int]], key: dict[int, int], known: se
 
 
 def _disjoint_lower_bound(sets: list[frozenset[int]]) -> int:
-    """A number of sets of which no two share anything: as many choices are needed at least."""
+    """Return the size of a family of disjoint sets: a lower bound of the choices needed."""
     used: set[int] = set()
     count = 0
     for one in sets:

@@ -1,11 +1,11 @@
-"""Random keys for whole arrays: the same numbers as `gaifman.kernels.rng` gives one by one.
+"""Random keys for whole arrays, equal to those of `gaifman.kernels.rng`.
 
->>> key = make_key(0, "shuffle", 3)                # of a seed, a purpose and an epoch, say
+>>> key = make_key(0, "shuffle", 3)                # a seed, a purpose and an epoch
 >>> rows = np.array([[4, 7], [7, 4]])
->>> np.argsort(fold_in_rows(key, rows)).tolist()     # a random order that hangs on the rows, not on where they stand
+>>> np.argsort(fold_in_rows(key, rows)).tolist()   # a random order that depends on the rows, not on their positions
 [1, 0]
 
-A key is mixed from what it stands for, in that order (SplitMix64). Nothing here has a state.
+A key is mixed from the values it stands for, in order (SplitMix64). There is no state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 
 def mix(z: Keys) -> Keys:
-    """A bijection of 64 bits in which every bit of the result hangs on every bit of `z`."""
+    """Mix 64 bits: a bijection in which every output bit depends on every input bit."""
     z = (z ^ (z >> _30)) * _A
     z = (z ^ (z >> _27)) * _B
     mixed: Keys = z ^ (z >> _31)
@@ -32,18 +32,18 @@ def mix(z: Keys) -> Keys:
 
 
 def fold_in(key: Keys | np.uint64, values: npt.NDArray[np.integer]) -> Keys:
-    """The keys of `key` and then each of some whole numbers; shapes are broadcast.
+    """Return the keys derived from `key` and each of some integers; shapes are broadcast.
 
     >>> fold_in(np.uint64(0), np.array([1, 2])).tolist() == [int(make_key(1)), int(make_key(2))]
     True
     """
-    # numpy warns where single numbers overflow, as they must here, and not where arrays do.
+    # As arrays: numpy warns of the intended overflow only for scalars.
     wide = np.atleast_1d(values).astype(np.uint64)
     return mix((np.atleast_1d(key) ^ mix(wide + _GAMMA)) + _GAMMA)
 
 
 def fold_in_rows(key: Keys | np.uint64, rows: npt.NDArray[np.integer]) -> Keys:
-    """Shape (b,): the key of `key` and then the numbers of each of the rows (b, n)."""
+    """Return the keys (b,) derived from `key` and then the numbers of each row (b, n)."""
     keys = np.broadcast_to(np.atleast_1d(key), len(rows))
     for column in rows.T:
         keys = fold_in(keys, column)
@@ -51,8 +51,8 @@ def fold_in_rows(key: Keys | np.uint64, rows: npt.NDArray[np.integer]) -> Keys:
 
 
 def make_key(seed: int, *parts: int | str) -> np.uint64:
-    """The key of a seed and then of what it is for: texts and whole numbers, in their order."""
-    key = 0  # plain numbers: for one key arrays would take ten times as long
+    """Return the key of a seed and a purpose: texts and integers, in order."""
+    key = 0  # Python integers: for one key arrays take ten times as long
     for part in (seed, *parts):
         number = _hash_text(part) if isinstance(part, str) else int(part)
         key = _mix_int((key ^ _mix_int((number + int(_GAMMA)) & _ALL)) + int(_GAMMA) & _ALL)
@@ -60,7 +60,7 @@ def make_key(seed: int, *parts: int | str) -> np.uint64:
 
 
 def _mix_int(z: int) -> int:
-    """`mix` of one plain number."""
+    """Mix one Python integer."""
     z = (z ^ (z >> 30)) * int(_A) & _ALL
     z = (z ^ (z >> 27)) * int(_B) & _ALL
     return z ^ (z >> 31)

@@ -76,31 +76,31 @@ def test_what_is_written_twice_is_one() -> None:
     ("line", "message", "marked"),
     [
         ("functional: born_inn 1→2", "there is no relation born_inn", "born_inn"),
-        ("functional: born_in 1→3", "born_in has 2 places", "3"),
-        ("functional: born_in 0→2", "born_in has 2 places", "0"),
-        ("functional: gave 1,4→3", "gave has 3 places", "4"),
-        ("functional: gave 1,99999999999999999999→3", "gave has 3 places", "99999999999999999999"),
-        ("functional: gave 1,1→3", "place 1 stands twice", "1,1→3"),
-        ("functional: gave 1,3→3", "place 3 stands twice", "1,3→3"),
-        ("functional: gave 1→2,3", "one place is determined", ",3"),
-        ("functional: gave 1 2", "no arrow stands after", "2"),
-        ("functional: gave 1=>2", "no arrow stands after", "="),
-        ("functional: gave x→2", "here should be the number of a place", "x"),
-        ("functional: gave 1→", "here should be the number of a place", ""),
-        ("functional: gave 1→2 3", "the constraint has ended before", "3"),
-        ("functional gave 1→2", "a colon follows functional", "g"),
-        ("functional:", "here should be a relation", ""),
-        ("functional: (gave) 1→2", "here should be a relation", "("),
+        ("functional: born_in 1→3", "born_in has only 2 arguments", "3"),
+        ("functional: born_in 0→2", "born_in has only 2 arguments", "0"),
+        ("functional: gave 1,4→3", "gave has only 3 arguments", "4"),
+        ("functional: gave 1,99999999999999999999→3", "gave has only 3 arguments", "99999999999999999999"),
+        ("functional: gave 1,1→3", "position 1 is repeated", "1,1→3"),
+        ("functional: gave 1,3→3", "position 3 is repeated", "1,3→3"),
+        ("functional: gave 1→2,3", "only one position can be determined", ",3"),
+        ("functional: gave 1 2", "expected an arrow after", "2"),
+        ("functional: gave 1=>2", "expected an arrow after", "="),
+        ("functional: gave x→2", "expected the number of a position", "x"),
+        ("functional: gave 1→", "expected the number of a position", ""),
+        ("functional: gave 1→2 3", "unexpected text after the constraint", "3"),
+        ("functional gave 1→2", "expected a colon after functional", "g"),
+        ("functional:", "expected a relation", ""),
+        ("functional: (gave) 1→2", "expected a relation", "("),
         ("functional: 'gave\\q' 1→2", "stands for no character", "'gave\\q'"),
-        ("functions: gave 1→2", "a constraint begins with functional or types", "functions"),
-        ("→", "a constraint begins with functional or types", "→"),
+        ("functions: gave 1→2", "a constraint must begin with functional or types", "functions"),
+        ("→", "a constraint must begin with functional or types", "→"),
         ("types: born_in person", "born_in has 2 arguments, not 1", "born_in"),
         ("types: born_in person, place, _", "born_in has 2 arguments, not 3", "born_in"),
         ("types: born_in persn, place", "there is no type persn", "persn"),
         ("types: born_in '_', place", "there is no type '_'", "'_'"),
-        ("types: born_in person, gave", "gave has 3 places: a type has one", "gave"),
-        ("types: born_in person,", "here should be a type, or _", ""),
-        ("types: born_in person place", "a comma stands between two types", "place"),
+        ("types: born_in person, gave", "gave has 3 arguments; a type is a unary relation", "gave"),
+        ("types: born_in person,", "expected a type, or _", ""),
+        ("types: born_in person place", "expected a comma between two types", "place"),
     ],
 )
 def test_a_mistake_is_marked_in_its_line(line: str, message: str, marked: str) -> None:
@@ -129,14 +129,14 @@ def test_near_names_are_told(line: str, near: tuple[str, ...]) -> None:
 
 
 def test_other_types_for_the_same_relation_are_an_error() -> None:
-    with pytest.raises(FormulaError, match="born_in has other types above: types: born_in person, place"):
+    with pytest.raises(FormulaError, match="born_in already has types: types: born_in person, place"):
         parse_constraints(BOTH + "types: born_in person, _", WORDS)
 
 
 def test_without_a_vocabulary_any_name_will_do() -> None:
     text = "functional: likes 1→8\ntypes: likes this, that\n"
     assert parse_constraints(text).to_text() == text
-    with pytest.raises(FormulaError, match="a relation has at most 8 places"):
+    with pytest.raises(FormulaError, match="a relation has at most 8 arguments"):
         parse_constraints("functional: likes 1→9")
 
 
@@ -189,7 +189,7 @@ def test_a_constraint_can_name_the_head() -> None:
     )
     with pytest.raises(FormulaError, match="no relation lives"):
         parse_constraints(text, WORDS)
-    with pytest.raises(FormulaError, match="lives has 2 places"):
+    with pytest.raises(FormulaError, match="lives has only 2 arguments"):
         parse_constraints("functional: lives 1→3", WORDS, query=query)
 
 
@@ -209,7 +209,7 @@ def test_a_head_of_its_relations_name_does_not_count_twice() -> None:
 def test_a_constraint_that_does_not_fit_the_head_is_an_error() -> None:
     query = parse_query("gave(x, y) :- born_in(x, z), born_in(y, z)")
     for line in ("functional: gave 1→3", "types: gave person, person, place"):
-        with pytest.raises(FormulaError, match="speaks of 3 places, and the query has 2 variables"):
+        with pytest.raises(FormulaError, match="names 3 positions, but the query has 2 variables"):
             parse_constraints(line, WORDS, query=query).for_query(query)
 
 

@@ -67,7 +67,7 @@ def test_a_collection_has_one_query_and_one_seed() -> None:
     one = examples(towns(), "born_in(x, y)")
     with pytest.raises(KnowledgeBaseError, match="at least one knowledge base"):
         ExampleCollection([])
-    with pytest.raises(KnowledgeBaseError, match="one query and one seed, not born_in"):
+    with pytest.raises(KnowledgeBaseError, match="one query and one seed, got born_in"):
         ExampleCollection([one, examples(towns(), "near(x, y)")])
     with pytest.raises(KnowledgeBaseError, match=r"with seed 0 and .* with seed 1"):
         ExampleCollection([one, examples(towns(), "born_in(x, y)", ExampleConfig(negatives=4, seed=1))])
@@ -173,7 +173,7 @@ def test_near_names_of_choices_are_told() -> None:
 
 def test_queries_without_answers_or_variables_are_refused() -> None:
     kb = towns()
-    with pytest.raises(KnowledgeBaseError, match="has no answers: there is nothing to learn from"):
+    with pytest.raises(KnowledgeBaseError, match="has no answers to train on"):
         examples(kb, "born_in(x, y) & born_in(y, x)")
     with pytest.raises(KnowledgeBaseError, match="has no answers"):
         examples(kb.without_facts(kb.facts("near")), "near(x, y)")
@@ -181,12 +181,12 @@ def test_queries_without_answers_or_variables_are_refused() -> None:
         examples(kb, "exists x, y. born_in(x, y)")
     with pytest.raises(FormulaError, match="no relation born_im"):
         TrainingExamples(build_graph(kb), parse_query("born_im(x, y)"))
-    with pytest.raises(FormulaError, match="born_in has 2 places"):
+    with pytest.raises(FormulaError, match="born_in has 2 "):
         TrainingExamples(build_graph(kb), parse_query("born_in(x)"))
 
 
 def test_known_tuples_of_another_shape_are_refused() -> None:
-    with pytest.raises(KnowledgeBaseError, match="known tuples have 2 places here, not 3"):
+    with pytest.raises(KnowledgeBaseError, match="known tuples must have 2 objects, got 3"):
         examples(towns(), "born_in(x, y)", known=[[0, 1, 2]])
     with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0"):
         examples(towns(), "born_in(x, y)", known=[[0, 1_000]])
@@ -207,15 +207,15 @@ def test_epochs_and_blocks_are_counted_from_0() -> None:
 
 SCRIPT = """
 import json, warnings
-warnings.simplefilter("ignore")  # numpy speaks up where 64 bits overflow, as they must
-from gaifman.sampling.examples import Recipe
+warnings.simplefilter("ignore")  # 64-bit overflow is intended
+from gaifman.sampling.examples import ExampleConfig
 from gaifman.kb.knowledge_base import KnowledgeBase
 from example_cases import examples, whole
 facts = [("r", f"o{i * i % 17}", f"o{i * 5 % 13}", f"o{i % 7}") for i in range(30)]
 facts += [("q", f"o{i * 3 % 17}", f"o{i % 13}") for i in range(30)]
 kb = KnowledgeBase.from_facts(facts)
-recipe = Recipe(negatives=3, hide="links", block=8)
-print(json.dumps([whole(examples(kb, query, recipe).blocks(0)) for query in ("r(x, y, z)", "q(x, y)")]))
+config = ExampleConfig(negatives=3, hide="links", block_size=8)
+print(json.dumps([whole(examples(kb, query, config).blocks(0)) for query in ("r(x, y, z)", "q(x, y)")]))
 """
 
 

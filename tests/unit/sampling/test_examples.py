@@ -293,7 +293,7 @@ def test_a_block_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
         asked.append(count)
         return plain(self, chosen, count, key)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(NegativeSampler, "corrupted", counted)
+    monkeypatch.setattr(NegativeSampler, "sample", counted)
     found = examples(towns(), "born_in(x, y)", ExampleConfig(block_size=5))
     blocks = found.blocks(0)
     assert asked == []
@@ -327,7 +327,7 @@ def test_an_epoch_takes_the_memory_of_one_block() -> None:
 def test_the_count_is_w_and_w_tilde_for_each_answer() -> None:
     found = examples(towns(), "born_in(x, y)", ExampleConfig(positives=3, negatives=7))
     assert found.count() == 36 * 10
-    assert repr(found) == "<Examples: 36 answers to born_in(x, y) in 1 block, 4 held out>"
+    assert repr(found) == "<TrainingExamples: 36 answers to born_in(x, y) in 1 block, 4 held out>"
 
 
 # What is held out

@@ -55,7 +55,7 @@ samplings = st.builds(
     draws=st.integers(1, 3),
     seed=st.integers(0, 2**64 - 1),
     purpose=st.sampled_from(["train", "test"]),
-    shared=st.booleans(),
+    shared_order=st.booleans(),
 )
 
 
@@ -338,9 +338,9 @@ def test_wrong_settings_are_said(settings_: dict[str, object], message: str) -> 
     [
         ([[0, 9]], "objects are numbered from 0 to 5, not 9"),
         ([[-1]], "objects are numbered from 0 to 5, not -1"),
-        ([0, 1], r"shape \(tuples, places\), not int64 of shape \(2,\)\nhint: one tuple"),
-        ([[0.5]], "whole numbers of shape .* not float64"),
-        ([[], []], "a tuple has at least one place"),
+        ([0, 1], r"shape \(tuples, arity\), got int64 of shape \(2,\)\nhint: one tuple"),
+        ([[0.5]], "integers of shape .* got float64"),
+        ([[], []], "a tuple has at least one object"),
     ],
 )
 def test_wrong_tuples_are_said(tuples: object, message: str) -> None:
@@ -356,7 +356,7 @@ def test_wrong_names_threads_and_hidden_facts_are_said() -> None:
         named_neighbourhoods(graph, "france")
     with pytest.raises(KnowledgeBaseError, match="threads must be an integer of at least 1, got 0"):
         draw_neighbourhoods(graph, [[0]], threads=0)
-    with pytest.raises(KnowledgeBaseError, match="facts are numbered from 0 to 0, not 1\nhint: fact_numbers"):
+    with pytest.raises(KnowledgeBaseError, match="facts are numbered from 0 to 0, not 1\nhint: fact_ids"):
         draw_neighbourhoods(graph, [[0]], hidden=HiddenFacts(np.array([0, 1]), np.array([1])))
-    with pytest.raises(KnowledgeBaseError, match="must rise from 0 to 1, one for each of 1 tuples"):
+    with pytest.raises(KnowledgeBaseError, match="must ascend from 0 to 1 and have 2 items"):
         draw_neighbourhoods(graph, [[0]], hidden=HiddenFacts(np.array([0, 1, 1]), np.array([0])))
