@@ -1,11 +1,12 @@
 """Constraints on relations: functional dependencies, and the types of positions.
 
+>>> from gaifman.logic.parser import parse_query
+>>> from gaifman.logic.schema import Schema
 >>> text = '''
 ... functional: born_in 1→2        # everyone is born in one place
 ... types: born_in person, place
 ... '''
 >>> constraints = parse_constraints(text, Schema({"born_in": 2, "person": 1, "place": 1}))
->>> from gaifman.logic.parser import parse_query
 >>> constraints.for_query(parse_query("q(where, who) :- born_in(who, where)"))
 QueryConstraints(functional=(((1,), 0),), types=('place', 'person'))
 

@@ -91,7 +91,7 @@ def test_what_is_written_twice_is_one() -> None:
         ("functional gave 1→2", "expected a colon after functional", "g"),
         ("functional:", "expected a relation", ""),
         ("functional: (gave) 1→2", "expected a relation", "("),
-        ("functional: 'gave\\q' 1→2", "stands for no character", "'gave\\q'"),
+        ("functional: 'gave\\q' 1→2", "is not an escape sequence", "'gave\\q'"),
         ("functions: gave 1→2", "a constraint must begin with functional or types", "functions"),
         ("→", "a constraint must begin with functional or types", "→"),
         ("types: born_in person", "born_in has 2 arguments, not 1", "born_in"),
