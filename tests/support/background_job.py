@@ -1,9 +1,9 @@
-"""A long job for the tests of runs: some tasks on threads, each a chain of hashes; killed wherever it is asked to be.
+"""A long job for the tests of runs: tasks on threads, each a chain of hashes.
 
     python background_job.py FOLDER TARGET [--threads 2] [--kill-at 17] [--steps 300] [--pause 0.0] [--hold]
 
-It goes on where an earlier one was killed, prints `ready` when it begins to work, and ends with code 0 when the result
-is there, 3 when it was interrupted. `--kill-at` kills it before its 17th change of the file system. With `--hold` it
+It resumes an earlier run, prints `ready` when it starts to work, and exits with 0 when the result is written, or with 3
+when it was interrupted. `--kill-at` kills it before its 17th change of the file system. With `--hold` it
 waits after its first blocks until it is interrupted.
 """
 
@@ -31,7 +31,7 @@ BLOCK = 25
 
 
 def links(name: str, steps: int) -> bytes:
-    """What a task computes, at once: the definition."""
+    """The result of a task, by definition."""
     state = f"{SETTINGS['seed']} {name}".encode()
     for _ in range(steps):
         state = hashlib.blake2b(state, digest_size=32).digest()
@@ -39,7 +39,7 @@ def links(name: str, steps: int) -> bytes:
 
 
 def work(run: Run, name: str, steps: int, pause: float, hold: bool, interrupt: InterruptHandler) -> None:
-    """One task in blocks, from its checkpoint or its beginning."""
+    """Run one task in blocks, from its checkpoint or from the start."""
     at, state = 0, f"{SETTINGS['seed']} {name}".encode()
     if found := run.load_checkpoint(name):
         at, state = found[1]["at"], found[0]["state"].tobytes()
@@ -59,7 +59,7 @@ def work(run: Run, name: str, steps: int, pause: float, hold: bool, interrupt: I
 
 
 def job(folder: Path, target: Path, threads: int, steps: int, pause: float = 0, hold: bool = False) -> int:
-    """Begin, or go on, to the end."""
+    """Start or resume, and run to the end."""
     begun = (folder / "run.json").exists()
     if target.exists() and not begun:
         return 0
@@ -79,16 +79,16 @@ def job(folder: Path, target: Path, threads: int, steps: int, pause: float = 0, 
 
 
 def assemble(run: Run, path: Path) -> None:
-    """The result: what all tasks gave."""
+    """Write the results of all tasks."""
     parts = {name: run.load_task(name) for name in run.settings["tasks"]}
     arrays = {f"state {number}": parts[name][0]["state"] for number, name in enumerate(parts)}
     write_model(path, arrays, {name: meta for name, (_, meta) in parts.items()})
 
 
 def kill_at(count: int, inside: str, named: str = "") -> None:
-    """Kill this process before its `count`-th change of the file system below a folder; Python tells of each.
+    """Kill this process before its `count`-th change of the file system below a folder, by an audit hook.
 
-    With `named`, only changes of files count whose path below the folder has this text in it.
+    With `named`, only files whose path below the folder contains this text count.
     """
     changes = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "shutil.move", "os.chmod"}
     seen, guard = [0], threading.Lock()

@@ -1,4 +1,4 @@
-"""The public data sets: tests marked so run where the folder named by GAIFMAN_DATA is there, and nowhere else."""
+"""The public data sets: tests with this mark run only if the folder GAIFMAN_DATA exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chi-square test for counts of random draws. Not a test."""
+"""A chi-square test for counts of random draws."""
 
 from __future__ import annotations
 

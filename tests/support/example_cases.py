@@ -1,4 +1,4 @@
-"""Training examples in a form that tests compare. Not a test."""
+"""Training examples in a form that tests compare."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def named(kb: KnowledgeBase, hidden: HiddenFacts, t: int) -> set[str]:
 
 
 def whole(blocks: Iterable[ExampleBlock]) -> list[object]:
-    """What blocks hold, one answer after another, however it was cut."""
+    """The contents of blocks, one answer after another, however they are cut."""
     found: list[object] = []
     for block in blocks:
         for t, row in enumerate(rows(block.answers)):

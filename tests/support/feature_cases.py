@@ -1,4 +1,4 @@
-"""Random knowledge bases, features and neighbourhoods, and a check of features by the definition. Not a test."""
+"""Random knowledge bases, features and neighbourhoods, and a check of features by the definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any text, grammatical or not: the parser answers with a tree that prints and parses to itself, or with our own error.
+"""Any text, grammatical or not: the parser returns a tree that prints and parses to itself, or raises our own error.
 
     python tests/support/fuzz.py --count 1000000 --seed 1
 
@@ -68,7 +68,7 @@ def accepts(text: str, kind: str) -> bool:
 
 
 def check(text: str, kind: str) -> Node | None:
-    """Read one text; what it means, or None where it is refused."""
+    """Parse one text; None if it is refused."""
     try:
         node = READERS[kind](text)
     except GaifmanError as refusal:
@@ -82,7 +82,7 @@ def check(text: str, kind: str) -> Node | None:
 
 
 def check_refusal(text: str, kind: str, refusal: GaifmanError) -> None:
-    """The refusal can be shown, and has a reason."""
+    """Check that the error can be printed and has a reason."""
     assert str(refusal)
     assert json.dumps(refusal.as_dict())
     beyond = any(reason in refusal.message for reason in BEYOND_GRAMMAR)
@@ -90,7 +90,7 @@ def check_refusal(text: str, kind: str, refusal: GaifmanError) -> None:
 
 
 def run(seed: int, count: int) -> dict[str, int]:
-    """Check so many texts, each as a formula, a query or a feature; how many were accepted."""
+    """Check `count` texts, each as a formula, a query or a feature, and return how many are accepted."""
     accepted = 0
     for i, text in enumerate(texts(seed, count)):
         kind = list(READERS)[i // 2 % 3]
@@ -99,7 +99,7 @@ def run(seed: int, count: int) -> dict[str, int]:
 
 
 def main() -> None:
-    """Run in blocks, so that memory stays small, and print what was seen."""
+    """Run in blocks, so that memory stays small, and print the counts."""
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     options.add_argument("--count", type=int, default=20_000)
     options.add_argument("--seed", type=int, default=1)

@@ -52,7 +52,7 @@ VOCABULARY = Schema(RELATIONS, ATTRIBUTES, OBJECTS)
 
 @dataclass
 class Generator:
-    """Random trees over the names above; some kinds can be switched off."""
+    """Random trees over the names above; some kinds can be disabled."""
 
     rng: random.Random
     constants: bool = True
@@ -181,7 +181,7 @@ class Generator:
 
 
 def over_seeds(count: int, blocks: int = 4) -> Callable[[Callable[[int], None]], Callable[[int], None]]:
-    """Run a test for so many seeds, in a few blocks that can run side by side."""
+    """Run a test for `count` seeds, in a few blocks that can run in parallel."""
 
     def wrap(test: Callable[[int], None]) -> Callable[[int], None]:
         def run(block: int) -> None:
@@ -196,7 +196,7 @@ def over_seeds(count: int, blocks: int = 4) -> Callable[[Callable[[int], None]],
 
 
 def assignment(rng: random.Random, structure: Structure, node: Node) -> dict[Variable, Element]:
-    """Random objects for the free variables that a query gives."""
+    """Random objects for the free variables of a query."""
     objects = sorted(map(str, structure.domain))
     return {v: rng.choice(objects) for v in free_variables(node) if not query_position(v)}
 

@@ -1,6 +1,6 @@
 """Random knowledge bases for other tests: arities, confidences, attributes, types and hostile names.
 
-Not a test itself. `knowledge_bases()` draws one; `HOSTILE` are names that break careless readers and writers.
+`knowledge_bases()` draws one; `HOSTILE` are names that break careless readers and writers.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ THIRTY = (*OBJECTS, *(f"o{i:02}" for i in range(25)))
 
 @dataclass
 class Tally:
-    """What has been compared."""
+    """Counts of comparisons."""
 
     cases: int = 0
     values: int = 0
@@ -77,14 +77,14 @@ def hide(rng: random.Random, graph: GaifmanGraph, tuples: int) -> HiddenFacts:
 
 
 def features(rng: random.Random, width: int, count: int) -> FeatureSet:
-    """Random features of every kind for a query of so many variables."""
+    """Random features of every kind for a query of `arity` variables."""
     generator = Generator(rng)
     found = [generator.feature(depth=rng.randint(1, 4)) for _ in range(count)]
     return FeatureSet(tuple(f for f in found if not any(query_position(v) > width for v in free_variables(f))))
 
 
 def kind(feature: Feature) -> str:
-    """What a feature is, in a word or two."""
+    """The kind of a feature, in a word or two."""
     parts = list(walk(feature.body))
     if isinstance(feature.body, Aggregate):
         return feature.body.kind if feature.body.quantity else "bare count"
@@ -119,7 +119,7 @@ def case(seed: int, tally: Tally) -> None:
 def compare(
     graph: GaifmanGraph, drawn: NeighbourhoodBatch, plan: FeaturePlan, hidden: HiddenFacts, tally: Tally
 ) -> None:
-    """Every value of the matrix with what the definition says."""
+    """Compare every value of the matrix with the definition."""
     found = FeatureEvaluator(graph, plan).evaluate(drawn, hidden).to_dense()
     for row in range(len(drawn)):
         t = row // drawn.draws
@@ -137,7 +137,7 @@ def compare(
 
 
 def visible(graph: GaifmanGraph, hidden: HiddenFacts, t: int) -> Structure:
-    """What is known, without what is hidden from a tuple."""
+    """The facts that are not hidden from a tuple."""
     unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist()
     kb = graph.kb.without_facts([graph.kb.fact_by_id(number) for number in unseen]) if unseen else graph.kb
     return kb.structure()

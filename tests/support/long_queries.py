@@ -1,4 +1,4 @@
-"""Queries against the definition, for as many as one likes: `python tests/support/long_queries.py --count 20000`.
+"""Queries against the definition: `python tests/support/long_queries.py --count 20000`.
 
 Each case is a random knowledge base (at most 7 objects, relations of one to four places, numbers, some relations empty)
 and a random query of any kind: its answers, their order and number, whether there is one, a page, and the answers with
@@ -31,7 +31,7 @@ EACH = 12
 
 @dataclass
 class Tally:
-    """What has been compared."""
+    """Counts of comparisons."""
 
     pairs: int = 0
     answers: int = 0
@@ -43,7 +43,7 @@ class Tally:
 
 
 def knowledge(rng: random.Random) -> KnowledgeBase:
-    """A random knowledge base that knows every relation of the generator; some are empty, now and then all."""
+    """A random knowledge base with every relation of the generator; some are empty, sometimes all."""
     objects = SEVEN[: rng.choice([1, 2, 3, 4, 4, 5, 7])]
     dummies = {(name, *[objects[0]] * arity) for name, arity in RELATIONS.items()}
     filled = 0.0 if rng.random() < 0.03 else 0.85
@@ -58,7 +58,7 @@ def knowledge(rng: random.Random) -> KnowledgeBase:
 
 
 def conjunctive(rng: random.Random, generator: Generator) -> Query:
-    """A conjunction of a few atoms, perhaps with ∃, ∨ and ¬: what people ask."""
+    """A conjunction of a few atoms, perhaps with ∃, ∨ and ¬, as in practice."""
     names = ("x", "y", "z", "u")
     parts: list[Formula] = [generator.atom(names) for _ in range(rng.randint(2, 5))]
     parts += [Not(generator.atom(names))] if rng.random() < 0.3 else []
@@ -78,7 +78,7 @@ def question(rng: random.Random) -> Query:
 
 
 def kinds(query: Query) -> set[str]:
-    """What a query is made of."""
+    """The connectives and quantifiers of a query."""
     named: dict[type[Node], str] = {
         Atom: "atoms",
         Equal: "equality",
@@ -93,7 +93,7 @@ def kinds(query: Query) -> set[str]:
 
 
 def compare(engine: Engine, query: Query, wanted: list[tuple[Element, ...]], rng: random.Random, tally: Tally) -> None:
-    """Every way to ask, against the sorted answers of the definition."""
+    """Compare every way to ask with the sorted answers of the definition."""
     budget = Budget(combinations=10**12)
     found = answers(engine, query, budget=budget)
     tally.pairs += 1

@@ -44,7 +44,7 @@ def sparse(dense: npt.NDArray[Any]) -> SparseRows:
 
 
 def drawn(seed: int, rows: int, width: int, share: float = 0.4) -> tuple[Dense, npt.NDArray[np.float32]]:
-    """A dense matrix of float32 values with many zeros and a few rows of nothing, and soft targets."""
+    """A dense matrix of float32 values with many zeros and a few empty rows, and soft targets."""
     rng = np.random.default_rng(seed)
     dense = rng.uniform(-2, 2, (rows, width)) * (rng.random((rows, width)) < share)
     dense[rng.random(rows) < 0.2] = 0
@@ -53,7 +53,7 @@ def drawn(seed: int, rows: int, width: int, share: float = 0.4) -> tuple[Dense, 
 
 
 def begun(network: MLP, width: int, seed: int) -> MLP:
-    """With random biases too: a bias of 0 would hide what is wrong with it."""
+    """A network with random biases: a bias of 0 would hide mistakes."""
     network.reset(width, seed)
     state, rng = network.state(resumable=True), np.random.default_rng(seed)
     for name in [name for name in state if name.startswith("biases")]:
@@ -67,7 +67,7 @@ def same_bits(one: State, other: State) -> bool:
 
 
 def synthetic(seed: int, count: int, warp: Warp) -> tuple[Floats, Floats, Floats]:
-    """What is so in truth, what a model says whose log-odds are warped, and targets drawn from the truth."""
+    """True probabilities, those of a model with warped log-odds, and targets drawn from the true ones."""
     rng = np.random.default_rng(seed)
     x = rng.normal(0, 2, count)
     truth = logistic(x)

@@ -1,4 +1,4 @@
-"""Random answers, known tuples and constraints for negative sampling. Not a test."""
+"""Random answers, known tuples and constraints for negative sampling."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rows(found: Ints) -> list[Row]:
 
 
 def differing(found: Negatives, answers: Sequence[Row]) -> list[int]:
-    """The position that each corruption changes; that it is one is asserted."""
+    """The one position that each corruption changes."""
     positions = []
     for row, source in zip(rows(found.tuples), found.sources.tolist(), strict=True):
         changed = [i for i, (one, other) in enumerate(zip(row, answers[source], strict=True)) if one != other]
@@ -80,7 +80,7 @@ def random_plain(rng: random.Random) -> tuple[Plain, dict[str, set[int]], tuple[
 
 
 def neighbours(rng: random.Random, objects: int) -> list[list[int]]:
-    """Who is beside whom, some alone."""
+    """Random adjacent objects; some have no neighbour."""
     pairs = {(i, j) for i in range(objects) for j in range(i) if rng.random() < rng.choice([0.1, 0.4])}
     return [sorted({*(j for i, j in pairs if i == o), *(i for i, j in pairs if j == o)}) for o in range(objects)]
 

@@ -31,14 +31,14 @@ def code_cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def run(notebook: dict[str, Any]) -> list[list[Output]]:
-    """The outputs of all cells with code, run in order in the present folder; whatever a cell raises is raised."""
+    """Run all code cells in order in the current folder and return their outputs. Errors of a cell are raised."""
     space: dict[str, Any] = {"__name__": "__main__"}
     cells = enumerate(code_cells(notebook), start=1)
     return [_outputs("".join(cell["source"]), number, space) for number, cell in cells]
 
 
 def _outputs(source: str, number: int, space: dict[str, Any]) -> list[Output]:
-    """What a cell prints, and what its last expression is."""
+    """What a cell prints, and the value of its last expression."""
     body, last = ast.parse(source).body, None
     if body and isinstance(body[-1], ast.Expr):
         last = ast.Expression(body.pop().value)  # type: ignore[attr-defined]
@@ -56,7 +56,7 @@ def _outputs(source: str, number: int, space: dict[str, Any]) -> list[Output]:
 
 
 def _data(value: object) -> dict[str, list[str]]:
-    """How a value shows itself: by `_repr_html_` where it has that, and always as text."""
+    """A value as HTML, if it has `_repr_html_`, and as text."""
     pages = {"text/html": _lines(value._repr_html_())} if hasattr(value, "_repr_html_") else {}
     return pages | {"text/plain": _lines(repr(value))}
 
@@ -66,7 +66,7 @@ def _lines(text: str) -> list[str]:
 
 
 def store(path: Path = TUTORIAL) -> None:
-    """Run the notebook in a folder that is thrown away, and store its outputs in it."""
+    """Run the notebook in a temporary folder and store its outputs."""
     notebook = read(path)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         outputs = run(notebook)

@@ -1,6 +1,6 @@
-"""The Query2box queries as texts of ours, with the number of answers that each must have.
+"""The Query2box queries in our syntax, with the number of answers of each.
 
-Not a test itself. Queries are chains of relations from named objects, combined by ∧ or ∨, and perhaps one relation
+Queries are chains of relations from named objects, combined by ∧ or ∨, and perhaps one relation
 more; relations are numbered, odd numbers are those of even ones backwards. See the README beside the data.
 """
 

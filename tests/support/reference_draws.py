@@ -1,7 +1,4 @@
-"""Algorithm 1 in plain Python: its pools and probabilities by definition, and a twin of the kernel with the same keys.
-
-Not a test itself.
-"""
+"""Algorithm 1 in plain Python: its pools and probabilities by definition, and a twin of the kernel with the same keys."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ def plain_below(key: int, i: int, bound: int) -> int:
 
 
 def plain_order(key: int, row: list[int]) -> Iterator[int]:
-    """A random order of the row, Fisher and Yates's."""
+    """A random order of the row (Fisher–Yates)."""
     row = list(row)
     for s in range(len(row)):
         other = s + plain_below(key, s, len(row) - s)

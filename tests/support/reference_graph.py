@@ -1,4 +1,4 @@
-"""The Gaifman graph by its definition. Not a test."""
+"""The Gaifman graph by its definition."""
 
 from __future__ import annotations
 

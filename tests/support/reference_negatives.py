@@ -1,7 +1,4 @@
-"""Corruptions in plain Python, by their definition and with the kernel's keys: a twin, bit for bit.
-
-Not a test itself.
-"""
+"""Corruptions in plain Python, by their definition and with the kernel's keys: a twin, bit for bit."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ Rule = tuple[tuple[int, ...], int]
 
 @dataclass
 class Plain:
-    """All that corruptions hang on."""
+    """The inputs of negative sampling."""
 
     objects: int
     answers: Sequence[Row]
@@ -37,7 +34,7 @@ class Plain:
         return {*self.answers, *self.known}
 
     def restricted(self, position: int) -> bool:
-        """Whether what stands there determines something, and is not determined itself."""
+        """Whether the position determines another and is not determined itself."""
         determining = any(position in places for places, _ in self.functional)
         return determining and all(position != determined for _, determined in self.functional)
 
@@ -51,7 +48,7 @@ class Plain:
         return sorted(pool & seen if self.restricted(position) else pool)
 
     def false(self, row: Row, position: int) -> bool:
-        """Whether a tuple, changed at a position, may be learnt as false."""
+        """Whether a tuple, changed at a position, is a valid negative."""
         if row in self.true:
             return False
         return not self.restricted(position) or any(
@@ -59,7 +56,7 @@ class Plain:
         )
 
     def determined_otherwise(self, row: Row, rule: Rule) -> bool:
-        """Whether answers have the row's objects where these determine, and no true tuple what it has besides."""
+        """Whether a constraint makes the tuple false: its determining objects have other values."""
         places, determined = rule
         alike = [other for other in self.true if all(other[i] == row[i] for i in places)]
         return any(other in self.answers for other in alike) and all(o[determined] != row[determined] for o in alike)
@@ -82,7 +79,7 @@ class Plain:
         return free[plain_below(key, TRIES, len(free))]
 
     def corrupted(self, rows: Sequence[int], count: int, key: int) -> Iterator[tuple[Row, int]]:
-        """Corruptions, each with the place of its answer among the rows."""
+        """Corruptions, each with the row of its answer."""
         for place, number in enumerate(rows):
             row, own = self.answers[number], key
             for obj in row:
@@ -93,7 +90,7 @@ class Plain:
                     yield found, place
 
     def strolled(self, key: int, row: Row, position: int) -> Row | None:
-        """With an object at the end of a stroll, where that is false, no object twice and not beside where it began."""
+        """Hard negatives: an object at the end of a random walk that makes the tuple false, not adjacent to its start."""
         width = len(row)
         begun = here = row[(position + 1 + plain_below(key, 0, width - 1)) % width] if width > 1 else row[0]
         for step in range(2 + plain_below(key, 1, STEPS - 1)):

@@ -1,4 +1,4 @@
-"""Ranks by their definition, slow and sharing nothing with the library's. Not a test itself."""
+"""Ranks by their definition, slow and sharing nothing with the library's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Names = tuple[str, ...]
 
 
 def slow_ranks(scores: Sequence[float], right: int, left_out: set[int]) -> tuple[float, float, float]:
-    """The best, mean and worst place of the right one in any order by score; what is no number comes last."""
+    """The optimistic, realistic and pessimistic rank of the true candidate; NaN comes last."""
 
     def key(score: float) -> tuple[int, float]:
         return (0, 0.0) if math.isnan(score) else (1, score)
@@ -24,7 +24,7 @@ def slow_ranks(scores: Sequence[float], right: int, left_out: set[int]) -> tuple
 def rank_of(
     fact: Names, place: int, objects: Sequence[str], known: set[Names], score: Callable[[Names], float]
 ) -> tuple[float, float, float]:
-    """The rank of one fact's object at one place among all objects, but for those that make another known fact."""
+    """The filtered rank of one fact's object at a position among all objects."""
     tuples = [(*fact[:place], name, *fact[place + 1 :]) for name in objects]
     left_out = {i for i, other in enumerate(tuples) if other in known and other != fact}
     return slow_ranks([score(other) for other in tuples], tuples.index(fact), left_out)

@@ -1,4 +1,4 @@
-"""SplitMix64 in plain Python integers. Not a test."""
+"""SplitMix64 in plain Python integers."""
 
 from __future__ import annotations
 

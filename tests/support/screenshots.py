@@ -1,4 +1,4 @@
-"""Pictures of the page with the demo, for the documentation: `make screenshots`. Not a test itself."""
+"""Pictures of the page with the demo, for the documentation: `make screenshots`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHOTS: list[tuple[str, int, int, str, dict[str, str | list[str]]]] = [
 
 
 def main() -> None:
-    """Learn a few relations, draw why one answer is probable, and take every picture of the page."""
+    """Train a few relations, draw an explanation, and take every picture of the page."""
     if CHROMIUM is None:
         raise SystemExit(MISSING)
     whole = gaifman.demo()

@@ -1,4 +1,4 @@
-"""A data set as small as can be, in the layout of WN18 and FB15k, and settings that learn it in a moment."""
+"""A tiny data set in the layout of WN18 and FB15k, and settings that train on it quickly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lines(people: int = 20, seed: int = 3) -> dict[str, list[str]]:
 
 
 def data_set(folder: Path, name: str = "WN18", *, packed: bool = True) -> Path:
-    """Write it below a folder, as `--data` wants it."""
+    """Write it below a folder, as `--data` expects."""
     (folder / name).mkdir(parents=True)
     for part, own in lines().items():
         text = "".join(f"{line}\n" for line in own).encode()

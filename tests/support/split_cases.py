@@ -1,4 +1,4 @@
-"""Random knowledge bases and models for fast scoring. Not a test."""
+"""Random knowledge bases and models for fast scoring."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gaifman.training import Scorer, TrainingConfig
 
 
 def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> KnowledgeBase:
-    """Random facts with a few hubs, types, loops, and objects of which nothing is known; wide: of three places too."""
+    """Random facts with hubs, types, loops and objects without facts; `wide` adds relations of arity 3."""
     rng = np.random.default_rng(seed)
     names = [f"o{i:02}" for i in range(people)]
     skewed = np.minimum((rng.pareto(0.8, (facts, 2)) * 3).astype(int), people - 1)
@@ -25,7 +25,7 @@ def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> Kn
 
 
 def ready(kb: KnowledgeBase, phi: str, learning: TrainingConfig, base: MLP) -> tuple[Predictor, Scorer]:
-    """A judge, and a scorer with random weights over all features that occur."""
+    """A predictor, and a scorer with random weights over all features that occur."""
     relations = {name: relation.arity for name, relation in kb.relations.items()}
     chosen = named_feature_set(phi, 2, relations) if phi in FEATURE_SET_NAMES else parse_phi(phi, unknown_objects=True)
     features = chosen.expand(relations, 2)

@@ -1,4 +1,4 @@
-"""Small knowledge bases with something to learn in them, and settings that learn it in a moment. Not a test itself."""
+"""Small knowledge bases that can be learned, and settings that train quickly."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FEW: dict[str, Any] = {
     "negatives": 4,
     "draws": 4,
 }
-"""As little work as can be."""
+"""As little work as possible."""
 GOOD: dict[str, Any] = {**FEW, "options": {"epochs": 20, "hidden": [8], "learning_rate": 0.2, "dropout": 0.0}}
-"""Enough to see what there is."""
+"""Enough to learn the rules of `towns`."""
 
 
 def towns(count: int = 40, prefix: str = "", *, sure: bool = True) -> KnowledgeBase:
-    """People work where they live, but for every eighth; they are citizens of the town's country."""
+    """People work where they live, except every eighth; they are citizens of the town's country."""
     facts: list[tuple[Any, ...]] = []
     values = {}
     for i in range(count):
@@ -52,25 +52,25 @@ def same(one: Estimates, other: Estimates) -> bool:
 
 @cache
 def worker() -> GaifmanModel:
-    """A model that has learnt where people work."""
+    """A model that predicts where people work."""
     return gaifman.fit(towns(), "works_in(x, y)", **GOOD)
 
 
 @cache
 def little() -> GaifmanModel:
-    """One that has learnt next to nothing."""
+    """The same with as little training as possible."""
     return gaifman.fit(towns(), "works_in(x, y)", **FEW)
 
 
 @cache
 def demo() -> KnowledgeBase:
-    """The bundled knowledge base, once."""
+    """The bundled knowledge base."""
     return gaifman.demo()
 
 
 @cache
 def neighbour() -> GaifmanModel:
-    """A model of the demo's borders, with a calibration that was fitted."""
+    """A model of the demo's borders, with a fitted calibration."""
     return gaifman.fit(demo(), "borders(x, y)", **FEW)
 
 

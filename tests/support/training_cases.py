@@ -1,4 +1,4 @@
-"""Knowledge bases, evaluators and base models for the tests of learning. Not a test itself."""
+"""Knowledge bases, evaluators and base models for tests of training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SMALL = TrainingConfig(positives=2, negatives=3, min_examples=0, min_feature_cou
 
 
 def people(count: int = 60, towns: int = 6, prefix: str = "") -> KnowledgeBase:
-    """Who lives where, works where and knows whom: most live where they work."""
+    """People who live, work and know each other: most live where they work."""
     facts = []
     for i in range(count):
         facts.append(("lives_in", f"{prefix}p{i:03d}", f"{prefix}t{i % towns}"))
@@ -42,7 +42,7 @@ def people(count: int = 60, towns: int = 6, prefix: str = "") -> KnowledgeBase:
 
 @dataclass(frozen=True)
 class Seen:
-    """What an evaluator was asked for, and gave."""
+    """The arguments and the result of an evaluator."""
 
     purpose: str
     tuples: npt.NDArray[np.int32]
@@ -52,7 +52,7 @@ class Seen:
 
 
 class Recorder(FeatureEvaluator):
-    """An evaluator that keeps what it is asked for."""
+    """An evaluator that records its calls."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -72,7 +72,7 @@ class Recorder(FeatureEvaluator):
         return found
 
     def values(self, feature: str, purpose: str) -> list[tuple[tuple[int, ...], float]]:
-        """Of every neighbourhood drawn for a purpose: the tuple, and what the feature was."""
+        """The tuple and the feature's value of every neighbourhood drawn for a purpose."""
         column = [str(one) for one in self.plan.features].index(feature)
         found: list[tuple[tuple[int, ...], float]] = []
         for seen in self.seen:
@@ -90,7 +90,7 @@ def source(
     block: int = 16,
     features: Callable[..., FeatureEvaluator] = FeatureEvaluator,
 ) -> TrainingSource:
-    """A knowledge base ready to be learnt from; `phi` is a name or the features themselves."""
+    """A knowledge base ready for training; `phi` is a name or the features themselves."""
     graph, question = build_graph(kb), parse_query(query, kb)
     arities = {name: relation.arity for name, relation in kb.relations.items()}
     width = len(question.variables)
@@ -113,14 +113,14 @@ def trainer(
 
 
 class Stopped(Exception):
-    """What a watch raises."""
+    """Raised by a callback."""
 
 
 @dataclass
 class Notes(Callback):
-    """A watch that writes everything down, stops the work after so many blocks, and knows where an earlier one stood.
+    """A callback that records everything, stops after some blocks, and resumes from an earlier one.
 
-    What it keeps goes through JSON and copies, as through a file.
+    Its checkpoints pass through JSON and copies, as through a file.
     """
 
     stop_after: int = -1
@@ -149,7 +149,7 @@ class Notes(Callback):
 
 
 class Scripted(BaseModel):
-    """Says of every row what is written for the pass that is done last."""
+    """Predicts the value that is given for the last epoch."""
 
     kind = "scripted"
 

@@ -1,4 +1,4 @@
-"""Trainings for tests, as a person starts them: in a process of their own, killed wherever they are asked to be.
+"""Trainings in their own process, killed at a given point.
 
     python tests/support/training_runs.py KILL_AT FOLDER train small.facts -o FOLDER/m.gaifman
 
@@ -19,12 +19,12 @@ from gaifman.jobs.run import LOG, RECORD, read_log
 from processes import child, cpu_seconds, run, wait_until
 
 QUICK = ("--min-examples", "1500", "--option", "epochs=2", "--size", "5", "--option", "hidden=[20]")
-"""Options of a training that takes a moment."""
+"""Options of a short training."""
 QUERY = "exists z. knows(x, z) & likes(z, y)"
 
 
 def small(path: Path, people: int = 24, seed: int = 1) -> Path:
-    """A knowledge base of relations with one, two and three places; of one of them every tuple is known."""
+    """A knowledge base of relations of arity 1, 2 and 3; of one of them every tuple is known."""
     draw, names = random.Random(seed), [f"p{i}" for i in range(people)]
     lines = {f"person({name})." for name in names}
     for name in names:
@@ -42,7 +42,7 @@ def command(*words: str, kill: int | str = 0, folder: Path | None = None) -> lis
 def gaifman(
     *words: str, folder: Path | None = None, kill: int | str = 0, code: int | None = 0
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder to its end; there is never a traceback."""
+    """Run a command in a folder to its end; it never prints a traceback."""
     words_given = command(*words, kill=kill, folder=folder)
     environment = {**os.environ, "COLUMNS": "100"}
     done = run(words_given, cwd=folder, env=environment)
@@ -52,7 +52,7 @@ def gaifman(
 
 
 class Victim:
-    """A training in a folder that is begun, killed and gone on with until its model is there."""
+    """A training in a folder that is started, killed and resumed until its model is written."""
 
     def __init__(self, folder: Path, kb: str, *words: str) -> None:
         self.folder, self.model, self.kills = folder, folder / "m.gaifman", 0
@@ -64,7 +64,7 @@ class Victim:
         return self.folder / "m.gaifman.run"
 
     def next(self, threads: int) -> tuple[str, ...]:
-        """What a person would type now."""
+        """The command that starts or resumes it."""
         begun = (self.running / RECORD).exists()
         return (*(("resume", str(self.model)) if begun else self._train), "--threads", str(threads))
 
@@ -72,7 +72,7 @@ class Victim:
         return self.model.exists() and not (self.running / RECORD).exists()
 
     def kill_after(self, seconds: float, threads: int) -> None:
-        """Kill it when it has used so much processor time since it began to work; below 0, since it was started."""
+        """Kill it when it has used `seconds` of processor time since its first log entry; below 0, since its start."""
         before = self._log_size()
         with child(command(*self.next(threads)), cwd=self.folder, stdout=subprocess.DEVNULL) as process:
             wait_until(lambda: seconds < 0 or process.poll() is not None or self._log_size() != before)
@@ -99,7 +99,7 @@ class Victim:
         self.kills += code == -9
 
     def finish(self, threads: int = 1) -> bytes:
-        """Go on to the end; the model's bytes. Nothing but the model, its card and its log is left."""
+        """Run it to the end and return the model's bytes; only the model, its card and its log are left."""
         if not self.done():
             gaifman(*self.next(threads), folder=self.folder)
         left = sorted(entry.name for entry in self.folder.iterdir() if entry.suffix != ".facts")

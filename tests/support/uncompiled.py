@@ -1,4 +1,4 @@
-"""Scripts run compiled and uncompiled, to hold the two to each other. Not a test itself."""
+"""Scripts run compiled and uncompiled, to compare the two."""
 
 from __future__ import annotations
 

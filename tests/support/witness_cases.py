@@ -1,4 +1,4 @@
-"""A small family and random monotone queries. Not a test."""
+"""A small family and random monotone queries."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def product(width: int) -> str:
 
 
 def chain(length: int) -> str:
-    """Facts in a row."""
+    """A chain of facts."""
     return " & ".join(f"{'rst'[i % 3]}(x{i}, x{i + 1})" for i in range(length))
 
 
@@ -50,12 +50,12 @@ def ends(length: int) -> str:
 
 
 def cycle(length: int) -> str:
-    """Facts in a ring."""
+    """A cycle of facts."""
     return " & ".join(f"r(x{i}, x{(i + 1) % length})" for i in range(length))
 
 
 def clique(size: int) -> str:
-    """Facts between any two."""
+    """Facts between any two variables."""
     return " & ".join(f"r(x{i}, x{j})" for i in range(size) for j in range(i))
 
 
@@ -68,7 +68,7 @@ def alternating(depth: int) -> str:
 
 
 def negations(depth: int) -> str:
-    """¬∃¬∃ …, in which every level speaks of all variables before."""
+    """¬∃¬∃ …, in which every level uses all variables before."""
     text = "false"
     for i in range(depth, 0, -1):
         before = " & ".join(f"{'rst'[j % 3]}(x{j}, x{i})" for j in range(max(0, i - 3), i))
@@ -95,7 +95,7 @@ def either(width: int) -> str:
 
 
 def older(width: int) -> str:
-    """Comparisons of numbers, and nothing else."""
+    """Only comparisons of numbers."""
     return " & ".join(f"age(x{i}) <= age(x{i + 1})" for i in range(width))
 
 
@@ -118,7 +118,7 @@ ASKED: tuple[Callable[..., object], ...] = (answers, count, exists)
 
 
 def main() -> int:
-    """Ask them all; 1 if one went on for more than half a second."""
+    """Ask them all; 1 if one took half a second longer than its limit."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seconds", type=float, default=1.0, help="the limit of each")
     arguments.add_argument("--memory", type=int, default=2_000, help="megabytes")
