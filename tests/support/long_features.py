@@ -77,7 +77,7 @@ def hide(rng: random.Random, graph: GaifmanGraph, tuples: int) -> HiddenFacts:
 
 
 def features(rng: random.Random, width: int, count: int) -> FeatureSet:
-    """Random features of every kind for a query of `arity` variables."""
+    """Random features of every kind for a query."""
     generator = Generator(rng)
     found = [generator.feature(depth=rng.randint(1, 4)) for _ in range(count)]
     return FeatureSet(tuple(f for f in found if not any(query_position(v) > width for v in free_variables(f))))

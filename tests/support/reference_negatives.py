@@ -90,7 +90,7 @@ class Plain:
                     yield found, place
 
     def strolled(self, key: int, row: Row, position: int) -> Row | None:
-        """Hard negatives: an object at the end of a random walk that makes the tuple false, not adjacent to its start."""
+        """A hard negative: an object at the end of a random walk, if it makes the tuple false."""
         width = len(row)
         begun = here = row[(position + 1 + plain_below(key, 0, width - 1)) % width] if width > 1 else row[0]
         for step in range(2 + plain_below(key, 1, STEPS - 1)):
