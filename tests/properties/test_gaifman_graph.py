@@ -122,14 +122,14 @@ def test_unary_facts_and_an_object_with_itself_give_no_edge() -> None:
     graph = build_graph(
         KnowledgeBase.from_facts([("old", "ann"), ("likes", "bob", "bob"), ("gave", "cleo", "cleo", "dan")])
     )
-    assert repr(graph) == "<Graph: 4 objects, 1 edge, largest degree 1>"
+    assert repr(graph) == "<GaifmanGraph: 4 objects, 1 edge, largest degree 1>"
     assert graph.neighbours_of("cleo") == ("dan",)
     assert graph.labels_of("cleo", "dan") == (("gave", 1, 3), ("gave", 2, 3))
     assert graph.labels_of("ann", "bob") == ()
 
 
 def test_a_knowledge_base_without_facts_or_objects_has_a_graph() -> None:
-    assert repr(build_graph(KnowledgeBase.from_facts([]))) == "<Graph: 0 objects, 0 edges, largest degree 0>"
+    assert repr(build_graph(KnowledgeBase.from_facts([]))) == "<GaifmanGraph: 0 objects, 0 edges, largest degree 0>"
     alone = build_graph(KnowledgeBase.from_facts([], objects=["ann"]))
     assert alone.neighbours_of("ann") == ()
     assert alone.distance("ann", "ann") == 0
@@ -152,5 +152,5 @@ def test_what_is_wrong_is_said(worked: GaifmanGraph) -> None:
         worked.ball(["d1"], -1)
     with pytest.raises(KnowledgeBaseError, match=r"write \['d1'\], not 'd1'"):
         worked.ball("d1", 1)
-    with pytest.raises(KnowledgeBaseError, match="facts are numbered from 0 to 6, not 7"):
+    with pytest.raises(KnowledgeBaseError, match="facts are numbered from 0 to 6, got 7"):
         worked.kb.fact_by_id(7)

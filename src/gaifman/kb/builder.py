@@ -1,18 +1,7 @@
-r"""Numbers of names that stand in a block of bytes, found for all of them at once.
-
-What a dictionary does name by name, this does with whole arrays: hash all names, look the hashes up, compare the names
-found with those looked for, byte by byte. It is about twice as fast, and exact: where two names have one hash, the
-dictionary decides.
-
->>> index, interner = NameEncoder(), Interner()
->>> data = b"ann\tbob\tann\n"
->>> interner.numbers(data, np.array([0, 4, 8]), np.array([3, 7, 11]), index).tolist(), list(index)
-([0, 1, 0], ['ann', 'bob'])
-"""
+"""Build a knowledge base from encoded rows, with the location of every mistake."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -21,206 +10,77 @@ import numpy.typing as npt
 
 from gaifman.errors import InputError, Location, plural, shorten
 from gaifman.kb.facts import Note, duplicate_notes, format_name
+from gaifman.kb.interner import Interner
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactChunk, Floats, Ints, Longs, NameEncoder, RawFacts, build_tables, find_invalid_name
 
-UInt64Array = npt.NDArray[np.uint64]
-WordColumn = tuple[Longs | None, UInt64Array]
-"""Eight bytes of some names (None: of all) as one number each; shorter ends are filled up with zeros."""
-
-_MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
-
-
-class Interner:
-    """A hash table of the names seen so far, as arrays over entries, which are numbered as they come."""
-
-    def __init__(self) -> None:
-        # Drawn anew each time, so that nobody can write a file whose names all collide. Numbers do not depend on it.
-        self._factor = np.uint64(secrets.randbits(64) | 1)
-        self._slots = np.full(1 << 12, -1, np.int32)
-        """Shape (a power of two,): the entry whose hash leads here, or -1."""
-        self._hash = np.zeros(0, np.uint64)
-        self._number = np.zeros(0, np.int32)
-        """Shape (entries,): number in the index."""
-        self._length = np.zeros(0, np.int64)
-        self._first = np.zeros(0, np.int64)
-        """Shape (entries,): where the entry's bytes begin in `_words`."""
-        self._words = np.zeros(0, np.uint64)
-
-    def encode(self, data: bytes, starts: Longs, ends: Longs, encoder: NameEncoder) -> Ints:
-        """The numbers of the names `data[start:end]`; new ones are added to the index in their order."""
-        lengths = ends - starts
-        parts = _split_into_words(data, starts, lengths)
-        hashes = self._hashes(parts, lengths)
-        entries = self._find(hashes)
-        new = np.flatnonzero(entries < 0)
-        if len(new):
-            _, first, which = np.unique(hashes[new], return_index=True, return_inverse=True)
-            order = np.argsort(first)
-            rank = np.argsort(order)
-            entries[new] = len(self._hash) + rank[which]
-            self._add(data, starts, ends, hashes, new[first[order]], encoder)
-        if not self._matches(entries, lengths, parts):
-            names = [data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-            return encoder.encode(names)
-        found: Ints = self._number[entries]
-        return found
-
-    def _hashes(self, parts: list[WordColumn], lengths: Longs) -> UInt64Array:
-        hashes = lengths.astype(np.uint64)
-        for chosen, words in parts:
-            mixed = words ^ (hashes if chosen is None else hashes[chosen])
-            mixed *= self._factor
-            mixed ^= mixed >> np.uint64(32)
-            if chosen is None:
-                hashes = mixed
-            else:
-                hashes[chosen] = mixed
-        hashes *= self._factor
-        return hashes
-
-    def _slot(self, hashes: UInt64Array) -> Longs:
-        bits = len(self._slots).bit_length() - 1
-        return (hashes >> np.uint64(64 - bits)).astype(np.int64)
-
-    def _find(self, hashes: UInt64Array) -> Longs:
-        """The entry of each hash, or -1."""
-        if not len(self._hash):
-            return np.full(len(hashes), -1, np.int64)
-        slots = self._slot(hashes)
-        entries = self._slots[slots].astype(np.int64)
-        wrong = np.flatnonzero((entries >= 0) & (self._hash[entries] != hashes))
-        while len(wrong):
-            slots[wrong] = (slots[wrong] + 1) & (len(self._slots) - 1)
-            entries[wrong] = self._slots[slots[wrong]]
-            found = entries[wrong]
-            wrong = wrong[(found >= 0) & (self._hash[found] != hashes[wrong])]
-        return entries
-
-    def _add(
-        self, data: bytes, starts: Longs, ends: Longs, hashes: UInt64Array, new: Longs, encoder: NameEncoder
-    ) -> None:
-        """Make entries for the names at some positions."""
-        spans = list(zip(starts[new].tolist(), ends[new].tolist(), strict=True))
-        names = [data[start:end] for start, end in spans]
-        numbers = encoder.encode([name.decode() for name in names])
-        sizes = (ends[new] - starts[new] + 7) // 8
-        filled = b"".join(name.ljust(size * 8, b"\0") for name, size in zip(names, sizes.tolist(), strict=True))
-        first = len(self._hash)
-        self._first = np.concatenate([self._first, len(self._words) + np.cumsum(sizes) - sizes])
-        self._words = np.concatenate([self._words, np.frombuffer(filled, "<u8").astype(np.uint64)])
-        self._length = np.concatenate([self._length, ends[new] - starts[new]])
-        self._number = np.concatenate([self._number, numbers])
-        self._hash = np.concatenate([self._hash, hashes[new]])
-        if 4 * len(self._hash) > len(self._slots):
-            self._slots = np.full(1 << (8 * len(self._hash)).bit_length(), -1, np.int32)
-            first = 0
-        self._insert(np.arange(first, len(self._hash)))
-
-    def _insert(self, entries: Longs) -> None:
-        """Give each entry the next free slot from its own on."""
-        slots = self._slot(self._hash[entries])
-        while len(entries):
-            free = self._slots[slots] < 0
-            self._slots[slots[free]] = entries[free]
-            left = self._slots[slots] != entries
-            entries, slots = entries[left], (slots[left] + 1) & (len(self._slots) - 1)
-
-    def _matches(self, entries: Longs, lengths: Longs, parts: list[WordColumn]) -> bool:
-        """Whether every name is that of its entry."""
-        if (self._length[entries] != lengths).any():
-            return False
-        first = self._first[entries]
-        for place, (chosen, words) in enumerate(parts):
-            at = first if chosen is None else first[chosen]
-            if place == 0 and not lengths.all():
-                continue  # an empty name has no words; it is refused by whoever asked
-            if (self._words[at + place] != words).any():
-                return False
-        return True
-
-
-def _split_into_words(data: bytes, starts: Longs, lengths: Longs) -> list[WordColumn]:
-    """The names as parts of eight bytes: first that of all, then those of the names that are longer, and so on."""
-    view: UInt64Array = np.ndarray((len(data) + 1,), "<u8", data + bytes(8), 0, (1,))
-    parts: list[WordColumn] = []
-    chosen: Longs | None = None
-    while True:
-        words = view[starts]
-        short = np.flatnonzero(lengths < 8)
-        words[short] &= _MASKS[lengths[short]]
-        parts.append((chosen, words))
-        longer = np.flatnonzero(lengths > 8)
-        if not len(longer):
-            return parts
-        chosen = longer if chosen is None else chosen[longer]
-        starts, lengths = starts[longer] + 8, lengths[longer] - 8
-
-
 Locator = Callable[[int, int], Location]
-"""The place of a row's field: 0 is the relation or attribute, 1 and on are the objects, `NUMBER_FIELD` is the number."""
+"""Row and field → location. Field 0 is the relation or attribute, 1 … are the objects; or `NUMBER_FIELD`."""
 
 NUMBER_FIELD = -1
-"""The field of the confidence or value."""
+"""Field of the confidence or value."""
 
 
 class KnowledgeBaseBuilder:
-    """Collects facts and values as numbers of names, over one numbering of all names.
+    """Collects facts and values whose names are encoded by one numbering.
 
-    One numbering, because a reader then looks each word of a text up once, whatever the word is.
+    Relations, objects and attributes share the numbering, so a reader looks each word of a text up only once.
     """
 
     def __init__(self) -> None:
         self._names = NameEncoder()
         self._interner = Interner()
-        self._arity = np.zeros(0, np.int8)  # by number of name; 0 where it is no relation
-        self._attribute = np.zeros(0, bool)  # by number of name
+        self._arity = np.zeros(0, np.int8)
+        """By name: arity of the relation, 0 if the name is not one."""
+        self._attribute = np.zeros(0, bool)
+        """By name: whether it is an attribute."""
         self._first: dict[tuple[str, int], str] = {}
+        """Kind and name → location of the first use."""
         self._objects: list[Ints] = []
         self._facts: dict[int, list[FactChunk]] = {}
         self._values: list[tuple[Ints, Ints, Floats]] = []
         self._notes: dict[str, Note] = {}
 
     def add_note(self, count: int, text: str, example: str = "", singular: str = "") -> None:
-        """Count something worth telling; the first example stays. `one` is what is said of a single one."""
+        """Add to the count of a note; the first example is kept. `singular` is the text for a count of one."""
         known = self._notes.get(text, Note(0, text, example, singular))
         self._notes[text] = replace(known, count=known.count + count, example=known.example or example)
 
     def encode_names(self, names: Sequence[str], locate: Callable[[int], Location]) -> Ints:
-        """Numbers of names, shape (names,); `where` is the place of one of them."""
+        """Encode names, shape (names,); `locate` gives the location of a position."""
         numbers = self._names.encode(names)
         self._check_new_names(lambda name: locate(names.index(name)))
         return numbers
 
     def encode_bytes(self, data: bytes, starts: Longs, ends: Longs, locate: Callable[[str], Location]) -> Ints:
-        """Numbers of the names `data[start:end]`, shape (starts,); `where` is the place of one of them."""
+        """Encode the names `data[start:end]`, shape (starts,); `locate` gives the location of a name."""
         numbers = self._interner.encode(data, starts, ends, self._names)
         self._check_new_names(locate)
         return numbers
 
     def _check_new_names(self, locate: Callable[[str], Location]) -> None:
-        """Refuse new names that cannot be names, and count what looks like a mistake."""
-        fresh = self._names.take_new()
-        wrong = find_invalid_name(fresh)
-        if wrong:
-            raise InputError(wrong[1], location=locate(wrong[0]))
-        spaced = [name for name in fresh if name[0].isspace() or name[-1].isspace()]
+        """Refuse invalid names, and note names with surrounding spaces."""
+        new_names = self._names.take_new()
+        invalid = find_invalid_name(new_names)
+        if invalid:
+            raise InputError(invalid[1], location=locate(invalid[0]))
+        spaced = [name for name in new_names if name[0].isspace() or name[-1].isspace()]
         if spaced:
-            example, one = shorten(repr(spaced[0])), "name that begins or ends with a space"
-            self.add_note(len(spaced), "names that begin or end with a space", example, one)
+            example, singular = shorten(repr(spaced[0])), "name that begins or ends with a space"
+            self.add_note(len(spaced), "names that begin or end with a space", example, singular)
 
     def add_facts(self, relation: Ints, objects: Ints, confidence: Floats | None, locate: Locator) -> None:
-        """Add facts: relation (facts,), objects (facts, arity), confidence (facts,) or None, over `numbers`."""
+        """Add encoded facts: relation (facts,), objects (facts, arity), confidence (facts,) or None."""
         self._register_relations(relation, objects.shape[1], locate)
         if confidence is not None:
             wrong = ~((confidence > 0) & (confidence <= 1))
             if wrong.any():
-                place = locate(int(np.argmax(wrong)), NUMBER_FIELD)
-                raise InputError("a confidence is above 0 and at most 1", location=place)
+                location = locate(int(np.argmax(wrong)), NUMBER_FIELD)
+                raise InputError("a confidence must be above 0 and at most 1", location=location)
         self._facts.setdefault(objects.shape[1], []).append((relation, objects, confidence))
 
     def add_values(self, attribute: Ints, holder: Ints, value: Floats, locate: Locator) -> None:
-        """Add values of attributes, all of shape (values,), over `numbers`."""
+        """Add encoded values of attributes, all of shape (values,)."""
         self._register_attributes(attribute, locate)
         wrong = ~np.isfinite(value)
         if wrong.any():
@@ -228,7 +88,7 @@ class KnowledgeBaseBuilder:
         self._values.append((attribute, holder, value))
 
     def declare(self, objects: Ints, relations: Ints, arities: Ints, attributes: Ints, locate: Locator) -> None:
-        """Add objects, relations with their arities and attributes of which nothing need be known."""
+        """Add objects, relations with arities, and attributes, which need no facts or values."""
         self._objects.append(objects)
         for arity in np.unique(arities).tolist():
             chosen = np.flatnonzero(arities == arity).tolist()
@@ -236,7 +96,7 @@ class KnowledgeBaseBuilder:
         self._register_attributes(attributes, locate)
 
     def check_arities(self, relation: Ints, arity: Longs, locate: Locator) -> None:
-        """Refuse rows in which a relation has another arity than before, in their order; all of shape (rows,)."""
+        """Refuse the first row whose relation has another arity than before; all of shape (rows,)."""
         self._grow()
         names, first, which = np.unique(relation, return_index=True, return_inverse=True)
         known = self._arity[names]
@@ -249,7 +109,7 @@ class KnowledgeBaseBuilder:
             self._check_arity(wrong, relation, int(arity[row]), locate)
 
     def _register_relations(self, relation: Ints, arity: int, locate: Locator) -> None:
-        """Check that the relations can have this arity, and remember that they do."""
+        """Check the arity of the relations, and record those that are new."""
         self._grow()
         known = self._arity[relation]
         self._check_arity((known != 0) & (known != arity), relation, arity, locate)
@@ -260,7 +120,7 @@ class KnowledgeBaseBuilder:
         self._arity[relation] = arity
 
     def _register_attributes(self, attribute: Ints, locate: Locator) -> None:
-        """Check that the names can be attributes, and remember that they are."""
+        """Check that the names can be attributes, and record those that are new."""
         self._grow()
         self._check_kind(self._arity[attribute] == 1, attribute, "a type", locate)
         new = np.flatnonzero(~self._attribute[attribute])
@@ -268,7 +128,7 @@ class KnowledgeBaseBuilder:
         self._attribute[attribute] = True
 
     def build(self) -> KnowledgeBase:
-        """The knowledge base; the draft is used up."""
+        """Return the knowledge base; the builder cannot be used again."""
         self._grow()
         names = np.array([*self._names, *[""] * (len(self._arity) - len(self._names))], object)
         used = np.zeros(len(names), bool)
@@ -279,22 +139,22 @@ class KnowledgeBaseBuilder:
         for _, holder, _ in self._values:
             used[holder] = True
         relation, holder, attribute = map(_renumber, (self._arity > 0, used, self._attribute))
-        heap = RawFacts(
+        raw = RawFacts(
             names[used].tolist(),
             names[self._arity > 0].tolist(),
             self._arity[self._arity > 0].tolist(),
             names[self._attribute].tolist(),
         )
         for chunks in self._facts.values():
-            while chunks:  # one after the other, so that two copies of all are never there
+            while chunks:  # frees each chunk, so that memory never holds two copies of all facts
                 rows, objects, confidence = chunks.pop()
-                heap.add_facts(relation[rows], holder[objects], confidence)
-        heap.values = [(attribute[a], holder[o], value) for a, o, value in self._values]
-        tables, dropped = build_tables(heap)
-        return KnowledgeBase(tables, (*self._notes.values(), *duplicate_notes(tables, dropped)))
+                raw.add_facts(relation[rows], holder[objects], confidence)
+        raw.values = [(attribute[a], holder[o], value) for a, o, value in self._values]
+        tables, duplicates = build_tables(raw)
+        return KnowledgeBase(tables, (*self._notes.values(), *duplicate_notes(tables, duplicates)))
 
     def _grow(self) -> None:
-        """Make room for the names known so far, and as many again: seldom is cheap."""
+        """Make room for the names so far, and as many again."""
         if len(self._names) > len(self._arity):
             more = 2 * len(self._names) - len(self._arity)
             self._arity = np.concatenate([self._arity, np.zeros(more, np.int8)])
@@ -304,7 +164,7 @@ class KnowledgeBaseBuilder:
         return next(name for name, known in self._names.items() if known == number)
 
     def _record_first(self, kind: str, numbers: Ints, rows: npt.NDArray[np.int64], locate: Locator) -> None:
-        """Note where each new relation or attribute was first met."""
+        """Record the location of each new relation or attribute."""
         for number, at in zip(*np.unique(numbers, return_index=True), strict=True):
             self._first[kind, int(number)] = str(locate(int(rows[at]), 0))
 
@@ -313,10 +173,11 @@ class KnowledgeBaseBuilder:
             return
         row = int(np.argmax(wrong))
         number = int(relation[row])
+        name, expected = shorten(format_name(self._name(number))), int(self._arity[number])
         raise InputError(
-            f"{shorten(format_name(self._name(number)))} has {plural(int(self._arity[number]), 'argument')}, not {arity}",
+            f"{name} has {plural(expected, 'argument')}, not {arity}",
             location=locate(row, 0),
-            hint=f"it was first met in {self._first['relation', number]}",
+            hint=f"its first fact is in {self._first['relation', number]}",
         )
 
     def _check_kind(self, wrong: npt.NDArray[np.bool_], numbers: Ints, kind: str, locate: Locator) -> None:
@@ -328,10 +189,10 @@ class KnowledgeBaseBuilder:
         raise InputError(
             f"{shorten(format_name(self._name(number)))} cannot be both a type and an attribute",
             location=locate(row, 0),
-            hint=f"it was {kind} in {first}",
+            hint=f"it is {kind} in {first}",
         )
 
 
 def _renumber(used: npt.NDArray[np.bool_]) -> Ints:
-    """For each number that is used, its place among the used ones."""
+    """Return the new number of each used number: its rank among the used ones."""
     return np.cumsum(used, dtype=np.int32) - np.int32(1)

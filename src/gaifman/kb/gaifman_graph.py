@@ -1,10 +1,10 @@
-"""The Gaifman graph of a knowledge base: two different objects are adjacent when they stand in one fact.
+"""The Gaifman graph of a knowledge base: two objects are adjacent if they occur in one fact.
 
 >>> facts = [("gave", "ann", "book", "cleo"), ("likes", "cleo", "dan"), ("old", "book")]
 >>> kb = KnowledgeBase.from_facts(facts, objects=["eve"])
 >>> graph = build_graph(kb)
 >>> graph
-<Graph: 5 objects, 4 edges, largest degree 3>
+<GaifmanGraph: 5 objects, 4 edges, largest degree 3>
 >>> graph.neighbours_of("cleo"), graph.labels_of("cleo", "dan")
 (('ann', 'book', 'dan'), (('likes', 1, 2),))
 >>> graph.distance("ann", "dan"), graph.distance("ann", "eve"), graph.ball(["ann"], 1)
@@ -33,35 +33,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GaifmanGraph:
-    """The Gaifman graph in compressed rows, with the labels and facts of each pair. It never changes.
+    """The Gaifman graph in compressed rows, with the labels and facts of each edge. Immutable.
 
-    Names in, names out where a person asks; the arrays are for the stages that compute. An *edge* here is directed:
-    each pair of adjacent objects has two, one in the row of either.
+    An *edge* is directed: each pair of adjacent objects has two, one in the row of either.
     """
 
     kb: KnowledgeBase
-    """What it is the graph of."""
+    """The knowledge base of the graph."""
     starts: Longs
     """Shape (objects + 1,), int64: the edges of object `d` are `starts[d]` to `starts[d + 1]`."""
     neighbours: Ints
-    """Shape (edges,), int32: the object at the far end of each edge; ascending in each row, never the row's own."""
+    """Shape (edges,), int32: the target of each edge; ascending in each row, never the row's own object."""
     label_starts: Longs
     """Shape (edges + 1,), int64: the labels of edge `e` are `label_starts[e]` to `label_starts[e + 1]`."""
     labels: Ints
-    """Shape (all labels,), int32: a row of `label_table`; an edge has one for each fact and pair of its places."""
+    """Shape (all labels,), int32: a row of `label_table`; an edge has one for each fact and pair of its positions."""
     label_facts: Ints
-    """Shape (all labels,), int32: the fact that gives the label, numbered over all tables, smallest arity first."""
+    """Shape (all labels,), int32: id of the fact that gives the label."""
     label_table: Ints
-    """Shape (kinds of label, 3), int32: relation, place of the row's object, place of the neighbour, from 0."""
+    """Shape (kinds of label, 3), int32: relation, position of the row's object, position of the neighbour, from 0."""
     label_offsets: Ints
     """Shape (relations,), int32: the first row of each relation in `label_table`."""
 
     def __repr__(self) -> str:
         edges = plural(len(self.neighbours) // 2, "edge")
-        return f"<Graph: {plural(len(self), 'object')}, {edges}, largest degree {self.degrees.max(initial=0):,}>"
+        return f"<GaifmanGraph: {plural(len(self), 'object')}, {edges}, largest degree {self.degrees.max(initial=0):,}>"
 
     def __len__(self) -> int:
-        """The number of objects."""
+        """Return the number of objects."""
         return len(self.starts) - 1
 
     @cached_property
@@ -71,15 +70,15 @@ class GaifmanGraph:
 
         return knowledge_base_arrays(self)
 
-    # In numbers.
+    # By number
 
     @property
     def degrees(self) -> Longs:
-        """Shape (objects,), int64: how many objects are adjacent to each."""
+        """Shape (objects,), int64: number of adjacent objects."""
         return np.diff(self.starts)
 
     def degree_distribution(self) -> tuple[Longs, Longs]:
-        """The degrees that occur, ascending, and how many objects have each.
+        """Return the degrees that occur, ascending, and the number of objects of each.
 
         >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "ann", "cleo")])
         >>> [column.tolist() for column in build_graph(kb).degree_distribution()]
@@ -88,7 +87,7 @@ class GaifmanGraph:
         return np.unique_counts(self.degrees)
 
     def summary(self) -> dict[str, Any]:
-        """The graph in numbers, as fields for JSON."""
+        """Return statistics of the graph, for JSON."""
         degrees = self.degrees
         distribution = [(int(d), int(n)) for d, n in zip(*self.degree_distribution(), strict=True)]
         top = int(degrees.argmax()) if len(degrees) else None
@@ -104,31 +103,31 @@ class GaifmanGraph:
         }
 
     def neighbour_ids(self, number: int) -> Ints:
-        """The neighbours of an object, by number, ascending."""
+        """Return the numbers of an object's neighbours, ascending."""
         return self.neighbours[self.starts[number] : self.starts[number + 1]]
 
     def distances(self, numbers: Iterable[int], radius: int | None = None) -> Ints:
-        """Shape (objects,), int32: steps from the nearest of some objects; −1 where none (within the radius) lead."""
-        far = np.full(len(self), -1, np.int32)
+        """Return the distance from the nearest of some objects, shape (objects,), int32; −1 if beyond the radius."""
+        distance = np.full(len(self), -1, np.int32)
         frontier: npt.NDArray[np.integer] = np.fromiter(numbers, np.int64)
         step = 0
         while len(frontier):
-            far[frontier] = step
+            distance[frontier] = step
             if step == radius:
                 break
             reached = self.neighbours[concatenate_ranges(self.starts[frontier], self.starts[frontier + 1])]
-            frontier = np.unique(reached[far[reached] < 0])
+            frontier = np.unique(reached[distance[reached] < 0])
             step += 1
-        return far
+        return distance
 
-    # In names.
+    # By name
 
     def neighbours_of(self, obj: str) -> tuple[str, ...]:
-        """The objects adjacent to one, sorted."""
+        """Return the objects adjacent to an object, sorted."""
         return self._names(self.neighbour_ids(self.kb.object_id(obj)))
 
     def labels_of(self, one: str, other: str) -> tuple[tuple[str, int, int], ...]:
-        """What links two objects: relation, place of the one, place of the other, counted from 1; () if nothing."""
+        """Return the labels between two objects: relation, position of the first and of the second, from 1."""
         row, number = self.kb.object_id(one), self.kb.object_id(other)
         edge = int(self.starts[row] + np.searchsorted(self.neighbour_ids(row), number))
         if edge == self.starts[row + 1] or self.neighbours[edge] != number:
@@ -137,14 +136,14 @@ class GaifmanGraph:
         return tuple((self.kb.content.relations[r], i + 1, j + 1) for r, i, j in self.label_table[found].tolist())
 
     def distance(self, one: str, other: str) -> int | None:
-        """Steps on the shortest path between two objects; None where there is no path."""
-        far = int(self.distances([self.kb.object_id(one)])[self.kb.object_id(other)])
-        return None if far < 0 else far
+        """Return the length of the shortest path between two objects; None if there is no path."""
+        distance = int(self.distances([self.kb.object_id(one)])[self.kb.object_id(other)])
+        return None if distance < 0 else distance
 
     def ball(self, objects: Iterable[str], radius: int) -> tuple[str, ...]:
-        """N_r of some objects: all within the radius of any of them, themselves included, sorted."""
+        """Return N_r of some objects: all within the radius of any of them, themselves included, sorted."""
         if isinstance(objects, str):
-            raise KnowledgeBaseError(f"several objects are meant: write [{objects!r}], not {objects!r}")
+            raise KnowledgeBaseError(f"objects must be a list: write [{objects!r}], not {objects!r}")
         check_radius(radius)
         return self._names(np.flatnonzero(self.distances([self.kb.object_id(name) for name in objects], radius) >= 0))
 
@@ -153,7 +152,7 @@ class GaifmanGraph:
 
 
 def weighted_median(distribution: list[tuple[int, int]]) -> int:
-    """The degree that half of the objects do not exceed.
+    """Return the median of (degree, count) pairs.
 
     >>> weighted_median([(0, 1), (3, 2), (9, 1)])
     3
@@ -173,14 +172,14 @@ def check_radius(radius: int) -> None:
 
 
 def build_graph(kb: KnowledgeBase) -> GaifmanGraph:
-    """The Gaifman graph of a knowledge base: O(l log l) for the l labels, which are 2 for each fact of two places."""
+    """Return the Gaifman graph of a knowledge base, in O(l log l) for l labels; a binary fact has 2 labels."""
     if len(kb) > np.iinfo(np.int32).max:
         raise KnowledgeBaseError(f"a graph of {len(kb):,} facts: at most {np.iinfo(np.int32).max:,} can be numbered")
     label_offsets, table = _label_table(kb.content.arities)
     parts = [_pairs(kb.fact_tables[arity], offset, label_offsets) for arity, offset in kb.fact_offsets.items()]
     key, label, fact = (np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(3))
     del parts
-    order = np.argsort(key, kind="stable")  # stable: labels of a pair stay in the order of places and facts
+    order = np.argsort(key, kind="stable")  # stable: labels of a pair stay in the order of positions and facts
     key = key[order]
     first = np.ones(len(key), bool)
     np.not_equal(key[1:], key[:-1], out=first[1:])
@@ -199,7 +198,7 @@ def build_graph(kb: KnowledgeBase) -> GaifmanGraph:
 
 
 def _pairs(table: FactTable, offset: int, label_offsets: Ints) -> tuple[Longs, Ints, Ints]:
-    """For each fact and ordered pair of its places with different objects: both objects packed, label, fact number."""
+    """Return both objects (packed), label and fact id for each pair of positions with different objects."""
     keys, labels, facts = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     numbers = np.arange(offset, offset + len(table), dtype=np.int32)
     base = label_offsets[table.relation]

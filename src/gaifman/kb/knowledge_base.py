@@ -1,4 +1,4 @@
-"""A knowledge base: what is known about which objects. Names in, names out; numbers inside.
+"""Knowledge bases: facts about objects, read and queried by name, stored as integers.
 
 >>> kb = KnowledgeBase.from_facts(
 ...     [("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("person", "ann")], {("age", "ann"): 80}
@@ -57,15 +57,15 @@ from gaifman.logic.semantics import Extension, Structure
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KnowledgeBase:
-    """Objects, facts of relations between them, and numeric attributes. It never changes.
+    """Objects, facts of relations between them, and numeric attributes. Immutable.
 
-    Made by `KnowledgeBase.from_facts`, `gaifman.read` or from another one. Two are equal when their contents are.
+    Made by `KnowledgeBase.from_facts`, `gaifman.read` or from another one. Two are equal if their contents are.
     """
 
     content: Tables
     """Names and arrays in canonical form."""
     notes: tuple[Note, ...] = ()
-    """What its making met: the format that was guessed, facts that stood twice, literals that were left out."""
+    """Remarks of the reader: the detected format, repeated facts, skipped literals."""
 
     @classmethod
     def from_facts(
@@ -74,11 +74,11 @@ class KnowledgeBase:
         values: Mapping[tuple[str, str], float] | None = None,
         objects: Iterable[str] = (),
     ) -> KnowledgeBase:
-        """A knowledge base of facts, `values` of (attribute, object), and `objects` that need occur in neither."""
-        heap = RawFacts([], [], [])
-        append_facts(heap, facts, {} if values is None else values, objects)
-        tables, dropped = build_tables(heap)
-        return cls(tables, duplicate_notes(tables, dropped))
+        """Return a knowledge base of facts, values by (attribute, object), and objects that need no fact."""
+        raw = RawFacts([], [], [])
+        append_facts(raw, facts, {} if values is None else values, objects)
+        tables, duplicates = build_tables(raw)
+        return cls(tables, duplicate_notes(tables, duplicates))
 
     def __repr__(self) -> str:
         text = f"{plural(len(self.objects), 'object')}, {plural(len(self.relations), 'relation')}"
@@ -94,11 +94,11 @@ class KnowledgeBase:
         return knowledge_base_html(repr(self)[1:-1], self.relations.values(), self.attributes.values(), first)
 
     def __len__(self) -> int:
-        """The number of facts; values of attributes are counted by `attributes`."""
+        """Return the number of facts, without values of attributes."""
         return sum(map(len, self.fact_tables.values()))
 
     def __bool__(self) -> bool:
-        """Whether there is an object: without this, one with values but no facts would be false."""
+        """Return whether there is an object, also for a knowledge base with values but no facts."""
         return len(self.objects) > 0
 
     def __eq__(self, other: object) -> bool:
@@ -108,23 +108,23 @@ class KnowledgeBase:
         return hash(self.fingerprint)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """What it is made of, so that it can be copied and sent to other processes; what is computed is left behind."""
+        """Pickle the content without what was computed from it."""
         return KnowledgeBase, (self.content, self.notes)
 
     def __contains__(self, fact: FactLike) -> bool:
-        """Whether the fact is known, with whatever confidence."""
+        """Return whether the fact is known, with any confidence."""
         return self._find_row(as_fact(fact)) is not None
 
-    # What it holds, in names.
+    # By name
 
     @property
     def objects(self) -> SortedNames:
-        """Names of all objects, sorted; also those that occur in no fact."""
+        """Names of all objects, sorted, including those without facts."""
         return self.content.objects
 
     @cached_property
     def relations(self) -> Mapping[str, RelationInfo]:
-        """Relation by name; one without facts is there when the knowledge base was told of it."""
+        """Relation by name, including declared relations without facts."""
         counts = sum(np.diff(table.starts) for table in self.fact_tables.values())
         counted = np.broadcast_to(counts, len(self.content.relations)).tolist()
         return MappingProxyType(
@@ -142,7 +142,7 @@ class KnowledgeBase:
         return MappingProxyType({name: AttributeInfo(name, count) for name, count in named})
 
     def types(self, obj: str | None = None) -> tuple[str, ...]:
-        """The types, which are relations with one place: all of them, or those of an object."""
+        """Return the types (unary relations): all of them, or those of an object."""
         names = [relation.name for relation in self.relations.values() if relation.arity == 1]
         if obj is None:
             return tuple(names)
@@ -150,7 +150,7 @@ class KnowledgeBase:
         return tuple(name for name in names if (name, obj) in self)
 
     def facts(self, relation: str | None = None, obj: str | None = None) -> Iterator[Fact]:
-        """The facts, one by one, sorted by relation and objects: all, or those of a relation, or with an object."""
+        """Yield the facts, sorted by relation and objects: all, or those of a relation, or with an object."""
         numbers = range(len(self.content.relations)) if relation is None else [self._relation_id(relation)]
         number = None if obj is None else self.object_id(obj)
         tables = dict(self.fact_tables)
@@ -173,7 +173,7 @@ class KnowledgeBase:
         return np.zeros((0, arity), np.int32) if table is None else table.objects[table.rows(number)]
 
     def value(self, attribute: str, obj: str) -> float | None:
-        """The attribute's value for an object, None where it has none."""
+        """Return an object's value of an attribute, or None."""
         number, holder = self.content.attributes.find(attribute), self.object_id(obj)
         if number is None:
             raise self._unknown("attribute", attribute, self.content.attributes)
@@ -183,31 +183,32 @@ class KnowledgeBase:
         return float(self.value_table.value[at]) if found else None
 
     def values(self) -> Iterator[tuple[str, str, float]]:
-        """Attribute, object and value, sorted by attribute and object."""
+        """Yield attribute, object and value, sorted by attribute and object."""
         for number, holder, value in zip(
             self.value_table.attribute, self.value_table.objects, self.value_table.value, strict=True
         ):
             yield self.content.attributes[number], self.objects[holder], float(value)
 
-    # Between names and numbers, for the stages that compute.
+    # By number
 
     def object_id(self, name: str) -> int:
-        """The number of an object: its place among the sorted names."""
+        """Return the number of an object: its position among the sorted names."""
         number = self.objects.find(name)
         if number is None:
             raise self._unknown("object", name, self.objects)
         return number
 
     def object_name(self, number: int) -> str:
-        """The name of an object."""
+        """Return the name of an object."""
         if not isinstance(number, int | np.integer) or not 0 <= number < len(self.objects):
-            known = f"are numbered from 0 to {len(self.objects) - 1}" if self.objects else "are none here"
-            raise KnowledgeBaseError(f"objects {known}, not {shorten(repr(number))}")
+            last = len(self.objects) - 1
+            known = f"objects are numbered from 0 to {last}" if self.objects else "there are no objects"
+            raise KnowledgeBaseError(f"{known}, got {shorten(repr(number))}")
         return self.objects[int(number)]
 
     @property
     def fact_tables(self) -> Mapping[int, FactTable]:
-        """Arity → all facts of relations of that arity, as numbers; an arity without facts is not there."""
+        """Arity → all facts of that arity, as numbers; arities without facts are missing."""
         return self.content.facts
 
     @cached_property
@@ -234,7 +235,7 @@ class KnowledgeBase:
             table = self.fact_tables[arity]
             if 0 <= fact_id - offset < len(table):
                 return self.fact_at(table, fact_id - offset)
-        raise KnowledgeBaseError(f"facts are numbered from 0 to {len(self) - 1}, not {fact_id}")
+        raise KnowledgeBaseError(f"facts are numbered from 0 to {len(self) - 1}, got {fact_id}")
 
     def fact_ids(self, relation: Ints | int, tuples: Ints) -> Longs:
         """Return the ids of the facts `relation(tuple)`, shape (b,), int64; −1 for a fact that is not known.
@@ -260,24 +261,24 @@ class KnowledgeBase:
 
     @property
     def value_table(self) -> ValueTable:
-        """All values of attributes, as numbers."""
+        """All values of attributes, with numbers for names."""
         return self.content.values
 
-    # As other parts of gaifman see it.
+    # As a whole
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits of all that it holds, in whatever order that was read; the notes do not count."""
+        """Hash of the content, 32 hexadecimal digits; independent of the order of reading and of the notes."""
         return fingerprint(self.content)
 
     @cached_property
     def schema(self) -> Schema:
-        """What formulas may speak of."""
+        """The names that formulas may use."""
         arities = {name: relation.arity for name, relation in self.relations.items()}
         return Schema(MappingProxyType(arities), self.content.attributes, self.objects)
 
     def structure(self) -> Structure:
-        """The same as plain sets of names, for `gaifman.logic.semantics`; confidences have no part in it."""
+        """Return the facts as sets of names, for `gaifman.logic.semantics`; confidences are ignored."""
         relations = {
             relation.name: Extension(relation.arity, frozenset(fact.objects for fact in self.facts(relation.name)))
             for relation in self.relations.values()
@@ -287,19 +288,19 @@ class KnowledgeBase:
             attributes[attribute][obj] = value
         return Structure(frozenset(self.objects), relations, attributes)
 
-    # Others made from it.
+    # New knowledge bases
 
     def with_facts(
         self, facts: Iterable[FactLike], values: Mapping[tuple[str, str], float] | None = None
     ) -> KnowledgeBase:
-        """The same with more facts and values; of a fact known twice the higher confidence counts."""
-        heap = self._to_raw()
-        append_facts(heap, facts, {} if values is None else values, ())
-        tables, dropped = build_tables(heap)
-        return KnowledgeBase(tables, (*self.notes, *duplicate_notes(tables, dropped)))
+        """Return a knowledge base with more facts and values; a repeated fact gets its highest confidence."""
+        raw = self._to_raw()
+        append_facts(raw, facts, {} if values is None else values, ())
+        tables, duplicates = build_tables(raw)
+        return KnowledgeBase(tables, (*self.notes, *duplicate_notes(tables, duplicates)))
 
     def without_facts(self, facts: Iterable[FactLike]) -> KnowledgeBase:
-        """The same with some facts hidden; every object and relation stays known."""
+        """Return a knowledge base without some facts, but with all objects and relations."""
         hidden: dict[int, list[int]] = {}
         for fact in map(as_fact, facts):
             row = self._find_row(fact)
@@ -314,16 +315,15 @@ class KnowledgeBase:
         return KnowledgeBase(replace(self.content, facts=_drop_empty(tables)), self.notes)
 
     def extend_schema(self, relations: Mapping[str, int], attributes: Sequence[str] = ()) -> KnowledgeBase:
-        """The same facts, with these relations (name → arity) and attributes added to the schema.
+        """Return a knowledge base whose schema has these relations (name → arity) and attributes too.
 
-        A relation that is already there must have the same arity, and at least one of them must be there.
+        Relations that both have must have the same arity, and there must be at least one.
         """
         known = {name: relation.arity for name, relation in self.relations.items()}
         for name, arity in relations.items():
             if known.get(name, arity) != arity:
-                raise KnowledgeBaseError(
-                    f"{name} has {known[name]} positions in the knowledge base and {arity} in the model"
-                )
+                found = plural(known[name], "argument")
+                raise KnowledgeBaseError(f"{name} has {found} in the knowledge base and {arity} in the model")
         missing = {name: arity for name, arity in relations.items() if name not in known}
         new_attributes = [name for name in attributes if name not in self.attributes]
         if relations and len(missing) == len(relations):
@@ -338,7 +338,7 @@ class KnowledgeBase:
         return union([self, KnowledgeBase(empty)])
 
     def induced(self, objects: Iterable[str]) -> KnowledgeBase:
-        """The substructure on some objects: what is known of them alone, over the same relations."""
+        """Return the induced substructure of some objects: the facts among them, over the same schema."""
         members = np.array(sorted({self.object_id(name) for name in objects}), np.int64)
         inside = np.zeros(len(self.objects), bool)
         inside[members] = True
@@ -377,7 +377,7 @@ class KnowledgeBase:
         return number
 
     def _find_row(self, fact: Fact) -> int | None:
-        """The row of a fact in the table of its arity."""
+        """Return the row of a fact in the table of its arity, or None."""
         number = self.content.relations.find(fact.relation)
         if number is None or self.content.arities[number] != len(fact.objects):
             return None
@@ -393,7 +393,7 @@ class KnowledgeBase:
         )
 
     def _unknown_fact(self, fact: Fact) -> KnowledgeBaseError:
-        """Why a fact is not there: an unknown name, another arity, or just not known."""
+        """Return why a fact is not known: an unknown name, another arity, or neither."""
         relation = self.content.relations[self._relation_id(fact.relation)]
         arity = self.relations[relation].arity
         if arity != len(fact.objects):
@@ -402,12 +402,12 @@ class KnowledgeBase:
             )
         for name in fact.objects:
             self.object_id(name)
-        near = tuple(str(other) for other in islice(self.facts(relation, fact.objects[0]), 3))
-        return KnowledgeBaseError(f"the fact {shorten(str(fact), 80)} is not known", suggestions=near)
+        others = tuple(str(other) for other in islice(self.facts(relation, fact.objects[0]), 3))
+        return KnowledgeBaseError(f"the fact {shorten(str(fact), 80)} is not known", suggestions=others)
 
 
 def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -> KnowledgeBase:
-    """One knowledge base of several that share relations but no objects.
+    """Return one knowledge base of several that share relations but no objects.
 
     >>> one, two = (KnowledgeBase.from_facts([("parent", "ann", child)]) for child in ("bob", "cleo"))
     >>> list(union([one, two], prefixes=["1/", "2/"]).objects)
@@ -436,7 +436,7 @@ def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -
 
 
 def _take_rows(table: FactTable, rows: Longs) -> FactTable:
-    """Some rows of a table, in their order."""
+    """Return some rows of a table, in their order."""
     confidence = None if table.confidence is None else table.confidence[rows]
     return make_fact_table(table.relation[rows], table.objects[rows], confidence, len(table.starts) - 1)
 
@@ -448,11 +448,11 @@ def _drop_empty(tables: Mapping[int, FactTable]) -> Mapping[int, FactTable]:
 def _check_union(kbs: Sequence[object], prefixes: Sequence[object]) -> None:
     for kb in kbs:
         if not isinstance(kb, KnowledgeBase):
-            raise KnowledgeBaseError(f"a union is one of knowledge bases, not of {shorten(repr(kb))}")
+            raise KnowledgeBaseError(f"union takes knowledge bases, got {shorten(repr(kb))}")
     if isinstance(prefixes, str) or len(prefixes) != len(kbs):
         raise KnowledgeBaseError(f"there are {len(kbs)} knowledge bases but {len(prefixes)} prefixes")
     for prefix in prefixes:
-        problem = name_problem(prefix) if isinstance(prefix, str) else "a prefix is a text"
+        problem = name_problem(prefix) if isinstance(prefix, str) else "a prefix must be a string"
         if prefix != "" and problem:
             raise KnowledgeBaseError(f"{problem}: {shorten(repr(prefix))}")
 
@@ -464,7 +464,7 @@ def _check_disjoint(seen: set[str], objects: Collection[str]) -> None:
             f"{plural(len(shared), 'object')} in more than one knowledge base: "
             + ", ".join(shorten(format_name(name)) for name in shared[:3])
             + (", …" if len(shared) > 3 else ""),
-            hint="tell them apart: union(kbs, prefixes=['1/', '2/'])",
+            hint="rename them: union(kbs, prefixes=['1/', '2/'])",
         )
     seen.update(objects)
 
@@ -473,6 +473,7 @@ def _check_arities(whole: RawFacts, part: RawFacts) -> None:
     known = dict(zip(whole.relations, whole.arities, strict=True))
     for name, arity in zip(part.relations, part.arities, strict=True):
         if known.get(name, arity) != arity:
+            found = plural(known[name], "argument")
             raise KnowledgeBaseError(
-                f"{shorten(format_name(name))} has {plural(known[name], 'argument')} in one knowledge base, {arity} in another"
+                f"{shorten(format_name(name))} has {found} in one knowledge base, {arity} in another"
             )

@@ -1,12 +1,12 @@
-"""Facts as arrays of numbers, in one canonical form.
+"""Facts as integer arrays, in one canonical form.
 
-Objects, relations and attributes are numbered in the order of their names, facts are sorted by relation and objects and
-stand once: the arrays depend on what is known, never on the order in which it was read.
+Objects, relations and attributes are numbered in the order of their names. Facts are sorted by relation and objects,
+without duplicates. So the arrays do not depend on the order in which facts were read.
 
->>> heap = RawFacts(["bob", "ann"], ["parent"], [2])
->>> heap.add(np.array([0, 0]), np.array([[1, 0], [1, 0]]))
->>> tables, dropped = build_tables(heap)
->>> list(tables.objects), tables.facts[2].objects.tolist(), dropped.facts
+>>> raw = RawFacts(["bob", "ann"], ["parent"], [2])
+>>> raw.add_facts(np.array([0, 0]), np.array([[1, 0], [1, 0]]))
+>>> tables, duplicates = build_tables(raw)
+>>> list(tables.objects), tables.facts[2].objects.tolist(), duplicates.fact_count
 (['ann', 'bob'], [[0, 1]], 1)
 """
 
@@ -53,10 +53,10 @@ def concatenate_ranges(starts: Longs, stops: Longs) -> Longs:
 
 
 class SortedNames(Sequence[str]):
-    """Sorted different names; the number of a name is its position.
+    """Distinct names in order; the number of a name is its position.
 
     >>> names = SortedNames(["bob", "ann", "bob"])
-    >>> names[1], names.number("bob"), names.number("cleo"), "ann" in names
+    >>> names[1], names.find("bob"), names.find("cleo"), "ann" in names
     ('bob', 1, None, True)
     """
 
@@ -89,21 +89,20 @@ class SortedNames(Sequence[str]):
 
     def __repr__(self) -> str:
         shown = ", ".join(map(repr, self._names[:3]))
-        return f"Names({shown}, … {len(self):,})" if len(self) > 3 else f"Names({shown})"
+        return f"SortedNames({shown}, … {len(self):,})" if len(self) > 3 else f"SortedNames({shown})"
 
     def find(self, name: str) -> int | None:
-        """The number of the name, found by bisection: a second index would double the memory."""
+        """Return the number of a name, or None. Found by bisection: a dictionary would double the memory."""
         if not isinstance(name, str):
-            raise KnowledgeBaseError(f"a name is a text, not {shorten(repr(name))}")
+            raise KnowledgeBaseError(f"a name must be a string, got {shorten(repr(name))}")
         at = bisect_left(self._names, name)
         return at if at < len(self._names) and self._names[at] == name else None
 
 
 class NameEncoder(defaultdict[str, int]):
-    """Numbers given to names in the order in which they come.
+    """Numbers names in the order in which they come.
 
-    >>> index = NameEncoder()
-    >>> index.numbers(["bob", "ann", "bob"]).tolist()
+    >>> NameEncoder().encode(["bob", "ann", "bob"]).tolist()
     [0, 1, 0]
     """
 
@@ -113,24 +112,24 @@ class NameEncoder(defaultdict[str, int]):
         self._seen = 0
 
     def encode(self, names: Sequence[str]) -> Ints:
-        """The numbers of the names, int32 of their shape; new names get the next ones."""
+        """Return the numbers of the names, shape (names,), int32; new names get the next numbers."""
         return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
 
     def take_new(self) -> list[str]:
-        """The names that are new since the last call."""
-        names = list(islice(reversed(self), len(self) - self._seen))  # from the end: only as many as are new
+        """Return the names that are new since the last call."""
+        names = list(islice(reversed(self), len(self) - self._seen))  # from the end, to touch only the new ones
         self._seen = len(self)
         return names[::-1]
 
 
 def find_invalid_name(names: Iterable[str]) -> tuple[str, str] | None:
-    r"""The first name that cannot be one, with the reason.
+    r"""Return the first invalid name and the reason, or None.
 
     >>> find_invalid_name(["ann", "b\0b"])
-    ('b\x00b', 'a name cannot hold the character NUL')
+    ('b\x00b', 'a name cannot contain the character NUL')
     """
     for name in names:
-        plain = name and name.isascii() and "\0" not in name  # most are, and seen to be at once
+        plain = name and name.isascii() and "\0" not in name  # a fast check for most names
         if not plain and (problem := name_problem(name)):
             return name, problem
     return None
@@ -145,7 +144,7 @@ class FactTable:
     objects: Ints
     """Shape (facts, arity), int32: numbers of the fact's objects."""
     confidence: Floats | None
-    """Shape (facts,), float64 in (0, 1]; None where every fact is certain."""
+    """Shape (facts,), float64 in (0, 1]; None if all facts are certain."""
     starts: Longs
     """Shape (relations + 1,), int64: the facts of relation `r` are the rows `starts[r]` to `starts[r + 1]`."""
 
@@ -154,21 +153,21 @@ class FactTable:
 
     @property
     def arity(self) -> int:
-        """Places of the relations."""
+        """Arity of the relations."""
         return int(self.objects.shape[1])
 
     def rows(self, relation: int) -> range:
-        """Where the relation's facts stand."""
+        """Return the rows of a relation."""
         return range(int(self.starts[relation]), int(self.starts[relation + 1]))
 
     def find(self, relation: int, objects: Sequence[int]) -> int | None:
-        """Where one fact stands."""
-        rows, wanted = self.rows(relation), list(objects)
-        at = bisect_left(rows, wanted, key=lambda row: self.objects[row].tolist())
-        return rows[at] if at < len(rows) and self.objects[rows[at]].tolist() == wanted else None
+        """Return the row of a fact, or None."""
+        rows, key = self.rows(relation), list(objects)
+        at = bisect_left(rows, key, key=lambda row: self.objects[row].tolist())
+        return rows[at] if at < len(rows) and self.objects[rows[at]].tolist() == key else None
 
     def rows_with_object(self, number: int) -> Longs:
-        """The rows in which an object occurs."""
+        """Return the rows in which an object occurs."""
         return np.flatnonzero((self.objects == number).any(axis=1))
 
 
@@ -189,7 +188,7 @@ class ValueTable:
         return len(self.attribute)
 
     def rows(self, attribute: int) -> slice:
-        """Where the attribute's values stand."""
+        """Return the rows of an attribute."""
         return slice(int(self.starts[attribute]), int(self.starts[attribute + 1]))
 
 
@@ -203,22 +202,22 @@ class Tables:
     """Arity of each relation, by its number."""
     attributes: SortedNames
     facts: Mapping[int, FactTable]
-    """Arity → facts; an arity without facts is not there."""
+    """Arity → facts; arities without facts are missing."""
     values: ValueTable
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As plain data: a read-only mapping cannot be copied or sent to another process."""
+        """Pickle as plain data: a read-only mapping cannot be pickled."""
         facts = {arity: (facts.relation, facts.objects, facts.confidence) for arity, facts in self.facts.items()}
         return _unpickle_tables, ((self.objects, self.relations, self.attributes), self.arities, facts, self.values)
 
 
 FactChunk = tuple[Ints, Ints, Floats | None]
-"""Relation (facts,), objects (facts, arity) and confidence (facts,) or None, as numbers in a heap."""
+"""Relation (facts,), objects (facts, arity) and confidence (facts,) or None."""
 
 
 @dataclass(slots=True)
 class RawFacts:
-    """Facts in no order and perhaps repeated, with names numbered in no order: what becomes tables."""
+    """Facts with names in any order, perhaps repeated; `build_tables` makes tables of them."""
 
     objects: list[str]
     relations: list[str]
@@ -229,40 +228,39 @@ class RawFacts:
     """Attribute, object and value, each (values,)."""
 
     def add_facts(self, relation: Ints, objects: Ints, confidence: Floats | None = None) -> None:
-        """Put facts of one arity on the heap."""
+        """Add facts of one arity."""
         self.facts.setdefault(objects.shape[1], []).append((relation, objects, confidence))
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """What stood more than once on a heap."""
+    """Repeated facts and values."""
 
     fact_count: int
     example_fact: tuple[int, ...] | None
-    """Relation and objects of one such fact, as numbers in the tables."""
+    """Relation and objects of a repeated fact, as numbers in the tables."""
     value_count: int
     example_value: tuple[int, ...] | None
-    """Attribute and object of one that had several values."""
+    """Attribute and object of a repeated value."""
 
 
 def build_tables(raw: RawFacts) -> tuple[Tables, Duplicates]:
-    """The heap in canonical form; the heap is used up.
+    """Return the facts in canonical form; `raw` cannot be used again.
 
-    A fact that stands several times has its highest confidence, an attribute its largest value.
+    A repeated fact gets its highest confidence, a repeated value its largest number.
     """
     objects, object_rank = _sort_names(raw.objects)
     relations, relation_rank = _sort_names(raw.relations)
     attributes, attribute_rank = _sort_names(raw.attributes)
     arities = dict(zip(raw.relations, raw.arities, strict=True))
-    facts, dropped, example = {}, 0, None
+    facts, duplicates, example = {}, 0, None
     for arity in sorted(raw.facts):
         columns, confidence = _stack_columns(raw.facts.pop(arity), arity, relation_rank, object_rank)
-        found = unique_rows(columns, [len(relations)] + [len(objects)] * arity, confidence)
-        dropped, example = dropped + found.duplicates, example or found.example
-        if len(found.columns[0]):
-            facts[arity] = make_fact_table(
-                found.columns[0], np.stack(found.columns[1:], axis=1), found.weight, len(relations)
-            )
+        rows = unique_rows(columns, [len(relations)] + [len(objects)] * arity, confidence)
+        duplicates, example = duplicates + rows.duplicates, example or rows.example
+        if len(rows.columns[0]):
+            members = np.stack(rows.columns[1:], axis=1)
+            facts[arity] = make_fact_table(rows.columns[0], members, rows.weight, len(relations))
     values = raw.values or [(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))]
     attribute, holder, value = (np.concatenate(column) for column in zip(*values, strict=True))
     known = unique_rows([attribute_rank[attribute], object_rank[holder]], [len(attributes), len(objects)], value)
@@ -276,12 +274,12 @@ def build_tables(raw: RawFacts) -> tuple[Tables, Duplicates]:
             MappingProxyType(facts),
             make_value_table(known.columns[0], known.columns[1], known.weight, len(attributes)),
         ),
-        Duplicates(dropped, example, known.duplicates, known.example),
+        Duplicates(duplicates, example, known.duplicates, known.example),
     )
 
 
 def make_fact_table(relation: Ints, objects: Ints, confidence: Floats | None, relation_count: int) -> FactTable:
-    """Facts of sorted rows, read-only; certain where every confidence is 1."""
+    """Return a table of sorted rows, read-only; without confidences if all are 1."""
     if confidence is not None and (confidence == 1).all():
         confidence = None
     starts = np.searchsorted(relation, np.arange(relation_count + 1)).astype(np.int64)
@@ -290,9 +288,9 @@ def make_fact_table(relation: Ints, objects: Ints, confidence: Floats | None, re
 
 
 def make_value_table(attribute: Ints, holder: Ints, value: Floats, attribute_count: int) -> ValueTable:
-    """Values of sorted rows, read-only."""
+    """Return a table of sorted values, read-only."""
     starts = np.searchsorted(attribute, np.arange(attribute_count + 1)).astype(np.int64)
-    value = value + 0.0  # there is one zero: -0.0 would be another fingerprint for an equal value
+    value = value + 0.0  # makes -0.0 equal to 0.0, which has another fingerprint
     return ValueTable(freeze(attribute), freeze(holder), freeze(value), freeze(starts))
 
 
@@ -306,18 +304,18 @@ def _unpickle_tables(
 
 
 def _sort_names(names: Sequence[str]) -> tuple[SortedNames, Ints]:
-    """The names sorted, and for each of the given ones its place among them."""
+    """Return the sorted names, and the rank of each name."""
     ranked = SortedNames(names)
-    places = dict(zip(ranked, range(len(ranked)), strict=True))
-    return ranked, np.fromiter(map(places.__getitem__, names), np.int32, len(names))
+    ranks = dict(zip(ranked, range(len(ranked)), strict=True))
+    return ranked, np.fromiter(map(ranks.__getitem__, names), np.int32, len(names))
 
 
 def _stack_columns(
     chunks: list[FactChunk], arity: int, relation_rank: Ints, object_rank: Ints
 ) -> tuple[list[Ints], Floats | None]:
-    """Relation and objects of all chunks as columns of final numbers, and their confidence."""
+    """Return relation and objects of all chunks as columns of final numbers, and their confidence."""
     relation = relation_rank[np.concatenate([chunk[0] for chunk in chunks])]
-    columns = [object_rank[np.concatenate([chunk[1][:, place] for chunk in chunks])] for place in range(arity)]
+    columns = [object_rank[np.concatenate([chunk[1][:, i] for chunk in chunks])] for i in range(arity)]
     confidence = None
     if any(chunk[2] is not None for chunk in chunks):
         confidence = np.concatenate([np.ones(len(c[0])) if c[2] is None else c[2] for c in chunks])
@@ -326,23 +324,23 @@ def _stack_columns(
 
 @dataclass(frozen=True, slots=True)
 class UniqueRows:
-    """Rows, sorted, each once."""
+    """Sorted rows without duplicates."""
 
     columns: list[Ints]
     weight: Floats | None
-    """The largest weight of the equal rows."""
+    """Largest weight of the equal rows."""
     duplicates: int
     example: tuple[int, ...] | None
-    """A row that stood more than once."""
+    """A repeated row."""
 
 
 def unique_rows(columns: list[Ints], sizes: Sequence[int], weight: Floats | None = None) -> UniqueRows:
-    """The different rows of some columns, sorted; `sizes` are the numbers of possible entries.
+    """Return the distinct rows of some columns, sorted; entries of column i are below `sizes[i]`.
 
-    Rows are packed into one 64-bit number where they fit: sorting those is many times as fast as sorting columns.
+    A row that fits is packed into one 64-bit integer: sorting those is many times as fast as sorting columns.
 
-    >>> found = unique_rows([np.array([1, 0, 1]), np.array([5, 5, 5])], [2, 6], np.array([0.5, 1.0, 0.7]))
-    >>> [column.tolist() for column in found.columns], found.weight.tolist(), found.dropped, found.example
+    >>> rows = unique_rows([np.array([1, 0, 1]), np.array([5, 5, 5])], [2, 6], np.array([0.5, 1.0, 0.7]))
+    >>> [column.tolist() for column in rows.columns], rows.weight.tolist(), rows.duplicates, rows.example
     ([[0, 1], [5, 5]], [1.0, 0.7], 1, (1, 5))
     """
     bits = [max(1, int(size - 1).bit_length()) for size in sizes]
@@ -366,7 +364,7 @@ def unique_rows(columns: list[Ints], sizes: Sequence[int], weight: Floats | None
 
 
 def _row_changes(columns: Sequence[npt.NDArray[np.integer]]) -> npt.NDArray[np.bool_]:
-    """Where a row differs from the one before."""
+    """Return for each row whether it differs from the one before."""
     first = np.ones(len(columns[0]), bool)
     first[1:] = False
     for column in columns:
@@ -385,18 +383,18 @@ def _pack(columns: Sequence[Ints], bits: Sequence[int]) -> Longs:
 def _unpack(packed: Sequence[npt.NDArray[np.integer]], bits: Sequence[int], fits: bool) -> list[Ints]:
     if not fits:
         return [column.astype(np.int32) for column in packed]
-    shifts = [sum(bits[place + 1 :]) for place in range(len(bits))]
+    shifts = [sum(bits[i + 1 :]) for i in range(len(bits))]
     return [
         ((packed[0] >> shift) & ((1 << width) - 1)).astype(np.int32) for shift, width in zip(shifts, bits, strict=True)
     ]
 
 
 def fingerprint(tables: Tables) -> str:
-    """32 hexadecimal digits of all that the tables hold; equal on every machine."""
+    """Return a hash of the content, 32 hexadecimal digits; the same on every machine."""
     digest = hashlib.blake2b(b"gaifman knowledge base 1", digest_size=16)
     for names in (tables.objects, tables.relations, tables.attributes):
         digest.update(len(names).to_bytes(8, "little"))
-        digest.update("\0".join(names).encode() + b"\0")  # no name holds a NUL, so no two lists look alike
+        digest.update("\0".join(names).encode() + b"\0")  # names contain no NUL, so different lists differ
     digest.update(bytes(tables.arities))
     for arity, facts in sorted(tables.facts.items()):
         digest.update(bytes([arity, facts.confidence is not None]) + len(facts).to_bytes(8, "little"))

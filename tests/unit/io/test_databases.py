@@ -117,7 +117,7 @@ def test_a_confidence_out_of_range_is_an_error(tmp_path: Path, make) -> None:  #
         "CREATE TABLE t (head VARCHAR, relation VARCHAR, tail VARCHAR, confidence DOUBLE)",
         "INSERT INTO t VALUES ('a', 'r', 'b', 1), ('a', 'r', 'c', 1.5)",
     )
-    with pytest.raises(InputError, match="a confidence is above 0") as caught:
+    with pytest.raises(InputError, match="a confidence must be above 0") as caught:
         read(path)
     assert caught.value.location
     assert (caught.value.location.line, caught.value.location.column) == (2, 7)
@@ -211,7 +211,7 @@ def test_facts_that_were_added_with_duckdb_are_read(tmp_path: Path) -> None:
         ("INSERT INTO facts2 VALUES (1, 7, 0, 1)", "a1 7 is not an id"),
         ("INSERT INTO facts2 VALUES (5, 1, 0, 1)", "relation 5 is not an id"),
         ("INSERT INTO facts2 VALUES (0, 1, 0, 1)", "p has 1 argument, not 2"),
-        ("INSERT INTO facts2 VALUES (1, 1, 0, 2)", "a confidence is above 0 and at most 1"),
+        ("INSERT INTO facts2 VALUES (1, 1, 0, 2)", "a confidence must be above 0 and at most 1"),
         ("INSERT INTO attribute_values VALUES (0, 1, 'nan')", "a value must be a finite number"),
         ("INSERT INTO objects VALUES (9, 'z')", "the ids must be 0, 1, 2 and so on"),
         ("INSERT INTO objects VALUES (2, '')", "a name cannot be empty"),

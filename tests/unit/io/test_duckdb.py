@@ -229,7 +229,7 @@ def test_errors_in_our_file_show_the_row(tmp_path: Path) -> None:
         read(path)
     assert caught.value.location
     assert (caught.value.location.line, caught.value.location.text) == (2, "0\t1\t0\t1.0")
-    assert caught.value.hint == f"it was first met in {path}, table relations, line 1, column 1"
+    assert caught.value.hint == f"its first fact is in {path}, table relations, line 1, column 1"
 
 
 def test_a_file_that_is_open_elsewhere_is_an_error_with_a_hint(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_property_may_have_objects_and_numbers(tmp_path: Path) -> None:
 def test_several_values_are_counted_and_the_largest_kept(tmp_path: Path) -> None:
     kb = turtle(tmp_path, "a:x a:size 5, 7, 6 .")
     assert kb.value("http://a/size", "http://a/x") == 7
-    assert notes(kb)["further values of an attribute, the largest kept"] == 2
+    assert notes(kb)["repeated values of an attribute, the largest kept"] == 2
 
 
 def test_blank_nodes_have_names_that_do_not_change(tmp_path: Path) -> None:

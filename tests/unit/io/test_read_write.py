@@ -148,7 +148,7 @@ def test_a_relation_has_one_arity_in_all_files(tmp_path: Path) -> None:
     assert error.message == "parent has 2 arguments, not 3"
     assert error.location
     assert (error.location.line, error.location.column, error.location.width) == (2, 1, 6)
-    assert error.hint == f"it was first met in {tmp_path / 'a.tsv'}, line 1, column 5"
+    assert error.hint == f"its first fact is in {tmp_path / 'a.tsv'}, line 1, column 5"
 
 
 # Formats are guessed, and can be said

@@ -75,7 +75,7 @@ def test_the_first_wrong_row_is_named() -> None:
     add(draft, "p a b", "q a b")
     error = refused(draft, "r a", "q a", "p a")
     assert (error.message, error.location, error.hint) == (
-        *("q has 2 arguments, not 1", place(1, 0), "it was first met in x, line 2, column 2"),
+        *("q has 2 arguments, not 1", place(1, 0), "its first fact is in x, line 2, column 2"),
     )
 
 
@@ -86,13 +86,13 @@ def test_arities_are_checked_in_the_order_of_rows() -> None:
     with pytest.raises(InputError) as caught:
         draft.check_arities(relation, np.array([1, 2, 3, 1]), place)
     assert (caught.value.message, caught.value.location) == ("p has 1 argument, not 3", place(2, 0))
-    assert caught.value.hint == "it was first met in x, line 1, column 2"
+    assert caught.value.hint == "its first fact is in x, line 1, column 2"
 
 
 @pytest.mark.parametrize("wrong", [0, -0.5, 1.01, float("nan"), float("inf")])
 def test_confidences_out_of_range_are_refused(wrong: float) -> None:
     error = refused(KnowledgeBaseBuilder(), "p a", "p b", confidence=[0.5, wrong])
-    assert error.message == "a confidence is above 0 and at most 1"
+    assert error.message == "a confidence must be above 0 and at most 1"
     assert error.location == place(1, NUMBER_FIELD)
 
 

@@ -1,4 +1,4 @@
-"""Facts as people write them, and how they are put on a heap."""
+"""Facts as people write them, and how they are put on a raw."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def test_names_stand_bare_where_they_can() -> None:
 def test_a_tuple_is_a_fact() -> None:
     assert as_fact(("p", "a", "b")) == Fact("p", ("a", "b"), 1.0)
     assert as_fact(Fact("p", ("a",), 0.5)).confidence == 0.5
-    with pytest.raises(KnowledgeBaseError, match="not 'text'"):
+    with pytest.raises(KnowledgeBaseError, match="got 'text'"):
         as_fact("text")  # type: ignore[arg-type]
 
 
-def test_a_heap_keeps_the_numbers_it_had() -> None:
-    heap = RawFacts(["z"], ["s"], [1], ["w"])
-    append_facts(heap, [("r", "a", "z"), ("s", "a")], {("v", "b"): 2}, ["lonely"])
-    assert heap.objects == ["z", "a", "b", "lonely"]
-    assert (heap.relations, heap.arities, heap.attributes) == (["s", "r"], [1, 2], ["w", "v"])
-    assert heap.facts[2][0][1].tolist() == [[1, 0]]
+def test_appending_keeps_the_old_numbers() -> None:
+    raw = RawFacts(["z"], ["s"], [1], ["w"])
+    append_facts(raw, [("r", "a", "z"), ("s", "a")], {("v", "b"): 2}, ["lonely"])
+    assert raw.objects == ["z", "a", "b", "lonely"]
+    assert (raw.relations, raw.arities, raw.attributes) == (["s", "r"], [1, 2], ["w", "v"])
+    assert raw.facts[2][0][1].tolist() == [[1, 0]]
 
 
 def test_a_type_is_no_attribute() -> None:
@@ -72,8 +72,8 @@ def test_notes_say_how_often_and_what() -> None:
     assert [(note.count, note.example) for note in found] == [(3, "p(a)."), (2, "v(a)")]
 
 
-def test_one_place_and_two_places() -> None:
-    assert [plural(count, "place") for count in (0, 1, 2000)] == ["0 places", "1 place", "2,000 places"]
+def test_plural() -> None:
+    assert [plural(count, "fact") for count in (0, 1, 2000)] == ["0 facts", "1 fact", "2,000 facts"]
 
 
 # What a user may write by mistake

@@ -25,29 +25,29 @@ BOB = KnowledgeBase.from_facts([("parent", "cleo", "dan")])
 
 @pytest.mark.parametrize("name", [5, 1.5, None, b"ann", ["ann"], float("nan")])
 def test_what_is_no_name_is_our_error(name: str) -> None:
-    with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
+    with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
         ANN.object_id(name)
-    with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
+    with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
         ANN.value(name, "ann")
-    with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
+    with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
         ANN.value("age", name)
-    with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
+    with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
         ANN.induced([name])
     if name is not None:  # None asks for all
-        with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
+        with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
             ANN.types(name)
-        with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
+        with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
             ANN.facts(name)
-        with pytest.raises(KnowledgeBaseError, match="a name is a text, not"):
+        with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
             ANN.facts(obj=name)
     assert name not in ANN.objects
 
 
 @pytest.mark.parametrize("number", [None, "0", 1.5, -1, 2, 10**30, 1j])
 def test_what_is_no_number_of_an_object_is_our_error(number: int) -> None:
-    with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0 to 1, not"):
+    with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0 to 1, got"):
         ANN.object_name(number)
-    with pytest.raises(KnowledgeBaseError, match="objects are none here"):
+    with pytest.raises(KnowledgeBaseError, match="there are no objects"):
         KnowledgeBase.from_facts([]).object_name(number)
     assert ANN.object_name(np.int32(1)) == "bob"  # type: ignore[arg-type]
 
@@ -62,7 +62,7 @@ def test_a_prefix_is_checked_like_a_name(prefix: str) -> None:
 
 
 def test_unions_of_other_things_are_our_errors() -> None:
-    with pytest.raises(KnowledgeBaseError, match="not of 1"):
+    with pytest.raises(KnowledgeBaseError, match="got 1"):
         union([1])  # type: ignore[list-item]
     with pytest.raises(KnowledgeBaseError, match="2 knowledge bases but 2 prefixes"):
         union([ANN, BOB], prefixes="12")

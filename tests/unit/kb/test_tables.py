@@ -51,8 +51,8 @@ def test_names_are_sorted_by_code_point_and_found(texts: list[str], other: str) 
 
 
 def test_names_print_short() -> None:
-    assert repr(SortedNames("abcde")) == "Names('a', 'b', 'c', … 5)"
-    assert repr(SortedNames("ab")) == "Names('a', 'b')"
+    assert repr(SortedNames("abcde")) == "SortedNames('a', 'b', 'c', … 5)"
+    assert repr(SortedNames("ab")) == "SortedNames('a', 'b')"
     assert "c" not in SortedNames("ab")
 
 

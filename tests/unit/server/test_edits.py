@@ -127,7 +127,7 @@ def test_what_a_kill_left_half_written_is_removed_and_nothing_else(tmp_path: Pat
         (Fact("parnt", ("ann", "bob")), "fact 1: there is no relation parnt", ("parent",)),
         (Fact("parent", ("ann",)), "parent has 2 arguments, not 1", ()),
         (Fact("parent", ("ann", "bobb")), "there is no object bobb", ("bob",)),
-        (Fact("parent", ("ann", "bob"), 1.5), "a confidence is above 0 and at most 1", ()),
+        (Fact("parent", ("ann", "bob"), 1.5), "a confidence must be above 0 and at most 1", ()),
         (Fact("parent", ()), "1 to 8 arguments", ()),
     ],
 )
