@@ -1,4 +1,4 @@
-"""The tutorial runs, and shows what is stored in it."""
+"""The tutorial runs and gives the outputs that are stored in it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pytest
 from notebook import TUTORIAL, Output, code_cells, read, run
 
 NUMBER = re.compile(r"-?\d+\.\d+")
-LEARNT = "learnt"
-"""The tag of cells whose last digits come from learning: another processor may round them otherwise."""
+TRAINED = "trained"
+"""The tag of cells that depend on training: another processor may give other last digits."""
 
 
-def said(output: Output) -> list[Any]:
+def exact(output: Output) -> list[Any]:
     """What must be the same each time."""
     return [output["output_type"], output.get("text"), output.get("data"), output.get("execution_count")]
 
 
 def roughly(output: Output) -> list[Any]:
-    """What must be the same wherever it was learnt: kinds of output, and text without fractions."""
+    """What must be the same on every processor: kinds of output, and text without fractions."""
     data = output.get("data", {})
     text = "".join([*output.get("text", []), *data.get("text/plain", [])])
     return [output["output_type"], NUMBER.sub("#", text), sorted(data)]
@@ -32,7 +32,7 @@ def test_every_cell_runs_and_shows_what_is_stored(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     notebook = read()
     for cell, found in zip(code_cells(notebook), run(notebook), strict=True):
-        same = roughly if LEARNT in cell["metadata"].get("tags", []) else said
+        same = roughly if TRAINED in cell["metadata"].get("tags", []) else exact
         assert [*map(same, found)] == [*map(same, cell["outputs"])], "run: make tutorial"
 
 
@@ -58,7 +58,7 @@ def test_it_is_a_valid_notebook_and_small() -> None:
     assert TUTORIAL.stat().st_size <= 300_000
 
 
-def test_nothing_comes_from_outside_and_links_lead_somewhere() -> None:
+def test_nothing_comes_from_other_hosts_and_links_lead_somewhere() -> None:
     text = TUTORIAL.read_text()
     assert set(re.findall(r"https?://[^\"\\ ]+", text)) <= {"http://www.w3.org/2000/svg"}
     assert "<script" not in text
