@@ -19,11 +19,12 @@ import pytest
 
 import gaifman
 from cli_runner import here, one_message, refused
-from gaifman.cli.serve import find_edits_file, open_page, preload, print_warnings, python_snippet
+from gaifman.cli.serve import open_page, print_warning, print_warnings
 from gaifman.errors import GaifmanError, OutputError
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.server.run import bind
+from gaifman.server import run
+from gaifman.server.run import bind, find_edits_file, preload, python_snippet
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState
 from http_client import ENDLESS, Client
@@ -85,7 +86,7 @@ def test_a_query_that_runs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
         assert running.returncode == 130
         assert "Traceback" not in errors
     assert replies[0].status == 503
-    assert replies[0].error["message"] in ("the server ends", "the query was cancelled")
+    assert replies[0].error["message"] in ("the server is stopping", "the query was cancelled")
 
 
 def test_added_facts_survive_even_a_kill(family: Path) -> None:
@@ -147,9 +148,9 @@ def test_for_people_it_says_where_it_is(family: Path) -> None:
         running.kill()
         end.cancel()
     assert lines[0].startswith("serving <KnowledgeBase: 3 objects, 2 relations, 3 facts> at http://127.0.0.1:")
-    assert lines[1] == "added facts are kept in family.facts.edits.facts: 0 so far\n"
+    assert lines[1] == "added facts: 0, stored in family.facts.edits.facts\n"
     assert lines[2].startswith("to add facts: Authorization: Bearer ")
-    assert lines[3] == "Ctrl-C ends it\n"
+    assert lines[3] == "press Ctrl-C to stop\n"
 
 
 def test_mistakes(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +159,7 @@ def test_mistakes(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "above 0" in refused("serve", "family.facts", "--seconds", "0").message
     assert "at most 86,400" in refused("serve", "family.facts", "--seconds", "inf").message
     assert "from 1 to 1,000" in refused("serve", "family.facts", "--max-concurrency", "1001").message
-    assert "there is no serving at" in refused("serve", "family.facts", "--host", "no host").message
+    assert "cannot bind to" in refused("serve", "family.facts", "--host", "no host").message
     with bind("127.0.0.1", 0) as taken:
         taken.listen()
         port = str(taken.getsockname()[1])
@@ -174,7 +175,7 @@ def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lo
     seen = []
 
     def reading(*_: object) -> KnowledgeBase:
-        with pytest.raises(OutputError, match="another server"):  # nobody adds while this goes on
+        with pytest.raises(OutputError, match="in use by another server"):  # nobody adds while this goes on
             EditsFile("family.facts.edits.facts").lock()
         return gaifman.read("family.facts")
 
@@ -182,19 +183,17 @@ def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lo
         desk.add_facts([Fact("person", ("cleo",))])
         seen.append(len(desk.service.kb))
 
-    module = sys.modules["gaifman.cli.serve"]
-    read = module.find_edits_file
-
-    def between(*words: Any) -> Any:
-        found = read(*words)  # read, not yet held: a server that still runs adds one more fact, and ends
+    def between(*words: Any, **options: Any) -> Any:
+        found = find_edits_file(*words, **options)  # not yet locked: a server that still runs adds a fact, and stops
         other = EditsFile("family.facts.edits.facts")
         other.lock()
         other.add([Fact("person", ("bob",))])
         other.close()
         return found
 
-    for name, double in (("find_edits_file", between), ("open_kb", reading), ("run_server", running)):
-        monkeypatch.setattr(module, name, double)
+    monkeypatch.setattr(run, "find_edits_file", between)
+    monkeypatch.setattr(run, "run_server", running)
+    monkeypatch.setattr(sys.modules["gaifman.cli.serve"], "open_kb", reading)
     here("serve", "family.facts", "--port", "0", "--allow-edit")
     assert seen == [5]
     assert Path("family.facts.edits.facts").read_text() == "person(bob).\nperson(cleo).\n"
@@ -219,7 +218,7 @@ def test_what_goes_wrong_while_it_is_made_ready_is_one_line(capsys: pytest.Captu
         def preload(self) -> None:
             raise GaifmanError("it is not to be", hint="try another")
 
-    preload(Broken(gaifman.demo()))
+    preload(Broken(gaifman.demo()), print_warning)
     assert capsys.readouterr().err == "warning: it is not to be\n"
 
 
@@ -235,9 +234,9 @@ def test_a_blank_token_is_refused(token: str, family: Path, monkeypatch: pytest.
     ("host", "names", "token", "said"),
     [
         ("127.0.0.1", [], "short", []),
-        ("0.0.0.0", [], "", ["nothing is encrypted", "--allow-host"]),
-        ("0.0.0.0", ["here.example"], "short", ["nothing is encrypted", "a token of 5 characters"]),
-        ("0.0.0.0", ["here.example"], "x" * 16, ["nothing is encrypted"]),
+        ("0.0.0.0", [], "", ["without encryption", "--allow-host"]),
+        ("0.0.0.0", ["here.example"], "short", ["without encryption", "a token of 5 characters"]),
+        ("0.0.0.0", ["here.example"], "x" * 16, ["without encryption"]),
     ],
 )
 def test_what_others_can_do_is_said(
@@ -261,7 +260,7 @@ def test_without_a_browser_the_address_is_said_and_nothing_else(
     monkeypatch.setattr(sys, "platform", "linux")
     open_page("http://127.0.0.1:1/")
     found = script is not None and "exit 0" in script
-    assert capfd.readouterr().err == ("" if found else "no browser found; open http://127.0.0.1:1/\n")
+    assert capfd.readouterr().err == ("" if found else "no browser found: open http://127.0.0.1:1/\n")
 
 
 def test_where_added_facts_are_kept(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def test_every_training_setting_is_documented() -> None:
 def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
     from gaifman.config import ServerLimits  # or gaifman.server.limits
     from gaifman.server.app import create_app
-    from gaifman.server.metrics import COUNTERS, GAUGES
+    from gaifman.server.metrics import Metrics
     from gaifman.server.service import Service
     from gaifman.server.state import ServerState
 
@@ -150,7 +150,7 @@ def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
                 assert f"`{name}`" in row, f"{path}: {name}"
     for field in fields(ServerLimits):
         assert f"| `{field.name}` |" in settings, field.name
-    for metric in (*COUNTERS, *GAUGES):
+    for metric in Metrics().names():
         assert f"`{metric}`" in text, metric
     for parameter in cli.commands["serve"].params:
         if parameter.name in ("allow_edit", "allowed_hosts", "host", "port", "open_browser", "edits", *SERVER_OPTIONS):

@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 import gaifman
 from browser import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, watched
-from gaifman.cli.serve import python_snippet
 from gaifman.config import ServerLimits
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.server.run import python_snippet
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState
 from http_client import PATIENT, Client, serving

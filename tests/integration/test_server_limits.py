@@ -143,11 +143,11 @@ def test_a_slash_too_many_is_another_path(client: Client) -> None:
 @pytest.mark.parametrize(
     ("path", "message", "near"),
     [
-        ("/api/objects?txt=p", "query.txt: there is no such parameter", ["text"]),
-        ("/api/objects?text=p&bogus=1", "query.bogus: there is no such parameter", []),
-        ("/api/about?x", "query.x: there is no such parameter", []),
-        ("/api/object?name=p00&name=p01", "query.name: it is given more than once", []),
-        (f"/api/objects?{'x' * 1000}=1", "there is no such parameter", []),
+        ("/api/objects?txt=p", "query.txt: unknown parameter", ["text"]),
+        ("/api/objects?text=p&bogus=1", "query.bogus: unknown parameter", []),
+        ("/api/about?x", "query.x: unknown parameter", []),
+        ("/api/object?name=p00&name=p01", "query.name: repeated parameter", []),
+        (f"/api/objects?{'x' * 1000}=1", "unknown parameter", []),
     ],
 )
 def test_parameters_that_would_count_for_nothing(client: Client, path: str, message: str, near: list[str]) -> None:
@@ -171,7 +171,7 @@ def test_parameters_that_are_right(client: Client) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{", "the body is no JSON, at character 2: Expecting property name"),
+        (b"{", "the body is not JSON, at character 2: Expecting property name"),
         (b'{"query": "p(x)"', "at character 17: Expecting ',' delimiter"),
         (b"{'query': 1}", "at character 2: Expecting property name enclosed in double quotes"),
         (b'{"query": "\xff"}', "it is not UTF-8, at byte 12"),
@@ -204,7 +204,7 @@ def test_a_head_that_is_too_large_is_refused_also_where_it_comes_at_once(client:
     assert client.get("/api/health", **{"x-long": "y" * (MAX_HEAD_BYTES - 1_000)}).status == 200
     reply = client.get("/api/health", **{"x-long": "y" * MAX_HEAD_BYTES})
     assert reply.status == 431
-    assert reply.error["message"] == "a request has at most 65,536 bytes before its body"
+    assert reply.error["message"] == "the headers exceed 65,536 bytes"
 
 
 def test_another_protocol_is_not_spoken_and_makes_no_noise(client: Client, capfd: pytest.CaptureFixture[str]) -> None:

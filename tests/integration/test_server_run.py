@@ -18,13 +18,13 @@ from trained import towns
 def test_a_port_that_is_taken_is_said() -> None:
     with bind("127.0.0.1", 0) as one:
         one.listen()
-        with pytest.raises(GaifmanError, match="there is no serving at 127"):
+        with pytest.raises(GaifmanError, match="cannot bind to 127"):
             bind("127.0.0.1", one.getsockname()[1])
 
 
 @pytest.mark.parametrize("host", ["no such host", "999.1.1.1", "a" * 300])
 def test_a_host_that_is_none_is_said(host: str) -> None:
-    with pytest.raises(GaifmanError, match="there is no serving"):
+    with pytest.raises(GaifmanError, match="cannot bind to"):
         bind(host, 0)
 
 

@@ -1,70 +1,57 @@
-"""What a server counts about itself, in the text format of Prometheus.
+"""Metrics of a server, in the text format of Prometheus.
 
->>> meters = Metrics()
->>> meters.observe_request("/api/health", 200, 0.001)
->>> print([line for line in meters.render().decode().splitlines() if line.startswith("gaifman_requests_total")][0])
+>>> metrics = Metrics()
+>>> metrics.observe_request("/api/health", 200, 0.001)
+>>> print([line for line in metrics.render().decode().splitlines() if line.startswith("gaifman_requests_total")][0])
 gaifman_requests_total{path="/api/health",status="200"} 1.0
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds."""
+"""Upper bounds of the histogram of response times, in seconds."""
 
-GAUGES = {
-    "gaifman_open_requests": "Requests that are there, whatever they ask.",
-    "gaifman_running_requests": "Requests that are worked on.",
-    "gaifman_queued_requests": "Requests that wait for being worked on.",
-    "gaifman_objects": "Objects of the knowledge base.",
-    "gaifman_facts": "Facts of the knowledge base.",
-}
-COUNTERS = {
-    "gaifman_requests_total": "Requests answered, by path and status.",
-    "gaifman_request_seconds": "Time until a request was answered, by path.",
-    "gaifman_overloaded_total": "Requests that found the server too busy.",
-    "gaifman_timeouts_total": "Requests whose work was stopped at the end of their time.",
-    "gaifman_added_facts_total": "Facts that were added.",
-}
-
-__all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "Metrics"]
+__all__ = ["CONTENT_TYPE", "Metrics"]
 
 
 class Metrics:
-    """The counts of one server: none are shared between two."""
+    """The metrics of one server, each defined here."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        words = COUNTERS
-        self._requests = Counter(
-            "gaifman_requests_total", words["gaifman_requests_total"], ["path", "status"], registry=self._registry
+        registry = self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "gaifman_requests_total", "Requests, by path and status.", ["path", "status"], registry=registry
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "gaifman_request_seconds",
-            words["gaifman_request_seconds"],
+            "Response times, by path.",
             ["path"],
             buckets=BUCKETS,
-            registry=self._registry,
+            registry=registry,
         )
-        self.refused, self.timed_out, self.added = (
-            Counter(name, words[name], registry=self._registry)
-            for name in ("gaifman_overloaded_total", "gaifman_timeouts_total", "gaifman_added_facts_total")
-        )
-        ProcessCollector(registry=self._registry)
-
-    def add_gauge(self, name: str, value: Callable[[], float]) -> None:
-        """A gauge that is asked for its value whenever somebody looks."""
-        Gauge(name, GAUGES[name], registry=self._registry).set_function(value)
+        self.overloaded = Counter("gaifman_overloaded_total", "Requests refused by overload.", registry=registry)
+        self.timeouts = Counter("gaifman_timeouts_total", "Requests stopped at their time limit.", registry=registry)
+        self.added_facts = Counter("gaifman_added_facts_total", "Facts added.", registry=registry)
+        self.open_requests = Gauge("gaifman_open_requests", "Open requests.", registry=registry)
+        self.running_requests = Gauge("gaifman_running_requests", "Requests that run.", registry=registry)
+        self.queued_requests = Gauge("gaifman_queued_requests", "Requests that wait.", registry=registry)
+        self.objects = Gauge("gaifman_objects", "Objects of the knowledge base.", registry=registry)
+        self.facts = Gauge("gaifman_facts", "Facts of the knowledge base.", registry=registry)
+        ProcessCollector(registry=registry)
 
     def observe_request(self, path: str, status: int, seconds: float) -> None:
-        """One more request; `path` is one of few."""
-        self._requests.labels(path, str(status)).inc()
-        self._seconds.labels(path).observe(seconds)
+        """Count a request. `path` must be one of few: each makes time series of its own."""
+        self.requests.labels(path, str(status)).inc()
+        self.seconds.labels(path).observe(seconds)
+
+    def names(self) -> list[str]:
+        """Return the names of gaifman's metrics."""
+        families = [family for family in self._registry.collect() if family.name.startswith("gaifman_")]
+        return [f"{family.name}_total" if family.type == "counter" else family.name for family in families]
 
     def render(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Return all metrics as text."""
         return generate_latest(self._registry)

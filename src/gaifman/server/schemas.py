@@ -1,158 +1,245 @@
-"""What goes over the wire: the bodies of requests, of answers and of errors.
+"""Requests and responses of the HTTP interface.
 
->>> found = error_body(GaifmanError("there is no object 'frnce'", suggestions=("france",)))
->>> found["error"]["message"], found["error"]["suggestions"]
-("there is no object 'frnce'", ['france'])
+Each request has one model here: FastAPI reads it, the service takes it. Each response has one model: the service
+builds it, FastAPI returns it. A field of the wrong type, a missing one and an unknown one are errors.
+
+>>> FactRow(relation="borders", objects=["france", 1], confidence=1.0)
+Traceback (most recent call last):
+...
+pydantic_core._pydantic_core.ValidationError: 1 validation error for FactRow
+objects.1
+  Input should be a valid string [type=string_type, input_value=1, input_type=int]
+...
 """
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from gaifman.errors import GaifmanError, escape_unprintable
+from gaifman.explain.attribution import DEFAULT_TOP
+from gaifman.kb.facts import Fact
 
 JsonCount = Annotated[int, Field(ge=0, le=2**53)]
-"""A number that every reader of JSON keeps."""
+"""An integer that every reader of JSON represents exactly."""
 JsonPositive = Annotated[int, Field(ge=1, le=2**53)]
 NonEmptyStr = Annotated[str, Field(min_length=1)]
 PositiveFraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Bindings = dict[str, str]
 
 
-def encode_json(body: object) -> bytes:
-    """JSON; half of a surrogate pair, which UTF-8 cannot hold, is written as an escape."""
-    return json.dumps(body, ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace")
+# Requests
 
 
-def error_body(error: GaifmanError) -> dict[str, Any]:
-    """The body of every error."""
-    place = error.location
-    return http_error_body(
-        error.message,
-        kind=type(error).__name__,
-        location=str(place) if place else None,
-        line=place.line if place else None,
-        column=place.column if place else None,
-        caret=place.excerpt() if place else None,
-        expected=list(error.expected),
-        suggestions=list(error.suggestions),
-        hint=error.hint or None,
-    )
+class ParameterModel(BaseModel):
+    """Parameters of a query string: text that is converted."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
-def http_error_body(message: str, **fields: Any) -> dict[str, Any]:
-    """The same of other troubles, by their fields."""
-    empty = {
-        "kind": "HTTPError",
-        "message": escape_unprintable(message),
-        "location": None,
-        "line": None,
-        "column": None,
-    }
-    return {"error": {**empty, "caret": None, "expected": [], "suggestions": [], "hint": None, **fields}}
+class BodyModel(BaseModel):
+    """A JSON body: types must match."""
 
-
-# What is sent to the server
-
-
-class RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class QueryRequest(RequestModel):
-    """A query over the whole knowledge base."""
+class ObjectsRequest(ParameterModel):
+    """A search for objects."""
 
-    query: str = Field(description="A first-order formula, as in docs/formulas.md.", examples=["borders('france', y)"])
-    bindings: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
-    skip: JsonCount = Field(default=0, description="Answers before the first.")
-    rows: JsonPositive = Field(default=100, description="Answers at most.")
-    count: bool = Field(default=False, description="Also how many answers there are in all.")
-    why: bool = Field(default=False, description="Also the facts behind each answer, up to three ways.")
+    text: str = Field(default="", description="Part of the name, in upper or lower case.")
+    skip: JsonCount = Field(default=0, description="Rows to skip.")
+    rows: JsonPositive = Field(default=20, description="Maximum number of rows.")
 
 
-class AnswersRequest(RequestModel):
-    """A question to the model."""
+class RelationsRequest(ObjectsRequest):
+    """A search for relations."""
+
+    rows: JsonPositive = Field(default=100, description="Maximum number of rows.")
+
+
+class FactsRequest(ParameterModel):
+    """A page of facts."""
+
+    relation: str | None = Field(default=None, description="Only facts of this relation.")
+    object_name: str | None = Field(default=None, alias="object", description="Only facts with this object.")
+    skip: JsonCount = Field(default=0, description="Rows to skip.")
+    rows: JsonPositive = Field(default=100, description="Maximum number of rows.")
+
+
+class NeighbourhoodRequest(ParameterModel):
+    """Neighbourhoods to draw around a tuple of objects."""
+
+    objects: list[str] = Field(alias="object", min_length=1, max_length=8, description="One for each object.")
+    radius: JsonCount = Field(default=1, description="Maximum distance of members from the tuple.")
+    size: JsonPositive = Field(default=20, description="Maximum number of members besides the tuple's own objects.")
+    draws: JsonPositive = Field(default=1, description="Number of neighbourhoods.")
+    seed: JsonCount = Field(default=0, description="Random seed.")
+
+
+class QueryRequest(BodyModel):
+    """An exact query."""
+
+    query: str = Field(description="A first-order formula.", examples=["borders('france', y)"])
+    bindings: Bindings = Field(default={}, description="Variable → name of an object.")
+    skip: JsonCount = Field(default=0, description="Answers to skip.")
+    rows: JsonPositive = Field(default=100, description="Maximum number of answers.")
+    count: bool = Field(default=False, description="Also count all answers.")
+    why: bool = Field(default=False, description="Also return up to three sets of supporting facts for each answer.")
+
+
+class ParseRequest(BodyModel):
+    """A query to parse."""
+
+    query: str = Field(description="A query, or the start of one.", examples=["borders('france', y)"])
+    bindings: Bindings = Field(default={}, description="Variable → name of an object.")
+
+
+class AnswersParameters(ParameterModel):
+    """A query to rank answers for."""
 
     query: str | None = Field(
         default=None,
-        description="One relation with objects and variables for a completion; for the model of a query that query, "
-        "or nothing.",
+        description="For a completion: one relation with objects and variables. For the model of a query: that query "
+        "with objects for some of its variables, or nothing.",
         examples=["capital('france', y)"],
     )
-    bindings: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
-    top: JsonPositive = Field(default=10, description="Answers at most.")
-    known: str = Field(default="mark", description="Known answers: mark, exclude or only.")
-    restrict_to: dict[str, str | list[str]] = Field(
-        default={}, description="Variable → type, or names, it is limited to."
-    )
-    candidates: str = Field(default="auto", description="Where candidates for several variables come from.")
+    top: JsonPositive = Field(default=10, description="Maximum number of answers.")
+    known: str = Field(default="mark", description="What to do with known answers: mark, exclude or only.")
+    candidates: str = Field(default="auto", description="Which objects to rank: auto, all, typed, seen or near.")
     draws: JsonPositive | None = Field(
-        default=None, description="Neighbourhoods to average over; the model's own number."
+        default=None, description="Neighbourhoods per candidate; by default the model's setting."
     )
-    prior: PositiveFraction | None = Field(
-        default=None, description="How likely an answer is before anything is known."
+    prior: PositiveFraction | None = Field(default=None, description="Share of candidates assumed to be true.")
+
+
+class AnswersRequest(AnswersParameters):
+    """A query to rank answers for, as a body."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    bindings: Bindings = Field(default={}, description="Variable → name of an object.")
+    restrict_to: dict[str, str | list[str]] = Field(
+        default={}, description="Variable → type of its candidates, or their names."
     )
 
 
-class NewFact(RequestModel):
+class ExplanationParameters(ParameterModel):
+    """An answer to explain."""
+
+    query: str | None = Field(
+        default=None,
+        description="The query that was ranked; nothing for the model's own query.",
+        examples=["capital('france', y)"],
+    )
+    answer: list[str] = Field(default=[], description="The objects of the answer, in the order of the variables.")
+    top: JsonPositive = Field(default=DEFAULT_TOP, description="Maximum number of formulas for it, and against it.")
+    draws: JsonPositive | None = Field(default=None, description="Neighbourhoods; by default the model's setting.")
+    prior: PositiveFraction | None = Field(default=None, description="Share of candidates assumed to be true.")
+
+
+class ExplanationRequest(ExplanationParameters):
+    """An answer to explain, as a body."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    bindings: Bindings = Field(default={}, description="Variable → name of an object.")
+
+
+class ExamplesRequest(ParameterModel):
+    """Which example queries to return."""
+
+    object_name: str | None = Field(default=None, alias="object", description="Only queries about this object.")
+
+
+class NewFact(BodyModel):
     """A fact to add."""
 
     relation: NonEmptyStr
     objects: list[NonEmptyStr] = Field(min_length=1)
     confidence: PositiveFraction = 1.0
 
+    def to_fact(self) -> Fact:
+        """Return the fact."""
+        return Fact(self.relation, tuple(self.objects), self.confidence)
 
-class AddFactsRequest(RequestModel):
+
+class AddFactsRequest(BodyModel):
     """Facts to add, all or none."""
 
     facts: list[NewFact] = Field(min_length=1)
-    new_objects: bool = Field(default=False, description="Whether objects may be new; else an unknown one is refused.")
+    new_objects: bool = Field(default=False, description="Whether unknown objects are added; else they are an error.")
 
 
-# What the server says
+# Responses
 
 
-class ErrorDetail(BaseModel):
+class ResponseModel(BaseModel):
+    """A JSON response: every field is there, with its type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ErrorDetail(ResponseModel):
     """What is wrong, where, and what to write instead."""
 
-    kind: str
+    kind: str = "HTTPError"
     message: str
-    location: str | None
-    line: int | None
-    column: int | None
-    caret: str | None = Field(description="The line that is wrong, with carets below.")
-    expected: list[str]
-    suggestions: list[str] = Field(description="Names that may have been meant.")
-    hint: str | None
+    location: str | None = None
+    line: int | None = None
+    column: int | None = None
+    caret: str | None = Field(default=None, description="The wrong line, with carets below the error.")
+    expected: list[str] = []
+    suggestions: list[str] = Field(default=[], description="Similar names.")
+    hint: str | None = None
+
+    @classmethod
+    def from_error(cls, error: GaifmanError) -> Self:
+        """Return the fields of an error of the library.
+
+        >>> ErrorDetail.from_error(GaifmanError("there is no object 'frnce'", suggestions=("france",))).suggestions
+        ['france']
+        """
+        location = error.location
+        return cls(
+            kind=type(error).__name__,
+            message=escape_unprintable(error.message),
+            location=str(location) if location else None,
+            line=location.line if location else None,
+            column=location.column if location else None,
+            caret=location.excerpt() if location else None,
+            expected=list(error.expected),
+            suggestions=list(error.suggestions),
+            hint=error.hint or None,
+        )
 
 
-class ErrorResponse(BaseModel):
+class ErrorResponse(ResponseModel):
     """The body of every error."""
 
     error: ErrorDetail
 
 
-class HealthResponse(BaseModel):
-    """Whether the server lives."""
+class HealthResponse(ResponseModel):
+    """The server is up."""
 
     status: str
     version: str
-    uptime_seconds: float = Field(description="Since the start.")
+    uptime_seconds: float
 
 
-class ModelSummary(BaseModel):
+class ModelSummary(ResponseModel):
     """What the model answers."""
 
-    kind: str
+    kind: str = Field(description="completion, or model for the model of one query.")
     query: str | None
     variables: list[str]
     relations: int | None
 
 
-class AboutResponse(BaseModel):
-    """What is served."""
+class ServiceSummary(ResponseModel):
+    """The knowledge base and the model in numbers."""
 
     objects: int
     facts: int
@@ -161,66 +248,76 @@ class AboutResponse(BaseModel):
     fingerprint: str
     notes: list[str]
     model: ModelSummary | None
+
+
+class AboutResponse(ServiceSummary):
+    """What is served."""
+
     editable: bool = Field(description="Whether facts can be added.")
-    python: list[str] = Field(description="How a program reads what is served: lines of Python, for people to copy.")
+    python: list[str] = Field(description="Lines of Python that read the same knowledge base and model.")
     limits: dict[str, float]
 
 
-class ObjectSummary(BaseModel):
-    """An object that was found."""
+class ObjectSummary(ResponseModel):
+    """An object."""
 
     name: str
     degree: int
 
 
-class ObjectsResponse(BaseModel):
-    """Objects by a part of their name."""
+class ObjectsResponse(ResponseModel):
+    """Objects whose name contains a text."""
 
     objects: list[ObjectSummary]
-    suggestions: list[str] = Field(description="Where none was found: names that may have been meant.")
+    suggestions: list[str] = Field(description="Similar names, if no object was found.")
     skipped: int
     truncated: bool
 
 
-class ObjectResponse(BaseModel):
+class ObjectResponse(ResponseModel):
     """One object."""
 
     name: str
     types: list[str]
     values: dict[str, float]
     facts: int
-    relations: dict[str, int] = Field(description="Relation → how many of these facts are of it.")
+    relations: dict[str, int] = Field(description="Relation → number of facts with this object.")
     degree: int
 
 
-class RelationSummary(BaseModel):
+class RelationSummary(ResponseModel):
     """A relation."""
 
     name: str
     arity: int
     facts: int
-    trained: bool | None = Field(description="Whether a completion has a trained model; null without a completion.")
+    trained: bool | None = Field(description="Whether a completion has a model of it; null without a completion.")
     query: str = Field(description="A query for all its facts.")
 
 
-class RelationsResponse(BaseModel):
-    """Relations by a part of their name."""
+class RelationsResponse(ResponseModel):
+    """Relations whose name contains a text."""
 
     relations: list[RelationSummary]
     skipped: int
     truncated: bool
 
 
-class FactRow(BaseModel):
+class FactRow(ResponseModel):
     """A fact."""
 
     relation: str
     objects: list[str]
     confidence: float
 
+    @classmethod
+    def from_fact(cls, fact: Fact) -> Self:
+        """Return the fields of a fact."""
+        return cls(relation=fact.relation, objects=list(fact.objects), confidence=fact.confidence)
 
-class FactsResponse(BaseModel):
-    """Facts in their order."""
+
+class FactsResponse(ResponseModel):
+    """A page of facts."""
 
     facts: list[FactRow]
     count: int
@@ -228,35 +325,35 @@ class FactsResponse(BaseModel):
     truncated: bool
 
 
-class QueryResponse(BaseModel):
+class QueryResponse(ResponseModel):
     """Exact answers."""
 
     query: str
-    bracketed: str = Field(description="The query with every bracket: how it was read.")
+    bracketed: str = Field(description="The query with all brackets: how it was parsed.")
     variables: list[str]
-    bindings: dict[str, str]
-    unrestricted: list[str] = Field(description="Variables that range over the whole domain.")
+    bindings: Bindings
+    unrestricted: list[str] = Field(description="Variables that range over all objects.")
     combinations: int
     note: str
     answers: list[list[str]]
     count: int | None
-    witnesses: list[list[list[str]]] | None
+    witnesses: list[list[list[str]]] | None = Field(description="For each answer, sets of supporting facts.")
     skipped: int
     truncated: bool
 
 
-class AnswerRow(BaseModel):
+class AnswerRow(ResponseModel):
     """An answer with its probability."""
 
     names: list[str]
     probability: float
-    standard_error: float | None = Field(description="The standard error; null for a single draw.")
+    standard_error: float | None = Field(description="Null for a single draw.")
     draws: int
     known: bool
 
 
-class CandidateSummaryFields(BaseModel):
-    """What was looked at."""
+class CandidateSummaryFields(ResponseModel):
+    """Which candidates were ranked, and how."""
 
     count: int
     description: str
@@ -265,7 +362,7 @@ class CandidateSummaryFields(BaseModel):
     first_pass_draws: int
 
 
-class AnswersResponse(BaseModel):
+class AnswersResponse(ResponseModel):
     """Ranked answers, the most probable first."""
 
     query: str
@@ -275,24 +372,24 @@ class AnswersResponse(BaseModel):
     truncated: bool
 
 
-class Member(BaseModel):
+class Member(ResponseModel):
     """A member of a neighbourhood."""
 
     name: str
     distance: int
 
 
-class NeighbourhoodRow(BaseModel):
-    """One drawn neighbourhood."""
+class NeighbourhoodRow(ResponseModel):
+    """One neighbourhood."""
 
     members: list[Member]
     facts: list[FactRow]
-    not_drawn: dict[str, int]
+    not_drawn: dict[str, int] = Field(description="Distance → objects that were not drawn.")
     truncated: bool
 
 
-class NeighbourhoodsResponse(BaseModel):
-    """Drawn neighbourhoods of some objects."""
+class NeighbourhoodsResponse(ResponseModel):
+    """Neighbourhoods of a tuple of objects."""
 
     objects: list[str]
     radius: int
@@ -301,8 +398,8 @@ class NeighbourhoodsResponse(BaseModel):
     draws: list[NeighbourhoodRow]
 
 
-class DegreesResponse(BaseModel):
-    """The Gaifman graph in numbers."""
+class DegreesResponse(ResponseModel):
+    """The degree distribution of the Gaifman graph."""
 
     objects: int
     edges: int
@@ -311,86 +408,56 @@ class DegreesResponse(BaseModel):
     median_degree: int
     largest_degree: int
     most_connected: str | None
-    degrees: list[list[int]] = Field(description="Degree, and how many objects have it.")
+    degrees: list[list[int]] = Field(description="Pairs of a degree and the number of objects with it.")
 
 
-class ModelCardResponse(BaseModel):
-    """What the model is."""
+class ModelCardResponse(ResponseModel):
+    """The model card."""
 
     meta: dict[str, Any]
-    card: str = Field(description="The same for people, as Markdown.")
+    card: str = Field(description="As Markdown.")
 
 
-class AddFactsResponse(BaseModel):
-    """What became of facts to add."""
+class AddFactsResponse(ResponseModel):
+    """How many facts were added."""
 
     added: int
     already_known: int
     total_facts: int
 
 
-class ReplyModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class ParseResponse(ResponseModel):
+    """How a query is parsed, or its error."""
 
-
-class ParseRequest(ReplyModel):
-    """A text that is being typed."""
-
-    query: str = Field(description="A query, or the beginning of one.", examples=["borders('france', y)"])
-    bindings: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
-
-
-class ExplanationRequest(ReplyModel):
-    """An answer of the model that is to be explained."""
-
-    query: str | None = Field(
-        default=None,
-        description="As it was asked for answers; nothing for the model's own query.",
-        examples=["capital('france', y)"],
-    )
-    bindings: dict[str, str] = Field(default={}, description="Variable → name of the object that it stands for.")
-    answer: list[str] = Field(default=[], description="Names for the other variables, in their order.")
-    top: JsonPositive = Field(default=10, description="Formulas for it at most, and so many against it.")
-    draws: JsonPositive | None = Field(
-        default=None, description="Neighbourhoods to average over; the model's own number."
-    )
-    prior: PositiveFraction | None = Field(
-        default=None, description="How likely an answer is before anything is known."
-    )
-
-
-class ParseResponse(BaseModel):
-    """How a text is read, or what is wrong with it."""
-
-    bracketed: str | None = Field(description="The query with every bracket; null where something is wrong.")
+    bracketed: str | None = Field(description="The query with all brackets; null if it has an error.")
     variables: list[str]
-    rankable: bool = Field(description="Whether the model can be asked it.")
-    not_rankable_reason: str | None = Field(description="Why it cannot.")
-    restrict_to: dict[str, str] = Field(description="Variable → type that suits it, for the model.")
-    error: ErrorDetail | None = Field(description="What is wrong, with line, column and caret.")
+    rankable: bool = Field(description="Whether the model can rank its answers.")
+    not_rankable_reason: str | None
+    restrict_to: dict[str, str] = Field(description="Variable → type of its candidates.")
+    error: ErrorDetail | None
 
 
-class ReasonRow(BaseModel):
-    """A formula that spoke for an answer, or against it."""
+class ReasonRow(ResponseModel):
+    """A formula for or against an answer."""
 
     formula: str
-    description: str = Field(description="The formula in words; brackets are lost.")
+    description: str = Field(description="The formula in words.")
     feature: str
     effect: float = Field(description="In log-odds.")
-    draws: int = Field(description="Draws in which it said something.")
+    draws: int = Field(description="Draws in which the formula has an effect.")
     value: float
     facts: list[FactRow] = Field(description="Its witnesses.")
 
 
-class OtherReasons(BaseModel):
+class OtherReasons(ResponseModel):
     """Formulas that are not listed."""
 
     count: int
     effect: float
 
 
-class LogOddsParts(BaseModel):
-    """What adds up with the effects of formulas to the log-odds."""
+class LogOddsParts(ResponseModel):
+    """Terms that sum to the log-odds, together with the effects of the formulas."""
 
     base: float
     interactions: float
@@ -399,8 +466,8 @@ class LogOddsParts(BaseModel):
     others: OtherReasons
 
 
-class CounterfactualRow(BaseModel):
-    """What would be said without some facts."""
+class CounterfactualRow(ResponseModel):
+    """The probability without some facts."""
 
     facts: list[FactRow]
     probability: float
@@ -408,23 +475,23 @@ class CounterfactualRow(BaseModel):
     draws: int
 
 
-class SceneFact(FactRow):
-    """A fact of a picture."""
+class DiagramFact(FactRow):
+    """A fact of a diagram."""
 
     direction: int = Field(description="1 for the answer, −1 against it, 0 neither.")
-    decisive: bool = Field(description="Whether the answer hangs on it.")
+    decisive: bool = Field(description="Whether it is among the facts of the counterfactual.")
 
 
-class SceneRow(BaseModel):
-    """One of the drawn neighbourhoods."""
+class DiagramFields(ResponseModel):
+    """One of the sampled neighbourhoods."""
 
     objects: list[str]
     members: list[str]
-    facts: list[SceneFact]
+    facts: list[DiagramFact]
 
 
-class ExplanationResponse(BaseModel):
-    """Why an answer is as probable as the model says."""
+class ExplanationResponse(ResponseModel):
+    """The explanation of an answer."""
 
     query: str
     variables: dict[str, str]
@@ -437,22 +504,22 @@ class ExplanationResponse(BaseModel):
     reasons: list[ReasonRow]
     parts: LogOddsParts
     counterfactual: CounterfactualRow | None
-    diagram: SceneRow | None
-    picture: str = Field(description="The scene as SVG without a style; its classes are those of docs/pictures.md.")
+    diagram: DiagramFields | None
+    picture: str = Field(description="The diagram as SVG without styles.")
 
 
-class ExampleQuery(BaseModel):
-    """A query worth asking."""
+class ExampleQuery(ResponseModel):
+    """An example query."""
 
     query: str
     description: str
     rankable: bool = Field(description="Whether it is for the model.")
-    restrict_to: dict[str, str] = Field(description="Variable → type that suits it, for the model.")
-    relation: str | None = Field(description="Of a question about one object: the relation that is asked for.")
-    objects: list[str | None] = Field(description="Of such a question: its objects, null where a variable stands.")
+    restrict_to: dict[str, str] = Field(description="Variable → type of its candidates.")
+    relation: str | None = Field(description="The relation, if the query is about one object.")
+    objects: list[str | None] = Field(description="Its objects, null for variables, if it is about one object.")
 
 
-class ExamplesResponse(BaseModel):
-    """Queries worth asking."""
+class ExamplesResponse(ResponseModel):
+    """Example queries."""
 
     examples: list[ExampleQuery]

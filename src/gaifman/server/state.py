@@ -1,4 +1,4 @@
-"""Facts that were added to a knowledge base while it was served, kept in a file of their own.
+"""What a server holds: the service, which is replaced when facts are added, and the file of added facts.
 
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")])
 >>> validate_facts(kb, [Fact("parent", ("bob", "ann"))])
@@ -9,8 +9,8 @@ Traceback (most recent call last):
 gaifman.errors.KnowledgeBaseError: fact 1: there is no relation parnt
 did you mean: parent
 
-The file is a `.facts` file, which every command reads beside the others; it is written anew for each addition, whole or
-not at all. The files of the knowledge base itself are never touched.
+The file is a `.facts` file, which every command can read. Each addition rewrites it atomically. The files of the
+knowledge base itself are never changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gaifman import io
 from gaifman.cancellation import Deadline, no_deadline
@@ -30,14 +29,17 @@ from gaifman.io.files import leftover_files
 from gaifman.kb.facts import Fact, as_fact, format_name
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.names import name_problem
+from gaifman.server.schemas import AddFactsResponse
 from gaifman.server.service import Service
 
 EDITS_SUFFIX = ".edits.facts"
-"""What is put behind the name of a knowledge base's file."""
+"""Appended to the name of the knowledge base's file."""
+CLOSE_TIMEOUT = 2.0
+"""Seconds to finish writing when the server stops."""
 
 
 class EditsFile:
-    """The facts of one such file; while it is held, no other process writes it."""
+    """The facts of one file; while it is locked, no other server writes it."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -51,32 +53,31 @@ class EditsFile:
         return len(self.kb)
 
     def __bool__(self) -> bool:
-        """It is there, also while it holds nothing."""
+        """True, also without facts."""
         return True
 
     def lock(self) -> None:
-        """Keep others from writing the file, for as long as this process lives or until `close`.
+        """Lock the file until `close` or the end of the process, and read it again: another server may have written it.
 
-        It is read again: whoever held it until now may have added facts since it was read. What a process left beside
-        it that was killed while writing is removed.
+        Temporary files that a killed server left behind are removed.
         """
         import fcntl
 
         if self._lock_fd >= 0:
             return
         try:
-            target = self.path.resolve()  # two links to one file are one file
+            target = self.path.resolve()  # two links to one file share its lock
             beside = target.with_name(f".{target.name}.lock")
             self._lock_fd = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
             raise OutputError(
-                f"another server adds facts to {self.path}", hint="stop it, or name another file with --edits"
+                f"{self.path} is in use by another server", hint="stop it, or name another file with --edits"
             ) from None
         except OSError as error:
             self.close()
-            raise OutputError(f"{self.path} cannot be written: {error.strerror}") from None
+            raise OutputError(f"cannot write {self.path}: {error.strerror}") from None
         try:
             self.kb = self._read()
             for left in leftover_files(self.path):
@@ -86,17 +87,17 @@ class EditsFile:
             raise
 
     def close(self) -> None:
-        """Let others write it."""
+        """Release the lock."""
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
 
     def apply_to(self, kb: KnowledgeBase) -> KnowledgeBase:
-        """The knowledge base with these facts."""
+        """Return a knowledge base with these facts."""
         return kb.with_facts(self.kb.facts()) if len(self) else kb
 
     def add(self, facts: Sequence[Fact]) -> None:
-        """Put facts into the file: when this returns they are on the disk, and when it raises none is."""
+        """Add facts to the file: all are on disk on return, none after an error."""
         whole = self.kb.with_facts(facts)
         io.write(whole, self.path, "facts")
         self.kb = whole
@@ -105,7 +106,7 @@ class EditsFile:
 def validate_facts(
     kb: KnowledgeBase, facts: Sequence[Fact], *, allow_new_objects: bool = False, max_name_length: int = 1_000
 ) -> list[Fact]:
-    """The facts, where each is of a known relation with as many places, between known objects, or `fresh` ones."""
+    """Return the facts if each has a known relation, its arity, and known objects or valid new ones."""
     found = []
     for number, fact in enumerate(facts, start=1):
         try:
@@ -120,10 +121,10 @@ def validate_facts(
 def _validate_fact(kb: KnowledgeBase, fact: Fact, allow_new_objects: bool, max_name_length: int) -> Fact:
     fact = as_fact(fact)
     if fact.relation not in kb.relations:
-        near = similar_names(fact.relation, kb.relations)
-        hint = "" if near else "GET /api/relations lists those there are; a new one cannot be added"
+        similar = similar_names(fact.relation, kb.relations)
+        hint = "" if similar else "GET /api/relations lists the relations; new ones cannot be added"
         raise KnowledgeBaseError(
-            f"there is no relation {shorten(format_name(fact.relation))}", suggestions=near, hint=hint
+            f"there is no relation {shorten(format_name(fact.relation))}", suggestions=similar, hint=hint
         )
     arity = kb.relations[fact.relation].arity
     if arity != len(fact.objects):
@@ -134,7 +135,7 @@ def _validate_fact(kb: KnowledgeBase, fact: Fact, allow_new_objects: bool, max_n
         if name in kb.objects:
             continue
         if not allow_new_objects:
-            hint = "to add a new object, say so: new_objects"
+            hint = 'send "new_objects": true to add new objects'
             raise KnowledgeBaseError(
                 f"there is no object {shorten(format_name(name))}",
                 suggestions=similar_names(name, kb.objects),
@@ -147,22 +148,18 @@ def _validate_fact(kb: KnowledgeBase, fact: Fact, allow_new_objects: bool, max_n
     return fact
 
 
-CLOSE_TIMEOUT = 2.0
-"""Seconds that an addition has to be written when the server ends."""
-
-
 class ServerState:
-    """A service that is replaced by another one with each addition; who began with the old one ends with it."""
+    """The present service. Adding facts replaces it; running requests finish with the one they started with."""
 
     def __init__(
         self, service: Service, edits: EditsFile | None = None, token: str | None = None, python: Sequence[str] = ()
     ) -> None:
-        """`edits` keep what is added; without a `token` nothing can be. `python` are lines that read what is served."""
+        """Without a `token` no facts can be added. `python` are lines that read the same data, for the page."""
         if token is not None and edits is None:
-            raise KnowledgeBaseError("facts can be added only where there is a file to keep them")
+            raise KnowledgeBaseError("adding facts requires a file for them")
         self.service, self.edits, self.python = service, edits, list(python)
         self.added = 0
-        """Facts that were added since the start."""
+        """Number of facts added since the start."""
         self._token = token
         self._lock = threading.Lock()
         if token is not None and edits is not None:
@@ -170,63 +167,60 @@ class ServerState:
             self._load_edits(edits)
 
     def _load_edits(self, edits: EditsFile) -> None:
-        """Know what another server has added since the edits were put into the service."""
+        """Add the facts that another server wrote after the file was read."""
         missing = [fact for fact in edits.kb.facts() if fact not in self.service.kb]
         if missing:
             self.service = self.service.with_facts(missing)
 
     @property
     def editable(self) -> bool:
-        """Whether facts can be added at all."""
+        """Whether facts can be added."""
         return self._token is not None
 
     def check_token(self, token: str) -> bool:
-        """Whether this is the token; the time it takes does not tell how much of it is right."""
+        """Whether this is the token; compared in constant time."""
         return self._token is not None and hmac.compare_digest(self._token.encode(), token.encode(errors="replace"))
 
     def add_facts(
         self, facts: Sequence[Fact], *, allow_new_objects: bool = False, deadline: Deadline | None = None
-    ) -> dict[str, Any]:
-        """Add facts, all of them or none: on the disk first, then for the next question.
-
-        Where the deadline comes before they are being written, nothing is added.
-        """
+    ) -> AddFactsResponse:
+        """Add facts, all or none: first on disk, then for the next request. After the deadline none is added."""
         if self.edits is None or not self.editable:
-            raise KnowledgeBaseError("this server adds no facts")
+            raise KnowledgeBaseError("this server is read-only")
         with self._lock:
-            serving = self.service.limits
-            if len(facts) > serving.max_new_facts:
-                raise KnowledgeBaseError(
-                    f"at most {serving.max_new_facts:,} facts are added at once, not {len(facts):,}"
-                )
-            wanted = validate_facts(
-                self.service.kb, facts, allow_new_objects=allow_new_objects, max_name_length=serving.max_name_length
+            limits = self.service.limits
+            if len(facts) > limits.max_new_facts:
+                raise KnowledgeBaseError(f"a request adds at most {limits.max_new_facts:,} facts, not {len(facts):,}")
+            valid = validate_facts(
+                self.service.kb, facts, allow_new_objects=allow_new_objects, max_name_length=limits.max_name_length
             )
-            new = [fact for fact in _deduplicate(wanted) if fact not in self.service.kb]
+            new = [fact for fact in _deduplicate(valid) if fact not in self.service.kb]
             if new:
                 self._replace_service(new, self.edits, deadline or no_deadline())
-            return {"added": len(new), "already_known": len(wanted) - len(new), "total_facts": len(self.service.kb)}
+            return AddFactsResponse(
+                added=len(new), already_known=len(valid) - len(new), total_facts=len(self.service.kb)
+            )
 
     def _replace_service(self, new: Sequence[Fact], edits: EditsFile, deadline: Deadline) -> None:
-        """Put a service with more facts in the place of the present one; where it comes to nothing, it is gone too."""
+        """Replace the service by one with more facts; after an error the new one is closed."""
         deadline.limit_budget()
-        following, before = self.service.with_facts(new), self.service
+        replacement, before = self.service.with_facts(new), self.service
         try:
             deadline.limit_budget()
-            following.preload()
+            replacement.preload()
             deadline.limit_budget()
             edits.add(new)
-            self.service = following
+            self.service = replacement
             self.added += len(new)
             before.retire()
         finally:
-            if self.service is not following:
-                following.engine.close()
-            del following, before
-            gc.collect()  # a knowledge base and its engine hold each other, and are large
+            if self.service is not replacement:
+                replacement.engine.close()
+            del replacement, before
+            gc.collect()  # a knowledge base and its engine are a large reference cycle
 
     def close(self) -> None:
-        """Let others add, when what is being added is written."""
+        """Finish writing, and release the file."""
         self.service.retire()
         if self.edits is not None:
             written = self._lock.acquire(timeout=CLOSE_TIMEOUT)
@@ -236,7 +230,7 @@ class ServerState:
 
 
 def _deduplicate(facts: Sequence[Fact]) -> list[Fact]:
-    """Each fact once: of one that is repeated the highest confidence counts, as in a file.
+    """Return each fact once, with its highest confidence.
 
     >>> [str(fact) for fact in _deduplicate([Fact("p", ("a",), 0.5), Fact("p", ("b",)), Fact("p", ("a",), 0.9)])]
     ['0.9::p(a).', 'p(b).']

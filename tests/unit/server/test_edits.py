@@ -61,12 +61,12 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
 def test_only_one_process_writes(tmp_path: Path) -> None:
     one, two = EditsFile(tmp_path / "new.facts"), EditsFile(tmp_path / "new.facts")
     one.lock()
-    with pytest.raises(OutputError, match="another server"):
+    with pytest.raises(OutputError, match="in use by another server"):
         two.lock()
     one.close()
     two.lock()
     two.close()
-    with pytest.raises(OutputError, match="cannot be written"):
+    with pytest.raises(OutputError, match="cannot write"):
         EditsFile(tmp_path / "gone" / "new.facts").lock()
 
 
@@ -101,7 +101,7 @@ def test_two_links_to_one_file_are_one_file(tmp_path: Path) -> None:
     (tmp_path / "link.facts").symlink_to("new.facts")
     one, two = EditsFile(tmp_path / "new.facts"), EditsFile(tmp_path / "link.facts")
     one.lock()
-    with pytest.raises(OutputError, match="another server"):
+    with pytest.raises(OutputError, match="in use by another server"):
         two.lock()
     one.close()
 

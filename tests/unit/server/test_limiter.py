@@ -44,7 +44,7 @@ def test_some_work_some_wait_and_others_are_refused() -> None:
     async def scene() -> list[str]:
         asked = [asyncio.create_task(gate.run(held(release))) for _ in range(3)]
         await settled(lambda: gate.running == 2 and gate.queued == 1)
-        with pytest.raises(BusyError, match="2 requests are worked on and 1 wait"):
+        with pytest.raises(BusyError, match="the queue is full"):
             await gate.run(held(release))
         release.set()
         return await asyncio.gather(*asked)
@@ -58,8 +58,7 @@ def test_work_is_stopped_at_the_end_of_its_time() -> None:
     gate, never = WorkLimiter(ServerLimits(seconds=0.1)), threading.Event()
     with pytest.raises(StoppedError, match="stopped after"):
         asyncio.run(gate.run(held(never)))
-
-    asyncio.run(settled(lambda: gate.running == 0))
+    assert gate.running == 0
     gate.close()
 
 
@@ -72,9 +71,9 @@ def test_a_request_that_was_never_begun_is_refused() -> None:
     async def scene() -> None:
         first = asyncio.create_task(gate.run(deaf))
         await settled(lambda: gate.running == 1)
-        with pytest.raises(BusyError, match="was not begun"):
+        with pytest.raises(BusyError, match="not started within"):
             await gate.run(held(release))
-        with pytest.raises(StoppedError, match="given up"):  # it never asks its deadline: the place stays taken
+        with pytest.raises(StoppedError, match="stopped after"):  # it never asks its deadline: the place stays taken
             await first
         assert gate.running == 1
         release.set()
@@ -243,7 +242,7 @@ def test_who_would_wait_in_vain_is_told_at_once() -> None:
         gate._recent_cpu_seconds.extend([53.0 * gate.slots.slots] * gates.HISTORY)
         second = asyncio.create_task(gate.run(held(release)))  # 53 of 60 seconds: there is hope
         await settled(lambda: gate.queued == 1)
-        with pytest.raises(BusyError, match="take all the time"):
+        with pytest.raises(BusyError, match="expected wait"):
             await gate.run(held(release))
         release.set()
         assert [*await asyncio.gather(first, second)] == ["done", "done"]

@@ -1,11 +1,11 @@
-"""What a server counts."""
+"""Metrics."""
 
 from __future__ import annotations
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gaifman.server.metrics import COUNTERS, GAUGES, Metrics
+from gaifman.server.metrics import Metrics
 
 
 def samples(meters: Metrics) -> dict[str, float]:
@@ -30,8 +30,7 @@ def test_requests_are_counted_by_path_and_status() -> None:
 
 def test_gauges_are_asked_when_somebody_looks() -> None:
     meters, value = Metrics(), [1.0]
-    for name in GAUGES:
-        meters.add_gauge(name, lambda: value[0])
+    meters.facts.set_function(lambda: value[0])
     assert samples(meters)["gaifman_facts"] == 1
     value[0] = 5
     assert samples(meters)["gaifman_facts"] == 5
@@ -39,17 +38,16 @@ def test_gauges_are_asked_when_somebody_looks() -> None:
 
 def test_two_servers_count_apart() -> None:
     one, two = Metrics(), Metrics()
-    one.refused.inc()
+    one.overloaded.inc()
     assert samples(one)["gaifman_overloaded_total"] == 1
     assert samples(two)["gaifman_overloaded_total"] == 0
 
 
 def test_everything_has_a_name_of_ours_and_words() -> None:
     meters = Metrics()
-    for name in GAUGES:
-        meters.add_gauge(name, lambda: 0)
     families = {family.name: family for family in text_string_to_metric_families(meters.render().decode())}
     own = {name.removesuffix("_total").removesuffix("_created") for name in families if name.startswith("gaifman_")}
-    assert own == {name.removesuffix("_total") for name in (*GAUGES, *COUNTERS)}
+    assert own == {name.removesuffix("_total") for name in meters.names()}
+    assert len(own) == 10
     assert all(family.documentation for family in families.values())
     assert families["process_resident_memory_bytes"].samples[0].value > 0

@@ -82,7 +82,7 @@ def test_hosts_that_are_ours(host: bytes) -> None:
 def test_hosts_that_are_not(host: bytes) -> None:
     status, _, body = asked(guard(), (b"host", host))
     assert status == 421
-    assert "does not answer for that host" in json.loads(body)["error"]["message"]
+    assert "does not serve that host" in json.loads(body)["error"]["message"]
 
 
 def test_one_host_and_no_other() -> None:
@@ -237,7 +237,7 @@ def test_what_goes_wrong_inside_stays_inside(caplog: pytest.LogCaptureFixture) -
 def test_a_server_that_ends_says_so() -> None:
     status, headers, body = asked(guard(), HOST, path="/ended")
     assert (status, headers["retry-after"]) == (503, "1")
-    assert json.loads(body)["error"]["message"] == "the server ends"
+    assert json.loads(body)["error"]["message"] == "the server is stopping"
 
 
 def test_paths_that_are_not_ours_are_counted_together() -> None:

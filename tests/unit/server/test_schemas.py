@@ -1,59 +1,45 @@
-"""What goes over the wire."""
+"""Request and response models."""
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gaifman.errors import FormulaError, GaifmanError
 from gaifman.logic.parser import parse_query
+from gaifman.server import schemas
 from gaifman.server.schemas import (
     AddFactsRequest,
+    AnswerRow,
+    AnswersParameters,
     AnswersRequest,
-    ErrorResponse,
+    ErrorDetail,
+    ExplanationParameters,
+    ExplanationRequest,
+    FactRow,
+    ParseRequest,
     QueryRequest,
-    encode_json,
-    error_body,
-    http_error_body,
+    ResponseModel,
 )
 from trained import demo
 
+ANSWER = {"names": ["t1"], "probability": 0.5, "standard_error": None, "draws": 1, "known": False}
 
-def test_an_error_has_its_place_as_fields() -> None:
+
+def test_an_error_has_its_location_as_fields() -> None:
     with pytest.raises(FormulaError) as caught:
         parse_query("borders(x, 'frnce')", demo())
-    found = error_body(caught.value)["error"]
-    assert (found["kind"], found["line"], found["column"]) == ("FormulaError", 1, 12)
-    assert found["caret"] == "borders(x, 'frnce')\n           ^^^^^^^"
-    assert "france" in found["suggestions"]
-
-
-def test_every_error_has_the_same_fields() -> None:
-    for body in (error_body(GaifmanError("no")), http_error_body("no", hint="yes")):
-        ErrorResponse.model_validate(body, strict=True)
-        assert set(body["error"]) == set(ErrorResponse.model_fields["error"].annotation.model_fields)  # type: ignore[union-attr]
-
-
-def test_what_does_not_print_is_shown_in_errors() -> None:
-    assert http_error_body("a\u202eb\n")["error"]["message"] == "a\\u202eb\\n"
-
-
-@given(st.text(st.characters(categories=("L", "Cs", "Cc", "Cf", "P"))))
-def test_any_text_survives(text: str) -> None:
-    assert json.loads(encode_json({"name": text})) == {"name": text}
-
-
-def test_no_number_that_json_does_not_have() -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        encode_json({"value": float("nan")})
+    found = ErrorDetail.from_error(caught.value)
+    assert (found.kind, found.line, found.column) == ("FormulaError", 1, 12)
+    assert found.caret == "borders(x, 'frnce')\n           ^^^^^^^"
+    assert "france" in found.suggestions
+    assert ErrorDetail.from_error(GaifmanError("a\u202eb\n")).message == "a\\u202eb\\n"
 
 
 @pytest.mark.parametrize(
-    ("kind", "body"),
+    ("model", "body"),
     [
         (QueryRequest, {}),
         (QueryRequest, {"query": "p(x)", "qury": 1}),
@@ -62,15 +48,58 @@ def test_no_number_that_json_does_not_have() -> None:
         (QueryRequest, {"query": "p(x)", "skip": 2**60}),
         (QueryRequest, {"query": "p(x)", "rows": "1"}),
         (QueryRequest, {"query": "p(x)", "bindings": {"x": 1}}),
+        (ParseRequest, {"query": "p(x)", "more": 1}),
+        (ParseRequest, {"query": 1}),
         (AnswersRequest, {"prior": 0}),
         (AnswersRequest, {"prior": float("nan")}),
         (AnswersRequest, {"draws": True}),
+        (AnswersRequest, {"top": "3"}),
+        (ExplanationRequest, {"top": 0}),
+        (ExplanationRequest, {"draws": 0}),
+        (ExplanationRequest, {"answer": "p"}),
+        (ExplanationRequest, {"query": "p(x)", "bindings": {"x": 1}}),
         (AddFactsRequest, {"facts": []}),
         (AddFactsRequest, {"facts": [{"relation": "p", "objects": []}]}),
         (AddFactsRequest, {"facts": [{"relation": "", "objects": ["a"]}]}),
         (AddFactsRequest, {"facts": [{"relation": "p", "objects": ["a"], "confidence": 2}]}),
     ],
 )
-def test_what_is_no_request(kind: type[QueryRequest | AnswersRequest | AddFactsRequest], body: object) -> None:
+def test_wrong_requests_are_refused(model: type[BaseModel], body: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        kind.model_validate(body)
+        model.model_validate(body)
+
+
+def test_parameters_are_a_part_of_the_body() -> None:
+    """GET and POST of a route take the same request."""
+    for parameters, body in ((AnswersParameters, AnswersRequest), (ExplanationParameters, ExplanationRequest)):
+        given = parameters.model_validate({"query": "p(x)", "top": "3"})
+        assert body(**dict(given)).model_dump(include=set(parameters.model_fields)) == given.model_dump()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"names": ("t1",)},
+        {"names": [1]},
+        {"probability": "0.5"},
+        {"probability": float("nan")},
+        {"draws": 1.0},
+        {"known": 1},
+        {"error": 0.1},
+    ],
+)
+def test_a_wrong_type_in_a_response_is_an_error(wrong: dict[str, Any]) -> None:
+    assert AnswerRow.model_validate(ANSWER).model_dump() == ANSWER
+    with pytest.raises(ValidationError):
+        AnswerRow.model_validate(ANSWER | wrong)
+    with pytest.raises(ValidationError):
+        AnswerRow.model_validate({name: value for name, value in ANSWER.items() if name != "known"})
+
+
+def test_every_response_is_strict_and_complete() -> None:
+    models = [one for one in vars(schemas).values() if isinstance(one, type) and issubclass(one, ResponseModel)]
+    assert FactRow in models
+    for model in models:
+        assert (model.model_config["strict"], model.model_config["extra"]) == (True, "forbid")
+        if model is not ErrorDetail:
+            assert all(field.is_required() for field in model.model_fields.values()), model

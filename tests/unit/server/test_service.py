@@ -1,8 +1,7 @@
-"""What can be asked, without the web."""
+"""The operations of the HTTP interface, without HTTP."""
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from typing import Any
@@ -16,7 +15,22 @@ from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, Stopp
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
-from gaifman.server.service import WARM_UP_AFTER, ExactQuery, NeighbourhoodQuery, Page, RankedQuery, Service
+from gaifman.server.schemas import (
+    AnswersRequest,
+    ExplanationRequest,
+    ExplanationResponse,
+    FactsRequest,
+    ModelSummary,
+    NeighbourhoodRequest,
+    ObjectsRequest,
+    ObjectSummary,
+    ParseRequest,
+    ParseResponse,
+    QueryRequest,
+    RelationsRequest,
+    RelationSummary,
+)
+from gaifman.server.service import WARM_UP_AFTER, Service, strip_svg_style
 from trained import FEW, demo, neighbour, towns, worker
 
 
@@ -28,112 +42,111 @@ def bare() -> Service:
 
 def test_about(bare: Service, learnt: Service, whole: Service) -> None:
     found = bare.about()
-    assert (found["objects"], found["facts"], found["model"]) == (1155, 5757, None)
-    assert learnt.about()["model"] == {
-        "kind": "model",
-        "query": "works_in(x, y)",
-        "variables": ["x", "y"],
-        "relations": None,
-    }
-    assert whole.about()["model"]["kind"] == "completion"
+    assert (found.objects, found.facts, found.model) == (1155, 5757, None)
+    assert learnt.about().model == ModelSummary(
+        kind="model", query="works_in(x, y)", variables=["x", "y"], relations=None
+    )
+    assert whole.about().model == ModelSummary(kind="completion", query=None, variables=[], relations=2)
 
 
 def test_objects_are_found_by_a_part_of_their_name(bare: Service) -> None:
-    found = bare.find_objects("FRAN", Page(rows=1))
-    assert found["objects"] == [{"name": "france", "degree": 81}]
-    assert found["truncated"]
-    following = bare.find_objects("FRAN", Page(skip=1, rows=1))
-    assert following["objects"][0]["name"] != "france"
-    assert following["skipped"] == 1
-    none = bare.find_objects("frnce", Page())
-    assert none["objects"] == []
-    assert "france" in none["suggestions"]
+    found = bare.find_objects(ObjectsRequest(text="FRAN", rows=1))
+    assert found.objects == [ObjectSummary(name="france", degree=81)]
+    assert found.truncated
+    following = bare.find_objects(ObjectsRequest(text="FRAN", skip=1, rows=1))
+    assert following.objects[0].name != "france"
+    assert following.skipped == 1
+    none = bare.find_objects(ObjectsRequest(text="frnce"))
+    assert none.objects == []
+    assert "france" in none.suggestions
     with pytest.raises(GaifmanError, match="at most 1,000 characters"):
-        bare.find_objects("x" * 1001, Page())
+        bare.find_objects(ObjectsRequest(text="x" * 1001))
 
 
 def test_pages_together_are_all(bare: Service) -> None:
-    names = [row["name"] for skip in range(0, 1155, 500) for row in bare.find_objects("", Page(skip, 500))["objects"]]
+    names = [row.name for skip in range(0, 1155, 500) for row in bare.find_objects(ObjectsRequest(skip=skip, rows=500)).objects]
     assert names == [*demo().objects]
     facts: list[Any] = []
     while True:
-        page = bare.facts(Page(len(facts), 1000))
-        facts += page["facts"]
-        if not page["truncated"]:
+        page = bare.facts(FactsRequest(skip=len(facts), rows=1000))
+        facts += page.facts
+        if not page.truncated:
             break
-    assert [(f["relation"], tuple(f["objects"]), f["confidence"]) for f in facts] == [tuple(f) for f in demo().facts()]
-    assert page["count"] == len(facts)
+    assert [(f.relation, tuple(f.objects), f.confidence) for f in facts] == [tuple(f) for f in demo().facts()]
+    assert page.count == len(facts)
 
 
 def test_facts_of_a_relation_with_an_object(learnt: Service) -> None:
     kb = learnt.kb
     for relation, name in ((None, "t1"), ("moved", None), ("moved", "t1"), ("town_of", "p00")):
-        found = learnt.facts(Page(rows=1000), relation, name)["facts"]
+        found = learnt.facts(FactsRequest(relation=relation, object=name, rows=1000)).facts
         wanted = [fact for fact in kb.facts(relation) if name is None or name in fact.objects]
-        assert [(fact["relation"], *fact["objects"]) for fact in found] == [(f.relation, *f.objects) for f in wanted]
+        assert [(fact.relation, *fact.objects) for fact in found] == [(f.relation, *f.objects) for f in wanted]
     with pytest.raises(KnowledgeBaseError, match="no relation moves"):
-        learnt.facts(Page(), "moves")
+        learnt.facts(FactsRequest(relation="moves"))
     with pytest.raises(KnowledgeBaseError, match="no object tt"):
-        learnt.facts(Page(), None, "tt")
+        learnt.facts(FactsRequest(object="tt"))
 
 
 def test_an_object(learnt: Service) -> None:
     found = learnt.describe_object("p03")
-    assert found["types"] == ["person"]
-    assert found["values"] == {"age": 23.0}
-    assert found["facts"] == len([*learnt.kb.facts(obj="p03")])
-    assert found["relations"] == Counter(fact.relation for fact in learnt.kb.facts(obj="p03"))
-    assert found["degree"] == len(learnt.graph.neighbours_of("p03"))
+    assert found.types == ["person"]
+    assert found.values == {"age": 23.0}
+    assert found.facts == len([*learnt.kb.facts(obj="p03")])
+    assert found.relations == Counter(fact.relation for fact in learnt.kb.facts(obj="p03"))
+    assert found.degree == len(learnt.graph.neighbours_of("p03"))
 
 
 def test_relations_say_whether_they_were_learnt(whole: Service, learnt: Service) -> None:
-    trained = {row["name"]: row["trained"] for row in whole.find_relations("", Page())["relations"]}
+    trained = {row.name: row.trained for row in whole.find_relations(RelationsRequest()).relations}
     assert trained["works_in"] is True
     assert trained["moved"] is False
-    found = learnt.find_relations("of", Page())["relations"]
-    assert found == [{"name": "town_of", "arity": 2, "facts": 5, "trained": None, "query": "town_of(x, y)"}]
+    found = learnt.find_relations(RelationsRequest(text="of")).relations
+    assert found == [
+        RelationSummary(name="town_of", arity=2, facts=5, trained=None, query="town_of(x, y)")
+    ]
 
 
 def test_a_relation_of_many_places_has_a_query_that_can_be_asked() -> None:
     service = Service(KnowledgeBase.from_facts([("it's", "a", "b", "c", "d")]))
-    (row,) = service.find_relations("", Page())["relations"]
-    assert service.query(ExactQuery(row["query"]), no_deadline())["answers"] == [["a", "b", "c", "d"]]
+    (row,) = service.find_relations(RelationsRequest()).relations
+    assert service.query(QueryRequest(query=row.query), no_deadline()).answers == [["a", "b", "c", "d"]]
 
 
 def test_exact_queries(bare: Service) -> None:
-    found = bare.query(ExactQuery("borders(x, y)", {"x": "portugal"}, count=True, why=True), no_deadline())
-    assert found["answers"] == [["portugal", "spain"]]
-    assert found["count"] == 1
-    assert found["witnesses"] == [[["borders(portugal, spain)."]]]
-    assert not found["truncated"]
-    page = bare.query(ExactQuery("borders(x, y)", page=Page(3, 2)), no_deadline())
-    assert (len(page["answers"]), page["skipped"], page["truncated"]) == (2, 3, True)
-    assert bare.query(ExactQuery("x = x & country(y)", page=Page(0, 1)), no_deadline())["note"].startswith("x ranges")
+    found = bare.query(QueryRequest(query="borders(x, y)", bindings={"x": "portugal"}, count=True, why=True), no_deadline())
+    assert found.answers == [["portugal", "spain"]]
+    assert found.count == 1
+    assert found.witnesses == [[["borders(portugal, spain)."]]]
+    assert not found.truncated
+    page = bare.query(QueryRequest(query="borders(x, y)", skip=3, rows=2), no_deadline())
+    assert (len(page.answers), page.skipped, page.truncated) == (2, 3, True)
+    assert bare.query(QueryRequest(query="x = x & country(y)", rows=1), no_deadline()).note.startswith("x ranges")
     with pytest.raises(FormulaError):
-        bare.query(ExactQuery("borders(x"), no_deadline())
+        bare.query(QueryRequest(query="borders(x"), no_deadline())
 
 
 def test_a_query_without_end_is_stopped(bare: Service) -> None:
     untied = " & ".join(f"country(x{i}) & country(y{i}) & x{i} != y{i}" for i in range(6))
     with pytest.raises(StoppedError):
-        bare.query(ExactQuery(f"exists {', '.join(f'y{i}' for i in range(6))}. {untied}", count=True), Deadline(0.3))
+        bare.query(QueryRequest(query=f"exists {', '.join(f'y{i}' for i in range(6))}. {untied}", count=True), Deadline(0.3))
 
 
 def test_ranked_answers_are_those_of_the_model(learnt: Service, whole: Service) -> None:
-    found = learnt.answers(RankedQuery(bindings={"x": "p01"}, top=3), no_deadline())
-    assert found == {**worker().with_kb(towns()).answers(x="p01", top=3).as_dict(), "truncated": True}
-    assert not learnt.answers(RankedQuery("works_in('p01', 't1')"), no_deadline())["truncated"]
-    ranked = whole.answers(RankedQuery("works_in('p01', y)", top=2, restrict_to={"y": ["t1", "t2"]}), no_deadline())
-    assert {row["names"][0] for row in ranked["answers"]} == {"t1", "t2"}
+    found = learnt.answers(AnswersRequest(bindings={"x": "p01"}, top=3), no_deadline())
+    own = worker().with_kb(towns()).answers(x="p01", top=3).as_dict()
+    assert found.model_dump() == {**own, "truncated": True}
+    assert not learnt.answers(AnswersRequest(query="works_in('p01', 't1')"), no_deadline()).truncated
+    ranked = whole.answers(AnswersRequest(query="works_in('p01', y)", top=2, restrict_to={"y": ["t1", "t2"]}), no_deadline())
+    assert {row.names[0] for row in ranked.answers} == {"t1", "t2"}
     with pytest.raises(KnowledgeBaseError, match="say what to answer"):
-        whole.answers(RankedQuery(), no_deadline())
-    json.dumps(found, allow_nan=False)
+        whole.answers(AnswersRequest(), no_deadline())
 
 
 def test_without_a_model_nothing_is_ranked(bare: Service) -> None:
-    with pytest.raises(KnowledgeBaseError, match="no model here"):
-        bare.answers(RankedQuery(), no_deadline())
-    with pytest.raises(KnowledgeBaseError, match="no model here"):
+    with pytest.raises(KnowledgeBaseError, match="there is no model"):
+        bare.answers(AnswersRequest(), no_deadline())
+    with pytest.raises(KnowledgeBaseError, match="there is no model"):
         bare.model_card()
 
 
@@ -141,7 +154,7 @@ def test_a_ranking_is_stopped(learnt: Service) -> None:
     deadline = Deadline(10)
     deadline.cancel()
     with pytest.raises(StoppedError):
-        learnt.answers(RankedQuery(bindings={"x": "p01"}), deadline)
+        learnt.answers(AnswersRequest(bindings={"x": "p01"}), deadline)
 
 
 def joined() -> None:
@@ -165,7 +178,7 @@ def test_what_rankings_share_is_made_once_when_they_are_many(
     monkeypatch.setattr(GaifmanModel, "warm_up", warm_up)
     service = Service(towns(), worker())
     for number in range(1, 3 * WARM_UP_AFTER):
-        service.answers(RankedQuery(bindings={"x": "p01"}), no_deadline())
+        service.answers(AnswersRequest(bindings={"x": "p01"}), no_deadline())
         joined()
         assert len(warmed_up) == (number >= WARM_UP_AFTER)
     ((model, deadline),) = warmed_up
@@ -189,37 +202,126 @@ def test_one_service_at_a_time_makes_what_rankings_share(monkeypatch: pytest.Mon
     second = first.with_facts([Fact("lives_in", ("p01", "t2"))])
     for service in (first, second):
         for _ in range(WARM_UP_AFTER):
-            service.answers(RankedQuery(bindings={"x": "p01"}), no_deadline())
+            service.answers(AnswersRequest(bindings={"x": "p01"}), no_deadline())
         assert going.wait(60)
     assert warmed_up == [first.model], "the other comes later"
     release.set()
     joined()
     for _ in range(WARM_UP_AFTER):
-        second.answers(RankedQuery(bindings={"x": "p01"}), no_deadline())
+        second.answers(AnswersRequest(bindings={"x": "p01"}), no_deadline())
     joined()
     assert warmed_up == [first.model, second.model]
 
 
 def test_neighbourhoods(bare: Service) -> None:
-    found = bare.neighbourhood(NeighbourhoodQuery(["france", "spain"], size=4, draws=2, seed=3), no_deadline())
-    assert [len(one["members"]) for one in found["draws"]] == [6, 6]
-    assert not any(one["truncated"] for one in found["draws"])
-    small = Service(demo(), limits=ServerLimits(max_rows=3)).neighbourhood(
-        NeighbourhoodQuery(["france"], size=3), no_deadline()
+    found = bare.neighbourhoods(NeighbourhoodRequest(object=["france", "spain"], size=4, draws=2, seed=3), no_deadline())
+    assert [len(one.members) for one in found.draws] == [6, 6]
+    assert not any(one.truncated for one in found.draws)
+    small = Service(demo(), limits=ServerLimits(max_rows=3)).neighbourhoods(
+        NeighbourhoodRequest(object=["france"], size=3), no_deadline()
     )
-    assert all(len(one["facts"]) <= 3 for one in small["draws"])
+    assert all(len(one.facts) <= 3 for one in small.draws)
 
 
 def test_neighbourhoods_of_one_request_have_so_many_members_and_facts_in_all() -> None:
     """A hundred of a thousand members were twelve megabytes."""
     few = Service(demo(), limits=ServerLimits(max_members=40))
     with pytest.raises(GaifmanError, match="size × draws is at most 40 here, not 42"):
-        few.neighbourhood(NeighbourhoodQuery(["united_nations"], size=21, draws=2), no_deadline())
-    found = few.neighbourhood(NeighbourhoodQuery(["united_nations"], radius=2, size=10, draws=4), no_deadline())[
-        "draws"
-    ]
-    assert [len(one["facts"]) for one in found] == [10] * 4
-    assert all(one["truncated"] for one in found)
+        few.neighbourhoods(NeighbourhoodRequest(object=["united_nations"], size=21, draws=2), no_deadline())
+    request = NeighbourhoodRequest(object=["united_nations"], radius=2, size=10, draws=4)
+    found = few.neighbourhoods(request, no_deadline()).draws
+    assert [len(one.facts) for one in found] == [10] * 4
+    assert all(one.truncated for one in found)
+
+
+def parse(service: Service, query: str) -> ParseResponse:
+    return service.parse(ParseRequest(query=query))
+
+
+def explain(service: Service, deadline: Deadline | None = None, **fields: Any) -> ExplanationResponse:
+    return service.explain(ExplanationRequest(**fields), deadline or no_deadline())
+
+
+def test_a_query_is_parsed(learnt: Service, whole: Service) -> None:
+    assert parse(learnt, "works_in('p01', y)") == ParseResponse(
+        bracketed="works_in('p01', y)",
+        variables=["y"],
+        rankable=True,
+        not_rankable_reason=None,
+        restrict_to={},
+        error=None,
+    )
+    assert "works_in(x, y)" in str(parse(learnt, "lives_in(x, y)").not_rankable_reason)
+    assert parse(whole, "citizen(x, 'c0')").rankable
+    assert parse(whole, "citizen(who, what)").restrict_to == {"who": "person"}
+    assert not parse(whole, "citizen(x, y) & person(x)").rankable
+    assert parse(Service(towns()), "person(x)").not_rankable_reason == "there is no model"
+
+
+@pytest.mark.parametrize("text", ["", "(", "works_in(x", "werks_in(x, y)", "works_in(x)", "works_in('p0', y)", "\x00"])
+def test_an_error_is_part_of_the_reply(learnt: Service, text: str) -> None:
+    found = parse(learnt, text)
+    assert found.bracketed is None
+    assert found.error is not None
+    assert found.error.message
+    assert found.error.line == (1 if text else None)
+
+
+def test_an_explanation_is_that_of_the_model(learnt: Service, whole: Service) -> None:
+    found = explain(learnt, query="works_in('p01', y)", answer=["t1"], top=3)
+    own = worker().with_kb(towns()).explain("p01", "t1", top=3)
+    descriptions = {reason.formula: reason.description for reason in found.reasons}
+    assert descriptions["lives_in('p01', 't1')"] == "p01 lives in t1"
+    fields = found.model_dump()
+    assert {name: fields[name] for name in own.as_dict()} == own.as_dict()
+    assert found.diagram is not None
+    assert own.diagram is not None
+    assert found.diagram.objects == ["p01", "t1"]
+    assert sum(fact.direction != 0 for fact in found.diagram.facts) == len(own.diagram.highlighted)
+    assert found.picture.startswith("<svg ")
+    assert "style" not in found.picture
+    assert explain(learnt, bindings={"x": "p01", "y": "t1"}, top=3) == found
+    assert explain(whole, query="citizen('p01', y)", answer=["c1"]).query == "citizen('p01', 'c1')"
+
+
+def test_objects_and_relations_named_like_variables_are_explained() -> None:
+    """The description of a reason was once made from its text, in which x may be an object."""
+    names = ["x", "y", "s1", "r", *(f"o{i}" for i in range(20))]
+    facts = [("knows", one, other) for one, other in zip(names, names[1:] + names[:1], strict=True)]
+    kb = KnowledgeBase.from_facts([*facts, *(("likes", other, one) for _, one, other in facts)])
+    model = gaifman.complete(kb, ["knows"], **FEW)
+    for one, other in (("x", "y"), ("s1", "r")):
+        found = explain(Service(kb, model), query="knows(?a, ?b)", bindings={"a": one, "b": other})
+        assert any(reason.description for reason in found.reasons)
+    bare = KnowledgeBase.from_facts([("likes", "x", "s1")])
+    assert explain(Service(bare, model), query="knows(?a, ?b)", bindings={"a": "s1", "b": "x"}).reasons
+
+
+def test_explanations_have_limits(learnt: Service) -> None:
+    with pytest.raises(GaifmanError, match="draws is at most 100"):
+        explain(learnt, answer=["p01", "t1"], draws=101)
+    with pytest.raises(KnowledgeBaseError, match="there is no model"):
+        explain(Service(towns()), query="person(x)", answer=["p01"])
+    stopped = Deadline(10)
+    stopped.cancel()
+    with pytest.raises(StoppedError):
+        explain(learnt, stopped, answer=["p01", "t1"])
+    few = explain(Service(towns(), worker(), ServerLimits(max_rows=3)), answer=["p01", "t1"], top=1)
+    assert few.diagram is not None
+    assert len(few.diagram.facts) <= 3
+
+
+def test_names_in_a_picture_keep_what_looks_like_a_style() -> None:
+    assert strip_svg_style('<text>&lt;style&gt;x style=&quot;a&quot;</text><a style="b"/>').endswith(
+        "&quot;a&quot;</text><a/>"
+    )
+
+
+def test_the_version_changes_with_facts_and_models(bare: Service, learnt: Service, whole: Service) -> None:
+    assert bare.version == Service(demo()).version
+    versions = {one.version for one in (bare, learnt, whole, learnt.with_facts([Fact("person", ("t0",))]))}
+    assert len(versions) == 4
+    assert Service(towns(), worker()).version == learnt.version
 
 
 def test_a_model_fits_where_the_knowledge_base_has_some_of_its_relations(bare: Service, learnt: Service) -> None:
@@ -233,27 +335,27 @@ def test_a_model_fits_where_the_knowledge_base_has_some_of_its_relations(bare: S
 
 def test_degrees_are_those_of_the_graph(bare: Service) -> None:
     found = bare.degrees()
-    assert sum(count for _, count in found["degrees"]) == found["objects"] == 1155
+    assert sum(count for _, count in found.degrees) == found.objects == 1155
 
 
 def test_the_card(learnt: Service) -> None:
     found = learnt.model_card()
-    assert found["card"].startswith("# A model of")
-    assert found["meta"]["query"] == "works_in(x, y)"
+    assert found.card.startswith("# A model of")
+    assert found.meta["query"] == "works_in(x, y)"
 
 
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda s: s.find_objects("", Page(0, 6)), "rows is at most 5"),
-        (lambda s: s.facts(Page(0, 6)), "rows is at most 5"),
-        (lambda s: s.query(ExactQuery("person(x)", page=Page(0, 6)), no_deadline()), "rows is at most 5"),
-        (lambda s: s.answers(RankedQuery(top=6), no_deadline()), "top is at most 5"),
-        (lambda s: s.answers(RankedQuery(top=5, draws=101), no_deadline()), "draws is at most 100"),
-        (lambda s: s.neighbourhood(NeighbourhoodQuery(["p00"], radius=4), no_deadline()), "radius is at most 3"),
-        (lambda s: s.neighbourhood(NeighbourhoodQuery(["p00"], size=6), no_deadline()), "size is at most 5"),
+        (lambda s: s.find_objects(ObjectsRequest(rows=6)), "rows is at most 5"),
+        (lambda s: s.facts(FactsRequest(rows=6)), "rows is at most 5"),
+        (lambda s: s.query(QueryRequest(query="person(x)", rows=6), no_deadline()), "rows is at most 5"),
+        (lambda s: s.answers(AnswersRequest(top=6), no_deadline()), "top is at most 5"),
+        (lambda s: s.answers(AnswersRequest(top=5, draws=101), no_deadline()), "draws is at most 100"),
+        (lambda s: s.neighbourhoods(NeighbourhoodRequest(object=["p00"], radius=4), no_deadline()), "radius is at most 3"),
+        (lambda s: s.neighbourhoods(NeighbourhoodRequest(object=["p00"], size=6), no_deadline()), "size is at most 5"),
         (
-            lambda s: s.neighbourhood(NeighbourhoodQuery(["p00"], size=1, draws=101), no_deadline()),
+            lambda s: s.neighbourhoods(NeighbourhoodRequest(object=["p00"], size=1, draws=101), no_deadline()),
             "draws is at most 100",
         ),
     ],

@@ -12,7 +12,8 @@ from gaifman.config import DEFAULT_BUDGET, Budget, ServerLimits
 from gaifman.errors import KnowledgeBaseError, OutputError, StoppedError
 from gaifman.kb.facts import Fact
 from gaifman.queries.engine import Engine
-from gaifman.server.service import ExactQuery, RankedQuery, Service
+from gaifman.server.schemas import AddFactsResponse, AnswersRequest, QueryRequest
+from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState
 from trained import towns, worker
 
@@ -28,27 +29,25 @@ def desk_at(path: Path, **limits: int) -> ServerState:
 def test_the_next_answer_knows_what_was_added_and_so_does_the_next_server(tmp_path: Path) -> None:
     desk = desk_at(tmp_path / "new.facts")
     before = desk.service
-    asked = ExactQuery("lives_in('p00', y)")
-    assert before.query(asked, no_deadline())["answers"] == [["t0"]]
-    assert desk.add_facts([NEW, NEW, Fact("person", ("p00",))]) == {
-        "added": 1,
-        "already_known": 2,
-        "total_facts": len(before.kb) + 1,
-    }
-    assert desk.service.query(asked, no_deadline())["answers"] == [["t0"], ["t4"]]
-    assert before.query(asked, no_deadline())["answers"] == [["t0"]], "who began before is not disturbed"
+    asked = QueryRequest(query="lives_in('p00', y)")
+    assert before.query(asked, no_deadline()).answers == [["t0"]]
+    assert desk.add_facts([NEW, NEW, Fact("person", ("p00",))]) == AddFactsResponse(
+        added=1, already_known=2, total_facts=len(before.kb) + 1
+    )
+    assert desk.service.query(asked, no_deadline()).answers == [["t0"], ["t4"]]
+    assert before.query(asked, no_deadline()).answers == [["t0"]], "who began before is not disturbed"
     desk.close()
     again = desk_at(tmp_path / "new.facts")
-    assert again.service.query(asked, no_deadline())["answers"] == [["t0"], ["t4"]]
+    assert again.service.query(asked, no_deadline()).answers == [["t0"], ["t4"]]
     again.close()
 
 
 def test_ranked_answers_change_without_training(tmp_path: Path) -> None:
     desk = desk_at(tmp_path / "new.facts")
-    who = RankedQuery(bindings={"x": "nobody"}, top=5)
+    who = AnswersRequest(bindings={"x": "nobody"}, top=5)
     desk.add_facts([Fact("person", ("nobody",)), Fact("lives_in", ("nobody", "t3"))], allow_new_objects=True)
-    first = desk.service.answers(who, no_deadline())["answers"][0]
-    assert first["names"] == ["t3"]
+    first = desk.service.answers(who, no_deadline()).answers[0]
+    assert first.names == ["t3"]
     desk.close()
 
 
@@ -110,7 +109,7 @@ def test_a_fact_that_is_repeated_is_added_once_with_its_highest_confidence(tmp_p
     desk = desk_at(tmp_path / "new.facts")
     before = len(desk.service.kb)
     twice = [Fact(NEW.relation, NEW.objects, confidence) for confidence in (0.25, 0.75, 0.5)]
-    assert desk.add_facts(twice) == {"added": 1, "already_known": 2, "total_facts": before + 1}
+    assert desk.add_facts(twice) == AddFactsResponse(added=1, already_known=2, total_facts=before + 1)
     assert desk.added == 1
     assert (tmp_path / "new.facts").read_text() == "0.75::lives_in(p00, t4).\n"
     desk.close()
@@ -120,9 +119,9 @@ def test_nothing_is_added_where_nothing_may_be(tmp_path: Path) -> None:
     desk = ServerState(Service(towns()), EditsFile(tmp_path / "new.facts"))
     assert not desk.editable
     assert not desk.check_token("")
-    with pytest.raises(KnowledgeBaseError, match="adds no facts"):
+    with pytest.raises(KnowledgeBaseError, match="read-only"):
         desk.add_facts([NEW])
-    with pytest.raises(KnowledgeBaseError, match="a file to keep them"):
+    with pytest.raises(KnowledgeBaseError, match="requires a file"):
         ServerState(Service(towns()), None, "token")
 
 
@@ -177,5 +176,5 @@ def test_an_addition_that_is_stopped_leaves_nothing_behind(
     assert (NEW in desk.service.kb, len(desk.edits or ())) == (False, 0)
     assert len({id(engine) for engine in closed}) == (last > 1), "the engine of what came to nothing"
     assert before.engine not in closed
-    assert desk.add_facts([NEW])["added"] == 1
+    assert desk.add_facts([NEW]).added == 1
     desk.close()

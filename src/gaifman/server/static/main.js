@@ -10,9 +10,9 @@ import { modelCardView } from "/model_card.js";
 import { currentState, interceptLinks, link } from "/navigation.js";
 import { objectView } from "/object.js";
 import { initQueryBox, setPlaceholder, setQuery } from "/query_box.js";
+import { initTheme } from "/theme.js";
 
 const VIEWS = { home: homeView, answers: answersView, object: objectView, degrees: degreesView, model: modelCardView, add: addFactView };
-const THEMES = ["system", "light", "dark"];
 const page = document.getElementById("main");
 let running = new AbortController();
 let first = true;
@@ -57,17 +57,6 @@ function showNavigation(about) {
   document.getElementById("nav").replaceChildren(...views.map(anchor));
   document.getElementById("about").textContent = `${number(about.facts)} facts about ${number(about.objects)} objects, ${about.fingerprint.slice(0, 8)}`;
   markCurrent(currentState().view);
-}
-
-function initTheme() {
-  const button = document.getElementById("theme");
-  const apply = (name) => {
-    document.documentElement.dataset.theme = name;
-    button.textContent = `Theme: ${name}`;
-    localStorage.setItem("gaifman-theme", name);
-  };
-  apply(THEMES.find((name) => name === localStorage.getItem("gaifman-theme")) ?? "system");
-  button.addEventListener("click", () => apply(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % 3]));
 }
 
 initTheme();

@@ -1,17 +1,17 @@
-"""Names by a part of them."""
+"""Search of names."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.server.service import NameIndex
+from gaifman.server.name_index import NameIndex
 
 NAMES = st.lists(st.text(st.sampled_from("abAB ßİ\n"), min_size=1, max_size=5), unique=True).map(sorted)
 
 
 def plain(names: list[str], text: str) -> list[int]:
-    """The same by definition."""
+    """The definition."""
     wanted = text.casefold()
     inside = [number for number, name in enumerate(names) if wanted in name.casefold()]
     return sorted(inside, key=lambda number: not names[number].casefold().startswith(wanted))
