@@ -157,7 +157,7 @@ def test_an_object_the_degrees_and_the_model(web: Watched) -> None:
     page.get_by_role("link", name="Degrees").click()
     expect(page.locator(".chart circle").first).to_be_visible()
     page.get_by_role("link", name="Model card").click()
-    expect(page.locator("article h1")).to_contain_text("A model of")
+    expect(page.locator("article h1")).to_contain_text("Model of")
 
 
 @real

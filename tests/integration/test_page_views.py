@@ -239,6 +239,31 @@ def test_a_new_view_begins_at_its_top_and_an_old_one_where_it_was(plain: Watched
     page.wait_for_function("(was) => Math.abs(scrollY - was) < 2", arg=was)
 
 
+def test_the_documentation_of_the_http_interface(web: Watched, client: Client) -> None:
+    page = web.open()
+    page.get_by_role("link", name="HTTP interface").click()
+    web.settled()
+    document = client.get("/openapi.json").json
+    operations = [(method, path) for path, methods in document["paths"].items() for method in methods]
+    expect(page.locator("section.operation[id*='-']")).to_have_count(len(operations))
+    section = page.locator("#get-api-answers")
+    expect(section).to_contain_text("GET /api/answers")
+    for parameter in document["paths"]["/api/answers"]["get"]["parameters"]:
+        expect(section).to_contain_text(parameter["name"])
+    section.get_by_role("link", name="AnswersResponse").click()
+    expect(page.locator("#AnswersResponse")).to_be_in_viewport()
+    expect(page.locator("#AnswerRow")).to_contain_text("standard_error")
+    for name in document["components"]["schemas"]:
+        expect(page.locator(f"#{name}")).to_have_count(1)
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        assert page.evaluate(CONTRAST, 4.5)[1] == []
+    for width in (320, 800, 1600):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+    assert page.evaluate(SQUEEZED) == []
+
+
 def test_an_empty_knowledge_base_has_a_page(window: Browser) -> None:
     with serving(ServerState(Service(KnowledgeBase.from_facts([])))) as client:
         for found in watched(window, client.port):

@@ -13,6 +13,7 @@ import pytest
 
 import gaifman
 from gaifman.config import ServerLimits
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.app import STATIC_DIR, create_app, static_files
 from gaifman.server.middleware import SECURITY_HEADERS
@@ -66,7 +67,7 @@ def test_everything_there_is_to_see(client: Client) -> None:
     assert ranked["answers"] == worker().answers(x="p01", top=2).as_dict()["answers"]
     assert len(client.get("/api/neighbourhood?object=p00&object=t0&size=3&draws=2").json["draws"]) == 2
     assert client.get("/api/degrees").json["objects"] == 47
-    assert client.get("/api/model-card").json["card"].startswith("# A model of")
+    assert client.get("/api/model-card").json["card"].startswith("# Model of")
     assert b"gaifman_requests_total" in client.get("/metrics").body
 
 
@@ -76,6 +77,52 @@ def test_a_completion_is_asked_for_its_relations() -> None:
         found = client.post("/api/answers", {"query": "works_in('p01', y)", "top": 2})
         assert found.json["answers"] == completion.answers("works_in('p01', y)", top=2).as_dict()["answers"]
         assert client.get("/api/relations?text=works").json["relations"][0]["trained"] is True
+
+
+def test_get_returns_what_post_returns_and_can_be_cached(client: Client) -> None:
+    query = quote("works_in('p01', y)")
+    pairs: list[tuple[str, dict[str, object]]] = [
+        (f"/api/answers?query={query}&top=2&prior=0.1&draws=2", {"top": 2, "prior": 0.1, "draws": 2}),
+        (f"/api/explanations?query={query}&answer=t1&top=2", {"answer": ["t1"], "top": 2}),
+    ]
+    for address, body in pairs:
+        first = client.get(address)
+        assert first.json == client.post(address.partition("?")[0], {"query": "works_in('p01', y)", **body}).json
+        assert first.headers["cache-control"] == "no-cache"
+        tag = first.headers["etag"]
+        for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            again = client.get(address, **{"if-none-match": known})
+            assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
+            assert again.headers["cache-control"] == "no-cache"
+        assert client.get(address, **{"if-none-match": '"other"'}).json == first.json
+        wrong = client.get(f"{address}&top=x", **{"if-none-match": tag})
+        assert (wrong.status, "etag" in wrong.headers) == (422, False)
+    assert "etag" not in client.get("/api/about").headers
+
+
+def test_the_etag_changes_with_the_knowledge_base(tmp_path: Path) -> None:
+    state = ServerState(Service(towns(), worker(), PATIENT), EditsFile(tmp_path / "new.facts"), TOKEN)
+    with serving(state) as client:
+        address = "/api/answers?query=" + quote("works_in('p01', y)")
+        tag = client.get(address).headers["etag"]
+        client.post("/api/facts", {"facts": [{"relation": "person", "objects": ["t0"]}]}, TOKEN)
+        changed = client.get(address, **{"if-none-match": tag})
+        assert changed.status == 200
+        assert changed.headers["etag"] != tag
+
+
+def test_a_wrong_type_in_a_reply_is_an_error(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Replies were once dictionaries that nothing checked."""
+    monkeypatch.setattr(Service, "about", lambda _: {"objects": 1})
+    assert client.get("/api/about").status == 500
+    summary = build_graph(towns()).summary()
+    monkeypatch.setattr(GaifmanGraph, "summary", lambda _: {**summary, "edges": "12"})
+    assert client.get("/api/degrees").status == 500
+    assert "edges" in caplog.text
+    monkeypatch.undo()
+    assert client.get("/api/degrees").status == 200
 
 
 def test_every_answer_carries_the_headers(client: Client) -> None:

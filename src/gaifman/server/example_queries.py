@@ -90,7 +90,7 @@ def _rankable_examples(service: Service) -> Iterator[ExampleQuery]:
         arity, position = service.kb.relations[relation].arity, turn % 2
         for name in _best_connected(service, relation, position, used):
             used.add(name)
-            description = f"{readable_name(name)}: {readable_name(relation)}, known and missing"
+            description = f"{readable_name(name)}: {readable_name(relation)}, known and predicted"
             yield _example(_atom_query(relation, arity, {position: name}), description)
 
 

@@ -64,7 +64,11 @@ def test_objects_are_found_by_a_part_of_their_name(bare: Service) -> None:
 
 
 def test_pages_together_are_all(bare: Service) -> None:
-    names = [row.name for skip in range(0, 1155, 500) for row in bare.find_objects(ObjectsRequest(skip=skip, rows=500)).objects]
+    names = [
+        row.name
+        for skip in range(0, 1155, 500)
+        for row in bare.find_objects(ObjectsRequest(skip=skip, rows=500)).objects
+    ]
     assert names == [*demo().objects]
     facts: list[Any] = []
     while True:
@@ -102,9 +106,7 @@ def test_relations_say_whether_they_were_learnt(whole: Service, learnt: Service)
     assert trained["works_in"] is True
     assert trained["moved"] is False
     found = learnt.find_relations(RelationsRequest(text="of")).relations
-    assert found == [
-        RelationSummary(name="town_of", arity=2, facts=5, trained=None, query="town_of(x, y)")
-    ]
+    assert found == [RelationSummary(name="town_of", arity=2, facts=5, trained=None, query="town_of(x, y)")]
 
 
 def test_a_relation_of_many_places_has_a_query_that_can_be_asked() -> None:
@@ -114,7 +116,9 @@ def test_a_relation_of_many_places_has_a_query_that_can_be_asked() -> None:
 
 
 def test_exact_queries(bare: Service) -> None:
-    found = bare.query(QueryRequest(query="borders(x, y)", bindings={"x": "portugal"}, count=True, why=True), no_deadline())
+    found = bare.query(
+        QueryRequest(query="borders(x, y)", bindings={"x": "portugal"}, count=True, why=True), no_deadline()
+    )
     assert found.answers == [["portugal", "spain"]]
     assert found.count == 1
     assert found.witnesses == [[["borders(portugal, spain)."]]]
@@ -129,7 +133,9 @@ def test_exact_queries(bare: Service) -> None:
 def test_a_query_without_end_is_stopped(bare: Service) -> None:
     untied = " & ".join(f"country(x{i}) & country(y{i}) & x{i} != y{i}" for i in range(6))
     with pytest.raises(StoppedError):
-        bare.query(QueryRequest(query=f"exists {', '.join(f'y{i}' for i in range(6))}. {untied}", count=True), Deadline(0.3))
+        bare.query(
+            QueryRequest(query=f"exists {', '.join(f'y{i}' for i in range(6))}. {untied}", count=True), Deadline(0.3)
+        )
 
 
 def test_ranked_answers_are_those_of_the_model(learnt: Service, whole: Service) -> None:
@@ -137,7 +143,9 @@ def test_ranked_answers_are_those_of_the_model(learnt: Service, whole: Service) 
     own = worker().with_kb(towns()).answers(x="p01", top=3).as_dict()
     assert found.model_dump() == {**own, "truncated": True}
     assert not learnt.answers(AnswersRequest(query="works_in('p01', 't1')"), no_deadline()).truncated
-    ranked = whole.answers(AnswersRequest(query="works_in('p01', y)", top=2, restrict_to={"y": ["t1", "t2"]}), no_deadline())
+    ranked = whole.answers(
+        AnswersRequest(query="works_in('p01', y)", top=2, restrict_to={"y": ["t1", "t2"]}), no_deadline()
+    )
     assert {row.names[0] for row in ranked.answers} == {"t1", "t2"}
     with pytest.raises(KnowledgeBaseError, match="say what to answer"):
         whole.answers(AnswersRequest(), no_deadline())
@@ -214,7 +222,9 @@ def test_one_service_at_a_time_makes_what_rankings_share(monkeypatch: pytest.Mon
 
 
 def test_neighbourhoods(bare: Service) -> None:
-    found = bare.neighbourhoods(NeighbourhoodRequest(object=["france", "spain"], size=4, draws=2, seed=3), no_deadline())
+    found = bare.neighbourhoods(
+        NeighbourhoodRequest(object=["france", "spain"], size=4, draws=2, seed=3), no_deadline()
+    )
     assert [len(one.members) for one in found.draws] == [6, 6]
     assert not any(one.truncated for one in found.draws)
     small = Service(demo(), limits=ServerLimits(max_rows=3)).neighbourhoods(
@@ -340,7 +350,7 @@ def test_degrees_are_those_of_the_graph(bare: Service) -> None:
 
 def test_the_card(learnt: Service) -> None:
     found = learnt.model_card()
-    assert found.card.startswith("# A model of")
+    assert found.card.startswith("# Model of")
     assert found.meta["query"] == "works_in(x, y)"
 
 
@@ -352,7 +362,10 @@ def test_the_card(learnt: Service) -> None:
         (lambda s: s.query(QueryRequest(query="person(x)", rows=6), no_deadline()), "rows is at most 5"),
         (lambda s: s.answers(AnswersRequest(top=6), no_deadline()), "top is at most 5"),
         (lambda s: s.answers(AnswersRequest(top=5, draws=101), no_deadline()), "draws is at most 100"),
-        (lambda s: s.neighbourhoods(NeighbourhoodRequest(object=["p00"], radius=4), no_deadline()), "radius is at most 3"),
+        (
+            lambda s: s.neighbourhoods(NeighbourhoodRequest(object=["p00"], radius=4), no_deadline()),
+            "radius is at most 3",
+        ),
         (lambda s: s.neighbourhoods(NeighbourhoodRequest(object=["p00"], size=6), no_deadline()), "size is at most 5"),
         (
             lambda s: s.neighbourhoods(NeighbourhoodRequest(object=["p00"], size=1, draws=101), no_deadline()),

@@ -54,11 +54,14 @@ const resolve = (schema, schemas) => (schema.$ref ? schemas[refName(schema)] : s
 const fields = (schema) => Object.entries(schema.properties ?? {}).map(([name, property]) => ({ name, required: schema.required?.includes(name), schema: property, description: property.description }));
 
 function table(rows, defaults = true) {
-  const presence = ({ required, schema }) => (required ? "required" : schema.default === undefined || schema.default === null ? "optional" : JSON.stringify(schema.default));
+  const presence = ({ required, schema }) => (required ? "required" : schema.default === undefined || schema.default === null ? "–" : JSON.stringify(schema.default));
   const heads = ["name", "type", ...(defaults ? ["default"] : []), "meaning"].map((name) => h("th", { scope: "col" }, name));
-  const row = (one) => h("tr", {}, h("td", {}, h("code", {}, one.name)), h("td", {}, typeText(one.schema)), defaults ? h("td", {}, presence(one)) : null, h("td", { class: "muted" }, one.description ?? ""));
+  const row = (one) => h("tr", {}, h("td", {}, h("code", {}, one.name)), h("td", {}, typeText(defaults ? withoutNull(one.schema) : one.schema)), defaults ? h("td", {}, presence(one)) : null, h("td", { class: "muted" }, one.description ?? ""));
   return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows.map(row))));
 }
+
+/** The type of a value that is given: leaving a field out needs no null. */
+const withoutNull = (schema) => (schema.anyOf ? { ...schema, anyOf: schema.anyOf.filter((one) => one.type !== "null") } : schema);
 
 /** A type in words; named types link to their section. */
 function typeText(schema) {
