@@ -1,22 +1,21 @@
-"""Which features have a kernel of their own: recognised by shape, looked up by the labels of the facts that are there.
+"""Features with a template: recognised by their form, and looked up by the labels of the facts that are there.
 
->>> import gaifman
 >>> from gaifman.logic.parser import parse_feature
 >>> texts = ["borders(s1, s2)", "∃x borders(s1, x)", "borders(x, s2)", "∃x borders(s1, x) ∧ capital(x, s2)", "∀x p(x)"]
 >>> for text in [*texts, "city_in('bern', s1)", "∃x, y borders(s1, x) ∧ borders(x, y) ∧ capital(y, s2)"]:
 ...     print(match_template(parse_feature(text)))
-('pair', 0, 1, ('borders', 0))
-('hop', 0, ('borders', 0))
-('hops', 1, ('borders', 1))
-('path', 0, ('borders', 0), 1, ('capital', 1))
+Pair(first=0, second=1, label=('borders', 0))
+Hop(position=0, label=('borders', 0), counts=False)
+Hop(position=1, label=('borders', 1), counts=True)
+Path(first=0, first_label=('borders', 0), last=1, last_label=('capital', 1), counts=False)
 None
-('fixed', 0, ('city_in', 1), 'bern')
-('walk', 0, ('borders', 0), ('borders', 0), 1, ('capital', 1))
+ConstantFact(position=0, label=('city_in', 1), constant='bern')
+Walk(first=0, first_label=('borders', 0), middle=('borders', 0), last=1, last_label=('capital', 1), counts=False)
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,233 +58,318 @@ from gaifman.logic.ast import (
 )
 
 Label = tuple[str, int]
-"""A relation with two places, and the place of the object from which it is seen: 0 or 1."""
-Template = tuple[Any, ...]
-"""A family, and what a feature of it asks for."""
+"""A binary relation, and the position of the object from which it is seen: 0 or 1."""
+
+MAX_CONSTANT_WORDS = 1 << 16
+"""Largest table of the constants that have features; with more constants, some share a word."""
+MAX_DUPLICATES = 256
+"""Largest number of features with the meaning of another one: each is copied in every row. Programs evaluate the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """r(s_i)."""
+
+    position: int
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """r(s_i, s_j)."""
+
+    first: int
+    second: int
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """∃r r(s_i, s_j)."""
+
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantFact:
+    """r(s_i, c)."""
+
+    position: int
+    label: Label
+    constant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """∃x r(s_i, x), or the number of x."""
+
+    position: int
+    label: Label
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """∃x r(s_i, x) ∧ q(x, s_j), or the number of x. Labels are seen from s_i and s_j."""
+
+    first: int
+    first_label: Label
+    last: int
+    last_label: Label
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """∃x, y r(s_i, x) ∧ q(x, y) ∧ p(y, s_j), or the number of x, y. The middle label is seen from x."""
+
+    first: int
+    first_label: Label
+    middle: Label
+    last: int
+    last_label: Label
+    counts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NaryAtom:
+    """An atom of three or more arguments: ∃x, y r(x, s_i, y), or the number of x, y."""
+
+    relation: str
+    positions: tuple[int, ...]
+    """The position in the tuple for each argument; −1 for a variable of its own."""
+    counts: bool
+
+
+Template = Unary | Pair | Linked | ConstantFact | Hop | Path | Walk | NaryAtom
 
 
 def match_template(feature: Feature) -> Template | None:
-    """The family of a feature with what it asks for, or None where it needs the machine."""
+    """Return the template of a feature, or None if it needs a program."""
     body: Node = feature.body
     if isinstance(body, Aggregate) and body.quantity is None:
         body = body.formula
     match body:
-        case Exists((RelationVariable() as any_relation,), Atom(RelationVariable() as used, (one, other))):
+        case Exists((RelationVariable() as quantified,), Atom(RelationVariable() as used, (one, other))):
             i, j = _tuple_position(one), _tuple_position(other)
-            return ("linked", i, j) if used == any_relation and i >= 0 and j >= 0 else None
+            return Linked(i, j) if used == quantified and i >= 0 and j >= 0 else None
     variables: list[Variable | RelationVariable] = []
-    some = isinstance(body, Exists)
+    exists = isinstance(body, Exists)
     while isinstance(body, Exists):
         variables += body.variables
         body = body.body
     unbound = [
         variable for variable in free_variables(body) if not query_position(variable) and variable not in variables
     ]
-    atoms = [part for part in (body.parts if isinstance(body, And) else (body,)) if isinstance(part, Atom)]
-    if some and (unbound or len(set(variables)) < len(variables)):
+    parts = body.parts if isinstance(body, And) else (body,)
+    atoms = [part for part in parts if isinstance(part, Atom) and isinstance(part.relation, str)]
+    if len(atoms) < len(parts) or (exists and (unbound or len(set(variables)) < len(variables))):
         return None
-    if len(atoms) < (len(body.parts) if isinstance(body, And) else 1):
-        return None
-    if any(not isinstance(atom.relation, str) for atom in atoms):
-        return None
-    return _match_atoms(atoms, [*variables, *unbound], some)
+    return _match_atoms(atoms, [*variables, *unbound], counts=not exists)
 
 
-def _match_atoms(atoms: list[Atom], variables: list[Variable | RelationVariable], some: bool) -> Template | None:
-    """The family of atoms that hold together for some values of the variables, or for so and so many."""
+def _match_atoms(atoms: list[Atom], variables: list[Variable | RelationVariable], counts: bool) -> Template | None:
+    """Return the template of a conjunction of atoms over variables that are quantified or counted."""
     if len(atoms) == 1:
-        return _match_atom(atoms[0], variables, some)
+        return _match_atom(atoms[0], variables, counts)
     steps = [_match_step(atom) for atom in atoms]
     if len(atoms) == 2 and len(variables) == 1:
         one, other = steps
         if one and other and one[2] == other[2] == variables[0]:
-            return ("path" if some else "paths", one[0], one[1], other[0], other[1])
+            return Path(one[0], one[1], other[0], other[1], counts)
     if len(atoms) == 3 and len(variables) == 2:
-        return _match_walk(atoms, steps, some)
+        return _match_walk(atoms, steps, counts)
     return None
 
 
-def _match_atom(atom: Atom, variables: list[Variable | RelationVariable], some: bool) -> Template | None:
-    name, own = str(atom.relation), [_tuple_position(term) for term in atom.terms]
-    names = [term for term in atom.terms if isinstance(term, Variable) and _tuple_position(term) < 0]
-    if set(names) != set(variables) or len(names) > len(variables) or max(own) < 0:
+def _match_atom(atom: Atom, variables: list[Variable | RelationVariable], counts: bool) -> Template | None:
+    relation, positions = str(atom.relation), tuple(_tuple_position(term) for term in atom.terms)
+    own_variables = [term for term in atom.terms if isinstance(term, Variable) and _tuple_position(term) < 0]
+    if set(own_variables) != set(variables) or len(own_variables) > len(variables) or max(positions) < 0:
         return None
     constants = [term.name for term in atom.terms if isinstance(term, Constant)]
-    if len(own) == 1:
-        return ("kind", own[0], name)
-    if len(own) == 2:
-        place = int(own[0] < 0)
+    if len(positions) == 1:
+        return Unary(positions[0], relation)
+    if len(positions) == 2:
+        side = int(positions[0] < 0)
         if constants:
-            return ("fixed", own[place], (name, place), constants[0])
-        return ("hop" if some else "hops", own[place], (name, place)) if names else ("pair", *own, (name, 0))
-    return None if constants else ("wide", bool(names) and not some, name, *own)
+            return ConstantFact(positions[side], (relation, side), constants[0])
+        return Hop(positions[side], (relation, side), counts) if own_variables else Pair(*positions, (relation, 0))
+    return None if constants else NaryAtom(relation, positions, bool(own_variables) and counts)
 
 
 def _match_step(atom: Atom) -> tuple[int, Label, Term] | None:
-    """An atom between an object of the tuple and a variable: which object, the label, and the variable."""
+    """Match an atom between an object of the tuple and a variable: position, label, variable."""
     if len(atom.terms) == 2:
-        for place in (0, 1):
-            one, other = atom.terms[place], atom.terms[1 - place]
+        for side in (0, 1):
+            one, other = atom.terms[side], atom.terms[1 - side]
             if _tuple_position(one) >= 0 and isinstance(other, Variable) and _tuple_position(other) < 0:
-                return _tuple_position(one), (str(atom.relation), place), other
+                return _tuple_position(one), (str(atom.relation), side), other
     return None
 
 
-def _match_walk(atoms: list[Atom], steps: list[tuple[int, Label, Term] | None], some: bool) -> Template | None:
-    """A path of three steps: two that join the tuple to a variable, and one between the two variables."""
+def _match_walk(atoms: list[Atom], steps: list[tuple[int, Label, Term] | None], counts: bool) -> Walk | None:
+    """Match three steps: two between the tuple and a variable, and one between the two variables."""
     ends = [step for step in steps if step]
     middle = [atom for atom, step in zip(atoms, steps, strict=True) if not step]
     if len(ends) != 2 or len(middle[0].terms) != 2 or ends[0][2] == ends[1][2]:
         return None
     (i, first, x), (j, last, y) = ends
-    between, name = middle[0].terms, str(middle[0].relation)
+    between, relation = middle[0].terms, str(middle[0].relation)
     if between not in ((x, y), (y, x)):
         return None
-    return ("walk" if some else "walks", i, first, (name, int(between == (y, x))), j, last)
+    return Walk(i, first, (relation, int(between == (y, x))), j, last, counts)
 
 
 def _tuple_position(term: Node) -> int:
-    """Which object of the tuple a term is, from 0; −1 where it is none."""
+    """Return the position of a term in the tuple, from 0, or −1."""
     return query_position(term) - 1 if isinstance(term, Variable) else -1
 
 
-MAX_CONSTANT_WORDS = 1 << 16
-"""Words at most that say which constants have features; beyond it some share a word."""
-MAX_DUPLICATES = 256
-"""Features at most that ask for the same as another: each is looked at in every row. The machine has the rest."""
-
-
 def build_template_index(graph: GaifmanGraph, plan: FeaturePlan) -> tuple[TemplateIndex, Ints]:
-    """The families of a plan, and the features in them."""
-    asked = {p: found for p, feature in enumerate(plan.features) if (found := match_template(feature)) is not None}
-    writer = _TemplateIndexBuilder(graph, plan.arity, list(asked.values()))
-    firsts = {p: writer.add(found, p) for p, found in asked.items()}
-    twins = [(first, p) for p, first in firsts.items() if first not in (p, NONE)][:MAX_DUPLICATES]
-    taken = [p for p, first in firsts.items() if first == p] + [p for _, p in twins]
-    families = writer.build()._replace(duplicates=np.array(twins, np.int32).reshape(-1, 2))
-    return families, np.array(sorted(taken), np.int32)
+    """Return the index of the features of a plan that have a template, and these features."""
+    matched = {
+        p: template for p, feature in enumerate(plan.features) if (template := match_template(feature)) is not None
+    }
+    builder = _TemplateIndexBuilder(graph, plan.arity, list(matched.values()))
+    firsts = {p: builder.add(template, p) for p, template in matched.items()}
+    duplicates = [(first, p) for p, first in firsts.items() if first not in (p, NONE)][:MAX_DUPLICATES]
+    indexed = [p for p, first in firsts.items() if first == p] + [p for _, p in duplicates]
+    index = builder.build()._replace(duplicates=np.array(duplicates, np.int32).reshape(-1, 2))
+    return index, np.array(sorted(indexed), np.int32)
 
 
 class _TemplateIndexBuilder:
-    """Families being written."""
+    """Builds a `TemplateIndex`."""
 
     def __init__(self, graph: GaifmanGraph, arity: int, templates: list[Template]) -> None:
-        self._kb, self._bases, self._width = graph.kb, graph.label_offsets, arity
+        self._kb, self._label_offsets, self._arity = graph.kb, graph.label_offsets, arity
         self._labels = labels = max(1, len(graph.label_table))
         self._objects = max(1, len(graph))
-        kinds = [found[0] for found in templates]
-        self._wide: list[tuple[int, ...]] = []
-        self._written = TemplateIndex(
-            np.full((arity, labels), -1, np.int32),
-            np.zeros((arity, 0), np.int32),
-            np.full((arity, labels), -1, np.int32),
-            np.full((arity, arity, labels), -1, np.int32),
-            np.full((arity, arity), -1, np.int32),
-            np.full((arity, max(1, len(self._kb.content.relations))), -1, np.int32),
-            np.zeros(
-                (arity, _next_power_of_two(min(self._objects, MAX_CONSTANT_WORDS)) if "fixed" in kinds else 1),
-                np.uint64,
-            ),
-            _new_hash_table(kinds.count("fixed")),
-            np.zeros((arity, arity, labels), np.uint64),
-            np.zeros((arity, arity), np.uint8),
-            _new_hash_table(kinds.count("path") + kinds.count("paths")),
-            np.zeros((arity, arity, labels), np.uint64),
-            np.zeros((arity, arity, labels), np.uint64),
-            np.zeros((arity, arity, labels), np.uint64),
-            np.zeros((arity, arity, 0), np.uint64),
-            np.zeros((arity, arity, 0), np.uint64),
-            _new_hash_table(kinds.count("walk") + kinds.count("walks")),
-            np.zeros(1, np.int64),
-            np.zeros((0, 10), np.int32),
-            np.zeros((0, 2), np.int32),
-            np.zeros(4, np.uint8),
+        self._nary: list[tuple[int, ...]] = []
+        counts = {
+            kind: sum(isinstance(template, kind) for template in templates) for kind in (ConstantFact, Path, Walk)
+        }
+        words = _next_power_of_two(min(self._objects, MAX_CONSTANT_WORDS)) if counts[ConstantFact] else 1
+        self._index = TemplateIndex(
+            hop=np.full((arity, labels), -1, np.int32),
+            label_set_hop=np.zeros((arity, 0), np.int32),
+            hop_counts=np.full((arity, labels), -1, np.int32),
+            pair=np.full((arity, arity, labels), -1, np.int32),
+            linked=np.full((arity, arity), -1, np.int32),
+            unary=np.full((arity, max(1, len(self._kb.content.relations))), -1, np.int32),
+            constant_labels=np.zeros((arity, words), np.uint64),
+            constants=_new_hash_table(counts[ConstantFact]),
+            path_next=np.zeros((arity, arity, labels), np.uint64),
+            path_lengths=np.zeros((arity, arity), np.uint8),
+            path=_new_hash_table(counts[Path]),
+            walk_next=np.zeros((arity, arity, labels), np.uint64),
+            walk_ends=np.zeros((arity, arity, labels), np.uint64),
+            walk_last=np.zeros((arity, arity, labels), np.uint64),
+            label_set_walk_last=np.zeros((arity, arity, 0), np.uint64),
+            label_set_walk_ends=np.zeros((arity, arity, 0), np.uint64),
+            walk=_new_hash_table(counts[Walk]),
+            nary_starts=np.zeros(1, np.int64),
+            nary=np.zeros((0, 10), np.int32),
+            duplicates=np.zeros((0, 2), np.int32),
+            needs=np.zeros(4, np.uint8),
         )
 
-    def add(self, found: Template, feature: int) -> int:
-        """Enter a feature; itself, or another that asks for the same and came before; NONE where it cannot be."""
-        written = self._written
-        kind, i, *rest = found
-        if kind == "wide":
-            return self._add_nary(int(i), rest, feature)
-        if kind == "pair":
-            return _insert(written.pair, (i, rest[0], self._label(rest[1])), feature)
-        if kind == "linked":
-            return _insert(written.linked, (i, rest[0]), feature)
-        if kind == "kind":
-            return _insert(written.unary, (i, self._relation(rest[0])), feature)
-        written.needs[STEP] = 1
-        if kind == "fixed":
-            return self._add_constant(i, self._label(rest[0]), rest[1], feature)
-        if kind in ("path", "paths"):
-            return self._add_path(i, self._label(rest[0]), rest[1], self._label(rest[2]), kind == "path", feature)
-        if kind in ("walk", "walks"):
-            first, middle, last = (self._label(rest[k]) for k in (0, 1, 3))
-            return self._add_walk(i, first, middle, rest[2], last, kind == "walk", feature)
-        if kind == "hops":
-            written.needs[COUNTS] = 1
-        return _insert(written.hop if kind == "hop" else written.hop_counts, (i, self._label(rest[0])), feature)
+    def add(self, template: Template, feature: int) -> int:
+        """Add a feature. Return it, or an earlier one with the same meaning, or `NONE` if it does not fit."""
+        index = self._index
+        match template:
+            case Pair(i, j, label):
+                return _insert(index.pair, (i, j, self._label(label)), feature)
+            case Linked(i, j):
+                return _insert(index.linked, (i, j), feature)
+            case Unary(i, relation):
+                return _insert(index.unary, (i, self._relation(relation)), feature)
+        index.needs[STEP] = 1
+        match template:
+            case NaryAtom():
+                return self._add_nary(template, feature)
+            case ConstantFact():
+                return self._add_constant(template, feature)
+            case Path():
+                return self._add_path(template, feature)
+            case Walk():
+                return self._add_walk(template, feature)
+            case Hop(i, label, counts):
+                index.needs[COUNTS] |= counts
+                return _insert(index.hop_counts if counts else index.hop, (i, self._label(label)), feature)
 
     def build(self) -> TemplateIndex:
-        """What is written."""
+        """Return the index."""
         relations = len(self._kb.content.relations)
-        wide = np.array(sorted(self._wide), np.int32).reshape(-1, 11)
-        starts = np.searchsorted(wide[:, 0], np.arange(relations + 1)).astype(np.int64)
-        return self._written._replace(nary_starts=starts, nary=np.ascontiguousarray(wide[:, 1:]))
+        nary = np.array(sorted(self._nary), np.int32).reshape(-1, 11)
+        starts = np.searchsorted(nary[:, 0], np.arange(relations + 1)).astype(np.int64)
+        return self._index._replace(nary_starts=starts, nary=np.ascontiguousarray(nary[:, 1:]))
 
-    def _label(self, of: Label) -> int:
-        return int(self._bases[self._relation(of[0])]) + of[1]
+    def _label(self, label: Label) -> int:
+        return int(self._label_offsets[self._relation(label[0])]) + label[1]
 
     def _relation(self, name: str) -> int:
         number = self._kb.content.relations.find(name)
-        assert number is not None, "the plan has checked the names"
+        assert number is not None, "the compiler has checked the names"
         return number
 
-    def _add_constant(self, i: int, label: int, constant: str, feature: int) -> int:
-        number = self._kb.objects.find(constant)
+    def _add_constant(self, template: ConstantFact, feature: int) -> int:
+        i, label = template.position, self._label(template.label)
+        number = self._kb.objects.find(template.constant)
         if number is None:
             return NONE
-        known = self._written.constant_labels
-        self._written.needs[CONSTANTS] = 1
-        known[i, number & (known.shape[1] - 1)] |= np.uint64(label_bit(label))
+        words = self._index.constant_labels
+        self._index.needs[CONSTANTS] = 1
+        words[i, number & (words.shape[1] - 1)] |= np.uint64(label_bit(label))
         key = constant_key(i, label, self._labels, number, self._objects)
-        return _insert_hashed(self._written.constants, key, True, feature)
+        return _insert_hashed(self._index.constants, key, False, feature)
 
-    def _add_path(self, i: int, first: int, j: int, last: int, some: bool, feature: int) -> int:
+    def _add_path(self, template: Path, feature: int) -> int:
+        i, first, j, last = (
+            template.first,
+            self._label(template.first_label),
+            template.last,
+            self._label(template.last_label),
+        )
         if (i, first) > (j, last):  # the same path from its other end
             i, first, j, last = j, last, i, first
-        self._written.path_lengths[i, j] |= TWO_STEPS
-        self._written.path_next[i, j, first] |= np.uint64(label_bit(last))
-        key = path_key(i * self._width + j, first, last, self._labels)
-        return _insert_hashed(self._written.path, key, some, feature)
+        self._index.path_lengths[i, j] |= TWO_STEPS
+        self._index.path_next[i, j, first] |= np.uint64(label_bit(last))
+        key = path_key(i * self._arity + j, first, last, self._labels)
+        return _insert_hashed(self._index.path, key, template.counts, feature)
 
-    def _add_walk(self, i: int, first: int, middle: int, j: int, last: int, some: bool, feature: int) -> int:
-        if self._width**2 * self._labels**3 >= 1 << 62:
-            return NONE  # no number for it
+    def _add_walk(self, template: Walk, feature: int) -> int:
+        if self._arity**2 * self._labels**3 >= 1 << 62:
+            return NONE  # the key would overflow
+        i, j = template.first, template.last
+        first, middle, last = map(self._label, (template.first_label, template.middle, template.last_label))
         if (i, first) > (j, last):
             i, first, middle, j, last = j, last, self._reversed_label(middle), i, first
-        self._written.path_lengths[i, j] |= THREE_STEPS
-        self._written.walk_next[i, j, first] |= np.uint64(label_bit(middle))
-        self._written.walk_ends[i, j, last] = label_bit(last)
-        self._written.walk_last[i, j, first] |= np.uint64(label_bit(last))
-        key = walk_key(i * self._width + j, first, middle, last, self._labels)
-        return _insert_hashed(self._written.walk, key, some, feature)
+        self._index.path_lengths[i, j] |= THREE_STEPS
+        self._index.walk_next[i, j, first] |= np.uint64(label_bit(middle))
+        self._index.walk_ends[i, j, last] = label_bit(last)
+        self._index.walk_last[i, j, first] |= np.uint64(label_bit(last))
+        key = walk_key(i * self._arity + j, first, middle, last, self._labels)
+        return _insert_hashed(self._index.walk, key, template.counts, feature)
 
     def _reversed_label(self, label: int) -> int:
-        """A label of two places seen from the other end."""
-        base = int(self._bases[np.searchsorted(self._bases, label, side="right") - 1])
-        return 2 * base + 1 - label
+        """Return the label of a binary relation seen from the other end."""
+        offset = int(self._label_offsets[np.searchsorted(self._label_offsets, label, side="right") - 1])
+        return 2 * offset + 1 - label
 
-    def _add_nary(self, counts: int, rest: list[Any], feature: int) -> int:
-        relation = self._relation(rest[0])
-        own = (*rest[1:], *[-1] * (9 - len(rest)))
-        self._written.needs[STEP] = self._written.needs[NARY] = 1
-        self._wide.append((relation, feature, counts, *own))
+    def _add_nary(self, template: NaryAtom, feature: int) -> int:
+        self._index.needs[NARY] = 1
+        padding = [-1] * (8 - len(template.positions))
+        self._nary.append(
+            (self._relation(template.relation), feature, int(template.counts), *template.positions, *padding)
+        )
         return feature
 
 
 def _next_power_of_two(minimum: int) -> int:
-    """The least power of two that is not below a number."""
+    """Return the smallest power of two that is at least `minimum`."""
     return 1 << max(0, minimum - 1).bit_length()
 
 
@@ -297,31 +381,31 @@ def _new_hash_table(count: int) -> HashTable:
 
 
 def _insert(table: Ints, at: tuple[int, ...], feature: int) -> int:
-    """Enter a feature where none stands; the one that stands there then."""
+    """Insert a feature into a free cell. Return the feature in the cell."""
     if table[at] < 0:
         table[at] = feature
     return int(table[at])
 
 
-def _insert_hashed(table: HashTable, key: int, some: bool, feature: int) -> int:
+def _insert_hashed(table: HashTable, key: int, counts: bool, feature: int) -> int:
+    """Insert a feature under a key unless there is one of the same kind. Return the feature under the key."""
     slot = find_slot(table, key)
     table[slot, 0] = key
-    found = [exists_feature(int(table[slot, 1])), count_feature(int(table[slot, 1]))]
-    which = 0 if some else 1
-    if found[which] < 0:
-        found[which] = feature
-        table[slot, 1] = pack_features(*found)
-    return found[which]
+    features = [exists_feature(int(table[slot, 1])), count_feature(int(table[slot, 1]))]
+    if features[counts] < 0:
+        features[counts] = feature
+        table[slot, 1] = pack_features(*features)
+    return features[counts]
 
 
 def with_label_sets(templates: TemplateIndex, graph: LabelledGraph) -> TemplateIndex:
-    """Families with what is asked of labels found beforehand for the lists of labels that edges have."""
+    """Return the index with the tables that are looked up by label set."""
     hop = np.ascontiguousarray(templates.hop[:, graph.label_set_labels])
     if not (templates.path_lengths & THREE_STEPS).any():
         return templates._replace(label_set_hop=hop)
     starts = graph.label_set_starts[:-1]
-    leads, arrives = (
+    last, ends = (
         np.bitwise_or.reduceat(table[:, :, graph.label_set_labels], starts, axis=2) if len(starts) else table[:, :, :0]
         for table in (templates.walk_last, templates.walk_ends)
     )
-    return templates._replace(label_set_hop=hop, label_set_walk_last=leads, label_set_walk_ends=arrives)
+    return templates._replace(label_set_hop=hop, label_set_walk_last=last, label_set_walk_ends=ends)

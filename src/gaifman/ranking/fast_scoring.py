@@ -22,7 +22,18 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.matrix import FeatureMatrix, Reals
-from gaifman.features.templates import match_template
+from gaifman.features.templates import (
+    ConstantFact,
+    Hop,
+    Linked,
+    NaryAtom,
+    Pair,
+    Path,
+    Template,
+    Unary,
+    Walk,
+    match_template,
+)
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, SortedNames, concatenate_ranges, freeze
@@ -61,10 +72,12 @@ from gaifman.sampling.neighbourhoods import (
 )
 from gaifman.training import Scorer, TrainingConfig
 
-DECOMPOSABLE = ("hop", "hops", "kind", "fixed", "pair", "linked", "path", "paths")
-"""Families of features that speak of one object alone, or need the two to touch; what comes of that is put together."""
-SPLITTABLE = (*DECOMPOSABLE, "wide", "walk", "walks")
-"""With those that need the two to touch, or their members, and are left to the plain path then."""
+ONE_SIDED = (Hop, Unary, ConstantFact)
+"""Templates of features that concern one object."""
+DECOMPOSABLE = (*ONE_SIDED, Pair, Linked, Path)
+"""These, and templates whose features change only if the two objects touch, which is computed here."""
+SPLITTABLE = (*DECOMPOSABLE, NaryAtom, Walk)
+"""These, and templates whose features are evaluated in full if the two objects or their members touch."""
 MAX_CACHED_BYTES = 1 << 28
 """Bytes of sums that a model keeps while it ranks."""
 PAIR_FEATURES_PER_CANDIDATE = 16
@@ -77,9 +90,7 @@ Kinds = npt.NDArray[np.uint8]
 def supports_fast_scoring(features: tuple[Feature, ...], config: TrainingConfig, arity: int) -> bool:
     """Whether scores of such a model can be split."""
     shares = (arity, config.radius) == (2, 1) and config.size != 1  # of one member neither has a share
-    return shares and all(
-        (found := match_template(feature)) is not None and found[0] in SPLITTABLE for feature in features
-    )
+    return shares and all(isinstance(match_template(feature), SPLITTABLE) for feature in features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +124,17 @@ class ObjectFeatures:
         self._latest = threading.local()
 
     @cached_property
-    def templates(self) -> list[tuple[object, ...]]:
+    def templates(self) -> list[Template | None]:
         """What each feature asks for."""
-        return [match_template(feature) or () for feature in self.predictor.evaluator.plan.features]
+        return [match_template(feature) for feature in self.predictor.evaluator.plan.features]
 
     @cached_property
     def decomposable(self) -> bool:
         """Whether all that comes of touching is put together here."""
-        evaluator, kinds = self.predictor.evaluator, {found[0] for found in self.templates}
+        evaluator = self.predictor.evaluator
         circles = evaluator.templates is not None and np.diagonal(evaluator.templates.path_lengths).any()
         return (
-            kinds <= {*DECOMPOSABLE}
+            all(isinstance(template, DECOMPOSABLE) for template in self.templates)
             and evaluator.arrays.graph.all_binary
             and not len(evaluator.program_features)
             and not circles
@@ -132,13 +143,13 @@ class ObjectFeatures:
     @cached_property
     def uses_walks(self) -> bool:
         """Whether features ask how members of one object are linked to members of the other."""
-        return any(found[0] in ("walk", "walks") for found in self.templates)
+        return any(isinstance(template, Walk) for template in self.templates)
 
     @cached_property
     def feature_sides(self) -> Kinds:
         """Shape (features,), uint8: the position of the object that a feature speaks of, or BOTH."""
-        alone = ("hop", "hops", "kind", "fixed")
-        return freeze(np.array([found[1] if found[0] in alone else BOTH_SIDES for found in self.templates], np.uint8))
+        sides = [template.position if isinstance(template, ONE_SIDED) else BOTH_SIDES for template in self.templates]
+        return freeze(np.array(sides, np.uint8))
 
     @cached_property
     def extra_size(self) -> Ints:

@@ -22,7 +22,7 @@ from gaifman.experiments.paper import (
     select_rows,
 )
 from gaifman.features.feature_sets import named_feature_set, parse_phi
-from gaifman.features.templates import match_template
+from gaifman.features.templates import Hop, Pair, Path, Walk, match_template
 from gaifman.jobs.train import SourceText
 from gaifman.training import TrainingConfig
 
@@ -121,8 +121,8 @@ def test_common_constants_are_those_of_the_facts() -> None:
 
 
 def test_the_paths_of_ours_are_of_up_to_three_steps() -> None:
-    families = {match_template(feature)[0] for feature in parse_phi(PATH_FEATURES).expand({"r": 2, "q": 2}, 2)}  # type: ignore[index]
-    assert families == {"pair", "hop", "path", "walk"}
+    templates = {type(match_template(feature)) for feature in parse_phi(PATH_FEATURES).expand({"r": 2, "q": 2}, 2)}
+    assert templates == {Pair, Hop, Path, Walk}
 
 
 def test_a_file_of_features() -> None:
