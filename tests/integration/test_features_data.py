@@ -69,7 +69,7 @@ def test_everything_around_a_synset_is_evaluated_and_too_large_tables_are_refuse
     three = compile_features(
         parse_phi("∀x, y, z, u _hyponym(x, y) ∧ _hyponym(y, z) ∧ _hyponym(z, u) → x = u"), graph.kb, 2
     )
-    with pytest.raises(LimitError, match=r"would take [\d,.]+ GB; the limit is"):
+    with pytest.raises(LimitError, match=r"needs [\d,.]+ GB for .*; the limit is"):
         FeatureEvaluator(graph, three).evaluate(drawn)
 
 

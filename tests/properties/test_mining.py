@@ -168,7 +168,7 @@ def test_the_text_is_a_phi_file_that_says_why() -> None:
     found = mined(family(), "grandparent(x, y)", MiningConfig(size=None, radius=2, max_features=5))
     text = found.to_text("mined for grandparent(x, y)")
     assert text.startswith("# mined for grandparent(x, y)\n# 5 of ")
-    assert "  # 100.0% of answers, 0.0% of corruptions, 0." in text
+    assert "  # 100.0% of answers, 0.0% of negatives, 0." in text
     assert parse_phi(text, family()).features == found.feature_set().features
 
 
@@ -182,7 +182,7 @@ def test_the_text_is_a_phi_file_that_says_why() -> None:
     ],
 )
 def test_queries_of_another_number_of_variables_are_refused_with_what_to_write(query: str) -> None:
-    with pytest.raises(FormulaError, match=r"a query over two variables, not [13]") as error:
+    with pytest.raises(FormulaError, match=r"a query over two variables, got [13]") as error:
         known_answers(build_graph(demo()), parse_query(query))
     assert error.value.hint == "write: borders(x, y)"
 
@@ -209,7 +209,14 @@ def test_a_relation_without_facts_or_with_every_pair_cannot_be_learnt() -> None:
 
 
 def test_settings_that_mean_nothing_are_refused() -> None:
-    for wrong in ({"limit": 0}, {"sample": 0}, {"support": 0.0}, {"support": 2.0}, {"radius": -1}, {"size": 0}):
+    for wrong in (
+        {"max_features": 0},
+        {"sample": 0},
+        {"min_support": 0.0},
+        {"min_support": 2.0},
+        {"radius": -1},
+        {"size": 0},
+    ):
         with pytest.raises(KnowledgeBaseError):
             MiningConfig(**wrong)
 

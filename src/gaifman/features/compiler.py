@@ -1,4 +1,4 @@
-"""Features into programs for the machine of bit tables.
+"""Compile features to programs of the bit-set machine (`gaifman.kernels.bitset_vm`).
 
 >>> import gaifman
 >>> from gaifman.features.feature_sets import parse_phi
@@ -60,23 +60,23 @@ Axes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class FeaturePlan:
-    """Features, and the programs that evaluate them in a neighbourhood of a tuple of `width` objects."""
+    """Features, and the programs that evaluate them in a neighbourhood of a tuple of `arity` objects."""
 
     features: tuple[Feature, ...]
     arity: int
     programs: m.Programs
     relations: tuple[tuple[int, ...], ...]
-    """For each feature the relations without which its value is the default; () where it must always be evaluated."""
+    """For each feature the relations without which it has its default value; () if it must always be evaluated."""
     default_groups: Ints
-    """Shape (features,), int32: features of one shape have one default, a function of the number of members."""
+    """Shape (features,), int32: features with the same default, a function of the number of members."""
     names: tuple[str, ...]
     """Relations by number, for `listing`."""
 
     def table_words(self, members: int) -> Longs:
-        """Shape (features,), int64: the words that the tables of each program take in so large a neighbourhood."""
-        width = (members + 63) >> 6
+        """Return the words (features,), int64, that the tables of each program take for `members` members."""
+        row_words = (members + 63) >> 6
         counts = self.programs.counts.astype(np.float64)
-        sizes = np.where(counts > 0, float(members) ** np.maximum(counts - 1, 0) * width, 1.0)
+        sizes = np.where(counts > 0, float(members) ** np.maximum(counts - 1, 0) * row_words, 1.0)
         total = np.diff(np.append(0.0, np.cumsum(sizes))[self.programs.register_starts])
         return np.minimum(total, 2.0**62).astype(np.int64)
 
@@ -89,7 +89,7 @@ class FeaturePlan:
         )
 
     def listing(self, feature: int) -> str:
-        """A program for people."""
+        """Return a program as text."""
         start, end = self.programs.starts[feature], self.programs.starts[feature + 1]
         base = int(self.programs.register_starts[feature])
         return "\n".join(self._line(self.programs.code[pc].tolist(), base) for pc in range(start, end))
@@ -133,19 +133,19 @@ _CONNECTIVES = {m.BOTH: "∧", m.EITHER: "∨", m.IFF: "↔"}
 
 
 def compile_features(features: FeatureSet, kb: KnowledgeBase, arity: int) -> FeaturePlan:
-    """The plan of a feature set for a knowledge base and a query of `width` variables."""
+    """Compile a feature set for a knowledge base and a query of `arity` variables."""
     arities = {name: relation.arity for name, relation in kb.relations.items()}
     expanded = features.expand(arities, arity)
-    writer = _Compiler(kb)
+    compiler = _Compiler(kb)
     for feature in expanded:
-        writer.check_schema(feature)
-        writer.program(feature)
-    return writer.build(expanded, arity)
+        compiler.check_schema(feature)
+        compiler.program(feature)
+    return compiler.build(expanded, arity)
 
 
 @dataclass(slots=True)
 class _Compiler:
-    """Programs being written."""
+    """Compiles features one by one."""
 
     kb: KnowledgeBase
     code: list[list[int]] = field(default_factory=list)
@@ -175,7 +175,7 @@ class _Compiler:
 
     def register(self, axes: Axes) -> int:
         if len(axes) > m.MAX_AXES:
-            raise LimitError(f"a part of the formula has {len(axes)} variables at once; the limit is {m.MAX_AXES}")
+            raise LimitError(f"a part of the formula has {len(axes)} free variables; the limit is {m.MAX_AXES}")
         self.axes.append(axes)
         return len(self.axes) - 1 - self.register_starts[-1]
 
@@ -211,9 +211,9 @@ class _Compiler:
 
     def aggregate(self, kind: str, quantity: Attribute, formula: Formula, result: int, env: _Env) -> None:
         source = self.formula(formula, env, {})
-        for variable in free_variables(quantity):  # counted even where the formula does not speak of it
-            place = env[variable]
-            if place[0] == m.VARIABLE and place[1] not in self.axes_of(source):
+        for variable in free_variables(quantity):  # counted even if the formula does not contain it
+            assigned = env[variable]
+            if assigned[0] == m.VARIABLE and assigned[1] not in self.axes_of(source):
                 source = self.join(m.BOTH, source, self.formula(Equal(variable, variable), env, {}))
         self.emit(m.AGGREGATE, result, source, AGGREGATES.index(kind), self.quantity(quantity, env))
 
@@ -232,13 +232,13 @@ class _Compiler:
         if isinstance(term, Variable):
             return env[term]
         number = self.kb.objects.find(term.name)
-        stranger = -1 - self.unknown_constants.setdefault(term.name, len(self.unknown_constants))
-        return m.CONSTANT, stranger if number is None else number
+        unknown = -1 - self.unknown_constants.setdefault(term.name, len(self.unknown_constants))
+        return m.CONSTANT, unknown if number is None else number
 
     # Formulas
 
     def formula(self, formula: Formula, env: _Env, slots: dict[RelationVariable, int]) -> int:
-        """Write what fills a register with the table of the formula."""
+        """Emit code that fills a register with the table of the formula. Return the register."""
         match formula:
             case Truth(value):
                 target = self.register(())
@@ -248,8 +248,8 @@ class _Compiler:
                 return self.atom(formula, env, slots)
             case Equal(left, right):
                 return self.equal(left, right, env)
-            case Comparison(left, sign, right):
-                return self.comparison(left, sign, right, env)
+            case Comparison(left, operator, right):
+                return self.comparison(left, operator, right, env)
             case Not(body):
                 source = self.formula(body, env, slots)
                 return self.negate(source)
@@ -283,7 +283,7 @@ class _Compiler:
         target = self.register(tuple(sorted({which for kind, which in terms if kind == m.VARIABLE})))
         if isinstance(atom.relation, str):
             relation = self.kb.content.relations.find(atom.relation)
-            assert relation is not None, "the vocabulary was checked"
+            assert relation is not None, "the schema was checked"
         else:
             relation = -1 - slots[atom.relation]
         self.emit(m.ATOM, target, relation, len(self.terms), len(terms))
@@ -297,13 +297,13 @@ class _Compiler:
         self.terms.extend(terms)
         return target
 
-    def comparison(self, left: Quantity, sign: str, right: Quantity, env: _Env) -> int:
+    def comparison(self, left: Quantity, operator: str, right: Quantity, env: _Env) -> int:
         terms = [side.term for side in (left, right) if isinstance(side, Attribute)]
-        places = [self.term(term, env) for term in terms]
-        target = self.register(tuple(sorted({which for kind, which in places if kind == m.VARIABLE})))
+        assigned = [self.term(term, env) for term in terms]
+        target = self.register(tuple(sorted({which for kind, which in assigned if kind == m.VARIABLE})))
         first = self.quantity(left, env)
         self.quantity(right, env)
-        self.emit(m.COMPARE, target, OPERATORS.index(sign), first)
+        self.emit(m.COMPARE, target, OPERATORS.index(operator), first)
         return target
 
     def quantify(
@@ -322,7 +322,7 @@ class _Compiler:
         axis = self.new_variable()
         source = self.quantify(every, rest, body, {**env, variable: (m.VARIABLE, axis)}, slots)
         if axis not in self.axes_of(source):
-            return source  # there is always a member to put for it
+            return source  # every neighbourhood has a member
         target = self.register(tuple(other for other in self.axes_of(source) if other != axis))
         self.emit(m.FORALL if every else m.EXISTS, target, source, axis)
         return target
@@ -347,7 +347,7 @@ class _Compiler:
         self.code[self.starts[-1] + begin][:6] = [m.LOOP, target, slot, arity, again, int(every)]
         return target
 
-    # The whole
+    # The plan
 
     def build(self, features: tuple[Feature, ...], arity: int) -> FeaturePlan:
         arities = np.array(self.kb.content.arities, np.int32)
@@ -372,7 +372,7 @@ class _Compiler:
         )
 
     def _relations(self, feature: Feature) -> tuple[int, ...]:
-        """The relations that must be present for a value other than the default; () where other things count too."""
+        """Return the relations without facts of which a feature has its default; () if it depends on more."""
         parts = list(walk(feature.body))
         if any(isinstance(part, Equal | Comparison | Attribute | RelationVariable) for part in parts):
             return ()
@@ -381,15 +381,16 @@ class _Compiler:
         return tuple(sorted(number for number in numbers if number is not None))
 
     def _default_groups(self, features: tuple[Feature, ...], relations: Sequence[tuple[int, ...]]) -> Ints:
-        """Number features by their program without the names of relations; −1 where no default is kept."""
+        """Number features by their programs without relation names; −1 for no default."""
         seen: dict[object, int] = {}
-        shapes = []
+        groups = []
         for p in range(len(features)):
             code = [tuple(row) for row in self.code[self.starts[p] : self.starts[p + 1]]]
-            blind = tuple((op, a, 0, 0, *rest) if op == m.ATOM else (op, a, b, c, *rest) for op, a, b, c, *rest in code)
+            # An atom is (ATOM, target, relation, first term, …): without relation and terms.
+            program = tuple((*row[:2], 0, 0, *row[4:]) if row[0] == m.ATOM else row for row in code)
             axes = tuple(self.axes[self.register_starts[p] : self.register_starts[p + 1]])
-            shapes.append(seen.setdefault((blind, axes), len(seen)) if relations[p] else -1)
-        return freeze(np.array(shapes, np.int32))
+            groups.append(seen.setdefault((program, axes), len(seen)) if relations[p] else -1)
+        return freeze(np.array(groups, np.int32))
 
 
 _Env = Mapping[Variable, tuple[int, int]]

@@ -1,6 +1,6 @@
-"""Feature sets Φ: as values, as `.phi` files, and the named ones.
+"""Feature sets Φ: as values, as `.phi` files, and by name.
 
->>> print(named_feature_set("paper", 2, {"borders": 2, "country": 1}).text())
+>>> print(named_feature_set("paper", 2, {"borders": 2, "country": 1}).to_text())
 # paper, for 2 variables
 each r. r(s1, s2)
 each r. r(s2, s1)
@@ -14,8 +14,8 @@ each r. r(s1)
 each r. r(s2)
 <BLANKLINE>
 
-A `.phi` file has one feature a line; what follows `#` is a comment. A schema `each r. …` stays one line: its instances
-are made for the knowledge base it is used with.
+A `.phi` file has one feature per line; `#` starts a comment. A schema `each r. …` stays one line; it is instantiated
+for the knowledge base that it is used with.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from itertools import combinations, count, permutations
 from pathlib import Path
 
 from gaifman.config import DEFAULT_LIMITS, Limits
-from gaifman.errors import FormulaError, InputError, Location, shorten, similar_names
+from gaifman.errors import FormulaError, InputError, Location, plural, shorten, similar_names
 from gaifman.logic.ast import Attribute, Difference, Feature, Variable, free_variables, query_position
 from gaifman.logic.names import quote
 from gaifman.logic.parser import parse_feature
@@ -36,16 +36,15 @@ from gaifman.logic.tokens import strip_comment
 from gaifman.logic.transforms import instantiate
 
 FEATURE_SET_NAMES = ("paper", "universal-schema", "default")
-"""Feature sets that have a name."""
+"""Names of feature sets."""
 
-_RELATION = re.compile(r"\br\b")
 VARIABLE_NAMES = "xyzuvwab"
-"""Variables of the named sets: one for each place of a relation."""
+"""Variables of the named sets: one for each argument of a relation."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureSet:
-    """Features, in order; each is one column of the matrix, or a schema that makes many."""
+    """Features in order. Each is one column of the matrix, or a schema for many."""
 
     features: tuple[Feature, ...]
     name: str = ""
@@ -57,21 +56,21 @@ class FeatureSet:
         return iter(self.features)
 
     def to_text(self) -> str:
-        """As a `.phi` file: reading it gives the same features."""
+        """Return the features as a `.phi` file that `parse_phi` reads."""
         head = [f"# {self.name}"] if self.name else []
         return "\n".join([*head, *map(str, self.features), ""])
 
     def expand(self, relations: Mapping[str, int], arity: int) -> tuple[Feature, ...]:
-        r"""Every feature once, schemas by their instances, for a query of `width` variables.
+        r"""Return every feature once, with schemas instantiated, for a query of `arity` variables.
 
-        >>> [str(f) for f in parse_phi("each r. r(s1, s2)\nr(s1, s2)").expanded({"r": 2, "q": 2}, 2)]
+        >>> [str(f) for f in parse_phi("each r. r(s1, s2)\nr(s1, s2)").expand({"r": 2, "q": 2}, 2)]
         ['r(s1, s2)', 'q(s1, s2)']
         """
         found: dict[Feature, None] = {}
         for feature in self.features:
             for variable in free_variables(feature):
                 if query_position(variable) > arity:
-                    raise FormulaError(f"{feature} speaks of {variable}, and the query has {arity} variables")
+                    raise FormulaError(f"{feature} uses {variable}, but the query has {plural(arity, 'variable')}")
             found |= dict.fromkeys(instantiate(feature, relations))
         return tuple(found)
 
@@ -84,12 +83,12 @@ def parse_phi(
     source: str = "features",
     unknown_objects: bool = False,
 ) -> FeatureSet:
-    """The features of a text, one a line; an error has the line of the text."""
+    """Parse features, one per line. An error has the line of the text."""
     features = []
     for number, line in enumerate(text.split("\n"), start=1):
-        bare = strip_comment(line)
-        if bare.strip():
-            features.append(_parse_line(bare, number, schema, limits, source, unknown_objects))
+        code = strip_comment(line)
+        if code.strip():
+            features.append(_parse_line(code, number, schema, limits, source, unknown_objects))
     return FeatureSet(tuple(features))
 
 
@@ -105,7 +104,7 @@ def _parse_line(
 
 
 def read_phi(path: str | Path, schema: SchemaLike = None, *, limits: Limits = DEFAULT_LIMITS) -> FeatureSet:
-    """The features of a `.phi` file; constants need not be objects of the knowledge base."""
+    """Read a `.phi` file. Constants need not be objects of the knowledge base."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -126,7 +125,7 @@ def resolve_feature_set(
     attributes: Iterable[str] = (),
     schema: SchemaLike = None,
 ) -> FeatureSet:
-    """A feature set that was given, a named one, or that of a `.phi` file."""
+    """Return a feature set as it is, by name, or from a `.phi` file."""
     if isinstance(phi, FeatureSet):
         return phi
     path = Path(phi)
@@ -136,7 +135,7 @@ def resolve_feature_set(
         raise InputError(
             f"there is no feature set or file {shorten(phi)}",
             suggestions=similar_names(phi, FEATURE_SET_NAMES),
-            hint=f"a .phi file, or one of {', '.join(FEATURE_SET_NAMES)}",
+            hint=f"give a .phi file or one of {', '.join(FEATURE_SET_NAMES)}",
         )
     return read_phi(path, schema)
 
@@ -144,12 +143,12 @@ def resolve_feature_set(
 def named_feature_set(
     name: str, query_arity: int, relations: Mapping[str, int], attributes: Iterable[str] = ()
 ) -> FeatureSet:
-    """A named set for a query of `width` variables over relations (name → arity) and attributes."""
+    """Return a named set for a query of `query_arity` variables over relations (name → arity) and attributes."""
     if name not in FEATURE_SET_NAMES:
         raise FormulaError(
             f"there is no feature set {quote(name)}",
             suggestions=similar_names(name, FEATURE_SET_NAMES),
-            hint=f"sets: {', '.join(FEATURE_SET_NAMES)}",
+            hint=f"give one of {', '.join(FEATURE_SET_NAMES)}",
         )
     arities = sorted(set(relations.values()), key=lambda arity: (arity != 2, arity))
     attributes = sorted(attributes)
@@ -180,7 +179,7 @@ def _template_lines(name: str, query_arity: int, arity: int) -> Iterator[str]:
 
 
 def _extended_lines(arity: int) -> Iterator[str]:
-    """Beyond the paper: self-loops, degrees, common neighbours, and whether anything links two objects."""
+    """Yield what `default` adds: loops, degrees, common neighbours, and whether any relation links two objects."""
     for i in range(1, arity + 1):
         yield f"each r. r(s{i}, s{i})"
         yield f"each r. r(s{i}, x)"
@@ -194,20 +193,20 @@ def _extended_lines(arity: int) -> Iterator[str]:
 
 
 def _nary_lines(query_arity: int, arity: int) -> Iterator[str]:
-    """A relation with other than two places: one or two of them are query variables, the others are quantified."""
+    """Yield features of relations that are not binary: one or two arguments are query variables."""
     for size in (1, 2):
-        for places in permutations(range(arity), size) if size <= arity else ():
+        for arguments in permutations(range(arity), size) if size <= arity else ():
             for chosen in combinations(range(1, query_arity + 1), size):
                 terms = list(VARIABLE_NAMES[:arity])
-                for place, i in zip(places, chosen, strict=True):
-                    terms[place] = f"s{i}"
+                for argument, i in zip(arguments, chosen, strict=True):
+                    terms[argument] = f"s{i}"
                 others = [term for term in terms if not query_position(Variable(term))]
                 quantifier = f"exists {', '.join(others)}. " if others else ""
                 yield f"each r. {quantifier}r({', '.join(terms)})"
 
 
 def _attribute_features(arity: int, attributes: list[str]) -> Iterator[Feature]:
-    """The numbers of the query variables, and the differences between two."""
+    """Yield the attributes of the query variables and their differences."""
     for name in attributes:
         own = [Attribute(name, Variable(f"s{i}")) for i in range(1, arity + 1)]
         yield from map(Feature, own)

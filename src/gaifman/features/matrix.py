@@ -1,4 +1,4 @@
-"""Sparse feature values: a row per neighbourhood, a column per feature."""
+"""Sparse feature values, with a row per neighbourhood and a column per feature, and bit sets of features."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.kb.tables import Ints, Longs, freeze
+from gaifman.kernels.rows import RowBuffer
 
 Reals = npt.NDArray[np.float32]
+Bits = npt.NDArray[np.uint64]
+"""A set of features, 64 per word."""
 SparseArrays = tuple[Longs, Ints, Reals]
 """Rows of a sparse matrix: starts (rows + 1,), then ids and values of the entries."""
 
@@ -68,3 +71,21 @@ def concatenate_rows(parts: Sequence[SparseArrays]) -> SparseArrays:
     values = [np.zeros(0, np.float32), *(part[2][span] for part, span in zip(parts, spans, strict=True))]
     starts = np.append(0, np.cumsum(np.concatenate(lengths))).astype(np.int64)
     return freeze(starts), freeze(np.concatenate(ids)), freeze(np.concatenate(values))
+
+
+def feature_bits(count: int, chosen: npt.ArrayLike) -> Bits:
+    """Return the set of the chosen ones of `count` features.
+
+    >>> feature_bits(70, [0, 2, 65]).tolist()
+    [5, 2]
+    """
+    flags = np.zeros(((count + 63) >> 6) << 6, np.uint8)
+    flags[np.asarray(chosen, np.int64)] = 1
+    return freeze(np.packbits(flags, bitorder="little").view(np.uint64))
+
+
+def new_row_buffer(count: int, counting: Bits) -> RowBuffer:
+    """Return an empty row of `count` features, of which some have counts."""
+    words = (count + 63) >> 6
+    tops = np.zeros((words + 63) >> 6, np.uint64)
+    return RowBuffer(np.zeros(words, np.uint64), tops, counting, np.zeros(count, np.float32))

@@ -1,20 +1,20 @@
-"""Frequent patterns around a query's answers, as features: the paper's structure learning.
+"""Mine frequent patterns around a query's answers as features: the paper's structure learning.
 
 >>> import gaifman
->>> from gaifman.kb.gaifman_graph import graph_of
+>>> from gaifman.kb.gaifman_graph import build_graph
 >>> from gaifman.logic.parser import parse_query
 >>> kb = gaifman.demo()
->>> graph = graph_of(kb)
->>> mined = mine(graph, *known_answers(graph, parse_query("capital(x, y)", kb)), MiningConfig(limit=3, sample=100))
->>> print(mined.features().text())
+>>> graph = build_graph(kb)
+>>> answers, hidden = known_answers(graph, parse_query("capital(x, y)", kb))
+>>> print(mine(graph, answers, hidden, MiningConfig(max_features=3, sample=100)).feature_set().to_text())
 city_in(s2, s1)
 largest_city(s1, s2)
 country(s1)
 <BLANKLINE>
 
-Patterns are the paths of one to three facts from s1 to s2, facts with a constant, and types. They are looked for in
-neighbourhoods drawn around a sample of the answers, an answer's own fact hidden; then they are evaluated exactly there
-and around corruptions of the answers, and the best are kept.
+Patterns are paths of one to three facts from s1 to s2, facts with a constant, and types. Candidates are counted in
+neighbourhoods drawn around a sample of the answers, with the facts of the answer hidden. They are then evaluated around
+the answers and around negatives, and the best are kept.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, Sam
 from gaifman.sampling.rng import fold_in_rows, make_key
 
 MAX_CANDIDATES = 5_000
-"""Patterns that are evaluated at most: the most frequent."""
+"""Largest number of patterns that are evaluated: the most frequent ones."""
 MAX_TRIES = 32
-"""Objects tried for a place of a corruption before it is given up."""
+"""Objects tried for a negative before it is given up."""
 PAIRS_PER_BLOCK = 1 << 21
 """Pairs of members looked up at once."""
 
 Step = tuple[int, bool]
-"""A relation of two places, and whether it is gone along from its first place to its second."""
+"""A binary relation, and whether it is followed from its first argument to its second."""
 
 
 @dataclass(frozen=True, slots=True)
 class MiningConfig:
-    """What is looked for, and where."""
+    """What to mine, and where."""
 
     max_features: int = 200
-    """Features kept at most."""
+    """Largest number of features kept."""
     min_support: float = 0.02
-    """The share of the answers' neighbourhoods a feature must hold in."""
+    """Smallest fraction of the answers' neighbourhoods in which a feature holds."""
     radius: int = 1
     size: int | None = 20
     draws: int = 1
     sample: int = 2_000
-    """Answers looked at, drawn by key from all of them."""
+    """Largest number of answers, chosen at random."""
     seed: int = 0
     max_path_length: int = 3
-    """Facts of a path at most, 1 to 3."""
+    """Largest number of facts of a path, 1 to 3."""
 
     def __post_init__(self) -> None:
         check_int("max_features", self.max_features, 1)
@@ -75,111 +75,111 @@ class MiningConfig:
         self.sampling()
 
     def sampling(self) -> SamplingConfig:
-        """How neighbourhoods are drawn."""
+        """Return how neighbourhoods are drawn."""
         return SamplingConfig(self.radius, self.size, self.draws, self.seed, purpose="mine")
 
 
 @dataclass(frozen=True, slots=True)
 class MinedFeature:
-    """A feature with what is known of it."""
+    """A feature and its statistics."""
 
     feature: Feature
     support: float
-    """The share of the answers' neighbourhoods it holds in."""
+    """The fraction of the answers' neighbourhoods in which it holds."""
     negative_support: float
-    """The share of the corruptions' neighbourhoods it holds in."""
+    """The fraction of the negatives' neighbourhoods in which it holds."""
     gain: float
-    """Bits it tells of whether a tuple is an answer, where half of the tuples are: 0 to 1."""
+    """Information gain in bits about whether a tuple is an answer, with prior 0.5: 0 to 1."""
 
     def __str__(self) -> str:
-        """As a line of a `.phi` file."""
-        shares = f"{self.support:.1%} of answers, {self.negative_support:.1%} of corruptions"
-        return f"{self.feature}  # {shares}, {self.gain:.3f} bits"
+        """Return a line of a `.phi` file."""
+        supports = f"{self.support:.1%} of answers, {self.negative_support:.1%} of negatives"
+        return f"{self.feature}  # {supports}, {self.gain:.3f} bits"
 
 
 @dataclass(frozen=True, slots=True)
 class MiningResult:
-    """What was found, the best first."""
+    """Mined features, best first."""
 
     mined_features: tuple[MinedFeature, ...]
     frequent_count: int
-    """Frequent patterns, kept or not."""
+    """Number of frequent patterns, kept or not."""
     answer_count: int
-    """Answers looked at."""
+    """Number of answers in the sample."""
     negative_count: int
-    """Corruptions looked at."""
+    """Number of negatives."""
 
     def feature_set(self, name: str = "") -> FeatureSet:
-        """The features alone."""
+        """Return the features alone."""
         return FeatureSet(tuple(pattern.feature for pattern in self.mined_features), name)
 
     def to_text(self, title: str) -> str:
-        """A `.phi` file that says of each feature why it is there."""
-        looked = f"{self.answer_count:,} answers and {self.negative_count:,} corruptions of them"
+        """Return a `.phi` file with the statistics of each feature."""
+        tuples = f"{self.answer_count:,} answers and {self.negative_count:,} negatives"
         head = [
             f"# {title}",
-            f"# {len(self.mined_features):,} of {self.frequent_count:,} frequent patterns around {looked}",
+            f"# {len(self.mined_features):,} of {self.frequent_count:,} frequent patterns around {tuples}",
         ]
         return "\n".join([*head, *map(str, self.mined_features), ""])
 
 
 def known_answers(graph: GaifmanGraph, query: Query, seed: int = 0) -> tuple[Ints, HiddenFacts]:
-    """The known answers (b, 2) of a query over two variables, and the facts to hide from each."""
+    """Return the known answers (b, 2) of a query over two variables, and the facts to hide from each."""
     if len(query.variables) != 2:
         raise FormulaError(
-            f"patterns are mined for a query over two variables, not {len(query.variables)}: {query}",
+            f"mining needs a query over two variables, got {len(query.variables)}: {query}",
             hint="write: borders(x, y)",
         )
     found = answers(graph.kb, query).tuples
     if not len(found):
-        raise KnowledgeBaseError(f"{query} has no answers: there is nothing to learn from")
+        raise KnowledgeBaseError(f"{query} has no answers to mine")
     return found, hide(graph.kb, query, found, seed=seed)
 
 
 def mine(
     graph: GaifmanGraph, answers: Ints, hidden_facts: HiddenFacts, config: MiningConfig | None = None
 ) -> MiningResult:
-    """The patterns that are frequent around answers (b, 2) and tell them from corruptions.
+    """Return the patterns that are frequent around answers (b, 2) and separate them from negatives.
 
-    `secret` are the facts that are hidden from each answer and its corruptions. The result depends on what is known and
-    the settings, never on the order of the answers.
+    `hidden_facts` are hidden from each answer and its negatives. The result does not depend on the order of the
+    answers.
     """
     config = config or MiningConfig()
     chosen = _sample_answers(answers, config)
-    taken, hidden = answers[chosen], hidden_facts.select(chosen)
-    source, corrupted = _corrupt_answers(graph, answers, chosen, config)
-    if not len(corrupted):
-        raise KnowledgeBaseError("every other pair is an answer too: there is nothing to tell them from")
-    unseen = hidden_facts.select(source)
-    drawn = draw_neighbourhoods(graph, taken, config.sampling(), hidden)
+    sampled, hidden = answers[chosen], hidden_facts.select(chosen)
+    sources, negatives = _corrupt_answers(graph, answers, chosen, config)
+    if not len(negatives):
+        raise KnowledgeBaseError("every other pair is an answer too, so there are no negatives")
+    negatives_hidden = hidden_facts.select(sources)
+    drawn = draw_neighbourhoods(graph, sampled, config.sampling(), hidden)
     plan = compile_features(
         frequent_patterns(graph, drawn, hidden, config.min_support, max_path_length=config.max_path_length), graph.kb, 2
     )
     evaluator = FeatureEvaluator(graph, plan)
-    hits = [
-        np.bincount(found.ids[found.values != 0], minlength=len(plan.features)) / len(found)
-        for found in (
-            evaluator.evaluate(drawn, hidden),
-            evaluator.evaluate(draw_neighbourhoods(graph, corrupted, config.sampling(), unseen), unseen),
-        )
+    negatives_drawn = draw_neighbourhoods(graph, negatives, config.sampling(), negatives_hidden)
+    matrices = evaluator.evaluate(drawn, hidden), evaluator.evaluate(negatives_drawn, negatives_hidden)
+    supports = [
+        np.bincount(matrix.ids[matrix.values != 0], minlength=len(plan.features)) / len(matrix) for matrix in matrices
     ]
-    gains = information_gain(hits[0], len(drawn), hits[1], len(corrupted) * config.draws)
-    patterns = [
+    gains = information_gain(supports[0], len(drawn), supports[1], len(negatives) * config.draws)
+    mined = [
         MinedFeature(feature, float(p), float(q), float(g))
-        for feature, p, q, g in zip(plan.features, *hits, gains, strict=True)
+        for feature, p, q, g in zip(plan.features, *supports, gains, strict=True)
     ]
-    patterns.sort(key=lambda pattern: (-pattern.gain, -pattern.support, str(pattern.feature)))
-    return MiningResult(tuple(patterns[: config.max_features]), len(patterns), len(taken), len(corrupted))
+    mined.sort(key=lambda one: (-one.gain, -one.support, str(one.feature)))
+    return MiningResult(tuple(mined[: config.max_features]), len(mined), len(sampled), len(negatives))
 
 
 def information_gain(p: Floats, n: int, q: Floats, m: int) -> Floats:
-    """Information gain in bits where both classes weigh the same; half a hit and half a miss are added to each.
+    """Return the information gain in bits for two classes of equal weight.
+
+    Half a hit and half a miss are added to each class.
 
     >>> information_gain(np.array([1.0, 0.5, 0.5]), 1000, np.array([0.0, 0.5, 0.0]), 1000).round(2).tolist()
     [0.99, 0.0, 0.31]
     """
     a, b = (p * n + 0.5) / (n + 1), (q * m + 0.5) / (m + 1)
-    # Rounded, because the order must not hang on the last bits of a logarithm.
+    # Rounded, so that the order does not depend on the last bits of a logarithm.
     gained: Floats = np.round(_entropy((a + b) / 2) - (_entropy(a) + _entropy(b)) / 2, 9)
     return gained
 
@@ -189,11 +189,11 @@ def _entropy(share: Floats) -> Floats:
     return entropy
 
 
-# Which tuples
+# Tuples
 
 
 def _sample_answers(answers: Ints, config: MiningConfig) -> Longs:
-    """Rows of at most `sample` answers, by the smallest keys, in the order of their objects."""
+    """Return the rows of at most `sample` answers with the smallest keys, in the order of their objects."""
     rows = np.arange(len(answers))
     if len(answers) > config.sample:
         rows = np.argsort(fold_in_rows(make_key(config.seed, "mine sample"), answers), kind="stable")[: config.sample]
@@ -202,28 +202,29 @@ def _sample_answers(answers: Ints, config: MiningConfig) -> Longs:
 
 
 def _corrupt_answers(graph: GaifmanGraph, answers: Ints, chosen: Longs, config: MiningConfig) -> tuple[Longs, Ints]:
-    """For each chosen answer and place, the answer with another object there: its row, and the corruption.
+    """Return negatives: for each chosen answer and position, its row and the answer with another object there.
 
-    One half of the objects is drawn from those that answers have there, the other half from all. A known answer is no
-    corruption; where every try gives one, there is none.
+    Half of the replacements come from objects that answers have there, half from all objects. A known answer is no
+    negative; if every try gives one, there is none. `NegativeSampler` would draw other negatives, and so mine other
+    files.
     """
     known = np.sort(_pack_pairs(answers))
-    sources, found = [], []
-    for place in range(2):
-        seen = np.unique(answers[:, place])
+    sources, negatives = [], []
+    for position in range(2):
+        seen = np.unique(answers[:, position])
         rows, tuples = chosen, answers[chosen]
         for attempt in range(MAX_TRIES):
-            keys = fold_in_rows(make_key(config.seed, "mine corrupt", place, attempt), tuples)
+            keys = fold_in_rows(make_key(config.seed, "mine corrupt", position, attempt), tuples)
             index = keys >> np.uint64(1)
             typed, uniform = seen[index % np.uint64(len(seen))], (index % np.uint64(len(graph))).astype(np.int32)
             changed = tuples.copy()
-            changed[:, place] = np.where(keys & np.uint64(1), typed, uniform)
+            changed[:, position] = np.where(keys & np.uint64(1), typed, uniform)
             packed = _pack_pairs(changed)
-            fresh = known[np.minimum(np.searchsorted(known, packed), len(known) - 1)] != packed
-            sources.append(rows[fresh])
-            found.append(changed[fresh])
-            rows, tuples = rows[~fresh], tuples[~fresh]
-    return np.concatenate(sources), np.concatenate(found)
+            unknown = known[np.minimum(np.searchsorted(known, packed), len(known) - 1)] != packed
+            sources.append(rows[unknown])
+            negatives.append(changed[unknown])
+            rows, tuples = rows[~unknown], tuples[~unknown]
+    return np.concatenate(sources), np.concatenate(negatives)
 
 
 def _pack_pairs(tuples: Ints) -> Longs:
@@ -231,7 +232,7 @@ def _pack_pairs(tuples: Ints) -> Longs:
     return packed
 
 
-# Which patterns
+# Patterns
 
 
 class PathPattern(NamedTuple):
@@ -241,7 +242,7 @@ class PathPattern(NamedTuple):
 
 
 class ConstantPattern(NamedTuple):
-    """A fact of a query variable with a constant; a type where there is no constant."""
+    """A fact of a query variable with a constant, or a type if `constant` is −1."""
 
     position: int
     relation: int
@@ -249,7 +250,7 @@ class ConstantPattern(NamedTuple):
     constant: int
 
 
-PatternShape = PathPattern | ConstantPattern
+Pattern = PathPattern | ConstantPattern
 
 
 def frequent_patterns(
@@ -260,21 +261,21 @@ def frequent_patterns(
     limit: int = MAX_CANDIDATES,
     max_path_length: int = 3,
 ) -> FeatureSet:
-    """The patterns that hold in at least a share of neighbourhoods of pairs, the most frequent first."""
+    """Return the patterns that hold in at least a fraction of the neighbourhoods of pairs, most frequent first."""
     counts = _count_types(graph, drawn)
     for row, links in _iterate_links(graph, drawn, hidden):
         own = drawn.own_positions[row // drawn.draws].tolist()
         members = drawn.members[drawn.starts[row] : drawn.starts[row + 1]].tolist()
         counts.update(_patterns_between(links, own[0], own[1], members, max_path_length))
-    least = max(1, int(np.ceil(min_support * len(drawn) - 1e-9)))
-    kept = sorted((-count, len(shape), shape) for shape, count in counts.items() if count >= least)
-    return FeatureSet(tuple(_feature(graph, shape) for _, _, shape in kept[:limit]))
+    minimum = max(1, int(np.ceil(min_support * len(drawn) - 1e-9)))
+    kept = sorted((-count, len(pattern), pattern) for pattern, count in counts.items() if count >= minimum)
+    return FeatureSet(tuple(_feature(graph, pattern) for _, _, pattern in kept[:limit]))
 
 
 def _patterns_between(
     links: dict[int, dict[int, set[Step]]], s1: int, s2: int, members: list[int], max_path_length: int
-) -> set[PatternShape]:
-    """The shapes of one neighbourhood: `links` has for each member those it is linked to, and by which steps."""
+) -> set[Pattern]:
+    """Return the patterns of one neighbourhood. `links` maps a member to its neighbours and their steps."""
     none: dict[int, set[Step]] = {}
     first = links.get(s1, none)
     last = {y: {(r, not forward) for r, forward in steps} for y, steps in links.get(s2, none).items()}
@@ -287,16 +288,16 @@ def _patterns_between(
         for y, middle in links[x].items() if max_path_length == 3 else ():
             if y in last and y not in (s1, s2):
                 paths.update((a, b, c) for b in middle for c in last[y] for a in starts)
-    found: set[PatternShape] = {PathPattern(path) for path in paths}
+    found: set[Pattern] = {PathPattern(path) for path in paths}
     for position, own in enumerate((s1, s2)):
         for x, facts in links.get(own, none).items():
             found.update(ConstantPattern(position, r, forward, members[x]) for r, forward in facts)
     return found
 
 
-def _count_types(graph: GaifmanGraph, drawn: NeighbourhoodBatch) -> Counter[PatternShape]:
-    """How many neighbourhoods have each type at each place."""
-    counts: Counter[PatternShape] = Counter()
+def _count_types(graph: GaifmanGraph, drawn: NeighbourhoodBatch) -> Counter[Pattern]:
+    """Count the neighbourhoods that have each type at each position."""
+    counts: Counter[Pattern] = Counter()
     unary = [number for number, arity in enumerate(graph.kb.content.arities) if arity == 1]
     first = drawn.starts[:-1].reshape(-1, drawn.draws)[:, 0] if len(drawn) else np.zeros(0, np.int64)
     for position in range(2):
@@ -311,7 +312,7 @@ def _count_types(graph: GaifmanGraph, drawn: NeighbourhoodBatch) -> Counter[Patt
 def _iterate_links(
     graph: GaifmanGraph, drawn: NeighbourhoodBatch, hidden: HiddenFacts
 ) -> Iterator[tuple[int, dict[int, dict[int, set[Step]]]]]:
-    """Each neighbourhood with the links between its members by visible facts of two places."""
+    """Yield each neighbourhood with the links between its members by visible binary facts."""
     sizes = np.diff(drawn.starts)
     begin = 0
     while begin < len(drawn):
@@ -329,14 +330,14 @@ def _iterate_links(
 def _links(
     graph: GaifmanGraph, drawn: NeighbourhoodBatch, hidden: HiddenFacts, begin: int, end: int
 ) -> tuple[list[int], ...]:
-    """For neighbourhoods `begin` to `end`, of each link: row, one member, another, relation, whether forward."""
+    """Return for each link of neighbourhoods `begin` to `end`: row, member, other member, relation, forward."""
     sizes = np.diff(drawn.starts)[begin:end]
     upper = [np.triu_indices(int(size), 1) for size in sizes]
     rows = np.repeat(np.arange(begin, end), [len(i) for i, _ in upper])
     i, j = (np.concatenate([pair[side] for pair in upper]) for side in range(2))
     one, other = drawn.members[drawn.starts[rows] + i], drawn.members[drawn.starts[rows] + j]
     degrees = graph.degrees
-    swap = degrees[one] > degrees[other]  # the shorter row is searched
+    swap = degrees[one] > degrees[other]  # search the shorter row
     one, other, i, j = (np.where(swap, b, a) for a, b in ((one, other), (other, one), (i, j), (j, i)))
     edges = _find_edges(graph, one, other)
     rows, i, j, edges = (array[edges >= 0] for array in (rows, i, j, edges))
@@ -344,15 +345,15 @@ def _links(
     at = concatenate_ranges(starts, stops)
     rows, i, j = (np.repeat(array, stops - starts) for array in (rows, i, j))
     labels = graph.label_table[graph.labels[at]]
-    secret = np.repeat(np.arange(len(hidden.starts) - 1), np.diff(hidden.starts)) << 32 | hidden.facts
+    hidden_keys = np.repeat(np.arange(len(hidden.starts) - 1), np.diff(hidden.starts)) << 32 | hidden.facts
     binary = np.array(graph.kb.content.arities)[labels[:, 0]] == 2
-    seen = binary & ~np.isin((rows // drawn.draws) << 32 | graph.label_facts[at], secret)
+    visible = binary & ~np.isin((rows // drawn.draws) << 32 | graph.label_facts[at], hidden_keys)
     columns = (rows, i, j, labels[:, 0], labels[:, 1] == 0)
-    return tuple(column[seen].tolist() for column in columns)
+    return tuple(column[visible].tolist() for column in columns)
 
 
 def _find_edges(graph: GaifmanGraph, one: Ints, other: Ints) -> Longs:
-    """The edge from each of some objects to another, −1 where there is none: all bisections at once."""
+    """Return the edge from each object to another, or −1, by simultaneous bisection."""
     low, high = graph.starts[one], graph.starts[one + 1]
     end, last = high, len(graph.neighbours) - 1
     if last < 0:
@@ -366,19 +367,19 @@ def _find_edges(graph: GaifmanGraph, one: Ints, other: Ints) -> Longs:
     return np.where(hit, low, -1)
 
 
-def _feature(graph: GaifmanGraph, shape: PatternShape) -> Feature:
-    """The formula of a shape."""
+def _feature(graph: GaifmanGraph, pattern: Pattern) -> Feature:
+    """Return the formula of a pattern."""
     relations = graph.kb.content.relations
     s1, s2, x, y = map(Variable, ("s1", "s2", "x", "y"))
-    if isinstance(shape, ConstantPattern):
-        own: Variable = (s1, s2)[shape.position]
-        if shape.constant < 0:
-            return Feature(Atom(relations[shape.relation], (own,)))
+    if isinstance(pattern, ConstantPattern):
+        own: Variable = (s1, s2)[pattern.position]
+        if pattern.constant < 0:
+            return Feature(Atom(relations[pattern.relation], (own,)))
         return Feature(
-            _step(relations[shape.relation], shape.forward, own, Constant(graph.kb.object_name(shape.constant)))
+            _step(relations[pattern.relation], pattern.forward, own, Constant(graph.kb.object_name(pattern.constant)))
         )
-    stops = (s1, *(x, y)[: len(shape.steps) - 1], s2)
-    atoms = tuple(_step(relations[r], ahead, stops[i], stops[i + 1]) for i, (r, ahead) in enumerate(shape.steps))
+    stops = (s1, *(x, y)[: len(pattern.steps) - 1], s2)
+    atoms = tuple(_step(relations[r], forward, stops[i], stops[i + 1]) for i, (r, forward) in enumerate(pattern.steps))
     return Feature(atoms[0] if len(atoms) == 1 else Exists(stops[1:-1], And(atoms)))
 
 

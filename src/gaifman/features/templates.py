@@ -15,6 +15,7 @@ Walk(first=0, first_label=('borders', 0), middle=('borders', 0), last=1, last_la
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +64,8 @@ Label = tuple[str, int]
 MAX_CONSTANT_WORDS = 1 << 16
 """Largest table of the constants that have features; with more constants, some share a word."""
 MAX_DUPLICATES = 256
-"""Largest number of features with the meaning of another one: each is copied in every row. Programs evaluate the rest."""
+"""Largest number of features with the meaning of another one. Each is copied in every row; programs evaluate the rest.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +250,7 @@ class _TemplateIndexBuilder:
         self._labels = labels = max(1, len(graph.label_table))
         self._objects = max(1, len(graph))
         self._nary: list[tuple[int, ...]] = []
-        counts = {
-            kind: sum(isinstance(template, kind) for template in templates) for kind in (ConstantFact, Path, Walk)
-        }
+        counts = Counter(map(type, templates))
         words = _next_power_of_two(min(self._objects, MAX_CONSTANT_WORDS)) if counts[ConstantFact] else 1
         self._index = TemplateIndex(
             hop=np.full((arity, labels), -1, np.int32),
@@ -327,12 +327,8 @@ class _TemplateIndexBuilder:
         return _insert_hashed(self._index.constants, key, False, feature)
 
     def _add_path(self, template: Path, feature: int) -> int:
-        i, first, j, last = (
-            template.first,
-            self._label(template.first_label),
-            template.last,
-            self._label(template.last_label),
-        )
+        i, j = template.first, template.last
+        first, last = self._label(template.first_label), self._label(template.last_label)
         if (i, first) > (j, last):  # the same path from its other end
             i, first, j, last = j, last, i, first
         self._index.path_lengths[i, j] |= TWO_STEPS

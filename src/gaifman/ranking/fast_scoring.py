@@ -21,7 +21,7 @@ import numpy.typing as npt
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.matrix import FeatureMatrix, Reals
+from gaifman.features.matrix import FeatureMatrix, Reals, feature_bits, new_row_buffer
 from gaifman.features.templates import (
     ConstantFact,
     Hop,
@@ -56,7 +56,6 @@ from gaifman.kernels.candidate_pairs import (
     unmark_neighbourhood,
 )
 from gaifman.kernels.ranking import group_equal_rows
-from gaifman.kernels.rows import RowBuffer
 from gaifman.kernels.sampling import DrawnMembers
 from gaifman.logic.ast import Feature
 from gaifman.models.mlp import MLP
@@ -336,15 +335,11 @@ class _PairFeatureFinder:
             np.zeros(count, np.int64),
             np.zeros(1, np.int64),
         )
-        words = (features + 63) >> 6
-        bits = np.zeros(words << 6, bool)
-        bits[wanted] = True
-        self._wanted = freeze(np.packbits(bits, bitorder="little").view(np.uint64))
+        self._wanted = feature_bits(features, wanted)
         self._sides = FeatureSides(
-            object_features.feature_sides, np.empty((object_features.quota + 1, words), np.uint64)
+            object_features.feature_sides, np.empty((object_features.quota + 1, len(self._wanted)), np.uint64)
         )
-        tops = np.zeros((words + 63) >> 6, np.uint64)
-        self._met = RowBuffer(np.zeros(words, np.uint64), tops, evaluator.counting_bits, np.zeros(features, np.float32))
+        self._met = new_row_buffer(features, evaluator.counting_bits)
         self._more = self._room(features + PAIR_FEATURES_PER_CANDIDATE * count)
         self._tools = GrowingScratch()
 

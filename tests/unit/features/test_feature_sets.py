@@ -204,5 +204,5 @@ def test_a_feature_written_twice_is_one_column() -> None:
 def test_a_variable_that_the_query_does_not_have_is_an_error() -> None:
     phi = parse_phi("likes(s1, s3)")
     assert len(phi.expand({"likes": 2}, 3)) == 1
-    with pytest.raises(FormulaError, match="speaks of s3, and the query has 2 variables"):
+    with pytest.raises(FormulaError, match="uses s3, but the query has 2 variables"):
         phi.expand({"likes": 2}, 2)
