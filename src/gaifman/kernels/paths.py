@@ -458,13 +458,10 @@ def list_labels(
     by_label_set = (
         graph.all_binary and partner != SEVERAL_OBJECTS and (len(facts.confidence) == 0 or view.key == NO_KEY)
     )
-    step, counts_or_constants = (
-        templates.needs[STEP] != 0,
-        templates.needs[COUNTS] != 0 or templates.needs[CONSTANTS] != 0,
-    )
+    counts_or_constants = templates.needs[COUNTS] != 0 or templates.needs[CONSTANTS] != 0
     for j in range(len(members)):
         label_sets[i, j] = NONE
-    found = _find_edges(graph, view, i, len(members) if step else distinct, lists)
+    found = _find_edges(graph, view, i, len(members) if templates.needs[STEP] else distinct, lists)
     for f in range(found):
         lists.first_steps[f] = graph.label_sets[lists.edges[f]]
     for f in range(found):
@@ -472,18 +469,8 @@ def list_labels(
         if not by_label_set:
             at = _list_labels_by_fact(templates, graph, facts, view, i, j, lists.edges[f], lists, at, buffer)
         elif j < distinct or members[j] == partner:
-            at = _list_visible_labels(
-                templates,
-                graph,
-                label_set,
-                hidden_label if members[j] == partner else NONE,
-                view,
-                i,
-                j,
-                lists,
-                at,
-                buffer,
-            )
+            hidden = hidden_label if members[j] == partner else NONE
+            at = _list_visible_labels(templates, graph, label_set, hidden, view, i, j, lists, at, buffer)
         else:
             label_sets[i, j] = label_set
             for q in range(graph.label_set_starts[label_set], graph.label_set_starts[label_set + 1]):
