@@ -47,12 +47,12 @@ def whole() -> Service:
 
 @pytest.fixture(scope="module")
 def window() -> Iterator[Browser]:
-    """One browser for all."""
+    """One browser for all tests of a file."""
     with browser() as found:
         yield found
 
 
 @pytest.fixture
 def web(window: Browser, client: Client) -> Iterator[Watched]:
-    """A new window, in which nothing complains and which asks nobody else; `client` is the file's own server."""
+    """A new window for the server of the test file."""
     yield from watched(window, client.port)

@@ -1,4 +1,4 @@
-"""`gaifman serve`, as a process of its own."""
+"""`gaifman serve`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import gaifman
+import processes
 from cli_runner import here, one_message, refused
 from gaifman.cli.serve import open_page, print_warning, print_warnings
 from gaifman.errors import GaifmanError, OutputError
@@ -27,7 +27,8 @@ from gaifman.server import run
 from gaifman.server.run import bind, find_edits_file, preload, python_snippet
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState
-from http_client import ENDLESS, Client
+from http_client import ENDLESS, Client, metric
+from processes import PATIENCE, child, python, wait_until
 from trained import FEW, worker
 
 HERE = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
@@ -39,19 +40,13 @@ def process(
     *words: str, folder: Path, token: str = ""
 ) -> Iterator[tuple[Client, dict[str, Any], subprocess.Popen[str]]]:
     """A server in a folder: how to ask it, what it said at its start, and the process."""
-    command = [sys.executable, "-m", "gaifman", "serve", *words, "--port", "0", "--json"]
-    environment = {**HERE, "GAIFMAN_TOKEN": token}
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as running:
+    command = python("-m", "gaifman", "serve", *words, "--port", "0", "--json")
+    with child(command, cwd=folder, env={**HERE, "GAIFMAN_TOKEN": token}) as running:
         assert running.stdout
-        try:
-            line = running.stdout.readline()
-            assert line, running.communicate()
-            said = json.loads(line)
-            yield Client(urlsplit(said["url"]).port or 0), said, running
-        finally:
-            running.kill()
+        line = running.stdout.readline()
+        assert line, running.communicate()
+        said = json.loads(line)
+        yield Client(urlsplit(said["url"]).port or 0), said, running
 
 
 @pytest.fixture
@@ -67,7 +62,7 @@ def test_it_serves_a_knowledge_base_and_ends_at_ctrl_c(family: Path) -> None:
         assert client.get("/api/about").json["facts"] == 3
         assert client.post("/api/facts", {"facts": []}).status == 403
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=30)
+        _, errors = running.communicate(timeout=PATIENCE)
         assert running.returncode == 130
         assert "Traceback" not in errors
     assert [path.name for path in family.iterdir()] == ["family.facts"], "what only reads leaves nothing behind"
@@ -78,10 +73,9 @@ def test_a_query_that_runs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
     with process("demo", "--seconds", "600", folder=tmp_path) as (client, _, running):
         asking = threading.Thread(target=lambda: replies.append(client.post("/api/query", ENDLESS)))
         asking.start()
-        while b"gaifman_running_requests 1.0" not in client.get("/metrics").body:
-            time.sleep(0.01)
+        wait_until(lambda: metric(client, "gaifman_running_requests") == 1)
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=60)
+        _, errors = running.communicate(timeout=PATIENCE)
         asking.join()
         assert running.returncode == 130
         assert "Traceback" not in errors
@@ -139,14 +133,10 @@ def test_what_a_program_reads_is_what_is_served(tmp_path: Path, monkeypatch: pyt
 
 
 def test_for_people_it_says_where_it_is(family: Path) -> None:
-    command = [sys.executable, "-m", "gaifman", "serve", "family.facts", "--port", "0", "--allow-edit"]
-    with subprocess.Popen(command, cwd=family, env=HERE, stderr=subprocess.PIPE, text=True) as running:
+    command = python("-m", "gaifman", "serve", "family.facts", "--port", "0", "--allow-edit")
+    with child(command, cwd=family, env=HERE) as running:
         assert running.stderr
-        end = threading.Timer(60, running.kill)
-        end.start()
         lines = [running.stderr.readline() for _ in range(4)]
-        running.kill()
-        end.cancel()
     assert lines[0].startswith("serving <KnowledgeBase: 3 objects, 2 relations, 3 facts> at http://127.0.0.1:")
     assert lines[1] == "added facts: 0, stored in family.facts.edits.facts\n"
     assert lines[2].startswith("to add facts: Authorization: Bearer ")
@@ -206,8 +196,7 @@ def test_a_model_that_has_nothing_to_do_with_the_knowledge_base_is_refused_at_th
     gaifman.complete(worker().kb, ["works_in"], **FEW).save(family / "all.gaifman")
     for model, query in (("work.gaifman", []), ("all.gaifman", ["works_in(x, y)"])):
         words = ["answer", model, "other.facts", *query], ["serve", "other.facts", model, "--port", "0"]
-        quiet: dict[str, Any] = {"cwd": family, "env": HERE, "capture_output": True, "text": True, "timeout": 300}
-        said = [subprocess.run([sys.executable, "-m", "gaifman", *each], check=False, **quiet) for each in words]
+        said = [processes.run(python("-m", "gaifman", *each), cwd=family, env=HERE) for each in words]
         for done in said:
             one_message(done, "the knowledge base has none of the")
         assert said[0].stderr == said[1].stderr

@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser import CHROMIUM, CONTRAST, MISSING, Watched
-from gaifman.config import ServerLimits
 from gaifman.server.app import STATIC_DIR, static_files
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState
-from http_client import TOKEN, Client, serving
+from http_client import PATIENT, TOKEN, Client, serving
+from processes import PATIENCE
 from trained import towns, worker
 
 real = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
@@ -36,7 +36,7 @@ VIEWS: list[dict[str, str | list[str]]] = [
     {"view": "model"},
     {"view": "add"},
 ]
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=1_000 * PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     new = [("person", "newcomer"), ("lives_in", "newcomer", "t3"), *(("lives_in", name, "t0") for name in HOSTILE)]
     kb = towns().with_facts(new)
     edits = EditsFile(tmp_path_factory.mktemp("web") / "new.facts")
-    with serving(ServerState(Service(kb, worker(), ServerLimits(seconds=60.0)), edits, TOKEN)) as found:
+    with serving(ServerState(Service(kb, worker(), PATIENT), edits, TOKEN)) as found:
         yield found
 
 

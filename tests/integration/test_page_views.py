@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,11 +17,12 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.run import python_snippet
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState
-from http_client import PATIENT, Client, serving
+from http_client import PATIENT, TIMEOUT, Client, serving
+from processes import PATIENCE, python, run
 from trained import GOOD, towns
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=1_000 * PATIENCE)
 LONG = "/award/award_nominee/award_nominations./award/award_nomination/award_nominee_of_the_year"
 REASON: Fields = {"q": "works_in('p01', y)", "why": "t1", "prior": "0.01"}
 EXACT: Fields = {"q": "exists z. lives_in(x, z) & town_of(z, y)", "facts": "1"}
@@ -63,7 +62,7 @@ def bare() -> Iterator[Client]:
     """Long names, many facts, no model, and few rows at a time."""
     facts = [(LONG, f"/m/{i % 7}", "hub") for i in range(7)] + [("p", "hub", f"o{i}") for i in range(60)]
     kb = KnowledgeBase.from_facts([*facts, *((f"{LONG}_{i}", "hub", "a" * 300) for i in range(40))])
-    with serving(ServerState(Service(kb, None, ServerLimits(max_rows=30, seconds=60)))) as found:
+    with serving(ServerState(Service(kb, None, ServerLimits(max_rows=30, seconds=TIMEOUT)))) as found:
         yield found
 
 
@@ -86,12 +85,12 @@ def test_the_start_shows_missing_facts_and_their_reasons(web: Watched) -> None:
 
 def test_the_start_is_there_before_the_model_has_answered(web: Watched) -> None:
     held = list[Route]()
-    web.page.route("**/api/answers", lambda route: held.append(route))  # noqa: PLW0108 - it gets an attribute
+    web.page.route("**/api/answers*", lambda route: held.append(route))  # noqa: PLW0108 - it gets an attribute
     web.page.goto(f"{web.origin}/")
     expect(web.page.locator(".card").first).to_be_visible()
     expect(web.page.locator(".beside")).to_contain_text("Asking the model")
     assert len(held) <= 1  # one question at a time
-    web.page.unroute("**/api/answers")  # what was held goes on
+    web.page.unroute("**/api/answers*")  # what was held goes on
     web.settled()
 
 
@@ -119,15 +118,13 @@ def test_what_is_copied_runs(web: Watched, folder: Path) -> None:
         lines = page.locator("pre[aria-label=Python]").all_text_contents()
         assert len(curls) == len(lines) > 0, name
         for curl in curls if shutil.which("curl") else []:
-            done = subprocess.run(["bash", "-c", f"{curl} --fail"], capture_output=True, text=True, check=False)
+            done = run(["bash", "-c", f"{curl} --fail"])
             assert done.stdout.startswith("{"), (name, curl, done.stderr)
         pythons += lines
     environment = {**os.environ, "PYTHONPATH": str(Path(gaifman.__file__).parent.parent)}
     script = "\nprint('---')\n".join(dict.fromkeys(pythons))
     assert "…" not in script
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    done = run(python("-c", script), cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     parts = done.stdout.split("---\n")
     assert len(parts) == len(dict.fromkeys(pythons))

@@ -1,13 +1,10 @@
-"""What one who asks for much, asks wrongly or goes away does to others: nothing."""
+"""Clients that ask for much, ask wrongly or disconnect do not disturb others."""
 
 from __future__ import annotations
 
-import json
-import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,8 @@ from gaifman.config import ServerLimits
 from gaifman.server.middleware import MAX_HEAD_BYTES
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState
-from http_client import ENDLESS, PATIENT, TOKEN, Client, serving
+from http_client import ENDLESS, PATIENT, TOKEN, Client, metric, serving, unanswered
+from processes import PATIENCE, wait_until
 from trained import FEW, demo, towns, worker
 
 BROWSED = (
@@ -39,38 +37,15 @@ def client() -> Iterator[Client]:
         yield found
 
 
-def metric(client: Client, name: str) -> float:
-    """The value of a gauge."""
-    lines = client.get("/metrics").body.decode().splitlines()
-    return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    while not condition():
-        time.sleep(0.01)
-
-
-@contextmanager
-def sent(client: Client, path: str, body: object, token: str = "") -> Iterator[None]:
-    """A request whose answer nobody reads; the connection is closed at the end."""
-    text = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    head += f"authorization: Bearer {token}\r\ncontent-length: {len(text)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", client.port), timeout=300) as connection:
-        connection.sendall(head.encode() + text)
-        yield
-
-
 def test_who_browses_does_not_wait_behind_queries_and_who_goes_away_leaves_his_place() -> None:
     """Heavy queries took all places of who looks up a name, and went on when nobody waited for them any more."""
     limits = ServerLimits(max_concurrency=2, max_queued=2, seconds=3_000)
     with serving(ServerState(Service(demo(), limits=limits))) as client:
         with ExitStack() as asked:
             for _ in range(4):
-                asked.enter_context(sent(client, "/api/query", ENDLESS))
-            until(lambda: metric(client, "gaifman_running_requests") == 2)
-            until(lambda: metric(client, "gaifman_queued_requests") == 2)
+                asked.enter_context(unanswered(client, "/api/query", ENDLESS))
+            wait_until(lambda: metric(client, "gaifman_running_requests") == 2)
+            wait_until(lambda: metric(client, "gaifman_queued_requests") == 2)
             for path in BROWSED:
                 assert client.get(path).status == 200
             assert client.post("/api/parse", {"query": "borders(x, y)"}).status == 200
@@ -79,10 +54,10 @@ def test_who_browses_does_not_wait_behind_queries_and_who_goes_away_leaves_his_p
             assert refused.headers["retry-after"] == "1"
             assert metric(client, "gaifman_running_requests") == 2, "they still run"
         for state in ("running", "queued"):
-            until(lambda state=state: metric(client, f"gaifman_{state}_requests") == 0)  # type: ignore[misc]
+            wait_until(lambda state=state: metric(client, f"gaifman_{state}_requests") == 0)  # type: ignore[misc]
         assert not client.get("/api/about").json["editable"]
         assert client.post("/api/query", {"query": "borders('portugal', y)"}).status == 200
-        until(lambda: b'path="/api/query",status="499"} 4.0' in client.get("/metrics").body)
+        wait_until(lambda: b'path="/api/query",status="499"} 4.0' in client.get("/metrics").body)
 
 
 def test_a_ranking_that_nobody_waits_for_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,10 +73,10 @@ def test_a_ranking_that_nobody_waits_for_is_stopped(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Service, "answers", answers)
     with serving(ServerState(Service(towns(), worker(), ServerLimits(seconds=3_000)))) as client:
-        with sent(client, "/api/answers", {}):
-            assert begun.wait(300)
-        assert stopped.wait(300)
-        until(lambda: metric(client, "gaifman_running_requests") == 0)
+        with unanswered(client, "/api/answers", {}):
+            assert begun.wait(PATIENCE)
+        assert stopped.wait(PATIENCE)
+        wait_until(lambda: metric(client, "gaifman_running_requests") == 0)
 
 
 def test_additions_wait_for_each_other_and_nobody_for_them(tmp_path: Path) -> None:
@@ -114,15 +89,15 @@ def test_additions_wait_for_each_other_and_nobody_for_them(tmp_path: Path) -> No
         desk._lock.acquire()
         with ExitStack() as asked:
             for _ in range(3):
-                asked.enter_context(sent(client, "/api/facts", new, TOKEN))
-            until(lambda: metric(client, "gaifman_running_requests") == 1)
-            until(lambda: metric(client, "gaifman_queued_requests") == 2)
+                asked.enter_context(unanswered(client, "/api/facts", new, TOKEN))
+            wait_until(lambda: metric(client, "gaifman_running_requests") == 1)
+            wait_until(lambda: metric(client, "gaifman_queued_requests") == 2)
             for path in BROWSED:
                 assert client.get(path).status == 200
             assert client.post("/api/query", {"query": "borders('portugal', y)"}).status == 200
-        until(lambda: metric(client, "gaifman_queued_requests") == 0)
+        wait_until(lambda: metric(client, "gaifman_queued_requests") == 0)
         desk._lock.release()
-        until(lambda: metric(client, "gaifman_running_requests") == 0)
+        wait_until(lambda: metric(client, "gaifman_running_requests") == 0)
         assert desk.added == 0, "who asked for it has gone"
 
 

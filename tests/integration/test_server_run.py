@@ -1,17 +1,21 @@
-"""An application at an address."""
+"""Addresses and connections of a server."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+import uvicorn
 
 from gaifman.errors import GaifmanError
-from gaifman.server import run as hosting
-from gaifman.server.run import bind, is_loopback, server_url
+from gaifman.server import run
+from gaifman.server.run import HeadTimeoutProtocol, UvicornServer, bind, is_loopback, server_url
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState
-from http_client import serving
+from http_client import TIMEOUT, serving
 from trained import towns
 
 
@@ -40,40 +44,85 @@ def test_addresses() -> None:
 HEAD = b"GET /api/health HTTP/1.1\r\nhost: localhost\r\n"
 
 
-def asked(connection: socket.socket) -> bytes:
-    """The whole answer to one request, which is an object of JSON."""
-    connection.sendall(HEAD + b"\r\n")
-    found = b""
-    while not found.endswith(b"}"):
-        found += connection.recv(10_000)
-    return found
+class Pipe(asyncio.Transport):
+    """A connection without a network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent, self.closed = b"", False
+
+    def write(self, data: Any) -> None:
+        self.sent += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
 
 
-@pytest.mark.parametrize("before", [0, 1])
+async def connect() -> tuple[HeadTimeoutProtocol, Pipe]:
+    """Open a connection to an application that answers nothing of interest."""
+
+    async def app(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    config = UvicornServer(app).config
+    config.load()
+    protocol, pipe = HeadTimeoutProtocol(config, uvicorn.server.ServerState(), {}), Pipe()
+    protocol.connection_made(pipe)
+    return protocol, pipe
+
+
+def has_timer(protocol: HeadTimeoutProtocol) -> bool:
+    return protocol._head_timer is not None
+
+
+async def settled(condition: Callable[[], bool]) -> None:
+    """Let the event loop run until a condition holds."""
+    while not condition():
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("requests", [0, 1, 2])
 @pytest.mark.parametrize("sent", [b"", HEAD])
-def test_a_head_that_does_not_come_keeps_nobody_waiting(
-    sent: bytes, before: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hosting, "HEAD_TIMEOUT", 0.2)
-    monkeypatch.setattr(hosting, "KEEP_ALIVE_SECONDS", 60 if sent else 1)
+def test_a_connection_without_a_head_is_closed(requests: int, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after other requests on the connection; without any byte of the next, the limit is uvicorn's."""
+
+    async def scene() -> None:
+        monkeypatch.setattr(run, "HEAD_TIMEOUT", 3_000.0)
+        protocol, pipe = await connect()
+        for count in range(requests):
+            assert has_timer(protocol) == (count == 0)
+            protocol.data_received(HEAD)
+            assert has_timer(protocol)
+            protocol.data_received(b"\r\n")
+            assert not has_timer(protocol), "the head is complete"
+            await settled(lambda count=count: pipe.sent.count(b"HTTP/1.1 204") == count + 1)  # type: ignore[misc]
+        monkeypatch.setattr(run, "HEAD_TIMEOUT", 0.0)
+        if not requests:
+            protocol._cancel_timer()
+            protocol.connection_made(pipe)
+        if sent:
+            protocol.data_received(sent)
+        if sent or not requests:
+            await settled(lambda: pipe.closed)
+        assert pipe.closed == bool(sent or not requests)
+        protocol.connection_lost(None)
+        assert not has_timer(protocol)
+
+    asyncio.run(scene())
+
+
+def test_a_head_that_does_not_come_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "HEAD_TIMEOUT", 0.2)
     with serving(ServerState(Service(towns()))) as client:
-        with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
-            for _ in range(before):
-                assert asked(connection).startswith(b"HTTP/1.1 200 OK")
-            connection.sendall(sent)
+        with socket.create_connection(("127.0.0.1", client.port), timeout=TIMEOUT) as connection:
+            connection.sendall(HEAD)
             assert connection.recv(1000) == b"", "it is closed"
+        monkeypatch.setattr(run, "HEAD_TIMEOUT", 3_000.0)
         assert client.get("/api/health").status == 200
-
-
-def test_a_connection_that_is_used_again_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hosting, "HEAD_TIMEOUT", 0.2)
-    with (
-        serving(ServerState(Service(towns()))) as client,
-        socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection,
-    ):
-        for _ in range(3):
-            assert asked(connection).startswith(b"HTTP/1.1 200 OK")
-            connection.settimeout(0.3)
-            with pytest.raises(TimeoutError):
-                connection.recv(10_000)  # nothing comes, and nothing is closed
-            connection.settimeout(30)

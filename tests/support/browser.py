@@ -1,4 +1,4 @@
-"""A real browser for the page: Debian's chromium, driven by playwright. Not a test itself."""
+"""A real browser for the page: chromium, driven by playwright. Not a test itself."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from processes import PATIENCE
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-MISSING = "there is no chromium here: the tests of the page are left out; as root: apt-get install chromium"
+MISSING = "chromium is not installed: tests of the page are skipped (as root: apt-get install chromium)"
 
 
 Field = str | list[str]
 Fields = dict[str, Field]
-"""What stands in the address of a view."""
+"""Fields of the address of a view."""
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """The browser of this machine; nothing is downloaded."""
+    """Start the installed browser; nothing is downloaded."""
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM)
         try:
@@ -30,7 +32,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Watched:
-    """A window that remembers whatever should not happen in it."""
+    """A window that records console errors and requests to other hosts."""
 
     def __init__(self, page: Page, port: int) -> None:
         self.page, self.origin = page, f"http://127.0.0.1:{port}"
@@ -39,7 +41,7 @@ class Watched:
         page.on("console", lambda message: self._said(message.type, message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self._asked(request.url))
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(1_000 * PATIENCE)
 
     def _said(self, kind: str, text: str) -> None:
         if kind in ("error", "warning"):
@@ -50,18 +52,18 @@ class Watched:
             self.foreign.append(url)
 
     def open(self, **fields: Field) -> Page:
-        """Go to a view, and wait until all of it is there."""
+        """Open a view and wait until it is complete."""
         self.page.goto(f"{self.origin}/?{urlencode(fields, doseq=True)}")
         return self.settled()
 
     def settled(self) -> Page:
-        """Wait until the view is there."""
+        """Wait until the view is complete."""
         self.page.wait_for_selector("main:not([aria-busy])")
         return self.page
 
 
 def watched(window: Browser, port: int) -> Iterator[Watched]:
-    """A new window, in which nothing complains and which asks nobody else."""
+    """Yield a new window; fail on console errors and requests to other hosts."""
     context = window.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
     found = Watched(context.new_page(), port)
     yield found
@@ -70,7 +72,7 @@ def watched(window: Browser, port: int) -> Iterator[Watched]:
     context.close()
 
 
-# In the page: every text that is seen, whose contrast with what is behind it is below a bound.
+# In the page: visible texts whose contrast with their background is below a bound.
 CONTRAST = """
 (least) => {
   const context = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })
@@ -113,7 +115,7 @@ CONTRAST = """
 }
 """
 
-# In the page: texts that have next to no room, so that they stand a letter below another.
+# In the page: texts in columns so narrow that they wrap at every letter.
 SQUEEZED = """
 () => [...document.querySelectorAll("main :is(p, td, th, li, a, code, h1, h2, h3, dt, dd, summary, span)")]
   .filter((one) => one.checkVisibility() && one.textContent.trim().length > 8 && !one.closest("svg"))
@@ -121,7 +123,7 @@ SQUEEZED = """
   .map((one) => `${one.localName}.${one.className}: ${one.textContent.slice(0, 40)}`)
 """
 
-# In the page: what the keys are at, and whether nothing shows it; null when they have left the page.
+# In the page: the focused element, and whether its focus is invisible; null after the last element.
 UNSEEN = """
 () => {
   const one = document.activeElement;

@@ -1,9 +1,10 @@
-"""A real server on the loopback, in a thread of the tests, and how it is asked. Not a test itself."""
+"""A real server on the loopback, in a thread of the tests, and a client. Not a test itself."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,18 +17,20 @@ from gaifman.server.state import ServerState
 from processes import PATIENCE
 
 TOKEN = "a token for tests"
-PATIENT = ServerLimits(seconds=300)
-"""For tests that are not about time: kernels may have to be compiled first."""
+TIMEOUT = 300
+"""Seconds of a request: kernels may have to be compiled, on a busy machine."""
+PATIENT = ServerLimits(seconds=TIMEOUT)
+"""For tests that are not about time."""
 ENDLESS = {
     "query": f"exists {', '.join(f'y{i}' for i in range(6))}. "
     + " & ".join(f"country(x{i}) & country(y{i}) & x{i} != y{i}" for i in range(6)),
     "count": True,
 }
-"""A query of the demo that no engine ends."""
+"""A query of the demo that takes for ever."""
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """A reply."""
 
     status: int
     headers: dict[str, str]
@@ -40,7 +43,7 @@ class Reply(NamedTuple):
 
     @property
     def error(self) -> dict[str, Any]:
-        """What the one body of errors says."""
+        """The fields of an error."""
         found = self.json
         assert set(found) == {"error"}
         fields: dict[str, Any] = found["error"]
@@ -59,14 +62,14 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """Asks a server at a port of the loopback."""
+    """Sends requests to a server on the loopback."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
-        """One request over a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+        """Send one request over a new connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
         try:
             connection.request(method, path, body, dict(headers or {}))
             reply = connection.getresponse()
@@ -75,27 +78,44 @@ class Client:
             connection.close()
 
     def get(self, path: str, **headers: str) -> Reply:
-        """A page."""
+        """Send a GET request."""
         return self.ask("GET", path, None, headers)
 
     def post(self, path: str, body: object, token: str | None = None) -> Reply:
-        """A question in JSON."""
+        """Send JSON."""
         headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
         return self.ask("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode(), headers)
 
 
 @contextmanager
-def serving(desk: ServerState, *hosts: str) -> Iterator[Client]:
-    """A server that runs as long as this does."""
+def serving(state: ServerState, *hosts: str) -> Iterator[Client]:
+    """Run a server inside the `with` block."""
     ready = threading.Event()
-    with bind("127.0.0.1", 0) as listening:
-        host = UvicornServer(create_app(desk, hosts), ready.set)
-        thread = threading.Thread(target=host.run, kwargs={"sockets": [listening]})
+    with bind("127.0.0.1", 0) as sock:
+        server = UvicornServer(create_app(state, hosts), ready.set)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:
             assert ready.wait(PATIENCE)
-            yield Client(listening.getsockname()[1])
+            yield Client(sock.getsockname()[1])
         finally:
-            host.should_exit = True
+            server.should_exit = True
             thread.join(PATIENCE)
             assert not thread.is_alive()
+
+
+def metric(client: Client, name: str) -> float:
+    """Return the value of a metric without labels."""
+    lines = client.get("/metrics").body.decode().splitlines()
+    return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
+
+
+@contextmanager
+def unanswered(client: Client, path: str, body: object, token: str = "") -> Iterator[None]:
+    """Send a request and never read the reply; the client disconnects on leaving."""
+    text = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += f"authorization: Bearer {token}\r\ncontent-length: {len(text)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), timeout=TIMEOUT) as connection:
+        connection.sendall(head.encode() + text)
+        yield

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import gaifman
 from browser import CHROMIUM, MISSING, Watched, browser
-from gaifman.config import ServerLimits
 from gaifman.explain.svg import write_svg
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState
-from http_client import serving
+from http_client import PATIENT, serving
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 RELATIONS = ["borders", "capital", "official_language", "separates", "uses_currency"]
@@ -19,7 +18,7 @@ HIDDEN = {
     ("borders", ("italy", "france")),
     ("capital", ("italy", "rome")),
 }
-"""Facts that are taken out first, so that something true is missing."""
+"""Facts that are removed, so that true facts are missing."""
 SHOTS: list[tuple[str, int, int, str, dict[str, str | list[str]]]] = [
     ("web-start", 1600, 1000, "light", {}),
     ("web-reasons", 1600, 1250, "light", {"q": "borders('france', y)", "why": "italy"}),
@@ -38,7 +37,7 @@ def main() -> None:
     model = gaifman.complete(kb, RELATIONS, seed=1)
     write_svg(model.explain("borders", "portugal", "spain").svg(), FOLDER / "explanation.svg")
     print("wrote docs/pictures/explanation.svg")
-    with serving(ServerState(Service(kb, model, ServerLimits(seconds=60.0)))) as client, browser() as found:
+    with serving(ServerState(Service(kb, model, PATIENT))) as client, browser() as found:
         for name, width, height, theme, view in SHOTS:
             size = {"width": width, "height": height}
             context = found.new_context(viewport=size, color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from gaifman.queries.engine import get_engine
 from gaifman.server import limiter as gates
 from gaifman.server.limiter import CpuDeadline, CpuSlots, WorkLimiter
 from http_client import ENDLESS
+from processes import PATIENCE, wait_until
 from trained import demo
 
 
@@ -39,7 +40,7 @@ async def settled(condition: Callable[[], bool]) -> None:
 
 
 def test_some_work_some_wait_and_others_are_refused() -> None:
-    gate, release = WorkLimiter(ServerLimits(max_concurrency=2, max_queued=1, seconds=60)), threading.Event()
+    gate, release = WorkLimiter(ServerLimits(max_concurrency=2, max_queued=1, seconds=PATIENCE)), threading.Event()
 
     async def scene() -> list[str]:
         asked = [asyncio.create_task(gate.run(held(release))) for _ in range(3)]
@@ -95,7 +96,7 @@ def test_an_error_of_the_work_is_that_of_the_request() -> None:
 
 
 def test_when_nobody_waits_any_more_the_work_is_stopped() -> None:
-    gate, never = WorkLimiter(ServerLimits(seconds=60)), threading.Event()
+    gate, never = WorkLimiter(ServerLimits(seconds=PATIENCE)), threading.Event()
 
     async def scene() -> None:
         task = asyncio.create_task(gate.run(held(never)))
@@ -109,7 +110,7 @@ def test_when_nobody_waits_any_more_the_work_is_stopped() -> None:
 
 def test_who_goes_away_while_waiting_leaves_at_once() -> None:
     """The place in the queue stayed taken until its turn came."""
-    gate, never = WorkLimiter(ServerLimits(max_concurrency=1, seconds=60)), threading.Event()
+    gate, never = WorkLimiter(ServerLimits(max_concurrency=1, seconds=PATIENCE)), threading.Event()
 
     async def scene() -> None:
         first = asyncio.create_task(gate.run(held(never)))
@@ -144,7 +145,7 @@ def test_what_a_database_does_is_stopped_with_the_work() -> None:
 
 
 def test_closing_stops_what_is_worked_on() -> None:
-    gate, never = WorkLimiter(ServerLimits(seconds=60)), threading.Event()
+    gate, never = WorkLimiter(ServerLimits(seconds=PATIENCE)), threading.Event()
 
     async def scene() -> None:
         task = asyncio.create_task(gate.run(held(never)))
@@ -170,8 +171,7 @@ def test_turns_are_given_in_the_order_in_which_they_are_asked_for() -> None:
         thread = threading.Thread(target=one, args=(number,))
         thread.start()
         threads.append(thread)
-        while len(turns._queue) <= number:
-            time.sleep(0.001)
+        wait_until(lambda number=number: len(turns._queue) > number)  # type: ignore[misc]
     turns.release()
     for thread in threads:
         thread.join()
@@ -192,22 +192,27 @@ def test_long_work_lets_others_go_before_it(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(gates, "TIME_SLICE", 0.0)
     turns, done = CpuSlots(1), list[str]()
 
-    def work(name: str, parts: int, begun: threading.Event) -> None:
-        turn = CpuDeadline(60, turns)
-        for _ in range(parts):
+    def long_work(begun: threading.Event) -> None:
+        turn = CpuDeadline(PATIENCE, turns)
+        while "short" not in done:  # without turns for others it would go on to the deadline
             turn.check()
             begun.set()
-            time.sleep(0.005)
         turn.release()
-        done.append(name)
+        done.append("long")
 
-    begun, soon = threading.Event(), threading.Event()
-    long = threading.Thread(target=work, args=("long", 400, begun))
-    long.start()
+    def short_work() -> None:
+        turn = CpuDeadline(PATIENCE, turns)
+        for _ in range(2):
+            turn.check()
+        turn.release()
+        done.append("short")
+
+    begun = threading.Event()
+    threads = [threading.Thread(target=long_work, args=(begun,)), threading.Thread(target=short_work)]
+    threads[0].start()
     begun.wait()
-    short = threading.Thread(target=work, args=("short", 2, soon))
-    short.start()
-    for thread in (short, long):
+    threads[1].start()
+    for thread in threads:
         thread.join()
     assert done == ["short", "long"]
 
@@ -234,13 +239,13 @@ def test_while_a_database_works_the_place_is_for_others() -> None:
 
 
 def test_who_would_wait_in_vain_is_told_at_once() -> None:
-    gate, release = WorkLimiter(ServerLimits(max_concurrency=1, max_queued=50, seconds=60)), threading.Event()
+    gate, release = WorkLimiter(ServerLimits(max_concurrency=1, max_queued=50, seconds=PATIENCE)), threading.Event()
 
     async def scene() -> None:
         first = asyncio.create_task(gate.run(held(release)))
         await settled(lambda: gate.running == 1)
-        gate._recent_cpu_seconds.extend([53.0 * gate.slots.slots] * gates.HISTORY)
-        second = asyncio.create_task(gate.run(held(release)))  # 53 of 60 seconds: there is hope
+        gate._recent_cpu_seconds.extend([0.85 * PATIENCE * gate.slots.slots] * gates.HISTORY)
+        second = asyncio.create_task(gate.run(held(release)))  # 85 % of its time: it may wait
         await settled(lambda: gate.queued == 1)
         with pytest.raises(BusyError, match="expected wait"):
             await gate.run(held(release))
