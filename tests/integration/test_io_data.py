@@ -31,7 +31,7 @@ COUNTS = {
 def test_each_set_is_read_as_what_it_is(folder: str) -> None:
     form, objects, relations, facts, repeated = COUNTS[folder]
     kb = read(DATA / folder / "train.txt.gz")
-    assert kb.notes[0].text == f"read as {form}"
+    assert kb.notes[0].text == f"files read as {form}"
     assert (len(kb.objects), len(kb.relations), len(kb)) == (objects, relations, facts)
     assert sum(note.count for note in kb.notes[1:]) == repeated
 
@@ -52,7 +52,11 @@ def test_several_files_of_fb15k_make_one() -> None:
     )
     assert len(kb) == 483_142 + 136_618
     assert kb.types("/m/042kbj")
-    assert [note.text for note in kb.notes] == ["read as triples", "read as types", "read as attributes"]
+    assert [note.text for note in kb.notes] == [
+        "files read as triples",
+        "files read as types",
+        "files read as attributes",
+    ]
 
 
 @pytest.mark.parametrize("name", ["kb.duckdb", "kb.facts.gz", "kb.tsv", "kb.parquet"])

@@ -25,8 +25,9 @@ from gaifman.completion import Completion, fallback_probabilities
 from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
 from gaifman.evaluation.ranks import CandidateFilter, Ranks, compute_ranks
+from gaifman.io.files import display_path
 from gaifman.io.model_file import canonical_json
-from gaifman.jobs.run import RECORD, Run, display_path
+from gaifman.jobs.run import RECORD, Run
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs

@@ -22,9 +22,9 @@ from gaifman.evaluation.evaluate import Evaluation, evaluate_draw_counts
 from gaifman.experiments.paper import DATASET_NAMES, PAPER_NETWORK, Experiment, TableRow, TrainingSetting, paper_result
 from gaifman.experiments.speeds import PAPER_ANSWERS_PER_SECOND as PAPER_SPEED
 from gaifman.experiments.speeds import measure_throughput
-from gaifman.io.files import atomic_write
+from gaifman.io.files import atomic_write, display_path
 from gaifman.io.model_file import canonical_json
-from gaifman.jobs.run import LOG, RECORD, Run, display_path, read_log
+from gaifman.jobs.run import LOG, RECORD, Run, read_log
 from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase

@@ -1,8 +1,8 @@
-"""Reading knowledge bases from files and tables, and writing them.
+"""Read knowledge bases from files and databases, and write them.
 
-kb = read("family.tsv")                        what the file holds is guessed, and said in kb.notes
+kb = read("family.tsv")                        the format is detected and reported in kb.notes
 kb = read("facts.tsv.gz", "ages.tsv")          several files make one knowledge base
-write(kb, "family.duckdb")                     whole or not at all
+write(kb, "family.duckdb")                     atomic: an error leaves the old file
 """
 
 from __future__ import annotations
@@ -45,29 +45,30 @@ def read(
     iris: IriStyle = "full",
     progress: ProgressCallback | None = None,
 ) -> KnowledgeBase:
-    """One knowledge base of all the files; `-` is standard input.
+    """Read one or more files into one knowledge base; `-` is standard input.
 
-    `format` is one of `READ_FORMATS`, and guessed for each file where it is not given; `table` names the table of a
-    database; `iris="local"` shortens the names of RDF to what follows the last `#` or `/`.
+    `format` is one of `READ_FORMATS`; by default it is detected for each file. `table` is the table of a database to
+    read; by default all. `iris="local"` shortens the names of RDF to the part after the last `#` or `/`. `limits`
+    bounds the length of a line. `progress` is called with the phase, the bytes read and the size of the file.
     """
     if not sources:
-        raise InputError("nothing to read: name at least one file")
+        raise InputError("no file to read")
     check_format(format, READ_FORMATS, InputError)
     if iris not in get_args(IriStyle):
-        raise InputError(f"iris is one of {', '.join(get_args(IriStyle))}, not {iris!r}")
+        raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(str(source) == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    reading = _Reader(limits, table, NodeNamer(iris), progress)
+    reader = _Reader(limits, table, NodeNamer(iris), progress)
     for name in sources:
         with open_input(name) as source:
-            found = reading.read_file(source, format or detect_format(source))
-            reading.builder.add_note(1, f"read as {found}", source.name)
-    return reading.finish()
+            detected = reader.read_file(source, format or detect_format(source))
+            reader.builder.add_note(1, f"files read as {detected}", source.name, f"file read as {detected}")
+    return reader.finish()
 
 
 @dataclass
 class _Reader:
-    """One reading of several files."""
+    """Reads several files into one builder."""
 
     limits: Limits
     table: str | None
@@ -76,14 +77,14 @@ class _Reader:
     builder: KnowledgeBaseBuilder = field(default_factory=KnowledgeBaseBuilder)
     files: int = 0
     fingerprint: str | None = None
-    """Of our own file, as it was when it was written."""
+    """Fingerprint in the last DuckDB file that gaifman wrote."""
 
-    def read_file(self, source: InputFile, form: str) -> str:
-        """Put one file into the draft; the format it was read as."""
+    def read_file(self, source: InputFile, file_format: str) -> str:
+        """Read a file into the builder and return its format."""
         self.files += 1
-        if self.table is not None and form not in ("duckdb", "sqlite"):
-            raise InputError(f"{source.name} is no database, so it has no table {self.table}")
-        match form:
+        if self.table is not None and file_format not in ("duckdb", "sqlite"):
+            raise InputError(f"{source.name} is not a database and has no table {self.table}")
+        match file_format:
             case "parquet":
                 read_parquet(source, self.builder, self.progress)
             case "duckdb":
@@ -91,27 +92,26 @@ class _Reader:
             case "sqlite":
                 read_sqlite(source, self.table, self.builder, self.progress)
             case _:
-                return self._read_text_file(source, form)
-        return form
+                return self._read_text_file(source, file_format)
+        return file_format
 
-    def _read_text_file(self, source: InputFile, form: str) -> str:
-        parts = read_blocks(source, self.limits, self.progress)
-        match form:
+    def _read_text_file(self, source: InputFile, file_format: str) -> str:
+        blocks = read_blocks(source, self.limits, self.progress)
+        match file_format:
             case "facts":
-                read_facts_file(parts, self.limits, self.builder)
+                read_facts_file(blocks, self.limits, self.builder)
             case "ntriples" | "turtle":
-                read_rdf(parts, source.name, form, self.namer, self.builder)
+                read_rdf(blocks, source.name, file_format, self.namer, self.builder)
             case _:
-                return read_table(
-                    parts, file_suffix(source.name), form if form in TABLE_FORMATS else None, self.builder
-                )
-        return form
+                layout = file_format if file_format in TABLE_FORMATS else None
+                return read_table(blocks, file_suffix(source.name), layout, self.builder)
+        return file_format
 
     def finish(self) -> KnowledgeBase:
-        """The knowledge base; a note says so where a file of ours is no longer what it was."""
+        """Return the knowledge base, with a note if a file of gaifman was changed by another program."""
         kb = self.builder.build()
         if self.files == 1 and self.fingerprint not in (None, kb.fingerprint):
-            note = Note(1, "fingerprint that no longer fits: the file was changed since", str(self.fingerprint))
+            note = Note(1, "fingerprint mismatch: the file has changed since it was written", str(self.fingerprint))
             return replace(kb, notes=(*kb.notes, note))
         return kb
 
@@ -122,44 +122,45 @@ def write(
     format: str | None = None,  # noqa: A002
     lossy: bool = False,
 ) -> None:
-    """Write a knowledge base, by the end of the name or in one of `WRITE_FORMATS`: whole, or not at all.
+    """Write a knowledge base in one of `WRITE_FORMATS`, by default that of the file's suffix.
 
-    Where the format cannot hold something that is known, that is an error, unless `lossy`.
+    The write is atomic. If the format cannot hold all the data, an error says what would be lost; with `lossy` that is
+    skipped.
     """
     if not isinstance(path, str | os.PathLike):
-        raise OutputError(f"a file is named by a text or a path, not by {path!r}")
-    path, end = Path(path), file_suffix(str(path))
+        raise OutputError(f"a file name must be a string or path, got {path!r}")
+    path, suffix = Path(path), file_suffix(str(path))
     check_format(format, WRITE_FORMATS, OutputError)
-    form = format or _format_for(kb, path, end)
-    packed = path.name.lower().endswith(".gz")
-    if packed and form in ("duckdb", "parquet"):
-        raise OutputError(f"{path}: a {form} file is packed inside, not by gzip", hint="leave out .gz")
-    lost = [] if form == "duckdb" or lossy else find_losses(kb, form, end)
+    file_format = format or _format_for(kb, path, suffix)
+    compressed = path.name.lower().endswith(".gz")
+    if compressed and file_format in ("duckdb", "parquet"):
+        raise OutputError(f"{path}: a {file_format} file cannot be compressed with gzip", hint="remove .gz")
+    lost = [] if file_format == "duckdb" or lossy else find_losses(kb, file_format, suffix)
     if lost:
         raise OutputError(
             f"{path} cannot hold {'; '.join(lost)}",
-            hint="a .duckdb file holds everything; lossy writes without them",
+            hint="write a .duckdb file, which holds everything, or skip them with lossy",
         )
     with atomic_write(path) as temporary:
-        match form:
+        match file_format:
             case "duckdb":
                 write_duckdb(kb, temporary, str(path))
             case "parquet":
                 write_parquet(kb, temporary, str(path))
             case _:
-                lines = fact_lines(kb) if form == "facts" else table_lines(kb, form, end)
-                with open_text(temporary, packed) as file:
+                lines = fact_lines(kb) if file_format == "facts" else table_lines(kb, file_format, suffix)
+                with open_text(temporary, compressed) as file:
                     file.writelines(lines)
 
 
-def _format_for(kb: KnowledgeBase, path: Path, end: str) -> str:
-    form = SUFFIXES.get(end, "")
-    if end in (".tsv", ".csv", ".txt"):
+def _format_for(kb: KnowledgeBase, path: Path, suffix: str) -> str:
+    file_format = SUFFIXES.get(suffix, "")
+    if suffix in (".tsv", ".csv", ".txt"):
         binary = all(relation.arity == 2 for relation in kb.relations.values() if relation.count)
-        form = "triples" if binary else "nary"
-    if form not in WRITE_FORMATS:
+        file_format = "triples" if binary else "nary"
+    if file_format not in WRITE_FORMATS:
         raise OutputError(
-            f"what to write into {path} cannot be told from its name",
-            hint="end the name with .facts, .tsv, .csv, .parquet or .duckdb, or give a format",
+            f"the name of {path} does not determine a format",
+            hint="use the suffix .facts, .tsv, .csv, .parquet or .duckdb, or set the format",
         )
-    return form
+    return file_format

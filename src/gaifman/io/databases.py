@@ -1,5 +1,6 @@
-"""How the columns of a table in a database become facts or values."""
+"""Read tables of databases: Parquet, DuckDB and SQLite."""
 
+# ruff: noqa: S608 - names from a database are quoted, and values are never put into SQL text
 from __future__ import annotations
 
 import re
@@ -13,44 +14,48 @@ import numpy as np
 
 from gaifman.config import MAX_ARITY, ProgressCallback
 from gaifman.errors import InputError, shorten, similar_names
-from gaifman.io.files import InputFile, uncompressed_path
+from gaifman.io.files import BATCH_SIZE, InputFile, uncompressed_path
 from gaifman.io.formats import file_stem
-from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, TableLayout, add_rows, find_header_problem, parse_header
+from gaifman.io.layouts import DEFAULT_LAYOUTS, TableLayout, find_header_problem, parse_header
+from gaifman.io.tabular import RowBatch, add_rows
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
 ColumnKind = Literal["text", "integer", "float", "other"]
 Cell = str | int | float | None
 
+MAIN_SCHEMA = "main"
+"""The default schema of a database."""
+
 
 class SourceTable(Protocol):
-    """A table whose rows can be fetched."""
+    """A table of a database."""
 
     source: str
-    """File and table, for errors."""
+    """File and table, for messages."""
     name: str
     columns: Mapping[str, ColumnKind]
 
     def fetch(
         self, columns: Sequence[str], not_null: str | None, is_null: str | None
     ) -> Iterator[Sequence[Sequence[Cell]]]:
-        """Batches of rows of some columns; only those where one column is not null, and one is."""
+        """Yield batches of rows of some columns, filtered by a column that is not null and one that is."""
 
 
 @dataclass(frozen=True, slots=True)
 class TablePass:
-    """One pass over a table."""
+    """A pass over a table: the columns to fetch and their layout."""
 
     columns: tuple[str, ...]
     """Columns to fetch, in the order of the layout."""
     layout: TableLayout
     constant: tuple[int, str] | None = None
-    """A field that is the same in each row, and where it stands."""
+    """Index and value of a field that is the same in every row."""
     not_null: str | None = None
     is_null: str | None = None
 
 
 def plan_passes(table: SourceTable) -> list[TablePass]:
-    """The passes that read a table, or an error that says what its columns are."""
+    """Return the passes that read a table; raise if its columns hold neither facts nor values."""
     words = {name.strip().lower(): name for name in table.columns}
     named = _passes_by_column_names(words, table.source)
     if named:
@@ -67,16 +72,16 @@ def plan_passes(table: SourceTable) -> list[TablePass]:
     described = ", ".join(f"{shorten(name)} ({kind})" for name, kind in list(table.columns.items())[:10])
     raise InputError(
         f"{table.source}: the columns are neither a relation nor attributes: {described}",
-        hint="columns named head, relation, tail are triples; 1 to 8 columns of text are a relation; "
-        "one of text and others of floating numbers are attributes",
+        hint="name the columns head, relation, tail for triples; 1 to 8 columns of text are a relation; "
+        "one column of text and others of floats are attributes",
     )
 
 
 def _passes_by_column_names(words: Mapping[str, str], source: str) -> list[TablePass]:
-    """The passes over a table whose columns have names that say what they hold."""
+    """Return the passes over a table with known column names; empty if they are not known."""
     value = words.get("value")
     layout = parse_header(list(words))
-    if layout is None and value:  # as we write Parquet
+    if layout is None and value:  # as in our Parquet files
         layout = parse_header([word for word in words if word != "value"])
         layout = layout if layout and layout.format == "nary" else None
     if layout is None:
@@ -84,30 +89,30 @@ def _passes_by_column_names(words: Mapping[str, str], source: str) -> list[Table
         return []
     if layout.format != "nary":
         return [TablePass(tuple(words.values()), layout)]
-    # In one order, whatever the table's: relation, confidence, places. Then the places that are null can be left out.
+    # Fetched as relation, confidence, arguments, so that null arguments are at the end of a row.
     names = [name for name in words.values() if name != value]
     numbers = [] if layout.number_column is None else [layout.number_column]
-    places = layout.objects or tuple(c for c in range(len(names)) if c not in (layout.relation, *numbers))
-    plain = replace(DEFAULT_LAYOUTS["nary"], number_column=1 if numbers else None)
-    found = [TablePass(tuple(names[column] for column in (layout.relation, *numbers, *places)), plain, is_null=value)]
+    arguments = layout.objects or tuple(c for c in range(len(names)) if c not in (layout.relation, *numbers))
+    facts = replace(DEFAULT_LAYOUTS["nary"], number_column=1 if numbers else None)
+    passes = [TablePass(tuple(names[c] for c in (layout.relation, *numbers, *arguments)), facts, is_null=value)]
     if value:
-        columns = (names[places[0]], names[layout.relation], value)
-        found.append(TablePass(columns, DEFAULT_LAYOUTS["attributes"], not_null=value))
-    return found
+        columns = (names[arguments[0]], names[layout.relation], value)
+        passes.append(TablePass(columns, DEFAULT_LAYOUTS["attributes"], not_null=value))
+    return passes
 
 
 def _check_column_names(words: Mapping[str, str], source: str) -> None:
-    """Raise where some columns say that they hold relations of facts, and others cannot be told."""
-    doubt = find_header_problem(list(words))
-    if doubt and not {"relation", "predicate"}.isdisjoint(words):
-        message = doubt.message.replace("this looks like a header", "the columns look like those of facts")
-        raise InputError(f"{source}: {message}", hint="leave such columns out, by a view: table=…")
+    """Raise if some column names are those of facts and others are unknown."""
+    problem = find_header_problem(list(words))
+    if problem and not {"relation", "predicate"}.isdisjoint(words):
+        message = problem.message.replace("this looks like a header", "the columns look like those of facts")
+        raise InputError(f"{source}: {message}", hint="create a view without such columns and read it: table=…")
 
 
 def read_tables(
     tables: Iterable[SourceTable], builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
 ) -> None:
-    """Put tables into a draft."""
+    """Read tables into the builder."""
     for table in tables:
         if progress:
             progress(f"reading {table.name}", 0, None)
@@ -116,18 +121,17 @@ def read_tables(
             for batch in table.fetch(plan.columns, plan.not_null, plan.is_null):
                 rows = _rows(table.source, plan, batch, first)
                 if len(rows) < len(batch):
-                    builder.add_note(
-                        len(batch) - len(rows), "rows with NULL left out", table.source, "row with NULL left out"
-                    )
+                    skipped = len(batch) - len(rows)
+                    builder.add_note(skipped, "rows with NULL skipped", table.source, "row with NULL skipped")
                 add_rows(rows, plan.layout, builder)
                 first += len(batch)
 
 
 def _rows(source: str, plan: TablePass, batch: Sequence[Sequence[Cell]], first: int) -> RowBatch:
-    """A batch as rows: NULL ends the places of a relation that the row names; in a table of one relation it ends none.
+    """Return a batch as rows of text.
 
-    A row of such a table in which a NULL stands for an object is no fact, and left out; so is one without a value. A
-    fact without a confidence is certain.
+    In a table with a relation column, NULLs at the end of a row mean that the relation has fewer arguments. In a table
+    of one relation, a row with a NULL argument is skipped, and so is a NULL value. A NULL confidence means 1.
     """
     number = plan.layout.number_column
     fields: list[str] = []
@@ -150,19 +154,9 @@ def _rows(source: str, plan: TablePass, batch: Sequence[Sequence[Cell]], first: 
     return RowBatch(source, fields, np.array(widths, np.int64), np.array(lines, np.int64), "\t")
 
 
-# ruff: noqa: S608 - names from a database are quoted, and values are never put into SQL text
-
-
-BATCH_SIZE = 20_000
-"""Rows fetched at once."""
-
-MAIN_SCHEMA = "main"
-"""The schema in which tables are made where none is named."""
-
-
 @contextmanager
 def translate_duckdb_errors(source: InputFile) -> Iterator[None]:
-    """Say what DuckDB says in one line, about the file."""
+    """Raise InputError for DuckDB's errors, with the name of the file."""
     import duckdb
 
     try:
@@ -170,30 +164,30 @@ def translate_duckdb_errors(source: InputFile) -> Iterator[None]:
     except duckdb.Error as error:
         first = str(error).split("\n", 1)[0].replace(str(source.path), source.name)
         busy = any(words in first for words in ("different configuration", "Conflicting lock", "already attached"))
-        hint = "it is open elsewhere: close the other connection" if busy else ""
+        hint = "close the other connection to the file" if busy else ""
         raise InputError(f"{source.name} cannot be read: {first}", hint=hint) from None
     except UnicodeDecodeError:
         raise InputError(f"{source.name} cannot be read: it holds text that is not UTF-8") from None
 
 
 def read_parquet(source: InputFile, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None) -> None:
-    """Put a Parquet file into a draft."""
+    """Read a Parquet file into the builder."""
     import duckdb
 
     with uncompressed_path(source) as file, translate_duckdb_errors(source), duckdb.connect() as connection:
-        pattern = re.sub(r"([\[*?])", r"[\1]", str(file))  # DuckDB would take a name for a pattern
+        pattern = re.sub(r"([\[*?])", r"[\1]", str(file))  # DuckDB reads the name as a pattern
         connection.execute(f"CREATE VIEW facts AS FROM read_parquet({quote_literal(pattern)})")
         table = _DuckDBTable(connection, source.name, f"{MAIN_SCHEMA}.facts", file_stem(source.name))
         read_tables([table], builder, progress)
 
 
 def list_tables(connection: Any, kind: str = "table") -> list[tuple[str, str]]:
-    """Schema and name of all tables, or views, of an open DuckDB database."""
-    found: list[tuple[str, str]] = connection.execute(
+    """Return schema and name of all tables, or views, of an open DuckDB database."""
+    tables: list[tuple[str, str]] = connection.execute(
         f"SELECT schema_name, {kind}_name FROM duckdb_{kind}s() "
         "WHERE NOT internal AND NOT temporary AND database_name = current_database() ORDER BY ALL"
     ).fetchall()
-    return found
+    return tables
 
 
 def read_duckdb_tables(
@@ -203,7 +197,7 @@ def read_duckdb_tables(
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None,
 ) -> None:
-    """Put tables of an open DuckDB database into a draft."""
+    """Read tables of an open DuckDB database into the builder."""
     found = list_tables(connection)
     chosen = _select_tables(source, found, table, list_tables(connection, "view"))
     several = {name for name, count in Counter(name for _, name in found).items() if count > 1}
@@ -222,7 +216,7 @@ def read_duckdb_tables(
 def read_sqlite(
     source: InputFile, table: str | None, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None
 ) -> None:
-    """Put tables of an SQLite database into a draft."""
+    """Read tables of an SQLite database into the builder."""
     import sqlite3
     from urllib.parse import quote
 
@@ -240,12 +234,12 @@ def read_sqlite(
 
 
 def _list_sqlite_tables(connection: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Tables that hold rows of their own, and what else can be asked for: views, and the tables of search engines."""
+    """Return the ordinary tables, and what is read only by name: views and virtual tables."""
     found = connection.execute(
         "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view') "
         "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
     ).fetchall()
-    # Virtual tables and their shadows; an SQLite before 3.37 does not tell them, and they are read as others are.
+    # SQLite before 3.37 does not report virtual tables and their shadows; they are then read as ordinary tables.
     listed = connection.execute("PRAGMA table_list").fetchall()
     odd = {row[1] for row in listed if row[2] in ("virtual", "shadow")}
     names = [(MAIN_SCHEMA, name) for kind, name in found if kind == "table" and name not in odd]
@@ -255,30 +249,30 @@ def _list_sqlite_tables(connection: Any) -> tuple[list[tuple[str, str]], list[tu
 def _select_tables(
     source: InputFile, names: list[tuple[str, str]], table: str | None, views: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """The tables to read: the one asked for, perhaps with its schema, which may be a view; or all."""
+    """Return the tables to read: the named table or view, or all tables."""
     if table is None:
         if not names:
-            raise InputError(f"{source.name} holds no table", hint="views are read when asked for: table=…")
+            raise InputError(f"{source.name} has no table", hint="read a view with table=…")
         return names
     known = [*names, *views]
     found = [(schema, name) for schema, name in known if table in (name, f"{schema}.{name}")]
     first = [one for one in found if one[0] == MAIN_SCHEMA] or found
     if len(first) > 1:
         several = ", ".join(f"{schema}.{name}" for schema, name in first)
-        raise InputError(f"{source.name} holds several tables {table}", hint=f"name one of {several}")
+        raise InputError(f"{source.name} has several tables {table}", hint=f"use one of {several}")
     if not first:
         plain = [name if schema == MAIN_SCHEMA else f"{schema}.{name}" for schema, name in known]
-        raise InputError(f"{source.name} holds no table {table}", suggestions=similar_names(table, plain))
+        raise InputError(f"{source.name} has no table {table}", suggestions=similar_names(table, plain))
     return first
 
 
 def quote_identifier(name: str) -> str:
-    """An identifier in SQL."""
+    """Return a quoted identifier for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_literal(text: str) -> str:
-    """A text in SQL, where a parameter cannot stand."""
+    """Return a quoted text for SQL, where a parameter is not possible."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -289,7 +283,7 @@ def _condition(not_null: str | None, is_null: str | None) -> str:
 
 
 class _DuckDBTable:
-    """A table or view of an open DuckDB connection; `table` is how SQL names it."""
+    """A table or view of an open DuckDB connection; `table` is its name in SQL."""
 
     def __init__(self, connection: Any, source: str, table: str, name: str) -> None:
         self.source, self.name = source, name
@@ -300,14 +294,14 @@ class _DuckDBTable:
     def fetch(
         self, columns: Sequence[str], not_null: str | None, is_null: str | None
     ) -> Iterator[Sequence[Sequence[Cell]]]:
-        """Batches of rows; what is neither text nor number comes as text."""
+        """Yield batches of rows; other kinds than numbers are fetched as text."""
         parts = [
             f"{quote_identifier(name)}::DOUBLE"
             if self.columns[name] == "float"
             else f"{quote_identifier(name)}::VARCHAR"
             for name in columns
         ]
-        # Rows are counted for error messages, so their order must be the table's.
+        # In the order of the table: error messages give the number of a row.
         cursor = self._connection.cursor()
         cursor.execute(f"SELECT {', '.join(parts)} FROM {self._table}{_condition(not_null, is_null)}")
         while batch := cursor.fetchmany(BATCH_SIZE):
@@ -332,13 +326,13 @@ class _SQLiteTable:
 
     def __post_init__(self) -> None:
         described = self.connection.execute(f"PRAGMA table_xinfo({quote_identifier(self.name)})").fetchall()
-        # The last number is 1 for what a virtual table hides, and 2 or 3 for columns that are computed.
+        # The last field is 1 for hidden columns of virtual tables, and 2 or 3 for computed columns.
         self.columns: Mapping[str, ColumnKind] = {row[1]: _sqlite_kind(row[2]) for row in described if row[6] != 1}
 
     def fetch(
         self, columns: Sequence[str], not_null: str | None, is_null: str | None
     ) -> Iterator[Sequence[Sequence[Cell]]]:
-        """Batches of rows; SQLite's columns can hold anything, so each name is made text."""
+        """Yield batches of rows; names are fetched as text, because SQLite's columns may hold anything."""
         parts = [
             quote_identifier(name) if self.columns[name] == "float" else f"CAST({quote_identifier(name)} AS TEXT)"
             for name in columns
@@ -351,7 +345,7 @@ class _SQLiteTable:
 
 
 def _sqlite_kind(kind: str) -> ColumnKind:
-    """By the words of SQLite's affinity; what it stores for a date or a truth value is taken as it stands."""
+    """Return the kind of a column, by SQLite's rules of affinity."""
     kind = kind.upper()
     if "INT" in kind:
         return "integer"

@@ -1,4 +1,4 @@
-"""Knowledge bases to try things on.
+"""The demo knowledge base.
 
 >>> from gaifman.io.demo import demo
 >>> ("borders", "france", "spain") in demo()
@@ -7,15 +7,13 @@ True
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.resources import as_file, files
 
 from gaifman.io import read
 from gaifman.kb.knowledge_base import KnowledgeBase
 
 
-@cache
 def demo() -> KnowledgeBase:
-    """The countries of the world: what borders what, lies where, speaks what; read once and kept."""
+    """Return the countries of the world: their borders, regions, capitals, languages and more."""
     with as_file(files("gaifman").joinpath("data", "countries.facts")) as path:
         return read(path)

@@ -1,10 +1,10 @@
-"""Our own DuckDB file, which holds everything, and what else DuckDB writes: Parquet.
+"""Gaifman's DuckDB file, which holds a whole knowledge base, and Parquet.
 
     objects(id, name)   relations(id, name, arity)   attributes(id, name)   gaifman(key, value)
     facts1(relation, a1, confidence)   facts2(relation, a1, a2, confidence)   …   facts8(…)
     attribute_values(attribute, object, value)
 
-and, for people, the views `facts(relation, objects, confidence)` and `"values"(attribute, object, value)` with names.
+and the views `facts(relation, objects, confidence)` and `"values"(attribute, object, value)` with names.
 """
 
 # ruff: noqa: S608 - table and column names are ours, or quoted; values are never put into SQL text
@@ -35,12 +35,12 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 
 LAYOUT_VERSION = 1
-"""Version of the layout; a reader refuses a later one."""
+"""Version of the file's layout; other versions are refused."""
 
 
 @contextmanager
 def _connect_for_writing(database: str, path: Path, name: str) -> Iterator[Any]:
-    """A DuckDB connection with which a file is made; its errors are ours, and speak of the file by name."""
+    """Open a DuckDB connection to write a file; its errors become OutputError with the file's name."""
     import duckdb
 
     try:
@@ -52,12 +52,12 @@ def _connect_for_writing(database: str, path: Path, name: str) -> Iterator[Any]:
 
 
 def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
-    """Write everything into a new DuckDB file; `name` is what messages call it."""
+    """Write a knowledge base to a new DuckDB file; `name` is its name in messages."""
     mode = path.stat().st_mode if path.exists() else None
-    path.unlink(missing_ok=True)  # DuckDB takes an empty file for a damaged one
+    path.unlink(missing_ok=True)  # DuckDB refuses an empty file
     with _connect_for_writing(str(path), path, name) as connection:
         if mode is not None:
-            path.chmod(mode)  # before anything secret is in it
+            path.chmod(mode)  # before it has any content
         _write_names(connection, kb)
         for arity, table in kb.fact_tables.items():
             columns = {"relation": table.relation} | {f"a{i + 1}": table.objects[:, i] for i in range(arity)}
@@ -87,12 +87,12 @@ def _text_array(names: Any) -> npt.NDArray[Any]:
 
 
 def create_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any]], *, temporary: bool = False) -> None:
-    """Make a table of arrays."""
+    """Create a table from arrays."""
     kinds = {"i": "INTEGER", "f": "DOUBLE", "O": "VARCHAR"}
-    spelled = ", ".join(
+    definition = ", ".join(
         f"{quote_identifier(name)} {kinds[array.dtype.kind]} NOT NULL" for name, array in columns.items()
     )
-    connection.execute(f"CREATE {'TEMP ' if temporary else ''}TABLE {quote_identifier(table)} ({spelled})")
+    connection.execute(f"CREATE {'TEMP ' if temporary else ''}TABLE {quote_identifier(table)} ({definition})")
     if len(next(iter(columns.values()))):
         connection.register("gaifman_columns", {name: np.ascontiguousarray(a) for name, a in columns.items()})
         connection.execute(f"INSERT INTO {quote_identifier(table)} SELECT * FROM gaifman_columns")
@@ -100,10 +100,10 @@ def create_table(connection: Any, table: str, columns: dict[str, npt.NDArray[Any
 
 
 def _create_views(connection: Any, arities: list[int]) -> None:
-    """Views with names, so that a person sees what the numbers mean."""
+    """Create views with names instead of numbers."""
     parts = []
     for arity in arities:
-        names = ", ".join(f"o{place + 1}.name" for place in range(arity))
+        names = ", ".join(f"o{i + 1}.name" for i in range(arity))
         joins = " ".join(f"JOIN objects o{p + 1} ON o{p + 1}.id = f.a{p + 1}" for p in range(arity))
         parts.append(
             f"SELECT r.name AS relation, [{names}] AS objects, f.confidence "
@@ -120,10 +120,10 @@ def _create_views(connection: Any, arities: list[int]) -> None:
 def read_duckdb(
     source: InputFile, table: str | None, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None
 ) -> str | None:
-    """Put a DuckDB file into a draft: one of ours, whose fingerprint is returned, or tables that others made."""
+    """Read a DuckDB file into the builder; return the fingerprint if gaifman wrote the file."""
     import duckdb
 
-    closed: Any = {"enable_external_access": "false"}  # a file from elsewhere gets no way to reach other files
+    closed: Any = {"enable_external_access": "false"}  # an untrusted file must not reach other files
     with (
         uncompressed_path(source) as file,
         translate_duckdb_errors(source),
@@ -139,14 +139,14 @@ def read_duckdb(
 def _read_native(
     columns: _ColumnReader, names: set[str], builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
 ) -> str | None:
-    """Put one of our files into a draft; the fingerprint that it had when it was written."""
+    """Read a file that gaifman wrote, and return its fingerprint."""
     about = columns.metadata()
     objects, relations, attributes = (columns.names(table) for table in ("objects", "relations", "attributes"))
     arities = columns.integers("relations", "arity")
     if not ((arities >= 1) & (arities <= MAX_ARITY)).all():
         raise columns.error("relations", f"an arity must be 1 to {MAX_ARITY}")
-    with columns.locating_errors("relations") as where:
-        builder.declare(objects, relations, arities.astype(np.int32), attributes, where)
+    with columns.locating_errors("relations") as locate:
+        builder.declare(objects, relations, arities.astype(np.int32), attributes, locate)
     for arity in range(1, MAX_ARITY + 1):
         table = f"facts{arity}"
         if table not in names:
@@ -154,35 +154,36 @@ def _read_native(
         if progress:
             progress(f"reading {table}", 0, None)
         relation = columns.ids(table, "relation", relations)
-        members = [columns.ids(table, f"a{place + 1}", objects) for place in range(arity)]
+        members = [columns.ids(table, f"a{i + 1}", objects) for i in range(arity)]
         confidence = columns.floats(table, "confidence")
-        with columns.locating_errors(table) as where:
-            builder.add_facts(relation, np.stack(members, axis=1), confidence, where)
+        with columns.locating_errors(table) as locate:
+            builder.add_facts(relation, np.stack(members, axis=1), confidence, locate)
     attribute = columns.ids("attribute_values", "attribute", attributes)
     holder = columns.ids("attribute_values", "object", objects)
-    with columns.locating_errors("attribute_values") as where:
-        builder.add_values(attribute, holder, columns.floats("attribute_values", "value"), where)
+    with columns.locating_errors("attribute_values") as locate:
+        builder.add_values(attribute, holder, columns.floats("attribute_values", "value"), locate)
     return about.get("fingerprint")
 
 
 class _ColumnReader:
-    """Columns of one of our files, checked: another tool may have changed it."""
+    """Reads and checks the columns of a file that gaifman wrote; another program may have changed it."""
 
-    def __init__(self, source: str, connection: Any, draft: KnowledgeBaseBuilder) -> None:
-        self._source, self._connection, self._draft = source, connection, draft
+    def __init__(self, source: str, connection: Any, builder: KnowledgeBaseBuilder) -> None:
+        self._source, self._connection, self._builder = source, connection, builder
 
     def metadata(self) -> dict[str, str]:
-        """What the file says about itself; a layout that is not ours is refused."""
+        """Return the metadata of the file; other versions of the layout are refused."""
         about = dict(self._connection.execute("SELECT key, value FROM gaifman").fetchall())
         if about.get("version") != str(LAYOUT_VERSION):
+            version = about.get("version")
             raise InputError(
-                f"{self._source} has version {about.get('version')} of the layout, and this gaifman reads {LAYOUT_VERSION}",
-                hint="a newer gaifman may have written it",
+                f"{self._source} has layout version {version}; this version of gaifman reads {LAYOUT_VERSION}",
+                hint="install a newer version of gaifman",
             )
         return about
 
     def column(self, table: str, column: str, kinds: str, what: str) -> npt.NDArray[Any]:
-        """A column in the order of the table; nulls and other kinds of cells are refused."""
+        """Return a column in the order of the table; nulls and other kinds of cells are refused."""
         fetched = self._connection.execute(
             f"SELECT {quote_identifier(column)} FROM {quote_identifier(table)}"
         ).fetchnumpy()[column]
@@ -194,15 +195,15 @@ class _ColumnReader:
         return plain
 
     def integers(self, table: str, column: str) -> npt.NDArray[Any]:
-        """A column of whole numbers."""
+        """Return a column of integers."""
         return self.column(table, column, "iu", "integers")
 
     def floats(self, table: str, column: str) -> Floats:
-        """A column of numbers."""
+        """Return a column of numbers."""
         return self.column(table, column, "iuf", "numbers").astype(np.float64)
 
     def names(self, table: str) -> Ints:
-        """Numbers in the draft by id in the file, shape (names,)."""
+        """Return the builder's numbers by id in the file, shape (names,)."""
         ids, names = self.integers(table, "id"), self.column(table, "name", "O", "text").tolist()
         if sorted(ids.tolist()) != list(range(len(ids))):
             raise self.error(table, "the ids must be 0, 1, 2 and so on")
@@ -211,25 +212,25 @@ class _ColumnReader:
         seen: set[str] = set()
         for row, name in enumerate(names if len(set(names)) < len(names) else ()):
             if name in seen:
-                raise self.error(table, f"the name {shorten(format_name(name))} stands twice", row)
+                raise self.error(table, f"the name {shorten(format_name(name))} occurs twice", row)
             seen.add(name)
         numbers = np.empty(len(ids), np.int32)
-        numbers[ids] = self._draft.encode_names(names, lambda position: self.location(table, position))
+        numbers[ids] = self._builder.encode_names(names, lambda row: self.location(table, row))
         return numbers
 
     def ids(self, table: str, column: str, numbers: Ints) -> Ints:
-        """A column of ids as numbers in the draft."""
+        """Return a column of ids as the builder's numbers."""
         ids = self.integers(table, column)
         outside = (ids < 0) | (ids >= len(numbers))
         if outside.any():
             row = int(np.argmax(outside))
             raise self.error(table, f"{column} {ids[row]} is not an id", row)
-        found: Ints = numbers[ids]
-        return found
+        encoded: Ints = numbers[ids]
+        return encoded
 
     @contextmanager
     def locating_errors(self, table: str) -> Iterator[Locator]:
-        """Places of a table's rows, whose text is fetched only where an error needs it: a draft asks for many."""
+        """Yield a locator of a table's rows; the content of a row is fetched only for an error."""
         try:
             yield lambda row, _: Location(f"{self._source}, table {table}", row + 1, 1, "")
         except InputError as error:
@@ -238,7 +239,7 @@ class _ColumnReader:
             raise
 
     def location(self, table: str, row: int) -> Location:
-        """A row as a place, with its content."""
+        """Return the location of a row, with its content."""
         found = self._connection.execute(
             f"SELECT * FROM {quote_identifier(table)} LIMIT 1 OFFSET {int(row)}"
         ).fetchone()
@@ -249,17 +250,17 @@ class _ColumnReader:
 
 
 def write_parquet(kb: KnowledgeBase, path: Path, name: str) -> None:
-    """Write facts and values as one table of names: relation, a1 to aN, confidence, value."""
+    """Write facts and values as one Parquet table: relation, a1 to aN, confidence, value."""
     widest = max([1, *kb.fact_tables])
     with _connect_for_writing(":memory:", path, name) as connection:
-        columns = ", ".join(f"a{place + 1} VARCHAR" for place in range(widest))
+        columns = ", ".join(f"a{i + 1} VARCHAR" for i in range(widest))
         connection.execute(f"CREATE TABLE out (relation VARCHAR, {columns}, confidence DOUBLE, value DOUBLE)")
         _write_names(connection, kb)
         for arity, table in kb.fact_tables.items():
             part = {f"a{i + 1}": np.ascontiguousarray(table.objects[:, i]) for i in range(arity)}
             confidence = np.ones(len(table)) if table.confidence is None else table.confidence
             connection.register("part", {"relation": table.relation, **part, "confidence": confidence})
-            names = "".join(f", o{place + 1}.name" for place in range(arity)) + ", NULL" * (widest - arity)
+            names = "".join(f", o{i + 1}.name" for i in range(arity)) + ", NULL" * (widest - arity)
             joins = " ".join(f"JOIN objects o{p + 1} ON o{p + 1}.id = f.a{p + 1}" for p in range(arity))
             connection.execute(
                 f"INSERT INTO out SELECT r.name{names}, f.confidence, NULL FROM part f "

@@ -1,4 +1,4 @@
-"""Files as blocks of whole lines: opened, unpacked, decoded, with clear errors; and written whole or not at all."""
+"""Read files as blocks of whole lines, with locations for errors, and write files atomically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from gaifman.config import Limits, ProgressCallback
 from gaifman.errors import InputError, Location, OutputError, shorten, similar_names
 
 BLOCK_SIZE = 1 << 21
-"""Bytes read at once: enough to work on whole arrays, and memory stays small."""
+"""Bytes of a block."""
+BATCH_SIZE = 20_000
+"""Rows that a reader passes on at once."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -38,11 +40,11 @@ class TextBlock:
     """UTF-8 text that ends with a newline, without byte order mark; not checked yet."""
 
     def normalise_newlines(self) -> TextBlock:
-        """The same with newlines alone at the ends of lines; only a quoted CSV field may hold others."""
+        """Return the block with newlines for carriage returns and newlines."""
         return replace(self, data=self.data.replace(b"\r\n", b"\n")) if b"\r" in self.data else self
 
     def location(self, offset: int, width: int = 1) -> Location:
-        """The place of a byte."""
+        """Return the location of a byte."""
         start = self.data.rfind(b"\n", 0, offset) + 1
         end = self.data.find(b"\n", offset)
         before = self.data[start:offset].decode(errors="replace")
@@ -51,20 +53,19 @@ class TextBlock:
         return Location(self.source, line, len(before) + 1, before + after, width)
 
     def check_no_nul(self) -> None:
-        """Raise at the first NUL, which files that are no text are full of."""
-        zero = self.data.find(b"\0")
-        if zero >= 0:
-            raise InputError("the character NUL is not text", location=self.location(zero))
+        """Raise if the block contains a NUL, as binary files do."""
+        offset = self.data.find(b"\0")
+        if offset >= 0:
+            raise InputError("the file contains a NUL character; it is not text", location=self.location(offset))
 
     def decode(self) -> str:
-        """The decoded text, or an error at the first byte that is none."""
+        """Return the text; raise at the first byte that is not UTF-8."""
         self.check_no_nul()
         try:
             return self.data.decode()
         except UnicodeDecodeError as error:
-            wrong = self.data[error.start]
             raise InputError(
-                f"the byte 0x{wrong:02x} is not UTF-8",
+                f"the byte 0x{self.data[error.start]:02x} is not UTF-8",
                 location=self.location(error.start),
                 hint="save the file as UTF-8",
             ) from None
@@ -72,28 +73,28 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file to read, which can be opened more than once."""
+    """A file to read; it can be opened more than once."""
 
     name: str
-    """What messages call it."""
+    """Name for messages."""
     path: Path
-    """Where it lies: for a pipe, a copy of what came through."""
+    """Path of the file; of a pipe, the path of a copy."""
 
     @classmethod
     def from_path(cls, path: Path) -> InputFile:
-        """A regular file under its own name."""
+        """Return the input file of a path."""
         return cls(str(path), path)
 
 
 STDIN = "-"
-"""As the name of a file: standard input."""
+"""File name that means standard input."""
 
 
 @contextmanager
 def open_input(name: str | Path) -> Iterator[InputFile]:
-    """The file of a name; pipes and devices give their bytes only once, so they are copied to the disk first."""
+    """Open a file by name. Pipes and devices can be read only once, so they are copied to disk first."""
     if not isinstance(name, str | os.PathLike):
-        raise InputError(f"a file is named by a text or a path, not by {name!r}")
+        raise InputError(f"a file name must be a string or path, got {name!r}")
     path = Path(name)
     if str(name) == STDIN:
         stream = getattr(sys.stdin, "buffer", None)
@@ -122,39 +123,40 @@ def _copied(stream: BinaryIO, name: str) -> Iterator[InputFile]:
 
 
 def check_exists(path: Path) -> None:
-    """Raise unless a file is there."""
-    near: tuple[str, ...] = ()
+    """Raise unless the file exists."""
+    suggestions: tuple[str, ...] = ()
     try:
         if path.is_dir():
-            raise InputError(f"{_shown(path)} is a folder, not a file")
+            raise InputError(f"{display_path(path)} is a folder, not a file")
         if path.exists():
             return
         if not path.parent.is_dir():
-            raise InputError(f"there is no folder {_shown(path.parent)}")
-        near = similar_names(path.name, [entry.name for entry in path.parent.iterdir()])
+            raise InputError(f"there is no folder {display_path(path.parent)}")
+        suggestions = similar_names(path.name, [entry.name for entry in path.parent.iterdir()])
     except (OSError, ValueError) as error:
-        raise InputError(f"{_shown(path)} cannot be read: {_reason(error)}") from None
-    raise InputError(f"there is no file {_shown(path)}", suggestions=near)
+        raise InputError(f"{display_path(path)} cannot be read: {_reason(error)}") from None
+    raise InputError(f"there is no file {display_path(path)}", suggestions=suggestions)
 
 
-def _shown(path: Path | str) -> str:
+def display_path(path: Path | str) -> str:
+    """Return a path for messages, shortened."""
     return shorten(str(path), 120)
 
 
 def _reason(error: Exception) -> str:
-    """What the system says, without the path."""
+    """Return the system's message, without the path."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def read_head(source: InputFile, size: int = 64) -> bytes:
-    """The first bytes, unpacked."""
+    """Return the first bytes, decompressed."""
     with open_binary(source) as file:
         return file.read(size)
 
 
 @contextmanager
 def open_binary(source: InputFile) -> Iterator[BinaryIO]:
-    """The file's bytes, unpacked where they are gzip, whatever the name says."""
+    """Open the file for reading bytes; gzip is decompressed, whatever the file's name."""
     with translate_read_errors(source.name), source.path.open("rb") as file:
         if file.peek(2)[:2] != GZIP_MAGIC:
             yield file
@@ -167,10 +169,10 @@ def open_binary(source: InputFile) -> Iterator[BinaryIO]:
 
 @contextmanager
 def uncompressed_path(source: InputFile) -> Iterator[Path]:
-    """The path of the file itself, or of an unpacked copy: databases cannot be read as a stream."""
+    """Return the path of the file, or of a decompressed copy: a database is not read as a stream."""
     with translate_read_errors(source.name), source.path.open("rb") as start:
-        packed = start.read(2) == GZIP_MAGIC
-    if not packed:
+        compressed = start.read(2) == GZIP_MAGIC
+    if not compressed:
         yield source.path
         return
     with open_binary(source) as file, _copied(file, source.name) as copy:
@@ -179,17 +181,17 @@ def uncompressed_path(source: InputFile) -> Iterator[Path]:
 
 @contextmanager
 def translate_read_errors(name: str) -> Iterator[None]:
-    """Turn what the reading and unpacking of damaged files raises into one error."""
+    """Raise InputError for the errors of reading and decompressing."""
     import zlib
 
     try:
         yield
     except EOFError:
-        raise InputError(f"{name} is cut off: the gzip data has no end") from None
+        raise InputError(f"{name} is truncated: the gzip data has no end") from None
     except zlib.error as error:
         raise InputError(f"{name} is damaged: {error}") from None
     except PermissionError:
-        raise InputError(f"{name} may not be read by this user") from None
+        raise InputError(f"{name} cannot be read: permission denied") from None
     except OSError as error:
         raise InputError(f"{name} cannot be read: {_reason(error)}") from None
 
@@ -197,7 +199,7 @@ def translate_read_errors(name: str) -> Iterator[None]:
 def read_blocks(
     source: InputFile, limits: Limits, progress: ProgressCallback | None = None, size: int = BLOCK_SIZE
 ) -> Iterator[TextBlock]:
-    """The file in blocks of whole lines."""
+    """Yield the file in blocks of whole lines."""
     name, line, rest = source.name, 1, b""
     with open_binary(source) as file:
         total = source.path.stat().st_size
@@ -222,20 +224,20 @@ def read_blocks(
 
 
 def _position(file: BinaryIO) -> int:
-    """Bytes of the file on disk that have been read."""
+    """Return how many bytes of the file on disk have been read."""
     inner = getattr(file, "fileobj", None)
     return (inner or file).tell()
 
 
 def _strip_bom(name: str, data: bytes) -> bytes:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        place = Location(name, 1, 1, data[:40].decode("utf-16", errors="ignore"))
-        raise InputError("the file is UTF-16, not UTF-8", location=place, hint="save the file as UTF-8")
+        location = Location(name, 1, 1, data[:40].decode("utf-16", errors="ignore"))
+        raise InputError("the file is UTF-16, not UTF-8", location=location, hint="save the file as UTF-8")
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def _check_line_lengths(block: TextBlock, limits: Limits) -> None:
-    # A line that is too long fills one of these windows. Most hold a newline near their start, so looking is quick.
+    # A line that is too long fills one of these windows. Most windows have a newline near their start.
     window = limits.line // 2 + 1
     if all(block.data.find(b"\n", at, at + window) >= 0 for at in range(0, len(block.data), window)):
         return
@@ -250,49 +252,49 @@ def _raise_line_too_long(block: TextBlock, offset: int, limits: Limits) -> NoRet
     raise InputError(
         f"the line is longer than {limits.line:,} bytes",
         location=block.location(offset),
-        hint="is this a text file of one fact a line? The limit is Limits(line=…)",
+        hint="perhaps the file does not have one fact per line; set the limit by Limits(line=…)",
     )
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary path beside the file, which takes its place when all went well and vanishes when not.
+    """Yield a temporary path beside the file; it replaces the file on success and is removed on an error.
 
-    A link stays a link, and what it points to is written; a file that was there keeps its mode.
+    A link stays a link, and its target is replaced. An existing file keeps its mode.
     """
     target, mode = _target(path)
     temporary = target.parent / f".{_short_name(target.name)}.{secrets.token_hex(4)}.part"
     try:
-        # Not tempfile: its files are private, and the result should be as readable as any file the user writes.
+        # Not by tempfile, whose files are private: the result has the user's default mode.
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else 0o600))
     except OSError as error:
-        raise OutputError(f"{_shown(path)} cannot be written: {_reason(error)}") from None
+        raise OutputError(f"{display_path(path)} cannot be written: {_reason(error)}") from None
     try:
         yield temporary
         if mode is not None:
             temporary.chmod(mode)
         _commit(temporary, target)
     except OSError as error:
-        raise OutputError(f"{_shown(path)} cannot be written: {_reason(error)}") from None
+        raise OutputError(f"{display_path(path)} cannot be written: {_reason(error)}") from None
     finally:
         temporary.unlink(missing_ok=True)
-        temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)  # DuckDB's, when it failed
+        temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)  # of DuckDB, after an error
 
 
 def check_writable(path: Path) -> None:
-    """Raise where no file can be written under this name: for work that takes long and writes at its end."""
+    """Raise if the file cannot be written, before a long computation starts."""
     _target(path)
 
 
 def leftover_files(path: Path) -> list[Path]:
-    """The temporary files of `atomic_write` that processes left beside a file when they were killed."""
+    """Return the temporary files of `atomic_write` that killed processes left beside a file."""
     target, _ = _target(path)
     ours = re.compile(re.escape(f".{_short_name(target.name)}.") + r"[0-9a-f]{8}\.part")
     return sorted(entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name))
 
 
 def _short_name(name: str) -> str:
-    """A name that can be made longer; two long ones that begin alike stay different, for `leftover_files` tells them apart.
+    """Return a name of at most 40 characters; different long names stay different.
 
     >>> _short_name("family.facts"), len(_short_name("x" * 250))
     ('family.facts', 40)
@@ -301,26 +303,26 @@ def _short_name(name: str) -> str:
 
 
 def _target(path: Path) -> tuple[Path, int | None]:
-    """The file that a path leads to, and its mode where it is there; only a regular file can be replaced."""
+    """Return the target of a path and the mode of an existing file; only a regular file can be replaced."""
     try:
-        mode = path.stat().st_mode if path.exists() else None  # before links are followed: /dev/stdout leads nowhere
+        mode = path.stat().st_mode if path.exists() else None  # before links are resolved, for /dev/stdout
         if mode is not None and stat.S_ISDIR(mode):
-            raise OutputError(f"{_shown(path)} is a folder, not a file")
+            raise OutputError(f"{display_path(path)} is a folder, not a file")
         if mode is not None and not stat.S_ISREG(mode):
             raise OutputError(
-                f"{_shown(path)} is no regular file, and cannot be replaced by one",
+                f"{display_path(path)} is not a regular file",
                 hint="write a file, then copy it there",
             )
         target = path.resolve()
         if not target.parent.is_dir():
-            raise OutputError(f"there is no folder {_shown(path.parent)}")
+            raise OutputError(f"there is no folder {display_path(path.parent)}")
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links is a RuntimeError
-        raise OutputError(f"{_shown(path)} cannot be written: {_reason(error)}") from None
+        raise OutputError(f"{display_path(path)} cannot be written: {_reason(error)}") from None
     return target, None if mode is None else stat.S_IMODE(mode)
 
 
 def _commit(temporary: Path, path: Path) -> None:
-    """Make sure that the bytes are on the disk before the name points to them."""
+    """Write the bytes to disk before the name points to them."""
     with temporary.open("rb+") as file:
         os.fsync(file.fileno())
     temporary.replace(path)

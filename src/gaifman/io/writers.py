@@ -1,4 +1,4 @@
-"""Knowledge bases written as text: `.facts`, and tables of tab- or comma-separated names."""
+"""Write knowledge bases as text: `.facts` files, and tab-separated or comma-separated tables."""
 
 from __future__ import annotations
 
@@ -13,40 +13,41 @@ from typing import TextIO
 from gaifman.config import DEFAULT_LIMITS
 from gaifman.errors import plural, shorten
 from gaifman.io.formats import detect_format_of
-from gaifman.io.tabular import DEFAULT_LAYOUTS, detect_table_layout
+from gaifman.io.layouts import DEFAULT_LAYOUTS
+from gaifman.io.tabular import detect_table_layout
 from gaifman.kb.facts import Fact, format_name
 from gaifman.kb.knowledge_base import KnowledgeBase
 
 _NEEDS_QUOTES = re.compile(r'[",;\t\r\n]')
-"""What stands in quotes in a CSV file: also the marks that could be taken for its delimiter."""
+"""Characters that need quotes in a CSV file, including all delimiters that the reader detects."""
 
 MAX_FIELD_LENGTH = 131_072
-"""Characters of a quoted field that the standard reader of CSV takes."""
+"""Longest field that Python's CSV reader accepts, in characters."""
 
 SAMPLE_LINES = 2_000
-"""Lines on which the writer tries whether the reader would guess right."""
+"""Lines used to check that the reader would detect the right layout."""
 
 
-def find_losses(kb: KnowledgeBase, form: str, suffix: str) -> list[str]:
-    """What a text form cannot hold of a knowledge base; `end` is that of the file's name."""
+def find_losses(kb: KnowledgeBase, file_format: str, suffix: str) -> list[str]:
+    """Return what the format cannot hold of a knowledge base."""
     lost = []
     used = _occurring(kb)
     if len(used) < len(kb.objects):
         alone = next(name for name in kb.objects if name not in used)
         count = len(kb.objects) - len(used)
-        lost.append(f"{plural(count, 'object')} of no fact, such as {shorten(format_name(alone))}")
+        lost.append(f"{plural(count, 'object')} without facts, such as {shorten(format_name(alone))}")
     empty = [relation.name for relation in kb.relations.values() if not relation.count]
     empty += [attribute.name for attribute in kb.attributes.values() if not attribute.count]
     if empty:
         lost.append(f"{plural(len(empty), 'relation')} or attributes without facts, such as {shorten(empty[0])}")
-    if form == "parquet":
+    if file_format == "parquet":
         return lost
-    lost += _too_long_facts(kb, form, suffix)
-    if form == "facts":
+    lost += _too_long_facts(kb, file_format, suffix)
+    if file_format == "facts":
         return lost
     if len(kb.value_table):
         lost.append(f"{plural(len(kb.value_table), 'value')} of attributes")
-    if form == "triples":
+    if file_format == "triples":
         others = sum(relation.count for relation in kb.relations.values() if relation.arity != 2)
         lost += [f"{plural(others, 'fact')} of relations that are not binary"] if others else []
     if suffix != ".csv":
@@ -55,23 +56,24 @@ def find_losses(kb: KnowledgeBase, form: str, suffix: str) -> list[str]:
     return lost
 
 
-def _too_long_facts(kb: KnowledgeBase, form: str, end: str) -> list[str]:
-    """Facts whose line, or names whose field, no reader would take."""
+def _too_long_facts(kb: KnowledgeBase, file_format: str, suffix: str) -> list[str]:
+    """Return a loss if some lines or fields are too long to be read."""
     longest = max(map(len, chain([""], kb.objects, kb.relations, kb.attributes)))
-    if 10 * 10 * longest < MAX_FIELD_LENGTH:  # nine names, each letter written as at most ten
+    if 10 * 10 * longest < MAX_FIELD_LENGTH:  # nine names, with at most ten characters for each of their letters
         return []
-    if form == "facts":
-        count = sum(map(_long, _fact_lines(kb)))
+    if file_format == "facts":
+        count = sum(map(_is_too_long, _fact_lines(kb)))
     else:
+        write = _row_writer(suffix)
         count = sum(
-            _long(_row_writer(end)(_cells(fact, "nary", True))) or (end == ".csv" and not _fits(fact, "nary", end))
+            _is_too_long(write(_cells(fact, "nary", True))) or (suffix == ".csv" and not _fits(fact, "nary", suffix))
             for fact in kb.facts()
         )
-    return [f"{plural(count, 'fact')} with names so long that the line could not be read"] if count else []
+    return [f"{plural(count, 'fact')} with names that are too long to be read"] if count else []
 
 
-def _long(line: str) -> bool:
-    """Whether the reader refuses a line for its length."""
+def _is_too_long(line: str) -> bool:
+    """Return whether the reader refuses a line for its length."""
     return 4 * len(line) > DEFAULT_LIMITS.line and len(line.encode()) > DEFAULT_LIMITS.line + 1
 
 
@@ -87,8 +89,8 @@ def _occurring(kb: KnowledgeBase) -> set[str]:
 
 
 def fact_lines(kb: KnowledgeBase) -> Iterator[str]:
-    """The lines of a `.facts` file that can be read again."""
-    return (line for line in _fact_lines(kb) if not _long(line))
+    """Yield the lines of a `.facts` file, without those that are too long to be read."""
+    return (line for line in _fact_lines(kb) if not _is_too_long(line))
 
 
 def _fact_lines(kb: KnowledgeBase) -> Iterator[str]:
@@ -98,52 +100,51 @@ def _fact_lines(kb: KnowledgeBase) -> Iterator[str]:
         yield f"{format_name(attribute)}({format_name(name)}) = {value!r}.\n"
 
 
-def table_lines(kb: KnowledgeBase, form: str, suffix: str) -> Iterator[str]:
-    """The lines of a table, with a header where the reader would take it for something else without one."""
-    line = _row_writer(suffix)
+def table_lines(kb: KnowledgeBase, file_format: str, suffix: str) -> Iterator[str]:
+    """Yield the lines of a table, with a header if the reader would detect another layout without one."""
+    write = _row_writer(suffix)
     confidence = any(table.confidence is not None for table in kb.fact_tables.values())
-    facts = (fact for fact in kb.facts() if _fits(fact, form, suffix))
-    lines = (text for text in (line(_cells(fact, form, confidence)) for fact in facts) if not _long(text))
+    facts = (fact for fact in kb.facts() if _fits(fact, file_format, suffix))
+    rows = (write(_cells(fact, file_format, confidence)) for fact in facts)
+    lines = (line for line in rows if not _is_too_long(line))
     first = list(islice(lines, SAMPLE_LINES))
-    if form == "nary" or not first or _misread("".join(first).encode(), confidence, suffix):
-        yield line(_header_row(kb, form, confidence))
+    if file_format == "nary" or not first or _needs_header("".join(first).encode(), confidence, suffix):
+        yield write(_header_row(kb, file_format, confidence))
     yield from chain(first, lines)
 
 
-def _misread(data: bytes, confidence: bool, end: str) -> bool:
-    """Whether the reader would take triples without a header for something else."""
-    if data.startswith(b"\xef\xbb\xbf") or detect_format_of(data[: 1 << 16], end) != "table":
-        return True  # the first three bytes would be taken for a byte order mark
-    found = detect_table_layout(data, end)
-    wanted = replace(DEFAULT_LAYOUTS["triples"], number_column=3 if confidence else None)
-    return found != ("," if end == ".csv" else "\t", wanted)
+def _needs_header(data: bytes, confidence: bool, suffix: str) -> bool:
+    """Return whether the reader would detect another layout for triples without a header."""
+    if data.startswith(b"\xef\xbb\xbf") or detect_format_of(data[: 1 << 16], suffix) != "table":
+        return True  # these three bytes would be removed as a byte order mark
+    expected = replace(DEFAULT_LAYOUTS["triples"], number_column=3 if confidence else None)
+    return detect_table_layout(data, suffix) != ("," if suffix == ".csv" else "\t", expected)
 
 
-def _row_writer(end: str) -> Callable[[Iterable[str]], str]:
-    """How cells become a line, by the end of the file's name."""
-    return _csv_line if end == ".csv" else _tsv_line
+def _row_writer(suffix: str) -> Callable[[Iterable[str]], str]:
+    return _csv_line if suffix == ".csv" else _tsv_line
 
 
-def _header_row(kb: KnowledgeBase, form: str, confidence: bool) -> list[str]:
-    if form == "triples":
+def _header_row(kb: KnowledgeBase, file_format: str, confidence: bool) -> list[str]:
+    if file_format == "triples":
         return ["head", "relation", "tail", *(["confidence"] if confidence else [])]
-    places = [f"arg{place + 1}" for place in range(max([1, *kb.fact_tables]))]
-    return ["relation", *(["confidence"] if confidence else []), *places]
+    arguments = [f"arg{i + 1}" for i in range(max([1, *kb.fact_tables]))]
+    return ["relation", *(["confidence"] if confidence else []), *arguments]
 
 
-def _cells(fact: Fact, form: str, confidence: bool) -> list[str]:
+def _cells(fact: Fact, file_format: str, confidence: bool) -> list[str]:
     number = [repr(fact.confidence)] if confidence else []
-    if form == "triples":
+    if file_format == "triples":
         return [fact.objects[0], fact.relation, fact.objects[1], *number]
     return [fact.relation, *number, *fact.objects]
 
 
-def _fits(fact: Fact, form: str, end: str) -> bool:
-    """Whether a table can hold the fact: a lossy writer leaves others out."""
-    if form == "triples" and len(fact.objects) != 2:
+def _fits(fact: Fact, file_format: str, suffix: str) -> bool:
+    """Return whether a table can hold the fact; with `lossy` others are skipped."""
+    if file_format == "triples" and len(fact.objects) != 2:
         return False
     names = (fact.relation, *fact.objects)
-    return max(map(len, names)) <= MAX_FIELD_LENGTH if end == ".csv" else not any(map(_breaks, names))
+    return max(map(len, names)) <= MAX_FIELD_LENGTH if suffix == ".csv" else not any(map(_breaks, names))
 
 
 def _tsv_line(cells: Iterable[str]) -> str:
@@ -151,7 +152,7 @@ def _tsv_line(cells: Iterable[str]) -> str:
 
 
 def _csv_line(cells: Iterable[str]) -> str:
-    """A line of CSV. The standard writer would leave a carriage return unquoted, and its reader refuse it."""
+    """Return a line of CSV. Python's CSV writer does not quote a carriage return, which its reader refuses."""
     return ",".join(_quote_cell(cell) if _NEEDS_QUOTES.search(cell) else cell for cell in cells) + "\n"
 
 
@@ -160,9 +161,9 @@ def _quote_cell(cell: str) -> str:
 
 
 @contextmanager
-def open_text(path: Path, packed: bool) -> Iterator[TextIO]:
-    """A text file to write, packed where asked; the same bytes for the same text, whenever it is written."""
-    if not packed:
+def open_text(path: Path, compressed: bool) -> Iterator[TextIO]:
+    """Open a text file for writing, compressed by gzip if asked; the bytes do not depend on the time."""
+    if not compressed:
         with path.open("w", encoding="utf-8", newline="") as file:
             yield file
         return
@@ -171,7 +172,7 @@ def open_text(path: Path, packed: bool) -> Iterator[TextIO]:
 
     with (
         path.open("wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packing,
-        TextIOWrapper(packing, encoding="utf-8", newline="") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as stream,
+        TextIOWrapper(stream, encoding="utf-8", newline="") as file,
     ):
         yield file

@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from gaifman import __version__
 from gaifman.errors import InputError, OutputError, shorten, similar_names
-from gaifman.io.files import atomic_write, leftover_files
+from gaifman.io.files import atomic_write, display_path, leftover_files
 from gaifman.io.model_file import Arrays, Meta, canonical_json, read_model, write_model
 
 FORMAT = "gaifman run"
@@ -41,11 +41,6 @@ VERSION = 1
 
 RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT = "run.json", "lock", "log.jsonl", "done", "checkpoints", "result"
 _RUN_FILES = {RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT}
-
-
-def display_path(path: Path) -> str:
-    """A path as messages have it."""
-    return shorten(str(path), 120)
 
 
 def make_folder(folder: Path) -> None:

@@ -57,7 +57,7 @@ def test_numbered_columns_are_read_by_number(tmp_path: Path, make, columns, valu
     ("columns", "unknown"),
     [
         ("head TEXT, relation TEXT, tail TEXT, confidence DOUBLE, note TEXT", "the column note is unknown"),
-        ("relation TEXT, a1 TEXT, a3 TEXT", "its words together name no facts"),
+        ("relation TEXT, a1 TEXT, a3 TEXT", "its columns are not those of facts"),
     ],
 )
 def test_columns_of_which_some_are_unknown_are_an_error(tmp_path: Path, make, columns: str, unknown: str) -> None:  # type: ignore[no-untyped-def]
@@ -84,7 +84,7 @@ def test_a_null_does_not_change_the_places_of_a_relation(tmp_path: Path, make) -
     )
     kb = read(path)
     assert contents(kb) == ["t(ann, oslo, norway)."]
-    assert notes(kb)["rows with NULL left out"] == 2
+    assert notes(kb)["rows with NULL skipped"] == 2
     assert kb.relations["t"].arity == 3
 
 
@@ -97,7 +97,7 @@ def test_a_value_that_is_null_is_none(tmp_path: Path, make) -> None:  # type: ig
     )
     kb = read(path)
     assert contents(kb) == ["age(ann) = 80.0"]
-    assert notes(kb)["rows with NULL left out"] == 1
+    assert notes(kb)["rows with NULL skipped"] == 1
 
 
 def test_a_place_after_rows_that_were_left_out_is_that_of_the_table(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_table_of_two_schemas_must_be_named_with_one(tmp_path: Path) -> None:
         connection.execute('CREATE TABLE "s 3".likes (a TEXT)')
     with pytest.raises(InputError) as caught:
         read(path, table="likes")
-    assert caught.value.hint == "name one of s 3.likes, s2.likes"
+    assert caught.value.hint == "use one of s 3.likes, s2.likes"
     with pytest.raises(InputError) as caught:
         read(path, table="s2.like")
     assert caught.value.suggestions[0] == "s2.likes"
@@ -196,7 +196,7 @@ def test_the_tables_of_a_search_engine_do_not_stop_a_file(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("UPDATE objects SET name = 'a' WHERE id = 1", "the name a stands twice"),
+        ("UPDATE objects SET name = 'a' WHERE id = 1", "the name a occurs twice"),
         ("ALTER TABLE facts2 ALTER a1 TYPE VARCHAR", "the column a1 must hold integers"),
         ("ALTER TABLE facts2 ALTER a1 TYPE DOUBLE", "the column a1 must hold integers"),
         ("ALTER TABLE facts2 ALTER relation TYPE BOOLEAN", "the column relation must hold integers"),
@@ -216,7 +216,7 @@ def test_columns_that_others_changed_are_errors(tmp_path: Path, statement: str, 
 
 
 def test_a_file_that_was_changed_says_so(tmp_path: Path) -> None:
-    what = "fingerprint that no longer fits: the file was changed since"
+    what = "fingerprint mismatch: the file has changed since it was written"
     path = changed(tmp_path, "UPDATE facts2 SET confidence = 0.5")
     assert notes(read(path))[what] == 1
     write(FAMILY, path)
@@ -239,7 +239,7 @@ def test_a_file_that_is_open_elsewhere_is_an_error_with_a_hint(tmp_path: Path) -
         pytest.raises(InputError, match="cannot be read") as caught,
     ):
         read(tmp_path / "x.duckdb")
-    assert caught.value.hint == "it is open elsewhere: close the other connection"
+    assert caught.value.hint == "close the other connection to the file"
 
 
 @pytest.mark.parametrize("name", ["x.duckdb", "x.parquet", "x.tsv", "x.facts.gz"])

@@ -133,7 +133,7 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_written(tmp_path: Path) ->
 
 def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OutputError, match="is no regular file"):
+    with pytest.raises(OutputError, match="is not a regular file"):
         write_half(tmp_path / "pipe", KeyError())
     assert (tmp_path / "pipe").is_fifo()
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
@@ -221,9 +221,9 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", [None, 5, b"x"])
 def test_what_names_no_file_is_our_error(name: object) -> None:
-    with pytest.raises(InputError, match="named by a text or a path"):
+    with pytest.raises(InputError, match="a file name must be a string or path"):
         read(name)  # type: ignore[arg-type]
-    with pytest.raises(OutputError, match="named by a text or a path"):
+    with pytest.raises(OutputError, match="a file name must be a string or path"):
         write(KnowledgeBase.from_facts([]), name)  # type: ignore[arg-type]
 
 

@@ -8,18 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.errors import InputError, Location
-from gaifman.io.tabular import (
+from gaifman.io.layouts import (
     DECIMAL,
     DEFAULT_LAYOUTS,
     LayoutProblem,
-    RowBatch,
     TableLayout,
-    add_rows,
     detect_layout,
     is_number,
     layout_for_format,
-    parse_numbers,
 )
+from gaifman.io.tabular import RowBatch, add_rows, parse_numbers
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
 
@@ -48,17 +46,17 @@ def contents(rows: RowBatch, layout: TableLayout) -> list[str]:
         (["ann parent bob cleo"], "nary"),
         (["gave ann book cleo dan"], "nary"),
         (["ann person"], "types"),
-        (["1 2"], "two columns, and the second holds numbers"),
-        (["ann 80", "bob 55.5"], "two columns, and the second holds numbers"),
+        (["1 2"], "two columns, of which the second is numeric"),
+        (["ann 80", "bob 55.5"], "two columns, of which the second is numeric"),
         (["ann 80", "bob old"], "types"),
-        (["ann met bob 2010-01-01", "cleo met bob 2011-01-01"], "four columns, of which the second repeats itself"),
+        (["ann met bob 2010-01-01", "cleo met bob 2011-01-01"], "four columns: the second has repeated names"),
         (["gave ann book cleo", "gave ann ball dan", "gave bob box cleo"], "nary"),
         (["subject predicate object date", "a p b 2010"], "this looks like a header; the column date is unknown"),
         (["head relation tail confidence note"], "this looks like a header; the column note is unknown"),
         (["relation a1 x"], "this looks like a header; the column x is unknown"),
-        (["relation arg1 arg3"], "this looks like a header, but its words together name no facts"),
-        (["relation arg1 arg1"], "this looks like a header, but its words together name no facts"),
-        (["source target weight"], "this looks like a header, but its words together name no facts"),
+        (["relation arg1 arg3"], "this looks like a header, but its columns are not those of facts"),
+        (["relation arg1 arg1"], "this looks like a header, but its columns are not those of facts"),
+        (["source target weight"], "this looks like a header, but its columns are not those of facts"),
         (["a1 edge a2"], "triples"),
         (["head parent bob"], "triples"),
         (["ann age 80", "bob age 1e2"], "attributes"),

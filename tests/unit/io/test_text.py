@@ -15,7 +15,8 @@ from gaifman.config import Limits
 from gaifman.errors import GaifmanError, InputError
 from gaifman.io import read
 from gaifman.io.files import InputFile, TextBlock, read_blocks
-from gaifman.io.tabular import parse_header, read_csv_rows, read_table, split_rows
+from gaifman.io.layouts import parse_header
+from gaifman.io.tabular import read_csv_rows, read_table, split_rows
 from gaifman.kb.builder import KnowledgeBaseBuilder
 from gaifman.kb.knowledge_base import KnowledgeBase
 from kbs import TAME
@@ -94,15 +95,15 @@ GOOD = b"ann\tparent\tbob\n"
 @pytest.mark.parametrize(
     ("text", "message", "line", "column", "width"),
     [
-        (GOOD + b"ann\tparent\n", "2 columns, where 3 columns (head, relation, tail) were expected", 2, 5, 6),
-        (GOOD * 1200 + b"a\tb\tc\td\te\n", "5 columns, where 3 columns (head, relation, tail) were", 1201, 7, 1),
+        (GOOD + b"ann\tparent\n", "expected 3 columns (head, relation, tail), got 2", 2, 5, 6),
+        (GOOD * 1200 + b"a\tb\tc\td\te\n", "expected 3 columns (head, relation, tail), got 5", 1201, 7, 1),
         (GOOD + b"ann\t\tbob\n", "a name cannot be empty", 2, 5, 1),
         (GOOD + b"\tparent\tbob\n", "a name cannot be empty", 2, 1, 1),
         (GOOD + b"ann\tparent\t\n", "a name cannot be empty", 2, 12, 1),
         (GOOD + b"ann\tpar\xffent\tbob\n", "the byte 0xff is not UTF-8", 2, 8, 1),
-        (GOOD + "é\tpar".encode() + b"\0ent\tbob\n", "the character NUL is not text", 2, 6, 1),
+        (GOOD + "é\tpar".encode() + b"\0ent\tbob\n", "the file contains a NUL character; it is not text", 2, 6, 1),
         (b"\xff\xfea\0b\0", "the file is UTF-16, not UTF-8", 1, 1, 1),
-        (b"\n\nword\n", "one column, where facts need at least two", 3, 1, 4),
+        (b"\n\nword\n", "one column, but facts need at least two", 3, 1, 4),
         (b"a\tr\tb\t0.5\na\tr\tc\t1.5\n", "a confidence must be above 0 and at most 1", 2, 7, 3),
         (b"a\tr\tb\t0.5\na\tr\tc\t0\n", "a confidence must be above 0 and at most 1", 2, 7, 1),
         (b"a\tr\tb\t0.5\na\tr\tc\tnan\n", "not a finite number: 'nan'", 2, 7, 3),
@@ -110,12 +111,12 @@ GOOD = b"ann\tparent\tbob\n"
         (b"a\tr\tb\t0.5\n" * 1001 + b"a\tr\tc\t1_0\n", "not a finite number: '1_0'", 1002, 7, 3),
         (b"a\tv\t1\n" * 1001 + b"a\tv\t1e999\n", "not a finite number: '1e999'", 1002, 5, 5),
         (b"a\tv\t1\n" * 1001 + b"a\tv\t\xff\n", "the byte 0xff is not UTF-8", 1002, 5, 1),
-        (b"r\ta\tb\nr\ta\n", "2 columns, where 3 columns (head, relation, tail)", 2, 3, 1),
+        (b"r\ta\tb\nr\ta\n", "expected 3 columns (head, relation, tail), got 2", 2, 3, 1),
         (b"a\tr\tb\t0.5\na\tr\tc\t-0.5\n", "a confidence must be above 0 and at most 1", 2, 7, 4),
         (b"a\tr\tb\t0.5\na\tr\tc\tinf\n", "not a finite number: 'inf'", 2, 7, 3),
         (b"a\tr\tb\t3\na\tr\tc\t7\n", "a confidence must be above 0 and at most 1", 1, 7, 1),
-        (b"r\ta\n" * 1001 + b"q\n" + b"r\ta\n", "1 column, where 2 columns (object, type)", 1002, 1, 1),
-        (b"r\ta\nq\ta\tb\tc\td\te\tf\tg\th\ti\n", "10 columns, where 2 to 9 columns (relation, objects)", 2, 19, 1),
+        (b"r\ta\n" * 1001 + b"q\n" + b"r\ta\n", "expected 2 columns (object, type), got 1", 1002, 1, 1),
+        (b"r\ta\nq\ta\tb\tc\td\te\tf\tg\th\ti\n", "expected 2 to 9 columns (relation, objects), got 10", 2, 19, 1),
     ],
 )
 def test_bad_lines(tmp_path: Path, text: bytes, message: str, line: int, column: int, width: int) -> None:
@@ -198,7 +199,7 @@ def test_the_limit_of_a_line_is_a_setting(tmp_path: Path) -> None:
 def test_a_cut_gzip_file_is_a_clear_error(tmp_path: Path) -> None:
     whole = gzip.compress(os.urandom(5000) + GOOD)
     error = refused(tmp_path, whole[:-2000], "x.tsv.gz")
-    assert "is cut off: the gzip data has no end" in error.message
+    assert "is truncated: the gzip data has no end" in error.message
 
 
 def test_a_damaged_gzip_file_is_a_clear_error(tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ def test_names_with_spaces_around_are_kept_and_counted(tmp_path: Path) -> None:
     assert " ann" in kb.objects
     assert [(note.count, note.text) for note in kb.notes] == [
         (2, "names that begin or end with a space"),
-        (1, "read as triples"),
+        (1, "files read as triples"),
     ]
 
 
@@ -302,7 +303,7 @@ def test_places_in_quoted_csv_count_lines_inside_quotes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [b'a,r,"b\n', b'a,r,"b"c\n'])
 def test_quotation_marks_that_do_not_fit_are_errors(tmp_path: Path, text: bytes) -> None:
     error = refused(tmp_path, text, "x.csv")
-    assert error.message.startswith("the quotation marks are not in order")
+    assert error.message.startswith("invalid quotation marks")
     assert error.location
 
 
