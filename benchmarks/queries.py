@@ -165,7 +165,7 @@ def in_oxigraph(kb: KnowledgeBase) -> pyoxigraph.Store:
 def jobs(engine: Engine, peers: Peers, asked: Asked) -> dict[str, Callable[[], Any]]:
     """The same query in every way."""
     text, sql, sparql = asked.text(engine.kb), asked.sql(), asked.sparql()
-    cursor, spaces = engine.cursor(), itertools.count(1)
+    cursor, spaces = engine.database.cursor(), itertools.count(1)
     return {
         "ours": lambda: answers(engine, text).tuples,
         "anew": lambda: answers(engine, text + " " * next(spaces)).tuples,

@@ -197,7 +197,7 @@ def answered(kb: gaifman.KnowledgeBase, text: str, **bindings: Any) -> dict[str,
     """The answers of one query: how many, a digest and the first."""
     found = gaifman.query(kb, text, **bindings)
     rows = [list(row) for row in found]
-    about = {"query": text, "reading": found.reading, "variables": list(found.variables)}
+    about = {"query": text, "bracketed": found.bracketed, "variables": list(found.variables)}
     return about | {"count": gaifman.count(kb, text, **bindings), "digest": digest(rows), "first": rows[:2]}
 
 

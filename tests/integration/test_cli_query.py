@@ -33,7 +33,7 @@ def test_json_has_all_of_it(family: str) -> None:
     body = json.loads(output("query", family, GRANDPARENT, "--bind", "x=ann", "--json", "--rows", "1"))
     assert body == {
         "query": "grandparent(x, y) :- ∃z parent(x, z) ∧ parent(z, y)",
-        "reading": "grandparent(x, y) :- ∃z (parent(x, z) ∧ parent(z, y))",
+        "bracketed": "grandparent(x, y) :- ∃z (parent(x, z) ∧ parent(z, y))",
         "variables": ["x", "y"],
         "bindings": {"x": "ann"},
         "unrestricted": [],

@@ -14,7 +14,7 @@ parent(ann, bob). parent(bob, cleo).
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, islice
 from types import MappingProxyType
@@ -35,6 +35,7 @@ from gaifman.kb.facts import (
     format_name,
     knowledge_base_html,
 )
+from gaifman.kb.resources import ResourceCache
 from gaifman.kb.tables import (
     FactTable,
     Ints,
@@ -66,6 +67,9 @@ class KnowledgeBase:
     """Names and arrays in canonical form."""
     notes: tuple[Note, ...] = ()
     """Remarks of the reader: the detected format, repeated facts, skipped literals."""
+
+    resources: ResourceCache = field(default_factory=ResourceCache, init=False)
+    """What other packages make from it once, such as the database of its queries. Not compared, copied or pickled."""
 
     @classmethod
     def from_facts(

@@ -63,7 +63,7 @@ Element = Hashable
 Assignment = Mapping[Variable, Element] | Mapping[str, Element]
 """Variable, or its name → object."""
 
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
     "≠": operator.ne,
     "<": operator.lt,
@@ -197,7 +197,7 @@ def _holds(structure: Structure, formula: Formula, assignment: dict[Node, Elemen
             return _object(left, assignment) == _object(right, assignment)
         case Comparison(left, sign, right):
             one, other = _number(structure, left, assignment), _number(structure, right, assignment)
-            return one is not None and other is not None and _COMPARE[sign](one, other)
+            return one is not None and other is not None and COMPARISONS[sign](one, other)
         case Not(body):
             return not _holds(structure, body, assignment)
         case And(parts):

@@ -1,14 +1,14 @@
-"""Exact answers to any first-order query over a whole knowledge base.
+"""Exact answers of first-order queries over a knowledge base.
 
 >>> import gaifman
 >>> kb = gaifman.demo()
->>> found = answers(kb, "exists z. borders(x, z) & borders(z, y) & x != y & ~borders(x, y)", x="portugal")
->>> list(found)
+>>> borders = answers(kb, "exists z. borders(x, z) & borders(z, y) & x != y & ~borders(x, y)", x="portugal")
+>>> list(borders)
 [('portugal', 'andorra'), ('portugal', 'france'), ('portugal', 'morocco')]
 >>> count(kb, "population(x) > 100000000"), exists(kb, "borders('france', 'brazil')")
 (16, False)
 
-A query becomes one SQL statement, which DuckDB runs on all cores: joins, order, spilling to disk and stopping are its.
+A query becomes one SQL statement that DuckDB runs.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.sql import Statement, translate
 
 BATCH_SIZE = 100_000
-"""Answers in one part of a stream."""
+"""Default number of answers in a batch of a stream."""
 MAX_CACHED_QUERIES = 1_000
-"""Translated queries that an engine keeps."""
+"""Maximum number of translated queries in a database's cache."""
 MAX_PRINTED = 20
-"""Answers that are printed."""
+"""Number of answers that `print` shows."""
 
 Queryable = KnowledgeBase | Engine
-"""What is asked: a knowledge base, whose engine is kept with it, or an engine with settings of its own."""
+"""A knowledge base, which has a shared database, or an engine with its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedQuery:
-    """A query read, checked and translated."""
+    """A parsed, checked and translated query."""
 
     query: Query
     bindings: Mapping[str, str]
-    """Variable → object, for those that were given one."""
+    """Variable → name of its object."""
     statement: Statement
 
     @property
     def note(self) -> str:
-        """What ranges over the whole domain, in words; empty where nothing does."""
+        """A warning about variables that range over the whole domain, or an empty text."""
         names = self.statement.unrestricted
         if not names:
             return ""
@@ -58,10 +58,10 @@ class PreparedQuery:
         return f"{', '.join(names)} {verb} over the whole domain: {self.statement.combinations:,} combinations"
 
     def as_dict(self) -> dict[str, Any]:
-        """What was asked, for JSON."""
+        """Return the query as JSON values."""
         return {
             "query": str(self.query),
-            "reading": to_bracketed(self.query),
+            "bracketed": to_bracketed(self.query),
             "variables": [variable.name for variable in self.query.variables],
             "bindings": dict(self.bindings),
             "unrestricted": list(self.statement.unrestricted),
@@ -71,41 +71,41 @@ class PreparedQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """Answers of a query, by number of the first object, then of the second and so on; numbers follow names.
+    """Answers of a query, sorted by the names of their objects.
 
-    A sentence, which has no variables, has one empty answer where it is true.
+    A sentence, a query without variables, has one empty answer if it is true.
     """
 
     kb: KnowledgeBase
     prepared: PreparedQuery
     tuples: Ints
-    """Shape (answers, variables), int32: numbers of objects."""
+    """Shape (answers, variables), int32: object numbers."""
     skipped: int = 0
-    """Answers before the first of these that were asked to be left out."""
+    """Number of skipped answers before the first one."""
     truncated: bool = False
-    """Whether there are more behind the last."""
+    """Whether there are more answers after the last one."""
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Names of the query's variables: those of the columns."""
+        """Names of the query's variables, the columns."""
         return tuple(variable.name for variable in self.prepared.query.variables)
 
     @property
-    def reading(self) -> str:
-        """The query with every bracket: how it was read."""
+    def bracketed(self) -> str:
+        """The query with all brackets: how it was parsed."""
         return to_bracketed(self.prepared.query)
 
     def __len__(self) -> int:
         return len(self.tuples)
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
-        """The answers by name."""
+        """Yield the answers by name."""
         name = self.kb.objects.__getitem__
         return (tuple(map(name, row)) for row in self.tuples.tolist())
 
     def __repr__(self) -> str:
         more = " and more" if self.truncated else ""
-        return f"<Answers: {len(self):,}{more} to {self.reading}>"
+        return f"<Answers: {len(self):,}{more} of {self.bracketed}>"
 
     def __str__(self) -> str:
         rows = [self.variables, *islice(self, MAX_PRINTED)]
@@ -113,17 +113,16 @@ class Answers:
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         rest = len(self) - MAX_PRINTED
         lines += [f"… and {rest:,} more"] if rest > 0 else []
-        return "\n".join([self.reading, *lines] if self.variables else [self.reading, str(len(self) > 0).lower()])
+        return "\n".join([self.bracketed, *lines] if self.variables else [self.bracketed, str(len(self) > 0).lower()])
 
     def _repr_html_(self) -> str:
-        """In a notebook: the same as a table; how many there are stands below."""
         if not self.variables:
-            return stack(paragraph(code(self.reading), ": ", bold(str(len(self) > 0).lower())))
+            return stack(paragraph(code(self.bracketed), ": ", bold(str(len(self) > 0).lower())))
         rest = len(self) - MAX_PRINTED
         more = [paragraph(f"… and {rest:,} more")] if rest > 0 else []
         count = f"{plural(len(self), 'answer')}{', and there are more' * self.truncated}"
         return stack(
-            paragraph(code(self.reading)),
+            paragraph(code(self.bracketed)),
             table(self.variables, islice(self, MAX_PRINTED)),
             *more,
             paragraph(muted(count)),
@@ -139,9 +138,9 @@ def answers(
     budget: Budget = DEFAULT_BUDGET,
     **objects: str,
 ) -> Answers:
-    """The answers of a query, in a stable order: all, or `budget.rows` of them behind the first `skip`.
+    """Return the answers of a query in a fixed order: all, or `budget.rows` of them after the first `skip`.
 
-    Variables can be given objects by name, as keywords (`x="ann"`) or in `given`.
+    Bind variables to objects with keywords (`x="ann"`) or with `bindings`.
     """
     engine = get_engine(kb)
     return fetch_answers(engine, prepare(engine, query, {**(bindings or {}), **objects}, budget), budget, skip=skip)
@@ -150,19 +149,16 @@ def answers(
 def fetch_answers(
     engine: Engine, prepared: PreparedQuery, budget: Budget = DEFAULT_BUDGET, *, skip: int = 0
 ) -> Answers:
-    """The answers of a prepared query."""
+    """Return the answers of a prepared query."""
     check_int("skip", skip, 0)
     limit = None if budget.rows is None else budget.rows + 1
-    rows = engine.fetch_rows(prepared.statement.ordered_sql(limit, skip), budget.seconds)[
-        :, : len(prepared.query.variables)
-    ]
-    truncated = limit is not None and len(rows) == limit
-    kept = rows[: budget.rows] if truncated else rows
-    return Answers(engine.kb, prepared, freeze(kept), skip, truncated)
+    rows = engine.database.fetch_rows(prepared.statement.ordered_sql(limit, skip), budget.seconds)
+    tuples = rows[: budget.rows, : len(prepared.query.variables)]
+    return Answers(engine.kb, prepared, freeze(tuples), skip, truncated=len(rows) > len(tuples))
 
 
 query = answers
-"""The name under which `gaifman.query` has it."""
+"""The same function as `gaifman.query`."""
 
 
 def count(
@@ -173,14 +169,14 @@ def count(
     budget: Budget = DEFAULT_BUDGET,
     **objects: str,
 ) -> int:
-    """How many answers a query has."""
+    """Return the number of answers of a query."""
     engine = get_engine(kb)
     return count_answers(engine, prepare(engine, query, {**(bindings or {}), **objects}, budget), budget)
 
 
 def count_answers(engine: Engine, prepared: PreparedQuery, budget: Budget = DEFAULT_BUDGET) -> int:
-    """How many answers a prepared query has."""
-    return engine.fetch_scalar(prepared.statement.count_sql(), budget.seconds)
+    """Return the number of answers of a prepared query."""
+    return engine.database.fetch_scalar(prepared.statement.count_sql(), budget.seconds)
 
 
 def exists(
@@ -191,10 +187,10 @@ def exists(
     budget: Budget = DEFAULT_BUDGET,
     **objects: str,
 ) -> bool:
-    """Whether a query has an answer: of a sentence, whether it is true."""
+    """Return whether a query has an answer, or a sentence is true."""
     engine = get_engine(kb)
     prepared = prepare(engine, query, {**(bindings or {}), **objects}, budget, sentence=True)
-    return engine.fetch_scalar(prepared.statement.sql, budget.seconds) > 0
+    return engine.database.fetch_scalar(prepared.statement.sql, budget.seconds) > 0
 
 
 def stream(
@@ -206,9 +202,9 @@ def stream(
     budget: Budget = DEFAULT_BUDGET,
     **objects: str,
 ) -> Iterator[Ints]:
-    """The answers in the same order, as arrays (at most `batch`, variables): never more than one part in memory.
+    """Yield the answers in the same order, as arrays of shape (at most `batch_size`, variables).
 
-    Mistakes in the query are found at once, not with the first part.
+    Only one batch is in memory. Errors in the query are raised at once.
     """
     engine = get_engine(kb)
     return stream_answers(
@@ -224,12 +220,14 @@ def stream_answers(
     skip: int = 0,
     batch_size: int = BATCH_SIZE,
 ) -> Iterator[Ints]:
-    """The answers of a prepared query, part by part."""
+    """Yield the answers of a prepared query in batches."""
     check_int("skip", skip, 0)
     check_int("batch_size", batch_size, 1)
     width = len(prepared.query.variables)
-    parts = engine.fetch_batches(prepared.statement.ordered_sql(budget.rows, skip), batch_size, budget.seconds)
-    return (part[:, :width] for part in parts)
+    batches = engine.database.fetch_batches(
+        prepared.statement.ordered_sql(budget.rows, skip), batch_size, budget.seconds
+    )
+    return (batch[:, :width] for batch in batches)
 
 
 def prepare(
@@ -240,9 +238,9 @@ def prepare(
     *,
     sentence: bool = False,
 ) -> PreparedQuery:
-    """Read, check and translate a query; refused where it implies more combinations than the budget allows.
+    """Parse, check and translate a query; refuse it if it implies more combinations than the budget allows.
 
-    As a `sentence` it asks only whether there is an answer.
+    With `sentence`, the statement only tests whether there is an answer.
     """
     if isinstance(kb, Engine) and isinstance(query, str):
         prepared = _prepare_cached(kb, query, bindings or {}, sentence)
@@ -250,41 +248,43 @@ def prepare(
         prepared = _prepare(kb.kb if isinstance(kb, Engine) else kb, query, bindings or {}, sentence)
     statement = prepared.statement
     if statement.combinations > budget.combinations:
+        name = statement.unrestricted[0]
         raise LimitError(
-            f"{prepared.note}, and the limit is {budget.combinations:,}",
-            hint=f"tie {statement.unrestricted[0]} to facts, as in person({statement.unrestricted[0]}) & …, or give it an object",
+            f"{prepared.note}, more than {budget.combinations:,}",
+            hint=f"restrict {name} by facts, as in person({name}) & …, or bind it to an object",
         )
     return prepared
 
 
 def _prepare_cached(engine: Engine, text: str, bindings: Bindings, sentence: bool) -> PreparedQuery:
-    """A query that is asked again is not read and translated again."""
-    key = (text, *bindings.items(), sentence)
-    if key not in engine.cache:
+    """Return the translation of a query from the cache, or add it."""
+    cache, key = engine.database.cache, (text, *bindings.items(), sentence)
+    prepared: PreparedQuery | None = cache.get(key)
+    if prepared is None:
         prepared = _prepare(engine.kb, text, bindings, sentence)
-        if len(engine.cache) >= MAX_CACHED_QUERIES:
-            engine.cache.clear()
-        engine.cache[key] = prepared
-        return prepared
-    found: PreparedQuery = engine.cache[key]
-    return found
+        if len(cache) >= MAX_CACHED_QUERIES:
+            cache.clear()
+        cache[key] = prepared
+    return prepared
 
 
-def _prepare(kb: KnowledgeBase, question: str | Query, bindings: Bindings, sentence: bool) -> PreparedQuery:
-    query = parse_query(question, kb) if isinstance(question, str) else _check_query(question, kb)
+def _prepare(kb: KnowledgeBase, query: str | Query, bindings: Bindings, sentence: bool) -> PreparedQuery:
+    query = parse_query(query, kb) if isinstance(query, str) else _check_query(query, kb)
     numbers = _bind_objects(kb, query, bindings)
     statement = translate(query, kb, numbers, sentence=sentence)
     return PreparedQuery(query, {v.name: kb.object_name(number) for v, number in numbers.items()}, statement)
 
 
 def _check_query(query: Query, kb: KnowledgeBase) -> Query:
-    """A query that was made by hand, whose constants need be no objects."""
+    """Check a query that was not parsed; its constants need not be objects."""
     kb.schema.check(query, allow_unknown_objects=True)
     missing = [v for v in free_variables(query.formula) if v not in query.variables]
     if missing or len(set(query.variables)) < len(query.variables):
-        raise FormulaError(f"the variables of a query are those that are free in it, each once, not {query.variables}")
+        raise FormulaError(f"the variables of a query must be its free variables, each once, got {query.variables}")
     if relations := free_relation_variables(query.formula):
-        raise FormulaError(f"{relations[0].name} stands for no relation", hint=f"write: exists {relations[0].name}. …")
+        raise FormulaError(
+            f"the relation variable {relations[0].name} is not bound", hint=f"write: exists {relations[0].name}. …"
+        )
     return query
 
 

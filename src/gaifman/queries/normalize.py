@@ -1,23 +1,24 @@
-"""Which variables a formula ties to facts, and which range over the whole domain: safe-range analysis.
+"""Normal form of formulas, and safe-range analysis: which variables facts restrict.
 
+>>> from gaifman.logic.ast import to_bracketed
 >>> from gaifman.logic.parser import parse
->>> from gaifman.logic.ast import bracketed
->>> plain = normalize(parse("parent(x, y) & ~(forall z. parent(y, z) -> ~female(z))"), Domain({"parent": 2, "female": 1}))
->>> print(bracketed(plain))
+>>> domain = Domain({"parent": 2, "female": 1})
+>>> normal = normalize(parse("parent(x, y) & ~(forall z. parent(y, z) -> ~female(z))"), domain)
+>>> print(to_bracketed(normal))
 parent(x, y) ∧ (∃z (parent(y, z) ∧ female(z)))
->>> sorted(map(str, restricted_variables(plain)))
+>>> sorted(map(str, restricted_variables(normal)))
 ['x', 'y']
 >>> restricted_variables(parse("~parent(x, y)"))
 frozenset()
 
-`normalize` brings a formula into few kinds: atoms, equalities, comparisons and ∃, with ¬ only before these; ∧, ∨, ↔ and
-truth. Every bound variable then has a name of its own, what names alone decide is decided, and no quantifier is idle.
+A normal formula consists of atoms, equalities, comparisons, ∃, ∧, ∨, ↔ and truth values, with ¬ only before atoms,
+equalities, comparisons and ∃. Bound variables have different names, names that are not objects are resolved, and
+every quantified variable is used.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -45,54 +46,46 @@ from gaifman.logic.ast import (
     all_free_variables,
     walk,
 )
+from gaifman.logic.semantics import COMPARISONS
 from gaifman.logic.transforms import fresh_names, relation_arities, substitute
 
 Variables = frozenset[AnyVariable]
 NO_VARIABLES: Variables = frozenset()
 TRUE, FALSE = Truth(True), Truth(False)
 
-COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "=": operator.eq,
-    "≠": operator.ne,
-    "<": operator.lt,
-    "≤": operator.le,
-    ">": operator.gt,
-    "≥": operator.ge,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What names stand for: as much of a knowledge base as the form of a formula hangs on."""
+    """The part of a knowledge base that the normal form depends on."""
 
     relations: Mapping[str, int]
-    """Relation → number of its places."""
+    """Relation → arity."""
     objects: Collection[str] | None = None
-    """Names of all objects; None where any name may be one."""
+    """Names of all objects; None if any name may be one."""
     arities: Collection[int] | None = None
-    """Numbers of places with which there are facts; None where any may be."""
+    """Arities that have facts; None if any arity may."""
 
     def is_object(self, name: str) -> bool:
-        """Whether there is an object of this name."""
+        """Return whether there is an object of this name."""
         return self.objects is None or name in self.objects
 
     def is_empty(self, variable: AnyVariable, arity: int | None) -> bool:
-        """Whether nothing can be put for a variable; a relation variable has the places it is used with, if it is."""
+        """Return whether a variable has no possible value; `arity` is that of a relation variable, if it is used."""
         if isinstance(variable, Variable):
             return self.objects is not None and not len(self.objects)
-        return not any(arity in (None, places) for places in self.relations.values())
+        return not any(arity in (None, other) for other in self.relations.values())
 
 
 def sort_by_name(variables: Iterable[AnyVariable]) -> tuple[AnyVariable, ...]:
-    """Variables in the order of their names."""
+    """Return variables in the order of their names."""
     return tuple(sorted(variables, key=lambda variable: variable.name))
 
 
-# Tidying
+# Normal form
 
 
 def normalize(formula: Formula, domain: Domain) -> Formula:
-    """The same meaning in few kinds of formula, true to names that are no objects and to an empty domain."""
+    """Return an equivalent formula in normal form, also for names that are not objects and an empty domain."""
     names = [*all_free_variables(formula), *_bound_variables(formula)]
     if len(set(names)) < len(names):
         taken = {part.name for part in walk(formula) if isinstance(part, Variable | RelationVariable)}
@@ -101,7 +94,7 @@ def normalize(formula: Formula, domain: Domain) -> Formula:
 
 
 def _bound_variables(formula: Formula) -> Iterator[AnyVariable]:
-    """The variables of all quantifiers."""
+    """Yield the variables of all quantifiers."""
     match formula:
         case Exists(variables, body) | Forall(variables, body):
             yield from variables
@@ -117,7 +110,7 @@ def _bound_variables(formula: Formula) -> Iterator[AnyVariable]:
 
 
 def _rename_apart(formula: Formula, seen: set[AnyVariable], fresh: Iterator[str]) -> Formula:
-    """Bound variables renamed where another quantifier has the name, or it is free."""
+    """Rename bound variables that are free elsewhere or bound twice."""
     match formula:
         case Exists(variables, body) | Forall(variables, body):
             renamed: list[AnyVariable] = []
@@ -160,7 +153,7 @@ def _rename_relation(formula: Formula, old: AnyVariable, new: AnyVariable) -> Fo
 
 
 def _normalize(formula: Formula, domain: Domain, *, positive: bool) -> Formula:
-    """The formula, or its negation, tidied."""
+    """Return the normal form of the formula or of its negation."""
     match formula:
         case Truth(value):
             return TRUE if value == positive else FALSE
@@ -183,7 +176,7 @@ def _normalize(formula: Formula, domain: Domain, *, positive: bool) -> Formula:
 
 
 def _with_sign(formula: Formula, positive: bool) -> Formula:
-    """The tidy formula, or its negation."""
+    """Return a normal formula or its negation."""
     if positive:
         return formula
     match formula:
@@ -199,16 +192,16 @@ def _with_sign(formula: Formula, positive: bool) -> Formula:
 
 
 def _make_junction(parts: Iterable[Formula], conjunction: bool) -> Formula:
-    """∧ or ∨ of tidy parts: flat, without repetition, without truth values."""
-    idle, deciding = (TRUE, FALSE) if conjunction else (FALSE, TRUE)
+    """Return ∧ or ∨ of normal parts: flat, without repetition, without truth values."""
+    neutral, deciding = (TRUE, FALSE) if conjunction else (FALSE, TRUE)
     kind = And if conjunction else Or
     kept: list[Formula] = []
     for part in parts:
         if part == deciding:
             return deciding
-        if part != idle:
+        if part != neutral:
             kept += [p for p in (part.parts if isinstance(part, kind) else (part,)) if p not in kept]
-    return idle if not kept else kept[0] if len(kept) == 1 else kind(tuple(kept))
+    return neutral if not kept else kept[0] if len(kept) == 1 else kind(tuple(kept))
 
 
 def _make_iff(left: Formula, right: Formula) -> Formula:
@@ -219,7 +212,7 @@ def _make_iff(left: Formula, right: Formula) -> Formula:
 
 
 def _make_exists(variables: tuple[AnyVariable, ...], body: Formula, domain: Domain) -> Formula:
-    """∃ before a tidy body: pushed into ∨, joined with an ∃ below, without idle variables."""
+    """Return ∃ over a normal body: pushed into ∨, merged with an inner ∃, without unused variables."""
     if any(domain.is_empty(v, _arity(v, body)) for v in variables):
         return FALSE
     if isinstance(body, Or):
@@ -236,7 +229,7 @@ def _arity(variable: AnyVariable, body: Formula) -> int | None:
 
 
 def _simplify_literal(formula: Formula, domain: Domain) -> Formula:
-    """An atom, equality or comparison, or its truth where names and numbers alone decide it."""
+    """Return an atom, equality or comparison, or its truth value if that is known."""
     match formula:
         case Atom(relation, terms):
             _check_arity(relation, terms, domain)
@@ -254,7 +247,7 @@ def _simplify_literal(formula: Formula, domain: Domain) -> Formula:
             return _simplify_literal(Comparison(measured, "≠", Number(math.inf)), domain) if sign == "≠" else FALSE
         case Comparison(left, _, right):
             return formula if _has_number(left, domain) and _has_number(right, domain) else FALSE
-    raise AssertionError(f"{type(formula).__name__} is no literal")
+    raise AssertionError(f"{type(formula).__name__} is not a literal")
 
 
 def _may_denote(domain: Domain) -> Callable[[Term], bool]:
@@ -267,11 +260,10 @@ def _has_number(quantity: Quantity, domain: Domain) -> bool:
 
 def _check_arity(relation: str | RelationVariable, terms: tuple[Term, ...], domain: Domain) -> None:
     if isinstance(relation, str) and domain.relations.get(relation) != len(terms):
-        raise FormulaError(f"there is no relation {relation} with {len(terms)} places")
+        raise FormulaError(f"there is no relation {relation} of arity {len(terms)}")
 
 
 def _is_nan(quantity: Quantity) -> bool:
-    """Whether it is the number that is unequal to every other and to itself."""
     return isinstance(quantity, Number) and math.isnan(quantity.value)
 
 
@@ -279,7 +271,7 @@ def _is_nan(quantity: Quantity) -> bool:
 
 
 def conjuncts(formula: Formula) -> list[Formula]:
-    """The parts of a tidy formula that must all hold, also those below ∃, whose variables have names of their own."""
+    """Return the parts of a normal formula that must all hold, also those below ∃."""
     match formula:
         case And(parts):
             return [found for part in parts for found in conjuncts(part)]
@@ -291,18 +283,18 @@ def conjuncts(formula: Formula) -> list[Formula]:
 
 
 def restricted_variables(formula: Formula, bound: Variables = NO_VARIABLES) -> Variables:
-    """The free variables of a tidy formula that facts, numbers or names tie down, given those that are already.
+    """Return the free variables of a normal formula that facts, numbers or names restrict, if `bound` are known.
 
-    Atoms tie all their variables, comparisons those whose number they use, an equality one side by the other; ∧ what
-    any part ties, ∨ what every part ties, ∃ what is left of its body's. ¬ and ↔ tie nothing.
+    An atom restricts all its variables, a comparison those of its attributes, an equality one side by the other. ∧
+    restricts what any part does, ∨ what every part does, ∃ what its body does. ¬ and ↔ restrict nothing.
     """
     match formula:
         case Atom() | Comparison():
             return all_free_variables(formula)
         case Equal(left, right):
             sides = all_free_variables(formula)
-            tied = sides & bound or isinstance(left, Constant) or isinstance(right, Constant)
-            return sides if tied else NO_VARIABLES
+            known = sides & bound or isinstance(left, Constant) or isinstance(right, Constant)
+            return sides if known else NO_VARIABLES
         case And(parts):
             return _restricted_by_conjunction(parts, bound)
         case Or(parts):

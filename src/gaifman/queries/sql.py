@@ -1,13 +1,15 @@
-"""One SELECT in the making: its tables, its conditions, and the column that each variable stands for.
+"""Translation of queries into SQL.
 
->>> x, y = Variable("x"), Variable("y")
->>> frame = SelectBuilder({x: "f1.a1", y: "f1.a2"}, own={x, y})
->>> frame.add("facts2 f1", ["f1.relation = 3"])
->>> frame.add("facts1 f2", ["f2.relation = 7", "f2.a1 = f1.a1"], "ANTI")
->>> print(frame.text(["f1.a2 AS y"], distinct=frame.repeats([y])))
-SELECT DISTINCT f1.a2 AS y FROM facts2 f1 ANTI JOIN facts1 f2 ON f2.relation = 7 AND f2.a1 = f1.a1 WHERE f1.relation = 3
+>>> import gaifman
+>>> kb = gaifman.KnowledgeBase.from_facts([("parent", "ann", "bob"), ("female", "ann")])
+>>> print(translate(gaifman.parse_query("exists y. parent(x, y) & ~female(x)"), kb).sql)
+SELECT DISTINCT f1.a1 AS "x"
+FROM facts2 f1
+ANTI JOIN facts1 f2 ON f2.relation = 0 /* female */ AND f2.a1 = f1.a1
+WHERE f1.relation = 1 /* parent */
 """
 
+# ruff: noqa: S608 - the text consists of numbers and our own names
 from __future__ import annotations
 
 import math
@@ -39,28 +41,28 @@ from gaifman.logic.ast import (
 from gaifman.queries.normalize import Domain, Variables, conjuncts, normalize, restricted_variables, sort_by_name
 
 Env = dict[AnyVariable, str]
-"""The SQL expression that each variable stands for."""
+"""Variable → SQL expression."""
 
 
 @dataclass(slots=True)
 class SelectBuilder:
-    """One SELECT in the making."""
+    """A SELECT under construction."""
 
     env: Env
     correlated: bool = False
-    """Whether it uses columns of a SELECT around it."""
+    """Whether it uses columns of an outer SELECT."""
     own_variables: set[AnyVariable] = field(default_factory=set)
-    """Variables for which its tables have a column."""
+    """Variables with a column of its tables."""
     joins: list[str] = field(default_factory=list)
     where: list[str] = field(default_factory=list)
     combinations: int = 1
-    """Combinations of objects that its untied variables imply, and those of the conditions within."""
+    """Combinations of objects that its unrestricted variables imply, with those of inner conditions."""
     inner_combinations: int = 1
     fact_tables: list[tuple[int, str]] = field(default_factory=list)
     """Arity and alias of the table of each atom."""
 
     def join(self, table: str, conditions: Sequence[str], kind: str = "") -> None:
-        """Join a table."""
+        """Join a table; `kind` is empty, SEMI or ANTI."""
         joined = " AND ".join(conditions)
         if not self.joins and not kind:
             self.joins.append(f"FROM {table}")
@@ -70,35 +72,45 @@ class SelectBuilder:
         else:
             self.joins.append(f"{kind} JOIN {table} ON {joined or 'true'}")
 
+    def bind(self, columns: Env) -> None:
+        """Set the columns of variables."""
+        self.own_variables.update(columns)
+        self.env |= columns
+
     def constants(self) -> Env:
-        """The variables that stand for one object, which every SELECT within may use."""
+        """Return the variables bound to one object, which inner SELECTs may use."""
         return {variable: text for variable, text in self.env.items() if text.isdigit()}
 
-    def may_repeat(self, kept: Iterable[AnyVariable]) -> bool:
-        """Whether a choice of some variables may come in several rows."""
-        columns = {self.env[variable] for variable in kept}
+    def may_repeat(self, variables: Iterable[AnyVariable]) -> bool:
+        """Return whether the values of some variables may come in several rows."""
+        columns = {self.env[variable] for variable in variables}
         return any(self.env[variable] not in columns for variable in self.own_variables)
 
-    def to_sql(self, columns: Sequence[str], separator: str = " ", *, distinct: bool = False) -> str:
-        """The whole SELECT."""
+    def to_sql(self, columns: Sequence[str], *, distinct: bool = False) -> str:
+        """Return the statement."""
         lines = [f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(columns)}", *self.joins]
         if self.where:
             lines.append(f"WHERE {' AND '.join(self.where)}")
-        return separator.join(lines)
+        return "\n".join(lines)
+
+    def to_named_sql(self, variables: Sequence[AnyVariable], names: Sequence[str], *, distinct: bool = False) -> str:
+        """Return the statement that selects variables under names."""
+        columns = [f"{self.env[variable]} AS {name}" for variable, name in zip(variables, names, strict=True)]
+        return self.to_sql(columns, distinct=distinct)
 
 
 def quoted_columns(variables: Iterable[Variable]) -> list[str]:
-    """Quoted names of columns: those of the variables, numbered where they differ only by case.
+    """Return quoted column names of variables, numbered where they differ only by case.
 
     >>> quoted_columns([Variable("x"), Variable("X"), Variable("born in")])
     ['"x"', '"X_2"', '"born in"']
     """
     names: list[str] = []
     seen: set[str] = set()
-    for place, variable in enumerate(variables, start=1):
+    for position, variable in enumerate(variables, start=1):
         name = variable.name
         while name.casefold() in seen:
-            name = f"{name}_{place}"
+            name = f"{name}_{position}"
         seen.add(name.casefold())
         names.append('"{}"'.format(name.replace('"', '""')))
     return names
@@ -106,31 +118,30 @@ def quoted_columns(variables: Iterable[Variable]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SemijoinSplit:
-    """The parts of a query."""
+    """A conjunction, split into joins and conditions."""
 
     joins: list[Formula]
     ears: list[Formula]
-    """∃ over what hangs on one joined table, and can be found without looking at it."""
+    """∃ over parts that share variables with one joined table only: semi-joins, evaluated on their own."""
     filters: list[Formula]
-    """∃ over the rest that need only be there."""
+    """∃ over the other parts that need only have a match."""
 
 
 def split_semijoins(pieces: list[Formula], outputs: Variables, bound: Variables) -> SemijoinSplit:
-    """Split what is joined from what need only be there; `out` is asked for, `visible` has values already.
+    """Split what must be joined from what need only have a match. `outputs` are selected, `bound` have values.
 
-    First go tables of whose variables one other table has all that they share with anything, as long as there are such:
-    of a query without cycles no more is left than what is asked for. Then go whole components of the rest that share
-    nothing with others but what these tie: those with a ¬, ∨ or ↔, and those that share nothing at all. Cycles of
-    atoms through what is asked for stay joined.
+    First, ears are removed as long as there are any: tables whose shared variables all occur in one other table. Of an
+    acyclic query only the outputs remain. Then components are removed that share only restricted variables with the
+    rest: those with ¬, ∨ or ↔, and those that share nothing. Cycles of atoms through the outputs stay joined.
     """
     if len(pieces) < 2 or not frozenset().union(*map(all_free_variables, pieces)) - outputs - bound:
         return SemijoinSplit(pieces, [], [])
-    joined, hung = list(pieces), dict[Formula, list[Formula]]()
+    joined, ears = list(pieces), dict[Formula, list[Formula]]()
     while found := _find_ear(joined, outputs, bound):
         ear, private, host = found
         joined.remove(ear)
-        hung.setdefault(host, []).append(Exists(sort_by_name(private), _conjunction([ear, *hung.pop(ear, ())])))
-    tests: list[Formula] = []
+        ears.setdefault(host, []).append(Exists(sort_by_name(private), _conjunction([ear, *ears.pop(ear, ())])))
+    filters: list[Formula] = []
     for group in _groups(joined, outputs | bound):
         rest = [piece for piece in joined if piece not in group]
         inside = frozenset().union(*map(all_free_variables, group)) - bound
@@ -142,9 +153,9 @@ def split_semijoins(pieces: list[Formula], outputs: Variables, bound: Variables)
             and inside & outputs <= restricted_variables(_conjunction(rest), bound)
         ):
             joined = rest
-            below = [test for piece in group for test in hung.pop(piece, ())]
-            tests.append(Exists(sort_by_name(inside - outputs), _conjunction([*group, *below])))
-    return SemijoinSplit(joined, [ear for ears in hung.values() for ear in ears], tests)
+            below = [ear for piece in group for ear in ears.pop(piece, ())]
+            filters.append(Exists(sort_by_name(inside - outputs), _conjunction([*group, *below])))
+    return SemijoinSplit(joined, [ear for own in ears.values() for ear in own], filters)
 
 
 def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
@@ -159,9 +170,9 @@ def _groups(pieces: list[Formula], apart: Variables) -> list[list[Formula]]:
 
 
 def _find_ear(pieces: list[Formula], out: Variables, visible: Variables) -> tuple[Formula, Variables, Formula] | None:
-    """A table with variables that nothing else uses, and another that has all the others that it has."""
+    """Return a table, its private variables, and another table that has all its other variables."""
     tables = [piece for piece in pieces if isinstance(piece, Atom)]
-    for ear in reversed(tables):  # the last hangs on the first: a star is flat, a chain nested
+    for ear in reversed(tables):  # the last first: a star stays flat, a chain is nested
         elsewhere = out.union(*(all_free_variables(piece) for piece in pieces if piece is not ear))
         private = all_free_variables(ear) - elsewhere - visible
         shared = all_free_variables(ear) - private - visible
@@ -175,66 +186,60 @@ def _conjunction(pieces: Sequence[Formula]) -> Formula:
     return pieces[0] if len(pieces) == 1 else And(tuple(pieces)) if pieces else Truth(True)
 
 
-# ruff: noqa: S608 - the text is made of numbers and of names of our own
-
-
-SEPARATOR = "\n"
 _SIGNS = {"=": "=", "≠": "<>", "<": "<", "≤": "<=", ">": ">", "≥": ">="}
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A query in SQL, and what it ranges over."""
+    """A query in SQL, and its unrestricted variables."""
 
     sql: str
-    """Gives each answer once, as numbers of objects, one column for each variable."""
+    """Selects each answer once, as numbers of objects, with a column for each variable."""
     n_columns: int
-    """Variables of the query; a sentence has none, and its statement one row where it is true."""
+    """Number of variables. A sentence has none, and its statement returns one row if it is true."""
     unrestricted: tuple[str, ...]
-    """Variables that nothing ties to facts: they range over the whole domain."""
+    """Variables that no fact restricts: they range over the whole domain."""
     combinations: int
-    """Combinations of objects that these imply."""
+    """Combinations of objects that they imply."""
 
     def ordered_sql(self, rows: int | None = None, skip: int = 0) -> str:
-        """The answers by number of the first object, then of the second and so on: all, or some of them."""
+        """Return the statement with the answers in order, all or a page of them."""
         text = f"{self.sql}\nORDER BY ALL" if self.n_columns else self.sql
         text += "" if rows is None else f"\nLIMIT {rows:d}"
         return text + (f"\nOFFSET {skip:d}" if skip else "")
 
     def count_sql(self) -> str:
-        """How many answers there are."""
+        """Return a statement that counts the answers."""
         return f"SELECT count(*) FROM (\n{self.sql}\n) answers"
 
 
 def translate(
     query: Query, kb: KnowledgeBase, bindings: Mapping[Variable, int] | None = None, *, sentence: bool = False
 ) -> Statement:
-    """The query over the tables of the knowledge base; some variables can be given as numbers of objects.
+    """Translate a query; `bindings` gives variables the number of an object.
 
-    As a `sentence` it asks only whether there is an answer.
+    With `sentence`, the statement only tests whether there is an answer.
     """
     env: Env = {variable: str(number) for variable, number in (bindings or {}).items()}
     out = () if sentence else query.variables
-    asked = tuple(v for v in query.variables if v not in out and v not in env)
-    formula = normalize_for_kb(Exists(asked, query.formula) if asked else query.formula, kb)
+    quantified = tuple(v for v in query.variables if v not in out and v not in env)
+    formula = normalize_for_kb(Exists(quantified, query.formula) if quantified else query.formula, kb)
     translator = Translator(kb, formula)
     frame = translator.select([formula], out, env)
     if out:
-        chosen = [f"{frame.env[v]} AS {name}" for v, name in zip(out, quoted_columns(out), strict=True)]
-        text = frame.to_sql(chosen, SEPARATOR, distinct=frame.may_repeat(out))
+        text = frame.to_named_sql(out, quoted_columns(out), distinct=frame.may_repeat(out))
     else:
-        rows = frame.to_sql(["1"], SEPARATOR)
-        text = f'SELECT true AS "true"\nWHERE {_any_row(rows, SEPARATOR)}'
+        text = f'SELECT true AS "true"\nWHERE {_any_row(frame.to_sql(["1"]))}'
     return Statement(text, len(out), tuple(dict.fromkeys(translator.unrestricted)), frame.combinations)
 
 
 def normalize_for_kb(formula: Formula, kb: KnowledgeBase) -> Formula:
-    """The formula tidied for a knowledge base."""
+    """Return the normal form of a formula for a knowledge base."""
     return normalize(formula, Domain(kb.schema.relations, kb.objects, kb.fact_tables.keys()))
 
 
 class Translator:
-    """Makes the frames of one statement; aliases are numbered through."""
+    """Builds the SELECTs of one statement, with aliases that are unique in it."""
 
     def __init__(self, kb: KnowledgeBase, formula: Formula) -> None:
         self._kb = kb
@@ -251,9 +256,9 @@ class Translator:
         correlated: bool = False,
         base: SelectBuilder | None = None,
     ) -> SelectBuilder:
-        """A SELECT of tidy formulas that all hold, in which `out` and every variable that is used have a column.
+        """Return a SELECT of normal formulas that all hold; the outputs and all used variables have a column.
 
-        One that is `begun` is gone on with, and joins every atom, also those that need only be tried.
+        A given `base` is extended, and joins every atom, also those that need only have a match.
         """
         frame = base or SelectBuilder(dict(env), correlated)
         pieces: list[Formula] = []
@@ -270,19 +275,19 @@ class Translator:
         )
         for ear in parts.ears:
             self._join_ear(frame, ear)
-        for test in (*waiting, *parts.filters):
-            self._add_filter(frame, test)
+        for condition in (*waiting, *parts.filters):
+            self._add_filter(frame, condition)
         frame.combinations *= frame.inner_combinations
         return frame
 
     def _join_tables(self, frame: SelectBuilder, pieces: list[Formula]) -> list[Formula]:
-        """Join what ties variables by itself; the rest."""
+        """Join the parts that restrict variables by themselves; return the others."""
         waiting = self._apply_equalities(frame, [piece for piece in pieces if not isinstance(piece, Atom | Comparison)])
         tables = [piece for piece in pieces if isinstance(piece, Atom | Comparison)]
         while tables:
-            near = next((t for t in tables if not all_free_variables(t).isdisjoint(frame.own_variables)), tables[0])
-            tables.remove(near)
-            self._join_table(frame, near)
+            linked = next((t for t in tables if not all_free_variables(t).isdisjoint(frame.own_variables)), tables[0])
+            tables.remove(linked)
+            self._join_table(frame, linked)
         constants = frame.constants()
         known = frozenset(constants)
         for piece in [p for p in waiting if isinstance(p, Or)]:
@@ -295,7 +300,7 @@ class Translator:
         return self._apply_equalities(frame, waiting)
 
     def _apply_equalities(self, frame: SelectBuilder, pieces: list[Formula]) -> list[Formula]:
-        """Equalities that give a variable a value; the rest."""
+        """Bind variables by equalities; return the other parts."""
         left = list(pieces)
         found = True
         while found:
@@ -313,16 +318,16 @@ class Translator:
                         frame.env[term] = other
         return left
 
-    def _bind_remaining(self, frame: SelectBuilder, waiting: list[Formula], wanted: Sequence[AnyVariable]) -> None:
-        """Columns for the variables that have none yet: from ∨ where that helps, else the whole domain."""
-        for variable in dict.fromkeys(wanted):
+    def _bind_remaining(self, frame: SelectBuilder, waiting: list[Formula], variables: Sequence[AnyVariable]) -> None:
+        """Give the remaining variables a column: from ∨ if possible, else the whole domain."""
+        for variable in dict.fromkeys(variables):
             while variable not in frame.env:
                 if not self._join_lateral(frame, waiting):
                     self._join_domain(frame, variable)
                 waiting[:] = self._apply_equalities(frame, waiting)
 
     def _join_lateral(self, frame: SelectBuilder, waiting: list[Formula]) -> bool:
-        """Join an ∨ that ties all its variables where others have a value; whether there was one."""
+        """Join an ∨ that restricts its unbound variables; return whether there was one."""
         for piece in waiting:
             missing = all_free_variables(piece).difference(frame.env)
             if isinstance(piece, Or) and missing and missing <= restricted_variables(piece, frozenset(frame.env)):
@@ -332,18 +337,17 @@ class Translator:
         return False
 
     def _join_domain(self, frame: SelectBuilder, variable: AnyVariable) -> None:
-        """Let a variable range over all objects, or all relations with so many places."""
+        """Let a variable range over all objects, or over all relations of its arity."""
         if isinstance(variable, RelationVariable):
             alias = self._alias("r")
             arity = next(len(a.terms) for a in walk(self._formula) if isinstance(a, Atom) and a.relation == variable)
             frame.join(f"relations {alias}", [f"{alias}.arity = {arity}"])
-            frame.combinations *= sum(arity == places for places in self._kb.content.arities)
+            frame.combinations *= sum(arity == other for other in self._kb.content.arities)
         else:
             alias = self._alias("o")
             frame.join(f"objects {alias}", [])
             frame.combinations *= len(self._kb.objects)
-        frame.env[variable] = f"{alias}.id"
-        frame.own_variables.add(variable)
+        frame.bind({variable: f"{alias}.id"})
         self.unrestricted.append(variable.name)
 
     def _join_table(self, frame: SelectBuilder, piece: Atom | Comparison) -> None:
@@ -351,14 +355,12 @@ class Translator:
         if isinstance(piece, Comparison):
             for table, conditions, found in self._numbers(piece, frame.env):
                 frame.join(table, conditions)
-                frame.own_variables.update(found)
-                frame.env |= found
+                frame.bind(found)
             return
         table, conditions, found = self._facts(piece, frame.env)
         frame.fact_tables.append((len(piece.terms), table.split()[1]))
         frame.join(table, conditions)
-        frame.own_variables.update(found)
-        frame.env |= found
+        frame.bind(found)
 
     def _facts(self, atom: Atom, env: Env) -> Source:
         alias = self._alias("f")
@@ -369,12 +371,12 @@ class Translator:
             conditions.append(f"{alias}.relation = {number}{_comment(atom.relation)}")
         else:
             self._match(atom.relation, f"{alias}.relation", env, conditions, found)
-        for place, term in enumerate(atom.terms, start=1):
-            self._match(term, f"{alias}.a{place}", env, conditions, found)
+        for position, term in enumerate(atom.terms, start=1):
+            self._match(term, f"{alias}.a{position}", env, conditions, found)
         return f"facts{len(atom.terms)} {alias}", conditions, found
 
     def _numbers(self, comparison: Comparison, env: Env) -> list[Source]:
-        """The numbers of one or two attributes, the last with the comparison among its conditions."""
+        """Return the tables of one or two attributes, the last with the comparison among its conditions."""
         sources: list[Source] = []
         sides: list[str] = []
         known = dict(env)
@@ -394,7 +396,7 @@ class Translator:
         return sources
 
     def _match(self, term: Term | RelationVariable, column: str, env: Env, conditions: list[str], found: Env) -> None:
-        """A column that a term stands for: a condition where its value is known, a value for it where not."""
+        """Match a term with a column: a condition if its value is known, else the column becomes its value."""
         known = found.get(term) if isinstance(term, Variable | RelationVariable) else None
         known = known or self._term(term, env)
         if known is not None:
@@ -407,42 +409,40 @@ class Translator:
         return str(self._kb.object_id(term.name)) if isinstance(term, Constant) else env.get(term)
 
     def _join_union(self, frame: SelectBuilder, piece: Or, columns: Variables, env: Env, *, alone: bool) -> None:
-        """Join the rows of all parts of an ∨."""
+        """Join the union of the parts of an ∨."""
         alias, out = self._alias("u"), sort_by_name(columns)
-        names = [f"c{place}" for place in range(1, len(out) + 1)]
+        names = [f"c{position}" for position in range(1, len(out) + 1)]
         texts = []
         for part in piece.parts:
             inner = self.select([part], out, env, correlated=not alone)
             frame.inner_combinations = max(frame.inner_combinations, inner.combinations)
-            texts.append(inner.to_sql([f"{inner.env[v]} AS {name}" for v, name in zip(out, names, strict=True)]))
-        table = f"({' UNION '.join(texts)}) {alias}"
+            texts.append(inner.to_named_sql(out, names))
+        table = "({}) {}".format("\nUNION ".join(texts), alias)
         found = {v: f"{alias}.{name}" for v, name in zip(out, names, strict=True)}
         conditions = [f"{column} = {frame.env[v]}" for v, column in found.items() if v in frame.env]
         frame.join(table if alone or not frame.joins else f"LATERAL {table}", conditions)
-        new = {v: column for v, column in found.items() if v not in frame.env}
-        frame.own_variables.update(new)
-        frame.env |= new
+        frame.bind({v: column for v, column in found.items() if v not in frame.env})
 
     def _join_ear(self, frame: SelectBuilder, piece: Formula) -> None:
-        """A semi-join with what is found by itself."""
+        """Add a semi-join with a subquery, or a condition where that is simpler."""
         constants = frame.constants()
         shared = sort_by_name(all_free_variables(piece).difference(constants))
         if frame.correlated or not frame.joins or not shared or len(conjuncts(piece)) == 1:
             self._add_filter(frame, piece)
             return
         alias = self._alias("s")
-        names = [f"c{place}" for place in range(1, len(shared) + 1)]
+        names = [f"c{position}" for position in range(1, len(shared) + 1)]
         inner = self.select([piece], shared, constants)
-        text = inner.to_sql([f"{inner.env[v]} AS {name}" for v, name in zip(shared, names, strict=True)])
+        text = inner.to_named_sql(shared, names)
         conditions = [f"{alias}.{name} = {frame.env[v]}" for v, name in zip(shared, names, strict=True)]
         frame.join(f"({text}) {alias}", conditions, "SEMI")
 
     def _add_filter(self, frame: SelectBuilder, piece: Formula) -> None:
-        """A condition on rows: a semi- or anti-join with one table where that says it, else in WHERE."""
+        """Add a condition: a semi- or anti-join with one table if possible, else in WHERE."""
         body, kind = (piece.body, "ANTI") if isinstance(piece, Not) else (piece, "SEMI")
         inside = conjuncts(body) if isinstance(body, Exists) else [body]
         single = inside[0] if len(inside) == 1 else None
-        # Not without a column on either side of an equality: such a semi-join loses rows in DuckDB 2.0.
+        # An equality without a column on either side loses rows of a semi-join in DuckDB 2.0.
         linked = not all_free_variables(body).isdisjoint(frame.env.keys() - frame.constants().keys())
         if linked and frame.joins and not frame.correlated and isinstance(single, Atom | Comparison):
             sources = [self._facts(single, frame.env)] if isinstance(single, Atom) else self._numbers(single, frame.env)
@@ -452,7 +452,7 @@ class Translator:
         frame.where.append(self._condition(frame, piece))
 
     def _condition(self, frame: SelectBuilder, piece: Formula) -> str:
-        """A formula whose variables all have a value, as a condition."""
+        """Return the condition of a formula whose variables all have a value."""
         match piece:
             case Truth(value):
                 return "true" if value else "false"
@@ -479,20 +479,19 @@ class Translator:
 
 
 Source = tuple[str, list[str], Env]
-"""A table with its alias, conditions on its rows, and the variables it has columns for."""
+"""A table with its alias, conditions on its rows, and the columns of variables."""
 
 
-def _any_row(rows: str, gap: str = " ") -> str:
-    """Whether there is a row, of a SELECT that uses no columns of others.
+def _any_row(rows: str) -> str:
+    """Return the condition that an uncorrelated SELECT has a row.
 
-    Not with EXISTS: DuckDB 2.0 reads that as a count of 1 behind LIMIT 1, and now and then forgets the LIMIT.
+    Not EXISTS: DuckDB 2.0 turns that into a count with LIMIT 1, and sometimes drops the LIMIT.
     """
-    inside = gap if gap != " " else ""
-    return f"(SELECT count(*) FROM ({inside}{rows}{gap}LIMIT 1{inside}) found) > 0"
+    return f"(SELECT count(*) FROM (\n{rows}\nLIMIT 1\n) found) > 0"
 
 
 def _comment(name: str) -> str:
-    """A name beside its number, for whoever reads the statement."""
+    """Return the name of a number as a comment."""
     return f" /* {name} */" if name.isprintable() and "*" not in name and len(name) <= 40 else ""
 
 
@@ -500,4 +499,4 @@ def _number(value: float) -> str:
     if math.isinf(value):
         return f"'{'-' if value < 0 else ''}infinity'::DOUBLE"
     text = repr(value)
-    return text if "e" in text else f"{text}e0"  # with an exponent it is a DOUBLE, not a decimal number
+    return text if "e" in text else f"{text}e0"  # a number with an exponent is a DOUBLE, not a DECIMAL

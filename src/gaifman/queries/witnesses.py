@@ -1,29 +1,28 @@
-"""The facts that make an answer true.
+"""Witnesses: the facts that make an answer true.
 
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "ann", "bea"), ("parent", "bob", "cleo")])
 >>> for facts in why(kb, "exists z. parent(x, z) & parent(z, y)", ("ann", "cleo")):
 ...     print(*facts)
 parent(ann, bob). parent(bob, cleo).
 
-A *witness* is a set of facts, one for each atom of one way to make the query true. What is not an atom (=, ≠, numbers,
-and whatever stands behind ¬, ↔ or ∀) must hold, and has no facts. Of a query of ∃, ∧, ∨ and atoms an answer is true
-exactly as long as one of its witnesses is known: see `hiding`.
+A *witness* is a set of facts, one for each atom of one way to make the query true. Other parts (=, ≠, comparisons, and
+what is inside ¬, ↔ or ∀) must hold, but have no facts. An answer of a query of ∃, ∧, ∨ and atoms is true as long as
+one of its witnesses is known, see `gaifman.sampling.hiding`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
-from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError
+from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError, plural
 from gaifman.io.duckdb import create_table
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -47,28 +46,56 @@ from gaifman.queries.answers import Queryable, prepare
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.sql import SelectBuilder, Translator, normalize_for_kb
 
+T = TypeVar("T")
 MAX_ALTERNATIVES = 256
-"""Ways to choose among the parts of ∨ at most."""
+"""Maximum number of ways to choose among the parts of ∨."""
 MAX_WITNESSES = 20_000_000
-"""Witnesses that are looked at in one go at most."""
+"""Maximum number of witnesses of all answers together."""
 FEW_WITNESSES = 100
-"""So many witnesses of an answer are found without keeping all of them."""
+"""Up to this number per answer, the database does not return all witnesses."""
 OVERSAMPLING = 24
-"""Rows that are kept for each of them at first: four atoms of one relation find the same facts in so many orders."""
+"""Rows fetched per witness at first: four atoms of one relation give the same facts in 24 orders."""
 ANSWERS_TABLE = "asked"
 
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """Witnesses of some answers, by answer; each set of facts once for an answer."""
+    """Witnesses of answers, sorted by answer; a set of facts comes once for an answer."""
 
     answer: Longs
-    """Shape (witnesses,), int64, ascending: which of the answers it is a witness of."""
+    """Shape (witnesses,), int64, ascending: the row of the answer."""
     facts: Longs
-    """Shape (witnesses, most atoms), int64: numbers of its facts as in `Graph.facts`, ascending; then −1, for none."""
+    """Shape (witnesses, maximum number of atoms), int64: fact numbers, ascending, padded with −1."""
 
     def __len__(self) -> int:
         return len(self.answer)
+
+
+class _AnswerTable:
+    """A temporary table of answers, and statements that join it, all within one budget."""
+
+    def __init__(self, engine: Engine, query: Query, answers: npt.ArrayLike, budget: Budget) -> None:
+        self.rows = as_answer_rows(query, answers)
+        self._budget, self._deadline = budget, Deadline(budget.seconds)
+        self._database, self._cursor = engine.database, engine.database.cursor()
+        columns = {f"c{at}": self.rows[:, at].copy() for at in range(self.rows.shape[1])}  # DuckDB needs strides > 0
+        columns = {"n": np.arange(len(self.rows), dtype=np.int32), **columns}
+        self._run(lambda cursor: create_table(cursor, ANSWERS_TABLE, columns, temporary=True))
+
+    def _run(self, job: Callable[[Any], T]) -> T:
+        return self._database.run_job(job, self._deadline.limit_budget(self._budget).seconds, self._cursor)
+
+    def check_deadline(self) -> None:
+        """Raise `StoppedError` if the time is up."""
+        self._deadline.check()
+
+    def fetch_columns(self, sql: str) -> list[npt.NDArray[Any]]:
+        """Run a statement; return its columns as arrays."""
+        return self._run(lambda cursor: list(cursor.execute(sql).fetchnumpy().values()))
+
+    def fetch_tuples(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement; return its rows as Python objects."""
+        return self._run(lambda cursor: list(cursor.execute(sql).fetchall()))
 
 
 def why(
@@ -79,19 +106,18 @@ def why(
     max_witnesses: int = 10,
     budget: Budget = DEFAULT_BUDGET,
 ) -> list[tuple[Fact, ...]]:
-    """The first witnesses of an answer given by name, as facts; none where it is no answer.
+    """Return the first witnesses of an answer given by name, as facts; none if it is not an answer.
 
-    Where the query is true without facts, as `x = 'ann'` is of ann, there is one witness without facts.
+    A query that is true without facts, as `x = 'ann'` is for ann, has one witness without facts.
     """
     engine = get_engine(kb)
-    known = engine.kb
     query = prepare(engine, query, budget=budget).query
     if isinstance(answer, str) or len(answer) != len(query.variables):
         raise KnowledgeBaseError(
-            f"an answer has {len(query.variables)} objects here, not {answer!r}",
+            f"an answer of {query} must have {plural(len(query.variables), 'object')}, got {answer!r}",
             hint=f"write a tuple: ({', '.join(v.name for v in query.variables)},)",
         )
-    row = np.array([[known.object_id(name) for name in answer]], np.int32).reshape(1, len(query.variables))
+    row = np.array([[engine.kb.object_id(name) for name in answer]], np.int32).reshape(1, len(query.variables))
     return witness_facts(engine, query, row, max_witnesses=max_witnesses, budget=budget)[0]
 
 
@@ -103,17 +129,17 @@ def witness_facts(
     max_witnesses: int = 10,
     budget: Budget = DEFAULT_BUDGET,
 ) -> list[list[tuple[Fact, ...]]]:
-    """For each of some answers (b, variables) by number, the facts of its first witnesses."""
+    """Return the facts of the first witnesses of each answer; `answers` (b, variables) are numbers of objects."""
     engine = get_engine(kb)
-    numbers = _first_witnesses if max_witnesses <= FEW_WITNESSES else _all_witnesses
-    found = numbers(engine, prepare(engine, query, budget=budget).query, answers, max_witnesses, budget)
+    find = _first_witnesses if max_witnesses <= FEW_WITNESSES else _all_witnesses
+    found = find(engine, prepare(engine, query, budget=budget).query, answers, max_witnesses, budget)
     return [[tuple(engine.kb.fact_by_id(number) for number in facts) for facts in each] for each in found]
 
 
 def _all_witnesses(
     engine: Engine, query: Query, answers: npt.ArrayLike, max_witnesses: int, budget: Budget
 ) -> list[list[list[int]]]:
-    """The first witnesses of each answer, by way of all of them."""
+    """Return the first witnesses of each answer, from all of them."""
     found = witnesses(engine, query, answers, budget=budget)
     starts = np.searchsorted(found.answer, np.arange(len(np.asarray(answers)) + 1)).tolist()
     rows = [found.facts[begin : min(end, begin + max_witnesses)].tolist() for begin, end in itertools.pairwise(starts)]
@@ -123,31 +149,29 @@ def _all_witnesses(
 def _first_witnesses(
     engine: Engine, query: Query, answers: npt.ArrayLike, max_witnesses: int, budget: Budget
 ) -> list[list[list[int]]]:
-    """The same, where the database gives no more than are wanted: an answer may have millions."""
-    rows, deadline = as_answer_rows(query, answers), Deadline(budget.seconds)
+    """Return the first witnesses of each answer, without fetching all: an answer may have millions."""
     ways = list(alternatives(normalize_for_kb(query.formula, engine.kb)))
-    cursor = engine.cursor()
-    engine.run_job(lambda c: _load_answers(c, rows), deadline.limit_budget(budget).seconds, cursor)
-    found: list[set[tuple[int, ...]]] = [set() for _ in rows]
+    table = _AnswerTable(engine, query, answers, budget)
+    limit = max_witnesses * OVERSAMPLING
+    found: list[set[tuple[int, ...]]] = [set() for _ in table.rows]
     for way in ways:
         for distinct in (False, True):
-            text = _first_witnesses_sql(engine.kb, query, way, max_witnesses * OVERSAMPLING, distinct=distinct)
-            lists = engine.run_job(partial(_fetch_rows, text), deadline.limit_budget(budget).seconds, cursor)
+            lists = table.fetch_tuples(_first_witnesses_sql(engine.kb, query, way, limit, distinct=distinct))
             sets = {n: {tuple(facts) for facts in own} for n, own in lists}
-            if all(len(own) < max_witnesses * OVERSAMPLING or len(sets[n]) >= max_witnesses for n, own in lists):
-                break  # else one set of facts came so often that others had no place
+            if all(len(own) < limit or len(sets[n]) >= max_witnesses for n, own in lists):
+                break  # else repetitions of one set of facts left no room for others
         for n, own in sets.items():
             found[n] |= own
     return [[[*facts] for facts in sorted(each)[:max_witnesses]] for each in found]
 
 
 def _first_witnesses_sql(kb: KnowledgeBase, query: Query, way: list[Formula], count: int, *, distinct: bool) -> str:
-    """SQL for so many of the smallest sets of facts of one way, for each answer."""
+    """Return SQL for the `count` smallest sets of facts of one way, for each answer."""
     frame, first = _witness_select(kb, query, way), kb.fact_offsets
     numbers = ", ".join(f"{alias}.rowid + {first[arity]}" for arity, alias in frame.fact_tables)
-    chosen = ["a0.n AS n", f"list_sort(list_distinct(CAST([{numbers}] AS BIGINT[]))) AS facts"]
-    inner = frame.to_sql(chosen, distinct=distinct)
-    return f"SELECT n, min(facts, {count:d}) FROM ({inner}) GROUP BY n"  # noqa: S608 (made of numbers and our own names)
+    columns = ["a0.n AS n", f"list_sort(list_distinct(CAST([{numbers}] AS BIGINT[]))) AS facts"]
+    inner = frame.to_sql(columns, distinct=distinct)
+    return f"SELECT n, min(facts, {count:d}) FROM ({inner}) GROUP BY n"  # noqa: S608 - numbers and our own names
 
 
 def witnesses(
@@ -158,12 +182,11 @@ def witnesses(
     max_witnesses: int = MAX_WITNESSES,
     budget: Budget = DEFAULT_BUDGET,
 ) -> Witnesses:
-    """All witnesses of some answers (b, variables) by number; refused where there are more than `most`."""
+    """Return all witnesses of answers (b, variables), given by numbers; refuse more than `max_witnesses`."""
     engine = get_engine(kb)
     query = prepare(engine, query, budget=budget).query
-    return _find_witnesses(
-        engine, query, list(alternatives(normalize_for_kb(query.formula, engine.kb))), answers, max_witnesses, budget
-    )
+    ways = list(alternatives(normalize_for_kb(query.formula, engine.kb)))
+    return _find_witnesses(engine, query, ways, answers, max_witnesses, budget)
 
 
 def ground_instances(
@@ -174,7 +197,7 @@ def ground_instances(
     max_witnesses: int = MAX_WITNESSES,
     budget: Budget = DEFAULT_BUDGET,
 ) -> Witnesses:
-    """The facts that atoms of the query are when the answers stand for its variables, each as a witness of one fact."""
+    """Return the facts that are atoms of the query with an answer for its variables, each as a witness of one fact."""
     engine = get_engine(kb)
     query = prepare(engine, query, budget=budget).query
     atoms = (part for part in walk(normalize_for_kb(query.formula, engine.kb)) if isinstance(part, Atom))
@@ -187,21 +210,19 @@ def ground_instances(
 def are_answers(
     kb: Queryable, query: str | Query, answers: npt.ArrayLike, *, budget: Budget = DEFAULT_BUDGET
 ) -> npt.NDArray[np.bool_]:
-    """Shape (b,): which of some tuples (b, variables) by number are answers; whatever the query is made of."""
-    engine, deadline = get_engine(kb), Deadline(budget.seconds)
+    """Return shape (b,): which of some tuples (b, variables), given by numbers, are answers of any query."""
+    engine = get_engine(kb)
     query = prepare(engine, query, budget=budget).query
-    rows = as_answer_rows(query, answers)
-    cursor, found = engine.cursor(), np.zeros(len(rows), bool)
-    engine.run_job(lambda c: _load_answers(c, rows), deadline.limit_budget(budget).seconds, cursor)
-    whole = Not(Not(normalize_for_kb(query.formula, engine.kb)))  # behind ¬ it is a condition, whatever its parts are
-    text = _witness_select(engine.kb, query, [whole]).to_sql(["a0.n"])
-    (numbers,) = engine.run_job(partial(_fetch_columns, text), deadline.limit_budget(budget).seconds, cursor)
+    table = _AnswerTable(engine, query, answers, budget)
+    condition = Not(Not(normalize_for_kb(query.formula, engine.kb)))  # behind ¬ everything becomes a condition
+    (numbers,) = table.fetch_columns(_witness_select(engine.kb, query, [condition]).to_sql(["a0.n"]))
+    found = np.zeros(len(table.rows), bool)
     found[numbers.astype(np.int64)] = True
     return found
 
 
 def is_monotone(query: Query, kb: KnowledgeBase) -> bool:
-    """Whether an answer can become false only by losing facts, and true only by gaining them: no ¬, ↔ or ∀ of atoms."""
+    """Return whether more facts never make an answer false: no ¬, ↔ or ∀ of atoms."""
     parts = walk(normalize_for_kb(query.formula, kb))
     return not any(
         isinstance(part, Iff) or (isinstance(part, Not) and not isinstance(part.body, Equal | Comparison))
@@ -210,11 +231,10 @@ def is_monotone(query: Query, kb: KnowledgeBase) -> bool:
 
 
 def alternatives(formula: Formula) -> Iterator[list[Formula]]:
-    """The ways to make a tidy formula true: the parts that must all hold, for each choice of a part of every ∨."""
-    if _count_alternatives(formula) > MAX_ALTERNATIVES:
-        raise LimitError(
-            f"there are {_count_alternatives(formula):,} ways to choose among the parts of ∨, and the limit is {MAX_ALTERNATIVES}"
-        )
+    """Yield the ways to make a normal formula true: the parts that must hold, for each choice of a part of every ∨."""
+    count = _count_alternatives(formula)
+    if count > MAX_ALTERNATIVES:
+        raise LimitError(f"the query has {count:,} ways to choose among the parts of ∨, more than {MAX_ALTERNATIVES}")
     yield from _alternatives(formula)
 
 
@@ -253,72 +273,58 @@ def _find_witnesses(
     max_witnesses: int,
     budget: Budget,
 ) -> Witnesses:
-    """The facts of every way, for every answer, in one statement each; the time is for all of them together."""
-    rows, deadline = as_answer_rows(query, answers), Deadline(budget.seconds)
+    """Return the facts of all ways, for every answer, with one statement for each way."""
     statements = [_witnesses_sql(engine.kb, query, way, max_witnesses) for way in alternatives]
-    cursor = engine.cursor()
-    engine.run_job(lambda c: _load_answers(c, rows), deadline.limit_budget(budget).seconds, cursor)
-    parts = []
+    table, parts = _AnswerTable(engine, query, answers, budget), []
     for statement, arities in statements:
-        columns = engine.run_job(partial(_fetch_columns, statement), deadline.limit_budget(budget).seconds, cursor)
+        columns = table.fetch_columns(statement)
         if len(columns[0]) > max_witnesses:
             raise StoppedError(
-                f"the answers have more than {max_witnesses:,} witnesses",
-                hint="ask for those of fewer answers at a time",
+                f"the answers have more than {max_witnesses:,} witnesses", hint="ask about fewer answers at a time"
             )
         parts.append((columns[0], _fact_numbers(engine.kb, columns[1:], arities)))
-    deadline.check()
+    table.check_deadline()
     return _collect_witnesses(parts)
 
 
 def as_answer_rows(query: Query, answers: npt.ArrayLike) -> Ints:
-    """Answers to a query as an array (b, variables) of numbers."""
+    """Return answers of a query as an array (b, variables) of object numbers."""
     rows = np.asarray(answers)
     if rows.shape == (0,):
         rows = rows.reshape(0, len(query.variables))
     if rows.ndim != 2 or rows.shape[1] != len(query.variables) or (rows.size and rows.dtype.kind not in "iu"):
-        raise KnowledgeBaseError(f"answers to {query} are rows of {len(query.variables)} numbers, not {rows.shape}")
+        raise KnowledgeBaseError(
+            f"answers of {query} must be integers of shape (answers, {len(query.variables)}), "
+            f"got {rows.dtype} of shape {rows.shape}"
+        )
     return rows.astype(np.int32, copy=False)
-
-
-def _load_answers(cursor: Any, rows: Ints) -> None:
-    columns = {f"c{place}": rows[:, place].copy() for place in range(rows.shape[1])}  # DuckDB knows no backward arrays
-    create_table(cursor, ANSWERS_TABLE, {"n": np.arange(len(rows), dtype=np.int32), **columns}, temporary=True)
-
-
-def _fetch_columns(text: str, cursor: Any) -> list[npt.NDArray[Any]]:
-    return list(cursor.execute(text).fetchnumpy().values())
-
-
-def _fetch_rows(text: str, cursor: Any) -> list[tuple[int, list[list[int]]]]:
-    return list(cursor.execute(text).fetchall())
 
 
 def _witnesses_sql(
     kb: KnowledgeBase, query: Query, alternative: list[Formula], max_witnesses: int
 ) -> tuple[str, list[int]]:
-    """SQL for the rows of all facts of one way, and the arities of the facts."""
+    """Return SQL for the table rows of all facts of one way, and the arities of the facts."""
     frame = _witness_select(kb, query, alternative)
-    chosen = ["a0.n", *(f"{alias}.rowid AS w{place}" for place, (_, alias) in enumerate(frame.fact_tables))]
-    return f"{frame.to_sql(chosen)} LIMIT {max_witnesses + 1:d}", [arity for arity, _ in frame.fact_tables]
+    columns = ["a0.n", *(f"{alias}.rowid AS w{at}" for at, (_, alias) in enumerate(frame.fact_tables))]
+    return f"{frame.to_sql(columns)} LIMIT {max_witnesses + 1:d}", [arity for arity, _ in frame.fact_tables]
 
 
 def _witness_select(kb: KnowledgeBase, query: Query, alternative: list[Formula]) -> SelectBuilder:
-    """The tables of all facts of one way, beside the answers."""
-    frame = SelectBuilder({v: f"a0.c{place}" for place, v in enumerate(query.variables)})
+    """Return a SELECT that joins the answers with the facts of one way."""
+    frame = SelectBuilder({v: f"a0.c{at}" for at, v in enumerate(query.variables)})
     frame.join(f"{ANSWERS_TABLE} a0", [])
     translator = Translator(kb, And((Truth(True), Truth(True), *alternative)))
     return translator.select(alternative, (), frame.env, base=frame)
 
 
 def _fact_numbers(kb: KnowledgeBase, columns: list[npt.NDArray[Any]], arities: list[int]) -> list[Longs]:
-    """Rows of tables as numbers of facts, over all tables, smallest arity first."""
+    """Turn rows of the tables into fact numbers."""
     first = kb.fact_offsets
     return [column.astype(np.int64) + first[arity] for column, arity in zip(columns, arities, strict=True)]
 
 
 def _collect_witnesses(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Witnesses:
-    """The rows of all ways together, sorted, each set of facts once."""
+    """Merge the rows of all ways, sorted, each set of facts once."""
     width = max([1, *(len(columns) for _, columns in parts)])
     tables = [np.zeros((0, width + 1), np.int64)]
     for answer, columns in parts:
@@ -336,7 +342,7 @@ def _collect_witnesses(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Wit
 
 
 def _sort_fact_sets(facts: Longs) -> Longs:
-    """Each row ascending, a fact once, −1 at the end for those that stood twice."""
+    """Sort each row and replace repeated facts by −1 at the end."""
     ascending = np.sort(facts, axis=1)
     twice = np.zeros(ascending.shape, bool)
     twice[:, 1:] = ascending[:, 1:] == ascending[:, :-1]

@@ -136,7 +136,7 @@ class AppContext:
         """Stop all work."""
         for limiter in self._limiters:
             limiter.close()
-        self.state.service.engine.interrupt()
+        self.state.service.engine.database.interrupt()
         self.state.close()
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -45,7 +47,7 @@ def test_the_tables_are_those_of_a_saved_file(tmp_path: Path) -> None:
     write(KB, tmp_path / "kb.duckdb")
     names = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'main'"
     with Engine(KB) as engine, duckdb.connect(str(tmp_path / "kb.duckdb"), read_only=True) as saved:
-        ours = set(engine.run_job(lambda cursor: cursor.execute(names).fetchall()))
+        ours = set(engine.database.run_job(lambda cursor: cursor.execute(names).fetchall()))
         assert ours <= set(saved.execute(names).fetchall())
         assert {table for table, _ in ours} == {
             "objects", "relations", "facts1", "facts2", "facts3", "attribute_values",
@@ -53,15 +55,31 @@ def test_the_tables_are_those_of_a_saved_file(tmp_path: Path) -> None:
         for table in ("facts1", "facts2", "facts3"):
             columns = [column for name, column in sorted(ours) if name == table]
             text = f"SELECT {', '.join(columns)} FROM {table} ORDER BY rowid"
-            assert engine.fetch_rows(text).tolist() == [list(row) for row in saved.execute(text).fetchall()]
+            assert engine.database.fetch_rows(text).tolist() == [list(row) for row in saved.execute(text).fetchall()]
 
 
-def test_the_engine_of_a_knowledge_base_is_made_once_and_left_behind_by_copies() -> None:
+def test_a_knowledge_base_owns_one_database_that_copies_and_pickles_leave_behind() -> None:
     kb = KnowledgeBase.from_facts([("p", "a")])
-    assert get_engine(kb) is get_engine(kb)
-    assert "_engine" not in vars(copy.copy(kb))
-    own = Engine(kb)
-    assert get_engine(own) is own
+    with ThreadPoolExecutor(4) as pool:
+        assert len({id(engine.database) for engine in pool.map(get_engine, [kb] * 8)}) == 1
+    for other in (copy.copy(kb), copy.deepcopy(kb), pickle.loads(pickle.dumps(kb))):
+        assert other == kb
+        assert get_engine(other).database is not get_engine(kb).database
+    with Engine(kb) as own:
+        assert get_engine(own) is own
+
+
+def test_a_database_ends_with_its_knowledge_base_at_once() -> None:
+    """No cycle of references keeps the tables in memory until the next garbage collection."""
+    kb = KnowledgeBase.from_facts([("p", "a"), ("r", "a", "b")])
+    assert list(answers(kb, "r(x, y) & p(x)")) == [("a", "b")]
+    folder = Path(get_engine(kb).database.temp_dir)
+    gc.disable()
+    try:
+        del kb
+        assert not folder.exists()
+    finally:
+        gc.enable()
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
@@ -82,7 +100,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
 def test_statements_reach_no_files(tmp_path: Path) -> None:
     (tmp_path / "secret.csv").write_text("a\n1\n")
     with Engine(KB) as engine, pytest.raises(duckdb.Error, match="disabled"):
-        engine.fetch_rows(f"SELECT * FROM '{tmp_path / 'secret.csv'}'")
+        engine.database.fetch_rows(f"SELECT * FROM '{tmp_path / 'secret.csv'}'")
 
 
 @pytest.mark.parametrize("text", WORST, ids=range(len(WORST)))
@@ -112,8 +130,8 @@ def test_all_that_runs_can_be_stopped_from_another_thread(crowd: Engine) -> None
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(crowd._running) == 2)
-    crowd.interrupt()
+    wait_until(lambda: crowd.database.running == 2)
+    crowd.database.interrupt()
     for thread in threads:
         thread.join()
     assert [error.message for error in stopped] == ["the query was cancelled"] * 2
@@ -142,14 +160,14 @@ def test_queries_of_many_threads_are_answered_side_by_side(crowd: Engine) -> Non
 
 def test_what_does_not_fit_into_memory_goes_to_disk_and_is_gone_afterwards() -> None:
     with Engine(crowded(2_000, 20_000), memory_mb=150, threads=1) as engine:
-        folder = Path(engine.temp_dir)
-        total = engine.fetch_scalar(
+        folder = Path(engine.database.temp_dir)
+        total = engine.database.fetch_scalar(
             "SELECT count(*) FROM (SELECT DISTINCT a.id AS x, b.id * 7 + a.id AS y FROM objects a, objects b)"
         )
         assert total == 4_000_000
         seen, parts = (
             0,
-            engine.fetch_batches(
+            engine.database.fetch_batches(
                 "SELECT a.id AS x, b.id AS y, a.id AS z, b.id AS u FROM objects a, objects b ORDER BY ALL", 500_000
             ),
         )
@@ -165,23 +183,14 @@ def test_more_memory_than_there_may_be_is_a_clear_error() -> None:
     with Engine(KB, memory_mb=64, threads=1) as engine:
         text = "SELECT len(list(a.range || b.range::VARCHAR)) FROM range(20000) a, range(20000) b"
         with pytest.raises(StoppedError, match="more memory than 64 MB"):
-            engine.fetch_scalar(text, 60)
-
-
-def test_an_engine_that_nobody_holds_takes_its_folder_along() -> None:
-    engine = Engine(KB)
-    folder = Path(engine.temp_dir)
-    assert folder.is_dir()
-    del engine
-    gc.collect()
-    assert not folder.exists()
+            engine.database.fetch_scalar(text, 60)
 
 
 def test_rows_keep_the_order_of_facts() -> None:
     kb = crowded(500, 3_000)
     with Engine(kb) as engine:
         table = kb.fact_tables[2]
-        rows = engine.fetch_rows("SELECT relation, a1, a2 FROM facts2 ORDER BY rowid")
+        rows = engine.database.fetch_rows("SELECT relation, a1, a2 FROM facts2 ORDER BY rowid")
         assert (rows == np.column_stack([table.relation, table.objects])).all()
 
 
@@ -192,7 +201,7 @@ from worst_queries import crowded, chain
 from gaifman.queries.engine import Engine
 from gaifman.queries.answers import answers
 engine = Engine(crowded(), memory_mb=200)
-print(engine.temp_dir, flush=True)
+print(engine.database.temp_dir, flush=True)
 answers(engine, chain(8))
 """
 

@@ -1,4 +1,4 @@
-"""One SELECT in the making."""
+"""A SELECT under construction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_the_first_table_has_its_conditions_in_where() -> None:
     frame.join("facts2 f2", ["f2.a1 = f1.a1"])
     frame.join("objects o3", [])
     frame.join("facts1 f4", [], "SEMI")
-    assert frame.to_sql(["1"], "\n") == (
+    assert frame.to_sql(["1"]) == (
         "SELECT 1\nFROM facts2 f1\nJOIN facts2 f2 ON f2.a1 = f1.a1\nCROSS JOIN objects o3\n"
         "SEMI JOIN facts1 f4 ON true\nWHERE f1.relation = 1"
     )

@@ -136,7 +136,7 @@ def test_what_a_database_does_is_stopped_with_the_work() -> None:
         task = asyncio.create_task(
             gate.run(lambda deadline: count(engine, str(ENDLESS["query"]), budget=deadline.limit_budget()))
         )
-        await settled(lambda: bool(engine._running))
+        await settled(lambda: engine.database.running > 0)
         task.cancel()
         await settled(lambda: gate.running == 0)
 
