@@ -15,7 +15,6 @@ knowledge base itself are never changed.
 
 from __future__ import annotations
 
-import gc
 import hmac
 import os
 import threading
@@ -216,8 +215,6 @@ class ServerState:
         finally:
             if self.service is not replacement:
                 replacement.engine.close()
-            del replacement, before
-            gc.collect()  # a knowledge base and its engine are a large reference cycle
 
     def close(self) -> None:
         """Finish writing, and release the file."""
