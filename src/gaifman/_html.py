@@ -84,10 +84,9 @@ def bar(fraction: float, label: object) -> Html:
     True
     """
     length = round(BAR_WIDTH * min(1.0, max(0.0, fraction)))  # in this order NaN gives no bar
-    filled = element(
-        "span", style=f"display:block;width:{length}px;height:8px;border-radius:4px;background:{POSITIVE_COLOUR}"
-    )
-    track = f"display:inline-block;width:{BAR_WIDTH}px;height:8px;border-radius:4px;background:{TRACK_COLOUR};margin-right:8px"
+    shape = "height:8px;border-radius:4px;background:"
+    filled = element("span", style=f"display:block;width:{length}px;{shape}{POSITIVE_COLOUR}")
+    track = f"display:inline-block;width:{BAR_WIDTH}px;{shape}{TRACK_COLOUR};margin-right:8px"
     return element("span", element("span", filled, style=track), label, style="white-space:nowrap")
 
 

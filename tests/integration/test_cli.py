@@ -109,7 +109,7 @@ BAD = [
     (["parse", "bordrs(x, y)", "--kb", "demo"], 1, "did you mean: borders"),
     (["parse", "(" * 5000], 1, "nested deeper than 64"),
     (["parse", "x" * 10_000], 1, "the limit is 8,192"),
-    (["convert", "demo", "out.unknown"], 1, "cannot be told from its name"),
+    (["convert", "demo", "out.unknown"], 1, "does not determine a format"),
     (["bogus"], 2, "No such command"),
     (["info"], 2, "Missing argument"),
     (["info", "demo", "--format", "xml"], 2, "'xml' is not one of"),

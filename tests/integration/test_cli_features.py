@@ -87,8 +87,8 @@ def test_all_lists_every_feature() -> None:
         (["x,", "ann", "bob"], "is no variable"),
         (["x,y", "ann", "bobb"], "did you mean: bob"),
         (["x,y", "ann", "bob", "--phi", "papr"], "did you mean: paper"),
-        (["x,y", "ann", "bob", "--size", "0"], "the size k"),
-        (["x,y", "ann", "bob", "--radius", "-1"], "the radius r"),
+        (["x,y", "ann", "bob", "--size", "0"], "size must be an integer"),
+        (["x,y", "ann", "bob", "--radius", "-1"], "radius must be an integer"),
     ],
 )
 def test_features_of_bad_input_are_one_message_and_exit_code_1(family: str, words: list[str], message: str) -> None:
@@ -196,12 +196,12 @@ def test_what_was_mined_can_be_looked_at(tmp_path: Path) -> None:
         (["borders(x, x)"], "a query over two variables, not 1"),
         (["borders(x, y) & borders(y, z)"], "a query over two variables, not 3"),
         (["borders(x, y) & ~borders(x, y)"], "has no answers"),
-        (["borders(x, y)", "--max-path-length", "4"], "a path has one to three steps, not 4"),
+        (["borders(x, y)", "--max-path-length", "4"], "max_path_length must be an integer from 1 to 3, got 4"),
         (["bordes(x, y)"], "did you mean: borders"),
         (["borders(x, y"], "ends too early"),
         (["borders(x, y)", "--min-support", "3"], "min_support must be a number"),
-        (["borders(x, y)", "--max-features", "0"], "limit and sample"),
-        (["borders(x, y)", "--size", "0"], "the size k"),
+        (["borders(x, y)", "--max-features", "0"], "must be an integer of at least 1"),
+        (["borders(x, y)", "--size", "0"], "size must be an integer"),
     ],
 )
 def test_mine_writes_nothing_for_bad_input(tmp_path: Path, words: list[str], message: str) -> None:

@@ -112,9 +112,9 @@ def test_a_second_file_is_read_too(tmp_path: Path) -> None:
 
 BAD = [
     (["neighbourhood", "demo", "frnace"], 1, "did you mean: france"),
-    (["neighbourhood", "demo", "france", "--size", "0"], 1, "size must be an integer, 1 or more"),
+    (["neighbourhood", "demo", "france", "--size", "0"], 1, "size must be an integer of at least 1"),
     (["neighbourhood", "demo", "france", "--radius", "-1"], 1, "radius must be an integer of at least 0"),
-    (["neighbourhood", "demo", "france", "--draws", "0"], 1, "the number of draws"),
+    (["neighbourhood", "demo", "france", "--draws", "0"], 1, "draws must be an integer"),
     (["neighbourhood", "demo", "france", "--draws", "1000000000000"], 1, "draws must be an integer from"),
     (["neighbourhood", "demo", "france", "--seed", "-1"], 1, "seed must be an integer"),
     (["neighbourhood", "demo", "france", "--size", "many"], 2, "neither an integer nor all"),
