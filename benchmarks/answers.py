@@ -78,7 +78,7 @@ def ranking(completion: Completion, questions: int) -> tuple[Callable[[], float]
     """What gives the answers a second over all objects, and the seconds that the field takes."""
     kb, names = completion.kb, list(completion.scorers)
     begin = time.perf_counter()
-    field = ObjectFeatures(completion.predictor(names[0]), completion.config, 1)
+    field = ObjectFeatures(completion.predictor(names[0]).evaluator, completion.config, 1)
     for position in (0, 1):
         field.at_position(position)
     ready = time.perf_counter() - begin

@@ -24,14 +24,12 @@ import numpy as np
 import common
 import gaifman
 from gaifman.completion import Completion
-from gaifman.explain.attribution import Explainer
+from gaifman.explain.attribution import estimate_hiding
 from gaifman.explain.explanation import Explanation
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Longs
-from gaifman.logic.ast import relation_query
-from gaifman.predict import DrawBudget
 from training import loaded
 
 QUICK = {"min_examples": 0, "positives": 2, "negatives": 6, "epochs": 1}
@@ -66,15 +64,11 @@ def others(explanation: Explanation, count: int, at: int) -> list[Fact]:
 
 def asked_again(completion: Completion, fact: Fact, without: Sequence[Sequence[Fact]], seed: int) -> Floats:
     """What is said of a fact with another seed, without some facts, for each choice of them."""
-    judge, relation = completion.predictor(fact.relation), fact.relation
-    learning = replace(completion.config, seed=seed)
-    case = Explainer(
-        judge, completion.scorers[relation], completion.calibration, learning, relation_query(relation, judge.width)
-    )
-    tuples = judge.tuple_ids([fact.objects])
-    own = judge.hidden_facts(case.query, tuples, seed).facts
-    hidden = [np.union1d(own, numbers(judge.graph, facts)) for facts in without]
-    return np.array([estimate.value for estimate in case.estimate_hiding(tuples, hidden, DrawBudget(learning.draws))])
+    predictor = replace(completion.predictor(fact.relation), config=replace(completion.config, seed=seed))
+    tuples = predictor.tuple_ids([fact.objects])
+    own = predictor.hidden_facts(tuples).facts
+    hidden = [np.union1d(own, numbers(predictor.graph, facts)) for facts in without]
+    return np.array([estimate.value for estimate in estimate_hiding(predictor, tuples, hidden, predictor.budget())])
 
 
 def measured(completion: Completion, facts: Sequence[Fact], short: str) -> dict[str, float]:

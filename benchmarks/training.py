@@ -186,7 +186,12 @@ def calibration(completion: Completion, kb: KnowledgeBase, facts: list[tuple[str
         corrupted = examples.sample_negatives(np.array(rows), 1)
         asked, wanted = np.concatenate([numbers, corrupted]), np.repeat([1.0, 0.0], [len(numbers), len(corrupted)])
         fair.append(completion.probabilities(relation, asked).values)
-        means.append(completion.raw_scores(relation, asked))
+        predictor, sampling = (
+            completion.predictor(relation),
+            completion.config.sampling(completion.config.draws, "answer 0"),
+        )
+        per_draw = predictor.probabilities_per_draw(asked, sampling, predictor.hidden_facts(asked))
+        means.append(per_draw.mean(axis=1))
         targets.append(wanted)
     said, raw, so = np.concatenate(fair), np.concatenate(means), np.concatenate(targets)
     return reliability(said, so).ece, reliability(raw, so).ece

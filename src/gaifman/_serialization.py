@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,6 @@ from gaifman.models.base import BaseModel
 from gaifman.models.registry import make_base_model
 from gaifman.models.scaling import FeatureScaler
 from gaifman.training import Scorer, TrainingConfig
-
-
-def prune_features(scorer: Scorer, features: Sequence[Feature]) -> tuple[tuple[Feature, ...], Scorer]:
-    """Only the features that have a column, and the scorer for those."""
-    kept = scorer.scaler.features()
-    columns = np.arange(len(kept), dtype=np.int32)
-    inputs = FeatureScaler(columns, scorer.scaler.kinds[kept], scorer.scaler.centres, scorer.scaler.scales)
-    return tuple(features[number] for number in kept.tolist()), replace(scorer, scaler=inputs)
 
 
 def scorer_arrays(scorer: Scorer, prefix: str = "") -> Arrays:

@@ -1,4 +1,4 @@
-"""One model for each relation of a knowledge base: what facts are missing.
+"""Completions: one model for each relation of a knowledge base, to find missing facts.
 
 >>> import gaifman
 >>> completion = gaifman.complete(gaifman.demo(), ["continent", "capital"], options={"epochs": 1}, seed=1)
@@ -7,17 +7,15 @@
 >>> completion.probability("capital", "france", "paris").value > 0.5
 True
 
-Relations are learnt abreast, each by one thread, so the result does not hang on how many threads there are. A relation
-with fewer than two answers, of which every tuple is known, or of which no feature speaks, has nothing to learn from:
-its fallback is the share of places whose object stands at the same place of another fact of the relation,
-(m + 1/2) / (n + 1).
+Threads train whole relations, so the result does not depend on their number. A relation with fewer than two facts,
+without unknown tuples, or without features cannot be trained. Its tuples get the fallback probability
+(m + ½) / (arity + 1), where m of the objects are at the same position of another fact of the relation.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,6 @@ from gaifman._serialization import (
     feature_metadata,
     features_from_metadata,
     losses_as_json,
-    prune_features,
     read_model_state,
     schema_from_metadata,
     scorer_arrays,
@@ -38,47 +35,35 @@ from gaifman._serialization import (
 from gaifman.cancellation import Deadline
 from gaifman.config import cpu_count
 from gaifman.errors import InputError, KnowledgeBaseError, similar_names
-from gaifman.explain.attribution import DEFAULT_TOP, Explainer
+from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
 from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
-from gaifman.io.model_file import Arrays, strip_prefix, write_model
+from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints
+from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query
 from gaifman.logic.transforms import used_symbols
-from gaifman.model import GaifmanModel, Tuples, as_tuple_ids
-from gaifman.model_card import summary_html
+from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc, fit_calibration
 from gaifman.models.registry import make_base_model
 from gaifman.models.scaling import feature_kinds
-from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor
-from gaifman.ranking.candidates import (
-    UNRESTRICTED,
-    CandidateStrategy,
-    QueryPattern,
-    Restriction,
-    as_strategy,
-    atom_pattern,
-    fill_pattern,
-)
-from gaifman.ranking.fast_scoring import FastScorer
-from gaifman.ranking.ranked_answers import RankedAnswers, RankingOptions, rank_candidates
+from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
+from gaifman.ranking.patterns import QueryPattern, atom_pattern
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.threads import map_threaded
 from gaifman.training import Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
 RelationModel = tuple[Arrays, dict[str, Any]]
-"""What was learnt of one relation: arrays, and words about it."""
+"""The trained model of one relation: arrays and metadata. The arrays are empty if it was not trained."""
 
 
-class Completion:
-    """Models of relations, asked by the relation's name."""
+class Completion(Model):
+    """One model for each relation of a knowledge base; relations are addressed by name."""
 
     def __init__(
         self,
@@ -91,42 +76,45 @@ class Completion:
         kb: KnowledgeBase | None = None,
         held_out_report: HeldOutReport | None = None,
     ) -> None:
-        self.config, self.relations, self.features, self.scorers = (
-            config,
-            dict(relations),
-            dict(features),
-            dict(scorers),
-        )
-        self.calibration, self.meta, self._kb = calibration, dict(meta), kb
-        self.held_out_report = held_out_report
-        """How held-out tuples were judged; not kept in files, which have the figures."""
-        self._predictors: dict[int, Predictor] = {}
-        self._fast_scorers: dict[int, FastScorer] = {}
+        super().__init__(config, calibration, meta, kb, held_out_report)
+        self.relations = dict(relations)
+        """Relation → arity."""
+        self.features = dict(features)
+        """Arity → the features of relations of that arity."""
+        self.scorers = dict(scorers)
+        """Relation → its trained model; relations that could not be trained are missing."""
 
     def __repr__(self) -> str:
         return f"<Completion: {len(self.relations):,} relations, {len(self.scorers):,} with a trained model>"
 
-    def _repr_html_(self) -> str:
-        return summary_html(repr(self)[1:-1], self.meta)
-
-    def with_kb(self, kb: KnowledgeBase) -> Completion:
-        """The same, which answers from another knowledge base."""
-        parts = (self.config, self.relations, self.features, self.scorers, self.calibration, self.meta)
-        return Completion(*parts, kb)
-
     @property
-    def kb(self) -> KnowledgeBase:
-        """What it answers from."""
-        if self._kb is None:
-            raise KnowledgeBaseError(
-                "the completion has no knowledge base to answer from",
-                hint="completion.on(kb), or gaifman.load(file, kb)",
-            )
-        return self._kb
+    def trained_relations(self) -> list[str]:
+        """The relations that have a trained model."""
+        return list(self.scorers)
 
-    def probability(self, relation: str, *objects: str, **settings: Any) -> Estimate:
+    def arity(self, relation: str) -> int:
+        """The arity of a relation of this completion."""
+        if relation not in self.relations:
+            raise KnowledgeBaseError(
+                f"there is no model of {relation}", suggestions=similar_names(relation, self.relations)
+            )
+        return self.relations[relation]
+
+    # Predictions
+
+    def probability(
+        self,
+        relation: str,
+        *objects: str,
+        draws: int | None = None,
+        max_error: float | None = None,
+        max_draws: int = DEFAULT_MAX_DRAWS,
+        prior: float | None = None,
+    ) -> Estimate:
         """The probability of a fact: `completion.probability("capital", "france", "paris")`. See `probabilities`."""
-        return self.probabilities(relation, [objects], **settings)[0]
+        return self.probabilities(
+            relation, [objects], draws=draws, max_error=max_error, max_draws=max_draws, prior=prior
+        )[0]
 
     def probabilities(
         self,
@@ -135,87 +123,13 @@ class Completion:
         *,
         draws: int | None = None,
         max_error: float | None = None,
-        max_draws: int = 1_000,
+        max_draws: int = DEFAULT_MAX_DRAWS,
         prior: float | None = None,
     ) -> Estimates:
-        """The probabilities of facts of one relation, as `GaifmanModel.probabilities` has them."""
-        judge = self.predictor(relation)
-        numbers = as_tuple_ids(judge, tuples)
-        hidden = judge.hidden_facts(relation_query(relation, judge.width), numbers, self.config.seed)
-        wanted = DrawBudget(self.config.draws if draws is None else draws, max_error, max_draws)
-        return self._estimates(relation, numbers, hidden, wanted, prior)
-
-    def _estimates(
-        self, relation: str, numbers: Ints, hidden: HiddenFacts, draw_budget: DrawBudget, prior: float | None
-    ) -> Estimates:
-        judge, scorer = self.predictor(relation), self.scorers.get(relation)
-        if scorer is None:
-            values = fallback_probabilities(judge.graph, relation, numbers)
-            values = values if prior is None else Calibration.identity().with_prior(prior).apply(values)
-            return Estimates(values, np.zeros(len(values)), np.zeros(len(values), np.int32))
-        calibration = self.calibration if prior is None else self.calibration.with_prior(prior)
-        return judge.estimate(scorer, calibration, self.config, numbers, hidden, draw_budget)
-
-    def answers(
-        self,
-        query: str | Query | None = None,
-        bindings: Bindings | None = None,
-        *,
-        top: int | None = 10,
-        known: str = "mark",
-        restrict_to: Restriction = UNRESTRICTED,
-        candidates: str | CandidateStrategy = "auto",
-        draws: int | None = None,
-        prior: float | None = None,
-        **objects: str,
-    ) -> RankedAnswers:
-        """The most probable facts of a relation: `completion.answers("located_in('france', y)", top=5)`.
-
-        The question is one atom with objects and variables. The settings are those of `GaifmanModel.answers`.
-        """
-        ranking = RankingOptions(top, known, restrict_to, as_strategy(candidates))
-        return self.rank(query, {**(bindings or {}), **objects}, ranking, draws=draws, prior=prior)
-
-    def rank(
-        self,
-        query: str | Query | None,
-        bindings: Bindings,
-        options: RankingOptions,
-        *,
-        draws: int | None = None,
-        prior: float | None = None,
-    ) -> RankedAnswers:
-        """The same, where what is wanted is one object, which may have a deadline."""
-        wanted = DrawBudget(self.config.draws if draws is None else draws)
-        relation, pattern = self._pattern(query, bindings)
-        judge = self.predictor(relation)
-
-        def estimate(tuples: Ints, hidden: HiddenFacts, draws: int) -> Estimates:
-            return self._estimates(relation, tuples, hidden, DrawBudget(draws, deadline=options.deadline), prior)
-
-        def glance(tuples: Ints, hidden: HiddenFacts) -> Floats:
-            return self._fast_scorer(judge).scores(self.scorers[relation], tuples, hidden, options.deadline)
-
-        own_query, looking = relation_query(relation, judge.width), glance if relation in self.scorers else None
-        return rank_candidates(judge, own_query, pattern, estimate, looking, wanted.draws, self.config.seed, options)
-
-    def _pattern(self, query: str | Query | None, bindings: Bindings) -> tuple[str, QueryPattern]:
-        """The relation that is asked for, and its objects and variables."""
-        if query is None:
-            relation, arity = next(iter(self.relations.items()))
-            raise KnowledgeBaseError(
-                f"the model is a completion of {len(self.relations):,} relations: say what to answer",
-                hint=f'as in "{relation_query(relation, arity)}"',
-            )
-        return atom_pattern(query, self.extended_kb, self.relations, bindings)
-
-    def warm_up(self, deadline: Deadline | None = None) -> None:
-        """Make what rankings of all objects share: some seconds for a large knowledge base, for whoever asks often."""
-        for relation in {self.relations[name]: name for name in self.scorers}.values():
-            self._fast_scorer(self.predictor(relation)).prepare(deadline)
-
-    def _fast_scorer(self, predictor: Predictor) -> FastScorer:
-        return self._fast_scorers.setdefault(predictor.width, FastScorer(predictor, self.config))
+        """The probabilities of facts of one relation; the arguments are those of `GaifmanModel.probabilities`."""
+        predictor = self.predictor(relation).with_prior(prior)
+        budget = DrawBudget(predictor.budget(draws).draws, max_error, max_draws)
+        return predictor.probabilities(tuples, budget)
 
     def explain(
         self,
@@ -226,173 +140,143 @@ class Completion:
         top: int = DEFAULT_TOP,
         deadline: Deadline | None = None,
     ) -> Explanation:
-        """Why a fact is as probable as `probability` says: `completion.explain("capital", "france", "paris")`.
+        """Explain the probability of a fact: `completion.explain("capital", "france", "paris")`.
 
-        As `GaifmanModel.explain` has it.
+        The explanation is that of `GaifmanModel.explain`.
         """
-        judge, scorer = self.predictor(relation), self._scorer(relation)
-        calibration = self.calibration if prior is None else self.calibration.with_prior(prior)
-        case = Explainer(judge, scorer, calibration, self.config, relation_query(relation, judge.width))
-        return case.explain(as_tuple_ids(judge, [objects]), draws, top, deadline)
+        predictor = self.predictor(relation).with_prior(prior)
+        return explain_prediction(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
 
-    def answer_tuple(self, query: str | Query | None, bindings: Bindings, answer: Sequence[str]) -> tuple[str, ...]:
-        """The relation of a question, and the objects of an answer to it: what `explain` wants."""
-        relation, pattern = self._pattern(query, bindings)
-        return relation, *fill_pattern(pattern, self.extended_kb, answer)
-
-    def raw_scores(self, relation: str, tuples: Tuples, *, draws: int | None = None) -> Floats:
-        """Shape (tuples,), float64: the mean of the base model's own probabilities, not calibrated."""
-        judge = self.predictor(relation)
-        numbers = as_tuple_ids(judge, tuples)
-        count = self.config.draws if draws is None else draws
-        hidden = judge.hidden_facts(relation_query(relation, judge.width), numbers, self.config.seed)
-        sampling = self.config.sampling(count, "answer 0")
-        return np.asarray(judge.probabilities_per_draw(self.scorers[relation], numbers, sampling, hidden).mean(axis=1))
+    def predictor(self, relation: str) -> Predictor:
+        """The predictor of a relation for the knowledge base."""
+        query = relation_query(relation, self.arity(relation))
+        evaluator = self._compile().evaluator(self.arity(relation))
+        return Predictor(query, evaluator, self.scorers.get(relation), self.calibration, self.config)
 
     def model(self, relation: str) -> GaifmanModel:
         """The model of one relation by itself."""
-        scorer = self._scorer(relation)
-        learning, width = self.config, self.arity(relation)
-        model = GaifmanModel(
-            relation_query(relation, width), learning.radius, learning.size, FeatureSet((), learning.phi), scorer.base
-        )
-        model.config, model.calibration = learning, self.calibration
-        model.features, model._scorer = prune_features(scorer, self.features[width])
+        scorer, arity = self.predictor(relation).trained_scorer(), self.arity(relation)
+        features, pruned = scorer.prune(self.features[arity])
+        query = relation_query(relation, arity)
         about = next(row for row in self.meta["relations"] if row["name"] == relation)
-        model.meta = {name: value for name, value in self.meta.items() if name not in ("relations", "metrics")} | {
+        meta = {name: value for name, value in self.meta.items() if name not in ("relations", "metrics")} | {
             "kind": "model",
-            "query": str(model.query),
-            "features": len(model.features),
+            "query": str(query),
+            "features": len(features),
             "metrics": {"answers": about["answers"], "losses": about["losses"]},
         }
-        model._kb = self._kb
-        return model
+        return GaifmanModel.from_parts(query, self.config, features, pruned, self.calibration, meta, self._kb)
 
-    def _scorer(self, relation: str) -> Scorer:
-        self.arity(relation)
-        if relation not in self.scorers:
+    def match_query(self, query: str | Query | None, bindings: Bindings | None = None) -> tuple[Query, QueryPattern]:
+        """Match a query against the relations: it is one atom of one of them."""
+        if query is None:
+            relation, arity = next(iter(self.relations.items()))
             raise KnowledgeBaseError(
-                f"{relation} has no trained model, only the fallback", hint="see docs/completion.md"
+                f"the model is a completion of {len(self.relations):,} relations and needs a query",
+                hint=f'such as "{relation_query(relation, arity)}"',
             )
-        return self.scorers[relation]
+        relation, pattern = atom_pattern(query, self._compile().kb, self.relations, bindings)
+        return relation_query(relation, self.arity(relation)), pattern
 
-    def arity(self, relation: str) -> int:
-        """Places of a relation of this completion."""
-        if relation not in self.relations:
-            raise KnowledgeBaseError(
-                f"there is no model of {relation}", suggestions=similar_names(relation, self.relations)
-            )
-        return self.relations[relation]
+    def _predictor_of(self, query: Query) -> Predictor:
+        return self.predictor(query.atomic_relation or "")
 
-    def predictor(self, relation: str) -> Predictor:
-        """The knowledge base made ready for relations of this arity."""
-        width = self.arity(relation)
-        if width not in self._predictors:
-            self._predictors[width] = Predictor(self.extended_kb, self.features.get(width, ()), width, self._graph)
-        return self._predictors[width]
+    def _features_by_arity(self) -> Mapping[int, Sequence[Feature]]:
+        return self.features
 
-    @cached_property
-    def extended_kb(self) -> KnowledgeBase:
-        relations = dict(self.relations)
-        attributes = set[str]()
-        for width, features in self.features.items():
-            spoken_of, numbers = used_symbols(features, relation_query("", width))
-            relations |= {name: arity for name, arity in spoken_of.items() if name}
-            attributes |= set(numbers)
-        return self.kb.extend_schema(relations, sorted(attributes))
-
-    @cached_property
-    def _graph(self) -> GaifmanGraph:
-        return build_graph(self.extended_kb)
+    def _symbols(self) -> tuple[dict[str, int], list[str]]:
+        relations, attributes = dict(self.relations), set[str]()
+        for arity, features in self.features.items():
+            used, numeric = used_symbols(features, relation_query("", arity))
+            relations |= {name: arity for name, arity in used.items() if name}
+            attributes |= set(numeric)
+        return relations, sorted(attributes)
 
     # Files
 
-    def save(self, path: str | Path) -> None:
-        """Write it to one file, whole or not at all."""
-        write_model(path, *self.state())
-
     def state(self) -> RelationModel:
-        """What the file holds."""
-        arrays: Arrays = {f"calibration/{name}": array for name, array in self.calibration.arrays().items()}
+        """The arrays and the metadata that `save` writes."""
+        arrays = self._calibration_arrays()
         for number, relation in enumerate(self.relations):
             if relation in self.scorers:
                 arrays |= scorer_arrays(self.scorers[relation], f"{number}/")
-        widths = {
-            str(width): feature_metadata(own, relation_query("", width)) for width, own in sorted(self.features.items())
+        arities = {
+            str(arity): feature_metadata(features, relation_query("", arity))
+            for arity, features in sorted(self.features.items())
         }
-        return arrays, self.meta | {"arities": widths}
+        return arrays, self.meta | {"arities": arities}
 
     @classmethod
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> Completion:
         """The completion of a file."""
         features = {
-            int(width): features_from_metadata(own, schema_from_metadata(own)) for width, own in meta["arities"].items()
+            int(arity): features_from_metadata(texts, schema_from_metadata(texts))
+            for arity, texts in meta["arities"].items()
         }
-        config = TrainingConfig.from_settings(meta["config"])
         relations = {row["name"]: row["arity"] for row in meta["relations"]}
         parts: dict[int, Arrays] = {}
         for name, array in arrays.items():
-            first, _, rest = name.partition("/")
-            if first.isdecimal():
-                parts.setdefault(int(first), {})[rest] = array
-        scorers, kinds = {}, {width: feature_kinds(own) for width, own in features.items()}
-        for number, (relation, width) in enumerate(relations.items()):
-            if number in parts:
+            number, _, rest = name.partition("/")
+            if number.isdecimal():
+                parts.setdefault(int(number), {})[rest] = array
+        scorers, kinds = {}, {arity: feature_kinds(own) for arity, own in features.items()}
+        for index, (relation, arity) in enumerate(relations.items()):
+            if index in parts:
                 base = make_base_model(meta["base"]["kind"], meta["base"]["settings"])
-                scorers[relation] = scorer_from_arrays(parts[number], kinds[width], base)
-        calibration = Calibration.from_arrays(strip_prefix(arrays, "calibration/"))
-        own = {name: value for name, value in meta.items() if name != "arities"}
-        return cls(config, relations, features, scorers, calibration, own)
-
-
-def fallback_probabilities(graph: GaifmanGraph, relation: str, tuples: Ints) -> Floats:
-    """For each tuple the share of its objects that another fact of the relation has at the same place, smoothed."""
-    width = tuples.shape[1]
-    number, table = graph.kb.content.relations.find(relation), graph.kb.fact_tables.get(width)
-    seen = np.zeros(len(tuples))
-    if table is not None and number is not None:
-        own = graph.kb.fact_ids(number, tuples) >= 0  # the tuple's own fact is not another
-        for place in range(width):
-            counts = np.bincount(table.objects[table.rows(number), place], minlength=len(graph))
-            seen += counts[tuples[:, place]] > own
-    values: Floats = (seen + 0.5) / (width + 1)
-    return values
+                scorers[relation] = scorer_from_arrays(parts[index], kinds[arity], base)
+        return cls(
+            TrainingConfig.from_settings(meta["config"]),
+            relations,
+            features,
+            scorers,
+            Calibration.from_arrays(strip_prefix(arrays, "calibration/")),
+            {name: value for name, value in meta.items() if name != "arities"},
+        )
 
 
 def load(
     path: str | Path, kb: KnowledgeBase | None = None, *, base: BaseModel | None = None
 ) -> GaifmanModel | Completion:
-    """A saved model or completion, to answer from a knowledge base; a base model that is not ours must be given."""
+    """Load a saved model or completion.
+
+    Args:
+        path: The file.
+        kb: The knowledge base to answer from; `with_kb` sets it later.
+        base: An untrained base model, for a file whose base model is not one of gaifman's own.
+    """
     arrays, meta = read_model_state(path)
     if base is not None and meta["kind"] == "completion":
         raise InputError(f"{path} is a completion, which makes its base models itself", hint="leave out base=…")
     try:
-        found = (
+        model = (
             Completion.from_state(arrays, meta)
             if meta["kind"] == "completion"
             else GaifmanModel.from_state(arrays, meta, base)
         )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # whole, but not written by us
-        raise InputError(f"{path} has not what a {meta['kind']} has: {error!r}") from error
-    return found if kb is None else found.with_kb(kb)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # intact, but not our format
+        raise InputError(f"{path} is not a valid {meta['kind']}: {error!r}") from error
+    return model if kb is None else model.with_kb(kb)
+
+
+# Training
 
 
 MIN_FACTS = 2
-"""Answers a relation must have to be learnt."""
+"""Facts that a relation needs to be trained."""
 
 
 class PartStore:
-    """Where the work on relations is written down: this one keeps all in memory and watches nothing."""
+    """Stores the models of relations while a completion is trained. This one stores nothing."""
 
     def load(self, relation: str) -> RelationModel | None:
-        """What was learnt of a relation before."""
+        """The stored model of a relation, or None."""
         return None
 
     def save(self, relation: str, part: RelationModel) -> None:
-        """A relation is learnt."""
+        """Store the model of a relation."""
 
     def callback(self, relation: str) -> Callback:
-        """What looks on while a relation is learnt."""
+        """The training callback for a relation."""
         return Callback()
 
 
@@ -400,35 +284,108 @@ def complete(
     kb: KnowledgeBase,
     relations: Iterable[str] | None = None,
     *,
-    phi: str | FeatureSet = "default",
+    radius: int = DEFAULT_CONFIG.radius,
+    size: int | None = DEFAULT_CONFIG.size,
+    phi: str | FeatureSet = DEFAULT_CONFIG.phi,
+    base: str = DEFAULT_CONFIG.base,
+    options: Mapping[str, Any] | None = None,
+    positives: int = DEFAULT_CONFIG.positives,
+    negatives: int = DEFAULT_CONFIG.negatives,
+    negative_sampling: str = DEFAULT_CONFIG.negative_sampling,
+    hard_negative_fraction: float = DEFAULT_CONFIG.hard_negative_fraction,
+    hide: str = DEFAULT_CONFIG.hide,
+    holdout: float = DEFAULT_CONFIG.holdout,
+    max_held_out: int = DEFAULT_CONFIG.max_held_out,
+    min_examples: int = DEFAULT_CONFIG.min_examples,
+    min_feature_count: int = DEFAULT_CONFIG.min_feature_count,
+    patience: int = DEFAULT_CONFIG.patience,
+    draws: int = DEFAULT_CONFIG.draws,
+    seed: int = DEFAULT_CONFIG.seed,
+    block_size: int = DEFAULT_CONFIG.block_size,
+    constraints: Constraints | None = None,
+    threads: int | None = None,
+) -> Completion:
+    """Train one model for each relation of a knowledge base.
+
+    Args:
+        kb: The knowledge base.
+        relations: The relations; None for all.
+        radius: r, the largest distance of a member from the tuple's objects.
+        size: k, the number of members besides the tuple's objects; None for all.
+        phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.
+        base: M, the base model: `mlp` or `logistic`.
+        options: Options of the base model, such as `{"hidden": [50], "epochs": 5}`.
+        positives: w, neighbourhoods of each fact per epoch.
+        negatives: w̃, negatives of each fact per epoch, with one neighbourhood each.
+        negative_sampling: Where the objects of negatives come from: `uniform`, `typed` or `mixed`.
+        hard_negative_fraction: The share of negatives whose object is two or three steps from one that stays.
+        hide: What an example cannot see: the `facts` that make it true, or also all `links` between its objects.
+        holdout: The share of facts that is held out for calibration and early stopping.
+        max_held_out: Limit on the held-out tuples.
+        min_examples: Train more epochs until this many examples were seen.
+        min_feature_count: Drop features that were seen less often.
+        patience: Stop after this many epochs without a better loss on held-out tuples; 0 never stops early.
+        draws: N, neighbourhoods per prediction.
+        seed: The seed of all random draws.
+        block_size: Answers per block of examples, which is in memory at once.
+        constraints: Types and functional relations, which decide what a negative can be.
+        threads: The number of threads; None for all processors. The result does not depend on it.
+    """
+    config = TrainingConfig(
+        radius=radius,
+        size=size,
+        phi=phi if isinstance(phi, str) else phi.name or "custom",
+        base=base,
+        options=options or {},
+        positives=positives,
+        negatives=negatives,
+        negative_sampling=negative_sampling,
+        hard_negative_fraction=hard_negative_fraction,
+        hide=hide,
+        holdout=holdout,
+        max_held_out=max_held_out,
+        min_examples=min_examples,
+        min_feature_count=min_feature_count,
+        patience=patience,
+        draws=draws,
+        seed=seed,
+        block_size=block_size,
+    )
+    return train_completion(kb, config, relations, phi=phi, constraints=constraints, threads=threads)
+
+
+def train_completion(
+    kb: KnowledgeBase,
+    config: TrainingConfig,
+    relations: Iterable[str] | None = None,
+    *,
+    phi: str | FeatureSet | None = None,
     constraints: Constraints | None = None,
     threads: int | None = None,
     store: PartStore | None = None,
-    **settings: Any,
 ) -> Completion:
-    """Learn every relation of a knowledge base, or some. The settings are those of `TrainingConfig`."""
-    named = phi if isinstance(phi, str) else phi.name or "custom"
-    learning = TrainingConfig.from_settings({"phi": named, **settings})
-    names = _check_relations(kb, relations)
-    school = RelationTrainer(build_graph(kb), phi, learning, constraints)
-    parts = school.train_all(names, threads or cpu_count(), store or PartStore())
-    return school.build_completion(names, parts)
+    """Train a completion with these settings; `phi` replaces a name in the settings."""
+    names = check_relations(kb, relations)
+    trainer = RelationTrainer(build_graph(kb), config.phi if phi is None else phi, config, constraints)
+    parts = trainer.train_all(names, threads or cpu_count(), store or PartStore())
+    return trainer.build_completion(names, parts)
 
 
-def _check_relations(kb: KnowledgeBase, relations: Iterable[str] | None) -> list[str]:
+def check_relations(kb: KnowledgeBase, relations: Iterable[str] | None) -> list[str]:
+    """The relations to train, sorted; None for all. Raises KnowledgeBaseError for one that does not exist."""
     if isinstance(relations, str):
-        raise KnowledgeBaseError(f"several relations are meant: write [{relations!r}], not {relations!r}")
+        raise KnowledgeBaseError(f"relations is a list: write [{relations!r}], not {relations!r}")
     names = sorted(kb.relations) if relations is None else sorted(set(relations))
     for name in names:
         if name not in kb.relations:
             raise KnowledgeBaseError(f"there is no relation {name}", suggestions=similar_names(name, kb.relations))
     if not names:
-        raise KnowledgeBaseError("the knowledge base has no relations to learn")
+        raise KnowledgeBaseError("there are no relations to train")
     return names
 
 
 class RelationTrainer:
-    """Learns relations of one knowledge base; what they share is made once."""
+    """Trains the relations of one knowledge base, which share graph and compiled features."""
 
     def __init__(
         self, graph: GaifmanGraph, phi: str | FeatureSet, config: TrainingConfig, constraints: Constraints | None
@@ -438,21 +395,18 @@ class RelationTrainer:
         self._lock = threading.Lock()
 
     def evaluator_and_kinds(self, arity: int) -> tuple[FeatureEvaluator, Ints]:
-        """The features of tuples of so many objects, made ready once, and their kinds."""
+        """The compiled features of relations of this arity, and their kinds."""
         with self._lock:
             if arity not in self._prepared:
                 kb = self.graph.kb
                 arities = {name: relation.arity for name, relation in kb.relations.items()}
-                plan = compile_features(
-                    _features_of_arity(resolve_feature_set(self.phi, arity, arities, kb.attributes, kb), arity),
-                    kb,
-                    arity,
-                )
+                features = resolve_feature_set(self.phi, arity, arities, kb.attributes, kb)
+                plan = compile_features(_features_of_arity(features, arity), kb, arity)
                 self._prepared[arity] = FeatureEvaluator(self.graph, plan), feature_kinds(plan.features)
             return self._prepared[arity]
 
     def train_all(self, names: Sequence[str], threads: int, store: PartStore) -> dict[str, RelationModel]:
-        """What is learnt of each relation: the largest first, so that no thread is left with one at the end."""
+        """Relation → its model: from the store, or trained now."""
         kb = self.graph.kb
 
         def train(name: str) -> RelationModel:
@@ -467,7 +421,7 @@ class RelationTrainer:
         return dict(zip(order, parts, strict=True))
 
     def train(self, name: str, callback: Callback) -> RelationModel:
-        """Learn one relation; where that cannot be, only say so."""
+        """Train one relation; if that is impossible, the metadata say why."""
         relation = self.graph.kb.relations[name]
         about: dict[str, Any] = {"name": name, "arity": relation.arity, "answers": relation.count, "trained": False}
         if relation.count < MIN_FACTS:
@@ -480,53 +434,62 @@ class RelationTrainer:
             return {}, about | {"reason": "no feature fits"}
         trainer = Trainer([TrainingSource(evaluator, examples, kinds)], self.config, self.config.make_base_model())
         scorer = trainer.train(callback)
-        held = trainer.held_out(scorer)
-        arrays = scorer_arrays(scorer) | {"held/means": held.means, "held/targets": held.targets}
-        area = auc(held.means, held.targets)
-        measured = {"held_out": len(held.means), "auc": None if area is None else round(area, 6)}
-        return arrays, about | {"trained": True, "losses": losses_as_json(scorer), **measured}
+        held_out = trainer.held_out(scorer)
+        arrays = scorer_arrays(scorer) | {"held/means": held_out.means, "held/targets": held_out.targets}
+        area = auc(held_out.means, held_out.targets)
+        metrics = {"held_out": len(held_out.means), "auc": None if area is None else round(area, 6)}
+        return arrays, about | {"trained": True, "losses": losses_as_json(scorer), **metrics}
 
     def build_completion(self, names: Sequence[str], parts: Mapping[str, RelationModel]) -> Completion:
-        """All parts as one, with one calibration for all: a small relation has too few held-out tuples for its own."""
+        """Join the models. They share one calibration: most relations have too few held-out tuples for their own."""
         trained = {name: arrays for name in names if (arrays := parts[name][0])}
-        held = HeldOut(
-            *(_concatenate(trained.values(), f"held/{field}", np.zeros(0)) for field in ("means", "targets"))
+        means, targets = (
+            _concatenate(trained.values(), f"held/{field}", np.zeros(0)) for field in ("means", "targets")
         )
-        trust = HeldOutReport.from_held_out(held, self.config.negative_ratio)
-        calibration = fit_calibration(held.means, held.targets, ratio=self.config.negative_ratio)
+        report = HeldOutReport.from_held_out(HeldOut(means, targets), self.config.negative_ratio)
+        calibration = fit_calibration(means, targets, ratio=self.config.negative_ratio)
         kb = self.graph.kb
+        features, scorers = self._shared_features(trained)
+        meta: dict[str, Any] = {
+            "kind": "completion",
+            "relations": [parts[name][1] for name in names],
+            **training_metadata(self.config, self.config.make_base_model(), [kb]),
+            "features": sum(map(len, features.values())),
+            "metrics": {"answers": sum(kb.relations[name].count for name in names), **report.metrics()},
+            "calibration": report.reliability_table(),
+        }
         arities = {name: kb.relations[name].arity for name in names}
+        return Completion(self.config, arities, features, scorers, calibration, meta, kb, report)
+
+    def _shared_features(
+        self, trained: Mapping[str, Arrays]
+    ) -> tuple[dict[int, tuple[Feature, ...]], dict[str, Scorer]]:
+        """Arity → the features that its relations use; relation → scorer, which counts among these features."""
         scorers: dict[str, Scorer] = {}
         features: dict[int, tuple[Feature, ...]] = {}
-        for width in sorted({arities[name] for name in trained}):
-            own = {name: arrays for name, arrays in trained.items() if arities[name] == width}
+        arities = {name: self.graph.kb.relations[name].arity for name in trained}
+        for arity in sorted(set(arities.values())):
+            own = {name: arrays for name, arrays in trained.items() if arities[name] == arity}
             used = np.unique(_concatenate(own.values(), "scaler/features", np.zeros(0, np.int32)))
-            evaluator, kinds = self.evaluator_and_kinds(width)
-            features[width] = tuple(evaluator.plan.features[number] for number in used.tolist())
-            scorers |= {
-                name: _renumber_features(arrays, used, kinds[used], self.config.make_base_model())
-                for name, arrays in own.items()
-            }
-        meta: dict[str, Any] = {"kind": "completion", "relations": [parts[name][1] for name in names]}
-        meta |= training_metadata(self.config, self.config.make_base_model(), [kb])
-        meta["features"] = sum(map(len, features.values()))
-        meta["metrics"] = {"answers": sum(kb.relations[name].count for name in names), **trust.metrics()}
-        meta["calibration"] = trust.reliability_table()
-        return Completion(self.config, arities, features, scorers, calibration, meta, kb, trust)
+            evaluator, kinds = self.evaluator_and_kinds(arity)
+            features[arity] = tuple(evaluator.plan.features[number] for number in used.tolist())
+            for name, arrays in own.items():
+                scorers[name] = _renumber_features(arrays, used, kinds[used], self.config.make_base_model())
+        return features, scorers
 
 
 def _features_of_arity(features: FeatureSet, arity: int) -> FeatureSet:
-    """Without the features that speak of more objects: one set serves relations of all arities."""
+    """The features that mention at most s1 … s_arity."""
     own = tuple(f for f in features if all(query_position(variable) <= arity for variable in free_variables(f)))
     return FeatureSet(own, features.name)
 
 
 def _concatenate(parts: Iterable[Arrays], name: str, none: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """One array of all parts, one after another."""
+    """The arrays of one name, concatenated."""
     return np.concatenate([none, *(arrays[name] for arrays in parts)])
 
 
 def _renumber_features(arrays: Arrays, used: Ints, kinds: Ints, base: BaseModel) -> Scorer:
-    """A scorer whose features are numbered among those that are used."""
+    """The scorer with features numbered among the used ones."""
     numbered = np.searchsorted(used, arrays["scaler/features"]).astype(np.int32)
     return scorer_from_arrays(arrays | {"scaler/features": numbered}, kinds, base)

@@ -1,4 +1,4 @@
-"""Gaifman models: what a query's answers look like, learnt, kept and asked.
+"""Gaifman models: train on the answers of a query, then predict, rank, explain and save.
 
 >>> import gaifman
 >>> kb = gaifman.demo()
@@ -11,13 +11,12 @@ True
 
 from __future__ import annotations
 
+import copy
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
-
-import numpy as np
-import numpy.typing as npt
 
 from gaifman._html import stack
 from gaifman._serialization import (
@@ -25,7 +24,6 @@ from gaifman._serialization import (
     feature_metadata,
     features_from_metadata,
     losses_as_json,
-    prune_features,
     schema_from_metadata,
     scorer_arrays,
     scorer_from_arrays,
@@ -33,17 +31,16 @@ from gaifman._serialization import (
     untrained_copy,
 )
 from gaifman.cancellation import Deadline
-from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError
-from gaifman.explain.attribution import DEFAULT_TOP, Explainer
+from gaifman.errors import KnowledgeBaseError
+from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
 from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
+from gaifman.features.feature_sets import FeatureSet
 from gaifman.features.matrix import Reals
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
-from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Bindings, Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import used_symbols
@@ -51,70 +48,338 @@ from gaifman.model_card import summary_html
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOutReport, fit_calibration
 from gaifman.models.scaling import feature_kinds
-from gaifman.predict import DrawBudget, Estimate, Estimates, Predictor
-from gaifman.ranking.candidates import (
-    UNRESTRICTED,
-    CandidateStrategy,
-    Restriction,
-    as_strategy,
-    fill_pattern,
-    model_pattern,
-)
+from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
+from gaifman.ranking.candidates import MAX_CANDIDATES, UNRESTRICTED, RankingOptions, Restriction
 from gaifman.ranking.fast_scoring import FastScorer
-from gaifman.ranking.ranked_answers import RankedAnswers, RankingOptions, rank_candidates
+from gaifman.ranking.patterns import QueryPattern, model_pattern
+from gaifman.ranking.ranked_answers import RankedAnswers, rank_candidates
 from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.examples import TrainingExamples
-from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
-from gaifman.training import Callback, Scorer, Trainer, TrainingConfig, TrainingSource
+from gaifman.training import (
+    Callback,
+    Scorer,
+    Trainer,
+    TrainingConfig,
+    prepare_training,
+    training_sources,
+)
 
-Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]
-"""Tuples by name, or by number (b, n)."""
+DEFAULT_CONFIG = TrainingConfig()
+"""The default of every training setting."""
 
 
-class GaifmanModel:
-    """A model (q, r, k, Φ, M): the query, radius and size of neighbourhoods, features, and the base model.
+class Model(ABC):
+    """A trained model with the knowledge base that it answers from: a `GaifmanModel` or a `Completion`.
 
-    Made untrained; `fit` trains it. Then it gives probabilities for tuples of any knowledge base with its relations.
+    Predictions are safe to make from several threads.
+    """
+
+    config: TrainingConfig
+    """The settings it was trained with."""
+    calibration: Calibration
+    """The map from mean scores to probabilities."""
+    meta: dict[str, Any]
+    """What its file says about it: settings, sizes, metrics."""
+    held_out_report: HeldOutReport | None
+    """Reliability on held-out tuples; None for a loaded model, whose file stores only the metrics."""
+    _kb: KnowledgeBase | None
+    _compiled: _CompiledFeatures | None
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        calibration: Calibration,
+        meta: Mapping[str, Any],
+        kb: KnowledgeBase | None,
+        held_out_report: HeldOutReport | None,
+    ) -> None:
+        self.config, self.calibration, self.meta = config, calibration, dict(meta)
+        self.held_out_report = held_out_report
+        self._bind(kb)
+
+    def _bind(self, kb: KnowledgeBase | None) -> None:
+        """Answer from `kb` from now on."""
+        self._kb, self._compiled, self._lock = kb, None, threading.Lock()
+
+    def _repr_html_(self) -> str:
+        title = repr(self)[1:-1]
+        return summary_html(title, self.meta) if self.meta else stack(title)
+
+    # What a subclass defines
+
+    @abstractmethod
+    def match_query(self, query: str | Query | None, bindings: Bindings | None = None) -> tuple[Query, QueryPattern]:
+        """Match a query against the model: the query it was trained on, and the pattern of the given one.
+
+        Raises FormulaError if the model cannot answer it.
+        """
+
+    @abstractmethod
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """The arrays and the metadata that `save` writes."""
+
+    @abstractmethod
+    def _predictor_of(self, query: Query) -> Predictor:
+        """The predictor for a query that the model was trained on."""
+
+    @abstractmethod
+    def _features_by_arity(self) -> Mapping[int, Sequence[Feature]]:
+        """Arity → the features of tuples of that length."""
+
+    @abstractmethod
+    def _symbols(self) -> tuple[dict[str, int], list[str]]:
+        """The relations (name → arity) and attributes of the model."""
+
+    # The knowledge base
+
+    @property
+    def kb(self) -> KnowledgeBase:
+        """The knowledge base that the model answers from."""
+        if self._kb is None:
+            raise KnowledgeBaseError(
+                "the model has no knowledge base to answer from", hint="model.with_kb(kb), or gaifman.load(file, kb)"
+            )
+        return self._kb
+
+    def with_kb(self, kb: KnowledgeBase) -> Self:
+        """The same model, answering from another knowledge base."""
+        other = copy.copy(self)
+        other._bind(kb)
+        return other
+
+    def check_kb(self) -> None:
+        """Raise KnowledgeBaseError if the knowledge base has no relation of the model, or one of another arity."""
+        self._compile()
+
+    def preload(self) -> None:
+        """Compile the features for the knowledge base now, not at the first prediction."""
+        compiled = self._compile()
+        for arity in self._features_by_arity():
+            compiled.evaluator(arity)
+
+    def warm_up(self, deadline: Deadline | None = None) -> None:
+        """Prepare fast rankings of all objects: some seconds for a large knowledge base. Answers do not change."""
+        compiled = self._compile()
+        for arity in self._features_by_arity():
+            compiled.fast_scorer(arity).prepare(deadline)
+
+    def _compile(self) -> _CompiledFeatures:
+        with self._lock:
+            if self._compiled is None:
+                features = self._features_by_arity()
+                extended = self.kb.extend_schema(*self._symbols())
+                self._compiled = _CompiledFeatures(extended, features, self.config)
+            return self._compiled
+
+    # Predictions
+
+    def answers(
+        self,
+        query: str | Query | None = None,
+        bindings: Bindings | None = None,
+        *,
+        top: int | None = 10,
+        known: str = "mark",
+        restrict_to: Restriction = UNRESTRICTED,
+        candidates: str = "auto",
+        max_candidates: int = MAX_CANDIDATES,
+        draws: int | None = None,
+        prior: float | None = None,
+        **objects: str,
+    ) -> RankedAnswers:
+        """Rank the answers of a query by probability.
+
+        `model.answers(x="ann", top=5)` binds the variable x of the model's query to an object;
+        `completion.answers("capital('france', y)")` asks for the facts of one relation.
+
+        Args:
+            query: The query, with objects in place of some variables. A `GaifmanModel` has one query, which can be left
+                out.
+            bindings: Variable → object; the same as keyword arguments.
+            top: The number of answers; None for all candidates.
+            known: `mark` known answers, `exclude` them, or rank `only` them.
+            restrict_to: Variable → the type of its objects, or a list of names.
+            candidates: `auto`, `all`, `typed`, `seen` or `near`. By default a variable ranges over the objects seen at
+                its position or of the type of these; `all` ranks all objects.
+            max_candidates: Limit on the candidates for several variables.
+            draws: Neighbourhoods per candidate; None for the model's setting.
+            prior: The share of candidates that are answers; None for one half.
+            objects: Variable → object.
+        """
+        options = RankingOptions(top, known, restrict_to, candidates, max_candidates)
+        return self.rank(query, {**(bindings or {}), **objects}, options, draws=draws, prior=prior)
+
+    def rank(
+        self,
+        query: str | Query | None,
+        bindings: Bindings,
+        options: RankingOptions,
+        *,
+        draws: int | None = None,
+        prior: float | None = None,
+    ) -> RankedAnswers:
+        """Rank answers as `answers` does, with all options in one object, which can have a deadline."""
+        predictor, pattern = self._resolve(query, bindings)
+        fast_scorer = None if predictor.scorer is None else self._compile().fast_scorer(predictor.arity)
+        return rank_candidates(predictor.with_prior(prior), pattern, fast_scorer, draws, options)
+
+    def explain_answer(
+        self,
+        query: str | Query | None,
+        bindings: Bindings,
+        answer: Sequence[str],
+        *,
+        draws: int | None = None,
+        prior: float | None = None,
+        top: int = DEFAULT_TOP,
+        deadline: Deadline | None = None,
+    ) -> Explanation:
+        """Explain the probability of an answer to a query; `answer` names an object for each free variable."""
+        predictor, pattern = self._resolve(query, bindings)
+        ids = pattern.fill(predictor.kb, answer)
+        return explain_prediction(predictor.with_prior(prior), ids, draws, top, deadline)
+
+    def _resolve(self, query: str | Query | None, bindings: Bindings) -> tuple[Predictor, QueryPattern]:
+        target, pattern = self.match_query(query, bindings)
+        return self._predictor_of(target), pattern
+
+    # Files
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one safetensors file, atomically."""
+        write_model(path, *self.state())
+
+    def _calibration_arrays(self) -> Arrays:
+        return {f"calibration/{name}": array for name, array in self.calibration.arrays().items()}
+
+
+class _CompiledFeatures:
+    """The features of a model, compiled for one knowledge base. Everything is built on first use."""
+
+    def __init__(self, kb: KnowledgeBase, features: Mapping[int, Sequence[Feature]], config: TrainingConfig) -> None:
+        self.kb, self._features, self._config = kb, features, config
+        self._graph: GaifmanGraph | None = None
+        self._evaluators: dict[int, FeatureEvaluator] = {}
+        self._fast_scorers: dict[int, FastScorer] = {}
+        self._lock = threading.RLock()
+
+    def evaluator(self, arity: int) -> FeatureEvaluator:
+        """The evaluator for tuples of this length."""
+        with self._lock:
+            if self._graph is None:
+                self._graph = build_graph(self.kb)
+            if arity not in self._evaluators:
+                plan = compile_features(FeatureSet(tuple(self._features.get(arity, ()))), self.kb, arity)
+                self._evaluators[arity] = FeatureEvaluator(self._graph, plan)
+            return self._evaluators[arity]
+
+    def fast_scorer(self, arity: int) -> FastScorer:
+        """The fast scorer for tuples of this length."""
+        with self._lock:
+            if arity not in self._fast_scorers:
+                self._fast_scorers[arity] = FastScorer(self.evaluator(arity), self._config)
+            return self._fast_scorers[arity]
+
+
+class GaifmanModel(Model):
+    """A Gaifman model (q, r, k, Φ, M): target query, radius and size of neighbourhoods, features, base model class.
+
+    A new model is untrained; `fit` trains it. `gaifman.fit` does both, and documents the settings. A trained model
+    predicts on any knowledge base with its relations.
     """
 
     def __init__(
         self,
         query: str | Query,
-        radius: int = 1,
-        size: int | None = 20,
-        phi: str | FeatureSet = "default",
-        base: str | BaseModel = "mlp",
-        **settings: Any,
+        radius: int = DEFAULT_CONFIG.radius,
+        size: int | None = DEFAULT_CONFIG.size,
+        phi: str | FeatureSet = DEFAULT_CONFIG.phi,
+        base: str | BaseModel = DEFAULT_CONFIG.base,
+        *,
+        options: Mapping[str, Any] | None = None,
+        positives: int = DEFAULT_CONFIG.positives,
+        negatives: int = DEFAULT_CONFIG.negatives,
+        negative_sampling: str = DEFAULT_CONFIG.negative_sampling,
+        hard_negative_fraction: float = DEFAULT_CONFIG.hard_negative_fraction,
+        hide: str = DEFAULT_CONFIG.hide,
+        holdout: float = DEFAULT_CONFIG.holdout,
+        max_held_out: int = DEFAULT_CONFIG.max_held_out,
+        min_examples: int = DEFAULT_CONFIG.min_examples,
+        min_feature_count: int = DEFAULT_CONFIG.min_feature_count,
+        patience: int = DEFAULT_CONFIG.patience,
+        draws: int = DEFAULT_CONFIG.draws,
+        seed: int = DEFAULT_CONFIG.seed,
+        block_size: int = DEFAULT_CONFIG.block_size,
     ) -> None:
-        named = phi if isinstance(phi, str) else phi.name or "custom"
-        kind = base if isinstance(base, str) else base.kind
-        given = {"radius": radius, "size": size, "phi": named, "base": kind, **settings}
-        self.config = TrainingConfig.from_settings(given)
-        if self.config.options and not isinstance(base, str):
+        config = TrainingConfig(
+            radius=radius,
+            size=size,
+            phi=phi if isinstance(phi, str) else phi.name or "custom",
+            base=base if isinstance(base, str) else base.kind,
+            options=options or {},
+            positives=positives,
+            negatives=negatives,
+            negative_sampling=negative_sampling,
+            hard_negative_fraction=hard_negative_fraction,
+            hide=hide,
+            holdout=holdout,
+            max_held_out=max_held_out,
+            min_examples=min_examples,
+            min_feature_count=min_feature_count,
+            patience=patience,
+            draws=draws,
+            seed=seed,
+            block_size=block_size,
+        )
+        if config.options and not isinstance(base, str):
             raise KnowledgeBaseError(
-                f"{next(iter(self.config.options))} is a setting of the network, and another base model is given",
-                hint="set the base model where it is made",
+                f"{next(iter(config.options))} is an option of a named base model, and a base model is given",
+                hint="set it where the base model is made",
             )
-        self.query, self._phi = query, phi
-        self.base = self.config.make_base_model() if isinstance(base, str) else base
+        super().__init__(config, Calibration.identity(), {}, None, None)
+        self.query: Query = parse_query(query) if isinstance(query, str) else query
+        """The target query."""
+        self.base: BaseModel = config.make_base_model() if isinstance(base, str) else base
+        """The base model."""
         self.features: tuple[Feature, ...] = ()
-        self.meta: dict[str, Any] = {}
+        """The features that the base model uses; empty before training."""
         self._scorer: Scorer | None = None
-        self.calibration = Calibration.identity()
-        self._kb: KnowledgeBase | None = None
-        self.held_out_report: HeldOutReport | None = None
-        """How held-out tuples were judged; not kept in files, which have the figures."""
+        self._source, self._phi = query, phi
+
+    @classmethod
+    def from_config(
+        cls,
+        query: str | Query,
+        config: TrainingConfig,
+        phi: str | FeatureSet | None = None,
+        base: str | BaseModel | None = None,
+    ) -> GaifmanModel:
+        """An untrained model with these settings; `phi` and `base` replace names in the settings."""
+        settings = config.as_dict() | ({} if phi is None else {"phi": phi}) | ({} if base is None else {"base": base})
+        return cls(query, **settings)
+
+    @classmethod
+    def from_parts(
+        cls,
+        query: Query,
+        config: TrainingConfig,
+        features: tuple[Feature, ...],
+        scorer: Scorer,
+        calibration: Calibration,
+        meta: Mapping[str, Any],
+        kb: KnowledgeBase | None = None,
+    ) -> GaifmanModel:
+        """A trained model made of its parts."""
+        model = cls(query, phi=FeatureSet((), config.phi), base=scorer.base)
+        model.config, model.features, model._scorer = config, features, scorer
+        model.calibration, model.meta, model._kb = calibration, dict(meta), kb
+        return model
 
     def __repr__(self) -> str:
-        learning = self.config
-        size = "all" if learning.size is None else learning.size
+        size = "all" if self.config.size is None else self.config.size
         trained = "not trained"
         if self._scorer:
             trained = f"{len(self.features):,} features, trained on {self.meta['metrics']['answers']:,} answers"
-        return f"<GaifmanModel: {self.query}, radius {learning.radius}, size {size}, {trained}>"
-
-    def _repr_html_(self) -> str:
-        return summary_html(repr(self)[1:-1], self.meta) if self._scorer else stack(repr(self)[1:-1])
+        return f"<GaifmanModel: {self.query}, radius {self.config.radius}, size {size}, {trained}>"
 
     def fit(
         self,
@@ -124,43 +389,38 @@ class GaifmanModel:
         threads: int | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Learn from one knowledge base, or from several that share relations but no objects."""
+        """Train on one knowledge base, or on several that share relations but no objects."""
         kbs = [kb] if isinstance(kb, KnowledgeBase) else list(kb)
-        kbs, query, features = prepare_training(kbs, self.query, self._phi)
+        kbs, query, features = prepare_training(kbs, self._source, self._phi)
         self.base = untrained_copy(self.base)
-        trainer = Trainer(
-            training_sources(kbs, query, features, self.config, constraints), self.config, self.base, threads
-        )
+        sources = training_sources(kbs, query, features, self.config, constraints)
+        trainer = Trainer(sources, self.config, self.base, threads)
         scorer = trainer.train(callback)
-        held = trainer.held_out(scorer)
-        self.query, self._kb = query, kbs[0] if len(kbs) == 1 else None
-        self.calibration = fit_calibration(held.means, held.targets, ratio=self.config.negative_ratio)
-        self.features, self._scorer = prune_features(scorer, features)
-        self.meta = {"kind": "model", "query": str(query), **training_metadata(self.config, self.base, kbs)}
-        self.meta["features"] = len(self.features)
+        held_out = trainer.held_out(scorer)
+        self.query = query
+        self.calibration = fit_calibration(held_out.means, held_out.targets, ratio=self.config.negative_ratio)
+        self.features, self._scorer = scorer.prune(features)
+        self.held_out_report = HeldOutReport.from_held_out(held_out, self.config.negative_ratio)
         answers = sum(len(source.examples.training_rows) for source in trainer.sources)
-        self.held_out_report = HeldOutReport.from_held_out(held, self.config.negative_ratio)
-        self.meta["metrics"] = {"answers": answers, "losses": losses_as_json(scorer), **self.held_out_report.metrics()}
-        self.meta["calibration"] = self.held_out_report.reliability_table()
-        self._clear_caches()
+        self.meta = {
+            "kind": "model",
+            "query": str(query),
+            **training_metadata(self.config, self.base, kbs),
+            "features": len(self.features),
+            "metrics": {"answers": answers, "losses": losses_as_json(scorer), **self.held_out_report.metrics()},
+            "calibration": self.held_out_report.reliability_table(),
+        }
+        self._bind(kbs[0] if len(kbs) == 1 else None)
         return self
 
-    # What it says
-
-    def with_kb(self, kb: KnowledgeBase) -> GaifmanModel:
-        """The same model, which answers from another knowledge base."""
-        other = GaifmanModel.__new__(GaifmanModel)
-        other.__dict__.update(self.__dict__)
-        other._clear_caches()
-        other._kb = kb
-        return other
+    # Predictions
 
     def probability(
         self,
         *objects: str,
         draws: int | None = None,
         max_error: float | None = None,
-        max_draws: int = 1_000,
+        max_draws: int = DEFAULT_MAX_DRAWS,
         prior: float | None = None,
     ) -> Estimate:
         """The probability that a tuple is an answer: `model.probability("ann", "cleo")`. See `probabilities`."""
@@ -172,73 +432,23 @@ class GaifmanModel:
         *,
         draws: int | None = None,
         max_error: float | None = None,
-        max_draws: int = 1_000,
+        max_draws: int = DEFAULT_MAX_DRAWS,
         prior: float | None = None,
     ) -> Estimates:
-        """The probabilities of tuples, each the mean over `draws` neighbourhoods, with its standard error.
+        """The probabilities that tuples are answers, with standard errors.
 
-        With a bound `error`, drawing goes on until the standard error is below it, or `most` are drawn. The
-        probability is that of a tuple which before anything is known of it is as likely an answer as a corruption;
-        another `prior` says how likely an answer is. A known answer is judged as if it were not known.
+        Each is the mean over sampled neighbourhoods. A known answer is scored as if it were not known.
+
+        Args:
+            tuples: Tuples of names, or an integer array of object ids, (tuples, arity).
+            draws: Neighbourhoods per tuple; None for the model's setting.
+            max_error: Sample until the standard error is at most this.
+            max_draws: Limit on the draws if `max_error` is set.
+            prior: The share of tuples that are answers; None for one half.
         """
-        numbers = self._tuple_ids(tuples)
-        wanted = DrawBudget(self.config.draws if draws is None else draws, max_error, max_draws)
-        hidden = self.predictor.hidden_facts(self.trained_query, numbers, self.config.seed)
-        return self._estimates(numbers, hidden, wanted, prior)
-
-    def _estimates(self, numbers: Ints, hidden: HiddenFacts, draw_budget: DrawBudget, prior: float | None) -> Estimates:
-        calibration = self.calibration if prior is None else self.calibration.with_prior(prior)
-        return self.predictor.estimate(self.trained_scorer(), calibration, self.config, numbers, hidden, draw_budget)
-
-    def answers(
-        self,
-        query: str | Query | None = None,
-        bindings: Bindings | None = None,
-        *,
-        top: int | None = 10,
-        known: str = "mark",
-        restrict_to: Restriction = UNRESTRICTED,
-        candidates: str | CandidateStrategy = "auto",
-        draws: int | None = None,
-        prior: float | None = None,
-        **objects: str,
-    ) -> RankedAnswers:
-        """The most probable answers: `model.answers(x="ann", top=5)`, where the query's variable x is given an object.
-
-        Or the query may be written again with objects in it. `known` answers are marked; "exclude" drops them, "only"
-        ranks nothing else. `among` limits variables to a type or to names. `candidates` says what is looked at where
-        several variables have no objects; docs/candidates.md has the ways.
-        """
-        ranking = RankingOptions(top, known, restrict_to, as_strategy(candidates))
-        return self.rank(query, {**(bindings or {}), **objects}, ranking, draws=draws, prior=prior)
-
-    def rank(
-        self,
-        query: str | Query | None,
-        bindings: Bindings,
-        options: RankingOptions,
-        *,
-        draws: int | None = None,
-        prior: float | None = None,
-    ) -> RankedAnswers:
-        """The same, where what is wanted is one object, which may have a deadline."""
-        wanted = DrawBudget(self.config.draws if draws is None else draws)
-        judge = self.predictor
-        pattern = model_pattern(self.trained_query, judge.kb, query, bindings)
-
-        def estimate(tuples: Ints, hidden: HiddenFacts, draws: int) -> Estimates:
-            return self._estimates(tuples, hidden, DrawBudget(draws, deadline=options.deadline), prior)
-
-        def glance(tuples: Ints, hidden: HiddenFacts) -> Floats:
-            return self._fast_scorer.scores(self.trained_scorer(), tuples, hidden, options.deadline)
-
-        return rank_candidates(
-            judge, self.trained_query, pattern, estimate, glance, wanted.draws, self.config.seed, options
-        )
-
-    def warm_up(self, deadline: Deadline | None = None) -> None:
-        """Make what rankings of all objects share: some seconds for a large knowledge base, for whoever asks often."""
-        self._fast_scorer.prepare(deadline)
+        predictor = self.predictor.with_prior(prior)
+        budget = DrawBudget(predictor.budget(draws).draws, max_error, max_draws)
+        return predictor.probabilities(tuples, budget)
 
     def explain(
         self,
@@ -248,159 +458,143 @@ class GaifmanModel:
         top: int = DEFAULT_TOP,
         deadline: Deadline | None = None,
     ) -> Explanation:
-        """Why a tuple is as probable as `probability` says: `model.explain("ann", "cleo")`.
+        """Explain the probability of a tuple: `model.explain("ann", "cleo")`.
 
-        The `top` formulas that spoke for it and against it, with the facts that witness them, and what would be said
-        without the facts it hangs on; a `deadline` stops the work between its parts. See docs/explain.md.
+        The explanation has the `top` formulas for and against it with their witnesses, and the probability without the
+        decisive facts.
         """
-        calibration = self.calibration if prior is None else self.calibration.with_prior(prior)
-        case = Explainer(self.predictor, self.trained_scorer(), calibration, self.config, self.trained_query)
-        return case.explain(self._tuple_ids([objects]), draws, top, deadline)
-
-    def answer_tuple(self, query: str | Query | None, bindings: Bindings, answer: Sequence[str]) -> tuple[str, ...]:
-        """The objects of an answer to a question, in the order of the model's query: what `explain` wants."""
-        return fill_pattern(
-            model_pattern(self.trained_query, self.predictor.kb, query, bindings), self.predictor.kb, answer
-        )
+        predictor = self.predictor.with_prior(prior)
+        return explain_prediction(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
 
     def embed(self, tuples: Tuples, *, draws: int | None = None) -> Reals:
-        """Shape (tuples, units), float32: the last hidden layer's mean over neighbourhoods of each tuple."""
-        scorer, numbers = self.trained_scorer(), self._tuple_ids(tuples)
-        sampling = self.config.sampling(self.config.draws if draws is None else draws, "answer 0")
-        hidden = self.predictor.hidden_facts(self.trained_query, numbers, self.config.seed)
-        return self.predictor.embed(scorer, numbers, sampling, hidden)
+        """Shape (tuples, units), float32: the last hidden layer, as the mean over neighbourhoods of each tuple."""
+        return self.predictor.embed(tuples, draws)
 
     @property
-    def kb(self) -> KnowledgeBase:
-        """What it answers from."""
-        if self._kb is None:
-            raise KnowledgeBaseError(
-                "the model has no knowledge base to answer from", hint="model.on(kb), or gaifman.load(file, kb)"
-            )
-        return self._kb
-
-    @property
-    def trained_query(self) -> Query:
-        assert isinstance(self.query, Query), "a trained model has read its query"
-        return self.query
-
-    @cached_property
-    def predictor(self) -> Predictor:
-        self.trained_scorer()
-        relations, attributes = used_symbols(self.features, self.trained_query)
-        return Predictor(self.kb.extend_schema(relations, attributes), self.features, len(self.trained_query.variables))
-
-    @cached_property
-    def _fast_scorer(self) -> FastScorer:
-        return FastScorer(self.predictor, self.config)
-
-    def _clear_caches(self) -> None:
-        """What was made ready for one knowledge base."""
-        for name in ("predictor", "_fast_scorer"):
-            self.__dict__.pop(name, None)
-
-    def trained_scorer(self) -> Scorer:
+    def scorer(self) -> Scorer:
+        """The trained base model with its scaler."""
         if self._scorer is None:
             raise KnowledgeBaseError("the model is not trained yet", hint="model.fit(kb) trains it")
         return self._scorer
 
-    def _tuple_ids(self, tuples: Tuples) -> Ints:
-        return as_tuple_ids(self.predictor, tuples)
+    def _compile(self) -> _CompiledFeatures:
+        _ = self.scorer  # an untrained model has no features to compile
+        return super()._compile()
+
+    @property
+    def predictor(self) -> Predictor:
+        """The predictor for the knowledge base."""
+        scorer, arity = self.scorer, len(self.query.variables)
+        return Predictor(self.query, self._compile().evaluator(arity), scorer, self.calibration, self.config)
+
+    def match_query(self, query: str | Query | None, bindings: Bindings | None = None) -> tuple[Query, QueryPattern]:
+        """Match a query against the model's own query; None for that query itself."""
+        return self.query, model_pattern(self.query, self._compile().kb, query, bindings)
+
+    def _predictor_of(self, query: Query) -> Predictor:
+        return self.predictor
+
+    def _features_by_arity(self) -> Mapping[int, Sequence[Feature]]:
+        return {len(self.query.variables): self.features}
+
+    def _symbols(self) -> tuple[dict[str, int], list[str]]:
+        return used_symbols(self.features, self.query)
 
     # Files
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to a file: one safetensors file, whole or not at all."""
-        self.trained_scorer()
-        arrays, meta = self.state()
-        write_model(path, arrays, meta)
-
     def state(self) -> tuple[Arrays, dict[str, Any]]:
-        """What the file holds."""
-        scorer = self.trained_scorer()
-        arrays: Arrays = {f"calibration/{name}": array for name, array in self.calibration.arrays().items()}
-        arrays |= scorer_arrays(scorer)
-        return arrays, self.meta | feature_metadata(self.features, self.trained_query)
+        """The arrays and the metadata that `save` writes."""
+        arrays = self._calibration_arrays() | scorer_arrays(self.scorer)
+        return arrays, self.meta | feature_metadata(self.features, self.query)
 
     @classmethod
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any], base: BaseModel | None = None) -> GaifmanModel:
         """The model of a file."""
-        words = schema_from_metadata(meta)
-        query = parse_query(meta["query"])
-        config = TrainingConfig.from_settings(meta["config"])
-        model = cls(query, config.radius, config.size, FeatureSet((), config.phi), base_from_metadata(meta, base))
-        model.config = config
-        model.features = features_from_metadata(meta, words)
-        model._scorer = scorer_from_arrays(arrays, feature_kinds(model.features), model.base)
-        model.calibration = Calibration.from_arrays(strip_prefix(arrays, "calibration/"))
+        features = features_from_metadata(meta, schema_from_metadata(meta))
+        scorer = scorer_from_arrays(arrays, feature_kinds(features), base_from_metadata(meta, base))
         texts = ("feature_texts", "relations_used", "attributes_used")
-        model.meta = {name: value for name, value in meta.items() if name not in texts}
-        return model
+        return cls.from_parts(
+            parse_query(meta["query"]),
+            TrainingConfig.from_settings(meta["config"]),
+            features,
+            scorer,
+            Calibration.from_arrays(strip_prefix(arrays, "calibration/")),
+            {name: value for name, value in meta.items() if name not in texts},
+        )
 
 
 def fit(
     kb: KnowledgeBase | Sequence[KnowledgeBase],
     query: str | Query,
     *,
-    phi: str | FeatureSet = "default",
-    base: str | BaseModel = "mlp",
+    radius: int = DEFAULT_CONFIG.radius,
+    size: int | None = DEFAULT_CONFIG.size,
+    phi: str | FeatureSet = DEFAULT_CONFIG.phi,
+    base: str | BaseModel = DEFAULT_CONFIG.base,
+    options: Mapping[str, Any] | None = None,
+    positives: int = DEFAULT_CONFIG.positives,
+    negatives: int = DEFAULT_CONFIG.negatives,
+    negative_sampling: str = DEFAULT_CONFIG.negative_sampling,
+    hard_negative_fraction: float = DEFAULT_CONFIG.hard_negative_fraction,
+    hide: str = DEFAULT_CONFIG.hide,
+    holdout: float = DEFAULT_CONFIG.holdout,
+    max_held_out: int = DEFAULT_CONFIG.max_held_out,
+    min_examples: int = DEFAULT_CONFIG.min_examples,
+    min_feature_count: int = DEFAULT_CONFIG.min_feature_count,
+    patience: int = DEFAULT_CONFIG.patience,
+    draws: int = DEFAULT_CONFIG.draws,
+    seed: int = DEFAULT_CONFIG.seed,
+    block_size: int = DEFAULT_CONFIG.block_size,
     constraints: Constraints | None = None,
     threads: int | None = None,
     callback: Callback | None = None,
-    **settings: Any,
 ) -> GaifmanModel:
-    """Learn which tuples are answers of a query. The settings are those of `TrainingConfig`."""
-    model = GaifmanModel(query, phi=phi, base=base, **settings)
+    """Train a model on the answers of a query.
+
+    Args:
+        kb: The knowledge base, or several that share relations but no objects.
+        query: The target query q, with at least one free variable.
+        radius: r, the largest distance of a member from the tuple's objects.
+        size: k, the number of members besides the tuple's objects; None for all.
+        phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.
+        base: M, the base model: `mlp`, `logistic`, or an untrained base model.
+        options: Options of a named base model, such as `{"hidden": [50], "epochs": 5}`.
+        positives: w, neighbourhoods of each answer per epoch.
+        negatives: w̃, negatives of each answer per epoch, with one neighbourhood each.
+        negative_sampling: Where the objects of negatives come from: `uniform`, `typed` or `mixed`.
+        hard_negative_fraction: The share of negatives whose object is two or three steps from one that stays.
+        hide: What an example cannot see: the `facts` that make it true, or also all `links` between its objects.
+        holdout: The share of answers that is held out for calibration and early stopping.
+        max_held_out: Limit on the held-out tuples.
+        min_examples: Train more epochs until this many examples were seen.
+        min_feature_count: Drop features that were seen less often.
+        patience: Stop after this many epochs without a better loss on held-out tuples; 0 never stops early.
+        draws: N, neighbourhoods per prediction.
+        seed: The seed of all random draws.
+        block_size: Answers per block of examples, which is in memory at once.
+        constraints: Types and functional relations, which decide what a negative can be.
+        threads: The number of threads; None for all processors. The model does not depend on it.
+        callback: Called during training.
+    """
+    model = GaifmanModel(
+        query,
+        radius,
+        size,
+        phi,
+        base,
+        options=options,
+        positives=positives,
+        negatives=negatives,
+        negative_sampling=negative_sampling,
+        hard_negative_fraction=hard_negative_fraction,
+        hide=hide,
+        holdout=holdout,
+        max_held_out=max_held_out,
+        min_examples=min_examples,
+        min_feature_count=min_feature_count,
+        patience=patience,
+        draws=draws,
+        seed=seed,
+        block_size=block_size,
+    )
     return model.fit(kb, constraints=constraints, threads=threads, callback=callback)
-
-
-# From knowledge bases to sources
-
-
-def prepare_training(
-    kbs: Sequence[KnowledgeBase], query: str | Query, phi: str | FeatureSet
-) -> tuple[list[KnowledgeBase], Query, tuple[Feature, ...]]:
-    """Knowledge bases that know each other's relations, the query read, and the features over all relations."""
-    if not kbs:
-        raise KnowledgeBaseError("there is no knowledge base to learn from")
-    relations = {name: relation.arity for kb in kbs for name, relation in kb.relations.items()}
-    attributes = sorted({name for kb in kbs for name in kb.attributes})
-    kbs = [kb.extend_schema(relations, attributes) for kb in kbs]
-    asked = parse_query(query, kbs[0]) if isinstance(query, str) else query
-    if not asked.variables:
-        raise FormulaError(f"{asked} has no free variables: it is true or false, and has no answers to learn")
-    width = len(asked.variables)
-    features = resolve_feature_set(phi, width, relations, attributes, kbs[0]).expand(relations, width)
-    return kbs, asked, features
-
-
-def training_sources(
-    kbs: Sequence[KnowledgeBase],
-    query: Query,
-    features: Sequence[Feature],
-    config: TrainingConfig,
-    constraints: Constraints | None,
-) -> list[TrainingSource]:
-    """Examples of each knowledge base; one without answers is left out where others have some."""
-    found, trouble, kinds = [], list[GaifmanError](), feature_kinds(features)
-    for kb in kbs:
-        graph = build_graph(kb)
-        try:
-            examples = TrainingExamples(graph, query, config, constraints)
-        except KnowledgeBaseError as error:
-            trouble.append(error)
-            continue
-        plan = compile_features(FeatureSet(tuple(features)), kb, len(query.variables))
-        found.append(TrainingSource(FeatureEvaluator(graph, plan), examples, kinds))
-    if not found:
-        raise trouble[0]
-    return found
-
-
-def as_tuple_ids(predictor: Predictor, tuples: Tuples) -> Ints:
-    """Tuples by name or number, as numbers."""
-    if isinstance(tuples, np.ndarray) and np.issubdtype(tuples.dtype, np.integer):
-        if tuples.ndim != 2 or tuples.shape[1] != predictor.width:
-            raise KnowledgeBaseError(f"tuples have shape (tuples, {predictor.width}), not {tuples.shape}")
-        return check_tuples(predictor.graph, tuples)
-    return predictor.tuple_ids(list(tuples))

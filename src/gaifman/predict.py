@@ -1,43 +1,46 @@
-"""What a trained model says of tuples of a knowledge base: probabilities with their errors, and representations.
+"""Probabilities of tuples: the mean of a trained base model over sampled neighbourhoods, calibrated, with its error.
 
-The knowledge base need not be the one it was trained on. Relations that the model speaks of and the knowledge base
-lacks count as having no facts; one that shares none of them is refused.
+The knowledge base can be another than the one the model was trained on. Relations of the model that the knowledge base
+lacks count as relations without facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gaifman._html import bar, stack
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget, check_int, check_positive
 from gaifman.errors import KnowledgeBaseError
-from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.feature_sets import FeatureSet
 from gaifman.features.matrix import FeatureMatrix, Reals
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
+from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.logic.ast import Feature, Query
+from gaifman.logic.ast import Query
 from gaifman.models.calibration import Calibration
 from gaifman.sampling.hiding import hide
-from gaifman.sampling.neighbourhoods import MAX_DRAWS, HiddenFacts, SamplingConfig
+from gaifman.sampling.neighbourhoods import MAX_DRAWS, HiddenFacts, SamplingConfig, check_tuples
 from gaifman.training import Scorer, TrainingConfig
 
 DEFAULT_MAX_DRAWS = 1_000
-"""Draws for one tuple at most, where they go on until the error is small."""
+"""Limit on the draws of one tuple if `max_error` is set."""
 MIN_DRAWS = 10
-"""Draws before its error is believed."""
+"""Draws before an error estimate is trusted."""
 BLOCK_SIZE = 4_096
-"""Neighbourhoods that are in memory at once."""
+"""Neighbourhoods in memory at once."""
+
+Tuples = Sequence[Sequence[str]] | npt.NDArray[np.integer]
+"""Tuples as names of objects, or as object ids of shape (tuples, arity)."""
 
 
 def format_probability(probability: float) -> str:
-    """A probability for people: no model is certain, however its numbers are rounded.
+    """Three digits, but never 0 or 1.
 
     >>> [format_probability(value) for value in (0.25, 0.0004, 0.99999)]
     ['0.250', '<0.001', '>0.999']
@@ -58,9 +61,11 @@ class Estimate:
     """
 
     value: float
+    """The probability."""
     error: float
-    """The standard error over the draws; NaN for a single one."""
+    """The standard error over the draws; NaN for a single draw."""
     draws: int
+    """Neighbourhoods that were sampled; 0 if the relation has no trained model."""
 
     def __float__(self) -> float:
         return self.value
@@ -71,17 +76,22 @@ class Estimate:
     def _repr_html_(self) -> str:
         return stack(bar(self.value, self))
 
+    def as_dict(self) -> dict[str, Any]:
+        """The estimate as JSON types; the standard error of a single draw is None."""
+        error = None if np.isnan(self.error) else self.error
+        return {"probability": self.value, "standard_error": error, "draws": self.draws}
+
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Probabilities of tuples, in their order."""
+    """Probabilities of several tuples, in order; `estimates[0]` is an `Estimate`."""
 
     values: Floats
     """Shape (tuples,), float64."""
     errors: Floats
-    """Shape (tuples,), float64: standard errors; NaN where there was one draw."""
+    """Shape (tuples,), float64: standard errors; NaN for a single draw."""
     draws: Ints
-    """Shape (tuples,), int32: neighbourhoods that were drawn."""
+    """Shape (tuples,), int32: neighbourhoods that were sampled."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -89,22 +99,26 @@ class Estimates:
     def __getitem__(self, row: int) -> Estimate:
         return Estimate(float(self.values[row]), float(self.errors[row]), int(self.draws[row]))
 
+    def select(self, rows: npt.NDArray[np.integer]) -> Estimates:
+        """The estimates of some rows, in that order."""
+        return Estimates(self.values[rows], self.errors[rows], self.draws[rows])
+
 
 @dataclass(frozen=True, slots=True)
 class DrawBudget:
-    """How sure an estimate must be."""
+    """How many neighbourhoods to sample per tuple."""
 
     draws: int
-    """N, or how many at first where there is a bound."""
+    """N; the first batch of draws if `max_error` is set."""
     max_error: float | None = None
-    """A bound: drawing goes on until the standard error is below it, or `most` are drawn."""
+    """Sample until the standard error is at most this, or `max_draws` are sampled."""
     max_draws: int = DEFAULT_MAX_DRAWS
     deadline: Deadline = field(default_factory=no_deadline)
-    """When drawing is stopped; asked between blocks."""
+    """Checked between blocks."""
 
     @property
     def limit(self) -> int:
-        """Draws for one tuple at most."""
+        """The largest number of draws of one tuple."""
         return self.draws if self.max_error is None else self.max_draws
 
     def __post_init__(self) -> None:
@@ -114,95 +128,153 @@ class DrawBudget:
             check_positive("max_error", self.max_error)
 
 
+@dataclass(frozen=True, slots=True)
 class Predictor:
-    """A knowledge base made ready for the features of a model."""
+    """Estimates the probability that tuples are answers of one query in one knowledge base."""
 
-    def __init__(
-        self, kb: KnowledgeBase, features: Sequence[Feature], arity: int, graph: GaifmanGraph | None = None
-    ) -> None:
-        self.graph = build_graph(kb) if graph is None else graph
-        self.kb, self.width = self.graph.kb, arity
-        self.evaluator = FeatureEvaluator(self.graph, compile_features(FeatureSet(tuple(features)), self.kb, arity))
+    query: Query
+    evaluator: FeatureEvaluator
+    """The features of the model, compiled for the knowledge base."""
+    scorer: Scorer | None
+    """The trained base model; None for a relation without one, whose tuples get the fallback probability."""
+    calibration: Calibration
+    config: TrainingConfig
+    prior: float | None = None
+    """The share of answers among the tuples; None for the share among the held-out tuples."""
 
-    def tuple_ids(self, names: Sequence[Sequence[str]]) -> Ints:
-        """Tuples of names as numbers (b, n)."""
-        for row in names:
-            if isinstance(row, str) or len(row) != self.width:
-                raise KnowledgeBaseError(f"the query has {self.width} variables: name as many objects, not {row!r}")
-        return np.array([[self.kb.object_id(name) for name in row] for row in names], np.int32).reshape(-1, self.width)
+    @property
+    def graph(self) -> GaifmanGraph:
+        """The Gaifman graph of the knowledge base."""
+        return self.evaluator.graph
 
-    def hidden_facts(self, query: Query, tuples: Ints, seed: int, budget: Budget = DEFAULT_BUDGET) -> HiddenFacts:
-        """What is hidden from tuples that are known answers, so that they are judged as if they were not known."""
-        relation = query.atomic_relation
+    @property
+    def kb(self) -> KnowledgeBase:
+        """The knowledge base, with every relation of the model in its schema."""
+        return self.evaluator.graph.kb
+
+    @property
+    def arity(self) -> int:
+        """The length of a tuple."""
+        return len(self.query.variables)
+
+    def with_prior(self, prior: float | None) -> Predictor:
+        """The same predictor with another prior."""
+        if prior is None:
+            return self
+        return replace(self, calibration=self.calibration.with_prior(prior), prior=prior)
+
+    def budget(self, draws: int | None = None, deadline: Deadline | None = None) -> DrawBudget:
+        """A fixed number of draws; None for the model's own."""
+        return DrawBudget(self.config.draws if draws is None else draws, deadline=deadline or no_deadline())
+
+    def tuple_ids(self, tuples: Tuples) -> Ints:
+        """Shape (tuples, arity), int32: the object ids of tuples that are given as names or ids."""
+        if isinstance(tuples, np.ndarray) and np.issubdtype(tuples.dtype, np.integer):
+            if tuples.ndim != 2 or tuples.shape[1] != self.arity:
+                raise KnowledgeBaseError(f"tuples have shape (tuples, {self.arity}), not {tuples.shape}")
+            return check_tuples(self.graph, tuples)
+        for names in tuples:
+            if isinstance(names, str) or len(names) != self.arity:
+                raise KnowledgeBaseError(f"the query has {self.arity} variables: name as many objects, not {names!r}")
+        ids = [[self.kb.object_id(name) for name in names] for names in tuples]
+        return np.array(ids, np.int32).reshape(-1, self.arity)
+
+    def hidden_facts(self, tuples: Ints, budget: Budget = DEFAULT_BUDGET) -> HiddenFacts:
+        """The facts to hide from known answers, which are scored as if they were not known."""
+        relation = self.query.atomic_relation
         if relation is None:
-            return hide(self.kb, query, tuples, seed=seed, budget=budget)
-        number = self.kb.content.relations.find(relation)
-        assert number is not None, "the model's relations are known"
-        return HiddenFacts.one_per_tuple(self.graph.kb.fact_ids(number, tuples))
+            return hide(self.kb, self.query, tuples, seed=self.config.seed, budget=budget)
+        return HiddenFacts.one_per_tuple(self.kb.fact_ids(self._relation_id(relation), tuples))
 
-    def estimate(
-        self,
-        scorer: Scorer,
-        calibration: Calibration,
-        config: TrainingConfig,
-        tuples: Ints,
-        hidden: HiddenFacts,
-        draw_budget: DrawBudget,
-    ) -> Estimates:
-        """Calibrated means over draws, with errors; more draws for those whose error is above the bound."""
+    def _relation_id(self, relation: str) -> int:
+        number = self.kb.content.relations.find(relation)
+        assert number is not None, "every relation of the model is in the schema"
+        return number
+
+    def probabilities(self, tuples: Tuples, budget: DrawBudget) -> Estimates:
+        """The probabilities of tuples, by name or id."""
+        ids = self.tuple_ids(tuples)
+        return self.estimate(ids, self.hidden_facts(ids, budget.deadline.limit_budget()), budget)
+
+    def estimate(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
+        """The calibrated means over draws, with standard errors; more draws for tuples whose error is too large."""
+        if self.scorer is None:
+            return self._fallback_estimates(tuples)
         sums, squares, counts = (np.zeros(len(tuples)) for _ in range(3))
         left, drawn = np.arange(len(tuples)), 0
-        while len(left) and drawn < draw_budget.limit:
-            draws = min(drawn or draw_budget.draws, draw_budget.limit - drawn)
-            sampling = SamplingConfig(config.radius, config.size, draws, config.seed, f"answer {drawn}")
-            each = self.probabilities_per_draw(
-                scorer, tuples[left], sampling, hidden.select(left), draw_budget.deadline
-            )
-            sums[left] += each.sum(axis=1)
-            squares[left] += (each**2).sum(axis=1)
+        while len(left) and drawn < budget.limit:
+            draws = min(drawn or budget.draws, budget.limit - drawn)
+            sampling = self.config.sampling(draws, f"answer {drawn}")
+            per_draw = self.probabilities_per_draw(tuples[left], sampling, hidden.select(left), budget.deadline)
+            sums[left] += per_draw.sum(axis=1)
+            squares[left] += (per_draw**2).sum(axis=1)
             counts[left] += draws
             drawn += draws
-            if draw_budget.max_error is not None:
-                errors = estimate_from_sums(calibration, sums[left], squares[left], counts[left]).errors
-                small = (errors <= draw_budget.max_error) & (drawn >= MIN_DRAWS)
-                left = left[~small]
-        return estimate_from_sums(calibration, sums, squares, counts)
+            if budget.max_error is not None:
+                errors = estimate_from_sums(self.calibration, sums[left], squares[left], counts[left]).errors
+                left = left[~((errors <= budget.max_error) & (drawn >= MIN_DRAWS))]
+        return estimate_from_sums(self.calibration, sums, squares, counts)
+
+    def _fallback_estimates(self, tuples: Ints) -> Estimates:
+        values = self.fallback_probabilities(tuples)
+        if self.prior is not None:
+            values = Calibration.identity().with_prior(self.prior).apply(values)
+        return Estimates(values, np.zeros(len(values)), np.zeros(len(values), np.int32))
+
+    def fallback_probabilities(self, tuples: Ints) -> Floats:
+        """Shape (tuples,), float64: (m + ½) / (arity + 1), where m objects are at the same position of another fact."""
+        relation = self.query.atomic_relation
+        assert relation is not None, "only relations have a fallback"
+        own = self.kb.fact_ids(self._relation_id(relation), tuples) >= 0  # its own fact is not another fact
+        facts, seen = self.kb.tuples(relation), np.zeros(len(tuples))
+        for position in range(self.arity):
+            counts = np.bincount(facts[:, position], minlength=len(self.graph))
+            seen += counts[tuples[:, position]] > own
+        values: Floats = (seen + 0.5) / (self.arity + 1)
+        return values
 
     def probabilities_per_draw(
-        self,
-        scorer: Scorer,
-        tuples: Ints,
-        sampling: SamplingConfig,
-        hidden: HiddenFacts,
-        deadline: Deadline | None = None,
+        self, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts, deadline: Deadline | None = None
     ) -> Floats:
-        """Shape (tuples, draws): the base model's probability of each neighbourhood, block by block."""
+        """Shape (tuples, draws), float64: the base model's probability of each neighbourhood, not calibrated."""
+        scorer = self.trained_scorer()
         matrices = self._feature_blocks(tuples, sampling, hidden, deadline or no_deadline())
         parts = [scorer.probabilities(matrix).reshape(-1, sampling.draws) for matrix in matrices]
         return np.concatenate([np.zeros((0, sampling.draws)), *parts])
 
+    def trained_scorer(self) -> Scorer:
+        """The scorer; raise if there is none."""
+        if self.scorer is None:
+            raise KnowledgeBaseError(
+                f"{self.query.atomic_relation} has no trained model, only the fallback",
+                hint="a relation needs two facts, and tuples that are not known",
+            )
+        return self.scorer
+
     def _feature_blocks(
         self, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts, deadline: Deadline
     ) -> Iterator[FeatureMatrix]:
-        """Features of all draws of the tuples, some tuples at a time; one matrix without rows where there are none."""
+        """The features of all draws, some tuples at a time; one matrix without rows if there are no tuples."""
         step = max(1, BLOCK_SIZE // sampling.draws)
         for begin in range(0, max(len(tuples), 1), step):
             deadline.check()
             rows = np.arange(begin, min(begin + step, len(tuples)))
             yield self.evaluator.sample_and_evaluate(tuples[rows], sampling, hidden.select(rows))
 
-    def embed(self, scorer: Scorer, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts) -> Reals:
-        """Shape (tuples, size): the mean over draws of the base model's representation."""
+    def embed(self, tuples: Tuples, draws: int | None = None) -> Reals:
+        """Shape (tuples, units), float32: the mean over draws of the base model's last hidden layer."""
+        ids, scorer = self.tuple_ids(tuples), self.trained_scorer()
+        sampling = self.config.sampling(self.budget(draws).draws, "answer 0")
         parts = []
-        for matrix in self._feature_blocks(tuples, sampling, hidden, no_deadline()):
-            found = scorer.base.embed(scorer.scaler.transform(matrix))
-            shape = (len(found) // sampling.draws, sampling.draws, found.shape[1])
-            parts.append(found.reshape(shape).mean(axis=1, dtype=np.float64).astype(np.float32))
+        for matrix in self._feature_blocks(ids, sampling, self.hidden_facts(ids), no_deadline()):
+            units = scorer.base.embed(scorer.scaler.transform(matrix))
+            shape = (len(units) // sampling.draws, sampling.draws, units.shape[1])
+            parts.append(units.reshape(shape).mean(axis=1, dtype=np.float64).astype(np.float32))
         return np.concatenate(parts)
 
 
 def prefix_means(per_draw: Floats, counts: Sequence[int]) -> Floats:
-    """Shape (counts, tuples), float64: of what each draw says (tuples, draws), means over the first so many draws.
+    """Shape (counts, tuples), float64: for each count, the means over the first draws of `per_draw` (tuples, draws).
 
     >>> prefix_means(np.array([[1.0, 0.0, 0.5]]), (1, 2)).tolist()
     [[1.0], [0.5]]
@@ -211,9 +283,9 @@ def prefix_means(per_draw: Floats, counts: Sequence[int]) -> Floats:
 
 
 def estimate_from_sums(calibration: Calibration, sums: Floats, squares: Floats, counts: Floats) -> Estimates:
-    """From the sums over draws: the calibrated mean, and its error by the slope of the calibration there."""
+    """Calibrated means from sums over draws; the error is that of the mean, times the slope of the calibration."""
     mean = sums / np.maximum(counts, 1)
     variance = np.maximum(squares - counts * mean**2, 0.0) / np.maximum(counts - 1, 1)
-    spread = np.where(counts > 1, np.sqrt(variance / np.maximum(counts, 1)), np.nan)
+    error = np.where(counts > 1, np.sqrt(variance / np.maximum(counts, 1)), np.nan)
     mean = np.clip(mean, 0.0, 1.0)
-    return Estimates(calibration.apply(mean), spread * calibration.slope(mean), counts.astype(np.int32))
+    return Estimates(calibration.apply(mean), error * calibration.slope(mean), counts.astype(np.int32))

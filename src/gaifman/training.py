@@ -7,22 +7,29 @@ order of the facts. Neighbourhoods are drawn anew in every epoch, one block of e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_int
-from gaifman.errors import KnowledgeBaseError, similar_names
+from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, similar_names
+from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.features.matrix import FeatureMatrix
 from gaifman.io.model_file import Arrays, strip_prefix
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.logic.ast import Feature, Query
+from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, Batch
 from gaifman.models.calibration import HeldOut
 from gaifman.models.registry import make_base_model, option_names
-from gaifman.models.scaling import FeatureScaler, FeatureStatistics
+from gaifman.models.scaling import FeatureScaler, FeatureStatistics, feature_kinds
+from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.sampling.rng import fold_in, make_key
@@ -145,6 +152,45 @@ class TrainingSource:
         )
 
 
+def prepare_training(
+    kbs: Sequence[KnowledgeBase], query: str | Query, phi: str | FeatureSet
+) -> tuple[list[KnowledgeBase], Query, tuple[Feature, ...]]:
+    """Return the knowledge bases with one schema, the parsed query, and the features over all relations."""
+    if not kbs:
+        raise KnowledgeBaseError("there is no knowledge base to train on")
+    relations = {name: relation.arity for kb in kbs for name, relation in kb.relations.items()}
+    attributes = sorted({name for kb in kbs for name in kb.attributes})
+    kbs = [kb.extend_schema(relations, attributes) for kb in kbs]
+    parsed = parse_query(query, kbs[0]) if isinstance(query, str) else query
+    if not parsed.variables:
+        raise FormulaError(f"{parsed} has no free variables: it is true or false, and has no answers to learn")
+    arity = len(parsed.variables)
+    return kbs, parsed, resolve_feature_set(phi, arity, relations, attributes, kbs[0]).expand(relations, arity)
+
+
+def training_sources(
+    kbs: Sequence[KnowledgeBase],
+    query: Query,
+    features: Sequence[Feature],
+    config: TrainingConfig,
+    constraints: Constraints | None,
+) -> list[TrainingSource]:
+    """Return the examples of each knowledge base; one without answers is left out if others have some."""
+    sources, errors, kinds = [], list[GaifmanError](), feature_kinds(features)
+    for kb in kbs:
+        graph = build_graph(kb)
+        try:
+            examples = TrainingExamples(graph, query, config, constraints)
+        except KnowledgeBaseError as error:
+            errors.append(error)
+            continue
+        plan = compile_features(FeatureSet(tuple(features)), kb, len(query.variables))
+        sources.append(TrainingSource(FeatureEvaluator(graph, plan), examples, kinds))
+    if not sources:
+        raise errors[0]
+    return sources
+
+
 class Callback:
     """Training callback. Raise from `on_block` to stop."""
 
@@ -174,6 +220,13 @@ class Scorer:
     def probabilities(self, matrix: FeatureMatrix) -> Floats:
         """Return the base model's probability for each neighbourhood."""
         return self.base.probabilities(self.scaler.transform(matrix))
+
+    def prune(self, features: Sequence[Feature]) -> tuple[tuple[Feature, ...], Scorer]:
+        """Return the features that the base model uses, and the scorer for these alone."""
+        used = self.scaler.features()
+        columns = np.arange(len(used), dtype=np.int32)
+        scaler = FeatureScaler(columns, self.scaler.kinds[used], self.scaler.centres, self.scaler.scales)
+        return tuple(features[number] for number in used.tolist()), replace(self, scaler=scaler)
 
     def mean_probabilities(self, matrix: FeatureMatrix, draws: int) -> tuple[Floats, Floats]:
         """Return the mean over each tuple's draws and its standard error, which is NaN for a single draw."""

@@ -13,8 +13,8 @@ import gaifman
 from cli_runner import one_message, output, run
 from gaifman.cli import cli
 from gaifman.cli.ask import KNOWN_CHOICES
+from gaifman.ranking.candidates import KNOWN_MODES as TREATED
 from gaifman.ranking.candidates import MAX_CANDIDATES, STRATEGIES
-from gaifman.ranking.ranked_answers import KNOWN_MODES as TREATED
 from trained import GOOD, towns, worker
 from trained import completion_with_likes as completed
 
@@ -58,7 +58,7 @@ def test_objects_are_of_the_type_that_facts_have_unless_any_are_wanted(folder: P
     """Else left and right were among the most probable languages."""
     question = ("towns.gaifman", "towns.facts", "works_in(x, 't3')", "--prior", "0.2")
     text = ask(folder, *question)
-    assert "considered  40 candidates: all objects, x of type person (--candidates all looks at any object)\n" in text
+    assert "considered  40 candidates: person (--candidates all ranks all objects)\n" in text
     assert "beforehand  the share 0.2 are answers\n" in text
     assert "considered  47 candidates: all objects\n" in ask(folder, *question, "--candidates", "all")
     among = asked(folder, *question, "--restrict-to", "x=person")
@@ -118,8 +118,8 @@ def test_types_ways_and_limits(folder: Path) -> None:
         folder, "towns.gaifman", "towns.facts", "works_in(x, 't3')", "--restrict-to", "x=person", "--top", "all"
     )
     assert len(body["answers"]) == 40
-    assert body["considered"]["description"] == "all objects, x of type person"
-    for way, said in (("all", "all pairs of objects"), ("seen", "pairs of objects seen at these places")):
+    assert body["considered"]["description"] == "person"
+    for way, said in (("all", "all pairs of objects"), ("seen", "pairs of objects seen at these positions")):
         body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, y)", "--candidates", way)
         assert body["considered"]["description"] == said
     body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, y)", "--max-candidates", "150")
@@ -145,15 +145,15 @@ def test_nothing_to_show(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["towns.gaifman", "towns.facts"], 'say what to answer\nhint: as in "citizen(x, y)"'),
+        (["towns.gaifman", "towns.facts"], 'needs a query\nhint: such as "citizen(x, y)"'),
         (
             ["towns.gaifman", "towns.facts", "lives_in(x, y)"],
             "there is no model of lives_in\n  lives_in(x, y)\n  ^^^^^^^^",
         ),
         (["towns.gaifman", "towns.facts", "work_in(x, y)"], "did you mean: works_in"),
         (["towns.gaifman", "towns.facts", "works_in('p3', y)"], "there is no object 'p3'"),
-        (["towns.gaifman", "towns.facts", "works_in(x, y) & person(x)"], "the facts of one relation"),
-        (["works.gaifman", "towns.facts", "person(x)"], "the model has learnt works_in(x, y)"),
+        (["towns.gaifman", "towns.facts", "works_in(x, y) & person(x)"], "answers queries of one relation"),
+        (["works.gaifman", "towns.facts", "person(x)"], "the model was trained on works_in(x, y)"),
         (["works.gaifman", "towns.facts", "--bind", "z=p03"], "its variables are x, y"),
         (
             ["works.gaifman", "towns.facts", "--bind", "x"],
@@ -172,7 +172,7 @@ def test_nothing_to_show(folder: Path) -> None:
         (["works.gaifman", "towns.facts", "--top", "0"], "top must be an integer"),
         (["works.gaifman", "towns.facts", "--draws", "1000000000000"], "draws must be an integer from 1 to 1,000,000"),
         (["works.gaifman", "towns.facts", "--prior", "1"], "prior must be a number, above 0"),
-        (["works.gaifman", "towns.facts", "--max-candidates", "0"], "limit must be"),
+        (["works.gaifman", "towns.facts", "--max-candidates", "0"], "max_candidates must be"),
         (["works.gaifman", "towns.facts", "--max-candidates", "9"], "there are more than 9 candidates"),
         (["towns.facts", "towns.facts", "person(x)"], "towns.facts"),
         (["none.gaifman", "towns.facts", "person(x)"], "none.gaifman"),

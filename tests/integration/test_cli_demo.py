@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from gaifman.cli.demo import (
     rank_held_out,
     run_trial,
 )
-from gaifman.completion import Completion
+from gaifman.completion import Completion, train_completion
+from gaifman.training import TrainingConfig
 from trained import FEW, GOOD, demo, towns
 
 trial = import_module("gaifman.cli.demo")  # the package has a command of the same name
@@ -101,13 +103,13 @@ def test_one_fact_in_twenty_is_held_out_and_a_border_both_ways() -> None:
 
 
 def test_held_out_facts_are_not_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, learn = [], gaifman.complete
+    seen = []
 
-    def complete(kb: gaifman.KnowledgeBase, relations: Any, **settings: Any) -> Completion:
+    def train(kb: gaifman.KnowledgeBase, config: TrainingConfig, *args: Any, **more: Any) -> Completion:
         seen.append(kb)
-        return learn(kb, relations, **{**settings, **FEW})
+        return train_completion(kb, replace(config, **FEW), *args, **more)
 
-    monkeypatch.setattr("gaifman.completion.complete", complete)
+    monkeypatch.setattr("gaifman.completion.train_completion", train)
     monkeypatch.setattr(trial, "MIN_FACTS", 800)
     monkeypatch.setattr(trial, "QUERY", "borders(x, y)")
     told: list[tuple[str, int, int | None]] = []

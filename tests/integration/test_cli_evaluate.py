@@ -137,7 +137,7 @@ def test_ranks_are_kept_and_a_stale_folder_is_refused(folder: Path) -> None:
     assert first == again == plain
     assert (folder / "kept.ranks" / "run.json").is_file()
     error = refused(*ALL, *KEEP, "--draws", "2")
-    assert "kept.ranks keeps the ranks of another evaluation; what differs: numbers of draws" in str(error)
+    assert "kept.ranks has the ranks of another evaluation; different: numbers of draws" in str(error)
 
 
 KEEP = ("--checkpoint-dir", "kept.ranks")

@@ -142,9 +142,9 @@ def test_the_features_are_the_other_links_of_the_pair() -> None:
     wanted = [(f"r{i}", back) for back in (False, True) for i in range(5) if (f"r{i}", back) != ("r0", False)]
     assert sorted(twin.columns) == sorted(wanted)
     pairs = [fact.objects for fact in kb.facts("r0")]
-    tuples = model._tuple_ids(pairs)
+    tuples = model.predictor.tuple_ids(pairs)
     sampling = model.config.sampling(1, "answer 0")
-    hidden = model.predictor.hidden_facts(model.trained_query, tuples, SEED)
+    hidden = model.predictor.hidden_facts(tuples)
     matrix = model.predictor.evaluator.sample_and_evaluate(tuples, sampling, hidden)
     for row, pair in enumerate(pairs):
         ids = matrix.ids[matrix.starts[row] : matrix.starts[row + 1]]

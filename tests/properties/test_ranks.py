@@ -109,7 +109,7 @@ def test_what_is_no_number_is_worst() -> None:
 
 
 def test_an_unknown_way_of_ties_is_said_with_those_near() -> None:
-    with pytest.raises(KnowledgeBaseError, match="ties are one of optimistic, realistic, pessimistic") as caught:
+    with pytest.raises(KnowledgeBaseError, match="ties must be one of optimistic, realistic, pessimistic") as caught:
         compute_ranks(np.ones((1, 1)), np.array([0])).with_ties("realist")
     assert "realistic" in caught.value.suggestions
 

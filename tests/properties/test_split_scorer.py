@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -52,7 +51,7 @@ def test_split_scores_are_those_of_the_plain_path(
     learning = TrainingConfig(size=size, seed=seed)
     base = Logistic() if kind == "logistic" else MLP([9, 5], kind, batch_size=7)
     judge, scorer = ready(town(seed, wide=wide), phi, learning, base)
-    field = ObjectFeatures(judge, learning, draws)
+    field = ObjectFeatures(judge.evaluator, learning, draws)
     split = SplitScorer(field, scorer)
     for pair in (np.array([seed % 40, 3], np.int32), np.array([0, 41], np.int32)):
         for position in (0, 1):
@@ -64,7 +63,7 @@ def test_split_scores_are_those_of_the_plain_path(
 def test_several_tuples_at_once_are_each_by_itself() -> None:
     learning = TrainingConfig(size=4)
     judge, scorer = ready(town(2), "paper", learning, MLP([6]))
-    split = SplitScorer(ObjectFeatures(judge, learning, 2), scorer)
+    split = SplitScorer(ObjectFeatures(judge.evaluator, learning, 2), scorer)
     pairs = np.array([[0, 1], [5, 9], [5, 2]], np.int32)
     together = split.scores(pairs, 1)[0]
     for row, pair in enumerate(pairs):
@@ -76,7 +75,7 @@ def test_what_a_pair_gets_is_distributed_as_by_algorithm_1(seed: int) -> None:
     """Candidates share draws; for each pair by itself the scores are distributed as if it were drawn by itself."""
     draws, learning = 2_000, TrainingConfig(size=6, seed=seed)
     judge, scorer = ready(town(seed, 60, 150, wide=False), "default", learning, MLP([9, 5]))
-    field = ObjectFeatures(judge, learning, draws)
+    field = ObjectFeatures(judge.evaluator, learning, draws)
     many = np.flatnonzero(judge.graph.degrees > 4)
     one = int(many[np.argmin(judge.graph.degrees[many])])  # few are adjacent to it
     each, kinds = SplitScorer(field, scorer)._score_draws(one, 1)
@@ -104,7 +103,7 @@ def adjacent(graph: GaifmanGraph, one: int) -> set[int]:
 def test_of_which_kind_pairs_are_by_definition(seed: int, size: int | None) -> None:
     learning = TrainingConfig(size=size, seed=seed)
     judge, _ = ready(town(seed, 60, 150, wide=False), "paper", learning, MLP([6]))
-    graph, field = judge.graph, ObjectFeatures(judge, learning, 2)
+    graph, field = judge.graph, ObjectFeatures(judge.evaluator, learning, 2)
     one, place, number = int(np.random.default_rng(seed).integers(60)), seed % 2, seed % 2
     kinds, _ = _PairFeatureFinder(field, np.arange(len(field.feature_sides))).find(one, 1 - place, number)
     expected = []
@@ -128,7 +127,7 @@ def test_of_which_kind_pairs_are_by_definition(seed: int, size: int | None) -> N
 
 def first(field: ObjectFeatures, position: int, obj: int, partner: int, number: int) -> set[int]:
     """Who is drawn around an object by its share, and by what the partner leaves of its own: never the partner."""
-    graph, order = field.predictor.graph, field.at_position(position).draw_orders[number]
+    graph, order = field.graph, field.at_position(position).draw_orders[number]
     at = slice(order.starts[obj], order.starts[obj + 1])
     members = [member for member in order.members[at].tolist() if member != partner]
     left = field.quota - len(adjacent(graph, partner) - {obj})
@@ -139,7 +138,7 @@ def test_all_kinds_of_pairs_occur() -> None:
     """Otherwise the tests above could pass by the plain path alone."""
     learning = TrainingConfig(size=4)
     judge, _ = ready(town(1, people=300, facts=500, wide=False), "paper", learning, MLP([6]))
-    field = ObjectFeatures(judge, learning, 1)
+    field = ObjectFeatures(judge.evaluator, learning, 1)
     assert field.decomposable
     assert not field.uses_walks
     touch, seen = _PairFeatureFinder(field, np.arange(len(field.feature_sides))), set[int]()
@@ -153,7 +152,7 @@ def test_all_kinds_of_pairs_occur() -> None:
 def test_objects_look_alike_where_their_features_are_the_same() -> None:
     learning = TrainingConfig(size=4)
     judge, _ = ready(town(5), "default", learning, MLP([6]))
-    field = ObjectFeatures(judge, learning, 2)
+    field = ObjectFeatures(judge.evaluator, learning, 2)
     for position, level, number in ((0, 0, 0), (1, 0, 1), (1, 2, 0)):
         looks, firsts = field.equal_row_groups(position, level, number)
         around = field.at_position(position)
@@ -163,25 +162,13 @@ def test_objects_look_alike_where_their_features_are_the_same() -> None:
         assert len(firsts) == len(np.unique(rows, axis=0)) < len(rows)
 
 
-def test_one_field_serves_models_one_after_another_and_threads_their_own() -> None:
-    learning = TrainingConfig(size=4)
-    judge, scorer = ready(town(2), "paper", learning, MLP([6]))
-    other = ready(town(2), "paper", learning, MLP([5]))[1]
-    field = ObjectFeatures(judge, learning, 1)
-    split = field.scorer_for(scorer, (1,))
-    assert field.scorer_for(scorer, [1]) is split
-    assert field.scorer_for(other, (1,)) is not split
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(field.scorer_for, other, (1,)).result() is not field.scorer_for(other, (1,))
-
-
 def test_sums_that_are_kept_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:
     learning = TrainingConfig(size=10)
     judge, scorer = ready(town(2), "paper", learning, MLP([6]))
     pairs = np.stack([np.arange(42), np.arange(42)], axis=1).astype(np.int32)
-    whole = SplitScorer(ObjectFeatures(judge, learning, 2), scorer).scores(pairs, 1)
+    whole = SplitScorer(ObjectFeatures(judge.evaluator, learning, 2), scorer).scores(pairs, 1)
     monkeypatch.setattr(splits, "MAX_CACHED_BYTES", 1)
-    frugal = SplitScorer(ObjectFeatures(judge, learning, 2), scorer)
+    frugal = SplitScorer(ObjectFeatures(judge.evaluator, learning, 2), scorer)
     assert np.array_equal(frugal.scores(pairs, 1), whole)
     assert len(frugal._sums) == 1
 
@@ -206,7 +193,7 @@ def test_what_can_be_split(text: str, learning: TrainingConfig, width: int, can:
 def test_what_is_around_an_object_alone_has_features_of_it_alone() -> None:
     learning = TrainingConfig(size=4)
     judge, _ = ready(town(3), "paper", learning, MLP([6]))
-    field = ObjectFeatures(judge, learning, 1)
+    field = ObjectFeatures(judge.evaluator, learning, 1)
     texts = [str(feature) for feature in judge.evaluator.plan.features]
     for position, other in ((0, "s2"), (1, "s1")):
         present = {texts[i] for i in field.at_position(position).matrix.ids.tolist()}
@@ -218,7 +205,7 @@ def test_what_is_around_an_object_alone_has_features_of_it_alone() -> None:
 def test_levels_are_draws_of_growing_length(draws: int) -> None:
     learning = TrainingConfig(size=6, seed=4)
     judge, _ = ready(town(4), "paper", learning, MLP([6]))
-    field = ObjectFeatures(judge, learning, draws)
+    field = ObjectFeatures(judge.evaluator, learning, draws)
     for position in (0, 1):
         around = field.at_position(position)
         for order in around.draw_orders:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gaifman.features.feature_sets import FEATURE_SET_NAMES, named_feature_set, parse_phi
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, named_feature_set, parse_phi
+from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.logic.ast import relation_query
+from gaifman.models.calibration import Calibration
 from gaifman.models.mlp import MLP
 from gaifman.models.scaling import FeatureStatistics, feature_kinds
 from gaifman.predict import Predictor
@@ -25,15 +30,16 @@ def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> Kn
 
 
 def ready(kb: KnowledgeBase, phi: str, learning: TrainingConfig, base: MLP) -> tuple[Predictor, Scorer]:
-    """A predictor, and a scorer with random weights over all features that occur."""
+    """A predictor with random weights over all features that occur, and its scorer."""
     relations = {name: relation.arity for name, relation in kb.relations.items()}
     chosen = named_feature_set(phi, 2, relations) if phi in FEATURE_SET_NAMES else parse_phi(phi, unknown_objects=True)
     features = chosen.expand(relations, 2)
-    judge = Predictor(kb, features, 2)
+    evaluator = FeatureEvaluator(build_graph(kb), compile_features(FeatureSet(features), kb, 2))
     surveyor = FeatureStatistics(feature_kinds(features))
-    count = len(judge.graph)
+    count = len(evaluator.graph)
     pairs = np.stack(np.meshgrid(np.arange(count), np.arange(count)), axis=2).reshape(-1, 2).astype(np.int32)
-    surveyor.update(judge.evaluator.sample_and_evaluate(pairs, learning.sampling(1, "survey")))
+    surveyor.update(evaluator.sample_and_evaluate(pairs, learning.sampling(1, "survey")))
     inputs = surveyor.make_scaler(min_feature_count=1)
     base.reset(inputs.width, 3)
-    return judge, Scorer(inputs, base)
+    scorer = Scorer(inputs, base)
+    return Predictor(relation_query("r0", 2), evaluator, scorer, Calibration.identity(), learning), scorer

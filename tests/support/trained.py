@@ -9,9 +9,17 @@ import numpy as np
 
 import gaifman
 from gaifman.completion import Completion
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet
+from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.logic.ast import Query
+from gaifman.logic.parser import parse_feature
 from gaifman.model import GaifmanModel
-from gaifman.predict import Estimates
+from gaifman.models.calibration import Calibration
+from gaifman.predict import Estimates, Predictor
+from gaifman.training import TrainingConfig
 
 FEW: dict[str, Any] = {
     "options": {"epochs": 1, "hidden": [8]},
@@ -42,6 +50,13 @@ def towns(count: int = 40, prefix: str = "", *, sure: bool = True) -> KnowledgeB
         known = [gaifman.Fact(name, tuple(objects), 0.5 if name == "works_in" else 1.0) for name, *objects in facts]
         return KnowledgeBase.from_facts(known, values)
     return KnowledgeBase.from_facts(facts, values)
+
+
+def untrained_predictor(kb: KnowledgeBase, query: Query, *features: str) -> Predictor:
+    """A predictor without a trained model."""
+    plan = compile_features(FeatureSet(tuple(map(parse_feature, features))), kb, len(query.variables))
+    evaluator = FeatureEvaluator(build_graph(kb), plan)
+    return Predictor(query, evaluator, None, Calibration.identity(), TrainingConfig())
 
 
 def same(one: Estimates, other: Estimates) -> bool:

@@ -9,8 +9,9 @@ from gaifman.cancellation import MIN_SECONDS, Deadline, current_deadline, no_dea
 from gaifman.config import Budget
 from gaifman.errors import GaifmanError, StoppedError
 from gaifman.kb.gaifman_graph import build_graph
-from gaifman.ranking.candidates import CandidateStrategy, atom_pattern, select_candidates
-from gaifman.ranking.ranked_answers import RankingOptions
+from gaifman.logic.ast import relation_query
+from gaifman.ranking.candidates import RankingOptions, select_candidates
+from gaifman.ranking.patterns import atom_pattern
 from gaifman.sampling.hiding import hide
 from http_client import ENDLESS
 from processes import wait_until
@@ -129,10 +130,10 @@ def test_looking_for_near_candidates_asks_too() -> None:
     with pytest.raises(StoppedError):
         select_candidates(
             build_graph(demo()),
+            relation_query("borders", 2),
             pattern,
-            demo().fact_tables[2].objects,
-            strategy=CandidateStrategy("near"),
-            deadline=deadline,
+            demo().tuples("borders"),
+            RankingOptions(candidates="near", deadline=deadline),
         )
 
 

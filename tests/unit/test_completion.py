@@ -12,16 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gaifman
-from gaifman.completion import Completion, fallback_probabilities
+from gaifman.completion import Completion
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
 from gaifman.kb.facts import Fact
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.ast import relation_query
 from gaifman.models.mlp import MLP
 from kbs import knowledge_bases, plain_names
-from trained import FEW, GOOD, demo, same, towns
+from trained import FEW, GOOD, demo, same, towns, untrained_predictor
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
 LATE = [("likes", "p00", "p01"), ("mayor", "p02", "t2"), ("mayor", "p03", "t3")]
@@ -172,12 +171,12 @@ def slow_fallback(kb: KnowledgeBase, relation: str, tuples: Ints) -> list[float]
 @given(knowledge_bases(names=plain_names, attributes=False, largest_arity=3, facts=12), st.integers(0, 100))
 def test_the_fallback_by_its_definition(kb: KnowledgeBase, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    graph = build_graph(kb)
     for name, relation in kb.relations.items():
+        predictor = untrained_predictor(kb, relation_query(name, relation.arity))
         tuples = rng.integers(0, len(kb.objects), (6, relation.arity)).astype(np.int32)
         known = [[kb.object_id(obj) for obj in fact.objects] for fact in kb.facts(name)]
         tuples = np.concatenate([tuples, np.array(known, np.int32).reshape(-1, relation.arity)])
-        np.testing.assert_allclose(fallback_probabilities(graph, name, tuples), slow_fallback(kb, name, tuples))
+        np.testing.assert_allclose(predictor.fallback_probabilities(tuples), slow_fallback(kb, name, tuples))
 
 
 # Mistakes

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,7 @@ from gaifman.models.calibration import correct_class_ratio
 from gaifman.models.mlp import MLP, Logistic
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.training import TrainingConfig
 from trained import FEW, demo, little, neighbour, same, towns, worker
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
@@ -102,7 +106,7 @@ def test_the_error_is_that_of_the_mean() -> None:
     model = neighbour().with_kb(demo())
     found = []
     for seed in range(40):
-        model.config = gaifman.TrainingConfig(**{**neighbour().config.as_dict(), "seed": seed})
+        model.config = TrainingConfig(**{**neighbour().config.as_dict(), "seed": seed})
         found.append(model.probability("france", "portugal", draws=10))
     scatter = np.std([each.value for each in found], ddof=1)
     said = np.sqrt(np.mean([each.error**2 for each in found]))
@@ -160,10 +164,10 @@ def test_a_known_answer_of_a_general_query_too() -> None:
     kb = towns()
     model = gaifman.fit(kb, "exists z. works_in(x, z) & town_of(z, y)", **FEW)
     numbers = np.array([[kb.object_id("p03"), kb.object_id("c1")]], np.int32)
-    hidden = hide(kb, model.trained_query, numbers, seed=0)
+    hidden = hide(kb, model.query, numbers, seed=0)
     assert len(hidden.facts)
     without = model.with_kb(kb.without_facts([kb.fact_by_id(number) for number in hidden.facts.tolist()]))
-    assert not len(hide(without.kb, model.trained_query, numbers).facts)
+    assert not len(hide(without.kb, model.query, numbers).facts)
     assert same(model.probabilities([("p03", "c1")]), without.probabilities([("p03", "c1")]))
 
 
@@ -275,16 +279,15 @@ def test_queries_that_cannot_be_learnt(query: str, kind: type[Exception], said: 
 
 
 def test_no_knowledge_base() -> None:
-    with pytest.raises(KnowledgeBaseError, match="no knowledge base to learn from"):
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base to train on"):
         gaifman.fit([], "works_in(x, y)")
     with pytest.raises(KnowledgeBaseError, match="has no answers"):
         gaifman.fit(towns().without_facts(towns().facts("works_in")), "works_in(x, y)", **FEW)
 
 
 def test_unknown_settings_are_said_with_those_near() -> None:
-    with pytest.raises(KnowledgeBaseError, match="unknown setting negativs") as caught:
-        gaifman.fit(towns(), "works_in(x, y)", negativs=3)
-    assert "negatives" in caught.value.suggestions
+    with pytest.raises(TypeError, match="unexpected keyword argument 'negativs'"):
+        gaifman.fit(towns(), "works_in(x, y)", negativs=3)  # type: ignore[call-arg]
     with pytest.raises(KnowledgeBaseError, match=r"base must be one of mlp, logistic, got .mpl.") as caught:
         gaifman.fit(towns(), "works_in(x, y)", base="mpl")
     assert "mlp" in caught.value.suggestions
@@ -330,15 +333,32 @@ def test_models_do_not_share_what_they_learnt() -> None:
     assert not same(other.probabilities(PAIRS), before)
 
 
-def test_settings_of_the_network_may_stand_among_the_others() -> None:
-    model = gaifman.GaifmanModel("borders(x, y)", epochs=7, hidden=[3], options={"learning_rate": 0.5})
-    assert model.config.options == {"epochs": 7, "hidden": [3], "learning_rate": 0.5}
-    assert model.base.settings()["epochs"] == 7
-    with pytest.raises(KnowledgeBaseError, match="unknown setting epoch") as caught:
-        gaifman.GaifmanModel("borders(x, y)", epoch=7)
-    assert caught.value.suggestions[0] == "epochs"
+def test_options_are_refused_beside_a_base_model() -> None:
+    with pytest.raises(KnowledgeBaseError, match="epochs is an option of a named base model"):
+        gaifman.GaifmanModel("borders(x, y)", base=Logistic(), options={"epochs": 7})
 
 
-def test_settings_of_the_network_are_refused_beside_another_base_model() -> None:
-    with pytest.raises(KnowledgeBaseError, match="epochs is a setting of the network"):
-        gaifman.GaifmanModel("borders(x, y)", base=Logistic(), epochs=7)
+def parameters(function: Callable[..., object]) -> dict[str, object]:
+    return {name: each.default for name, each in inspect.signature(function).parameters.items()}
+
+
+@pytest.mark.parametrize("function", [gaifman.fit, gaifman.complete, GaifmanModel])
+def test_every_setting_is_a_keyword_argument_with_its_default(function: Callable[..., object]) -> None:
+    """Settings were hidden behind **settings, where no editor could complete them."""
+    for setting in fields(TrainingConfig):
+        default = setting.default if setting.default is not MISSING else None
+        assert parameters(function)[setting.name] == default, setting.name
+
+
+@pytest.mark.parametrize("function", [gaifman.fit, gaifman.complete, gaifman.evaluate, GaifmanModel.answers])
+def test_every_argument_is_documented(function: Callable[..., object]) -> None:
+    documented = inspect.getdoc(function) or ""
+    for name in parameters(function):
+        assert name == "self" or f"{name}: " in documented, name
+
+
+def test_settings_make_the_config() -> None:
+    settings: dict[str, Any] = {**FEW, "size": None, "hide": "links", "holdout": 0.2, "patience": 2, "seed": 7}
+    model = GaifmanModel("borders(x, y)", **settings)
+    assert model.config == TrainingConfig(**settings)
+    assert GaifmanModel.from_config("borders(x, y)", model.config).config == model.config

@@ -49,7 +49,7 @@ PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01
 def test_queries_of_any_kind_are_learnt(query: str, answers: int) -> None:
     model = gaifman.fit(towns(), query, **{**FEW, "holdout": 0.0})
     assert model.meta["metrics"]["answers"] == answers
-    width = len(model.trained_query.variables)
+    width = len(model.query.variables)
     tuples = np.zeros((3, width), np.int32) + np.arange(3)[:, None]
     found = model.probabilities(tuples)
     assert ((found.values > 0) & (found.values < 1)).all()

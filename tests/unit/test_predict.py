@@ -13,21 +13,19 @@ from hypothesis.extra.numpy import arrays
 from gaifman import predict as judging
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.facts import Fact
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
-from gaifman.logic.ast import query_variables
-from gaifman.logic.parser import parse_feature, parse_query
+from gaifman.logic.ast import query_variables, relation_query
+from gaifman.logic.parser import parse_query
 from gaifman.models.calibration import Calibration, fit_calibration
 from gaifman.predict import (
     DrawBudget,
     Estimate,
     Estimates,
-    Predictor,
     estimate_from_sums,
 )
 from kbs import knowledge_bases
-from trained import little, same, towns
+from trained import little, same, towns, untrained_predictor
 
 FAMILY = [("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("old", "ann")]
 
@@ -94,7 +92,7 @@ def test_what_is_missing_has_no_facts() -> None:
 
 
 def test_other_places_are_refused() -> None:
-    with pytest.raises(KnowledgeBaseError, match="parent has 2 positions in the knowledge base and 3 in the model"):
+    with pytest.raises(KnowledgeBaseError, match="parent has 2 arguments in the knowledge base and 3 in the model"):
         family().extend_schema({"parent": 3})
 
 
@@ -149,8 +147,8 @@ def test_variables_are_as_many_and_different(width: int) -> None:
 def secrets(kb: KnowledgeBase, query: str, *tuples: tuple[str, ...]) -> list[set[str]]:
     """The facts that are hidden from each tuple."""
     asked = parse_query(query, kb)
-    judge = Predictor(kb, [parse_feature("exists r. r(s1, s1)")], len(asked.variables))
-    hidden = judge.hidden_facts(asked, judge.tuple_ids(tuples), 0)
+    judge = untrained_predictor(kb, asked, "exists r. r(s1, s1)")
+    hidden = judge.hidden_facts(judge.tuple_ids(tuples))
     starts, facts = hidden.starts.tolist(), hidden.facts.tolist()
     return [{str(kb.fact_by_id(n)) for n in facts[starts[t] : starts[t + 1]]} for t in range(len(tuples))]
 
@@ -180,7 +178,7 @@ def test_a_relation_without_facts_hides_nothing() -> None:
 
 
 def test_names_become_numbers() -> None:
-    judge = Predictor(family(), [], 2)
+    judge = untrained_predictor(family(), relation_query("parent", 2))
     assert judge.tuple_ids([("cleo", "ann")]).tolist() == [[2, 0]]
     assert judge.tuple_ids([]).shape == (0, 2)
     for wrong in ([("ann",)], [("ann", "bob", "cleo")], ["an"], [()]):
@@ -189,12 +187,6 @@ def test_names_become_numbers() -> None:
     with pytest.raises(KnowledgeBaseError, match="there is no object anne") as caught:
         judge.tuple_ids([("anne", "bob")])
     assert "ann" in caught.value.suggestions
-
-
-def test_a_graph_that_is_there_is_not_made_again() -> None:
-    graph = build_graph(family())
-    assert Predictor(family(), [], 1, graph).graph is graph
-    assert Predictor(family(), [], 1, graph).kb is graph.kb
 
 
 def test_blocks_do_not_change_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,11 +200,13 @@ def test_blocks_do_not_change_what_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 def test_confidences_do_not_make_facts_drop_out_of_answers() -> None:
     kb = towns()
     doubtful = KnowledgeBase.from_facts([Fact(f.relation, f.objects, 0.1) for f in kb.facts()], objects=kb.objects)
-    features = [parse_feature("exists x. lives_in(s1, x)")]
+    query = relation_query("person", 1)
     tuples = np.array([[kb.object_id("p01")], [kb.object_id("t1")]], np.int32)
     sampling = little().config.sampling(3, "answer 0")
     found = [
-        Predictor(each, features, 1).evaluator.sample_and_evaluate(tuples, sampling).ids.tolist()
+        untrained_predictor(each, query, "exists x. lives_in(s1, x)")
+        .evaluator.sample_and_evaluate(tuples, sampling)
+        .ids.tolist()
         for each in (kb, doubtful)
     ]
     assert found[0] == found[1]

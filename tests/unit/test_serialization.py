@@ -15,7 +15,6 @@ from gaifman._serialization import (
     feature_metadata,
     features_from_metadata,
     losses_as_json,
-    prune_features,
     read_model_state,
     schema_from_metadata,
     scorer_arrays,
@@ -59,7 +58,7 @@ def scorer(columns: list[int], base: BaseModel | None = None) -> Scorer:
 
 
 def test_only_features_with_a_column_are_kept() -> None:
-    kept, found = prune_features(scorer([-1, 0, 1, -1, 2]), features())
+    kept, found = scorer([-1, 0, 1, -1, 2]).prune(features())
     assert [str(feature) for feature in kept] == [TEXTS[1], TEXTS[2], TEXTS[4]]
     assert found.scaler.columns.tolist() == [0, 1, 2]
     assert found.scaler.kinds.tolist() == feature_kinds(kept).tolist()
@@ -68,7 +67,7 @@ def test_only_features_with_a_column_are_kept() -> None:
 
 
 def test_no_feature_at_all_can_be_kept() -> None:
-    kept, found = prune_features(scorer([-1] * 5), features())
+    kept, found = scorer([-1] * 5).prune(features())
     assert (kept, found.scaler.width) == ((), 0)
 
 

@@ -272,37 +272,24 @@ def answer(
       gaifman answer near.gaifman demo --bind x=portugal --restrict-to y=country
     """
     from gaifman.completion import load
-    from gaifman.ranking.candidates import CandidateStrategy
 
-    settings: dict[str, Any] = {"top": top, "known": known, "draws": draws, "prior": prior}
-    settings |= {
-        "restrict_to": parse_bindings(restrict_to, "--restrict-to", "type"),
-        "candidates": CandidateStrategy(candidates, max_candidates),
-    }
-    objects, found = parse_bindings(bindings), load(model)
-    asked: Any = found.with_kb(open_kb((kb, *extra_files), file_format, table, iris))
-    usual = candidates == "auto" and not restrict_to and known != "only"
-    types = infer_types(asked, query, objects) if usual else {}
-    ranked = asked.answers(query, objects, **settings | ({"restrict_to": types} if types else {}))
+    objects, types, found = parse_bindings(bindings), parse_bindings(restrict_to, "--restrict-to", "type"), load(model)
+    ranked = found.with_kb(open_kb((kb, *extra_files), file_format, table, iris)).answers(
+        query,
+        objects,
+        top=top,
+        known=known,
+        restrict_to=types,
+        candidates=candidates,
+        max_candidates=max_candidates,
+        draws=draws,
+        prior=prior,
+    )
     if as_json:
         print_json(ranked.as_dict())
     else:
-        print_ranked_answers(ranked, prior, "--candidates all looks at any object" if types else "")
-
-
-def infer_types(model: Any, query_text: str | None, bindings: dict[str, str]) -> dict[str, str]:
-    """Variable → the type that facts have at its place, where nothing else was asked for: as the page does it."""
-    from gaifman.errors import GaifmanError
-    from gaifman.logic.parser import parse_query
-    from gaifman.model import GaifmanModel
-    from gaifman.ranking.candidates import variable_types
-
-    text = str(model.query) if query_text is None and isinstance(model, GaifmanModel) else query_text or ""
-    try:
-        query = parse_query(text, model.kb.schema)
-    except GaifmanError:
-        return {}  # whoever answers says what is wrong
-    return {name: kind for name, kind in variable_types(model.kb, query).items() if name not in bindings}
+        typed = candidates == "auto" and not restrict_to and not ranked.considered.description.startswith(("all", "known"))
+        print_ranked_answers(ranked, prior, "--candidates all ranks all objects" if typed else "")
 
 
 def print_ranked_answers(answers: RankedAnswers, prior: float | None, hint: str) -> None:
@@ -386,8 +373,8 @@ def explain(
         check_svg_path(picture)
         check_overwrite(picture, force=force)
     objects, found = parse_bindings(bindings), load(model)
-    asked: Any = found.with_kb(open_kb((kb, *extra_files), file_format, table, iris))
-    explanation = asked.explain(*asked.answer_tuple(query, objects, answer), top=top, draws=draws, prior=prior)
+    bound = found.with_kb(open_kb((kb, *extra_files), file_format, table, iris))
+    explanation = bound.explain_answer(query, objects, answer, top=top, draws=draws, prior=prior)
     if picture:
         write_svg(explanation.svg(), Path(picture))
     if as_json:

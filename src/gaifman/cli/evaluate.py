@@ -74,7 +74,10 @@ def evaluate(
     table: str | None,
     iris: str,
     as_json: bool,
-    **terms: Any,
+    draws: int | None,
+    fraction: float | None,
+    count: int | None,
+    seed: int,
 ) -> None:
     """Rank the facts of TEST by what MODEL says, judging from the facts of KB.
 
@@ -91,15 +94,27 @@ def evaluate(
     from gaifman.evaluation.evaluate import EvaluationConfig
     from gaifman.evaluation.evaluate import evaluate as evaluated
 
-    EvaluationConfig(relations or None, **terms)  # what is wrong is said before much is read
+    EvaluationConfig(relations or None, fraction, count, seed=seed)  # checked before anything is read
     reading = file_format, table, iris
     found = load(model)
     facts, tested = open_kb((kb, *extra_files), *reading), open_kb((test,), *reading)
     more = [open_kb(filter_files, *reading)] if filter_files else []
-    wanted = {"threads": threads, "relations": relations or None, "checkpoint_dir": checkpoint_dir, **terms}
     try:
         with work_progress("ranks") as report:
-            result = evaluated(found, facts, tested, more, progress=report, **wanted)
+            result = evaluated(
+                found,
+                facts,
+                tested,
+                more,
+                relations=relations or None,
+                draws=draws,
+                fraction=fraction,
+                count=count,
+                seed=seed,
+                threads=threads,
+                progress=report,
+                checkpoint_dir=checkpoint_dir,
+            )
     except KeyboardInterrupt:
         if checkpoint_dir is None:
             raise

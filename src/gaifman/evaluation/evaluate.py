@@ -1,25 +1,25 @@
-"""How good a model is: entity prediction as the paper has it, and telling test facts from corruptions.
+"""Evaluate a model on test facts: entity prediction as in the paper, and classification against negatives.
 
 >>> import gaifman
 >>> kb = gaifman.demo()
 >>> test = gaifman.KnowledgeBase.from_facts([fact for fact in kb.facts("capital")][:3])
 >>> few = dict(size=10, options={"epochs": 1}, seed=1)
 >>> completion = gaifman.complete(kb.without_facts(test.facts()), ["capital"], **few)
->>> found = evaluate(completion, kb, test, draws=2)
->>> found
+>>> evaluation = evaluate(completion, kb, test, draws=2)
+>>> evaluation
 <Evaluation: 6 ranks of 3 facts among 1,155 objects>
->>> found.metrics().mean_rank.value < 30
+>>> evaluation.metrics().mean_rank.value < 30
 True
 
-Of each test fact every place in turn is given every object; the rank of the right one is counted among those that are
-not known to be right too (filtered), and among all (raw). The result is the same for any number of threads.
+For each position of a test fact, its object is ranked among all objects (raw), and among the objects that make no other
+true fact (filtered). The result does not depend on the number of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import muted, paragraph, stack, table
-from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, cpu_count
-from gaifman.errors import KnowledgeBaseError, plural, similar_names
+from gaifman.completion import Completion
+from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, check_seed, cpu_count
+from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.evaluation.ranks import (
     BOOTSTRAP_RESAMPLES,
     CONFIDENCE_LEVEL,
@@ -42,7 +43,6 @@ from gaifman.evaluation.ranks import (
 from gaifman.evaluation.tasks import (
     EvaluationData,
     EvaluationTask,
-    Model,
     TaskResult,
     TaskRunner,
     build_tasks,
@@ -52,73 +52,65 @@ from gaifman.evaluation.tasks import (
 from gaifman.io.model_file import checksum
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.model import GaifmanModel
 from gaifman.models.calibration import auc
 from gaifman.sampling.negatives import NEGATIVE_SAMPLING
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
 GROUPINGS = ("position", "category", "relation")
-"""What ranks are grouped by."""
+"""What metrics can be grouped by."""
 COLUMNS = ("", "ranks", "mean rank", "MRR", *(f"hits@{most}" for most in HITS_AT))
-"""Of the table of figures."""
+"""The columns of the table of metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationConfig:
-    """How a model is evaluated."""
+    """Which test facts are ranked, and how negatives are sampled."""
 
     relations: Sequence[str] | None = None
-    """Of a completion: those to evaluate; None for all that have test facts."""
-    draws: int | None = None
-    """N: neighbourhoods that a score is the mean of; None for as many as the model says."""
+    """The relations of a completion to evaluate; None for all that have test facts."""
     fraction: float | None = None
-    """The share of the test facts that is ranked; None for all."""
+    """The share of the test facts to rank; None for all."""
     count: int | None = None
-    """Or how many of them at most."""
+    """Or the number of test facts to rank."""
     negative_sampling: str = "typed"
-    """Where corruptions to tell test facts from come from: `typed`, so that nonsense is not what they are told from."""
+    """Where the objects of negatives come from: `uniform`, `typed` or `mixed`."""
     seed: int = 0
-    """Of the facts that are chosen, of the corruptions and of the intervals; neighbourhoods have the model's."""
+    """The seed of the sample, the negatives and the intervals; neighbourhoods have the model's seed."""
 
     def __post_init__(self) -> None:
         check_choice("negative_sampling", self.negative_sampling, NEGATIVE_SAMPLING)
+        check_seed(self.seed)
         if self.fraction is not None and self.count is not None:
-            raise KnowledgeBaseError("a fraction of the test facts is given and a count too: one of them decides")
+            raise KnowledgeBaseError("give a fraction of the test facts or a count, not both")
         if self.fraction is not None:
             check_fraction("fraction", self.fraction, zero=False)
         if self.count is not None:
             check_int("count", self.count, 1)
 
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> EvaluationConfig:
-        """From settings by name, or what is wrong with them."""
-        known = [each.name for each in fields(cls)]
-        for name in settings:
-            if name not in known:
-                raise KnowledgeBaseError(
-                    f"there is no setting {name}", suggestions=similar_names(name, known), hint=", ".join(known)
-                )
-        return cls(**settings)
-
     def sample_size(self, facts: int) -> int:
-        """How many of so many facts are ranked."""
+        """The number of facts to rank, of so many."""
         if self.count is not None:
             return min(self.count, facts)
         return facts if self.fraction is None else ceil(self.fraction * facts)
 
 
+DEFAULT_CONFIG = EvaluationConfig()
+
+
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """How well test facts are told from one corruption each."""
+    """Scores of test facts and of one negative for each."""
 
     scores: Floats
-    """Shape (tuples,), float64: the mean of the base model's probability, or the fallback's."""
+    """Shape (tuples,), float64: the mean of the base model's probabilities, or the fallback probability."""
     targets: Floats
-    """Shape (tuples,), float64: 1 for test facts, 0 for corruptions."""
+    """Shape (tuples,), float64: 1 for test facts, 0 for negatives."""
     relation: Ints
-    """Shape (tuples,), int32: number of the relation."""
+    """Shape (tuples,), int32: the index of the relation."""
 
     def metrics(self, relation: int | None = None) -> dict[str, Any]:
-        """AUC and average precision, of all or of one relation; None where there is no corruption."""
+        """AUC and average precision of all tuples, or of one relation; None if there are no negatives."""
         own = np.ones(len(self.scores), bool) if relation is None else self.relation == relation
         scores, targets = self.scores[own], self.targets[own]
         both = {"facts": int((targets > 0).sum()), "negatives": int((targets == 0).sum())}
@@ -130,49 +122,55 @@ class Classification:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Evaluation:
-    """Ranks of test facts, and what follows from them."""
+    """The ranks of test facts, and metrics. Prints as a table."""
 
     relations: tuple[str, ...]
-    """Names, sorted; of the model of a query, the query."""
+    """The relations, sorted; for the model of a query, the query."""
     categories: tuple[str, ...]
-    """Of each relation: `1-1`, `1-n`, `n-1`, `n-n`, `other` or `none`."""
+    """The category of each relation: `1-1`, `1-n`, `n-1`, `n-n`, `other` or `none`."""
     trained: tuple[bool, ...]
-    """Of each relation: whether a model was learnt; others have the fallback's scores."""
+    """For each relation, whether it has a trained model; the others have the fallback's scores."""
     fact: Longs
-    """Shape (ranks,), int64: number of the test fact, over all relations."""
+    """Shape (ranks,), int64: the index of the test fact, over all relations."""
     relation: Ints
-    """Shape (ranks,), int32: number of its relation."""
+    """Shape (ranks,), int32: the index of its relation."""
     position: Ints
-    """Shape (ranks,), int32: the place that was given every object, from 0."""
+    """Shape (ranks,), int32: the position whose object was ranked, from 0."""
     filtered: Ranks
-    """Among those that are not known to be right."""
+    """Ranks among the objects that make no other true fact."""
     raw: Ranks
-    """Among all."""
+    """Ranks among all objects."""
     classification: Classification
+    """Scores of test facts and negatives."""
     test_facts: int
-    """How many test facts there are, ranked or not."""
+    """The number of test facts, ranked or not."""
     objects: int
-    """How many candidates each place has."""
+    """The number of candidates."""
     unseen_objects: int
-    """Objects of the ranked facts that the knowledge base does not have. They are candidates too."""
+    """Objects of the ranked facts that the knowledge base does not have; they are candidates too."""
     hidden_test_facts: int
-    """Test facts that the knowledge base has, and that were taken out of it."""
+    """Test facts that were removed from the knowledge base."""
     draws: int
+    """Neighbourhoods per score."""
     seed: int
+    """The seed of the sample, the negatives and the intervals."""
 
     def __repr__(self) -> str:
-        said = (
-            f"{plural(len(self), 'rank')} of {plural(self.ranked_facts, 'fact')} among {plural(self.objects, 'object')}"
+        ranks, facts, objects = (
+            plural(len(self), "rank"),
+            plural(self.ranked_facts, "fact"),
+            plural(self.objects, "object"),
         )
-        return f"<Evaluation: {said}{f', a sample of {self.test_facts:,}' if self.sampled else ''}>"
+        sample = f", a sample of {self.test_facts:,}" if self.sampled else ""
+        return f"<Evaluation: {ranks} of {facts} among {objects}{sample}>"
 
     def __len__(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return len(self.fact)
 
     @property
     def ranked_facts(self) -> int:
-        """How many facts were ranked."""
+        """The number of facts that were ranked."""
         return len(np.unique(self.fact))
 
     @property
@@ -183,12 +181,19 @@ class Evaluation:
     def metrics(
         self, rows: npt.NDArray[np.bool_] | None = None, *, raw: bool = False, ties: str = "realistic"
     ) -> RankMetrics:
-        """The figures of all ranks, or of some (ranks,)."""
-        every = np.ones(len(self), bool) if rows is None else rows
-        return compute_metrics((self.raw if raw else self.filtered).with_ties(ties)[every], self.fact[every], self.seed)
+        """Mean rank, MRR and hits@k with confidence intervals, of all ranks or of the selected `rows`.
+
+        Args:
+            rows: Shape (ranks,), bool; None for all.
+            raw: Rank among all objects, not only those that make no other true fact.
+            ties: `realistic`, `optimistic` or `pessimistic`.
+        """
+        selected = np.ones(len(self), bool) if rows is None else rows
+        ranks = (self.raw if raw else self.filtered).with_ties(ties)
+        return compute_metrics(ranks[selected], self.fact[selected], self.seed)
 
     def metrics_by(self, grouping: str, *, raw: bool = False, ties: str = "realistic") -> dict[str, RankMetrics]:
-        """The figures by `side` (the place that was filled), `category` or `relation`."""
+        """The metrics of each `position`, `category` or `relation`."""
         check_choice("grouping", grouping, GROUPINGS)
         names, numbers = self._groups(grouping)
         present = np.unique(numbers).tolist()
@@ -196,14 +201,14 @@ class Evaluation:
 
     def _groups(self, kind: str) -> tuple[list[str], Ints]:
         if kind == "position":
-            return [f"position {place + 1}" for place in range(int(self.position.max()) + 1)], self.position
+            return [f"position {number + 1}" for number in range(int(self.position.max()) + 1)], self.position
         if kind == "relation":
             return [*self.relations], self.relation
         names = sorted(set(self.categories))
         return names, np.array([names.index(name) for name in self.categories], np.int32)[self.relation]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: all figures by realistic ties, and those of all ranks by the others too."""
+        """All metrics as JSON types, with realistic ties; those of all ranks with the other ties too."""
         found: dict[str, Any] = {
             "facts": self.ranked_facts,
             "test_facts": self.test_facts,
@@ -220,23 +225,24 @@ class Evaluation:
         for name, raw in (("filtered", False), ("raw", True)):
             whole = {"all": self.metrics(raw=raw).as_dict()}
             whole |= {ties: self.metrics(raw=raw, ties=ties).as_dict() for ties in ("optimistic", "pessimistic")}
-            for kind in GROUPINGS:
-                whole[kind] = {group: each.as_dict() for group, each in self.metrics_by(kind, raw=raw).items()}
+            for grouping in GROUPINGS:
+                groups = self.metrics_by(grouping, raw=raw)
+                whole[grouping] = {group: metrics.as_dict() for group, metrics in groups.items()}
             found[name] = whole
-        judged = {name: self.classification.metrics(number) for number, name in enumerate(self.relations)}
-        found["classification"] = self.classification.metrics() | {"relation": judged}
-        about = zip(self.relations, self.categories, self.trained, strict=True)
-        found["relations"] = [{"name": name, "category": kind, "trained": known} for name, kind, known in about]
+        by_relation = {name: self.classification.metrics(number) for number, name in enumerate(self.relations)}
+        found["classification"] = self.classification.metrics() | {"relation": by_relation}
+        rows = zip(self.relations, self.categories, self.trained, strict=True)
+        found["relations"] = [{"name": name, "category": kind, "trained": trained} for name, kind, trained in rows]
         return found
 
     def table_rows(self, *, raw: bool = False) -> list[tuple[str, RankMetrics]]:
-        """All ranks by each way of ties, then by side and category: what is worth a table."""
+        """The rows of the printed table: all ranks with each kind of ties, then by position and category."""
         found = [("all", self.metrics(raw=raw))]
         found += [(f"all, {ties}", self.metrics(raw=raw, ties=ties)) for ties in ("optimistic", "pessimistic")]
         return [*found, *self.metrics_by("position", raw=raw).items(), *self.metrics_by("category", raw=raw).items()]
 
     def __str__(self) -> str:
-        """A table, for people."""
+        """The table of metrics."""
         lines = [[*COLUMNS]]
         lines += [[name, *format_metrics(each)] for name, each in self.table_rows()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -244,92 +250,125 @@ class Evaluation:
         return "\n".join(["  ".join(text).rstrip() for text in texts])
 
     def _repr_html_(self) -> str:
-        """In a notebook: the same table."""
+        """The same table for a notebook."""
         rows = [(name, *format_metrics(each)) for name, each in self.table_rows()]
         return stack(paragraph(muted(repr(self)[1:-1])), table(COLUMNS, rows, numeric_columns=range(1, len(COLUMNS))))
 
 
 def format_metrics(metrics: RankMetrics) -> list[str]:
-    """The figures as texts."""
+    """The metrics as texts, in the order of the columns."""
     shares = [metrics.mrr, *metrics.hits.values()]
     return [f"{metrics.ranks:,}", f"{metrics.mean_rank.value:,.1f}", *(f"{share.value:.3f}" for share in shares)]
 
 
 def evaluate(
-    model: Model,
+    model: GaifmanModel | Completion,
     kb: KnowledgeBase,
     test: KnowledgeBase,
     known: KnowledgeBase | Iterable[KnowledgeBase] = (),
     *,
+    relations: Sequence[str] | None = None,
+    draws: int | None = None,
+    fraction: float | None = None,
+    count: int | None = None,
+    negative_sampling: str = DEFAULT_CONFIG.negative_sampling,
+    seed: int = DEFAULT_CONFIG.seed,
     threads: int | None = None,
     progress: ProgressCallback | None = None,
     checkpoint_dir: Path | str | None = None,
-    **settings: Any,
 ) -> Evaluation:
-    """Rank the test facts, judging from the facts of `kb`; those of `known` are true too, and only filtered out.
+    """Rank the objects of test facts by a model that sees the facts of `kb`.
 
-    Further settings are those of `EvaluationConfig`. What the model has learnt of is `kb` or another knowledge base. `kept` is a
-    folder in which every relation is kept when it is done: an evaluation that was stopped goes on there.
+    Args:
+        model: The trained model; `kb` can be another knowledge base than the one it was trained on.
+        kb: The visible facts. Test facts in it are removed.
+        test: The test facts.
+        known: Facts that are also true, such as validation facts: they are filtered out, but not visible.
+        relations: The relations of a completion to evaluate; None for all that have test facts.
+        draws: Neighbourhoods per score; None for the model's setting.
+        fraction: The share of the test facts to rank; None for all.
+        count: Or the number of test facts to rank.
+        negative_sampling: Where the objects of negatives come from, for AUC and average precision.
+        seed: The seed of the sample, the negatives and the intervals.
+        threads: The number of threads; None for all processors. The result does not depend on it.
+        progress: Called with the phase, the ranks done and their total.
+        checkpoint_dir: A folder for finished relations: an evaluation that was stopped continues from there.
     """
-    draws = EvaluationConfig.from_settings(settings).draws
-    rest: dict[str, Any] = {name: value for name, value in settings.items() if name != "draws"}
-    counts = None if draws is None else [draws]
-    return evaluate_draw_counts(
-        model, kb, test, known, draws=counts, threads=threads, progress=progress, checkpoint_dir=checkpoint_dir, **rest
-    )[0]
+    config = EvaluationConfig(relations, fraction, count, negative_sampling, seed)
+    counts = [model.config.draws if draws is None else draws]
+    return _evaluate(model, kb, test, known, counts, config, threads, progress, checkpoint_dir)[0]
 
 
 def evaluate_draw_counts(
-    model: Model,
+    model: GaifmanModel | Completion,
     kb: KnowledgeBase,
     test: KnowledgeBase,
     known: KnowledgeBase | Iterable[KnowledgeBase] = (),
     *,
-    draws: Sequence[int] | None = None,
+    draws: Sequence[int],
+    relations: Sequence[str] | None = None,
+    fraction: float | None = None,
+    count: int | None = None,
+    negative_sampling: str = DEFAULT_CONFIG.negative_sampling,
+    seed: int = DEFAULT_CONFIG.seed,
     threads: int | None = None,
     progress: ProgressCallback | None = None,
     checkpoint_dir: Path | str | None = None,
-    **settings: Any,
 ) -> list[Evaluation]:
-    """As `evaluate`, with several numbers of draws: one result for each, of one pass over the candidates."""
-    if "draws" in settings or (draws is not None and not len(draws)):
+    """Evaluate with several numbers of draws in one pass over the candidates: one evaluation for each number.
+
+    `draws` lists the numbers; the other arguments are those of `evaluate`.
+    """
+    if not len(draws):
         raise KnowledgeBaseError("draws is a list of numbers of draws, at least one")
-    given, workers = EvaluationConfig.from_settings(settings), threads or cpu_count()
+    config = EvaluationConfig(relations, fraction, count, negative_sampling, seed)
+    return _evaluate(model, kb, test, known, draws, config, threads, progress, checkpoint_dir)
+
+
+def _evaluate(
+    model: GaifmanModel | Completion,
+    kb: KnowledgeBase,
+    test: KnowledgeBase,
+    known: KnowledgeBase | Iterable[KnowledgeBase],
+    counts: Sequence[int],
+    config: EvaluationConfig,
+    threads: int | None,
+    progress: ProgressCallback | None,
+    checkpoint_dir: Path | str | None,
+) -> list[Evaluation]:
+    workers = threads or cpu_count()
     if progress:
         progress("preparing", 0, None)
     others = (known,) if isinstance(known, KnowledgeBase) else tuple(known)
-    ground = EvaluationData(kb, test, others)
-    counts = [model.config.draws] if draws is None else [*draws]
-    whole = build_tasks(model, ground, given.relations, counts, workers)
-    subjects = sample_tasks(whole, given.sample_size(sum(map(len, whole))), given.seed)
-    about = None if checkpoint_dir is None else _checkpoint_key(model, kb, test, others, counts, given)
-    with nullcontext() if checkpoint_dir is None or about is None else open_checkpoint(checkpoint_dir, about) as run:
-        examiner = TaskRunner(ground.visible, given.negative_sampling, given.seed, run)
-        parts = examiner.run(subjects, workers, progress)
-    facts = sum(map(len, whole))
+    data = EvaluationData(kb, test, others)
+    every = build_tasks(model, data, config.relations, counts, workers)
+    facts = sum(map(len, every))
+    tasks = sample_tasks(every, config.sample_size(facts), config.seed)
+    key = None if checkpoint_dir is None else _checkpoint_key(model, kb, test, others, counts, config)
+    with nullcontext() if checkpoint_dir is None or key is None else open_checkpoint(checkpoint_dir, key) as run:
+        results = TaskRunner(data.visible, config.negative_sampling, config.seed, run).run(tasks, workers, progress)
     return [
-        _combine_results(subjects, parts, number, count, facts, ground, given.seed)
-        for number, count in enumerate(counts)
+        _combine_results(tasks, results, number, draws, facts, data, config.seed) for number, draws in enumerate(counts)
     ]
 
 
 def _checkpoint_key(
-    model: Model,
+    model: GaifmanModel | Completion,
     kb: KnowledgeBase,
     test: KnowledgeBase,
     known: Sequence[KnowledgeBase],
     counts: Sequence[int],
     config: EvaluationConfig,
 ) -> dict[str, Any]:
-    """What ranks follow from: two evaluations with the same have the same ranks."""
-    wanted = {name: value for name, value in asdict(config).items() if name != "draws"}
+    """Everything that the ranks depend on."""
+    relations = None if config.relations is None else sorted(set(config.relations))
     return {
         "model": checksum(*model.state()),
         "knowledge base": kb.fingerprint,
         "test facts": test.fingerprint,
         "known facts": [other.fingerprint for other in known],
         "numbers of draws": [*counts],
-        "choice of facts": wanted | {"relations": wanted["relations"] and sorted(set(wanted["relations"]))},
+        "sample of facts": asdict(config) | {"relations": relations},
     }
 
 
@@ -342,23 +381,23 @@ def _combine_results(
     data: EvaluationData,
     seed: int,
 ) -> Evaluation:
-    """The parts of all subjects as one, with one of the numbers of draws."""
-    sizes = [subject.tuples.shape for subject in tasks]
-    numbers, ends = np.arange(len(tasks), dtype=np.int32), np.cumsum([count for count, _ in sizes])
-    own = zip(ends, sizes, strict=True)
+    """Join the results of all tasks for one of the numbers of draws."""
+    shapes = [task.tuples.shape for task in tasks]
+    indices, ends = np.arange(len(tasks), dtype=np.int32), np.cumsum([count for count, _ in shapes])
+    fact_ranges = zip(ends, shapes, strict=True)
     return Evaluation(
-        tuple(subject.name for subject in tasks),
-        tuple(subject.category for subject in tasks),
-        tuple(subject.trained for subject in tasks),
-        np.concatenate([np.tile(np.arange(end - count, end), width) for end, (count, width) in own]),
-        np.repeat(numbers, [count * width for count, width in sizes]),
-        np.concatenate([np.repeat(np.arange(width, dtype=np.int32), count) for count, width in sizes]),
-        Ranks.concatenate([part.ranks_for(number, raw=False) for part in results]),
-        Ranks.concatenate([part.ranks_for(number, raw=True) for part in results]),
+        tuple(task.name for task in tasks),
+        tuple(task.category for task in tasks),
+        tuple(task.trained for task in tasks),
+        np.concatenate([np.tile(np.arange(end - count, end), arity) for end, (count, arity) in fact_ranges]),
+        np.repeat(indices, [count * arity for count, arity in shapes]),
+        np.concatenate([np.repeat(np.arange(arity, dtype=np.int32), count) for count, arity in shapes]),
+        Ranks.concatenate([result.ranks_for(number, raw=False) for result in results]),
+        Ranks.concatenate([result.ranks_for(number, raw=True) for result in results]),
         Classification(
-            np.concatenate([part.scores[number] for part in results]),
-            np.concatenate([part.targets for part in results]),
-            np.repeat(numbers, [len(part.targets) for part in results]),
+            np.concatenate([result.scores[number] for result in results]),
+            np.concatenate([result.targets for result in results]),
+            np.repeat(indices, [len(result.targets) for result in results]),
         ),
         facts,
         len(data.visible.objects),

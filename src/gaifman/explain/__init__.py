@@ -1,1 +1,1 @@
-"""TODO."""
+"""Explanations of predictions: attribution to formulas, witnesses, counterfactuals and diagrams."""

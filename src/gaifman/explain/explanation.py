@@ -1,4 +1,4 @@
-"""An explanation of one answer: what spoke for and against it, by which facts, and what it would be without them.
+"""Explanations: the formulas for and against a prediction, their facts, and a counterfactual.
 
 >>> from gaifman.kb.facts import Fact
 >>> spain = Fact("borders", ("spain", "portugal"), 0.9)
@@ -8,10 +8,10 @@
 ...     "borders('portugal', 'spain')", ("x", "y"), ("portugal", "spain"), True, Estimate(0.73, 0.01, 10), (reason,),
 ...     parts, Counterfactual((spain,), Estimate(0.31, 0.02, 10)))
 >>> print(found)
-borders('portugal', 'spain'): 0.730 ± 0.010, judged as if it were not known
+borders('portugal', 'spain'): 0.730 ± 0.010, scored as if it were not known
   +2.400  borders('spain', 'portugal')
           0.9::borders(spain, portugal).
-  -2.000  base: nothing is known
+  -2.000  base: no formula is active
   +0.100  3 other formulas
   +0.500  interactions
   -0.250  averaging over 10 draws
@@ -23,11 +23,9 @@ without these facts: 0.310 ± 0.020
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from typing import Any
-
-import numpy as np
 
 from gaifman._html import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
 from gaifman.errors import escape_unprintable, plural
@@ -37,66 +35,66 @@ from gaifman.models.calibration import log_odds, logistic
 from gaifman.predict import Estimate, format_probability
 
 MAX_PRINTED_FACTS = 4
-"""Facts of a formula that are printed; all of them are in `as_dict`."""
+"""Witnesses that are printed per formula; `as_dict` has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A formula of the model that spoke for an answer, or against it."""
+    """A formula of the model that supports a prediction, or opposes it."""
 
     formula: str
-    """With the names of the objects."""
+    """The formula with the names of the objects."""
     feature: str
-    """As the model has it: s1, s2 … stand for the objects."""
+    """The feature of the model, with s1, s2 … for the objects."""
     effect: float
-    """In log-odds: by how much they would be lower if the formula were switched off, the mean over all draws."""
+    """By how much the log-odds fall if the formula is switched off, as a mean over all draws."""
     draws: int
-    """Draws in which it has another value than without facts."""
+    """Draws in which its value differs from the default."""
     value: float
-    """Its mean value in these."""
+    """Its mean value in these draws."""
     facts: tuple[Fact, ...] = ()
-    """Its witnesses in the draws, those of most draws first; none where no facts say it."""
+    """Its witnesses, ordered by the number of draws; empty for formulas that no single facts make true."""
     description: str = ""
-    """The formula in [words](phrases.md), for people who read no logic."""
+    """The formula in words."""
 
     @property
     def evidence(self) -> str:
-        """The facts, the first of them; or its value, where no facts say it."""
+        """The first witnesses, or the value if there are none."""
         value = f"{self.value:,.0f}" if self.value.is_integer() else f"{self.value:,.4g}"
         return format_facts(self.facts) if self.facts else f"no single fact; its value is {value}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        own = {name: getattr(self, name) for name in ("formula", "description", "feature", "effect", "draws", "value")}
-        return own | {"facts": facts_as_dicts(self.facts)}
+        """The reason as JSON types."""
+        return asdict(self) | {"facts": [fact.as_dict() for fact in self.facts]}
 
 
 @dataclass(frozen=True, slots=True)
 class OtherFormulas:
-    """Formulas that are not shown."""
+    """The formulas that are not among the reasons."""
 
     count: int
+    """How many there are."""
     effect: float
     """The sum of their effects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decomposition:
-    """What adds up with the effects of formulas to the log-odds of the probability."""
+    """The parts that add up with the effects of the shown formulas to the log-odds of the probability."""
 
     base: float
-    """Of a neighbourhood in which no formula says anything."""
+    """The log-odds of a neighbourhood in which no formula is active."""
     others: OtherFormulas
     interactions: float
-    """What formulas do together beyond what each does alone: their effects are found by switching off one at a time."""
+    """Effects of several formulas together: each effect is measured by switching off one formula."""
     averaging: float
-    """The mean of probabilities over draws has other log-odds than the mean of their log-odds."""
+    """The log-odds of the mean probability minus the mean of the log-odds over draws."""
     calibration: float
-    """What [calibration](calibration.md) adds, for the corruptions that training saw above all."""
+    """The shift by calibration, mainly for the ratio of negatives to positives in training."""
 
     def labelled(self, draws: int) -> Iterator[tuple[str, float]]:
-        """Each with words for it."""
-        yield "base: nothing is known", self.base
+        """The parts with labels."""
+        yield "base: no formula is active", self.base
         if self.others.count:
             yield plural(self.others.count, "other formula"), self.others.effect
         yield "interactions", self.interactions
@@ -105,73 +103,73 @@ class Decomposition:
 
     @property
     def total(self) -> float:
-        """Their sum."""
+        """The sum of the parts."""
         return self.base + self.others.effect + self.interactions + self.averaging + self.calibration
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        own = {name: getattr(self, name) for name in ("base", "interactions", "averaging", "calibration")}
-        return own | {"others": {"count": self.others.count, "effect": self.others.effect}}
+        """The parts as JSON types."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
-    """What would be said if some facts were not known."""
+    """The probability without the decisive facts."""
 
     facts: tuple[Fact, ...]
+    """The decisive facts."""
     estimate: Estimate
-    """By the same seed."""
+    """The probability without them, with the same seed."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"facts": facts_as_dicts(self.facts), **estimate_as_dict(self.estimate)}
+        """The counterfactual as JSON types."""
+        return {"facts": [fact.as_dict() for fact in self.facts], **self.estimate.as_dict()}
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why an answer is as probable as a model says. In a notebook it shows itself, with a picture."""
+    """Why a model gives a tuple its probability. Prints as a table; a notebook also shows a diagram."""
 
     query: str
-    """What is said to be so, with the names of the objects."""
+    """The query with the names of the objects."""
     variables: tuple[str, ...]
+    """The variables of the model's query."""
     objects: tuple[str, ...]
-    """What the variables of the model's query stand for."""
+    """The objects of these variables."""
     known: bool
-    """Whether it is an answer by what is known."""
+    """Whether the tuple is an answer in the knowledge base."""
     estimate: Estimate
-    """What `model.probability` says."""
+    """The probability that `model.probability` returns."""
     reasons: tuple[Reason, ...]
-    """The formulas of the largest effects, largest first, for and against."""
+    """The formulas with the largest effects, for and against, by the size of the effect."""
     parts: Decomposition
+    """The other parts of the log-odds."""
     counterfactual: Counterfactual | None = None
-    """None where no facts were found that the probability hangs on."""
+    """The decisive facts; None if hiding facts does not lower the probability."""
     diagram: Diagram | None = field(default=None, repr=False)
-    """One of the drawn neighbourhoods, to be drawn as a picture."""
+    """One of the sampled neighbourhoods."""
     hidden: bool = True
-    """Of a known answer: whether facts that make it so were hidden. Numbers, and what is not so, cannot be."""
+    """For a known answer, whether its facts were hidden. Values of attributes and negated atoms cannot be hidden."""
 
     @property
     def known_note(self) -> str:
-        """How a known answer was judged, in words; nothing for others."""
+        """How a known answer was scored; empty for other tuples."""
         if not self.known:
             return ""
-        return (
-            "judged as if it were not known" if self.hidden else "known by what cannot be hidden, and judged with that"
-        )
+        return "scored as if it were not known" if self.hidden else "known by evidence that cannot be hidden"
 
     @property
     def probability(self) -> float:
-        """How probable the answer is."""
+        """The value of the estimate."""
         return self.estimate.value
 
     @property
     def log_odds(self) -> float:
-        """The sum of all effects and parts: the log-odds of the probability."""
+        """The log-odds of the probability: the sum of all effects and parts."""
         return self.parts.total + sum(reason.effect for reason in self.reasons)
 
     @property
     def counterfactual_text(self) -> str:
-        """The probability without the facts it hangs on; in log-odds too where it is written alike."""
+        """The probability without the decisive facts, with log-odds if both probabilities print the same."""
         other = self.counterfactual
         if other is None:
             return NO_COUNTERFACTUAL
@@ -204,13 +202,13 @@ class Explanation:
         return "\n".join([*lines, *(f"  {escape_unprintable(str(fact))}" for fact in self.counterfactual.facts)])
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: all of it but the picture."""
+        """The explanation as JSON types, without the diagram."""
         return {
             "query": self.query,
             "variables": dict(zip(self.variables, self.objects, strict=True)),
             "known": self.known,
             "hidden": self.known and self.hidden,
-            **estimate_as_dict(self.estimate),
+            **self.estimate.as_dict(),
             "log_odds": self.log_odds,
             "reasons": [reason.as_dict() for reason in self.reasons],
             "parts": self.parts.as_dict(),
@@ -218,39 +216,25 @@ class Explanation:
         }
 
     def svg(self) -> str:
-        """A picture of one of the drawn neighbourhoods, in which the witnesses stand out."""
+        """A diagram of one of the sampled neighbourhoods as SVG, with the witnesses highlighted."""
         return render_svg(self.diagram) if self.diagram else ""
 
     def _repr_html_(self) -> str:
         return render_html(self)
 
 
-NO_COUNTERFACTUAL = "no facts were found that it hangs on"
+NO_COUNTERFACTUAL = "no decisive facts found"
 
 
 def format_facts(facts: tuple[Fact, ...], limit: int = MAX_PRINTED_FACTS) -> str:
-    """Facts in a line, the first of them."""
+    """The first facts, in one line."""
     shown = " ".join(escape_unprintable(str(fact)) for fact in facts[:limit])
     rest = f" … and {len(facts) - limit:,} more" if len(facts) > limit else ""
     return shown + rest
 
 
-def facts_as_dicts(facts: Iterable[Fact]) -> list[dict[str, Any]]:
-    """Facts for JSON."""
-    return [{"relation": f.relation, "objects": list(f.objects), "confidence": f.confidence} for f in facts]
-
-
-def estimate_as_dict(estimate: Estimate) -> dict[str, Any]:
-    """A probability for JSON: an error that is not known, of a single draw, is null."""
-    error = None if np.isnan(estimate.error) else estimate.error
-    return {"probability": estimate.value, "standard_error": error, "draws": estimate.draws}
-
-
-# In a notebook
-
-
 def render_html(explanation: Explanation) -> str:
-    """What there is to say, a table and the picture; every name is escaped."""
+    """The explanation as HTML with a diagram; every name is escaped."""
     rows = [(signed_number(reason.effect), code(reason.formula), reason.evidence) for reason in explanation.reasons]
     parts = explanation.parts.labelled(explanation.estimate.draws)
     rows += [(signed_number(effect), element("i", words), "") for words, effect in parts]

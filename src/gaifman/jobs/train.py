@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gaifman.completion import Completion, PartStore, RelationModel, complete, load
+from gaifman.completion import Completion, PartStore, RelationModel, load, train_completion
 from gaifman.config import ProgressCallback
 from gaifman.errors import FormulaError, InputError, KnowledgeBaseError, similar_names
 from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, parse_phi
@@ -261,10 +261,9 @@ def has_progress(run: Run) -> bool:
 
 def _train(run: Run, spec: TrainingSpec, kb: KnowledgeBase, progress: ProgressCounter, threads: int | None) -> Model:
     learning = TrainingConfig.from_settings(spec.config)
-    settings = {name: value for name, value in learning.as_dict().items() if name != "phi"}
     phi, rules = spec.feature_set(kb), spec.load_constraints(kb)
     if spec.query is not None:
-        model = GaifmanModel(spec.query, phi=phi, **settings)
+        model = GaifmanModel.from_config(spec.query, learning, phi)
         return model.fit(kb, constraints=rules, threads=threads, callback=RunCallback(run, MODEL_TASK, progress))
     names = spec.relation_names(kb)
     progress.plan(
@@ -272,7 +271,7 @@ def _train(run: Run, spec: TrainingSpec, kb: KnowledgeBase, progress: ProgressCo
         run.finished_tasks(),
     )
     desk = RunPartStore(run, progress)
-    return complete(kb, names, phi=phi, constraints=rules, threads=threads, store=desk, **settings)
+    return train_completion(kb, learning, names, phi=phi, constraints=rules, threads=threads, store=desk)
 
 
 def _expected_examples(config: TrainingConfig, answers: int) -> int:

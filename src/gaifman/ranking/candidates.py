@@ -1,433 +1,321 @@
-"""What a model is asked: objects and variables at the places of its query.
+"""Candidates: the tuples that a ranking scores.
+
+By default a variable ranges over the objects that were seen at its position, or that have the type of those objects:
 
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
->>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
->>> relation, pattern = atom_pattern("parent('ann', y)", kb, ["parent"])
->>> relation, pattern.terms, pattern.variables
-('parent', (0, 'y'), ('y',))
 >>> from gaifman.logic.parser import parse_query
->>> learnt = parse_query("exists z. parent(x, z) & parent(z, y)", kb)
->>> print(model_pattern(learnt, kb, "exists w. parent(v, w) & parent(w, 'cleo')").bracketed)
-∃w (parent(v, w) ∧ parent(w, 'cleo'))
+>>> kb = KnowledgeBase.from_facts([("capital", "peru", "lima"), ("city", "lima"), ("city", "rome"), ("river", "nile")])
+>>> variable_types(kb, parse_query("capital('peru', y)", kb))
+{'y': 'city'}
 
-A relation's model is asked by an atom. The model of a query is asked by that query with objects, or other variables,
-put for its free variables: what it learnt says nothing of any other.
+For a query with connectives, its positions are those of the variable in the query's atoms.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import check_choice, check_int
-from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError, Location, plural, shorten, similar_names
+from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError, plural, similar_names
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, concatenate_ranges
-from gaifman.logic.ast import Atom, Bindings, Constant, Node, Query, Term, Variable, children, to_bracketed
-from gaifman.logic.parser import parse_query
-from gaifman.logic.transforms import substitute
-
-MAX_LISTED = 5
-"""Relations that a message lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryPattern:
-    """Tuples that are asked for: some objects are given, and a variable may stand at several places."""
-
-    terms: tuple[int | str, ...]
-    """For each place of the model's query the number of an object, or the name of a variable."""
-    variables: tuple[str, ...]
-    """The variables, each once, in the order of an answer's names."""
-    bracketed: str
-    """What is asked, with every bracket."""
-
-    def tuples(self, values: Ints) -> Ints:
-        """Shape (b, places), int32: the tuples in which the variables have these values (b, variables)."""
-        found = np.empty((len(values), len(self.terms)), np.int32)
-        for place, what in enumerate(self.terms):
-            found[:, place] = values[:, self.variables.index(what)] if isinstance(what, str) else what
-        return found
-
-    def values(self, tuples: Ints) -> Ints:
-        """Shape (b, variables), int32: what the variables stand for in tuples (b, places) that fit."""
-        return np.ascontiguousarray(tuples[:, [self.terms.index(name) for name in self.variables]])
-
-    def matches(self, tuples: Ints) -> npt.NDArray[np.bool_]:
-        """Shape (b,): which of the tuples have the given objects, and one object for each variable."""
-        found = np.ones(len(tuples), bool)
-        for place, what in enumerate(self.terms):
-            found &= tuples[:, place] == (tuples[:, self.terms.index(what)] if isinstance(what, str) else what)
-        return found
-
-    def positions_of(self, variable: str) -> list[int]:
-        """The places of a variable."""
-        return [place for place, what in enumerate(self.terms) if what == variable]
-
-
-def atom_pattern(
-    query: str | Query, kb: KnowledgeBase, relations: Collection[str], bindings: Bindings | None = None
-) -> tuple[str, QueryPattern]:
-    """The relation and the pattern of a question to a completion: one atom of one of its relations."""
-    parsed = parse_query(query, kb) if isinstance(query, str) else _check_query(query, kb)
-    atom = parsed.formula
-    if not isinstance(atom, Atom) or not isinstance(atom.relation, str):
-        raise FormulaError(
-            f"a completion is asked for the facts of one relation, as in capital('france', y), not for {parsed}",
-            hint="a model of this query answers it: gaifman.fit(kb, query), or gaifman train KB QUERY",
-        )
-    if atom.relation not in relations:
-        start, end = atom.span
-        listed = ", ".join([*islice(relations, MAX_LISTED), *(["…"] if len(relations) > MAX_LISTED else [])])
-        place = (
-            Location.from_offset("query", query, start, len(atom.relation)) if isinstance(query, str) and end else None
-        )
-        raise FormulaError(
-            f"there is no model of {atom.relation}",
-            location=place,
-            suggestions=similar_names(atom.relation, relations),
-            hint=f"there are models of {listed}",
-        )
-    return atom.relation, _pattern(parsed, atom.terms, kb, bindings or {})
-
-
-def model_pattern(
-    model_query: Query, kb: KnowledgeBase, query: str | Query | None = None, bindings: Bindings | None = None
-) -> QueryPattern:
-    """The pattern of a question to the model of a query: the query itself where nothing else is asked."""
-    if query is None:
-        return _pattern(model_query, model_query.variables, kb, bindings or {})
-    asked = parse_query(query, kb) if isinstance(query, str) else _check_query(query, kb)
-    found: dict[Variable, Term] = {}
-    if not _match(model_query.formula, asked.formula, found, {}):
-        raise FormulaError(
-            f"the model has learnt {model_query}, and says nothing of {asked}",
-            hint="ask for the same with objects for its variables, or leave the query out",
-        )
-    return _pattern(asked, tuple(found[variable] for variable in model_query.variables), kb, bindings or {})
-
-
-def fill_pattern(pattern: QueryPattern, kb: KnowledgeBase, answer: Sequence[str]) -> tuple[str, ...]:
-    """The names at the places of a pattern when the names of an answer stand for its variables, in their order.
-
-    >>> from gaifman.kb.knowledge_base import KnowledgeBase
-    >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])
-    >>> fill_pattern(atom_pattern("parent('ann', y)", kb, ["parent"])[1], kb, ["bob"])
-    ('ann', 'bob')
-    """
-    if isinstance(answer, str) or len(answer) != len(pattern.variables):
-        wanted = f"an object for each of {', '.join(pattern.variables)}" if pattern.variables else "no object"
-        named = shorten(answer, 80) if isinstance(answer, str) else shorten(", ".join(answer), 80) or "none"
-        raise KnowledgeBaseError(
-            f"an answer to {pattern.bracketed} names {wanted}, not {named}",
-            hint="on the command line: --answer NAME for each variable" if pattern.variables else "leave it out",
-        )
-    values = np.array([[kb.object_id(name) for name in answer]], np.int32).reshape(1, len(pattern.variables))
-    return tuple(kb.object_name(number) for number in pattern.tuples(values)[0].tolist())
-
-
-def _check_query(query: object, kb: KnowledgeBase) -> Query:
-    if not isinstance(query, Query):
-        written = "write it as a text, as in borders('france', y)"
-        raise FormulaError(f"a question is a text or a query, not {shorten(repr(query))}", hint=written)
-    kb.schema.check(query)
-    return query
-
-
-def _pattern(query: Query, terms: tuple[Term, ...], kb: KnowledgeBase, bindings: Bindings) -> QueryPattern:
-    """From the terms at the places, and objects for some of the variables."""
-    put = {_variable(name, query): Constant(obj) for name, obj in bindings.items()}
-    whole = [put.get(term, term) if isinstance(term, Variable) else term for term in terms]
-    places = tuple(kb.object_id(term.name) if isinstance(term, Constant) else term.name for term in whole)
-    left = tuple(variable for variable in query.variables if variable not in put)
-    reading = to_bracketed(Query(left, substitute(query.formula, put), query.head if left else ""))
-    return QueryPattern(places, tuple(variable.name for variable in left), reading)
-
-
-def _variable(name: str, query: Query) -> Variable:
-    variable = Variable(name.removeprefix("?"))
-    if variable not in query.variables:
-        known = [each.name for each in query.variables]
-        listed = f"its variables are {', '.join(known)}" if known else "it has no free variables"
-        raise FormulaError(f"the query has no variable {name}", suggestions=similar_names(name, known), hint=listed)
-    return variable
-
-
-def _match(own: Node, other: Node, found: dict[Variable, Term], bound: Mapping[Node, Node]) -> bool:
-    """Whether the other formula is the own one with terms put for free variables, which are gathered in `found`.
-
-    Bound variables may have other names: `bound` has those of the own formula with their counterparts.
-    """
-    if own in bound or other in bound.values():
-        return bound.get(own) == other
-    if isinstance(own, Variable):
-        return isinstance(other, Variable | Constant) and found.setdefault(own, other) == other
-    if type(own) is not type(other) or _own_symbols(own) != _own_symbols(other):
-        return False
-    inside = {
-        mine: theirs
-        for mine, theirs in bound.items()
-        if mine not in own.bound_variables and theirs not in other.bound_variables
-    } | dict(zip(own.bound_variables, other.bound_variables, strict=False))
-    below, there = children(own), children(other)
-    return len(below) == len(there) and all(
-        _match(one, two, found, inside) for one, two in zip(below, there, strict=True)
-    )
-
-
-def _own_symbols(node: Node) -> list[object]:
-    """What a node says itself: the relation of an atom, the sign of a comparison, the name of an object."""
-    parts = (getattr(node, name) for name in type(node).__match_args__)
-    return [part for part in parts if not isinstance(part, Node | tuple)]
-
+from gaifman.logic.ast import And, Atom, Exists, Formula, Or, Query, Variable
+from gaifman.ranking.patterns import QueryPattern
 
 STRATEGIES = ("auto", "all", "typed", "seen", "near")
-"""Where candidates for several variables come from."""
+"""Where candidates come from."""
+KNOWN_MODES = ("mark", "exclude", "only")
+"""What happens to known answers."""
 MAX_CANDIDATES = 100_000
-"""Candidates for several variables at most, where nothing else is said: a second or two."""
+"""Default limit on the candidates for several variables: a second or two of work."""
 TYPE_SAMPLE_SIZE = 8
-"""Facts by which it is told what type the objects at a place have."""
+"""Facts that decide which type the objects at a position have."""
 MAX_DISTANCES = (2, 1)
-"""How far apart near objects are at most: one step where two lead to too many."""
+"""Distances of near objects: 1 if 2 gives too many candidates."""
 
 Restriction = Mapping[str, str | Sequence[str]]
 """Variable → the type of its objects, or their names."""
 UNRESTRICTED: Restriction = MappingProxyType({})
-"""No variable is limited."""
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateStrategy:
-    """Where candidates come from."""
+class RankingOptions:
+    """What to rank, and how many answers to return."""
 
-    kind: str = "auto"
-    """`all` combinations of objects; of those `typed` as objects at the variables' places in known answers are; of
-    those `seen` there themselves; of those that are also `near` each other in the graph. `auto` is the first of them
-    that stays below the limit."""
-    limit: int = MAX_CANDIDATES
-    """Candidates for several variables at most."""
+    top: int | None = 10
+    """The number of answers; None for all candidates."""
+    known: str = "mark"
+    """`mark` known answers, `exclude` them, or rank `only` them."""
+    restrict_to: Restriction = field(default_factory=dict)
+    """Variable → the type of its objects, or their names; replaces the type that the strategy would choose."""
+    candidates: str = "auto"
+    """The strategy. `typed`: objects seen at the variable's position or of its type, all objects if it has no type.
+    `seen`: objects seen at the position. `near`: also at most two steps apart in the Gaifman graph. `all`: all objects.
+    `auto` is `typed` for one variable, and for several the first of `typed`, `seen` and `near` within the limit."""
+    max_candidates: int = MAX_CANDIDATES
+    """Limit on the candidates for several variables."""
+    deadline: Deadline = field(default_factory=no_deadline)
+    """Checked between blocks of candidates."""
 
     def __post_init__(self) -> None:
-        check_choice("candidates", self.kind, STRATEGIES)
-        check_int("limit", self.limit, 1)
+        check_choice("known", self.known, KNOWN_MODES)
+        check_choice("candidates", self.candidates, STRATEGIES)
+        check_int("max_candidates", self.max_candidates, 1)
+        if self.top is not None:
+            check_int("top", self.top, 1, hint="top=None returns all candidates")
 
 
-DEFAULT_STRATEGY = CandidateStrategy()
-
-
-def as_strategy(strategy: str | CandidateStrategy) -> CandidateStrategy:
-    """A choice by the name of its way."""
-    return CandidateStrategy(strategy) if isinstance(strategy, str) else strategy
+DEFAULT_OPTIONS = RankingOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What is looked at."""
+    """Values for the variables of a pattern."""
 
     values: Ints
-    """Shape (candidates, variables), int32: numbers of objects; ascending by the first, then the second and so on."""
+    """Shape (candidates, variables), int32: object ids, in ascending order."""
     description: str
     """Where they come from."""
 
 
 def select_candidates(
-    graph: GaifmanGraph,
-    pattern: QueryPattern,
-    known: Ints,
-    restrict_to: Restriction = UNRESTRICTED,
-    strategy: CandidateStrategy = DEFAULT_STRATEGY,
-    deadline: Deadline | None = None,
+    graph: GaifmanGraph, query: Query, pattern: QueryPattern, known: Ints, options: RankingOptions = DEFAULT_OPTIONS
 ) -> Candidates:
-    """The candidates for a pattern's variables; `seen` (b, places) are the known answers of the query.
-
-    `among` limits variables to a type or to names. For one variable they are all objects, unless something else is
-    asked for.
-    """
-    pools = _allowed_objects(graph.kb, pattern, restrict_to)
-    few = len(pattern.variables) < 2
-    limit = None if few else strategy.limit
-    for way in STRATEGIES[1:] if strategy.kind == "auto" else (strategy.kind,):
-        own = _narrow(graph.kb, pattern, known, pools, way)
-        if few or way != "near":
-            if limit is None or math.prod(map(len, own)) <= limit:
-                return Candidates(_product(own), _describe(pattern, restrict_to, way))
-            continue
-        for steps in MAX_DISTANCES:
-            near = _nearby_tuples(graph, pattern, own, steps, strategy.limit, deadline or no_deadline())
-            if near is not None:
-                return Candidates(near, _describe(pattern, restrict_to, way, steps))
+    """The candidates for the variables of a pattern of `query`; `known` (b, arity) are known answers of the query."""
+    kb, allowed = graph.kb, _allowed_objects(graph.kb, pattern, options.restrict_to)
+    if options.known == "only":
+        return _known_candidates(pattern, known, allowed)
+    several = len(pattern.variables) > 1
+    strategies = ("typed", "seen", "near")[: 3 if several else 1]
+    for strategy in strategies if options.candidates == "auto" else (options.candidates,):
+        pools = _pools(kb, query, pattern, allowed, strategy)
+        if strategy == "near" and several:
+            for steps in MAX_DISTANCES:
+                near = _near_values(graph, pattern, pools, steps, options)
+                if near is not None:
+                    return Candidates(near, _describe(pools, strategy, steps))
+        elif not several or math.prod(len(pool.objects) for pool in pools) <= options.max_candidates:
+            return Candidates(_product([pool.objects for pool in pools]), _describe(pools, strategy))
     raise LimitError(
-        f"there are more than {strategy.limit:,} candidates for {', '.join(pattern.variables)}",
-        hint=f"give {pattern.variables[0]} an object, limit it to a type or a list, or raise the limit",
+        f"there are more than {options.max_candidates:,} candidates for {', '.join(pattern.variables)}",
+        hint=f"bind {pattern.variables[0]} to an object, restrict it to a type or a list, or raise the limit",
     )
 
 
-def select_known_candidates(
-    kb: KnowledgeBase, pattern: QueryPattern, known: Ints, restrict_to: Restriction
-) -> Candidates:
-    """The known answers that fit the pattern, and no others."""
+def _known_candidates(pattern: QueryPattern, known: Ints, allowed: Sequence[_Pool | None]) -> Candidates:
+    """The known answers that match the pattern."""
     values = np.unique(pattern.values(known[pattern.matches(known)]), axis=0)
-    for column, pool in enumerate(_allowed_objects(kb, pattern, restrict_to)):
-        values = values[np.isin(values[:, column], pool)]
-    return Candidates(values.astype(np.int32), f"known answers{_describe_restriction(pattern, restrict_to)}")
+    description = "known answers"
+    for column, pool in enumerate(allowed):
+        if pool is not None:
+            values = values[np.isin(values[:, column], pool.objects)]
+            description += f", {pattern.variables[column]} {pool.label}"
+    return Candidates(values.astype(np.int32), description)
 
 
-def position_types(kb: KnowledgeBase, relation: str, arity: int) -> dict[int, str]:
-    """Place → type of the objects there, where they have one in common, by the first facts.
-
-    >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")])
-    >>> position_types(kb, "parent", 2)
-    {0: 'person'}
-    """
-    table, number = kb.fact_tables.get(arity), kb.content.relations.find(relation)
-    if table is None or number is None:
-        return {}
-    rows = table.rows(number)[:TYPE_SAMPLE_SIZE]
-    found = {}
-    for place in range(arity):
-        names = [kb.object_name(one) for one in table.objects[rows.start : rows.stop, place].tolist()]
-        common = set.intersection(*(set(kb.types(name)) for name in names)) if names else set()
-        if common:
-            found[place] = min(common, key=lambda kind: (-kb.relations[kind].count, kind))
-    return found
+# The objects of one variable
 
 
-def variable_types(kb: KnowledgeBase, query: Query) -> dict[str, str]:
-    """Variable → type of what stands at its place in facts, where the query asks for those of one relation."""
-    atom = query.formula
-    if not isinstance(atom, Atom) or not isinstance(atom.relation, str):
-        return {}
-    kinds = position_types(kb, atom.relation, len(atom.terms))
-    named = {place: term.name for place, term in enumerate(atom.terms) if isinstance(term, Variable)}
-    return {name: kinds[place] for place, name in named.items() if place in kinds}
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The objects that a variable ranges over."""
+
+    objects: Ints
+    """Shape (objects,), int32, ascending."""
+    label: str
+    """The type, or another description; empty for all objects."""
 
 
-def objects_of_type(kb: KnowledgeBase, name: str) -> Ints:
-    """The objects of a type by number, ascending."""
-    number = kb.content.relations.find(name)
-    if number is None or kb.content.arities[number] != 1:
-        raise KnowledgeBaseError(
-            f"there is no type {name}",
-            suggestions=similar_names(name, kb.types()),
-            hint="a type is a relation with one place",
-        )
-    table = kb.fact_tables.get(1)
-    return np.zeros(0, np.int32) if table is None else table.objects[table.rows(number), 0]
+_PoolFunction = Callable[[str, int], _Pool | None]
+"""Relation, position → its objects; None for all objects."""
 
 
-def _allowed_objects(kb: KnowledgeBase, pattern: QueryPattern, restrict_to: Restriction) -> list[Ints]:
-    """For each variable the objects it may stand for, ascending."""
+def _allowed_objects(kb: KnowledgeBase, pattern: QueryPattern, restrict_to: Restriction) -> list[_Pool | None]:
+    """For each variable the objects that it is restricted to, or None."""
     for name in restrict_to:
         if name not in pattern.variables:
             listed = ", ".join(pattern.variables)
             raise FormulaError(
-                f"there is no variable {name} to choose objects for",
+                f"there is no variable {name} to restrict",
                 suggestions=similar_names(name, pattern.variables),
                 hint=f"variables without an object: {listed}" if listed else "every variable has an object",
             )
-    return [_allowed(kb, restrict_to.get(name)) for name in pattern.variables]
+    return [_restricted(kb, restrict_to[name]) if name in restrict_to else None for name in pattern.variables]
 
 
-def _allowed(kb: KnowledgeBase, wanted: str | Sequence[str] | None) -> Ints:
-    if wanted is None:
-        return np.arange(len(kb.objects), dtype=np.int32)
-    if isinstance(wanted, str):
-        return objects_of_type(kb, wanted)
-    return np.unique(np.array([kb.object_id(name) for name in wanted], np.int32))
+def _restricted(kb: KnowledgeBase, restriction: str | Sequence[str]) -> _Pool:
+    if isinstance(restriction, str):
+        return _Pool(objects_of_type(kb, restriction), restriction)
+    objects = np.unique(np.array([kb.object_id(name) for name in restriction], np.int32))
+    return _Pool(objects, "named objects")
 
 
-def _narrow(kb: KnowledgeBase, pattern: QueryPattern, seen: Ints, pools: Sequence[Ints], kind: str) -> list[Ints]:
-    """Those of the objects that fit all places of their variable as far as known answers tell."""
+def _pools(
+    kb: KnowledgeBase, query: Query, pattern: QueryPattern, allowed: Sequence[_Pool | None], strategy: str
+) -> list[_Pool]:
+    """The objects of each variable by a strategy."""
+    every = _Pool(np.arange(len(kb.objects), dtype=np.int32), "")
+    functions: Mapping[str, _PoolFunction] = {"all": lambda *_: None, "typed": partial(_typed_at, kb)}
+    pool_at = functions.get(strategy, partial(_seen_at, kb))
     found = []
-    for name, pool in zip(pattern.variables, pools, strict=True):
-        left = pool
-        for place in pattern.positions_of(name) if kind != "all" else ():
-            own = np.unique(seen[:, place])
-            left = np.intersect1d(left, own if kind != "typed" else _objects_of_same_types(kb, own))
-        found.append(left.astype(np.int32))
+    for name, restriction in zip(pattern.variables, allowed, strict=True):
+        pools = [] if restriction is None else [restriction]
+        if restriction is None or strategy in ("seen", "near"):
+            variables = [query.variables[position] for position in pattern.positions_of(name)]
+            pools += [pool for own in variables if (pool := _objects_of(query.formula, own, pool_at)) is not None]
+        found.append(reduce(_intersect, pools) if pools else every)
     return found
 
 
-def _objects_of_same_types(kb: KnowledgeBase, objects: Ints) -> Ints:
-    """The objects that have a type in common with one of some; all where none of these has a type."""
-    table = kb.fact_tables.get(1)
-    if table is None or not np.isin(table.objects[:, 0], objects).any():
-        return np.arange(len(kb.objects), dtype=np.int32)
-    types = np.unique(table.relation[np.isin(table.objects[:, 0], objects)])
-    return np.unique(table.objects[np.isin(table.relation, types), 0])
+def _objects_of(formula: Formula, variable: Variable, pool_at: _PoolFunction) -> _Pool | None:
+    """The objects that a variable of a formula ranges over; None for all objects.
+
+    An atom gives the objects of its position, a conjunction those of all its parts and a disjunction those of any part.
+    Other formulas restrict nothing.
+    """
+    match formula:
+        case Atom(relation=str() as relation, terms=terms):
+            found = [pool_at(relation, position) for position, term in enumerate(terms) if term == variable]
+        case And(parts=parts):
+            found = [_objects_of(part, variable, pool_at) for part in parts]
+        case Or(parts=parts):
+            any_part = [_objects_of(part, variable, pool_at) for part in parts]
+            pools = [pool for pool in any_part if pool is not None]
+            return reduce(_unite, pools) if len(pools) == len(any_part) else None
+        case Exists(body=body) if variable not in formula.bound_variables:
+            return _objects_of(body, variable, pool_at)
+        case _:
+            return None
+    pools = [pool for pool in found if pool is not None]
+    return reduce(_intersect, pools) if pools else None
+
+
+def _intersect(one: _Pool, other: _Pool) -> _Pool:
+    return _Pool(np.intersect1d(one.objects, other.objects).astype(np.int32), _join(one.label, other.label, " and "))
+
+
+def _unite(one: _Pool, other: _Pool) -> _Pool:
+    return _Pool(np.union1d(one.objects, other.objects).astype(np.int32), _join(one.label, other.label, " or "))
+
+
+def _join(one: str, other: str, word: str) -> str:
+    return one if one == other or not other else other if not one else f"{one}{word}{other}"
+
+
+def _seen_at(kb: KnowledgeBase, relation: str, position: int) -> _Pool:
+    return _Pool(np.unique(kb.tuples(relation)[:, position]), "")
+
+
+def _typed_at(kb: KnowledgeBase, relation: str, position: int) -> _Pool | None:
+    kind = position_types(kb, relation).get(position)
+    if kind is None:
+        return None
+    return _unite(_Pool(objects_of_type(kb, kind), kind), _seen_at(kb, relation, position))
+
+
+def position_types(kb: KnowledgeBase, relation: str) -> dict[int, str]:
+    """Position → the largest type that the objects of the relation's first facts have in common, if there is one.
+
+    A relation is not the type of its own objects: then the answers of `city(x)` would be the known cities.
+
+    >>> position_types(KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")]), "parent")
+    {0: 'person'}
+    """
+    found = {}
+    for position, objects in enumerate(kb.tuples(relation)[:TYPE_SAMPLE_SIZE].T):
+        types = [set(kb.types(kb.object_name(number))) for number in objects.tolist()]
+        common = set.intersection(*types) - {relation} if types else set()
+        if common:
+            found[position] = min(common, key=lambda kind: (-kb.relations[kind].count, kind))
+    return found
+
+
+def variable_types(kb: KnowledgeBase, query: Query) -> dict[str, str]:
+    """Variable → the type of the objects that it ranges over by default, for the variables that have one."""
+    found = {
+        variable.name: _objects_of(query.formula, variable, partial(_typed_at, kb)) for variable in query.variables
+    }
+    return {name: pool.label for name, pool in found.items() if pool is not None and pool.label in kb.relations}
+
+
+def objects_of_type(kb: KnowledgeBase, name: str) -> Ints:
+    """Shape (objects,), int32, ascending: the objects of a type."""
+    if name not in kb.relations or kb.relations[name].arity != 1:
+        raise KnowledgeBaseError(
+            f"there is no type {name}",
+            suggestions=similar_names(name, kb.types()),
+            hint="a type is a relation of one position",
+        )
+    return kb.tuples(name)[:, 0]
+
+
+# Combinations of several variables
 
 
 def _product(pools: Sequence[Ints]) -> Ints:
-    """All combinations, in the order of their numbers; one empty one of no pools."""
+    """All combinations, in ascending order; one empty combination of no pools."""
     if not pools:
         return np.zeros((1, 0), np.int32)
     grids = np.meshgrid(*pools, indexing="ij")
     return np.stack([grid.ravel() for grid in grids], axis=1).astype(np.int32)
 
 
-def _nearby_tuples(
-    graph: GaifmanGraph, pattern: QueryPattern, pools: Sequence[Ints], steps: int, limit: int, deadline: Deadline
+def _near_values(
+    graph: GaifmanGraph, pattern: QueryPattern, pools: Sequence[_Pool], steps: int, options: RankingOptions
 ) -> Ints | None:
-    """Combinations in which each object is near a given one or one before it; None where there are too many."""
-    given = np.array(sorted({what for what in pattern.terms if isinstance(what, int)}), np.int32)
+    """Combinations in which each object is near a fixed object or an earlier one; None if there are too many."""
+    fixed = np.array(sorted({term for term in pattern.terms if isinstance(term, int)}), np.int32)
     rows = np.zeros((1, 0), np.int32)
     for pool in pools:
         inside = np.zeros(len(graph), bool)
-        inside[pool] = True
+        inside[pool.objects] = True
         parts, count = [np.zeros((0, rows.shape[1] + 1), np.int32)], 0
         for row in rows:
-            deadline.check()
-            anchors = np.concatenate([given, row])
-            reached = _within_steps(graph, anchors, steps) if len(anchors) else pool
-            kept = reached[inside[reached]]
-            count += len(kept)
-            if count > limit:
+            options.deadline.check()
+            anchors = np.concatenate([fixed, row])
+            reached = _within_steps(graph, anchors, steps) if len(anchors) else pool.objects
+            near = reached[inside[reached]]
+            count += len(near)
+            if count > options.max_candidates:
                 return None
-            parts.append(np.column_stack([np.repeat(row[None], len(kept), axis=0), kept]).astype(np.int32))
+            parts.append(np.column_stack([np.repeat(row[None], len(near), axis=0), near]).astype(np.int32))
         rows = np.concatenate(parts)
     return rows
 
 
 def _within_steps(graph: GaifmanGraph, objects: Ints, steps: int) -> Ints:
-    """The objects within some steps, ascending, without looking at all others."""
+    """The objects within some steps, in ascending order."""
     found = np.unique(objects)
     for _ in range(steps):
-        far = graph.neighbours[concatenate_ranges(graph.starts[found], graph.starts[found + 1])]
-        found = np.union1d(found, far)
+        neighbours = graph.neighbours[concatenate_ranges(graph.starts[found], graph.starts[found + 1])]
+        found = np.union1d(found, neighbours)
     return found
 
 
-# In words
+# Descriptions
 
 
-def _describe(pattern: QueryPattern, restrict_to: Restriction, kind: str, steps: int = 0) -> str:
-    count = len(pattern.variables)
-    if not count:
+def _describe(pools: Sequence[_Pool], strategy: str, steps: int = 0) -> str:
+    """A phrase for the candidates: `city`, `pairs of country and city`, `all objects`."""
+    if not pools:
         return "the tuple itself"
-    what = {1: "objects", 2: "pairs of objects"}.get(count, f"combinations of {count} objects")
-    places = "this place" if count == len(pattern.terms) == 1 else "these places"
-    ways = {
-        "all": f"all {what}",
-        "typed": f"{what} of the types seen at {places}",
-        "seen": f"{what} seen at {places}",
-        "near": f"{what} seen at {places}" + (f", at most {plural(steps, 'step')} apart in the graph" if steps else ""),
-    }
-    return ways[kind] + _describe_restriction(pattern, restrict_to)
-
-
-def _describe_restriction(pattern: QueryPattern, restrict_to: Restriction) -> str:
-    said = ""
-    for name in pattern.variables:
-        wanted = restrict_to.get(name)
-        if wanted is not None:
-            limit = f"of type {wanted}" if isinstance(wanted, str) else f"one of {len(wanted):,}"
-            said += f", {name} {limit}"
-    return said
+    count, labels = len(pools), [pool.label for pool in pools]
+    objects = {1: "objects", 2: "pairs of objects"}.get(count, f"combinations of {count} objects")
+    if strategy in ("seen", "near"):
+        seen = f"{objects} seen at {'this position' if count == 1 else 'these positions'}"
+        restricted = "".join(f", {label}" for label in labels if label)
+        return seen + restricted + (f", at most {plural(steps, 'step')} apart in the graph" if steps else "")
+    if not any(labels):
+        return f"all {objects}"
+    if count == 1:
+        return labels[0]
+    listed = [label or "any object" for label in labels]
+    return f"{'pairs' if count == 2 else 'combinations'} of {', '.join(listed[:-1])} and {listed[-1]}"

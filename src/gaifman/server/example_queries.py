@@ -44,7 +44,7 @@ def queries_about(service: Service, name: str) -> list[ExampleQuery]:
     found = []
     for relation, arity, position in _relation_positions(service, name):
         variables = query_variables(arity)
-        types = position_types(service.kb, relation, arity)
+        types = position_types(service.kb, relation)
         restrict_to = {variables[at].name: kind for at, kind in types.items() if at != position}
         query = _atom_query(relation, arity, {position: name})
         row = _example(query, f"{readable_name(name)}: {readable_name(relation)}", restrict_to=restrict_to)
@@ -85,7 +85,7 @@ def _rankable_examples(service: Service) -> Iterator[ExampleQuery]:
     """Yield the model's own query, or relations of a completion, each with another well connected object."""
     model, used = service.model, set[str]()
     if isinstance(model, GaifmanModel):
-        yield _example(str(model.trained_query), "answers of the model, most probable first")
+        yield _example(str(model.query), "answers of the model, most probable first")
     for turn, relation in enumerate(_trained_relations(service)[:EXAMPLE_RELATIONS]):
         arity, position = service.kb.relations[relation].arity, turn % 2
         for name in _best_connected(service, relation, position, used):
@@ -146,8 +146,8 @@ def _has_answer(service: Service, query: str, deadline: Deadline) -> bool:
 def _relation_positions(service: Service, name: str) -> Iterable[tuple[str, int, int]]:
     """Return relation, arity and position of an object and of others of its type, for relations of the model."""
     kb, model = service.kb, service.model
-    if isinstance(model, GaifmanModel) and isinstance(model.trained_query.formula, Atom):
-        relations = {str(model.trained_query.formula.relation)}
+    if isinstance(model, GaifmanModel) and isinstance(model.query.formula, Atom):
+        relations = {str(model.query.formula.relation)}
     else:
         relations = set(_trained_relations(service)) if model else set(kb.relations)
     objects = [

@@ -24,21 +24,18 @@ from gaifman.cancellation import Deadline
 from gaifman.completion import Completion
 from gaifman.config import DEFAULT_SERVER_LIMITS, Budget, ServerLimits
 from gaifman.errors import GaifmanError, KnowledgeBaseError, similar_names
-from gaifman.explain.explanation import Explanation
 from gaifman.explain.svg import Diagram
 from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Bindings, relation_query, to_bracketed
 from gaifman.logic.parser import parse_query
-from gaifman.logic.transforms import used_symbols
 from gaifman.model import GaifmanModel
 from gaifman.model_card import model_card
 from gaifman.queries.answers import Answers, PreparedQuery, count_answers, fetch_answers, prepare
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.witnesses import witness_facts
-from gaifman.ranking.candidates import CandidateStrategy, atom_pattern, model_pattern, variable_types
-from gaifman.ranking.ranked_answers import RankingOptions
+from gaifman.ranking.candidates import RankingOptions, variable_types
 from gaifman.sampling.neighbourhoods import Neighbourhood, named_neighbourhoods
 from gaifman.server.name_index import NameIndex
 from gaifman.server.schemas import (
@@ -125,23 +122,18 @@ class Service:
     @property
     def trained_relations(self) -> Collection[str] | None:
         """The relations of a completion that have a model; None without a completion."""
-        return self.model.scorers if isinstance(self.model, Completion) else None
+        return self.model.trained_relations if isinstance(self.model, Completion) else None
 
     def check_model(self) -> None:
         """Raise an error if the knowledge base has no relation that the model uses."""
-        if isinstance(self.model, Completion):
-            _ = self.model.extended_kb
-        elif self.model is not None:
-            self.kb.extend_schema(*used_symbols(self.model.features, self.model.trained_query))
+        if self.model is not None:
+            self.model.check_kb()
 
     def preload(self) -> None:
         """Build what the first requests would otherwise wait for."""
         _ = self.graph, self._object_index
-        if isinstance(self.model, Completion):
-            for relation in {self.model.arity(name): name for name in self.model.scorers}.values():
-                self.model.predictor(relation)
-        elif self.model is not None:
-            _ = self.model.predictor
+        if self.model is not None:
+            self.model.preload()
 
     def with_facts(self, facts: Iterable[Fact]) -> Service:
         """Return a service with more facts and the same model."""
@@ -291,10 +283,7 @@ class Service:
         if self.model is None:
             return "there is no model"
         try:
-            if isinstance(self.model, Completion):
-                atom_pattern(text, self.kb, self.model.relations, bindings)
-            else:
-                model_pattern(self.model.trained_query, self.kb, text, bindings)
+            self.model.match_query(text, bindings)
         except GaifmanError as error:
             return error.message
         return None
@@ -331,8 +320,9 @@ class Service:
         """Return the most probable answers."""
         self._check_limit("top", request.top, self.limits.max_rows)
         self._check_limit("draws", request.draws or 1, self.limits.max_draws)
-        strategy = CandidateStrategy(request.candidates, self.limits.max_candidates)
-        options = RankingOptions(request.top, request.known, request.restrict_to, strategy, deadline)
+        options = RankingOptions(
+            request.top, request.known, request.restrict_to, request.candidates, self.limits.max_candidates, deadline
+        )
         found = self.require_model().rank(
             request.query, request.bindings, options, draws=request.draws, prior=request.prior
         )
@@ -344,10 +334,14 @@ class Service:
         """Return the formulas for and against an answer, a counterfactual, and one neighbourhood."""
         self._check_limit("top", request.top, self.limits.max_rows)
         self._check_limit("draws", request.draws or 1, self.limits.max_draws)
-        model = self.require_model()
-        objects = model.answer_tuple(request.query, request.bindings, request.answer)
-        found: Explanation = model.explain(
-            *objects, draws=request.draws, prior=request.prior, top=request.top, deadline=deadline
+        found = self.require_model().explain_answer(
+            request.query,
+            request.bindings,
+            request.answer,
+            draws=request.draws,
+            prior=request.prior,
+            top=request.top,
+            deadline=deadline,
         )
         return ExplanationResponse(
             **found.as_dict(),
@@ -406,8 +400,8 @@ class Service:
 
 def _model_summary(model: Model) -> ModelSummary:
     if isinstance(model, Completion):
-        return ModelSummary(kind="completion", query=None, variables=[], relations=len(model.scorers))
-    query = model.trained_query
+        return ModelSummary(kind="completion", query=None, variables=[], relations=len(model.trained_relations))
+    query = model.query
     names = [variable.name for variable in query.variables]
     return ModelSummary(kind="model", query=str(query), variables=names, relations=None)
 

@@ -18,11 +18,12 @@ from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.evaluation import tasks as examining
 from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
 from gaifman.evaluation.ranks import TIES
-from gaifman.evaluation.tasks import ModelScorer, RankProgress, TaskResult, open_checkpoint
+from gaifman.evaluation.tasks import RankProgress, TaskResult, open_checkpoint
 from gaifman.io.model_file import checksum, model_bytes
 from gaifman.jobs.run import Run, read_log
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
+from gaifman.ranking.scorers import ModelScorer
 from processes import run
 from trained import FEW, towns, worker
 
@@ -85,8 +86,7 @@ def test_draws_may_stand_in_any_order() -> None:
 
 
 def test_without_draws_they_are_the_models() -> None:
-    found = evaluate_draw_counts(completed(), train(), TEST, threads=1)
-    assert [each.draws for each in found] == [completed().config.draws]
+    assert evaluate(completed(), train(), TEST, threads=1).draws == completed().config.draws
 
 
 def test_no_draws_are_refused() -> None:
@@ -135,7 +135,7 @@ def test_the_log_says_when_and_what(tmp_path: Path) -> None:
     relations = len(whole()[0].relations)
     assert names == ["start", *["relation"] * relations, "end", "start", "end"]
     assert sum(event.get("ranks", 0) for event in events) == len(whole()[0])
-    assert (events[0]["kept"], events[-2]["kept"]) == (0, relations)
+    assert (events[0]["resumed"], events[-2]["resumed"]) == (0, relations)
 
 
 def test_a_damaged_file_is_ranked_again(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_model_of_a_query_is_kept_too(tmp_path: Path) -> None:
 
 OTHER: dict[str, dict[str, Any]] = {
     "numbers of draws": {"draws": [1, 2]},
-    "choice of facts": {"fraction": 0.5},
+    "sample of facts": {"fraction": 0.5},
 }
 
 
@@ -186,9 +186,9 @@ OTHER: dict[str, dict[str, Any]] = {
 def test_a_stale_folder_is_refused_and_left_alone(what: str, tmp_path: Path) -> None:
     ranked(tmp_path / "ranks")
     before = sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ranks" / "done").iterdir())
-    with pytest.raises(InputError, match=f"what differs: {what}\n") as caught:
+    with pytest.raises(InputError, match=f"different: {what}\n") as caught:
         ranked(tmp_path / "ranks", **OTHER[what])
-    assert "name another folder" in caught.value.hint
+    assert "choose another folder" in caught.value.hint
     assert sorted((path, path.stat().st_mtime_ns) for path in (tmp_path / "ranks" / "done").iterdir()) == before
     assert same(ranked(tmp_path / "ranks"), whole())
 
@@ -207,7 +207,7 @@ def test_another_model_knowledge_base_or_test_is_said(tmp_path: Path) -> None:
         "known facts": lambda: evaluate_draw_counts(completed(), train(), TEST, [fewer], **given),
     }
     for what, work in works.items():
-        with pytest.raises(InputError, match=f"what differs: {what}\n"):
+        with pytest.raises(InputError, match=f"different: {what}\n"):
             work()
 
 
@@ -216,7 +216,7 @@ def test_the_seed_and_the_order_of_relations(tmp_path: Path) -> None:
     folder, names = tmp_path / "ranks", ["works_in", "moved"]
     first = ranked(folder, relations=names)
     assert same(ranked(folder, relations=names[::-1]), first)
-    with pytest.raises(InputError, match="choice of facts"):
+    with pytest.raises(InputError, match="sample of facts"):
         ranked(folder, relations=names, seed=3)
 
 
@@ -233,7 +233,7 @@ def test_a_run_of_something_else_is_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(InputError, match="another evaluation"):
         open_checkpoint(tmp_path / "run", {"model": "x"})
-    with pytest.raises(InputError, match="what differs: what was asked"):
+    with pytest.raises(InputError, match="different: the settings"):
         open_checkpoint(tmp_path / "run", {})
 
 
@@ -244,7 +244,7 @@ def test_a_record_of_another_version_says_what_to_do(tmp_path: Path) -> None:
     record.write_text(json.dumps(body | {"gaifman": "9.9.9"}))
     with pytest.raises(InputError) as caught:
         ranked(tmp_path / "ranks")
-    assert caught.value.hint == f"name another folder, or remove {tmp_path / 'ranks'} and rank again"
+    assert caught.value.hint == f"choose another folder, or remove {tmp_path / 'ranks'} and rank again"
 
 
 def test_two_processes_do_not_rank_into_one_folder(tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation.tasks import (
     EvaluationData,
     EvaluationTask,
-    FallbackScorer,
-    ModelScorer,
     build_tasks,
     sample_tasks,
 )
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
+from gaifman.ranking.scorers import FallbackScorer, ModelScorer
 from trained import FEW, towns, worker
 
 LATE = [("likes", "p00", "p01"), ("likes", "p02", "p01")]
@@ -79,7 +78,7 @@ def test_rows_are_numbered_as_visible_objects() -> None:
     assert ground.facts_of(KNOWN, "nobody", 3).shape == (0, 3)
     empty = facts(("a", "x", "y")).without_facts([("a", "x", "y")])
     assert EvaluationData(towns(), TEST, [empty]).facts_of(empty, "a", 2).shape == (0, 2)
-    with pytest.raises(KnowledgeBaseError, match="works_in has 3 places in the model and 2 places in the facts"):
+    with pytest.raises(KnowledgeBaseError, match="works_in has 3 arguments in the model and 2 arguments in the facts"):
         ground.facts_of(KNOWN, "works_in", 3)
 
 
@@ -130,9 +129,9 @@ def test_what_cannot_be_ranked_is_said() -> None:
     with pytest.raises(KnowledgeBaseError, match="there is no model of work_in") as caught:
         build_tasks(completed(), ground)
     assert "works_in" in caught.value.suggestions
-    assert "name the relations" in caught.value.hint
+    assert "list the relations" in caught.value.hint
     assert [subject.name for subject in build_tasks(completed(), ground, ["lives_in"])] == ["lives_in"]
-    with pytest.raises(KnowledgeBaseError, match="several relations are meant"):
+    with pytest.raises(KnowledgeBaseError, match="relations is a list"):
         build_tasks(completed(), ground, "lives_in")
     with pytest.raises(KnowledgeBaseError, match="no test facts to rank"):
         build_tasks(completed(), ground, ["works_in"])
@@ -171,7 +170,7 @@ def test_a_tuple_is_judged_as_among_all_candidates() -> None:
 
 def category(*pairs: tuple[int, ...], width: int = 2) -> str:
     rows = np.array(pairs, np.int32).reshape(-1, width)
-    return EvaluationTask("r", FallbackScorer(completed()._graph, "likes", (1,)), rows[:1], rows, rows).category
+    return EvaluationTask("r", FallbackScorer(completed().predictor("likes"), (1,)), rows[:1], rows, rows).category
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,8 @@ def test_other_categories() -> None:
     assert category((0,), (1,), width=1) == category((0, 1, 2), width=3) == "other"
     rows = np.zeros((1, 2), np.int32)
     assert (
-        EvaluationTask("r", FallbackScorer(completed()._graph, "likes", (1,)), rows, rows[:0], rows).category == "none"
+        EvaluationTask("r", FallbackScorer(completed().predictor("likes"), (1,)), rows, rows[:0], rows).category
+        == "none"
     )
 
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 import gaifman
 from gaifman.errors import KnowledgeBaseError
-from gaifman.explain.attribution import MAX_COUNTERFACTUAL_FACTS, Explainer, _fact_sets_to_hide
+from gaifman.explain.attribution import MAX_COUNTERFACTUAL_FACTS, _fact_sets_to_hide, estimate_hiding
 from gaifman.explain.explanation import Explanation
 from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.facts import Fact
@@ -25,7 +25,6 @@ from gaifman.model import GaifmanModel
 from gaifman.models import SklearnModel
 from gaifman.models.calibration import log_odds
 from gaifman.models.mlp import MLP
-from gaifman.predict import DrawBudget
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
 from reference_model import Plain
 from trained import FEW, GOOD, demo, neighbour, towns, worker
@@ -132,9 +131,9 @@ def test_more_formulas_told_are_fewer_others() -> None:
 @pytest.mark.parametrize("kind", ["mlp", "logistic", "plain", "demo", "unsure", "three"])
 def test_effects_are_what_brute_force_finds_from_the_features_of_the_draws(kind: str) -> None:
     model, names, found = explained(kind)[0]
-    judge, scorer = model.predictor, model.trained_scorer()
+    judge, scorer = model.predictor, model.scorer
     tuples = judge.tuple_ids([names])
-    hidden = judge.hidden_facts(model.trained_query, tuples, model.config.seed)
+    hidden = judge.hidden_facts(tuples)
     sampling = model.config.sampling(model.config.draws, "answer 0")
     matrix = judge.evaluator.sample_and_evaluate(tuples, sampling, hidden)
     rows = scorer.scaler.transform(matrix)
@@ -171,7 +170,7 @@ def seen(model: GaifmanModel, names: tuple[str, ...]) -> list[Structure]:
     """The drawn neighbourhoods, by definition: members, and what is known of them alone that is not hidden."""
     judge = model.predictor
     tuples = judge.tuple_ids([names])
-    hidden = judge.hidden_facts(model.trained_query, tuples, model.config.seed)
+    hidden = judge.hidden_facts(tuples)
     drawn = draw_neighbourhoods(judge.graph, tuples, model.config.sampling(model.config.draws, "answer 0"), hidden)
     known = judge.kb.without_facts([judge.graph.kb.fact_by_id(number) for number in hidden.facts.tolist()]).structure()
     return [known.induced([judge.kb.object_name(int(m)) for m in drawn.members_of(0, at)]) for at in range(drawn.draws)]
@@ -225,7 +224,7 @@ def test_what_facts_make_false_is_told_by_these_facts() -> None:
 def test_a_known_answer_is_never_its_own_reason(kind: str) -> None:
     for model, names, found in explained(kind):
         judge = model.predictor
-        hidden = judge.hidden_facts(model.trained_query, judge.tuple_ids([names]), model.config.seed).facts
+        hidden = judge.hidden_facts(judge.tuple_ids([names])).facts
         secret = {judge.graph.kb.fact_by_id(number) for number in hidden.tolist()}
         assert found.known == bool(secret)
         told = {fact for reason in found.reasons for fact in reason.facts}
@@ -262,16 +261,15 @@ def test_the_counterfactual_is_what_the_model_says_when_the_facts_are_hidden(kin
         judge, graph = model.predictor, model.predictor.graph
         assert 0 < len(found.counterfactual.facts) <= MAX_COUNTERFACTUAL_FACTS
         assert found.counterfactual.estimate.value < found.probability
-        hidden = [judge.hidden_facts(model.trained_query, judge.tuple_ids([names]), model.config.seed).facts]
+        hidden = [judge.hidden_facts(judge.tuple_ids([names])).facts]
         for fact in found.counterfactual.facts:
             number = judge.kb.content.relations.find(fact.relation)
             assert number is not None
             hidden.append(
                 graph.kb.fact_ids(number, np.array([[judge.kb.object_id(name) for name in fact.objects]], np.int32))
             )
-        case = Explainer(judge, model.trained_scorer(), model.calibration, model.config, model.trained_query)
         facts = np.unique(np.concatenate(hidden))
-        (said,) = case.estimate_hiding(judge.tuple_ids([names]), [facts], DrawBudget(model.config.draws))
+        (said,) = estimate_hiding(judge, judge.tuple_ids([names]), [facts], judge.budget())
         assert said == found.counterfactual.estimate
 
 
@@ -309,9 +307,9 @@ def test_nothing_speaks_where_nothing_is_known() -> None:
 def test_a_base_model_that_is_sure_of_everything() -> None:
     base = MLP((4,), epochs=1)
     model = gaifman.fit(towns(), "works_in(x, y)", base=base, **_no_options())
-    state = dict(model.trained_scorer().base.state())
+    state = dict(model.scorer.base.state())
     state["biases 2"] = np.array([500.0], np.float32)
-    model.trained_scorer().base.restore(state)
+    model.scorer.base.restore(state)
     found = model.explain("p03", "t3")
     assert found.estimate == model.probability("p03", "t3")
     assert np.isfinite(found.log_odds)
@@ -359,13 +357,14 @@ def test_mistakes() -> None:
 
 
 def test_the_objects_of_an_answer() -> None:
-    assert worker().answer_tuple(None, {"x": "p03"}, ["t3"]) == ("p03", "t3")
-    assert worker().answer_tuple("works_in(b, b)", {}, ["t3"]) == ("t3", "t3")
-    assert completed().answer_tuple("works_in('p03', y)", {}, ["t3"]) == ("works_in", "p03", "t3")
+    assert worker().explain_answer(None, {"x": "p03"}, ["t3"]) == worker().explain("p03", "t3")
+    assert worker().explain_answer("works_in(b, b)", {}, ["t3"]).objects == ("t3", "t3")
+    one = completed().explain_answer("works_in('p03', y)", {}, ["t3"], draws=2, prior=0.1, top=3)
+    assert one == completed().explain("works_in", "p03", "t3", draws=2, prior=0.1, top=3)
     with pytest.raises(KnowledgeBaseError, match="names an object for each of x, y, not t3"):
-        worker().answer_tuple(None, {}, ["t3"])
+        worker().explain_answer(None, {}, ["t3"])
     with pytest.raises(KnowledgeBaseError, match="names no object, not t3"):
-        worker().answer_tuple("works_in('p03', 't3')", {}, "t3")
+        worker().explain_answer("works_in('p03', 't3')", {}, "t3")
 
 
 def test_semantics_agree_on_the_query_that_is_named() -> None:

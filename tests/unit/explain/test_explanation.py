@@ -16,7 +16,6 @@ from gaifman.explain.explanation import (
     Explanation,
     OtherFormulas,
     Reason,
-    estimate_as_dict,
     format_facts,
 )
 from gaifman.explain.svg import Diagram
@@ -49,7 +48,7 @@ def test_the_parts_are_all_of_it() -> None:
 
 def test_as_text() -> None:
     lines = str(SAID).splitlines()
-    assert lines[0] == "borders('portugal', 'spain'): 0.881 ± 0.010, judged as if it were not known"
+    assert lines[0] == "borders('portugal', 'spain'): 0.881 ± 0.010, scored as if it were not known"
     assert lines[1:3] == ["  +2.500  borders('spain', 'portugal')", "          0.9::borders(spain, portugal)."]
     assert lines[4] == "          no single fact; its value is 505,990"
     assert "  +0.250  3 other formulas" in lines
@@ -62,7 +61,7 @@ def test_without_others_and_without_facts_it_hangs_on() -> None:
         SAID, parts=replace(PARTS, others=OtherFormulas(0, 0.0)), counterfactual=None, known=False, diagram=None
     )
     assert "other" not in str(said)
-    assert "judged as if" not in str(said)
+    assert "scored as if" not in str(said)
     assert str(said).splitlines()[-1] == NO_COUNTERFACTUAL
     assert said.as_dict()["counterfactual"] is None
     assert said.svg() == ""
@@ -94,7 +93,7 @@ def test_as_json() -> None:
         "others": {"count": 3, "effect": 0.25},
     }
     assert body["counterfactual"] == {"facts": [fact], "probability": 0.31, "standard_error": 0.02, "draws": 10}
-    assert estimate_as_dict(Estimate(0.5, float("nan"), 1))["standard_error"] is None
+    assert Estimate(0.5, float("nan"), 1).as_dict()["standard_error"] is None
 
 
 def test_many_facts_are_counted() -> None:

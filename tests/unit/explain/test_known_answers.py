@@ -14,10 +14,10 @@ from trained import FEW, towns
 @pytest.mark.parametrize(
     ("query", "judged"),
     [
-        ("lives_in(x, y) & ~works_in(x, y)", {True: "judged as if it were not known", False: ""}),
-        ("age(x) > 40 & lives_in(x, y)", {True: "judged as if it were not known", False: ""}),
-        ("age(x) > 40 & town_of(y, 'c0')", {True: "judged as if it were not known", False: ""}),
-        ("age(x) > 40 & x != y", {True: "known by what cannot be hidden, and judged with that", False: ""}),
+        ("lives_in(x, y) & ~works_in(x, y)", {True: "scored as if it were not known", False: ""}),
+        ("age(x) > 40 & lives_in(x, y)", {True: "scored as if it were not known", False: ""}),
+        ("age(x) > 40 & town_of(y, 'c0')", {True: "scored as if it were not known", False: ""}),
+        ("age(x) > 40 & x != y", {True: "known by evidence that cannot be hidden", False: ""}),
     ],
 )
 def test_known_is_what_is_true_whatever_could_be_hidden(query: str, judged: dict[bool, str]) -> None:

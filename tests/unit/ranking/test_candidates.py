@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Ints
+from gaifman.logic.ast import relation_query
+from gaifman.logic.parser import parse_query
 from gaifman.ranking.candidates import (
     STRATEGIES,
     Candidates,
-    CandidateStrategy,
-    as_strategy,
-    atom_pattern,
+    RankingOptions,
     objects_of_type,
+    position_types,
     select_candidates,
-    select_known_candidates,
+    variable_types,
 )
+from gaifman.ranking.patterns import atom_pattern, model_pattern
 from kbs import knowledge_bases, plain_names
 from trained import demo, towns
 
@@ -33,15 +34,18 @@ KB = KnowledgeBase.from_facts(
 """a — b — c — d in the graph; e and f by what was sold."""
 
 
-def seen(kb: KnowledgeBase, relation: str) -> Ints:
-    number, table = kb.content.relations.find(relation), kb.fact_tables[kb.relations[relation].arity]
-    assert number is not None
-    return table.objects[table.rows(number)]
-
-
-def found(text: str, kb: KnowledgeBase = KB, way: str = "auto", limit: int = 1_000, **among: object) -> Candidates:
+def found(
+    text: str,
+    kb: KnowledgeBase = KB,
+    way: str = "auto",
+    limit: int = 1_000,
+    known: str = "mark",
+    **restrict_to: str | list[str],
+) -> Candidates:
     relation, pattern = atom_pattern(text, kb, list(kb.relations))
-    return select_candidates(build_graph(kb), pattern, seen(kb, relation), among, CandidateStrategy(way, limit))  # type: ignore[arg-type]
+    options = RankingOptions(10, known, restrict_to, way, limit)
+    query = relation_query(relation, kb.relations[relation].arity)
+    return select_candidates(build_graph(kb), query, pattern, kb.tuples(relation), options)
 
 
 def named(one: Candidates, kb: KnowledgeBase = KB) -> list[str]:
@@ -63,16 +67,16 @@ def test_for_one_variable_all_objects() -> None:
 
 def test_for_one_variable_a_type_or_a_list() -> None:
     one, other = found("likes('a', y)", y="man"), found("likes('a', y)", y=["d", "b", "d"])
-    assert (named(one), one.description) == (["a", "d"], "all objects, y of type man")
-    assert (named(other), other.description) == (["b", "d"], "all objects, y one of 3")
+    assert (named(one), one.description) == (["a", "d"], "man")
+    assert (named(other), other.description) == (["b", "d"], "named objects")
 
 
 def test_for_one_variable_those_seen() -> None:
     assert named(found("likes('a', y)", way="seen")) == ["b", "c"]
-    assert named(found("likes(x, x)", way="seen")) == ["b", "c"], "at both places"
+    assert named(found("likes(x, x)", way="seen")) == ["b", "c"], "at both positions"
     assert named(found("man(x)", way="near")) == ["a", "d"]
-    assert named(found("man(x)", way="typed")) == ["a", "d"]
-    assert found("man(x)", way="seen").description == "objects seen at this place"
+    assert named(found("man(x)", way="typed")) == list("abcdef"), "who else could be a man?"
+    assert found("man(x)", way="seen").description == "objects seen at this position"
 
 
 def test_for_no_variable_the_tuple() -> None:
@@ -93,23 +97,61 @@ def test_all_pairs_where_they_are_few() -> None:
 def test_then_those_seen_then_those_near() -> None:
     assert named(found("likes(x, y)", limit=6)) == pairs("abc", "bc")
     near = found("likes(x, y)", limit=5)
-    assert near.description == "pairs of objects seen at these places, at most 1 step apart in the graph"
+    assert near.description == "pairs of objects seen at these positions, at most 1 step apart in the graph"
     assert named(near) == ["ab", "bb", "bc", "cb", "cc"]
     with pytest.raises(LimitError, match="there are more than 4 candidates for x, y") as caught:
         found("likes(x, y)", limit=4)
-    assert "give x an object" in caught.value.hint
+    assert "bind x to an object" in caught.value.hint
 
 
-def test_types_are_those_of_what_was_seen() -> None:
-    kb = KB.with_facts([("toy", "e"), ("toy", "g"), ("blue", "e"), ("blue", "h")])
-    typed = found("sold('a', 'b', z)", kb, "typed")
-    assert (named(typed, kb), typed.description) == (["e", "g", "h"], "objects of the types seen at these places")
-    assert named(found("sold(x, 'b', z)", kb, "typed", z=["g", "a"]), kb) == ["ag", "dg"], "a is a man, as d is"
-    assert named(found("likes('a', y)", kb, "typed"), kb) == list("abcdefgh"), "nothing seen there has a type"
-    assert named(found("likes(x, x)", kb, "typed"), kb) == ["a", "d"]
-    assert len(found("knows(x, y)", KB, "typed").values) == 6 * 2
+def test_types_are_those_that_the_objects_at_a_position_have_in_common() -> None:
+    kb = KB.with_facts([("toy", "e"), ("toy", "f"), ("toy", "g"), ("blue", "e"), ("blue", "h")])
+    typed = found("sold('a', 'b', z)", kb)
+    assert (named(typed, kb), typed.description) == (["e", "f", "g"], "toy")
+    assert named(found("sold(x, 'b', z)", kb, z=["g", "a"]), kb) == ["ag", "aa"][::-1] + pairs("bcdefgh", "ag"), "any x"
+    assert named(found("likes('a', y)", kb), kb) == list("abcdefgh"), "b and c have no type"
     untyped = KnowledgeBase.from_facts([("likes", "a", "b"), ("likes", "b", "c")])
-    assert named(found("likes(x, y)", untyped, "typed"), untyped) == pairs("abc", "abc")
+    assert named(found("likes(x, y)", untyped), untyped) == pairs("abc", "abc")
+
+
+def test_objects_seen_at_a_position_are_candidates_without_its_type() -> None:
+    facts = [("owns", f"p{i}", f"t{i}") for i in range(9)] + [("toy", f"t{i}") for i in (*range(8), 20)]
+    kb = KnowledgeBase.from_facts(facts)
+    assert position_types(kb, "owns") == {1: "toy"}
+    assert named(found("owns('p0', y)", kb), kb) == sorted([f"t{i}" for i in (*range(9), 20)])
+
+
+def test_all_ranks_all_objects() -> None:
+    assert (found("capital('france', y)", demo()).description, len(found("capital('france', y)", demo()).values)) == (
+        "city",
+        250,
+    )
+    every = found("capital('france', y)", demo(), "all")
+    assert (every.description, len(every.values)) == ("all objects", len(demo().objects))
+
+
+@pytest.mark.parametrize(
+    ("text", "types"),
+    [
+        ("capital(x, y)", {"x": "country", "y": "city"}),
+        ("exists z. borders(x, z) & capital(z, y)", {"x": "country", "y": "city"}),
+        ("capital(x, y) | flows_through(y, x)", {"x": "country"}),
+        ("capital(x, y) | x = y", {}),
+        ("~capital(x, y) & borders(x, z)", {"x": "country", "z": "country"}),
+        ("exists x. borders(x, y) & (exists y. capital(x, y))", {"y": "country"}),
+        ("monarchy(x) & country(x)", {"x": "country"}),
+        ("exists r. r(x, 'danube')", {}),
+    ],
+)
+def test_types_of_the_variables_of_a_query(text: str, types: dict[str, str]) -> None:
+    assert variable_types(demo(), parse_query(text, demo())) == types
+
+
+def test_a_query_with_connectives_has_candidates_by_its_atoms() -> None:
+    query = parse_query("exists z. borders(x, z) & capital(z, y)", demo())
+    pattern = model_pattern(query, demo(), bindings={"x": "france"})
+    candidates = select_candidates(build_graph(demo()), query, pattern, np.zeros((0, 2), np.int32))
+    assert (candidates.description, len(candidates.values)) == ("city", 250)
 
 
 def test_what_is_asked_for_is_done() -> None:
@@ -123,7 +165,7 @@ def test_what_is_asked_for_is_done() -> None:
 def test_types_and_lists_of_several_variables() -> None:
     one = found("likes(x, y)", x="man", y=["b", "c"])
     assert named(one) == pairs("ad", "bc")
-    assert one.description == "all pairs of objects, x of type man, y one of 2"
+    assert one.description == "pairs of man and named objects"
     assert named(found("likes(x, y)", way="seen", x="man")) == pairs("a", "bc")
     assert len(found("likes(x, y)", x=[]).values) == 0
 
@@ -131,9 +173,9 @@ def test_types_and_lists_of_several_variables() -> None:
 def test_given_objects_are_where_nearness_begins() -> None:
     three = found("sold(x, y, 'e')", way="near")
     assert named(three) == ["aa", "ab", "ba", "bb"]
-    assert three.description == "pairs of objects seen at these places, at most 2 steps apart in the graph"
+    assert three.description == "pairs of objects seen at these positions, at most 2 steps apart in the graph"
     assert named(found("sold(x, y, 'e')", way="near", limit=3, x=["a"])) == ["aa", "ab"]
-    assert found("sold(x, y, z)", way="seen").description == "combinations of 3 objects seen at these places"
+    assert found("sold(x, y, z)", way="seen").description == "combinations of 3 objects seen at these positions"
     assert len(found("sold(x, y, z)", way="near").values) == 8
 
 
@@ -144,8 +186,8 @@ def test_the_order_of_answers_names() -> None:
 def test_on_the_demo_pairs_of_countries_that_border_some() -> None:
     several = found("borders(x, y)", demo(), limit=100_000)
     assert len(several.values) == 197**2, "countries without neighbours are countries too"
-    assert several.description == "pairs of objects of the types seen at these places"
-    assert len(found("borders(x, y)", demo(), limit=30_000).values) == len(np.unique(seen(demo(), "borders"))) ** 2
+    assert several.description == "pairs of country and country"
+    assert len(found("borders(x, y)", demo(), limit=30_000).values) == len(np.unique(demo().tuples("borders"))) ** 2
     near = found("borders(x, y)", demo(), way="near", limit=1_000)
     assert 600 < len(near.values) <= 1_000
     assert "1 step apart" in near.description
@@ -156,7 +198,7 @@ def test_near_by_its_definition(kb: KnowledgeBase) -> None:
     graph = build_graph(kb)
     for relation in (name for name, own in kb.relations.items() if own.arity == 2 and own.count):
         near = found(f"'{relation}'(x, y)" if not relation.isidentifier() else f"{relation}(x, y)", kb, "near")
-        facts = seen(kb, relation)
+        facts = kb.tuples(relation)
         wanted = [
             [x, y]
             for x in np.unique(facts[:, 0]).tolist()
@@ -170,9 +212,8 @@ def test_near_by_its_definition(kb: KnowledgeBase) -> None:
 
 
 def test_known_answers_that_fit() -> None:
-    def known(text: str, **among: str) -> list[str]:
-        relation, pattern = atom_pattern(text, KB, list(KB.relations))
-        return named(select_known_candidates(KB, pattern, seen(KB, relation), among))
+    def known(text: str, x: str = "") -> list[str]:
+        return named(found(text, known="only", x=x) if x else found(text, known="only"))
 
     assert known("likes(x, y)") == ["ab", "bc", "cc"]
     assert known("likes(x, x)") == ["c"]
@@ -193,7 +234,7 @@ def test_mistakes() -> None:
         objects_of_type(KB, "likes")
     with pytest.raises(KnowledgeBaseError, match="there is no object z"):
         found("likes(x, y)", x=["z"])
-    with pytest.raises(FormulaError, match="there is no variable z to choose objects for") as other:
+    with pytest.raises(FormulaError, match="there is no variable z to restrict") as other:
         found("likes('a', y)", z="man")
     assert other.value.hint == "variables without an object: y"
     with pytest.raises(FormulaError, match="no variable x") as other:
@@ -203,17 +244,17 @@ def test_mistakes() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "many"])
 def test_a_limit_is_a_whole_number(limit: object) -> None:
-    with pytest.raises(KnowledgeBaseError, match="limit must be an integer"):
-        CandidateStrategy("all", limit)  # type: ignore[arg-type]
+    with pytest.raises(KnowledgeBaseError, match="max_candidates must be an integer"):
+        RankingOptions(max_candidates=limit)  # type: ignore[arg-type]
 
 
 def test_ways_have_names() -> None:
     for way in STRATEGIES:
-        assert as_strategy(way) == CandidateStrategy(way) == as_strategy(CandidateStrategy(way))
+        assert RankingOptions(candidates=way).candidates == way
     with pytest.raises(
         KnowledgeBaseError, match="candidates must be one of auto, all, typed, seen, near, got 'sean'"
     ) as caught:
-        as_strategy("sean")
+        RankingOptions(candidates="sean")
     assert caught.value.suggestions == ("seen",)
 
 

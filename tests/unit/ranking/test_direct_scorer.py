@@ -11,8 +11,8 @@ import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints
-from gaifman.ranking import fast_scoring as ranking
-from gaifman.ranking.fast_scoring import DirectScorer
+from gaifman.ranking import scorers as ranking
+from gaifman.ranking.scorers import DirectScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from trained import FEW, GOOD, towns
 
@@ -24,7 +24,7 @@ def completed() -> Completion:
 
 def plain(relation: str, draws: int = 3, threads: int | None = 1) -> DirectScorer:
     found = completed()
-    return DirectScorer(found.predictor(relation), found.scorers[relation], found.config, (draws,), threads=threads)
+    return DirectScorer(found.predictor(relation), (draws,), threads=threads)
 
 
 def tuples_of(relation: str, count: int = 4) -> Ints:
@@ -44,7 +44,7 @@ def judged(relation: str, tuples: Ints, position: int, draws: int) -> Floats:
         all_of_it = np.repeat(row[None], len(judge.graph), axis=0)
         all_of_it[:, position] = np.arange(len(judge.graph))
         nothing = HiddenFacts.one_per_tuple(np.full(len(all_of_it), -1))
-        rows.append(judge.probabilities_per_draw(found.scorers[relation], all_of_it, sampling, nothing).mean(axis=1))
+        rows.append(judge.probabilities_per_draw(all_of_it, sampling, nothing).mean(axis=1))
     return np.array(rows)[None]
 
 
@@ -72,8 +72,7 @@ def test_blocks_and_threads_do_not_change_the_scores(monkeypatch: pytest.MonkeyP
 
 def test_several_means_are_those_of_the_first_draws() -> None:
     found, tuples = completed(), tuples_of("works_in", 3)
-    judge, scorer = found.predictor("works_in"), found.scorers["works_in"]
-    together = DirectScorer(judge, scorer, found.config, (1, 2, 3)).scores(tuples, 1)
+    together = DirectScorer(found.predictor("works_in"), (1, 2, 3)).scores(tuples, 1)
     for row, draws in zip(together, (1, 2, 3), strict=True):
         assert np.array_equal(row, plain("works_in", draws).scores(tuples, 1)[0])
 
@@ -90,9 +89,7 @@ def test_candidates_share_their_draws() -> None:
     crowd = [("likes", "ann", f"friend{i}") for i in range(30)] + [("likes", f"friend{i}", "eve") for i in range(9)]
     kb = gaifman.KnowledgeBase.from_facts(crowd, objects=["twin 1", "twin 2"])
     found = gaifman.complete(kb, **GOOD)
-    scores = DirectScorer(found.predictor("likes"), found.scorers["likes"], found.config, (2,)).scores(
-        np.array([[kb.object_id("ann"), 0]], np.int32), 1
-    )
+    scores = DirectScorer(found.predictor("likes"), (2,)).scores(np.array([[kb.object_id("ann"), 0]], np.int32), 1)
     assert scores[0, 0, kb.object_id("twin 1")] == scores[0, 0, kb.object_id("twin 2")]
     assert len(np.unique(scores)) > 1
 
@@ -105,9 +102,9 @@ def test_what_is_wrong_with_tuples_and_places_is_said() -> None:
     with pytest.raises(KnowledgeBaseError, match=r"tuples have shape \(tuples, 2\), not \(1, 3\)"):
         plain("works_in").scores(np.zeros((1, 3), np.int32), 0)
     for position in (-1, 2):
-        with pytest.raises(KnowledgeBaseError, match="places are numbered from 0 to 1"):
+        with pytest.raises(KnowledgeBaseError, match="positions are numbered from 0 to 1"):
             plain("works_in").scores(np.zeros((1, 2), np.int32), position)
     with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0"):
         plain("works_in").scores(np.full((1, 2), 999, np.int32), 0)
-    with pytest.raises(KnowledgeBaseError, match="the number of draws"):
+    with pytest.raises(KnowledgeBaseError, match="draws must be an integer"):
         plain("works_in", draws=0)

@@ -16,7 +16,7 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import StoppedError
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.model import GaifmanModel
+from gaifman.model import GaifmanModel, Model
 from gaifman.models.mlp import MLP
 from gaifman.predict import Predictor
 from gaifman.ranking import fast_scoring as module
@@ -40,6 +40,11 @@ def splitting() -> GaifmanModel:
     return gaifman.fit(towns(), "works_in(x, y)", phi="paper", **GOOD)
 
 
+def is_warm(model: Model, arity: int = 2) -> bool:
+    """Whether rankings of all objects are prepared."""
+    return model._compile().fast_scorer(arity).prepared
+
+
 def pairs(judge: Predictor, fixed: int, position: int) -> Ints:
     """One object with every object at a position."""
     found = np.full((len(judge.graph), 2), fixed, np.int32)
@@ -54,10 +59,10 @@ def secret(judge: Predictor, tuples: Ints) -> HiddenFacts:
     return HiddenFacts.one_per_tuple(judge.graph.kb.fact_ids(number, tuples))
 
 
-def plainly(judge: Predictor, scorer: Scorer, learning: TrainingConfig, tuples: Ints, hidden: HiddenFacts) -> Floats:
+def plainly(judge: Predictor, learning: TrainingConfig, tuples: Ints, hidden: HiddenFacts) -> Floats:
     """By definition: shared draws of the look's own purpose, each tuple with its hidden facts."""
     sampling = replace(learning.sampling(FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE), shared_order=True)
-    return np.asarray(judge.probabilities_per_draw(scorer, tuples, sampling, hidden).mean(axis=1))
+    return np.asarray(judge.probabilities_per_draw(tuples, sampling, hidden).mean(axis=1))
 
 
 @settings(max_examples=40, deadline=None)
@@ -72,14 +77,14 @@ def test_a_look_is_the_same_drawn_or_looked_up(
     seed: int, phi: str, size: int | None, fixed: int, position: int
 ) -> None:
     learning = TrainingConfig(size=size, seed=seed)
-    judge, scorer = ready(town(seed), phi, learning, MLP([9, 5]))
-    glances, tuples = FastScorer(judge, learning), pairs(judge, fixed, position)
+    judge, _ = ready(town(seed), phi, learning, MLP([9, 5]))
+    glances, tuples = FastScorer(judge.evaluator, learning), pairs(judge, fixed, position)
     hidden = secret(judge, tuples)
-    wanted = plainly(judge, scorer, learning, tuples, hidden)
-    assert np.array_equal(glances.scores(scorer, tuples, hidden, no_deadline()), wanted)
+    wanted = plainly(judge, learning, tuples, hidden)
+    assert np.array_equal(glances.scores(judge, tuples, hidden, no_deadline()), wanted)
     glances.prepare()
     assert glances.prepared
-    found = glances.scores(scorer, tuples, hidden, no_deadline())
+    found = glances.scores(judge, tuples, hidden, no_deadline())
     assert np.abs(found - wanted).max() < 1e-5
     own = np.flatnonzero(np.diff(hidden.starts))
     assert np.array_equal(found[own], wanted[own]), "what is hidden from is drawn"
@@ -88,35 +93,35 @@ def test_a_look_is_the_same_drawn_or_looked_up(
 def test_what_is_hidden_matters_here() -> None:
     """Else the test above could not fail where a look saw hidden facts."""
     learning = TrainingConfig(size=None)
-    judge, scorer = ready(town(1), "paper", learning, MLP([9, 5]))
+    judge, _ = ready(town(1), "paper", learning, MLP([9, 5]))
     tuples = pairs(judge, 0, 1)
     hidden = secret(judge, tuples)
     seen = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
-    different = plainly(judge, scorer, learning, tuples, hidden) != plainly(judge, scorer, learning, tuples, seen)
+    different = plainly(judge, learning, tuples, hidden) != plainly(judge, learning, tuples, seen)
     assert different[np.flatnonzero(np.diff(hidden.starts))].all()
 
 
 def test_some_candidates_are_those_of_all() -> None:
     learning = TrainingConfig(size=6)
-    judge, scorer = ready(town(3), "default", learning, MLP([9, 5]))
-    glances, tuples = FastScorer(judge, learning), pairs(judge, 2, 1)
+    judge, _ = ready(town(3), "default", learning, MLP([9, 5]))
+    glances, tuples = FastScorer(judge.evaluator, learning), pairs(judge, 2, 1)
     glances.prepare()
     nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
-    every = glances.scores(scorer, tuples, nothing, no_deadline())
+    every = glances.scores(judge, tuples, nothing, no_deadline())
     for rows in (np.arange(30)[::-1].copy(), np.array([7, 7]), np.zeros(0, np.int64)):
-        few = glances.scores(scorer, tuples[rows], nothing.select(rows), no_deadline())
+        few = glances.scores(judge, tuples[rows], nothing.select(rows), no_deadline())
         assert np.abs(few - every[rows]).max(initial=0) < 1e-5
 
 
 def test_where_scores_cannot_be_split_a_look_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = TrainingConfig(size=6, radius=2)
-    judge, scorer = ready(town(3), "paper", wide, MLP([9, 5]))
-    glances, tuples = FastScorer(judge, wide), pairs(judge, 2, 1)
+    judge, _ = ready(town(3), "paper", wide, MLP([9, 5]))
+    glances, tuples = FastScorer(judge.evaluator, wide), pairs(judge, 2, 1)
     glances.prepare()
     assert not glances.prepared
-    assert len(glances.scores(scorer, tuples, secret(judge, tuples), no_deadline())) == len(tuples)
+    assert len(glances.scores(judge, tuples, secret(judge, tuples), no_deadline())) == len(tuples)
     monkeypatch.setattr(module, "MAX_OBJECTS", 41)
-    glances = FastScorer(judge, replace(wide, radius=1))
+    glances = FastScorer(judge.evaluator, replace(wide, radius=1))
     glances.prepare()
     assert not glances.prepared, "too many objects"
 
@@ -128,7 +133,7 @@ def test_answers_are_the_same_hastened_or_not(monkeypatch: pytest.MonkeyPatch) -
     questions = [{"x": "p03"}, {"x": "t1"}, {"y": "t2"}, {"y": "p09"}]
     before = [model.answers(None, asked, top=5).as_dict() for asked in questions]
     model.warm_up()
-    assert model._fast_scorer.prepared
+    assert is_warm(model)
     assert [model.answers(None, asked, top=5).as_dict() for asked in questions] == before
     assert all(found["considered"]["first_pass_draws"] == FIRST_PASS_DRAWS for found in before)
 
@@ -141,18 +146,14 @@ def test_a_completion_is_hastened_for_pairs_and_stays_as_it_is_for_others(monkey
     questions = ["works_in('p03', y)", "works_in(x, 't1')", "works_in(x, x)", "person(x)", "likes('p00', y)"]
     before = [completion.answers(asked, top=3).as_dict() for asked in questions]
     completion.warm_up()
-    assert {width: glances.prepared for width, glances in completion._fast_scorers.items()} == {
-        1: False,
-        2: True,
-        3: False,
-    }
+    assert {arity: is_warm(completion, arity) for arity in (1, 2, 3)} == {1: False, 2: True, 3: False}
     assert [completion.answers(asked, top=3).as_dict() for asked in questions] == before
 
 
 def test_another_knowledge_base_has_its_own_looks() -> None:
     model = splitting().with_kb(towns())
     model.warm_up()
-    assert not model.with_kb(towns(60))._fast_scorer.prepared
+    assert not is_warm(model.with_kb(towns(60)))
 
 
 def test_threads_get_what_one_alone_gets() -> None:
@@ -160,11 +161,12 @@ def test_threads_get_what_one_alone_gets() -> None:
     judge, first = ready(town(5), "default", learning, MLP([9, 5]))
     scorers = [first, Scorer(first.scaler, MLP([4]))]
     scorers[1].base.reset(first.scaler.width, 8)
-    glances = FastScorer(judge, learning)
+    glances = FastScorer(judge.evaluator, learning)
     glances.prepare()
-    asked = [(scorers[number % 2], pairs(judge, number % 42, number // 2 % 2)) for number in range(60)]
+    models = [replace(judge, scorer=scorer) for scorer in scorers]
+    asked = [(models[number % 2], pairs(judge, number % 42, number // 2 % 2)) for number in range(60)]
 
-    def work(row: tuple[Scorer, Ints]) -> bytes:
+    def work(row: tuple[Predictor, Ints]) -> bytes:
         return glances.scores(*row, HiddenFacts.one_per_tuple(np.full(len(row[1]), -1)), no_deadline()).tobytes()
 
     with ThreadPoolExecutor(4) as pool:
@@ -174,7 +176,7 @@ def test_threads_get_what_one_alone_gets() -> None:
 def test_a_pool_keeps_the_models_asked_last_within_its_bytes() -> None:
     learning = TrainingConfig(size=6)
     judge, first = ready(town(5), "default", learning, MLP([9, 5]))
-    field = ObjectFeatures(judge, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
+    field = ObjectFeatures(judge.evaluator, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
     scorers = [first, Scorer(first.scaler, MLP([9])), Scorer(first.scaler, MLP([9]))]
     for scorer in scorers[1:]:
         scorer.base.reset(first.scaler.width, 1)
@@ -186,7 +188,7 @@ def test_a_pool_keeps_the_models_asked_last_within_its_bytes() -> None:
     assert used[0] is used[2] is not used[1]
     assert len(pool) == 2
     assert used[0].nbytes > sum(sums.nbytes for sums in used[0]._sums.values()) + 1000, "room to work in counts too"
-    small = SplitScorerCache(field, 2 * max(split.nbytes for split in used))
+    small = SplitScorerCache(field, max_bytes=2 * max(split.nbytes for split in used))
     for scorer in scorers:
         with small.borrow(scorer) as split:
             split.scores(np.zeros((1, 2), np.int32), 1)
@@ -197,7 +199,7 @@ def test_a_pool_keeps_the_models_asked_last_within_its_bytes() -> None:
 def test_one_whose_work_was_broken_off_is_not_used_again() -> None:
     learning = TrainingConfig(size=6)
     judge, scorer = ready(town(5), "default", learning, MLP([9, 5]))
-    pool = SplitScorerCache(ObjectFeatures(judge, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE))
+    pool = SplitScorerCache(ObjectFeatures(judge.evaluator, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE))
     with pytest.raises(KeyboardInterrupt), pool.borrow(scorer):
         raise KeyboardInterrupt
     assert len(pool) == 0
@@ -210,9 +212,8 @@ def test_a_look_ends_in_time() -> None:
     deadline.cancel()
     tuples = pairs(model.predictor, 0, 1)
     with pytest.raises(StoppedError):
-        model._fast_scorer.scores(
-            model.trained_scorer(), tuples, HiddenFacts.one_per_tuple(np.full(len(tuples), -1)), deadline
-        )
+        nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
+        model._compile().fast_scorer(2).scores(model.predictor, tuples, nothing, deadline)
 
 
 def test_who_looks_alike_goes_by_number_drawn_or_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,26 +227,26 @@ def test_who_looks_alike_goes_by_number_drawn_or_looked_up(monkeypatch: pytest.M
         model = gaifman.fit(kb, "likes(x, y)", phi="paper", **{**FEW, "seed": seed})
         before = [model.answers(y=f"h{i}", top=3).as_dict() for i in range(3)]
         model.warm_up()
-        assert model._fast_scorer.prepared
+        assert is_warm(model)
         assert [model.answers(y=f"h{i}", top=3).as_dict() for i in range(3)] == before
 
 
 def test_what_would_take_too_much_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     model = splitting().with_kb(towns())
-    cost = ObjectFeatures(model.predictor, model.config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE).cost
+    cost = ObjectFeatures(model.predictor.evaluator, model.config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE).cost
     monkeypatch.setattr(module, "MAX_DRAWN_MEMBERS", cost - 1)
     model.warm_up()
-    assert not model._fast_scorer.prepared
+    assert not is_warm(model)
     monkeypatch.setattr(module, "MAX_DRAWN_MEMBERS", cost)
     model.warm_up()
-    assert model._fast_scorer.prepared
+    assert is_warm(model)
 
 
 @pytest.mark.parametrize("size", [2, 5, 20, None])
 def test_the_cost_is_what_is_drawn(size: int | None) -> None:
     learning = TrainingConfig(size=size)
     judge, _ = ready(town(4), "paper", learning, MLP([3]))
-    field = ObjectFeatures(judge, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
+    field = ObjectFeatures(judge.evaluator, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
     drawn = sum(len(order.members) for position in (0, 1) for order in field.at_position(position).draw_orders)
     assert 0 < drawn <= field.cost
 
@@ -255,4 +256,4 @@ def test_making_it_is_stopped_between_its_parts() -> None:
     deadline.cancel()
     with pytest.raises(StoppedError):
         model.warm_up(deadline)
-    assert not model._fast_scorer.prepared
+    assert not is_warm(model)

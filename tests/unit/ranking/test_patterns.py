@@ -14,7 +14,7 @@ from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Atom, Constant, Query, Variable
 from gaifman.logic.parser import parse_query
-from gaifman.ranking.candidates import QueryPattern, atom_pattern, model_pattern
+from gaifman.ranking.patterns import QueryPattern, atom_pattern, model_pattern
 
 KB = KnowledgeBase.from_facts(
     [("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("gave", "ann", "bob", "cup"), ("old", "ann")],
@@ -79,10 +79,10 @@ def test_a_query_made_by_hand() -> None:
         ("parent(x)", "parent has 2 arguments, not 1"),
         ("parent('dan', y)", "there is no object 'dan'"),
         ("parent(ann, y)", "also the name of an object"),
-        ("parent(x, y) & old(x)", "a completion is asked for the facts of one relation"),
-        ("exists y. parent(x, y)", "a completion is asked for the facts of one relation"),
-        ("exists r. r(x, y)", "a completion is asked for the facts of one relation"),
-        ("age(x) > 3", "a completion is asked for the facts of one relation"),
+        ("parent(x, y) & old(x)", "a completion answers queries of one relation"),
+        ("exists y. parent(x, y)", "a completion answers queries of one relation"),
+        ("exists r. r(x, y)", "a completion answers queries of one relation"),
+        ("age(x) > 3", "a completion answers queries of one relation"),
         ("parent(x, y", "query, line 1"),
     ],
 )
@@ -153,7 +153,7 @@ def test_instances(text: str, places: tuple[int | str, ...], variables: tuple[st
     ],
 )
 def test_others_are_refused(text: str) -> None:
-    with pytest.raises(FormulaError, match="the model has learnt"):
+    with pytest.raises(FormulaError, match="the model was trained on"):
         model_pattern(GRANDPARENT, KB, text)
 
 
@@ -162,7 +162,7 @@ def test_bound_names_are_followed_into_inner_quantifiers() -> None:
     assert model_pattern(own, KB, "exists v. parent(x, v) & (exists w. parent(w, y))").terms == ("x", "y")
     assert model_pattern(own, KB, "exists w. parent(x, w) & (exists w. parent(w, 'cleo'))").terms == ("x", CLEO)
     other = parse_query("exists z. exists w. parent(x, z) & parent(z, w)", KB)
-    with pytest.raises(FormulaError, match="the model has learnt"):
+    with pytest.raises(FormulaError, match="the model was trained on"):
         model_pattern(other, KB, "exists w. exists w. parent(x, w) & parent(w, w)")
 
 
@@ -174,14 +174,14 @@ def test_numbers_and_relation_variables_are_compared() -> None:
         "age(x) < 60 & (exists r. r(x, y))",
         "age(x) > 60 & parent(x, y)",
     ):
-        with pytest.raises(FormulaError, match="the model has learnt"):
+        with pytest.raises(FormulaError, match="the model was trained on"):
             model_pattern(old, KB, text)
 
 
 def test_a_query_with_an_object_wants_that_object() -> None:
     own = parse_query("parent(x, y) & parent('ann', y)", KB)
     assert model_pattern(own, KB, "parent('ann', u) & parent('ann', u)").terms == (ANN, "u")
-    with pytest.raises(FormulaError, match="the model has learnt"):
+    with pytest.raises(FormulaError, match="the model was trained on"):
         model_pattern(own, KB, "parent(x, u) & parent('bob', u)")
 
 
@@ -240,5 +240,5 @@ def test_values_come_back_from_tuples(data: st.DataObject, width: int, rows: int
 
 @pytest.mark.parametrize("question", [5, None, ["borders(x, y)"]])
 def test_a_question_is_a_text_or_a_query(question: Any) -> None:
-    with pytest.raises(FormulaError, match="a question is a text or a query"):
+    with pytest.raises(FormulaError, match="a query is a text or a Query"):
         atom_pattern(question, gaifman.demo(), ["borders"])

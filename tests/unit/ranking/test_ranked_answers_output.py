@@ -14,8 +14,8 @@ from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
 from gaifman.model import GaifmanModel
 from gaifman.predict import Estimate
 from gaifman.ranking import ranked_answers as module
-from gaifman.ranking.candidates import CandidateStrategy
-from gaifman.ranking.ranked_answers import Answer, CandidateSummary, RankingOptions
+from gaifman.ranking.candidates import RankingOptions
+from gaifman.ranking.ranked_answers import Answer, CandidateSummary
 from trained import completion_with_likes as completed
 from trained import little, towns, worker
 
@@ -31,7 +31,7 @@ def test_as_a_table() -> None:
     assert lines[2].endswith("known")
     assert lines[-1] == "51 candidates: all objects".replace("51", str(len(towns().objects)))
     assert len(lines) == 5
-    assert repr(found) == f"<Ranked: 2 answers to works_in('p03', y), of {lines[-1]}>"
+    assert repr(found) == f"<RankedAnswers: 2 answers to works_in('p03', y), of {lines[-1]}>"
 
 
 def test_a_long_one_is_cut() -> None:
@@ -82,7 +82,7 @@ def test_what_was_looked_at_in_words() -> None:
 def test_nothing_is_found() -> None:
     found = worker().answers(x="p03", restrict_to={"y": []})
     assert len(found) == 0
-    assert str(found).splitlines()[-1] == "0 candidates: all objects, y one of 0"
+    assert str(found).splitlines()[-1] == "0 candidates: named objects"
     assert found.as_dict()["answers"] == []
 
 
@@ -120,12 +120,12 @@ def test_mistakes() -> None:
     with pytest.raises(KnowledgeBaseError, match="there is no object p3") as other:
         worker().answers(x="p3")
     assert other.value.suggestions
-    with pytest.raises(FormulaError, match="the model has learnt"):
+    with pytest.raises(FormulaError, match="the model was trained on"):
         worker().answers("citizen(x, y)")
     with pytest.raises(FormulaError, match="there is no model of lives_in"):
         completed().answers("lives_in(x, y)")
     with pytest.raises(LimitError, match="more than 10 candidates"):
-        worker().answers(candidates=CandidateStrategy("auto", 10))
+        worker().answers(max_candidates=10)
     with pytest.raises(KnowledgeBaseError, match="not trained yet"):
         GaifmanModel("works_in(x, y)").answers(x="p03")
 

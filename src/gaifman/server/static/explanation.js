@@ -19,7 +19,7 @@ export async function explanationPanel(split, state, signal) {
   split.append(panel);
   const body = { query: state.q, answer, top: TOP, ...(state.prior ? { prior: state.prior } : {}) };
   const found = await request("/api/explanations", { body, signal });
-  const lines = [`explanation = model.explain(*model.answer_tuple(${literal(state.q)}, {}, ${literal(answer)})${state.prior ? `, prior=${state.prior}` : ""})`, "print(explanation)"];
+  const lines = [`explanation = model.explain_answer(${literal(state.q)}, {}, ${literal(answer)}${state.prior ? `, prior=${state.prior}` : ""})`, "print(explanation)"];
   const close = h("a", { href: queryLink(state), "aria-label": "Close the explanation" }, "close ×");
   const figure = picture(found);
   panel.addEventListener("keydown", (event) => event.key === "Escape" && close.click());

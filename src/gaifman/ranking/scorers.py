@@ -1,0 +1,127 @@
+"""Scores of every candidate for a position of test tuples, for evaluation.
+
+`DirectScorer` samples neighbourhoods of each tuple. `ModelScorer` splits the scores if it can (see `fast_scoring`), and
+`FallbackScorer` is for relations without a trained model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from gaifman.errors import KnowledgeBaseError
+from gaifman.kb.tables import Floats, Ints
+from gaifman.predict import Predictor, prefix_means
+from gaifman.ranking.fast_scoring import SplitScorerCache
+from gaifman.sampling.neighbourhoods import HiddenFacts
+
+BLOCK_SIZE = 32_768
+"""Neighbourhoods in memory at once."""
+MAX_CELLS = 1 << 18
+"""Scores that a thread has in memory at once, for each number of draws."""
+
+
+class CandidateScorer(Protocol):
+    """Scores tuples of one relation; a higher score means a likelier fact."""
+
+    @property
+    def block_size(self) -> int:
+        """Scores to request at once: about a second of work, because work can be stopped only between blocks."""
+
+    def scores(self, tuples: Ints, position: int) -> Floats:
+        """Shape (counts, b, objects), float64: the tuples (b, arity) with every object at `position`.
+
+        There is one score for each number of draws.
+        """
+
+    def tuple_scores(self, tuples: Ints) -> Floats:
+        """Shape (counts, b), float64: the tuples themselves."""
+
+
+class DirectScorer:
+    """Scores every candidate by sampling its neighbourhoods. Nothing is hidden from the tuples."""
+
+    def __init__(self, predictor: Predictor, counts: Sequence[int], *, threads: int | None = 1) -> None:
+        self.predictor, self.scorer = predictor, predictor.trained_scorer()
+        self.counts, self.threads = tuple(counts), threads
+        self.sampling = replace(predictor.config.sampling(max(counts), "answer 0"), shared_order=True)
+
+    @property
+    def block_size(self) -> int:
+        """As many as have their neighbourhoods in memory at once."""
+        return BLOCK_SIZE // self.sampling.draws
+
+    def scores(self, tuples: Ints, position: int) -> Floats:
+        """Means of the base model's probabilities over the first draws; the objects at `position` are ignored."""
+        ids, objects = self.predictor.tuple_ids(tuples), len(self.predictor.graph)
+        if not 0 <= position < self.predictor.arity:
+            raise KnowledgeBaseError(f"positions are numbered from 0 to {self.predictor.arity - 1}, not {position}")
+        found = np.empty((len(self.counts), len(ids) * objects))
+        step = max(1, BLOCK_SIZE // self.sampling.draws)
+        for begin in range(0, found.shape[1], step):
+            cells = np.arange(begin, min(begin + step, found.shape[1]))
+            block = ids[cells // objects]
+            block[:, position] = cells % objects
+            matrix = self.predictor.evaluator.sample_and_evaluate(block, self.sampling, threads=self.threads)
+            found[:, cells] = prefix_means(self.scorer.probabilities(matrix).reshape(len(cells), -1), self.counts)
+        return found.reshape(len(self.counts), len(ids), objects)
+
+    def tuple_scores(self, tuples: Ints) -> Floats:
+        """Scores with the same draws as among all candidates."""
+        nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
+        return prefix_means(self.predictor.probabilities_per_draw(tuples, self.sampling, nothing), self.counts)
+
+
+class ModelScorer(DirectScorer):
+    """Scores of a trained model, split if a cache of split scorers is given."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        counts: Sequence[int],
+        *,
+        threads: int | None = 1,
+        cache: SplitScorerCache | None = None,
+    ) -> None:
+        super().__init__(predictor, counts, threads=threads)
+        self._cache = cache
+
+    @property
+    def block_size(self) -> int:
+        """More if scores are split."""
+        return super().block_size if self._cache is None else MAX_CELLS
+
+    def scores(self, tuples: Ints, position: int) -> Floats:
+        """The same scores as `DirectScorer.scores`, up to rounding."""
+        if self._cache is None:
+            return super().scores(tuples, position)
+        with self._cache.borrow(self.scorer) as split:
+            return split.scores(tuples, position)
+
+
+class FallbackScorer:
+    """Scores of a relation without a trained model: the fallback probability."""
+
+    def __init__(self, predictor: Predictor, counts: Sequence[int]) -> None:
+        self._predictor, self._counts = predictor, counts
+
+    @property
+    def block_size(self) -> int:
+        """As many as fit into memory: nothing is sampled."""
+        return MAX_CELLS
+
+    def scores(self, tuples: Ints, position: int) -> Floats:
+        """The fallback probability of every candidate, for each number of draws."""
+        found, objects = [], np.arange(len(self._predictor.graph), dtype=np.int32)
+        for row in tuples:
+            candidates = np.repeat(row[None].astype(np.int32), len(objects), axis=0)
+            candidates[:, position] = objects
+            found.append(self.tuple_scores(candidates))
+        return np.array(found).reshape(len(tuples), len(self._counts), len(objects)).swapaxes(0, 1)
+
+    def tuple_scores(self, tuples: Ints) -> Floats:
+        """The fallback probability of the tuples, for each number of draws."""
+        return np.tile(self._predictor.fallback_probabilities(tuples), (len(self._counts), 1))
