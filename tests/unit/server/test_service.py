@@ -147,7 +147,7 @@ def test_ranked_answers_are_those_of_the_model(learnt: Service, whole: Service) 
         AnswersRequest(query="works_in('p01', y)", top=2, restrict_to={"y": ["t1", "t2"]}), no_deadline()
     )
     assert {row.names[0] for row in ranked.answers} == {"t1", "t2"}
-    with pytest.raises(KnowledgeBaseError, match="say what to answer"):
+    with pytest.raises(KnowledgeBaseError, match="needs a query"):
         whole.answers(AnswersRequest(), no_deadline())
 
 
