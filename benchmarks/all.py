@@ -1,8 +1,8 @@
-"""Run benchmarks and write what they measured to docs/results.md.
+"""Run benchmarks and write their figures to docs/results.md.
 
 python benchmarks/all.py [NAME ...] [--quick]        (or: make bench)
 
-Without names all of them. The tables of others stay as they are: each says on which machine it was made.
+Without names, run all. The tables of other benchmarks stay as they are: each names the machine that it ran on.
 """
 
 from __future__ import annotations

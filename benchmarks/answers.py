@@ -1,19 +1,19 @@
-"""How many answers a second are scored, beside what the second layer alone would allow and a dense scorer.
+"""Candidates scored per second, compared with the second layer alone and with a dense scorer.
 
     GAIFMAN_DATA=… python benchmarks/answers.py [--quick]
 
-An answer is one candidate: its neighbourhood drawn, its features evaluated, the network asked. `ranking` puts every
-object at one place of facts of several relations, by split scores with shared draws; `pairs` are random pairs, each
-drawn and judged by itself. Radius 1, the `paper` features, two hidden layers of 100, one draw, a thread for each
-processor; what is around every object is computed before, once for all relations, and its seconds stand as
-`_field_seconds`. One model is asked with every size k; `none` bounds nothing.
-The limit is one 100 × 100 product a candidate, by numpy's BLAS, a thread for each processor and none of its own. The
-dense scorer is DistMult with 200 numbers for each object, all at once, 64 questions at a time: PyKEEN's where it is
-installed (`dense_scorer_is_pykeen`), else a plain product in PyTorch. Both take turns with the ranking of FB15k at
-k = 20, and the ratios are medians over the turns. `own_product_over_blas` is the time of the network's own product, in
-blocks as it takes them, beside BLAS on the same blocks and one thread. Without the data all of it is done on generated
-knowledge bases. With all sizes there are pictures too: docs/pictures/answers-wn18.svg and
-docs/pictures/answers-fb15k.svg.
+To score a candidate is to draw its neighbourhood, evaluate its features and run the network. `ranking` scores every
+object at one position of facts of several relations, by fast scoring with shared draws; `pairs` are random pairs, each
+scored on its own. Radius 1, the `paper` features, two hidden layers of 100, one draw, one thread per processor. What is
+around every object is computed first, once for all relations, in `_field_seconds`. One model is used with every size k;
+`none` is no bound.
+
+The limit is one 100 × 100 product per candidate by numpy's BLAS, one thread per processor. The dense scorer is DistMult
+with 200 numbers per object, 64 queries at a time: PyKEEN's if it is installed (`dense_scorer_is_pykeen`), else a
+product in PyTorch. Both alternate with the ranking of FB15k at k = 20; ratios are medians over the runs.
+`own_product_over_blas` is the time of the network's own product over that of BLAS, on the same blocks and one thread.
+Without the data, knowledge bases are generated. With all sizes, the pictures docs/pictures/answers-wn18.svg and
+docs/pictures/answers-fb15k.svg are drawn.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PEER = importlib.util.find_spec("pykeen") is not None
 
 
 def at_once(jobs: Sequence[Callable[[], object]]) -> float:
-    """Seconds for all jobs, on as many threads as there are processors."""
+    """Seconds for all jobs, on one thread per processor."""
     begin = time.perf_counter()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for future in [pool.submit(job) for job in jobs]:
@@ -60,7 +60,7 @@ def at_once(jobs: Sequence[Callable[[], object]]) -> float:
 
 
 def relations(kb: KnowledgeBase, count: int) -> list[str]:
-    """Relations of two places and of all sizes, but the smallest."""
+    """Binary relations of all sizes except the smallest."""
     names = sorted((r.count, r.name) for r in kb.relations.values() if r.arity == 2 and r.count >= 50)
     step = max(1, len(names) // count)
     return [name for _, name in names[::-1][::step][:count]]
@@ -75,7 +75,7 @@ def facts(kb: KnowledgeBase, name: str, count: int) -> Ints:
 
 
 def ranking(completion: Completion, questions: int) -> tuple[Callable[[], float], float]:
-    """What gives the answers a second over all objects, and the seconds that the field takes."""
+    """A function that gives the candidates scored per second over all objects, and the seconds of the shared part."""
     kb, names = completion.kb, list(completion.scorers)
     begin = time.perf_counter()
     field = ObjectFeatures(completion.predictor(names[0]).evaluator, completion.config, 1)
@@ -93,7 +93,7 @@ def ranking(completion: Completion, questions: int) -> tuple[Callable[[], float]
 
 
 def pairs(completion: Completion, count: int) -> float:
-    """Independent pairs a second."""
+    """Independent pairs scored per second."""
     names = list(completion.scorers)
     judge, sampling = completion.predictor(names[0]), completion.config.sampling(1, "answer 0")
     tuples = np.random.default_rng(1).integers(0, len(judge.graph), (count, 2)).astype(np.int32)
@@ -114,7 +114,7 @@ def pairs(completion: Completion, count: int) -> float:
 
 
 def product_limit(blocks: int = 500) -> float:
-    """Candidates a second if a 100 × 100 product were all there is to do."""
+    """Candidates per second if a 100 × 100 product were the only work."""
     rows, weights = np.ones((4096, 100), np.float32), np.ones((100, 100), np.float32)
 
     def job() -> None:
@@ -134,7 +134,7 @@ def _products(left: Any, weights: Any, rows: int, width: int, out: Any, times: i
 
 
 def own_product(runs: int = 9, blocks: int = 2_000) -> float:
-    """The time of the network's own product beside BLAS, on one thread each, in turns."""
+    """The time of the network's own product over that of BLAS, on one thread each, alternating."""
     rows, width = 64, 100
     left, weights, out = (np.ones(shape * width, np.float32) for shape in (rows, width, rows))
     a, b, c = (array.reshape(-1, width) for array in (left, weights, out))
@@ -153,7 +153,7 @@ def own_product(runs: int = 9, blocks: int = 2_000) -> float:
 
 
 def dense(objects: int, seconds: float) -> float:
-    """Answers a second of DistMult over all objects: PyKEEN's where it is installed, else a product in PyTorch."""
+    """Candidates per second of DistMult over all objects: PyKEEN's if installed, else a product in PyTorch."""
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -167,7 +167,7 @@ def dense(objects: int, seconds: float) -> float:
 
 
 def product(objects: int) -> Callable[[], object]:
-    """Some questions to all objects at once."""
+    """Score some queries against all objects."""
     import torch
 
     table, asked = torch.rand(objects, 200), torch.rand(QUESTIONS, 200)
@@ -192,7 +192,7 @@ def theirs(objects: int) -> Callable[[], object]:
 
 
 def measured(kb: KnowledgeBase, short: str, sizes: Sequence[int | None], quick: bool) -> dict[str, float]:
-    """Answers a second with each size."""
+    """Candidates per second for each size."""
     names = relations(kb, 6 if quick else 20)
     model = gaifman.complete(kb, names, size=20, min_examples=0, **SETTINGS)  # type: ignore[arg-type]
     found: dict[str, float] = {}
@@ -206,7 +206,7 @@ def measured(kb: KnowledgeBase, short: str, sizes: Sequence[int | None], quick: 
 
 
 def side_by_side(ours: Callable[[], float], objects: int, turns: int = 5) -> dict[str, float]:
-    """What FB15k is ranked with, the limit and a dense scorer, in turns."""
+    """FB15k's ranking, the limit and a dense scorer, alternating."""
     found = [(ours(), product_limit(), dense(objects, 1.0)) for _ in range(turns)]
     rates = np.array(found).T
     names = ("fb15k_k20_ranking_per_s", "product_limit_per_s", "dense_scorer_per_s")
@@ -216,7 +216,7 @@ def side_by_side(ours: Callable[[], float], objects: int, turns: int = 5) -> dic
 
 
 def draw(figures: dict[str, float], short: str, name: str) -> None:
-    """The paper's runtime figure."""
+    """Draw the paper's runtime figure."""
     keys = [f"{short}_k{size}" if size else f"{short}_none" for size in SIZES]
     lines = {"all candidates ranked": "ranking_per_s", "independent pairs": "pairs_per_s"}
     drawn = {label: [figures.get(f"{key}_{what}") for key in keys] for label, what in lines.items()}

@@ -1,4 +1,4 @@
-"""What every benchmark shares: the machine it ran on, the data, and the line it prints."""
+"""What every benchmark shares: the machine, the data, and the line of figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def machine() -> dict[str, str | int]:
-    """The machine, as far as it matters for speed."""
+    """The parts of the machine that matter for speed."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -30,14 +30,14 @@ def arguments(description: str | None) -> argparse.Namespace:
 
 
 def data(name: str) -> Path | None:
-    """A file of the benchmark data, where `GAIFMAN_DATA` names its folder and it is there."""
+    """A file of the benchmark data, if the folder `GAIFMAN_DATA` has it."""
     folder = os.environ.get("GAIFMAN_DATA")
     path = Path(folder, name) if folder else None
     return path if path and path.exists() else None
 
 
 def interleaved(runs: int, **jobs: Callable[[], object]) -> dict[str, list[float]]:
-    """Seconds of each job in each run; jobs take turns, so that a slow moment of the machine hits all of them."""
+    """Seconds of each job in each run; jobs alternate, so that a slow moment of the machine affects all."""
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for _ in range(runs):
         for name, job in jobs.items():
@@ -48,11 +48,11 @@ def interleaved(runs: int, **jobs: Callable[[], object]) -> dict[str, list[float
 
 
 def median_ratio(ours: list[float], theirs: list[float]) -> float:
-    """The median of the ratios of runs side by side."""
+    """The median ratio of paired runs."""
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
 def report(benchmark: str, figures: Mapping[str, float | int]) -> None:
-    """Print the result: the last line, for programs."""
+    """Print the figures as JSON in the last line."""
     rounded = {name: round(figure, 3) if isinstance(figure, float) else figure for name, figure in figures.items()}
     print(json.dumps({"benchmark": benchmark, "machine": machine(), "figures": rounded}))

@@ -1,15 +1,14 @@
-"""Whether answers hang on the facts that explanations name: without them, is the probability lower?
+"""Do predictions depend on the facts that explanations name: is the probability lower without them?
 
     GAIFMAN_DATA=… python benchmarks/explanations.py [--quick]
 
-1,000 facts each (quick: 250) of WN18's test set, which are not known, and of the demo knowledge base, each judged as if
-it were not known. `_lowered_share` is the share of all of them whose probability is lower without the named facts, by
-the same seed; where no facts are named, it is not lowered. `_lowered_again_share` is the same by draws of another seed,
-which had no part in the choice of facts, and `_lowered_by_chance_share` if as many random facts of the same
-neighbourhood are taken away: the baseline. `_before` and `_after` are medians of the probability, `_named` is the mean
-number of named facts. Default features, radius 1, size 20, ten draws; one short pass of training, but for the demo
-knowledge base in full, which is learnt as `gaifman train` does. Without the data a generated knowledge base
-stands for WN18; there is little to learn in it.
+1,000 facts (quick: 250) of WN18's test set, which are not known, and as many of the demo, each scored as if it were not
+known. `_lowered_share` is the share of facts whose probability is lower without the named facts, with the same seed; a
+fact without named facts counts as not lowered. `_lowered_again_share` is the same with another seed, which had no part
+in the choice of facts. `_lowered_by_chance_share` is the baseline: as many random facts of the same neighbourhood are
+removed. `_before` and `_after` are medians of the probability, `_named` is the mean number of named facts. Default
+features, radius 1, size 20, ten draws; one short epoch, except for the demo in full, which is trained as `gaifman
+train` does. Without the data, a generated knowledge base replaces WN18; it has little to learn.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ SEED = 1
 
 
 def chosen(facts: Sequence[Fact], relations: Sequence[str], count: int) -> list[Fact]:
-    """Some facts of these relations, at random."""
+    """Random facts of these relations."""
     fitting = [fact for fact in facts if fact.relation in relations]
     order = np.random.default_rng(0).permutation(len(fitting))[:count]
     return [fitting[at] for at in order.tolist()]
 
 
 def numbers(graph: GaifmanGraph, facts: Sequence[Fact]) -> Longs:
-    """Facts by number."""
+    """The ids of facts."""
     kb = graph.kb
     found = [np.zeros(0, np.int64)]
     for fact in facts:
@@ -56,14 +55,14 @@ def numbers(graph: GaifmanGraph, facts: Sequence[Fact]) -> Longs:
 
 
 def others(explanation: Explanation, count: int, at: int) -> list[Fact]:
-    """As many random facts of the neighbourhood that is drawn."""
+    """As many random facts of the drawn neighbourhood."""
     facts = explanation.diagram.facts if explanation.diagram else ()
     order = np.random.default_rng(at).permutation(len(facts))[:count]
     return [facts[i] for i in order.tolist()]
 
 
 def asked_again(completion: Completion, fact: Fact, without: Sequence[Sequence[Fact]], seed: int) -> Floats:
-    """What is said of a fact with another seed, without some facts, for each choice of them."""
+    """The probability with another seed and without some facts, for each choice of facts."""
     predictor = replace(completion.predictor(fact.relation), config=replace(completion.config, seed=seed))
     tuples = predictor.tuple_ids([fact.objects])
     own = predictor.hidden_facts(tuples).facts
@@ -72,7 +71,7 @@ def asked_again(completion: Completion, fact: Fact, without: Sequence[Sequence[F
 
 
 def measured(completion: Completion, facts: Sequence[Fact], short: str) -> dict[str, float]:
-    """Explain each, and take the named facts away."""
+    """Explain each fact and remove the named facts."""
     rows, named, seconds = [], [], 0.0
     for at, fact in enumerate(facts):
         begin = time.perf_counter()

@@ -1,15 +1,14 @@
-"""How fast features are evaluated, with the drawing of the neighbourhoods, beside the definition.
+"""Neighbourhoods drawn and evaluated per second, compared with the definition.
 
     GAIFMAN_DATA=… python benchmarks/features.py [--quick]
 
-Training pairs with their own fact hidden, radius 1, the `paper` set, on all processors; drawing is always included. The
-pairs are a random part of the facts in the order in which learning goes through them, relation by relation; `shuffled`
-is the same in no order, where less is in the caches. `rich` is the paper set and nine times as many mined patterns: the
-paths of one and two steps and constants most frequent around training pairs. `walks` has paths of three steps too: they
-ask for the facts between all members, and the most frequent ones hold in ten times as many cases, which takes its time;
-`_values` is how many values other than 0 a neighbourhood has. `general` are 100 formulas of two quantifiers that only
-the machine of bit tables can evaluate. The definition is `gaifman.logic.semantics`, on a few of the same neighbourhoods.
-Without the data all of it is done on a generated knowledge base, and the figures say `generated`.
+Training pairs with their own fact hidden, radius 1, the `paper` set, on all processors; sampling is included. The pairs
+are a random part of the facts in training order, relation by relation. `shuffled` has the same pairs in random order,
+which uses the caches less. `rich` is the paper set and nine times as many mined formulas: the most frequent paths of
+one and two steps and constants around training pairs. `walks` adds paths of three steps, which need the facts between
+all members. `_values` is the number of nonzero values per neighbourhood. `general` has 100 formulas of two quantifiers
+that only the programs over bit tables can evaluate. The definition is `gaifman.logic.semantics`, on a few of the same
+neighbourhoods. Without the data, everything runs on a generated knowledge base, and the figures say `generated`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def pairs(graph: GaifmanGraph, count: int, shuffled: bool = False) -> tuple[Ints
 
 
 def seconds(evaluator: FeatureEvaluator, tuples: Ints, hidden: HiddenFacts, size: int, runs: int) -> float:
-    """The best time to draw and evaluate a batch; compiled and warm before."""
+    """The best time to draw and evaluate a batch, after a warm-up."""
     evaluator.sample_and_evaluate(tuples[:10], SamplingConfig(size=size))
     best = float("inf")
     for run in range(runs):
@@ -63,7 +62,7 @@ def seconds(evaluator: FeatureEvaluator, tuples: Ints, hidden: HiddenFacts, size
 
 
 def rich(graph: GaifmanGraph, paper: FeatureSet, times: int, look: int, steps: int) -> FeatureSet:
-    """The paper set, and mined patterns for `times` as many features in all, or as many as there are."""
+    """The paper set and mined formulas, for `times` as many features in all if there are so many."""
     tuples, hidden = pairs(graph, look, shuffled=True)
     drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(size=20, purpose="mine"), hidden)
     have = len(compile_features(paper, graph.kb, 2).features)
@@ -88,7 +87,7 @@ def general(graph: GaifmanGraph) -> FeatureSet:
 
 
 def definition_seconds(graph: GaifmanGraph, features: FeatureSet, tuples: Ints) -> float:
-    """Seconds for one neighbourhood by the definition, gathering its facts included."""
+    """Seconds for one neighbourhood by the definition, including the search for its facts."""
     plan = compile_features(features, graph.kb, 2)
     drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(size=20))
     begin = time.perf_counter()
@@ -115,7 +114,7 @@ def measured(name: str, graph: GaifmanGraph, quick: bool) -> dict[str, float]:
 
 
 def enriched(graph: GaifmanGraph, quick: bool) -> dict[str, float]:
-    """How much slower ten times as many features are, the two in turns."""
+    """How much slower ten times as many features are, alternating."""
     paper = named_feature_set("paper", 2, graph.kb.schema.relations)
     times, look = (2, 300) if quick else (10, 12_000)
     sets = {

@@ -1,14 +1,15 @@
-"""How fast neighbourhoods are drawn, beside the same algorithm in plain Python, and on 21 times the facts.
+"""Neighbourhoods drawn per second, compared with plain Python, and on 21 times as many facts.
 
     GAIFMAN_DATA=… python benchmarks/neighbourhoods.py [--quick]
 
-One draw for each pair (w = 1, radius 1), on all processors: a pair drawn once finds nothing of it in the cache.
-*Random* pairs are any two objects; *training* pairs are those of random facts, also drawn with their fact hidden.
-The plain algorithm takes any radius, as ours does, and works on a dictionary of sets, which is quicker than a graph of
-networkx; `ratio_rows` is to one for neighbours alone, which finds each pool ready as a set. All run in turns.
-The large graph is a random cover of FB15k: 21 copies of every object, and for each linked pair a random way to link the
-copies of one with those of the other. So every object keeps its number of neighbours, and the numbering is shuffled.
-Without the data all of it is done on a generated knowledge base, and the figures say `generated`.
+One draw per pair (w = 1, radius 1) on all processors: nothing of a pair is in the cache. *Random* pairs are any two
+objects; *training* pairs are those of random facts, also drawn with their fact hidden. The plain algorithm takes any
+radius, as ours does, and works on a dictionary of sets, which is faster than a graph of networkx. `ratio_rows` compares
+with one that takes neighbours only and finds each pool ready as a set. All alternate.
+
+The large graph is a random cover of FB15k: 21 copies of every object, and for each linked pair a random matching of
+their copies. Every object keeps its number of neighbours, and the numbering is shuffled. Without the data, everything
+runs on a generated knowledge base, and the figures say `generated`.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ COPIES = 21
 
 
 def generated(objects: int, facts: int, relations: int) -> KnowledgeBase:
-    """A knowledge base with a few objects in very many facts, where there is no data."""
+    """A generated knowledge base with a few objects in very many facts."""
     rng = np.random.default_rng(0)
     pairs = (rng.random((facts, 2)) ** 2.5 * objects).astype(np.int32)
     return numbered(rng.integers(0, relations, facts).astype(np.int32), pairs, objects, relations)
 
 
 def numbered(relation: Ints, pairs: Ints, objects: int, relations: int) -> KnowledgeBase:
-    """A knowledge base of numbers."""
+    """A knowledge base whose names are numbers."""
     heap = RawFacts([f"o{i:08}" for i in range(objects)], [f"r{i:05}" for i in range(relations)], [2] * relations)
     heap.add_facts(relation, pairs)
     return KnowledgeBase(build_tables(heap)[0])
@@ -68,7 +69,7 @@ Sets = dict[int, set[int]]
 
 
 def ball(rows: Sets, obj: int, radius: int) -> set[int]:
-    """All objects within the radius, as one would write it in Python."""
+    """All objects within the radius, in plain Python."""
     seen, ring = {obj}, {obj}
     for _ in range(radius):
         ring = set().union(*(rows[other] for other in ring)) - seen
@@ -77,7 +78,7 @@ def ball(rows: Sets, obj: int, radius: int) -> set[int]:
 
 
 def drawn_plainly(rows: Sets, pairs: list[tuple[int, ...]], size: int, radius: int | None = 1) -> list[set[int]]:
-    """Algorithm 1 as one would write it in Python; without a radius, for neighbours alone."""
+    """Algorithm 1 in plain Python; without a radius, for neighbours only."""
     found = []
     for objects in pairs:
         own = set(objects)
@@ -122,7 +123,7 @@ def against_python(name: str, graph: GaifmanGraph, count: int, runs: int) -> dic
 
 
 def per_processor(graph: GaifmanGraph, count: int) -> float:
-    """Draws at k = 20 per second of processor time: what others do on the machine meanwhile matters less to it."""
+    """Draws at k = 20 per second of processor time, which depends less on other load."""
     pairs = kinds(graph, count)["random"]
     seconds = []
     for _ in range(5):
@@ -133,7 +134,7 @@ def per_processor(graph: GaifmanGraph, count: int) -> float:
 
 
 def hiding(name: str, graph: GaifmanGraph, count: int, runs: int) -> dict[str, float]:
-    """The rate at k = 20 with the pair's own fact hidden, the finding of the fact included; and at radius 2."""
+    """The rate at k = 20 with the pair's own fact found and hidden; and at radius 2."""
     table = graph.kb.fact_tables[2]
     facts = np.random.default_rng(2).integers(0, len(table), count)
     pairs, relation = table.objects[facts], table.relation[facts]
@@ -152,7 +153,7 @@ def hiding(name: str, graph: GaifmanGraph, count: int, runs: int) -> dict[str, f
 
 
 def grown(small: GaifmanGraph, count: int, runs: int) -> dict[str, float]:
-    """How the rate at k = 20 changes on a cover of 21 times the facts, in turns."""
+    """The change of the rate at k = 20 on a cover with 21 times the facts, alternating."""
     kb = covered(small.kb, COPIES)
     start = time.perf_counter()
     large = build_graph(kb)

@@ -1,9 +1,9 @@
-"""How long reading a formula takes, and how soon a hostile text is refused.
+"""Time to parse a formula, and to refuse a hostile text.
 
 python benchmarks/parsing.py [--quick]
 
-The peer is the parser that lark generates from tests/support/grammar.lark, on the same texts in the same run; `*_over_accepted`
-is the time to refuse a hostile text over the time to read the largest formula that the limits allow.
+The peer is the parser that lark generates from tests/support/grammar.lark, on the same texts in the same run.
+`*_over_accepted` is the time to refuse a hostile text over the time to parse the largest formula within the limits.
 """
 
 from __future__ import annotations

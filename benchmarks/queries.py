@@ -1,14 +1,13 @@
-"""How fast queries of one to four atoms are, beside hand-written SQL on the same DuckDB, SQLite and SPARQL.
+"""Time of queries of one to four atoms, compared with hand-written SQL on the same DuckDB, SQLite and SPARQL.
 
     GAIFMAN_DATA=… python benchmarks/queries.py [--quick]
 
-Random queries of eleven shapes on FB15k, each from facts that make it true, so that it has answers. Ours goes from the
-text of the query to an array in a stable order; `anew` with a text that was not seen before, which is read, checked and
-translated first. The hand-written SQL is what a person would write over the same tables of the same database, with the
-numbers of relations and objects looked up beforehand: plain joins, DISTINCT where variables are left out, the same
-order. SQLite has the same statements with an index for either direction; pyoxigraph has them as SPARQL, without an
-order. All give the same answers. `worst_ratio_to_sql` is that of the query for which the median ratio of runs side by
-side is highest. Without the data a generated knowledge base is asked.
+Random queries of eleven shapes on FB15k, each made from facts that make it true, so that it has answers. Ours goes from
+the text to an array in a stable order; `anew` has a new text each time, which is parsed, checked and translated first.
+The hand-written SQL uses the same tables of the same database, with the ids of relations and objects looked up before:
+plain joins, DISTINCT where variables are projected out, the same order. SQLite has the same statements with an index
+for each direction; pyoxigraph has SPARQL without an order. All give the same answers. `worst_ratio_to_sql` is the
+highest median ratio of a query. Without the data, a generated knowledge base is queried.
 """
 
 from __future__ import annotations
@@ -57,25 +56,25 @@ LARGEST = 200_000
 
 @dataclass(frozen=True)
 class Asked:
-    """One query: atoms of a relation and two terms, which are variables or numbers of objects."""
+    """One query: atoms of a relation and two terms, which are variables or object ids."""
 
     atoms: tuple[tuple[int, str | int, str | int], ...]
 
     @property
     def out(self) -> list[str]:
-        """The variables asked for."""
+        """The variables of the answer."""
         used = {term for _, *terms in self.atoms for term in terms}
         return [name for name in "xy" if name in used]
 
     def text(self, kb: KnowledgeBase) -> str:
-        """In our language."""
+        """The query in our syntax."""
         terms = [[t if isinstance(t, str) else quote(kb.object_name(t)) for t in terms] for _, *terms in self.atoms]
         names = [format_relation(kb.content.relations[r]) for r, *_ in self.atoms]
         atoms = [f"{name}({', '.join(pair)})" for name, pair in zip(names, terms, strict=True)]
         return f"q({', '.join(self.out)}) :- {', '.join(atoms)}"
 
     def sql(self) -> str:
-        """As a person would write it."""
+        """The query as hand-written SQL."""
         places: dict[str | int, str] = {}
         tables, where = [], []
         for number, (relation, *terms) in enumerate(self.atoms, start=1):
@@ -93,14 +92,14 @@ class Asked:
         return f"SELECT {distinct}{chosen} {' '.join(tables)} WHERE {' AND '.join(where)} ORDER BY {order}"
 
     def sparql(self) -> str:
-        """For an RDF store."""
+        """The query as SPARQL."""
         terms = [[f"?{t}" if isinstance(t, str) else f"<o:{t}>" for t in terms] for _, *terms in self.atoms]
         patterns = [f"{one} <r:{r}> {other}" for (r, *_), (one, other) in zip(self.atoms, terms, strict=True)]
         return f"SELECT DISTINCT {' '.join(f'?{name}' for name in self.out)} WHERE {{ {' . '.join(patterns)} }}"
 
 
 def drawn(kb: KnowledgeBase, shape: str, rng: random.Random) -> Asked | None:
-    """A query of a shape, from facts that make it true; None where the facts drawn lead nowhere."""
+    """A query of a shape, from facts that make it true; None if the drawn facts lead nowhere."""
     table = kb.fact_tables[2]
     bound: dict[str, int] = {}
     atoms: list[tuple[int, str | int, str | int]] = []
@@ -140,7 +139,7 @@ def chosen(engine: Engine, each: int) -> list[tuple[str, Asked]]:
 
 
 def in_sqlite(kb: KnowledgeBase) -> sqlite3.Connection:
-    """The facts in SQLite, with an index for either direction."""
+    """The facts in SQLite, with an index for each direction."""
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE facts2 (relation INTEGER, a1 INTEGER, a2 INTEGER)")
     table = kb.fact_tables[2]
@@ -163,7 +162,7 @@ def in_oxigraph(kb: KnowledgeBase) -> pyoxigraph.Store:
 
 
 def jobs(engine: Engine, peers: Peers, asked: Asked) -> dict[str, Callable[[], Any]]:
-    """The same query in every way."""
+    """The same query for each system."""
     text, sql, sparql = asked.text(engine.kb), asked.sql(), asked.sparql()
     cursor, spaces = engine.database.cursor(), itertools.count(1)
     return {
@@ -176,7 +175,7 @@ def jobs(engine: Engine, peers: Peers, asked: Asked) -> dict[str, Callable[[], A
 
 
 def measured(ways: dict[str, Callable[[], Any]], runs: int) -> dict[str, float]:
-    """Seconds of each way and ratios of ours to them; first the answers are compared."""
+    """Seconds of each system and ratios to ours; answers are compared first."""
     found = {name: job() for name, job in ways.items()}
     assert found["ours"].tolist() == found["anew"].tolist() == found["sql"].tolist()
     assert found["ours"].tolist() == [list(row) for row in found["sqlite"]]

@@ -1,11 +1,11 @@
-"""Ranks and figures beside PyKEEN's rank-based evaluator, on the same matrices of scores: equal, and how fast.
+"""Ranks and metrics compared with PyKEEN's rank-based evaluator on the same scores: equality and time.
 
 python benchmarks/ranks.py [--quick]
 
-Generated triples in three splits, and scores with many ties, for both places. From scores to mean rank, MRR and hits,
-by all three ways of ties, with the known triples of all splits filtered out; neither computes intervals. Whatever
-differs is an error. PyKEEN is no dependency (with what it needs it takes more than a gigabyte): where it is not
-installed only ours is measured.
+Generated triples in three splits, and scores with many ties, for both positions. Both go from scores to mean rank, MRR
+and hits, with all three treatments of ties and the known triples of all splits filtered out; neither computes
+intervals. A difference is an error. PyKEEN is no dependency (it takes more than a gigabyte): without it, only ours is
+measured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Case:
-    """Test pairs of one relation, what is known, and the scores of every object at either place."""
+    """Test pairs of one relation, the known facts, and the scores of every object at both positions."""
 
     test: Ints
     known: Ints
@@ -39,7 +39,7 @@ class Case:
 
     @classmethod
     def drawn(cls, facts: int, objects: int, seed: int) -> Case:
-        """Objects as often as in real data: few often, most seldom. Scores in steps of 1/50."""
+        """Objects with the frequencies of real data: few often, most rarely. Scores in steps of 1/50."""
         rng = np.random.default_rng(seed)
         pairs = np.unique((objects * rng.random((12 * facts, 2)) ** 3).astype(np.int32), axis=0)
         test = rng.permutation(pairs)[:facts]
@@ -48,7 +48,7 @@ class Case:
 
 
 def ours(case: Case) -> Said:
-    """By gaifman."""
+    """The metrics by gaifman."""
     said: Said = {}
     for place, scores in enumerate(case.scores):
         filters, parts = CandidateFilter(case.known, case.test, place), []
@@ -64,7 +64,7 @@ def ours(case: Case) -> Said:
 
 
 def theirs(case: Case) -> Said:
-    """By PyKEEN, as its evaluation loop does it batch by batch."""
+    """The metrics by PyKEEN, batch by batch as in its evaluation loop."""
     import torch
     from pykeen.evaluation import RankBasedEvaluator
     from pykeen.evaluation.evaluator import create_sparse_positive_filter_, filter_scores_
@@ -96,7 +96,7 @@ def theirs(case: Case) -> Said:
 
 
 def differences(one: Said, other: Said) -> list[str]:
-    """What the two do not agree on; PyKEEN's realistic ranks are of single precision."""
+    """Where the two differ; PyKEEN's realistic ranks have single precision."""
     assert one.keys() == other.keys()
     return [f"{key}: {one[key]} and {other[key]}" for key in one if not np.isclose(one[key], other[key], rtol=1e-6)]
 

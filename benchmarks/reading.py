@@ -1,8 +1,8 @@
-"""How fast a knowledge base is read from text, beside pandas, and how much memory ten million facts take.
+"""Time to read a knowledge base from text, compared with pandas, and the memory of ten million facts.
 
     GAIFMAN_DATA=… python benchmarks/reading.py [--quick]
 
-Without `GAIFMAN_DATA` a file of FB15k's shape is generated. `--quick` reads FB15k fewer times.
+Without `GAIFMAN_DATA`, a file of FB15k's shape is generated. `--quick` reads FB15k fewer times.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def speed(path: Path, runs: int) -> dict[str, float | int]:
-    """Text to ready knowledge base, against pandas reading the same text into columns."""
+    """Text to knowledge base, compared with pandas reading the same text into columns."""
     import pandas
 
     facts = len(read(path))
@@ -72,7 +72,7 @@ def speed(path: Path, runs: int) -> dict[str, float | int]:
 
 
 def numbering(path: Path, runs: int) -> dict[str, float | int]:
-    """Names to numbers by arrays, against a dictionary, on the blocks of the file: unpacked, cut, not yet decoded."""
+    """Names to ids by arrays, compared with a dictionary, on undecoded blocks of the file."""
     cut = [(block, split_rows(block, "\t")) for block in read_blocks(InputFile.from_path(path), DEFAULT_LIMITS)]
 
     def by_arrays() -> None:
@@ -90,7 +90,7 @@ def numbering(path: Path, runs: int) -> dict[str, float | int]:
 
 
 def memory(path: Path) -> dict[str, float | int]:
-    """The most memory that reading a file takes, in a process of its own."""
+    """The peak memory of reading a file, in its own process."""
     done = subprocess.run([sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=True)
     facts, seconds, kilobytes = done.stdout.split()
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
@@ -100,7 +100,7 @@ def memory(path: Path) -> dict[str, float | int]:
 
 
 def like_fb15k(path: Path) -> Path:
-    """A file with as many objects, relations and facts as FB15k, and names as long."""
+    """A file with as many objects, relations and facts as FB15k, and names of the same length."""
     draw = random.Random(15)
     objects = [f"/m/0{draw.getrandbits(28):x}" for _ in range(14_951)]
     relations = [f"/a_domain/of_things/with_a_long_property_name_{number}" for number in range(1_345)]

@@ -1,17 +1,15 @@
-"""How the server bears many at once, on the loopback: errors, evenness, and what is left of its answers under too much.
+"""The server under load, on the loopback: errors, latency, and throughput under overload.
 
     GAIFMAN_DATA=… python benchmarks/server.py [--quick]
 
-A real `gaifman serve` in a process of its own. 64 clients ask for ranked answers over FB15k, each the next question as
-soon as it has an answer: `errors` are all that is not 200, `p99_over_p50` is of the time until an answer. Then
-questions come at twice the rate of the answers so far, whatever becomes of those before: `overload_goodput` is the
-answers a second then, as a share of those before; `overload_others` are those that were neither answered (200) nor told
-to come later (503). `ready_seconds` is the time from the start of the process until it answers, for 100,000 facts
-without a model, the best of three. `memory_growth` is the memory of the process after 100,000 requests (quick: 1,000)
-of all kinds, one in twenty a ranking and one in a hundred an explanation, as a multiple of that after the first tenth;
-`memory_errors` are those of them that were not answered. `speed_up` is by how much a ranking is quicker when what
-rankings share is there, which a server makes after the first few. Without the data all of it is done on a generated
-knowledge base.
+`gaifman serve` runs in its own process. 64 clients ask for ranked answers over FB15k, each the next query as soon as it
+has an answer: `errors` counts replies other than 200, `p99_over_p50` is of the latency. Then queries arrive at twice
+that rate, whether earlier ones are answered or not: `overload_goodput` is the share of the earlier throughput,
+`overload_others` counts queries neither answered (200) nor rejected (503). `ready_seconds` is the time from start to
+the first answer for 100,000 facts without a model, best of three. `memory_growth` is the memory of the process after
+100,000 requests (quick: 1,000) of all kinds, one in twenty a ranking and one in a hundred an explanation, over that
+after the first tenth; `memory_errors` counts those without an answer. `speed_up` is the gain of a ranking from what
+rankings share, which the server computes after the first few. Without the data, a knowledge base is generated.
 """
 
 from __future__ import annotations
@@ -49,14 +47,14 @@ Result = tuple[int, float, float]
 
 
 class Asker:
-    """One connection that is kept."""
+    """One kept-alive connection."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self._last = 0.0
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
-        """Status and body; 0 where the connection broke."""
+        """Status and body; 0 if the connection broke."""
         if time.perf_counter() - self._last > IDLE:
             self._connection.close()
         try:
@@ -71,7 +69,7 @@ class Asker:
             return 0, b""
 
     def timed(self, question: object) -> Result:
-        """A ranking."""
+        """Time one ranking."""
         begin = time.perf_counter()
         status, _ = self.ask("POST", "/api/answers", question)
         end = time.perf_counter()
@@ -80,7 +78,7 @@ class Asker:
 
 @contextmanager
 def server(*words: str) -> Iterator[tuple[int, float]]:
-    """The port of a server, and the seconds until it answered."""
+    """The port of a server, and the seconds until its first answer."""
     begin = time.perf_counter()
     command = [sys.executable, "-m", "gaifman", "serve", *words, "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
@@ -96,7 +94,7 @@ def server(*words: str) -> Iterator[tuple[int, float]]:
 
 
 def knowledge() -> tuple[KnowledgeBase, str]:
-    """FB15k where it is, else something of its shape; and its name."""
+    """FB15k, or a generated knowledge base of its shape; and its name."""
     path = common.data("FB15k/train.txt.gz")
     if path:
         return gaifman.read(path), "FB15k"
@@ -104,7 +102,7 @@ def knowledge() -> tuple[KnowledgeBase, str]:
 
 
 def made(objects: int, facts: int) -> KnowledgeBase:
-    """A generated knowledge base with a few objects that many facts have."""
+    """A generated knowledge base with a few objects in many facts."""
     draws = np.random.default_rng(0)
     heads, tails = (np.minimum(draws.zipf(1.5, facts), objects) - 1 for _ in range(2))
     spread = draws.permutation(objects)
@@ -114,7 +112,7 @@ def made(objects: int, facts: int) -> KnowledgeBase:
 
 
 def questions(kb: KnowledgeBase, relations: Sequence[str], count: int) -> list[dict[str, Any]]:
-    """Rankings for the second place of facts of some relations."""
+    """Rankings for the second position of facts of some relations."""
     found, draws = [], np.random.default_rng(1)
     for relation in relations:
         facts = list(kb.facts(relation))
@@ -140,7 +138,7 @@ def patient(port: int, asked: Sequence[object], seconds: float) -> list[Result]:
 
 
 def hurried(port: int, asked: Sequence[object], rate: float, seconds: float) -> list[Result]:
-    """Questions at a steady rate, whatever becomes of those before."""
+    """Queries at a steady rate, whether earlier ones are answered or not."""
     found, waiting = list[Result](), queue.SimpleQueue[object]()
 
     def client() -> None:
@@ -170,12 +168,12 @@ def _all(threads: Sequence[threading.Thread]) -> None:
 
 
 def per_second(found: Sequence[Result], begin: float, end: float) -> float:
-    """Answers a second between two moments."""
+    """Answers per second between two moments."""
     return sum(status == 200 and begin <= at < end for status, _, at in found) / (end - begin)
 
 
 def _request(number: int, name: str, asked: Sequence[dict[str, Any]]) -> tuple[str, str, object]:
-    """One of all kinds of requests."""
+    """A random kind of request."""
     kind, question = number % 100, asked[number % len(asked)]
     if kind < 5:
         return "POST", "/api/answers", question
@@ -193,7 +191,7 @@ def _request(number: int, name: str, asked: Sequence[dict[str, Any]]) -> tuple[s
 
 
 def growth(port: int, kb: KnowledgeBase, asked: Sequence[dict[str, Any]], count: int) -> tuple[float, int]:
-    """Memory at the end, as a multiple of that after the first tenth; and how many were not answered."""
+    """Memory at the end over that after the first tenth; and the number of requests without an answer."""
     names, draws = kb.objects, np.random.default_rng(2)
     sizes, place, wrong = [0.0, 0.0], [0], [0]
     guard = threading.Lock()
@@ -217,13 +215,13 @@ def growth(port: int, kb: KnowledgeBase, asked: Sequence[dict[str, Any]], count:
 
 
 def memory(asker: Asker) -> float:
-    """Bytes that the server has in memory."""
+    """Resident memory of the server in bytes."""
     _, body = asker.ask("GET", "/metrics")
     return float(re.findall(rb"^process_resident_memory_bytes (\S+)", body, re.MULTILINE)[0])
 
 
 def loaded(kb: KnowledgeBase, name: str, folder: Path, quick: bool) -> dict[str, float | int]:
-    """All that is asked of a server with a model."""
+    """All measurements of a server with a model."""
     file, model = folder / "kb.duckdb", folder / "model.gaifman"
     sizes = sorted((r.count, r.name) for r in kb.relations.values() if r.arity == 2 and r.count >= 50)
     relations = [relation for _, relation in sizes[:: max(1, len(sizes) // 4)][:4]]
@@ -264,7 +262,7 @@ def loaded(kb: KnowledgeBase, name: str, folder: Path, quick: bool) -> dict[str,
 
 
 def _seconds(asker: Asker, asked: Sequence[object], times: int) -> list[float]:
-    """How long questions take, one after another."""
+    """Seconds of queries, one after another."""
     found = [asker.timed(question) for _ in range(times) for question in asked]
     assert all(status == 200 for status, _, _ in found)
     return [taken for _, taken, _ in found]

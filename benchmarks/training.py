@@ -1,16 +1,15 @@
-"""How fast models are trained: examples a second, the network beside PyTorch, the memory, and what probabilities mean.
+"""Training: examples per second, the network compared with PyTorch, memory, and calibration.
 
     GAIFMAN_DATA=… python benchmarks/training.py [--quick]
 
-Completion with w = 5, w̃ = 25, radius 1, size 20, the `paper` features and the paper's network, three passes, one
-thread for each processor. An example is one neighbourhood: drawn, its features evaluated, learnt from; corruptions
-and what is hidden are made along the way. `_seconds` is all of it, from a knowledge base in memory to a model; quick
-runs, which learn some relations only, have none. `network_ratio_to_torch` is the network alone, beside PyTorch on the
-same sparse batches in turns, one thread each: the first layer as an embedding bag with sparse gradients, the fastest
-way that PyTorch has. `_calibration_error` is the expected calibration error of validation facts and one corruption of
-each, in ten bins, by probabilities that were calibrated on training facts alone; `_uncalibrated` that of the
-network's own. On the demo knowledge base a tenth of the facts is validation. Without the data all of it is done on
-generated knowledge bases.
+Completion with w = 5, w̃ = 25, radius 1, size 20, the `paper` features and the paper's network, three epochs, one
+thread per processor. An example is one neighbourhood: drawn, evaluated and trained on; negatives and hidden facts are
+found on the way. `_seconds` is the whole time from a knowledge base in memory to a model; quick runs, which train some
+relations only, have none. `network_ratio_to_torch` is the network alone, compared with PyTorch on the same sparse
+batches, alternating, one thread each; PyTorch's first layer is an embedding bag with sparse gradients, its fastest way.
+`_calibration_error` is the expected calibration error of validation facts and one negative for each, in ten bins, by
+probabilities calibrated on training facts only; `_uncalibrated` is that of the raw network. For the demo, a tenth of
+the facts is validation. Without the data, knowledge bases are generated.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ BATCH = 128
 
 
 class Counting(Callback, PartStore):
-    """Counts the examples that are learnt from; keeps some of the batches' rows."""
+    """Counts training examples and keeps some of the batches' rows."""
 
     def __init__(self) -> None:
         self.examples = 0
@@ -64,7 +63,7 @@ def loaded(name: str, objects: int, facts: int, relations: int) -> KnowledgeBase
 
 
 def some(kb: KnowledgeBase, answers: int) -> list[str]:
-    """Relations of all sizes with so many answers together, about."""
+    """Relations of all sizes with about so many answers in total."""
     names = sorted(kb.relations, key=lambda name: (kb.relations[name].count, name))
     share = max(1, round(len(kb) / answers))
     chosen = [name for name in names[share // 2 :: share] if kb.relations[name].count <= answers]
@@ -72,7 +71,7 @@ def some(kb: KnowledgeBase, answers: int) -> list[str]:
 
 
 def trained(kb: KnowledgeBase, names: list[str], settings: dict[str, Any]) -> tuple[Completion, float, float]:
-    """A completion, its seconds, and examples a second while relations were learnt."""
+    """A completion, its seconds, and examples per second of training."""
     gaifman.complete(kb, names[-1:], threads=1, **SETTINGS | {"options": PAPER | {"epochs": 1}})
     counting, begin = Counting(), time.perf_counter()
     school = RelationTrainer(build_graph(kb), "paper", TrainingConfig.from_settings(settings), None)
@@ -89,7 +88,7 @@ def trained(kb: KnowledgeBase, names: list[str], settings: dict[str, Any]) -> tu
 
 
 def batches(kb: KnowledgeBase, name: str, count: int) -> list[Batch]:
-    """Batches as a relation's training has them, of 128 rows each."""
+    """Batches of a relation's training, 128 rows each."""
     from gaifman.features.compiler import compile_features
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.feature_sets import named_feature_set
@@ -116,7 +115,7 @@ def batches(kb: KnowledgeBase, name: str, count: int) -> list[Batch]:
 
 
 def torch_learner(width: int, given: list[Batch]) -> Callable[[], None]:
-    """The same network and steps in PyTorch, on one thread, the batches made ready before."""
+    """The same network and steps in PyTorch, on one thread, with prepared batches."""
     import torch
     from torch import nn
 
@@ -145,7 +144,7 @@ def torch_learner(width: int, given: list[Batch]) -> Callable[[], None]:
 
 
 def network(given: list[Batch], runs: int) -> dict[str, float]:
-    """Ours beside PyTorch's, in turns."""
+    """Our network and PyTorch's, alternating."""
     ours = MLP(epochs=1)
     width = given[0].rows.width
     ours.reset(width, 0)
@@ -170,7 +169,7 @@ def network(given: list[Batch], runs: int) -> dict[str, float]:
 
 
 def calibration(completion: Completion, kb: KnowledgeBase, facts: list[tuple[str, ...]]) -> tuple[float, float]:
-    """Expected calibration error of facts that were not known in training and one corruption of each; uncalibrated."""
+    """Expected calibration error of held-out facts and one negative for each; and the same without calibration."""
     means, fair, targets = list[Floats](), list[Floats](), list[Floats]()
     by_relation: dict[str, list[tuple[str, ...]]] = {}
     for relation, *objects in facts:
@@ -198,7 +197,7 @@ def calibration(completion: Completion, kb: KnowledgeBase, facts: list[tuple[str
 
 
 def split(kb: KnowledgeBase) -> tuple[KnowledgeBase, list[tuple[str, ...]]]:
-    """A tenth of the facts taken away."""
+    """Hold out a tenth of the facts."""
     facts = [(fact.relation, *fact.objects) for fact in kb.facts()]
     chosen = [facts[number] for number in np.random.default_rng(0).permutation(len(facts))[: len(facts) // 10]]
     return kb.without_facts(chosen), chosen
