@@ -1,4 +1,4 @@
-"""What the kernels know of a graph is what the graph says."""
+"""Kernel arrays agree with the graph."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from generators import over_seeds
 
 
 @over_seeds(20)
-def test_a_bond_has_the_labels_of_its_edge(seed: int) -> None:
+def test_a_label_set_has_the_labels_of_its_edge(seed: int) -> None:
     _, graph, _ = case(seed)
     links = labelled_graph(graph)
     for edge in range(len(graph.neighbours)):
-        bond = links.label_sets[edge]
-        listed = links.label_set_labels[links.label_set_starts[bond] : links.label_set_starts[bond + 1]]
+        label_set = links.label_sets[edge]
+        listed = links.label_set_labels[links.label_set_starts[label_set] : links.label_set_starts[label_set + 1]]
         assert listed.tolist() == graph.labels[graph.label_starts[edge] : graph.label_starts[edge + 1]].tolist()
     lists = [
         links.label_set_labels[a:b].tobytes()
@@ -31,7 +31,7 @@ def test_a_bond_has_the_labels_of_its_edge(seed: int) -> None:
 
 
 @over_seeds(20)
-def test_a_turned_label_exchanges_the_places(seed: int) -> None:
+def test_a_reversed_label_exchanges_the_positions(seed: int) -> None:
     _, graph, _ = case(seed)
     links = labelled_graph(graph)
     assert graph.label_table[links.reversed_labels][:, [0, 2, 1]].tolist() == graph.label_table.tolist()
@@ -39,7 +39,7 @@ def test_a_turned_label_exchanges_the_places(seed: int) -> None:
 
 
 @over_seeds(20)
-def test_facts_stand_where_the_graph_numbers_them(seed: int) -> None:
+def test_facts_are_numbered_as_in_the_graph(seed: int) -> None:
     _, graph, _ = case(seed)
     facts = fact_arrays(graph)
     for number in range(len(graph.kb)):
@@ -51,7 +51,7 @@ def test_facts_stand_where_the_graph_numbers_them(seed: int) -> None:
     assert sorted(facts.own.tolist()) == alone
 
 
-def test_the_sieve_lets_every_edge_through_and_stops_most_others() -> None:
+def test_the_bloom_filter_has_every_edge_and_few_others() -> None:
     from gaifman.kernels.graph import LabelledGraph
 
     graph = build_graph(gaifman.demo())

@@ -1,4 +1,4 @@
-"""Blocks, threads and scratch: nothing of them shows in what is drawn."""
+"""Draws do not depend on blocks, threads and scratch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_batch_is_the_batches_it_is_made_of(seed: int) -> None:
 
 @pytest.mark.parametrize("block", [1, 50, 10_000])
 @pytest.mark.parametrize("radius", [1, 2])
-def test_the_size_of_a_block_does_not_show(block: int, radius: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_block_does_not_matter(block: int, radius: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sampling = SamplingConfig(radius=radius, size=9, seed=3)
     expected = draw_neighbourhoods(GRAPH, pairs(1), sampling)
     monkeypatch.setattr(drawing, "MEMBERS_PER_BLOCK", block)

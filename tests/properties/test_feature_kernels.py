@@ -1,4 +1,4 @@
-"""The small parts of the feature kernels, each beside a plain twin."""
+"""Small kernels of feature evaluation against plain Python."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def _bits_of(words: Any) -> tuple[int, int]:
 
 
 @njit
-def _put_out(met: Any, features: Any, counted: Any, twins: Any, output: Any) -> int:
+def _put_out(met: Any, features: Any, counted: Any, duplicates: Any, output: Any) -> int:
     for feature in features:
         set_feature(met, feature)
     for feature in counted:
         increment_feature(met, feature)
-    copy_duplicates(met, twins)
+    copy_duplicates(met, duplicates)
     return flush_row(met, output)
 
 
@@ -74,11 +74,13 @@ def _sorted(run: Any, along: Any, begin: int, end: int, copy: Any, copied: Any) 
 
 
 @njit
-def _gathered(world: Any, members: Any, hidden: Any, unseen: Any, wanted: Any, local: Any, bonds: bool) -> bool:
-    if bonds:
-        whole = gather_binary_facts(world.graph, world.facts, members, hidden, unseen, wanted, local)
+def _gathered(
+    arrays: Any, members: Any, hidden: Any, hidden_rows: Any, wanted: Any, local: Any, label_sets: bool
+) -> bool:
+    if label_sets:
+        whole = gather_binary_facts(arrays.graph, arrays.facts, members, hidden, hidden_rows, wanted, local)
     else:
-        whole = gather_facts(world.graph, world.facts, members, hidden, np.uint64(0), local)
+        whole = gather_facts(arrays.graph, arrays.facts, members, hidden, np.uint64(0), local)
     return whole
 
 
@@ -108,7 +110,7 @@ def test_bits_are_counted_and_the_lowest_found() -> None:
 
 
 @pytest.mark.parametrize("features", [1, 64, 65, 5000, 20_000])
-def test_what_is_met_comes_out_in_order_once_and_is_forgotten(features: int) -> None:
+def test_features_are_flushed_in_order_once(features: int) -> None:
     rng = np.random.default_rng(features)
     words = (features + 63) >> 6
     chosen, counted = rng.integers(0, features, 40), rng.integers(0, features, 30)
@@ -133,13 +135,13 @@ def test_what_is_met_comes_out_in_order_once_and_is_forgotten(features: int) -> 
     assert not met.values.any()
 
 
-def test_a_twin_has_the_value_of_the_first() -> None:
+def test_a_duplicate_has_the_value_of_the_first() -> None:
     met = RowBuffer(
         np.zeros(1, np.uint64), np.zeros(1, np.uint64), np.array([0b1100], np.uint64), np.zeros(9, np.float32)
     )
     output = SparseOutput(np.zeros(9, np.int32), np.zeros(9, np.float32), np.zeros(1, np.int64), np.zeros(3, np.int64))
-    twins = np.array([[0, 1], [2, 3], [4, 5]], np.int32)
-    end = _put_out(met, np.array([0]), np.array([2, 2, 2]), twins, output)
+    duplicates = np.array([[0, 1], [2, 3], [4, 5]], np.int32)
+    end = _put_out(met, np.array([0]), np.array([2, 2, 2]), duplicates, output)
     assert output.ids[:end].tolist() == [0, 1, 2, 3]
     assert output.values[:end].tolist() == [1, 1, 3, 3]
 
@@ -178,7 +180,7 @@ def test_edges_are_found_where_there_are_some(seed: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 20, 399, 401, 900])
-def test_what_stands_along_numbers_is_sorted_with_them(count: int) -> None:
+def test_payload_is_sorted_with_the_numbers(count: int) -> None:
     rng = np.random.default_rng(count)
     run, along = rng.permutation(5000)[: count + 4].astype(np.int32), np.arange(count + 4, dtype=np.int32)
     expected = run.copy()
@@ -191,7 +193,7 @@ def test_what_stands_along_numbers_is_sorted_with_them(count: int) -> None:
 
 
 @over_seeds(15)
-def test_facts_gathered_off_bonds_are_those_gathered_one_by_one(seed: int) -> None:
+def test_facts_gathered_by_label_set_equal_those_gathered_one_by_one(seed: int) -> None:
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.kb.tables import freeze
@@ -206,9 +208,9 @@ def test_facts_gathered_off_bonds_are_those_gathered_one_by_one(seed: int) -> No
     hidden = freeze(np.array(sorted(rng.sample(range(len(graph.kb)), min(3, len(graph.kb)))), np.int64))
     wanted = np.ones(len(graph.kb.content.relations), np.uint8)
     found = []
-    for bonds in (True, False):
+    for label_sets in (True, False):
         local = _new_local_facts(graph, 4000)
-        assert _gathered(graph.arrays, members, hidden, fact_rows(graph, hidden), freeze(wanted), local, bonds)
+        assert _gathered(graph.arrays, members, hidden, fact_rows(graph, hidden), freeze(wanted), local, label_sets)
         inside = set()
         for relation in local.present[: local.counts[1]].tolist():
             arity, fact = graph.kb.content.arities[relation], int(local.first_fact[relation])
@@ -249,17 +251,17 @@ def test_tables_of_bits_do_what_sets_do(members: int, every: bool) -> None:
     assert bool(words[offsets[7]]) == bool(whole(one))
 
 
-def test_bonds_ask_for_a_larger_table() -> None:
+def test_label_sets_need_a_larger_table() -> None:
     starts, labels = np.arange(11, dtype=np.int64), np.arange(10, dtype=np.int32)
-    bonds = np.zeros(10, np.int32)
-    assert number_label_sets(starts, labels, np.full(8, -1, np.int32), bonds, np.zeros(4, np.int64)) == -1
-    assert number_label_sets(starts, labels, np.full(32, -1, np.int32), bonds, np.zeros(16, np.int64)) == 10
-    assert bonds.tolist() == list(range(10))
-    assert number_label_sets(starts, labels % 3, np.full(32, -1, np.int32), bonds, np.zeros(16, np.int64)) == 3
-    assert bonds.tolist() == [0, 1, 2] * 3 + [0]
+    label_sets = np.zeros(10, np.int32)
+    assert number_label_sets(starts, labels, np.full(8, -1, np.int32), label_sets, np.zeros(4, np.int64)) == -1
+    assert number_label_sets(starts, labels, np.full(32, -1, np.int32), label_sets, np.zeros(16, np.int64)) == 10
+    assert label_sets.tolist() == list(range(10))
+    assert number_label_sets(starts, labels % 3, np.full(32, -1, np.int32), label_sets, np.zeros(16, np.int64)) == 3
+    assert label_sets.tolist() == [0, 1, 2] * 3 + [0]
 
 
-def test_no_two_paths_have_one_number() -> None:
+def test_path_keys_are_distinct() -> None:
     numbers = [path_key(pair, a, c, 5) for pair in range(4) for a in range(5) for c in range(5)]
     assert len(set(numbers)) == 100
     walks = [walk_key(p, a, m, c, 3) for p in range(4) for a in range(3) for m in range(3) for c in range(3)]

@@ -1,4 +1,4 @@
-"""Laws that features obey whatever the knowledge base: of counting, of logic, of names, of order, of place."""
+"""Laws of features for any knowledge base: counting, logic, names, order."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_names_of_variables_do_not_matter(seed: int) -> None:
 
 
 @over_seeds(30)
-def test_the_order_in_which_facts_were_told_does_not_matter(seed: int) -> None:
+def test_the_order_of_facts_does_not_matter(seed: int) -> None:
     kb, f, g = pair(seed)
     facts = list(kb.facts())
     random.Random(seed).shuffle(facts)
@@ -261,7 +261,7 @@ def test_a_plan_for_pairs_is_not_for_single_objects() -> None:
         )
 
 
-def test_nothing_asked_and_no_tuples_are_empty_matrices() -> None:
+def test_no_features_and_no_tuples_give_empty_matrices() -> None:
     kb = star(5)
     graph = build_graph(kb)
     drawn = draw_neighbourhoods(graph, [[0, 1]])
@@ -301,7 +301,7 @@ def test_uncertain_facts_count_unless_they_are_to_drop_out() -> None:
 
 
 @over_seeds(12)
-def test_kernels_threads_and_the_machine_agree_to_the_bit(seed: int) -> None:
+def test_templates_threads_and_programs_agree_to_the_bit(seed: int) -> None:
     rng = random.Random(seed)
     kb = knowledge(rng)
     graph = build_graph(kb)

@@ -1,4 +1,4 @@
-"""The machine against the definition: random knowledge bases, formulas of every kind, neighbourhoods, hidden facts."""
+"""Features equal the definition: random knowledge bases, formulas of every kind, neighbourhoods, hidden facts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from generators import over_seeds
 
 
 @over_seeds(120)
-def test_the_machine_gives_what_the_definition_says(seed: int) -> None:
+def test_features_equal_the_definition(seed: int) -> None:
     rng, graph, drawn = case(seed)
     assert check(graph, drawn, features(rng, 8)) > 0
 

@@ -1,4 +1,4 @@
-"""Grounds: facts that make a feature what it is, by the definition of truth; none hidden, none from outside."""
+"""Groundings: facts that make a feature true, by the definition; none hidden, none from outside."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def positive(formula: Formula) -> bool:
 
 
 @over_seeds(400)
-def test_a_ground_is_enough_and_without_all_of_them_it_is_false(seed: int) -> None:
+def test_a_grounding_suffices_and_without_all_of_them_the_formula_is_false(seed: int) -> None:
     inside, _, pair = neighbourhood(seed)
     formula = Generator(random.Random(seed), numbers=False).formula(("s1", "s2"), 3)
     env = {"s1": pair[0], "s2": pair[1]}
@@ -131,7 +131,7 @@ def test_what_facts_say(text: str, above: bool, facts: list[str]) -> None:
     assert [str(fact) for fact in found[0]] if found else facts == []
 
 
-def test_a_fact_that_stands_twice_in_a_formula_is_there_once() -> None:
+def test_a_fact_used_twice_is_listed_once() -> None:
     feature = parse_feature("parent(s1, 'bob') ∧ (∃x parent(x, 'bob'))", FAMILY)
     assert find_groundings(LocalStructure(FAMILY.structure()), feature, ("ann",)) == [(Fact("parent", ("ann", "bob")),)]
 
@@ -166,7 +166,7 @@ def test_aggregates_of_random_kinds_have_known_facts() -> None:
     assert set(RELATIONS) >= {"p", "r"}
 
 
-def test_hidden_facts_are_no_grounds() -> None:
+def test_hidden_facts_are_in_no_grounding() -> None:
     graph = build_graph(FAMILY)
     hidden = HiddenFacts.one_per_tuple(np.array([0]))
     drawn = draw_neighbourhoods(graph, [[0, 1]], SamplingConfig(size=None), hidden)

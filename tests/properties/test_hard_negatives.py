@@ -1,4 +1,4 @@
-"""Corruptions by strolls: near what stays, never beside it, and otherwise as the pools have them."""
+"""Hard negatives: two or three steps from an object that stays, never its neighbour."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ LINE = [[j for j in (i - 1, i + 1) if 0 <= j < 40] for i in range(40)]
 """Forty objects in a line."""
 
 
-def test_a_stroll_ends_two_or_three_steps_from_what_stays() -> None:
-    """Of strolls of two steps in a line half come back, of those of three three quarters end beside the first."""
+def test_a_walk_ends_two_or_three_steps_from_what_stays() -> None:
+    """Of walks of two steps in a line half come back, of those of three three quarters end beside the first."""
     answers = [(5, 30)]
     found = made(Plain(40, answers, "uniform", near=1, around=LINE), 4_000)
     ends = Counter(
         row[position] - row[1 - position]
         for row, position in zip(rows(found.tuples), differing(found, answers), strict=True)
     )
-    strolled = sum(ends[steps] for steps in (-3, -2, 2, 3))
+    walked = sum(ends[steps] for steps in (-3, -2, 2, 3))
     expected = 4_000 * (0.375 + 0.625 * 4 / 38)  # 38: neither what stands there nor, with a link, what is true
-    assert abs(strolled - expected) < 0.05 * 4_000
+    assert abs(walked - expected) < 0.05 * 4_000
     assert ends[2] + ends[-2] > 1.5 * (ends[3] + ends[-3])
     assert ends[1] + ends[-1] < 200  # only the pool gives these
 
 
-def test_what_is_beside_what_stays_may_be_true_in_another_form_and_is_never_strolled_to() -> None:
+def test_a_walk_never_ends_at_a_neighbour_of_what_stays() -> None:
     star = [[*range(1, 30)], *([0] for _ in range(29))]
     found = made(Plain(200, [(0, 1), (0, 2)], "uniform", near=1, around=[*star, *([] for _ in range(170))]), 2_000)
     stayed = [row[1] for row in rows(found.tuples) if row[0] == 0]
-    assert sum(obj < 30 for obj in stayed) < 0.25 * len(stayed)  # 27 of 197 by the pool, none by a stroll
+    assert sum(obj < 30 for obj in stayed) < 0.25 * len(stayed)  # 27 of 197 by the pool, none by a walk
 
 
-def test_the_share_that_is_near_is_the_one_that_was_asked_for() -> None:
+def test_the_fraction_of_hard_negatives_is_kept() -> None:
     ring = [sorted({(i - 1) % 2_000, (i + 1) % 2_000}) for i in range(2_000)]
     found = made(Plain(2_000, [(0, 1_000)], "uniform", near=0.3, around=ring), 4_000).tuples
     distance = np.abs(found[:, 0] - found[:, 1])
     near = int(np.isin(np.minimum(distance, 2_000 - distance), (2, 3)).sum())
-    # Of strolls 3 in 8 end two or three steps away; for the others the pool decides, of which 4 in 2,000 are there.
+    # Of walks 3 in 8 end two or three steps away; for the others the pool decides, of which 4 in 2,000 are there.
     expected = 4_000 * (0.3 * 0.375 + (1 - 0.3 * 0.375) * 4 / 1_999)
     assert not surprising(np.array([near, 4_000 - near]), np.array([expected, 4_000 - expected]))
 
@@ -60,13 +60,13 @@ def test_without_neighbours_or_with_none_that_are_false_the_pool_decides() -> No
     assert len(made(crowd, 200)) == 400
 
 
-def test_a_stroll_of_one_variable_begins_at_the_answer() -> None:
+def test_a_walk_of_one_variable_begins_at_the_answer() -> None:
     found = made(Plain(40, [(20,)], "uniform", near=1, around=LINE), 600)
     near = sum(abs(row[0] - 20) in (2, 3) for row in rows(found.tuples))
     assert near > 200  # by the pool alone 60
 
 
-def test_no_share_that_is_near_changes_nothing() -> None:
+def test_a_fraction_of_zero_changes_nothing() -> None:
     answers = np.array([(i, (i * 7) % 40) for i in range(40)], np.int32)
     plain, other = (
         NegativeSampler(knowledge(40), answers),
@@ -75,7 +75,7 @@ def test_no_share_that_is_near_changes_nothing() -> None:
     assert rows(plain.sample(np.arange(40), 9, KEY).tuples) == rows(other.sample(np.arange(40), 9, KEY).tuples)
 
 
-def test_a_graph_that_is_there_is_taken() -> None:
+def test_a_given_graph_is_used() -> None:
     kb, answers = knowledge(40, around=LINE), np.array([(5, 30)], np.int32)
     found = [
         NegativeSampler(kb, answers, hard_negative_fraction=1, graph=graph).sample(np.arange(1), 50, KEY)
@@ -84,7 +84,7 @@ def test_a_graph_that_is_there_is_taken() -> None:
     assert rows(found[0].tuples) == rows(found[1].tuples)
 
 
-def test_what_determines_must_determine_something_else_wherever_a_stroll_ends() -> None:
+def test_what_determines_must_determine_something_else_wherever_a_walk_ends() -> None:
     answers = [(0, 10), (1, 11), (2, 12), (3, 10)]
     around = [[1, 4, 10], [0, 11], [], [10], [0, 10], *([] for _ in range(5)), [0, 3, 4], [1], *([] for _ in range(18))]
     counts = counted(Plain(30, answers, "mixed", (((0,), 1),), near=1, around=around), 0, 300)
@@ -92,13 +92,13 @@ def test_what_determines_must_determine_something_else_wherever_a_stroll_ends() 
 
 
 @pytest.mark.parametrize("near", [-0.1, 1.1, "half", None, True, float("nan")])
-def test_a_share_that_is_none_is_refused(near: float) -> None:
+def test_a_fraction_outside_0_to_1_is_refused(near: float) -> None:
     with pytest.raises(KnowledgeBaseError, match="hard_negative_fraction must be a number"):
         NegativeSampler(knowledge(3), np.array([[0, 1]], np.int32), hard_negative_fraction=near)
 
 
 @over_seeds(200)
-def test_with_strolls_the_kernel_equals_its_plain_twin_bit_for_bit(seed: int) -> None:
+def test_with_strolls_the_kernel_equals_the_reference_bit_for_bit(seed: int) -> None:
     rng = random.Random(seed + 500)
     plain, types, typed = random_plain(rng)
     plain.near, plain.around = rng.choice([0.3, 0.5, 1, 1.0]), neighbours(rng, plain.objects)

@@ -1,4 +1,4 @@
-"""Hiding: after it the tuple is no answer, and fewer facts would not do."""
+"""Hiding: without the hidden facts the tuple is no answer, and fewer are not enough."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_beyond_the_steps_every_number_is_still_needed() -> None:
         assert any(not one & (found - {number}) for one in sets)
 
 
-def test_many_choices_that_hang_together_do_not_end_in_python() -> None:
+def test_many_connected_choices_do_not_exceed_the_recursion_limit() -> None:
     sets = [frozenset({i, i + 1}) for i in range(3_000)]
     found = minimum_hitting_set(sets, {i: i * 7919 % 3001 for i in range(3_001)})
     assert all(one & found for one in sets)

@@ -1,4 +1,4 @@
-"""The kernels' parts against plain twins: random numbers, small sets, sorted runs; and all of them uncompiled."""
+"""Small kernels against plain Python: random numbers, sets, sorting; and all of them uncompiled."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_words_are_those_of_splitmix64() -> None:
 
 @settings(deadline=None)  # the first call may compile
 @given(WORDS, st.integers(0, 2**31))
-def test_mixing_and_joining_equal_their_twins_in_plain_integers(key: int, value: int) -> None:
+def test_mix_and_fold_in_equal_plain_integers(key: int, value: int) -> None:
     assert int(mix(np.uint64(key))) == plain_mix(key)
     joined = plain_mix((key ^ plain_mix((value + int(GAMMA)) & MASK)) + int(GAMMA) & MASK)
     assert int(fold_in(np.uint64(key), value)) == joined
@@ -52,7 +52,7 @@ def test_bounded_numbers_are_uniform(bound: int) -> None:
     assert not surprising(counts, np.full(bound, draws / bound))
 
 
-def test_bounded_numbers_are_uniform_where_a_third_of_the_words_is_thrown_away() -> None:
+def test_bounded_numbers_are_uniform_if_a_third_of_the_words_is_rejected() -> None:
     bound = 3 << 30  # 2³² is no multiple: without rejection the first quarter would come up twice as often
     numbers = np.array([random_below(np.uint64(9), i, bound) for i in range(60_000)])
     counts = np.bincount(numbers // (1 << 28), minlength=12)
@@ -100,7 +100,7 @@ def test_a_long_run_is_sorted() -> None:
 
 @settings(deadline=None)  # the first call may compile
 @given(st.lists(st.integers(0, 30), max_size=20, unique=True).map(sorted), st.integers(-1, 31))
-def test_places_are_found_by_bisection(numbers: list[int], wanted: int) -> None:
+def test_binary_search(numbers: list[int], wanted: int) -> None:
     run = np.array([wanted, *numbers, wanted], np.int32)  # what stands outside the run is not found
     at = bisect.bisect_left(numbers, wanted)
     found = at < len(numbers) and numbers[at] == wanted

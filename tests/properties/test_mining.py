@@ -1,4 +1,4 @@
-"""Mining: what is frequent around answers and tells them from others, by key, with the answer's own fact hidden."""
+"""Mining: frequent patterns that separate answers from negatives, with the answer's own fact hidden."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_ties_are_broken_by_the_formula() -> None:
     assert keys == sorted(keys)
 
 
-def test_the_limit_the_support_and_the_sample_are_kept() -> None:
+def test_max_features_min_support_and_sample() -> None:
     graph = build_graph(demo())
     few = mined(graph, "borders(x, y)", MiningConfig(max_features=7, min_support=0.5, sample=60))
     assert len(few.mined_features) == 7
@@ -145,7 +145,7 @@ def test_the_limit_the_support_and_the_sample_are_kept() -> None:
     assert more.frequent_count > few.frequent_count
 
 
-def test_corruptions_are_no_answers_and_differ_in_one_place() -> None:
+def test_negatives_are_no_answers_and_differ_at_one_position() -> None:
     from gaifman.features.mining import _corrupt_answers
 
     graph = build_graph(demo())
@@ -197,7 +197,7 @@ def test_patterns_of_a_query_of_several_atoms_do_not_see_a_witness_whole() -> No
     assert max(pattern.gain for pattern in found.mined_features) > 0.1
 
 
-def test_a_relation_without_facts_or_with_every_pair_cannot_be_learnt() -> None:
+def test_a_relation_without_facts_or_with_every_pair_cannot_be_mined() -> None:
     kb = KnowledgeBase.from_facts([("likes", "a", "b"), ("hates", "a", "b")])
     with pytest.raises(KnowledgeBaseError, match="has no answers"):
         mined(kb.without_facts([("likes", "a", "b")]), "likes(x, y)", MiningConfig())
@@ -208,7 +208,7 @@ def test_a_relation_without_facts_or_with_every_pair_cannot_be_learnt() -> None:
         known_answers(build_graph(kb), parse_query("loves(x, y)"))
 
 
-def test_settings_that_mean_nothing_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     for wrong in (
         {"max_features": 0},
         {"sample": 0},

@@ -1,4 +1,4 @@
-"""Corruptions: never known answers, one object changed, uniform over what may be false, and a twin in plain Python."""
+"""Negatives: never known answers, one object replaced, uniform, and equal to a reference implementation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from uncompiled import both
 
 
 @over_seeds(200)
-def test_the_kernel_equals_its_plain_twin_bit_for_bit(seed: int) -> None:
+def test_the_kernel_equals_the_reference_bit_for_bit(seed: int) -> None:
     plain, types, typed = random_plain(random.Random(seed))
     found = made(plain, 7, types, typed)
     expected = list(plain.corrupted(range(len(plain.answers)), 7, int(KEY)))
@@ -29,7 +29,7 @@ def test_the_kernel_equals_its_plain_twin_bit_for_bit(seed: int) -> None:
 
 
 @over_seeds(60)
-def test_no_known_answer_is_ever_a_negative_and_what_is_left_out_has_no_other(seed: int) -> None:
+def test_known_answers_are_never_negatives_and_missing_negatives_do_not_exist(seed: int) -> None:
     plain, types, typed = random_plain(random.Random(seed + 1_000))
     found = made(plain, 5, types, typed)
     assert plain.true.isdisjoint(rows(found.tuples))
@@ -42,7 +42,7 @@ def test_no_known_answer_is_ever_a_negative_and_what_is_left_out_has_no_other(se
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 8])
-def test_corruptions_of_an_answer_take_the_positions_in_turn(width: int) -> None:
+def test_negatives_of_an_answer_take_the_positions_in_turn(width: int) -> None:
     answers = [tuple(range(i, i + width)) for i in range(20)]
     found = made(Plain(200, answers, "uniform"), 2 * width)
     positions = np.array(differing(found, answers)).reshape(len(answers), 2 * width)
@@ -50,24 +50,24 @@ def test_corruptions_of_an_answer_take_the_positions_in_turn(width: int) -> None
     assert len(set(positions[:, 0].tolist())) > width // 2  # the first is another for other answers
 
 
-def test_an_answer_has_the_same_corruptions_alone_and_among_others_and_the_first_ones_of_more() -> None:
+def test_negatives_do_not_depend_on_other_answers_or_their_number() -> None:
     answers = [(i, (i * 7) % 40) for i in range(40)]
-    corruptor = NegativeSampler(knowledge(60), np.array(answers, np.int32))
-    whole = corruptor.sample(np.arange(40), 6, KEY)
+    sampler = NegativeSampler(knowledge(60), np.array(answers, np.int32))
+    whole = sampler.sample(np.arange(40), 6, KEY)
     for row in (0, 17, 39):
-        alone = corruptor.sample(np.array([row]), 3, KEY)
+        alone = sampler.sample(np.array([row]), 3, KEY)
         assert rows(alone.tuples) == rows(whole.tuples[whole.sources == row])[:3]
-    backward = corruptor.sample(np.arange(40)[::-1], 6, KEY)
+    backward = sampler.sample(np.arange(40)[::-1], 6, KEY)
     assert rows(backward.tuples[backward.sources == 0]) == rows(whole.tuples[whole.sources == 39])
-    other = corruptor.sample(np.arange(40), 6, make_key(3, "corrupt", 2))
+    other = sampler.sample(np.arange(40), 6, make_key(3, "corrupt", 2))
     assert rows(other.tuples) != rows(whole.tuples)
 
 
-def test_threads_share_a_corruptor() -> None:
-    corruptor = NegativeSampler(knowledge(60), np.array([(i, (i * 7) % 40) for i in range(40)], np.int32))
-    alone = corruptor.sample(np.arange(40), 200, KEY)
+def test_threads_share_a_sampler() -> None:
+    sampler = NegativeSampler(knowledge(60), np.array([(i, (i * 7) % 40) for i in range(40)], np.int32))
+    alone = sampler.sample(np.arange(40), 200, KEY)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: corruptor.sample(np.arange(40), 200, KEY), range(16)):
+        for found in pool.map(lambda _: sampler.sample(np.arange(40), 200, KEY), range(16)):
             assert rows(found.tuples) == rows(alone.tuples)
 
 
@@ -110,10 +110,10 @@ def test_a_type_takes_the_place_of_what_answers_have() -> None:
 def test_a_type_nobody_has_leaves_the_other_positions() -> None:
     answers = [(0, 1), (2, 3)]
     kb = knowledge(20, {"place": {1}}).without_facts([("place", "o0001")])
-    corruptor = NegativeSampler(
+    sampler = NegativeSampler(
         kb, np.array(answers, np.int32), negative_sampling="typed", constraints=QueryConstraints((), (None, "place"))
     )
-    assert set(differing(corruptor.sample(np.arange(2), 6, KEY), answers)) == {0}
+    assert set(differing(sampler.sample(np.arange(2), 6, KEY), answers)) == {0}
 
 
 # Nearly everything is true
@@ -127,20 +127,20 @@ def test_a_saturated_relation_gives_the_one_tuple_that_is_left() -> None:
         assert len(found) == 3 * (29 + 29)
 
 
-def test_a_relation_of_everything_has_no_corruptions() -> None:
+def test_a_full_relation_has_no_negatives() -> None:
     for width in (1, 2, 3):
         found = made(Plain(3, list(itertools.product(range(3), repeat=width))), 4)
         assert found.tuples.shape == (0, width)
         assert len(found) == 0
 
 
-def test_one_object_alone_and_answers_that_all_others_are_known_of_have_none() -> None:
+def test_there_are_no_negatives_if_there_is_no_other_object() -> None:
     assert len(made(Plain(1, [(0, 0)]), 4)) == 0
     assert len(made(Plain(2, [(0,)], known={(1,)}), 4)) == 0
     assert rows(made(Plain(2, [(0,)]), 2).tuples) == [(1,), (1,)]
 
 
-def test_no_corruptions_are_asked_for() -> None:
+def test_zero_negatives() -> None:
     assert len(made(Plain(5, [(0, 1), (1, 2)]), 0)) == 0
 
 
@@ -186,7 +186,7 @@ def test_in_a_triple_a_third_object_does_not_make_it_certain() -> None:
     assert set(counts) == {6}
 
 
-def test_two_places_determine_a_third_together() -> None:
+def test_two_positions_determine_a_third() -> None:
     answers = [(0, 1, 2), (4, 1, 3), (5, 7, 3), (6, 1, 2), (8, 1, 9)]
     counts = counted(Plain(12, answers, "mixed", (((0, 1), 2),)), 0, 600)
     assert set(counts) == {4, 8}
@@ -201,13 +201,13 @@ def test_what_is_only_known_determines_nothing_but_stays_true() -> None:
 # Mistakes, and without the compiler
 
 
-def test_a_pool_that_is_none_is_told_the_near_name() -> None:
+def test_an_unknown_pool_has_suggestions() -> None:
     with pytest.raises(KnowledgeBaseError, match="negative_sampling must be one of uniform, typed, mixed") as error:
         NegativeSampler(knowledge(3), np.array([[0, 1]], np.int32), negative_sampling="type")
     assert error.value.suggestions == ("typed",)
 
 
-def test_a_type_that_is_none_is_told_the_near_name() -> None:
+def test_an_unknown_type_has_suggestions() -> None:
     with pytest.raises(KnowledgeBaseError, match="there is no type plac") as error:
         NegativeSampler(
             knowledge(3, {"place": {0}}), np.array([[0, 1]], np.int32), constraints=QueryConstraints((), (None, "plac"))

@@ -1,4 +1,4 @@
-"""Drawing and evaluating block by block gives what drawing first and evaluating then gives, to the bit."""
+"""Drawing and evaluating block by block equals drawing first and evaluating then, to the bit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_sampled_is_draw_and_then_features(seed: int) -> None:
 
 @pytest.mark.parametrize("block", [40, 300, 1 << 17])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_neither_blocks_nor_threads_show(block: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_blocks_nor_threads_matter(block: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = build_graph(knowledge(random.Random(9), 17))
     tuples = np.random.default_rng(1).integers(0, len(graph), (400, 2)).astype(np.int32)
     evaluator = FeatureEvaluator(graph, compile_features(parse_phi(EVERY + GENERAL), graph.kb, 2))
@@ -125,7 +125,7 @@ def test_relations_and_objects_of_facts_by_number(seed: int) -> None:
         assert set(row[1 + len(fact.objects) :]) <= {-1}
 
 
-def test_long_lists_of_labels_find_room() -> None:
+def test_the_label_buffer_grows() -> None:
     """Between two objects may be more facts than there is room for at first: 9,000 relations."""
     facts = [(f"r{i}", "ann", "bob") for i in range(9_000)] + [("r0", "bob", "cleo"), ("r1", "cleo", "ann")]
     kb = KnowledgeBase.from_facts(facts)

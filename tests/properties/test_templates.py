@@ -1,4 +1,4 @@
-"""Features with kernels of their own give what the machine gives."""
+"""Features with a template equal their programs."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def hide(rng: random.Random, graph: GaifmanGraph, drawn: NeighbourhoodBatch, mos
 
 
 def assert_the_same(rng: random.Random, graph: GaifmanGraph, drawn: NeighbourhoodBatch, phi: str) -> None:
-    """The machine and the families agree, whatever is hidden."""
+    """Templates and programs agree, whatever is hidden."""
     plan = compile_features(parse_phi(phi), graph.kb, 2)
     fast, slow = FeatureEvaluator(graph, plan), FeatureEvaluator(graph, plan, use_templates=False)
     for most in (0, 1, 4):
@@ -137,12 +137,12 @@ def assert_the_same(rng: random.Random, graph: GaifmanGraph, drawn: Neighbourhoo
 
 
 @over_seeds(60)
-def test_every_family_equals_the_machine(seed: int) -> None:
+def test_templates_equal_programs(seed: int) -> None:
     assert_the_same(*case(seed), EVERY + WIDE)
 
 
 @over_seeds(60)
-def test_every_family_equals_the_machine_where_labels_are_read_off_bonds(seed: int) -> None:
+def test_templates_equal_programs_for_binary_relations(seed: int) -> None:
     """That is where no relation has more than two places."""
     rng, graph, _ = case(seed)
     kb = graph.kb
@@ -167,7 +167,7 @@ def test_a_hidden_type_is_hidden_where_there_is_nothing_but_types() -> None:
 
 
 @over_seeds(40)
-def test_every_family_equals_the_definition(seed: int) -> None:
+def test_templates_equal_the_definition(seed: int) -> None:
     rng, graph, drawn = case(seed)
     plan = compile_features(parse_phi(EVERY + WIDE), graph.kb, 2)
     chosen = FeatureSet(tuple(rng.sample(plan.features, 25)))
@@ -175,7 +175,7 @@ def test_every_family_equals_the_definition(seed: int) -> None:
 
 
 @over_seeds(20)
-def test_every_family_drops_the_same_uncertain_facts_as_the_machine(seed: int) -> None:
+def test_templates_drop_the_same_uncertain_facts_as_programs(seed: int) -> None:
     rng, graph, _ = case(seed)
     sure = [fact for fact in graph.kb.facts() if len(fact.objects) < 3]
     facts = [Fact(fact.relation, fact.objects, rng.choice([0.3, 0.7, 1.0])) for fact in sure]
@@ -194,7 +194,7 @@ def test_every_family_drops_the_same_uncertain_facts_as_the_machine(seed: int) -
 
 
 @pytest.mark.parametrize("name", ["paper", "universal-schema", "default"])
-def test_named_sets_equal_the_machine_for_any_number_of_threads(name: str) -> None:
+def test_named_sets_equal_programs_for_any_number_of_threads(name: str) -> None:
     _, graph, _ = case(3)
     plan = compile_features(named_feature_set(name, 2, RELATIONS, graph.kb.attributes), graph.kb, 2)
     tuples = np.random.default_rng(1).integers(0, len(graph), (6000, 2)).astype(np.int32)
@@ -244,7 +244,7 @@ def test_random_feature_sets_keep_their_columns() -> None:
     assert one.to_dense().tolist() == other.to_dense()[:, columns].tolist()
 
 
-def test_a_shape_that_only_families_have_needs_no_default() -> None:
+def test_a_default_group_of_templates_only_needs_no_default() -> None:
     """Once it took the first program for its own, whose tables had no room, and wrote beyond them."""
     _, graph, _ = case(2)
     drawn = draw_neighbourhoods(graph, [[0, 1]], SamplingConfig(size=None))

@@ -20,8 +20,8 @@ from gaifman.sampling.neighbourhoods import HiddenFacts
 Row = tuple[int, ...]
 
 
-def examples(kb: KnowledgeBase, query: str, recipe: ExampleConfig | None = None, **more: object) -> TrainingExamples:
-    return TrainingExamples(build_graph(kb), parse_query(query, kb), recipe or ExampleConfig(negatives=4), **more)  # type: ignore[arg-type]
+def examples(kb: KnowledgeBase, query: str, config: ExampleConfig | None = None, **more: object) -> TrainingExamples:
+    return TrainingExamples(build_graph(kb), parse_query(query, kb), config or ExampleConfig(negatives=4), **more)  # type: ignore[arg-type]
 
 
 def rows(tuples: Ints) -> list[Row]:

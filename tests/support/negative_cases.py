@@ -38,7 +38,7 @@ def made(
 ) -> Negatives:
     width = len(plain.answers[0])
     own = QueryConstraints(plain.functional, typed or (None,) * width)
-    corruptor = NegativeSampler(
+    sampler = NegativeSampler(
         knowledge(plain.objects, types, plain.around),
         np.array(plain.answers, np.int32),
         negative_sampling=plain.pool,
@@ -46,7 +46,7 @@ def made(
         known=np.array(sorted(plain.known), np.int32) if plain.known else None,
         hard_negative_fraction=plain.near,
     )
-    return corruptor.sample(np.arange(len(plain.answers)), count, KEY)
+    return sampler.sample(np.arange(len(plain.answers)), count, KEY)
 
 
 def rows(found: Ints) -> list[Row]:
@@ -54,7 +54,7 @@ def rows(found: Ints) -> list[Row]:
 
 
 def differing(found: Negatives, answers: Sequence[Row]) -> list[int]:
-    """The one position that each corruption changes."""
+    """The one position that each negative changes."""
     positions = []
     for row, source in zip(rows(found.tuples), found.sources.tolist(), strict=True):
         changed = [i for i, (one, other) in enumerate(zip(row, answers[source], strict=True)) if one != other]

@@ -1,4 +1,4 @@
-"""Algorithm 1 in plain Python: pools and probabilities by definition, and a twin of the kernel with the same keys."""
+"""Algorithm 1 in plain Python: probabilities by definition, and a reference implementation with the same keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corruptions in plain Python, by their definition and with the kernel's keys: a twin, bit for bit."""
+"""Reference implementation of negative sampling in plain Python, with the keys of the kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from reference_draws import plain_below, plain_join
 from reference_rng import MASK, plain_mix
 
-TRIES, STEPS, STROLL = 32, 3, 64
+TRIES, STEPS, WALK_KEY = 32, 3, 64
 GAMMA = 0x9E3779B97F4A7C15
 Row = tuple[int, ...]
 Rule = tuple[tuple[int, ...], int]
@@ -79,7 +79,7 @@ class Plain:
         return free[plain_below(key, TRIES, len(free))]
 
     def corrupted(self, rows: Sequence[int], count: int, key: int) -> Iterator[tuple[Row, int]]:
-        """Corruptions, each with the row of its answer."""
+        """Return negatives, each with the row of its answer."""
         for place, number in enumerate(rows):
             row, own = self.answers[number], key
             for obj in row:
@@ -89,7 +89,7 @@ class Plain:
                 if found is not None:
                     yield found, place
 
-    def strolled(self, key: int, row: Row, position: int) -> Row | None:
+    def walked(self, key: int, row: Row, position: int) -> Row | None:
         """A hard negative: an object at the end of a random walk, if it makes the tuple false."""
         width = len(row)
         begun = here = row[(position + 1 + plain_below(key, 0, width - 1)) % width] if width > 1 else row[0]
@@ -103,7 +103,7 @@ class Plain:
     def one(self, row: Row, key: int, first: int) -> Row | None:
         coin = plain_mix((key + GAMMA) & MASK) & 1
         if plain_mix((key + 2 * GAMMA) & MASK) >> 11 < round(self.near * 2**53):
-            found = self.strolled(plain_join(key, STROLL), row, first % len(row))
+            found = self.walked(plain_join(key, WALK_KEY), row, first % len(row))
             if found is not None:
                 return found
         pools = {"uniform": [False], "typed": [True], "mixed": [True, False] if coin else [False]}[self.pool]

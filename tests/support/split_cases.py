@@ -29,17 +29,17 @@ def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> Kn
     return KnowledgeBase.from_facts(sorted(found), objects=[*names, "zoe", "nil"])
 
 
-def ready(kb: KnowledgeBase, phi: str, learning: TrainingConfig, base: MLP) -> tuple[Predictor, Scorer]:
+def ready(kb: KnowledgeBase, phi: str, config: TrainingConfig, base: MLP) -> tuple[Predictor, Scorer]:
     """A predictor with random weights over all features that occur, and its scorer."""
     relations = {name: relation.arity for name, relation in kb.relations.items()}
     chosen = named_feature_set(phi, 2, relations) if phi in FEATURE_SET_NAMES else parse_phi(phi, unknown_objects=True)
     features = chosen.expand(relations, 2)
     evaluator = FeatureEvaluator(build_graph(kb), compile_features(FeatureSet(features), kb, 2))
-    surveyor = FeatureStatistics(feature_kinds(features))
+    statistics = FeatureStatistics(feature_kinds(features))
     count = len(evaluator.graph)
     pairs = np.stack(np.meshgrid(np.arange(count), np.arange(count)), axis=2).reshape(-1, 2).astype(np.int32)
-    surveyor.update(evaluator.sample_and_evaluate(pairs, learning.sampling(1, "survey")))
-    inputs = surveyor.make_scaler(min_feature_count=1)
-    base.reset(inputs.width, 3)
-    scorer = Scorer(inputs, base)
-    return Predictor(relation_query("r0", 2), evaluator, scorer, Calibration.identity(), learning), scorer
+    statistics.update(evaluator.sample_and_evaluate(pairs, config.sampling(1, "survey")))
+    scaler = statistics.make_scaler(min_feature_count=1)
+    base.reset(scaler.width, 3)
+    scorer = Scorer(scaler, base)
+    return Predictor(relation_query("r0", 2), evaluator, scorer, Calibration.identity(), config), scorer

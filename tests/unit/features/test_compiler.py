@@ -1,4 +1,4 @@
-"""Plans: the programs that features become, for people to read; their limits, their room, what needs running."""
+"""Compiled features: programs, limits, memory, defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kernels import bitset_vm as machine
+from gaifman.kernels import bitset_vm as vm
 from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 
 KB = KnowledgeBase.from_facts(
@@ -68,7 +68,7 @@ def test_programs_stand_one_after_another_in_the_order_of_the_features() -> None
     assert [str(f) for f in plan.features] == ["likes(s1, s2)", "knows(s1, x)", "likes(s1, x)", "old(s1)"]
     assert plan.listing(1).split("\n")[0] == "r0(x1) = knows(s1, x1)"
     assert plan.programs.starts.tolist() == [0, 2, 4, 6, 8]
-    assert planned("").programs.code.shape == (0, machine.INSTRUCTION_WIDTH)
+    assert planned("").programs.code.shape == (0, vm.INSTRUCTION_WIDTH)
 
 
 # Limits
@@ -79,31 +79,31 @@ def atoms(count: int) -> str:
     return " & ".join(f"likes(x{i}, x{i + 1})" for i in range(1, count))
 
 
-def test_a_part_with_too_many_variables_at_once_is_refused() -> None:
-    planned(atoms(machine.MAX_AXES))
-    with pytest.raises(LimitError, match=f"{machine.MAX_AXES + 1} free variables; the limit is {machine.MAX_AXES}"):
-        planned(atoms(machine.MAX_AXES + 1))
+def test_a_part_with_too_many_free_variables_is_refused() -> None:
+    planned(atoms(vm.MAX_AXES))
+    with pytest.raises(LimitError, match=f"{vm.MAX_AXES + 1} free variables; the limit is {vm.MAX_AXES}"):
+        planned(atoms(vm.MAX_AXES + 1))
 
 
-def test_a_long_path_written_inside_out_needs_few_variables_at_once() -> None:
+def test_a_long_path_written_inside_out_needs_few_free_variables() -> None:
     path = "likes(x9, s2)"
     for i in range(8, 0, -1):
         path = f"likes(x{i}, x{i + 1}) ∧ (∃x{i + 2} {path})" if i < 8 else f"likes(x{i}, x9) ∧ {path}"
-    assert planned(f"∃x1 likes(s1, x1) ∧ (∃x2 {path})").programs.counts.max() <= machine.MAX_AXES
+    assert planned(f"∃x1 likes(s1, x1) ∧ (∃x2 {path})").programs.counts.max() <= vm.MAX_AXES
 
 
 def test_too_many_variables_in_all_are_refused() -> None:
     one = "(∃x likes(s1, x))"
-    planned(" ∧ ".join([one] * machine.MAX_VARIABLES))
-    with pytest.raises(LimitError, match=f"more than {machine.MAX_VARIABLES} variables"):
-        planned(" ∧ ".join([one] * (machine.MAX_VARIABLES + 1)))
+    planned(" ∧ ".join([one] * vm.MAX_VARIABLES))
+    with pytest.raises(LimitError, match=f"more than {vm.MAX_VARIABLES} variables"):
+        planned(" ∧ ".join([one] * (vm.MAX_VARIABLES + 1)))
 
 
 def test_too_many_quantifiers_over_relations_are_refused() -> None:
     one = "(∃r r(s1, s2))"
-    planned(" ∧ ".join([one] * machine.MAX_RELATION_VARIABLES))
-    with pytest.raises(LimitError, match=f"more than {machine.MAX_RELATION_VARIABLES} relations"):
-        planned(" ∧ ".join([one] * (machine.MAX_RELATION_VARIABLES + 1)))
+    planned(" ∧ ".join([one] * vm.MAX_RELATION_VARIABLES))
+    with pytest.raises(LimitError, match=f"more than {vm.MAX_RELATION_VARIABLES} relations"):
+        planned(" ∧ ".join([one] * (vm.MAX_RELATION_VARIABLES + 1)))
 
 
 def test_names_that_the_knowledge_base_does_not_have_are_refused() -> None:
@@ -132,7 +132,7 @@ def test_a_table_takes_a_bit_for_each_way_to_put_members(text: str, members: int
     assert planned(text).table_words(members).tolist() == [words]
 
 
-def test_room_is_reckoned_for_each_feature() -> None:
+def test_memory_is_estimated_for_each_feature() -> None:
     assert planned("likes(s1, x)\nold(s1) ∧ old(s2)\nlikes(x, y)").table_words(10).tolist() == [1, 3, 10]
     assert planned("").table_words(10).tolist() == []
     assert planned(atoms(6)).table_words(1 << 30).tolist() == [1 << 62]
@@ -164,7 +164,7 @@ def test_what_depends_on_more_than_relations_is_always_run() -> None:
     assert [shape >= 0 for shape in plan.default_groups] == [True, False, False, False, False, True]
 
 
-def test_features_that_differ_only_in_relations_have_one_shape() -> None:
+def test_features_that_differ_only_in_relations_share_a_default_group() -> None:
     plan = planned("each r. r(s1, x)\neach r. ∃x r(s1, x)\neach r. ¬r(s1, x)")
     assert plan.default_groups.tolist() == [0, 0, 1, 1, 2, 2]
 

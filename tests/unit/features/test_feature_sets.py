@@ -1,4 +1,4 @@
-"""Feature sets: files that print as they are read, mistakes with their line, and what the named sets hold."""
+"""Feature sets: files, errors with their line, and the named sets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_mistake_has_the_line_and_the_column_of_the_file(tmp_path: Path) -> No
     assert "mine.phi, line 4, column 9" in str(error.value)
 
 
-def test_an_unknown_relation_has_its_place_and_its_near_names() -> None:
+def test_an_unknown_relation_has_its_location_and_suggestions() -> None:
     with pytest.raises(FormulaError, match="line 2, column 1") as error:
         parse_phi("r(s1, s2)\nhas_part(s1, s2)", VOCABULARY)
     assert error.value.suggestions == ("has part",)
@@ -121,7 +121,7 @@ def test_types_are_features_of_each_variable() -> None:
     assert lines(named_feature_set("paper", 2, {"old": 1})) == ["each r. r(s1)", "each r. r(s2)"]
 
 
-def test_relations_of_three_places_put_one_or_two_variables_anywhere() -> None:
+def test_ternary_relations_have_one_or_two_query_variables_anywhere() -> None:
     found = lines(named_feature_set("paper", 2, {"gave": 3}))
     assert len(found) == len(set(found)) == 3 * 2 + 3 * 2
     assert "each r. ∃y, z r(s1, y, z)" in found
@@ -133,7 +133,7 @@ def test_relations_of_three_places_put_one_or_two_variables_anywhere() -> None:
     ]
 
 
-def test_universal_schema_asks_only_what_links_the_pair() -> None:
+def test_universal_schema_has_only_facts_between_the_pair() -> None:
     assert lines(named_feature_set("universal-schema", 2, {"likes": 2, "old": 1, "gave": 3})) == PAPER[:2]
     assert lines(named_feature_set("universal-schema", 1, {"likes": 2})) == []
 
@@ -175,7 +175,7 @@ def test_a_knowledge_base_may_have_a_relation_of_the_name_of_the_variable() -> N
         vocabulary.check(feature)
 
 
-def test_an_unknown_set_is_told_the_near_name() -> None:
+def test_an_unknown_set_has_suggestions() -> None:
     with pytest.raises(FormulaError, match="'papr'") as error:
         named_feature_set("papr", 2, {"likes": 2})
     assert error.value.suggestions == ("paper",)

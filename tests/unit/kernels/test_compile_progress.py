@@ -1,4 +1,4 @@
-"""The line that says that kernels are compiled."""
+"""Progress of compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constraints: read with carets where they are wrong, written as they are read, turned to the positions of a query."""
+"""Constraints: parsed with located errors, printed, and mapped to the positions of a query."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_mistake_is_marked_in_its_line(line: str, message: str, marked: str) -
         ("type: born_in person, place", ("types",)),
     ],
 )
-def test_near_names_are_told(line: str, near: tuple[str, ...]) -> None:
+def test_errors_have_suggestions(line: str, near: tuple[str, ...]) -> None:
     with pytest.raises(FormulaError) as error:
         parse_constraints(line, WORDS)
     assert error.value.suggestions == near
@@ -133,14 +133,14 @@ def test_other_types_for_the_same_relation_are_an_error() -> None:
         parse_constraints(BOTH + "types: born_in person, _", WORDS)
 
 
-def test_without_a_vocabulary_any_name_will_do() -> None:
+def test_without_a_schema_any_name_is_accepted() -> None:
     text = "functional: likes 1→8\ntypes: likes this, that\n"
     assert parse_constraints(text).to_text() == text
     with pytest.raises(FormulaError, match="a relation has at most 8 arguments"):
         parse_constraints("functional: likes 1→9")
 
 
-def test_a_knowledge_base_is_a_vocabulary() -> None:
+def test_a_knowledge_base_is_a_schema() -> None:
     kb = KnowledgeBase.from_facts([("born_in", "ann", "rome"), ("person", "ann"), ("place", "rome")])
     assert parse_constraints(BOTH, kb).to_text() == BOTH
     with pytest.raises(FormulaError, match="no relation gave"):
@@ -165,7 +165,7 @@ def test_an_atom_has_the_constraints_of_its_relation() -> None:
     assert own("functional: gave 1,3→2\nfunctional: gave 2→1", "gave(x, y, z)").functional == (((0, 2), 1), ((1,), 0))
 
 
-def test_variables_turned_round_turn_the_constraints() -> None:
+def test_permuted_variables_permute_the_constraints() -> None:
     assert own(BOTH, "q(y, x) :- born_in(x, y)") == QueryConstraints((((1,), 0),), ("place", "person"))
     turned = own("functional: gave 1,2→3\ntypes: gave person, _, place", "q(z, x, y) :- gave(x, y, z)")
     assert turned == QueryConstraints((((1, 2), 0),), ("place", "person", None))

@@ -1,4 +1,4 @@
-"""Examples of several knowledge bases, of random ones, of real ones; and what is refused."""
+"""Examples of several, random and real knowledge bases; invalid settings."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def test_the_laws_hold_for_every_relation(kb: KnowledgeBase, pool: str, hide: st
     graph = build_graph(kb)
     for name, relation in kb.relations.items():
         query = parse_query(f"{format_relation(name)}({', '.join('xyzu'[: relation.arity])})")
-        recipe = ExampleConfig(negative_sampling=pool, hide=hide, negatives=3, holdout=0.3, block_size=block)
+        config = ExampleConfig(negative_sampling=pool, hide=hide, negatives=3, holdout=0.3, block_size=block)
         if not relation.count:
             with pytest.raises(KnowledgeBaseError, match="has no answers"):
-                TrainingExamples(graph, query, recipe)
+                TrainingExamples(graph, query, config)
             continue
-        found = TrainingExamples(graph, query, recipe)
+        found = TrainingExamples(graph, query, config)
         true, seen = set(rows(found.answers)), []
         for one in found.blocks(1):
             assert len(one.answers) <= block
@@ -159,13 +159,13 @@ def test_a_head_can_have_constraints() -> None:
         ({"hard_negative_fraction": "much"}, "hard_negative_fraction must be a number"),
     ],
 )
-def test_a_recipe_that_means_nothing_is_refused(wrong: dict[str, object], message: str) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, object], message: str) -> None:
     with pytest.raises(KnowledgeBaseError) as error:
         ExampleConfig(**wrong)  # type: ignore[arg-type]
     assert message in str(error.value)
 
 
-def test_near_names_of_choices_are_told() -> None:
+def test_choices_have_suggestions() -> None:
     with pytest.raises(KnowledgeBaseError) as error:
         ExampleConfig(hide="link")
     assert error.value.suggestions == ("links",)

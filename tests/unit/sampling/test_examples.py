@@ -1,4 +1,4 @@
-"""Examples: what is hidden, what is false, how sure; the same for any block size, and for several knowledge bases."""
+"""Examples: hidden facts, negatives, targets; the same for any block size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kbs import knowledge_bases
 # What is hidden
 
 
-def test_an_answers_fact_is_hidden_from_it_and_from_all_its_corruptions() -> None:
+def test_the_fact_of_an_answer_is_hidden_from_it_and_its_negatives() -> None:
     kb = towns()
     for block in examples(kb, "born_in(x, y)").blocks(0):
         for t, (x, y) in enumerate(rows(block.answers)):
@@ -68,8 +68,8 @@ def test_links_hide_every_fact_between_two_objects_of_the_tuple_or_its_answer(kb
     for name, relation in kb.relations.items():
         if relation.count:
             query = f"{format_relation(name)}({', '.join('xyzu'[: relation.arity])})"
-            recipe = ExampleConfig(hide="links", negatives=3, holdout=0, seed=seed)
-            found = TrainingExamples(build_graph(kb), parse_query(query), recipe)
+            config = ExampleConfig(hide="links", negatives=3, holdout=0, seed=seed)
+            found = TrainingExamples(build_graph(kb), parse_query(query), config)
             plain = TrainingExamples(
                 build_graph(kb), parse_query(query), ExampleConfig(negatives=3, holdout=0, seed=seed)
             )
@@ -137,7 +137,7 @@ def test_pools_hold_all_objects_or_those_seen_at_the_position() -> None:
     assert set(uniform.negatives[:, 1].tolist()) == people | places
 
 
-def test_what_is_near_is_joined_to_what_stays_by_three_facts_at_most() -> None:
+def test_a_hard_negative_is_at_most_three_facts_from_what_stays() -> None:
     chain = KnowledgeBase.from_facts([("next", f"o{i:02d}", f"o{i + 1:02d}") for i in range(30)])
     apart = [
         np.abs(np.diff(block.negatives)).ravel()
@@ -148,20 +148,20 @@ def test_what_is_near_is_joined_to_what_stays_by_three_facts_at_most() -> None:
     ]
     far = [float((distance > 3).mean()) for distance in apart]
     assert far[0] > 0.7
-    assert far[1] < far[0] - 0.2  # a stroll that comes back, or ends beside what stays, leaves it to the pool
+    assert far[1] < far[0] - 0.2  # a walk that comes back, or ends beside what stays, leaves it to the pool
 
 
 def test_constraints_of_the_relation_are_kept() -> None:
     kb = towns().with_facts([("hamlet", "t1"), ("hamlet", "p00")])
     rules = parse_constraints("functional: born_in 1→2\ntypes: born_in _, hamlet", kb)
-    recipe = ExampleConfig(negative_sampling="typed", negatives=20)
-    (block,) = examples(kb, "born_in(x, y)", recipe, constraints=rules).blocks(0)
+    config = ExampleConfig(negative_sampling="typed", negatives=20)
+    (block,) = examples(kb, "born_in(x, y)", config, constraints=rules).blocks(0)
     second = block.negatives[:, 1] != block.answers[block.sources, 1]
     assert set(block.negatives[second, 1].tolist()) <= {kb.object_id("t1"), kb.object_id("p00")}
     born = dict(kb.fact_tables[2].objects[kb.fact_tables[2].rows(0)].tolist())
     for x, y in rows(block.negatives[~second]):
         assert born[x] != y
-    (turned,) = examples(kb, "q(y, x) :- born_in(x, y)", recipe, constraints=rules).blocks(0)
+    (turned,) = examples(kb, "q(y, x) :- born_in(x, y)", config, constraints=rules).blocks(0)
     first = turned.negatives[:, 0] != turned.answers[turned.sources, 0]
     assert set(turned.negatives[first, 0].tolist()) <= {kb.object_id("t1"), kb.object_id("p00")}
 
@@ -273,19 +273,19 @@ def test_an_epoch_begun_in_the_middle_goes_on_as_it_would_have() -> None:
         assert whole(found.blocks(1, first)) == whole(blocks[first:])
 
 
-def test_epochs_and_seeds_have_their_own_order_and_corruptions() -> None:
+def test_epochs_and_seeds_have_their_own_order_and_negatives() -> None:
     kb = towns()
     orders, corrupted = set(), set()
     for seed, epoch in itertools.product(range(3), range(3)):
-        recipe = ExampleConfig(negatives=3, holdout=0, seed=seed)
-        (block,) = examples(kb, "born_in(x, y)", recipe).blocks(epoch)
+        config = ExampleConfig(negatives=3, holdout=0, seed=seed)
+        (block,) = examples(kb, "born_in(x, y)", config).blocks(epoch)
         orders.add(tuple(rows(block.answers)))
         corrupted.add(tuple(sorted(rows(block.negatives))))
     assert len(orders) == len(corrupted) == 9
     assert len({frozenset(order) for order in orders}) == 1
 
 
-def test_a_block_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_made_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     plain = NegativeSampler.sample
 
@@ -334,7 +334,7 @@ def test_the_count_is_w_and_w_tilde_for_each_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("total", "recipe", "held"),
+    ("total", "config", "held"),
     [
         (9, ExampleConfig(), 0),
         (10, ExampleConfig(), 1),
@@ -345,18 +345,18 @@ def test_the_count_is_w_and_w_tilde_for_each_answer() -> None:
         (12, ExampleConfig(holdout=0.999), 11),
     ],
 )
-def test_a_share_of_the_answers_is_held_out(total: int, recipe: ExampleConfig, held: int) -> None:
-    found = examples(towns(total), "born_in(x, y)", recipe)
+def test_a_share_of_the_answers_is_held_out(total: int, config: ExampleConfig, held: int) -> None:
+    found = examples(towns(total), "born_in(x, y)", config)
     assert (len(found.held_out_rows), len(found.training_rows)) == (held, total - held)
     assert sorted([*found.held_out_rows, *found.training_rows]) == list(range(total))
     block = found.held_out_block()
     assert len(block.answers) == len(block.negatives) == held
     assert rows(block.answers) == rows(found.answers[found.held_out_rows])
-    learnt = {row for block in found.blocks(0) for row in rows(block.answers)}
-    assert learnt.isdisjoint(rows(block.answers))
+    trained = {row for block in found.blocks(0) for row in rows(block.answers)}
+    assert trained.isdisjoint(rows(block.answers))
 
 
-def test_what_is_held_out_hangs_on_the_seed_and_the_tuples() -> None:
+def test_the_hold_out_depends_on_the_seed_and_the_tuples() -> None:
     kb = towns()
     chosen = {
         tuple(examples(kb, "born_in(x, y)", ExampleConfig(seed=seed)).held_out_rows.tolist()) for seed in range(20)
@@ -368,7 +368,7 @@ def test_what_is_held_out_hangs_on_the_seed_and_the_tuples() -> None:
     assert one.held_out_rows.tolist() == other.held_out_rows.tolist()
 
 
-def test_held_out_corruptions_are_more_when_asked_and_others_in_another_epoch() -> None:
+def test_held_out_negatives_depend_on_their_number_and_the_epoch() -> None:
     found = examples(towns(), "born_in(x, y)")
     more, other = found.held_out_block(negatives=6), found.held_out_block(epoch=1, negatives=6)
     assert len(more.negatives) == 24

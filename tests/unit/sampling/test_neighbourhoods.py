@@ -1,4 +1,4 @@
-"""Neighbourhoods against Algorithm 1: legal, exactly distributed, keyed, and blind to hidden facts."""
+"""Neighbourhoods against Algorithm 1: valid, exactly distributed, keyed, without hidden facts."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def ragged(lists: list[list[int]]) -> HiddenFacts:
 
 @settings(deadline=None, max_examples=150)
 @given(batches(), samplings)
-def test_draws_are_legal_and_bit_for_bit_those_of_the_plain_twin(
+def test_draws_are_legal_and_bit_for_bit_those_of_the_reference(
     batch: tuple[KnowledgeBase, list[list[int]], list[list[int]]], sampling: SamplingConfig
 ) -> None:
     """Any n, r, k and none, w, hidden facts, both keyings; repeated and isolated objects come up too.
 
-    The twin fills up from the union; that trial has the same distribution is tested below.
+    The reference fills up from the union; that trial has the same distribution is tested below.
     """
     kb, tuples, lists = batch
     graph = build_graph(kb)
@@ -270,7 +270,7 @@ def test_a_hidden_fact_is_no_edge_unless_another_fact_gives_it(radius: int) -> N
     assert around(("t", "c", "d", "e")) == whole - {"d", "e"}
 
 
-def test_hiding_one_each_leaves_out_unknown_facts() -> None:
+def test_one_per_tuple_skips_unknown_facts() -> None:
     hidden = HiddenFacts.one_per_tuple(np.array([3, -1, 0]))
     assert (hidden.starts.tolist(), hidden.facts.tolist()) == ([0, 1, 1, 2], [3, 0])
 
@@ -278,7 +278,7 @@ def test_hiding_one_each_leaves_out_unknown_facts() -> None:
 # In names, and what is wrong
 
 
-def test_a_neighbourhood_in_names_says_who_how_far_what_is_known_and_what_was_left_out() -> None:
+def test_a_named_neighbourhood_has_members_distances_facts_and_the_rest() -> None:
     kb = KnowledgeBase.from_facts([("r", "a", "b"), ("r", "b", "c"), ("r", "c", "d"), ("old", "b"), ("old", "d")])
     first, second = named_neighbourhoods(kb, ("a",), radius=2, size=1, draws=2, seed=1)
     for found in (first, second):
@@ -328,7 +328,7 @@ def test_no_tuples_give_no_neighbourhoods() -> None:
         ({"seed": 1 << 64}, "seed must be an integer from 0"),
     ],
 )
-def test_wrong_settings_are_said(settings_: dict[str, object], message: str) -> None:
+def test_wrong_settings_are_refused(settings_: dict[str, object], message: str) -> None:
     with pytest.raises(KnowledgeBaseError, match=message):
         SamplingConfig(**settings_)  # type: ignore[arg-type]
 
@@ -343,12 +343,12 @@ def test_wrong_settings_are_said(settings_: dict[str, object], message: str) -> 
         ([[], []], "a tuple has at least one object"),
     ],
 )
-def test_wrong_tuples_are_said(tuples: object, message: str) -> None:
+def test_wrong_tuples_are_refused(tuples: object, message: str) -> None:
     with pytest.raises(KnowledgeBaseError, match=message):
         draw_neighbourhoods(build_graph(spread(2, 2)), tuples)  # type: ignore[arg-type]
 
 
-def test_wrong_names_threads_and_hidden_facts_are_said() -> None:
+def test_wrong_names_threads_and_hidden_facts_are_refused() -> None:
     graph = build_graph(KnowledgeBase.from_facts([("borders", "france", "spain")]))
     with pytest.raises(KnowledgeBaseError, match="there is no object frnce\ndid you mean: france"):
         named_neighbourhoods(graph, ("frnce",))
