@@ -104,7 +104,7 @@ def test_a_mistake_in_a_phi_file_has_its_line(family: str, tmp_path: Path) -> No
     assert (done.returncode, body["location"]["line"], body["suggestions"]) == (1, 2, ["parent"])
     (tmp_path / "mine.phi").write_text("parent(s1, s3)\n")
     done = run("features", family, "x,y", "ann", "bob", "--phi", "mine.phi", folder=tmp_path)
-    assert "s3, and the query has 2 variables" in done.stderr
+    assert "s3, but the query has 2 variables" in done.stderr
 
 
 # Witnesses
@@ -193,8 +193,8 @@ def test_what_was_mined_can_be_looked_at(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["borders(x, x)"], "a query over two variables, not 1"),
-        (["borders(x, y) & borders(y, z)"], "a query over two variables, not 3"),
+        (["borders(x, x)"], "a query over two variables, got 1"),
+        (["borders(x, y) & borders(y, z)"], "a query over two variables, got 3"),
         (["borders(x, y) & ~borders(x, y)"], "has no answers"),
         (["borders(x, y)", "--max-path-length", "4"], "max_path_length must be an integer from 1 to 3, got 4"),
         (["bordes(x, y)"], "did you mean: borders"),

@@ -128,7 +128,7 @@ def test_a_hundred_thousand_answers_at_once() -> None:
 
 @over_seeds(80)
 def test_nothing_is_hidden_from_what_is_no_answer(seed: int) -> None:
-    """With ¬ or ∀ the facts of any tuple were hidden once; in training those of corruptions are seen."""
+    """With ¬ or ∀ the facts of any tuple were hidden once; in training those of negatives are seen."""
     rng = random.Random(seed)
     kb = queries_long.knowledge(rng)
     query = parse_query(rng.choice(["r(x, y) & ~r(y, x)", "forall z. r(x, z) -> r(z, y)", "r(x, y) <-> p(x)"]))

@@ -172,7 +172,7 @@ class FeatureEvaluator:
             raise LimitError(
                 f"{self.plan.features[worst]} needs {size:,.1f} GB for a neighbourhood of {max_members:,} members; "
                 f"the limit is {MAX_TABLE_WORDS * 8 / 1e9:,.1f} GB",
-                hint="draw smaller neighbourhoods (size), or use fewer variables at once",
+                hint="draw smaller neighbourhoods (size), or use fewer free variables in a part",
             )
         return int(words.max(initial=1))
 
