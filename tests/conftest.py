@@ -34,13 +34,13 @@ def no_child_is_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def learnt() -> Service:
-    """A service with the model of a query."""
+def query_service() -> Service:
+    """A service with the model of one query."""
     return Service(towns(), worker())
 
 
 @pytest.fixture(scope="module")
-def whole() -> Service:
+def completion_service() -> Service:
     """A service with a completion."""
     return Service(towns(), gaifman.complete(towns(), ["works_in", "citizen"], **FEW))
 

@@ -39,7 +39,7 @@ FACTS = "parent(ann, bob).\nparent(bob, cleo).\nperson(ann).\n"
 def process(
     *words: str, folder: Path, token: str = ""
 ) -> Iterator[tuple[Client, dict[str, Any], subprocess.Popen[str]]]:
-    """A server in a folder: how to ask it, what it said at its start, and the process."""
+    """Run a server in a folder; yield a client, what it printed first, and the process."""
     command = python("-m", "gaifman", "serve", *words, "--port", "0", "--json")
     with child(command, cwd=folder, env={**HERE, "GAIFMAN_TOKEN": token}) as running:
         assert running.stdout
@@ -56,7 +56,7 @@ def family(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_serves_a_knowledge_base_and_ends_at_ctrl_c(family: Path) -> None:
+def test_a_knowledge_base_is_served_until_ctrl_c(family: Path) -> None:
     with process("family.facts", folder=family) as (client, said, running):
         assert said == {"url": f"http://127.0.0.1:{client.port}/", "facts": 3, "edits": 0, "token": None}
         assert client.get("/api/about").json["facts"] == 3
@@ -65,10 +65,10 @@ def test_it_serves_a_knowledge_base_and_ends_at_ctrl_c(family: Path) -> None:
         _, errors = running.communicate(timeout=PATIENCE)
         assert running.returncode == 130
         assert "Traceback" not in errors
-    assert [path.name for path in family.iterdir()] == ["family.facts"], "what only reads leaves nothing behind"
+    assert [path.name for path in family.iterdir()] == ["family.facts"], "a read-only server writes nothing"
 
 
-def test_a_query_that_runs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+def test_a_running_query_does_not_delay_the_end(tmp_path: Path) -> None:
     replies = []
     with process("demo", "--seconds", "600", folder=tmp_path) as (client, _, running):
         asking = threading.Thread(target=lambda: replies.append(client.post("/api/query", ENDLESS)))
@@ -86,7 +86,7 @@ def test_a_query_that_runs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
 def test_added_facts_survive_even_a_kill(family: Path) -> None:
     new = {"facts": [{"relation": "parent", "objects": ["cleo", "dan"]}], "new_objects": True}
     with process("family.facts", "--allow-edit", folder=family, token="secret") as (client, said, running):
-        assert said["token"] is None, "a token that was given is not repeated"
+        assert said["token"] is None, "a given token is not printed"
         assert client.post("/api/facts", new, "other").status == 401
         assert client.post("/api/facts", new, "secret").json["added"] == 1
         running.kill()
@@ -105,7 +105,7 @@ def test_a_token_is_made_where_none_is_given(family: Path) -> None:
     assert (family / "more.facts").read_text() == "person(bob).\n"
 
 
-def test_it_serves_a_model(tmp_path: Path) -> None:
+def test_a_model_is_served(tmp_path: Path) -> None:
     model = worker()
     model.save(tmp_path / "work.gaifman")
     gaifman.write(model.kb, tmp_path / "towns.duckdb")
@@ -116,7 +116,7 @@ def test_it_serves_a_model(tmp_path: Path) -> None:
         assert client.get("/api/about").json["python"] == ["import gaifman", *read]
 
 
-def test_what_a_program_reads_is_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_snippet_reads_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert python_snippet(("demo",), None, None, None, "full", full_paths=True) == [
         "import gaifman",
@@ -132,7 +132,7 @@ def test_what_a_program_reads_is_what_is_served(tmp_path: Path, monkeypatch: pyt
     assert python_snippet(("demo",), None, None, None, "full", full_paths=True)[1] == 'kb = gaifman.read("demo")'
 
 
-def test_for_people_it_says_where_it_is(family: Path) -> None:
+def test_the_address_is_printed(family: Path) -> None:
     command = python("-m", "gaifman", "serve", "family.facts", "--port", "0", "--allow-edit")
     with child(command, cwd=family, env=HERE) as running:
         assert running.stderr
@@ -157,7 +157,7 @@ def test_mistakes(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--edits" in refused("serve", "demo", "--port", "0", "--allow-edit").hint
 
 
-def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lost(
+def test_facts_added_while_the_knowledge_base_is_read_are_not_lost(
     family: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file of added facts was read first, then the knowledge base, and only then was the file locked."""
@@ -169,9 +169,9 @@ def test_what_the_server_before_added_while_the_knowledge_base_is_read_is_not_lo
             EditsFile("family.facts.edits.facts").lock()
         return gaifman.read("family.facts")
 
-    def running(desk: ServerState, *_: object, **__: object) -> None:
-        desk.add_facts([Fact("person", ("cleo",))])
-        seen.append(len(desk.service.kb))
+    def running(state: ServerState, *_: object, **__: object) -> None:
+        state.add_facts([Fact("person", ("cleo",))])
+        seen.append(len(state.service.kb))
 
     def between(*words: Any, **options: Any) -> Any:
         found = find_edits_file(*words, **options)  # not yet locked: a server that still runs adds a fact, and stops
@@ -202,7 +202,7 @@ def test_a_model_that_has_nothing_to_do_with_the_knowledge_base_is_refused_at_th
         assert said[0].stderr == said[1].stderr
 
 
-def test_what_goes_wrong_while_it_is_made_ready_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_preload_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     class Broken(Service):
         def preload(self) -> None:
             raise GaifmanError("it is not to be", hint="try another")
@@ -228,7 +228,7 @@ def test_a_blank_token_is_refused(token: str, family: Path, monkeypatch: pytest.
         ("0.0.0.0", ["here.example"], "x" * 16, ["without encryption"]),
     ],
 )
-def test_what_others_can_do_is_said(
+def test_warnings_of_a_public_server(
     host: str, names: list[str], token: str, said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with bind(host, 0) as listening:
@@ -239,7 +239,7 @@ def test_what_others_can_do_is_said(
 
 
 @pytest.mark.parametrize("script", [None, "#!/bin/sh\necho no browser 1 >&2\nexit 3\n", "#!/bin/sh\nexit 0\n"])
-def test_without_a_browser_the_address_is_said_and_nothing_else(
+def test_without_a_browser_the_address_is_printed(
     script: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if script:

@@ -1,4 +1,4 @@
-"""The page in a real browser: what people do there, and that nothing else happens."""
+"""The page in a browser: the main tasks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ expect.set_options(timeout=1_000 * PATIENCE)
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """Towns with hostile names among them, a model, and leave to add facts."""
+    """A server with hostile names, a model and permission to add facts."""
     new = [("person", "newcomer"), ("lives_in", "newcomer", "t3"), *(("lives_in", name, "t0") for name in HOSTILE)]
     kb = towns().with_facts(new)
     edits = EditsFile(tmp_path_factory.mktemp("web") / "new.facts")
@@ -50,7 +50,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 @real
-def test_from_a_query_to_its_reasons_and_back(web: Watched) -> None:
+def test_from_a_query_to_an_explanation_and_back(web: Watched) -> None:
     page = web.open()
     expect(page.locator(".card").first).to_contain_text("works_in(x, y)")
     page.locator("#q").press_sequentially("wor")
@@ -92,7 +92,7 @@ def test_a_fact_is_added_and_the_answer_changes(web: Watched) -> None:
 
 
 @real
-def test_a_mistake_is_pointed_at_and_put_right(web: Watched) -> None:
+def test_an_error_is_marked_and_corrected(web: Watched) -> None:
     page = web.open(q="werks_in('p01', y)")
     expect(page.locator(".caret")).to_have_text("werks_in('p01', y)\n^^^^^^^^")
     expect(page.locator("main")).to_contain_text("Query syntax")
@@ -103,7 +103,7 @@ def test_a_mistake_is_pointed_at_and_put_right(web: Watched) -> None:
 
 @real
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_is_a_name(web: Watched, name: str) -> None:
+def test_a_hostile_name_is_shown_as_text(web: Watched, name: str) -> None:
     page = web.open(object=name)
     shown = name.replace("\u202e", "\\u202e")
     assert page.locator("h1").inner_text().strip() == shown
@@ -124,7 +124,7 @@ def test_hostile_names_are_completed_and_asked_for(web: Watched) -> None:
 
 
 @real
-def test_keys_alone_lead_everywhere(web: Watched) -> None:
+def test_everything_works_with_the_keyboard(web: Watched) -> None:
     page = web.open()
     page.keyboard.press("/")
     page.keyboard.type("liv")
@@ -161,7 +161,7 @@ def test_an_object_the_degrees_and_the_model(web: Watched) -> None:
 
 
 @real
-def test_the_same_for_programs(web: Watched, client: Client) -> None:
+def test_the_curl_snippet_works(web: Watched, client: Client) -> None:
     page = web.open(q="works_in('p01', y)")
     page.locator("summary", has_text="curl").click()
     curl = page.locator("pre[aria-label=curl]").inner_text()
@@ -173,7 +173,7 @@ def test_the_same_for_programs(web: Watched, client: Client) -> None:
 
 
 def wide(page: Page) -> int:
-    """By how much the page is wider than its window."""
+    """Return how much wider the page is than its window."""
     found: int = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     return found
 

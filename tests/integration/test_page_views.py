@@ -1,4 +1,4 @@
-"""The page in a real browser: what views show, what programs can copy from them, keys alone, and long names."""
+"""The page in a browser: views, snippets, keyboard and long names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[Client]:
-    """What `gaifman serve` serves of these files."""
+    """A server of these files."""
     sources, model = (str(folder / "kb.facts"),), str(folder / "towns.gaifman")
     kb = gaifman.read(*sources)
     lines = python_snippet(sources, model, None, None, "full", full_paths=True)
@@ -59,7 +59,7 @@ def client(folder: Path) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def bare() -> Iterator[Client]:
-    """Long names, many facts, no model, and few rows at a time."""
+    """A server with long names, many facts and few rows per page, without a model."""
     facts = [(LONG, f"/m/{i % 7}", "hub") for i in range(7)] + [("p", "hub", f"o{i}") for i in range(60)]
     kb = KnowledgeBase.from_facts([*facts, *((f"{LONG}_{i}", "hub", "a" * 300) for i in range(40))])
     with serving(ServerState(Service(kb, None, ServerLimits(max_rows=30, seconds=TIMEOUT)))) as found:
@@ -68,11 +68,11 @@ def bare() -> Iterator[Client]:
 
 @pytest.fixture
 def plain(window: Browser, bare: Client) -> Iterator[Watched]:
-    """The same where there is no model."""
+    """A window for a server without a model."""
     yield from watched(window, bare.port)
 
 
-def test_the_start_shows_missing_facts_and_their_reasons(web: Watched) -> None:
+def test_the_start_shows_missing_facts_with_explanations(web: Watched) -> None:
     page = web.open()
     assert page.locator("#q").get_attribute("placeholder") == "citizen('p00', y)"
     row = page.locator(".missing li", has_text="works_in(newcomer, t3)")
@@ -110,7 +110,7 @@ def test_a_view_is_the_same_after_a_reload_and_on_the_way_back(web: Watched, vie
     assert main() == first
 
 
-def test_what_is_copied_runs(web: Watched, folder: Path) -> None:
+def test_snippets_run(web: Watched, folder: Path) -> None:
     pythons: list[str] = []
     for name, view in VIEWS.items():
         page = web.open(**view)
@@ -131,7 +131,7 @@ def test_what_is_copied_runs(web: Watched, folder: Path) -> None:
     assert all(part.strip() for part in parts)
 
 
-def test_escape_closes_the_reasons_and_leads_back_to_the_answer(web: Watched) -> None:
+def test_escape_closes_the_explanation_and_focuses_the_answer(web: Watched) -> None:
     page = web.open(q="works_in('p01', y)", top="3")
     why = page.get_by_role("link", name="Why t1?")
     why.focus()
@@ -144,7 +144,7 @@ def test_escape_closes_the_reasons_and_leads_back_to_the_answer(web: Watched) ->
     assert "top=3" in page.url
 
 
-def test_the_box_says_to_a_screen_reader_what_it_does(web: Watched) -> None:
+def test_the_query_box_is_accessible(web: Watched) -> None:
     page = web.open()
     box = page.get_by_role("combobox", name="Query")
     page.keyboard.press("/")
@@ -166,7 +166,7 @@ def test_the_box_says_to_a_screen_reader_what_it_does(web: Watched) -> None:
 
 
 @pytest.mark.parametrize("view", ["start", "reasons", "object"])
-def test_whoever_uses_keys_sees_where_they_are(web: Watched, view: str) -> None:
+def test_keyboard_focus_is_visible(web: Watched, view: str) -> None:
     page = web.open(**VIEWS[view])
     seen = list[str]()
     page.locator("body").focus()

@@ -39,7 +39,7 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """Towns with a model, where facts may be added."""
+    """A server with a model that can add facts."""
     edits = EditsFile(tmp_path_factory.mktemp("served") / "new.facts")
     with serving(ServerState(Service(towns(), worker(), PATIENT), edits, TOKEN)) as found:
         yield found
@@ -47,13 +47,13 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def bare() -> Iterator[Client]:
-    """The demo without a model, and with hostile names."""
+    """A server without a model, with hostile names."""
     kb = demo().with_facts([("borders", name, "france") for name in HOSTILE])
     with serving(ServerState(Service(kb, limits=PATIENT))) as found:
         yield found
 
 
-def test_everything_there_is_to_see(client: Client) -> None:
+def test_every_route(client: Client) -> None:
     assert client.get("/api/health").json["status"] == "ok"
     about = client.get("/api/about").json
     assert about["editable"] is True
@@ -126,14 +126,14 @@ def test_a_wrong_type_in_a_reply_is_an_error(
     assert client.get("/api/degrees").status == 200
 
 
-def test_every_answer_carries_the_headers(client: Client) -> None:
+def test_every_response_has_the_security_headers(client: Client) -> None:
     for reply in (client.get("/api/about"), client.get("/nothing"), client.get("/"), client.get("/metrics")):
         names = set(SECURITY_HEADERS) - {"cache-control"}
         assert {name: reply.headers[name] for name in names} == {name: SECURITY_HEADERS[name] for name in names}
         assert "server" not in reply.headers
 
 
-def test_there_is_nothing_else(client: Client) -> None:
+def test_other_paths_and_methods(client: Client) -> None:
     for path in ("/docs/", "/redoc", "/static/", "/api", "/api/facts/x", "/index.htm", "//"):
         assert client.get(path).status == 404
         assert client.get(path).error["hint"] == "/docs describes the interface"
@@ -166,8 +166,8 @@ def test_the_files_of_the_page_are_served_and_no_others(client: Client) -> None:
         reply = client.get(path)
         assert (reply.body, reply.headers["content-type"].split(";")[0]) == (body, kind)
     own = {f"/{path.relative_to(STATIC_DIR).as_posix()}" for path in STATIC_DIR.rglob("*") if path.is_file()}
-    assert own == set(served) - {"/", "/docs"}, "a file of a kind that is not served"
-    assert b"<script>" not in served["/"][0], "the policy lets no script run that stands in the page"
+    assert own == set(served) - {"/", "/docs"}, "every file has a known media type"
+    assert b"<script>" not in served["/"][0], "the policy forbids inline scripts"
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -214,7 +214,7 @@ def test_broken_bodies(client: Client, body: bytes) -> None:
     assert reply.error["message"]
 
 
-def test_json_says_that_it_is_json(client: Client) -> None:
+def test_json_needs_its_content_type(client: Client) -> None:
     reply = client.ask("POST", "/api/query", b'{"query": "person(x)"}', {"content-type": "text/plain"})
     assert reply.status == 422
     assert "application/json" in reply.error["hint"]
@@ -227,7 +227,7 @@ def test_oversized_requests(client: Client) -> None:
     assert client.get(f"/api/objects?text={'x' * 2000}").status == 422
 
 
-def test_what_is_no_http_is_refused(client: Client) -> None:
+def test_invalid_http_is_refused(client: Client) -> None:
     for sent in (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: " + b"b" * 100_000 + b"\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", client.port), timeout=TIMEOUT) as connection:
             connection.sendall(sent)
@@ -235,7 +235,7 @@ def test_what_is_no_http_is_refused(client: Client) -> None:
     assert client.get("/api/health").status == 200
 
 
-def test_facts_are_added_by_whoever_has_the_token(client: Client, bare: Client) -> None:
+def test_adding_facts_needs_the_token(client: Client, bare: Client) -> None:
     new = {"facts": [{"relation": "moved", "objects": ["p01", "t0", "t3"], "confidence": 0.5}]}
     for token in (None, "guess", TOKEN + "x"):
         refused = client.post("/api/facts", new, token)
@@ -293,7 +293,7 @@ def test_a_long_ranking_is_stopped() -> None:
         wait_until(lambda: metric(client, "gaifman_running_requests") == 0)
 
 
-def test_many_rankings_at_once_say_what_each_says_alone(client: Client) -> None:
+def test_concurrent_rankings_are_the_same_as_single_ones(client: Client) -> None:
     people = [f"p{number:02d}" for number in range(16)]
     found: dict[str, object] = {}
 

@@ -27,18 +27,18 @@ BROWSED = (
     "/api/degrees",
     "/api/examples?object=france",
 )
-"""What needs no database."""
+"""Requests without a database query."""
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    """Towns with a model."""
+    """A server with a model."""
     with serving(ServerState(Service(towns(), worker(), PATIENT))) as found:
         yield found
 
 
-def test_who_browses_does_not_wait_behind_queries_and_who_goes_away_leaves_his_place() -> None:
-    """Heavy queries took all places of who looks up a name, and went on when nobody waited for them any more."""
+def test_lookups_do_not_wait_for_queries_and_disconnected_clients_leave_their_place() -> None:
+    """Heavy queries once blocked lookups, and went on after their clients disconnected."""
     limits = ServerLimits(max_concurrency=2, max_queued=2, seconds=3_000)
     with serving(ServerState(Service(demo(), limits=limits))) as client:
         with ExitStack() as asked:
@@ -52,7 +52,7 @@ def test_who_browses_does_not_wait_behind_queries_and_who_goes_away_leaves_his_p
             refused = client.post("/api/query", {"query": "borders(x, y)"})
             assert (refused.status, refused.error["kind"]) == (503, "BusyError")
             assert refused.headers["retry-after"] == "1"
-            assert metric(client, "gaifman_running_requests") == 2, "they still run"
+            assert metric(client, "gaifman_running_requests") == 2, "the queries still run"
         for state in ("running", "queued"):
             wait_until(lambda state=state: metric(client, f"gaifman_{state}_requests") == 0)  # type: ignore[misc]
         assert not client.get("/api/about").json["editable"]
@@ -60,7 +60,7 @@ def test_who_browses_does_not_wait_behind_queries_and_who_goes_away_leaves_his_p
         wait_until(lambda: b'path="/api/query",status="499"} 4.0' in client.get("/metrics").body)
 
 
-def test_a_ranking_that_nobody_waits_for_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ranking_of_a_client_that_disconnects_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, stopped = threading.Event(), threading.Event()
 
     def answers(_: Service, __: object, deadline: gaifman.cancellation.Deadline) -> None:
@@ -79,14 +79,14 @@ def test_a_ranking_that_nobody_waits_for_is_stopped(monkeypatch: pytest.MonkeyPa
         wait_until(lambda: metric(client, "gaifman_running_requests") == 0)
 
 
-def test_additions_wait_for_each_other_and_nobody_for_them(tmp_path: Path) -> None:
-    """Each that waited took a place of who looks something up."""
-    desk = ServerState(
+def test_additions_wait_for_each_other_only(tmp_path: Path) -> None:
+    """Each once took a place of a lookup."""
+    state = ServerState(
         Service(demo(), limits=ServerLimits(max_concurrency=2, seconds=3_000)), EditsFile(tmp_path / "new.facts"), TOKEN
     )
     new = {"facts": [{"relation": "borders", "objects": ["france", "brazil"]}]}
-    with serving(desk) as client:
-        desk._lock.acquire()
+    with serving(state) as client:
+        state._lock.acquire()
         with ExitStack() as asked:
             for _ in range(3):
                 asked.enter_context(unanswered(client, "/api/facts", new, TOKEN))
@@ -96,9 +96,9 @@ def test_additions_wait_for_each_other_and_nobody_for_them(tmp_path: Path) -> No
                 assert client.get(path).status == 200
             assert client.post("/api/query", {"query": "borders('portugal', y)"}).status == 200
         wait_until(lambda: metric(client, "gaifman_queued_requests") == 0)
-        desk._lock.release()
+        state._lock.release()
         wait_until(lambda: metric(client, "gaifman_running_requests") == 0)
-        assert desk.added == 0, "who asked for it has gone"
+        assert state.added == 0, "the client has disconnected"
 
 
 @pytest.mark.parametrize("path", ["/api/health", "/metrics", "/", "/api/about", "/openapi.json", "/api/objects?text=p"])
@@ -109,7 +109,7 @@ def test_probes_ask_for_the_head(client: Client, path: str) -> None:
     assert client.ask("HEAD", "/api/query").status == 405
 
 
-def test_a_slash_too_many_is_another_path(client: Client) -> None:
+def test_a_trailing_slash_is_another_path(client: Client) -> None:
     for path in ("/api/health/", "/api/objects/?text=p"):
         assert client.get(path).status == 404
         assert client.get(path).error["message"] == "there is nothing at this path"
@@ -125,7 +125,7 @@ def test_a_slash_too_many_is_another_path(client: Client) -> None:
         (f"/api/objects?{'x' * 1000}=1", "unknown parameter", []),
     ],
 )
-def test_parameters_that_would_count_for_nothing(client: Client, path: str, message: str, near: list[str]) -> None:
+def test_unknown_and_repeated_parameters_are_refused(client: Client, path: str, message: str, near: list[str]) -> None:
     if path.endswith("?x"):
         path += "=1"
     reply = client.get(path)
@@ -136,11 +136,11 @@ def test_parameters_that_would_count_for_nothing(client: Client, path: str, mess
     assert reply.error["hint"]
 
 
-def test_parameters_that_are_right(client: Client) -> None:
-    assert client.get("/api/neighbourhood?object=p00&object=t0").status == 200, "this one may come several times"
+def test_valid_parameters(client: Client) -> None:
+    assert client.get("/api/neighbourhood?object=p00&object=t0").status == 200, "it is repeatable"
     assert client.post("/api/query?rows=1", {"query": "person(x)"}).status == 422
     for path in ("/api/health?when=now", "/metrics?when=now", "/?when=now"):
-        assert client.get(path).status == 200, "probes and pages may say what they like"
+        assert client.get(path).status == 200, "probes and pages may have any parameter"
 
 
 @pytest.mark.parametrize(
@@ -153,21 +153,21 @@ def test_parameters_that_are_right(client: Client) -> None:
         (b"[" * 100_000, "it is nested too deeply"),
     ],
 )
-def test_what_is_wrong_with_the_json_is_said(client: Client, body: bytes, message: str) -> None:
+def test_errors_in_json_are_located(client: Client, body: bytes, message: str) -> None:
     reply = client.post("/api/query", body)
     assert reply.status in (400, 422)
     assert message in reply.error["message"]
     assert reply.error["hint"].startswith("send JSON")
 
 
-def test_how_to_find_the_relations_is_said_where_none_is_near(client: Client) -> None:
+def test_an_unknown_relation_without_similar_names_has_a_hint(client: Client) -> None:
     for reply in (client.get("/api/facts?relation=xyzzy"), client.post("/api/query", {"query": "xyzzy(x, y)"})):
         assert (reply.status, reply.error["suggestions"]) == (422, [])
         assert "/api/relations" in reply.error["hint"]
 
 
-def test_an_explanation_of_nothing_says_what_a_ranking_of_nothing_says() -> None:
-    """It said that the query is empty."""
+def test_explaining_and_ranking_without_a_query_fail_alike() -> None:
+    """One once said that the query is empty."""
     with serving(ServerState(Service(towns(), gaifman.complete(towns(), ["works_in"], **FEW), PATIENT))) as client:
         one, other = (client.post(path, {}).error for path in ("/api/explanations", "/api/answers"))
         assert one == other
@@ -175,15 +175,15 @@ def test_an_explanation_of_nothing_says_what_a_ranking_of_nothing_says() -> None
         assert one["hint"] == 'as in "works_in(x, y)"'
 
 
-def test_a_head_that_is_too_large_is_refused_also_where_it_comes_at_once(client: Client) -> None:
+def test_headers_that_are_too_large_are_refused(client: Client) -> None:
     assert client.get("/api/health", **{"x-long": "y" * (MAX_HEAD_BYTES - 1_000)}).status == 200
     reply = client.get("/api/health", **{"x-long": "y" * MAX_HEAD_BYTES})
     assert reply.status == 431
     assert reply.error["message"] == "the headers exceed 65,536 bytes"
 
 
-def test_another_protocol_is_not_spoken_and_makes_no_noise(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
-    """The server told whoever runs it to install a library."""
+def test_an_upgrade_is_ignored_silently(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    """The server once logged the advice to install a library."""
     reply = client.get("/api/health", **{"connection": "upgrade", "upgrade": "websocket", "sec-websocket-key": "eA=="})
     assert reply.status == 200
     assert capfd.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says is what the server does: schemathesis asks whatever the document allows, and more."""
+"""The server conforms to its OpenAPI document: schemathesis generates the requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HELD = (
     "unsupported_method",
     "missing_required_header",
 )
-"""That valid data is accepted cannot be held: most texts are no formula, and most names no object."""
+"""Checks. That valid data is accepted is not one: most texts are not formulas."""
 
 
 DOCUMENT = create_app(ServerState(Service(towns()))).openapi()
@@ -34,7 +34,7 @@ schema = schemathesis.openapi.from_dict(DOCUMENT)
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A running server, where facts may be added."""
+    """A server that can add facts."""
     edits = EditsFile(tmp_path_factory.mktemp("schema") / "new.facts")
     with serving(ServerState(Service(towns(), worker(), PATIENT), edits, TOKEN)) as found:
         yield found
@@ -49,17 +49,17 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_whatever_the_document_allows(case: Any, client: Client) -> None:
+def test_the_server_conforms_to_its_document(case: Any, client: Client) -> None:
     checks = [CHECKS.get_one(name) for name in HELD]
     where = f"http://127.0.0.1:{client.port}"
     case.call_and_validate(where, checks=checks, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300)
 
 
-def test_the_document_has_every_route_with_words() -> None:
+def test_every_route_is_described() -> None:
     for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             assert operation["description"], (path, method)
             assert operation["responses"]["503"]["content"]["application/json"]["schema"]["$ref"].endswith(
                 "ErrorResponse"
             )
-    assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"], "there is one body of errors"
+    assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"], "all errors have one body"

@@ -19,7 +19,7 @@ from http_client import TIMEOUT, serving
 from trained import towns
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_a_port_in_use() -> None:
     with bind("127.0.0.1", 0) as one:
         one.listen()
         with pytest.raises(GaifmanError, match="cannot bind to 127"):
@@ -27,7 +27,7 @@ def test_a_port_that_is_taken_is_said() -> None:
 
 
 @pytest.mark.parametrize("host", ["no such host", "999.1.1.1", "a" * 300])
-def test_a_host_that_is_none_is_said(host: str) -> None:
+def test_an_invalid_host(host: str) -> None:
     with pytest.raises(GaifmanError, match="cannot bind to"):
         bind(host, 0)
 
@@ -118,7 +118,7 @@ def test_a_connection_without_a_head_is_closed(requests: int, sent: bytes, monke
     asyncio.run(scene())
 
 
-def test_a_head_that_does_not_come_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_head_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "HEAD_TIMEOUT", 0.2)
     with serving(ServerState(Service(towns()))) as client:
         with socket.create_connection(("127.0.0.1", client.port), timeout=TIMEOUT) as connection:

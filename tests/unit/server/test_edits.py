@@ -1,4 +1,4 @@
-"""Facts that were added, and their file."""
+"""The file of added facts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gaifman.server.state import EditsFile, validate_facts
 KB = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")])
 
 
-def test_what_is_added_is_there_when_the_file_is_read_again(tmp_path: Path) -> None:
+def test_added_facts_are_read_again(tmp_path: Path) -> None:
     edits = EditsFile(tmp_path / "new.facts")
-    assert edits, "it is there, though it holds nothing"
+    assert edits, "an empty file is true"
     assert edits.apply_to(KB) is KB
     edits.add([Fact("parent", ("bob", "cleo"), 0.5)])
     edits.add([Fact("person", ("bob",))])
@@ -43,7 +43,7 @@ def test_any_name_survives_the_file(name: str, tmp_path_factory: pytest.TempPath
     assert [*EditsFile(path).kb.objects] == [name]
 
 
-def test_what_cannot_be_written_is_not_added(tmp_path: Path) -> None:
+def test_facts_that_cannot_be_written_are_not_added(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     edits = EditsFile(folder / "new.facts")
     with pytest.raises(OutputError):
@@ -70,8 +70,8 @@ def test_only_one_process_writes(tmp_path: Path) -> None:
         EditsFile(tmp_path / "gone" / "new.facts").lock()
 
 
-def test_what_another_added_until_it_let_go_is_read_again(tmp_path: Path) -> None:
-    """The facts of the first were lost: the second wrote the file anew from what it had read before."""
+def test_locking_reads_what_another_server_added(tmp_path: Path) -> None:
+    """The facts of the first server were once lost."""
     one = EditsFile(tmp_path / "new.facts")
     one.lock()
     two = EditsFile(tmp_path / "new.facts")
@@ -85,7 +85,7 @@ def test_what_another_added_until_it_let_go_is_read_again(tmp_path: Path) -> Non
     assert (tmp_path / "new.facts").read_text() == "person(bob).\nperson(cleo).\n"
 
 
-def test_a_file_that_is_broken_when_it_is_held_is_not_held(tmp_path: Path) -> None:
+def test_a_broken_file_is_not_locked(tmp_path: Path) -> None:
     edits = EditsFile(tmp_path / "new.facts")
     edits.path.write_text("parent(ann,")
     with pytest.raises(InputError):
@@ -96,7 +96,7 @@ def test_a_file_that_is_broken_when_it_is_held_is_not_held(tmp_path: Path) -> No
     other.close()
 
 
-def test_two_links_to_one_file_are_one_file(tmp_path: Path) -> None:
+def test_links_to_one_file_share_its_lock(tmp_path: Path) -> None:
     (tmp_path / "new.facts").write_text("person(bob).\n")
     (tmp_path / "link.facts").symlink_to("new.facts")
     one, two = EditsFile(tmp_path / "new.facts"), EditsFile(tmp_path / "link.facts")
@@ -106,7 +106,7 @@ def test_two_links_to_one_file_are_one_file(tmp_path: Path) -> None:
     one.close()
 
 
-def test_what_a_kill_left_half_written_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_server_are_removed(tmp_path: Path) -> None:
     long = f"{'k' * 60}.facts"
     left = [".new.facts.0123abcd.part", ".new.facts.89abcdef.part"]
     others = [".new.facts.0123abcd.parts", ".old.facts.0123abcd.part", "new.facts.0123abcd.part", ".new.facts.x.part"]
@@ -115,7 +115,7 @@ def test_what_a_kill_left_half_written_is_removed_and_nothing_else(tmp_path: Pat
         (tmp_path / name).write_text("half")
     for name in ("new.facts", long):
         edits = EditsFile(tmp_path / name)
-        assert not set(left) - {path.name for path in tmp_path.iterdir()} or name == long, "only who writes removes"
+        assert not set(left) - {path.name for path in tmp_path.iterdir()} or name == long, "only lock() removes them"
         edits.lock()
         edits.close()
     assert {path.name for path in tmp_path.iterdir()} == {*others, ".new.facts.lock", f".{long}.lock"}
@@ -138,7 +138,7 @@ def test_mistakes(fact: Fact, message: str, near: tuple[str, ...]) -> None:
     assert caught.value.suggestions == near
 
 
-def test_where_no_relation_is_near_it_is_said_how_to_find_them() -> None:
+def test_an_unknown_relation_has_suggestions_or_a_hint() -> None:
     for relation, words in (("parnt", ""), ("xyzzy", "GET /api/relations")):
         with pytest.raises(KnowledgeBaseError) as caught:
             validate_facts(KB, [Fact(relation, ("ann", "bob"))])
@@ -149,6 +149,6 @@ def test_where_no_relation_is_near_it_is_said_how_to_find_them() -> None:
 @pytest.mark.parametrize(
     ("name", "message"), [("", "empty"), ("a\0", "NUL"), ("\ud800", "surrogate"), ("x" * 11, "at most 10")]
 )
-def test_names_that_cannot_be_new(name: str, message: str) -> None:
+def test_invalid_new_names(name: str, message: str) -> None:
     with pytest.raises(GaifmanError, match=message):
         validate_facts(KB, [Fact("person", (name,))], allow_new_objects=True, max_name_length=10)

@@ -14,8 +14,8 @@ from gaifman.server.service import Service
 from trained import FEW, demo
 
 
-def test_examples_have_answers(whole: Service, learnt: Service) -> None:
-    for service in (whole, learnt, Service(demo())):
+def test_examples_have_answers(completion_service: Service, query_service: Service) -> None:
+    for service in (completion_service, query_service, Service(demo())):
         found = example_queries(service)
         assert found
         for row in found:
@@ -38,15 +38,20 @@ def test_examples_are_of_various_objects_and_read_well() -> None:
     assert [row.query for row in examples[1:]] == ["short(x, 'o1')", f"{long}('o2', y)"]
 
 
-def test_queries_about_an_object_use_the_relations_of_its_type(whole: Service, learnt: Service) -> None:
-    assert [row.query for row in queries_about(whole, "p01")] == ["citizen('p01', y)", "works_in('p01', y)"]
-    assert [row.query for row in queries_about(learnt, "p01")] == ["works_in('p01', y)"]
-    (row,) = queries_about(whole, "t1")
+def test_queries_about_an_object_use_the_relations_of_its_type(
+    completion_service: Service, query_service: Service
+) -> None:
+    assert [row.query for row in queries_about(completion_service, "p01")] == [
+        "citizen('p01', y)",
+        "works_in('p01', y)",
+    ]
+    assert [row.query for row in queries_about(query_service, "p01")] == ["works_in('p01', y)"]
+    (row,) = queries_about(completion_service, "t1")
     assert (row.query, row.relation, row.objects) == ("works_in(x, 't1')", "works_in", [None, "t1"])
     assert row.restrict_to == {"x": "person"}
-    assert queries_about(whole, "p01")[0].restrict_to == {}
+    assert queries_about(completion_service, "p01")[0].restrict_to == {}
     odd = Service(KnowledgeBase.from_facts([("p", "it's", "b"), ("t", "it's"), ("t", "c")]))
     assert [row.query for row in queries_about(odd, "c")] == [r"p('c', y)"]
     assert odd.parse(ParseRequest(query=queries_about(odd, "it's")[0].query)).error is None
     with pytest.raises(KnowledgeBaseError, match="no object nobody"):
-        queries_about(whole, "nobody")
+        queries_about(completion_service, "nobody")

@@ -40,13 +40,13 @@ def bare() -> Service:
     return Service(demo())
 
 
-def test_about(bare: Service, learnt: Service, whole: Service) -> None:
+def test_about(bare: Service, query_service: Service, completion_service: Service) -> None:
     found = bare.about()
     assert (found.objects, found.facts, found.model) == (1155, 5757, None)
-    assert learnt.about().model == ModelSummary(
+    assert query_service.about().model == ModelSummary(
         kind="model", query="works_in(x, y)", variables=["x", "y"], relations=None
     )
-    assert whole.about().model == ModelSummary(kind="completion", query=None, variables=[], relations=2)
+    assert completion_service.about().model == ModelSummary(kind="completion", query=None, variables=[], relations=2)
 
 
 def test_objects_are_found_by_a_part_of_their_name(bare: Service) -> None:
@@ -80,36 +80,36 @@ def test_pages_together_are_all(bare: Service) -> None:
     assert page.count == len(facts)
 
 
-def test_facts_of_a_relation_with_an_object(learnt: Service) -> None:
-    kb = learnt.kb
+def test_facts_of_a_relation_with_an_object(query_service: Service) -> None:
+    kb = query_service.kb
     for relation, name in ((None, "t1"), ("moved", None), ("moved", "t1"), ("town_of", "p00")):
-        found = learnt.facts(FactsRequest(relation=relation, object=name, rows=1000)).facts
+        found = query_service.facts(FactsRequest(relation=relation, object=name, rows=1000)).facts
         wanted = [fact for fact in kb.facts(relation) if name is None or name in fact.objects]
         assert [(fact.relation, *fact.objects) for fact in found] == [(f.relation, *f.objects) for f in wanted]
     with pytest.raises(KnowledgeBaseError, match="no relation moves"):
-        learnt.facts(FactsRequest(relation="moves"))
+        query_service.facts(FactsRequest(relation="moves"))
     with pytest.raises(KnowledgeBaseError, match="no object tt"):
-        learnt.facts(FactsRequest(object="tt"))
+        query_service.facts(FactsRequest(object="tt"))
 
 
-def test_an_object(learnt: Service) -> None:
-    found = learnt.describe_object("p03")
+def test_an_object(query_service: Service) -> None:
+    found = query_service.describe_object("p03")
     assert found.types == ["person"]
     assert found.values == {"age": 23.0}
-    assert found.facts == len([*learnt.kb.facts(obj="p03")])
-    assert found.relations == Counter(fact.relation for fact in learnt.kb.facts(obj="p03"))
-    assert found.degree == len(learnt.graph.neighbours_of("p03"))
+    assert found.facts == len([*query_service.kb.facts(obj="p03")])
+    assert found.relations == Counter(fact.relation for fact in query_service.kb.facts(obj="p03"))
+    assert found.degree == len(query_service.graph.neighbours_of("p03"))
 
 
-def test_relations_say_whether_they_were_learnt(whole: Service, learnt: Service) -> None:
-    trained = {row.name: row.trained for row in whole.find_relations(RelationsRequest()).relations}
+def test_relations_say_whether_they_have_a_model(completion_service: Service, query_service: Service) -> None:
+    trained = {row.name: row.trained for row in completion_service.find_relations(RelationsRequest()).relations}
     assert trained["works_in"] is True
     assert trained["moved"] is False
-    found = learnt.find_relations(RelationsRequest(text="of")).relations
+    found = query_service.find_relations(RelationsRequest(text="of")).relations
     assert found == [RelationSummary(name="town_of", arity=2, facts=5, trained=None, query="town_of(x, y)")]
 
 
-def test_a_relation_of_many_places_has_a_query_that_can_be_asked() -> None:
+def test_the_query_of_a_relation_of_any_arity_is_valid() -> None:
     service = Service(KnowledgeBase.from_facts([("it's", "a", "b", "c", "d")]))
     (row,) = service.find_relations(RelationsRequest()).relations
     assert service.query(QueryRequest(query=row.query), no_deadline()).answers == [["a", "b", "c", "d"]]
@@ -138,17 +138,17 @@ def test_a_query_without_end_is_stopped(bare: Service) -> None:
         )
 
 
-def test_ranked_answers_are_those_of_the_model(learnt: Service, whole: Service) -> None:
-    found = learnt.answers(AnswersRequest(bindings={"x": "p01"}, top=3), no_deadline())
+def test_ranked_answers_are_those_of_the_model(query_service: Service, completion_service: Service) -> None:
+    found = query_service.answers(AnswersRequest(bindings={"x": "p01"}, top=3), no_deadline())
     own = worker().with_kb(towns()).answers(x="p01", top=3).as_dict()
     assert found.model_dump() == {**own, "truncated": True}
-    assert not learnt.answers(AnswersRequest(query="works_in('p01', 't1')"), no_deadline()).truncated
-    ranked = whole.answers(
+    assert not query_service.answers(AnswersRequest(query="works_in('p01', 't1')"), no_deadline()).truncated
+    ranked = completion_service.answers(
         AnswersRequest(query="works_in('p01', y)", top=2, restrict_to={"y": ["t1", "t2"]}), no_deadline()
     )
     assert {row.names[0] for row in ranked.answers} == {"t1", "t2"}
     with pytest.raises(KnowledgeBaseError, match="needs a query"):
-        whole.answers(AnswersRequest(), no_deadline())
+        completion_service.answers(AnswersRequest(), no_deadline())
 
 
 def test_without_a_model_nothing_is_ranked(bare: Service) -> None:
@@ -158,22 +158,22 @@ def test_without_a_model_nothing_is_ranked(bare: Service) -> None:
         bare.model_card()
 
 
-def test_a_ranking_is_stopped(learnt: Service) -> None:
+def test_a_ranking_is_stopped(query_service: Service) -> None:
     deadline = Deadline(10)
     deadline.cancel()
     with pytest.raises(StoppedError):
-        learnt.answers(AnswersRequest(bindings={"x": "p01"}), deadline)
+        query_service.answers(AnswersRequest(bindings={"x": "p01"}), deadline)
 
 
 def joined() -> None:
-    """Wait for what is made beside rankings."""
+    """Wait for the warm-up."""
     for thread in threading.enumerate():
         if thread.name == "gaifman-warm-up":
             thread.join()
 
 
 @pytest.mark.parametrize("trouble", [None, MemoryError, StoppedError])
-def test_what_rankings_share_is_made_once_when_they_are_many(
+def test_rankings_are_warmed_up_once_after_a_few(
     monkeypatch: pytest.MonkeyPatch, trouble: type[Exception] | None
 ) -> None:
     warmed_up = list[tuple[GaifmanModel, Deadline | None]]()
@@ -181,7 +181,7 @@ def test_what_rankings_share_is_made_once_when_they_are_many(
     def warm_up(model: GaifmanModel, deadline: Deadline | None = None) -> None:
         warmed_up.append((model, deadline))
         if trouble:
-            raise trouble("no longer wanted")  # nothing is said of it: it is a matter of speed
+            raise trouble("failed")  # not reported: it only costs speed
 
     monkeypatch.setattr(GaifmanModel, "warm_up", warm_up)
     service = Service(towns(), worker())
@@ -197,7 +197,7 @@ def test_what_rankings_share_is_made_once_when_they_are_many(
     assert deadline.cancelled.done()
 
 
-def test_one_service_at_a_time_makes_what_rankings_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_service_at_a_time_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
     warmed_up, going, release = list[GaifmanModel](), threading.Event(), threading.Event()
 
     def warm_up(model: GaifmanModel, _: Deadline | None = None) -> None:
@@ -233,8 +233,8 @@ def test_neighbourhoods(bare: Service) -> None:
     assert all(len(one.facts) <= 3 for one in small.draws)
 
 
-def test_neighbourhoods_of_one_request_have_so_many_members_and_facts_in_all() -> None:
-    """A hundred of a thousand members were twelve megabytes."""
+def test_neighbourhoods_have_a_limit_on_members_and_facts() -> None:
+    """A reply once had twelve megabytes."""
     few = Service(demo(), limits=ServerLimits(max_members=40))
     with pytest.raises(GaifmanError, match="size × draws is at most 40 here, not 42"):
         few.neighbourhoods(NeighbourhoodRequest(object=["united_nations"], size=21, draws=2), no_deadline())
@@ -252,8 +252,8 @@ def explain(service: Service, deadline: Deadline | None = None, **fields: Any) -
     return service.explain(ExplanationRequest(**fields), deadline or no_deadline())
 
 
-def test_a_query_is_parsed(learnt: Service, whole: Service) -> None:
-    assert parse(learnt, "works_in('p01', y)") == ParseResponse(
+def test_a_query_is_parsed(query_service: Service, completion_service: Service) -> None:
+    assert parse(query_service, "works_in('p01', y)") == ParseResponse(
         bracketed="works_in('p01', y)",
         variables=["y"],
         rankable=True,
@@ -261,24 +261,24 @@ def test_a_query_is_parsed(learnt: Service, whole: Service) -> None:
         restrict_to={},
         error=None,
     )
-    assert "works_in(x, y)" in str(parse(learnt, "lives_in(x, y)").not_rankable_reason)
-    assert parse(whole, "citizen(x, 'c0')").rankable
-    assert parse(whole, "citizen(who, what)").restrict_to == {"who": "person"}
-    assert not parse(whole, "citizen(x, y) & person(x)").rankable
+    assert "works_in(x, y)" in str(parse(query_service, "lives_in(x, y)").not_rankable_reason)
+    assert parse(completion_service, "citizen(x, 'c0')").rankable
+    assert parse(completion_service, "citizen(who, what)").restrict_to == {"who": "person"}
+    assert not parse(completion_service, "citizen(x, y) & person(x)").rankable
     assert parse(Service(towns()), "person(x)").not_rankable_reason == "there is no model"
 
 
 @pytest.mark.parametrize("text", ["", "(", "works_in(x", "werks_in(x, y)", "works_in(x)", "works_in('p0', y)", "\x00"])
-def test_an_error_is_part_of_the_reply(learnt: Service, text: str) -> None:
-    found = parse(learnt, text)
+def test_an_error_is_part_of_the_reply(query_service: Service, text: str) -> None:
+    found = parse(query_service, text)
     assert found.bracketed is None
     assert found.error is not None
     assert found.error.message
     assert found.error.line == (1 if text else None)
 
 
-def test_an_explanation_is_that_of_the_model(learnt: Service, whole: Service) -> None:
-    found = explain(learnt, query="works_in('p01', y)", answer=["t1"], top=3)
+def test_an_explanation_is_that_of_the_model(query_service: Service, completion_service: Service) -> None:
+    found = explain(query_service, query="works_in('p01', y)", answer=["t1"], top=3)
     own = worker().with_kb(towns()).explain("p01", "t1", top=3)
     descriptions = {reason.formula: reason.description for reason in found.reasons}
     assert descriptions["lives_in('p01', 't1')"] == "p01 lives in t1"
@@ -290,8 +290,8 @@ def test_an_explanation_is_that_of_the_model(learnt: Service, whole: Service) ->
     assert sum(fact.direction != 0 for fact in found.diagram.facts) == len(own.diagram.highlighted)
     assert found.picture.startswith("<svg ")
     assert "style" not in found.picture
-    assert explain(learnt, bindings={"x": "p01", "y": "t1"}, top=3) == found
-    assert explain(whole, query="citizen('p01', y)", answer=["c1"]).query == "citizen('p01', 'c1')"
+    assert explain(query_service, bindings={"x": "p01", "y": "t1"}, top=3) == found
+    assert explain(completion_service, query="citizen('p01', y)", answer=["c1"]).query == "citizen('p01', 'c1')"
 
 
 def test_objects_and_relations_named_like_variables_are_explained() -> None:
@@ -307,15 +307,15 @@ def test_objects_and_relations_named_like_variables_are_explained() -> None:
     assert explain(Service(bare, model), query="knows(?a, ?b)", bindings={"a": "s1", "b": "x"}).reasons
 
 
-def test_explanations_have_limits(learnt: Service) -> None:
+def test_explanations_have_limits(query_service: Service) -> None:
     with pytest.raises(GaifmanError, match="draws is at most 100"):
-        explain(learnt, answer=["p01", "t1"], draws=101)
+        explain(query_service, answer=["p01", "t1"], draws=101)
     with pytest.raises(KnowledgeBaseError, match="there is no model"):
         explain(Service(towns()), query="person(x)", answer=["p01"])
     stopped = Deadline(10)
     stopped.cancel()
     with pytest.raises(StoppedError):
-        explain(learnt, stopped, answer=["p01", "t1"])
+        explain(query_service, stopped, answer=["p01", "t1"])
     few = explain(Service(towns(), worker(), ServerLimits(max_rows=3)), answer=["p01", "t1"], top=1)
     assert few.diagram is not None
     assert len(few.diagram.facts) <= 3
@@ -327,15 +327,20 @@ def test_names_in_a_picture_keep_what_looks_like_a_style() -> None:
     )
 
 
-def test_the_version_changes_with_facts_and_models(bare: Service, learnt: Service, whole: Service) -> None:
+def test_the_version_changes_with_facts_and_models(
+    bare: Service, query_service: Service, completion_service: Service
+) -> None:
     assert bare.version == Service(demo()).version
-    versions = {one.version for one in (bare, learnt, whole, learnt.with_facts([Fact("person", ("t0",))]))}
+    versions = {
+        one.version
+        for one in (bare, query_service, completion_service, query_service.with_facts([Fact("person", ("t0",))]))
+    }
     assert len(versions) == 4
-    assert Service(towns(), worker()).version == learnt.version
+    assert Service(towns(), worker()).version == query_service.version
 
 
-def test_a_model_fits_where_the_knowledge_base_has_some_of_its_relations(bare: Service, learnt: Service) -> None:
-    for one in (bare, learnt, Service(towns().with_facts([("eats", "p00", "p01")]), worker())):
+def test_a_model_fits_where_the_knowledge_base_has_some_of_its_relations(bare: Service, query_service: Service) -> None:
+    for one in (bare, query_service, Service(towns().with_facts([("eats", "p00", "p01")]), worker())):
         one.check_model()
     other = KnowledgeBase.from_facts([("eats", "cat", "mouse")])
     for model in (worker(), gaifman.complete(towns(), ["works_in"], **FEW)):
@@ -348,8 +353,8 @@ def test_degrees_are_those_of_the_graph(bare: Service) -> None:
     assert sum(count for _, count in found.degrees) == found.objects == 1155
 
 
-def test_the_card(learnt: Service) -> None:
-    found = learnt.model_card()
+def test_the_card(query_service: Service) -> None:
+    found = query_service.model_card()
     assert found.card.startswith("# Model of")
     assert found.meta["query"] == "works_in(x, y)"
 
@@ -378,11 +383,11 @@ def test_limits(ask: Any, message: str) -> None:
         ask(Service(towns(), worker(), ServerLimits(max_rows=5)))
 
 
-def test_one_that_knows_more_is_another_one(learnt: Service) -> None:
-    learnt.preload()
-    more = learnt.with_facts([gaifman.Fact("person", ("t0",))])
+def test_facts_are_added_by_another_service(query_service: Service) -> None:
+    query_service.preload()
+    more = query_service.with_facts([gaifman.Fact("person", ("t0",))])
     more.preload()
-    assert len(more.kb) == len(learnt.kb) + 1
-    assert more.model is not learnt.model
+    assert len(more.kb) == len(query_service.kb) + 1
+    assert more.model is not query_service.model
     Service(demo(), neighbour()).preload()
     Service(towns(), gaifman.complete(towns(), ["citizen"], **FEW)).preload()

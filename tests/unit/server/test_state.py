@@ -1,4 +1,4 @@
-"""What is served changes with an addition, wholly or not at all."""
+"""Adding facts to a server."""
 
 from __future__ import annotations
 
@@ -20,64 +20,64 @@ from trained import towns, worker
 NEW = Fact("lives_in", ("p00", "t4"))
 
 
-def desk_at(path: Path, **limits: int) -> ServerState:
-    """A desk with a model, which keeps what is added in a file."""
+def state_at(path: Path, **limits: int) -> ServerState:
+    """Return the state of a server with a model that can add facts."""
     edits = EditsFile(path)
     return ServerState(Service(edits.apply_to(towns()), worker(), ServerLimits(**limits)), edits, "token")
 
 
-def test_the_next_answer_knows_what_was_added_and_so_does_the_next_server(tmp_path: Path) -> None:
-    desk = desk_at(tmp_path / "new.facts")
-    before = desk.service
+def test_added_facts_count_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    state = state_at(tmp_path / "new.facts")
+    before = state.service
     asked = QueryRequest(query="lives_in('p00', y)")
     assert before.query(asked, no_deadline()).answers == [["t0"]]
-    assert desk.add_facts([NEW, NEW, Fact("person", ("p00",))]) == AddFactsResponse(
+    assert state.add_facts([NEW, NEW, Fact("person", ("p00",))]) == AddFactsResponse(
         added=1, already_known=2, total_facts=len(before.kb) + 1
     )
-    assert desk.service.query(asked, no_deadline()).answers == [["t0"], ["t4"]]
-    assert before.query(asked, no_deadline()).answers == [["t0"]], "who began before is not disturbed"
-    desk.close()
-    again = desk_at(tmp_path / "new.facts")
+    assert state.service.query(asked, no_deadline()).answers == [["t0"], ["t4"]]
+    assert before.query(asked, no_deadline()).answers == [["t0"]], "a running request keeps its service"
+    state.close()
+    again = state_at(tmp_path / "new.facts")
     assert again.service.query(asked, no_deadline()).answers == [["t0"], ["t4"]]
     again.close()
 
 
 def test_ranked_answers_change_without_training(tmp_path: Path) -> None:
-    desk = desk_at(tmp_path / "new.facts")
+    state = state_at(tmp_path / "new.facts")
     who = AnswersRequest(bindings={"x": "nobody"}, top=5)
-    desk.add_facts([Fact("person", ("nobody",)), Fact("lives_in", ("nobody", "t3"))], allow_new_objects=True)
-    first = desk.service.answers(who, no_deadline()).answers[0]
+    state.add_facts([Fact("person", ("nobody",)), Fact("lives_in", ("nobody", "t3"))], allow_new_objects=True)
+    first = state.service.answers(who, no_deadline()).answers[0]
     assert first.names == ["t3"]
-    desk.close()
+    state.close()
 
 
 def test_all_or_none(tmp_path: Path) -> None:
-    desk = desk_at(tmp_path / "new.facts", max_new_facts=2)
-    before = desk.service
+    state = state_at(tmp_path / "new.facts", max_new_facts=2)
+    before = state.service
     for wrong in ([NEW, Fact("livs_in", ("p00", "t4"))], [NEW, NEW, NEW]):
         with pytest.raises(KnowledgeBaseError):
-            desk.add_facts(wrong)
-    assert desk.service is before
+            state.add_facts(wrong)
+    assert state.service is before
     assert not (tmp_path / "new.facts").exists()
-    desk.close()
+    state.close()
 
 
-def test_what_is_not_on_the_disk_is_not_served(tmp_path: Path) -> None:
-    desk = desk_at(tmp_path / "new.facts")
+def test_facts_that_cannot_be_written_are_not_served(tmp_path: Path) -> None:
+    state = state_at(tmp_path / "new.facts")
     (tmp_path / "new.facts").mkdir()
-    before = desk.service
+    before = state.service
     with pytest.raises(OutputError):
-        desk.add_facts([NEW])
-    assert desk.service is before
-    desk.close()
+        state.add_facts([NEW])
+    assert state.service is before
+    state.close()
 
 
-def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
-    desk = desk_at(tmp_path / "new.facts")
-    before = len(desk.service.kb)
+def test_concurrent_additions_lose_nothing(tmp_path: Path) -> None:
+    state = state_at(tmp_path / "new.facts")
+    before = len(state.service.kb)
     jobs = [
         threading.Thread(
-            target=desk.add_facts, args=([Fact("person", (f"q{n}",))],), kwargs={"allow_new_objects": True}
+            target=state.add_facts, args=([Fact("person", (f"q{n}",))],), kwargs={"allow_new_objects": True}
         )
         for n in range(8)
     ]
@@ -85,14 +85,14 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
         job.start()
     for job in jobs:
         job.join()
-    assert len(desk.service.kb) == before + 8
+    assert len(state.service.kb) == before + 8
     assert len(EditsFile(tmp_path / "new.facts")) == 8
-    desk.close()
+    state.close()
 
 
-def test_a_server_that_takes_over_knows_what_the_one_before_it_added_last(tmp_path: Path) -> None:
-    """It was read before the lock was taken: the fact in between was acknowledged, and lost with the next addition."""
-    first = desk_at(tmp_path / "new.facts")
+def test_a_server_reads_what_the_previous_one_added_last(tmp_path: Path) -> None:
+    """The file was once read before it was locked: a fact added in between was lost."""
+    first = state_at(tmp_path / "new.facts")
     edits = EditsFile(tmp_path / "new.facts")
     service = Service(edits.apply_to(towns()), worker())
     first.add_facts([NEW])
@@ -105,53 +105,53 @@ def test_a_server_that_takes_over_knows_what_the_one_before_it_added_last(tmp_pa
 
 
 def test_a_fact_that_is_repeated_is_added_once_with_its_highest_confidence(tmp_path: Path) -> None:
-    """With two confidences it was counted twice."""
-    desk = desk_at(tmp_path / "new.facts")
-    before = len(desk.service.kb)
+    """It was once counted twice."""
+    state = state_at(tmp_path / "new.facts")
+    before = len(state.service.kb)
     twice = [Fact(NEW.relation, NEW.objects, confidence) for confidence in (0.25, 0.75, 0.5)]
-    assert desk.add_facts(twice) == AddFactsResponse(added=1, already_known=2, total_facts=before + 1)
-    assert desk.added == 1
+    assert state.add_facts(twice) == AddFactsResponse(added=1, already_known=2, total_facts=before + 1)
+    assert state.added == 1
     assert (tmp_path / "new.facts").read_text() == "0.75::lives_in(p00, t4).\n"
-    desk.close()
+    state.close()
 
 
-def test_nothing_is_added_where_nothing_may_be(tmp_path: Path) -> None:
-    desk = ServerState(Service(towns()), EditsFile(tmp_path / "new.facts"))
-    assert not desk.editable
-    assert not desk.check_token("")
+def test_a_read_only_server_adds_nothing(tmp_path: Path) -> None:
+    state = ServerState(Service(towns()), EditsFile(tmp_path / "new.facts"))
+    assert not state.editable
+    assert not state.check_token("")
     with pytest.raises(KnowledgeBaseError, match="read-only"):
-        desk.add_facts([NEW])
+        state.add_facts([NEW])
     with pytest.raises(KnowledgeBaseError, match="requires a file"):
         ServerState(Service(towns()), None, "token")
 
 
 @pytest.mark.parametrize("guess", ["", "toke", "tokens", "tökén", "\ud800"])
 def test_another_token_is_not_trusted(guess: str, tmp_path: Path) -> None:
-    desk = desk_at(tmp_path / "new.facts")
-    assert desk.check_token("token")
-    assert not desk.check_token(guess)
-    desk.close()
+    state = state_at(tmp_path / "new.facts")
+    assert state.check_token("token")
+    assert not state.check_token(guess)
+    state.close()
 
 
-def test_an_addition_that_comes_too_late_is_none(tmp_path: Path) -> None:
-    desk, deadline = desk_at(tmp_path / "new.facts"), Deadline(60)
-    before = desk.service
+def test_nothing_is_added_after_the_deadline(tmp_path: Path) -> None:
+    state, deadline = state_at(tmp_path / "new.facts"), Deadline(60)
+    before = state.service
     deadline.cancel()
     with pytest.raises(StoppedError):
-        desk.add_facts([NEW], deadline=deadline)
-    assert desk.service is before
+        state.add_facts([NEW], deadline=deadline)
+    assert state.service is before
     assert not (tmp_path / "new.facts").exists()
-    desk.close()
+    state.close()
 
 
 @pytest.mark.parametrize("last", [1, 2, 3])
 def test_an_addition_that_is_stopped_leaves_nothing_behind(
     last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each once left a whole knowledge base with its engine in memory."""
+    """It once left a knowledge base and its engine in memory."""
 
     class Asking(Deadline):
-        """Stops the work when it has been asked so often."""
+        """Cancels itself at a given check."""
 
         asked = 0
 
@@ -161,7 +161,7 @@ def test_an_addition_that_is_stopped_leaves_nothing_behind(
                 self.cancel()
             return super().limit_budget(budget)
 
-    desk, closed = desk_at(tmp_path / "new.facts"), list[Engine]()
+    state, closed = state_at(tmp_path / "new.facts"), list[Engine]()
     close = Engine.close
 
     def counted(engine: Engine) -> None:
@@ -169,12 +169,12 @@ def test_an_addition_that_is_stopped_leaves_nothing_behind(
         close(engine)
 
     monkeypatch.setattr(Engine, "close", counted)
-    before = desk.service
+    before = state.service
     with pytest.raises(StoppedError):
-        desk.add_facts([NEW], deadline=Asking())
-    assert desk.service is before
-    assert (NEW in desk.service.kb, len(desk.edits or ())) == (False, 0)
+        state.add_facts([NEW], deadline=Asking())
+    assert state.service is before
+    assert (NEW in state.service.kb, len(state.edits or ())) == (False, 0)
     assert len({id(engine) for engine in closed}) == (last > 1), "the engine of what came to nothing"
     assert before.engine not in closed
-    assert desk.add_facts([NEW]).added == 1
-    desk.close()
+    assert state.add_facts([NEW]).added == 1
+    state.close()
