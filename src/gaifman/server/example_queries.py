@@ -15,7 +15,6 @@ from gaifman.logic.printer import format_relation
 from gaifman.logic.verbalize import readable_name
 from gaifman.model import GaifmanModel
 from gaifman.queries.answers import exists
-from gaifman.ranking.candidates import position_types
 from gaifman.server.schemas import ExampleQuery
 from gaifman.server.service import Service
 
@@ -43,27 +42,15 @@ def queries_about(service: Service, name: str) -> list[ExampleQuery]:
     service.kb.object_id(name)
     found = []
     for relation, arity, position in _relation_positions(service, name):
-        variables = query_variables(arity)
-        types = position_types(service.kb, relation)
-        restrict_to = {variables[at].name: kind for at, kind in types.items() if at != position}
         query = _atom_query(relation, arity, {position: name})
-        row = _example(query, f"{readable_name(name)}: {readable_name(relation)}", restrict_to=restrict_to)
+        row = _example(query, f"{readable_name(name)}: {readable_name(relation)}")
         objects = [name if at == position else None for at in range(arity)]
         found.append(row.model_copy(update={"relation": relation, "objects": objects}))
     return found
 
 
-def _example(
-    query: str, description: str, *, rankable: bool = True, restrict_to: Mapping[str, str] | None = None
-) -> ExampleQuery:
-    return ExampleQuery(
-        query=query,
-        description=description,
-        rankable=rankable,
-        restrict_to=dict(restrict_to or {}),
-        relation=None,
-        objects=[],
-    )
+def _example(query: str, description: str, *, rankable: bool = True) -> ExampleQuery:
+    return ExampleQuery(query=query, description=description, rankable=rankable, relation=None, objects=[])
 
 
 def _atom_query(relation: str, arity: int, constants: Mapping[int, str]) -> str:

@@ -107,7 +107,11 @@ class AnswersParameters(ParameterModel):
     )
     top: JsonPositive = Field(default=10, description="Maximum number of answers.")
     known: str = Field(default="mark", description="What to do with known answers: mark, exclude or only.")
-    candidates: str = Field(default="auto", description="Which objects to rank: auto, all, typed, seen or near.")
+    candidates: str = Field(
+        default="auto",
+        description="Which objects to rank: by default those seen at the position of the variable or of their type; "
+        "all for all objects; or typed, seen or near.",
+    )
     draws: JsonPositive | None = Field(
         default=None, description="Neighbourhoods per candidate; by default the model's setting."
     )
@@ -433,7 +437,6 @@ class ParseResponse(ResponseModel):
     variables: list[str]
     rankable: bool = Field(description="Whether the model can rank its answers.")
     not_rankable_reason: str | None
-    restrict_to: dict[str, str] = Field(description="Variable → type of its candidates.")
     error: ErrorDetail | None
 
 
@@ -514,7 +517,6 @@ class ExampleQuery(ResponseModel):
     query: str
     description: str
     rankable: bool = Field(description="Whether it is for the model.")
-    restrict_to: dict[str, str] = Field(description="Variable → type of its candidates.")
     relation: str | None = Field(description="The relation, if the query is about one object.")
     objects: list[str | None] = Field(description="Its objects, null for variables, if it is about one object.")
 

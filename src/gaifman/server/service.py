@@ -35,7 +35,7 @@ from gaifman.model_card import model_card
 from gaifman.queries.answers import Answers, PreparedQuery, count_answers, fetch_answers, prepare
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.witnesses import witness_facts
-from gaifman.ranking.candidates import RankingOptions, variable_types
+from gaifman.ranking.candidates import RankingOptions
 from gaifman.sampling.neighbourhoods import Neighbourhood, named_neighbourhoods
 from gaifman.server.name_index import NameIndex
 from gaifman.server.schemas import (
@@ -266,7 +266,6 @@ class Service:
                 variables=[],
                 rankable=False,
                 not_rankable_reason=None,
-                restrict_to={},
                 error=ErrorDetail.from_error(error),
             )
         reason = self._not_rankable_reason(request.query, request.bindings)
@@ -275,7 +274,6 @@ class Service:
             variables=[variable.name for variable in query.variables],
             rankable=reason is None,
             not_rankable_reason=reason,
-            restrict_to={} if reason else variable_types(self.kb, query),
             error=None,
         )
 

@@ -48,8 +48,6 @@ def test_queries_about_an_object_use_the_relations_of_its_type(
     assert [row.query for row in queries_about(query_service, "p01")] == ["works_in('p01', y)"]
     (row,) = queries_about(completion_service, "t1")
     assert (row.query, row.relation, row.objects) == ("works_in(x, 't1')", "works_in", [None, "t1"])
-    assert row.restrict_to == {"x": "person"}
-    assert queries_about(completion_service, "p01")[0].restrict_to == {}
     odd = Service(KnowledgeBase.from_facts([("p", "it's", "b"), ("t", "it's"), ("t", "c")]))
     assert [row.query for row in queries_about(odd, "c")] == [r"p('c', y)"]
     assert odd.parse(ParseRequest(query=queries_about(odd, "it's")[0].query)).error is None

@@ -258,12 +258,10 @@ def test_a_query_is_parsed(query_service: Service, completion_service: Service) 
         variables=["y"],
         rankable=True,
         not_rankable_reason=None,
-        restrict_to={},
         error=None,
     )
     assert "works_in(x, y)" in str(parse(query_service, "lives_in(x, y)").not_rankable_reason)
     assert parse(completion_service, "citizen(x, 'c0')").rankable
-    assert parse(completion_service, "citizen(who, what)").restrict_to == {"who": "person"}
     assert not parse(completion_service, "citizen(x, y) & person(x)").rankable
     assert parse(Service(towns()), "person(x)").not_rankable_reason == "there is no model"
 

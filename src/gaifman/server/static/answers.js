@@ -20,7 +20,7 @@ export async function answersView(page, state, signal) {
   if (parsed.rankable) page.append(modeLinks(state, ranked));
   const split = h("div", { class: state.why && ranked ? "split explained" : ranked ? "split explained waiting" : "whole" });
   page.append(split);
-  if (ranked) await rankedAnswers(split, state, parsed.restrict_to, signal);
+  if (ranked) await rankedAnswers(split, state, signal);
   else await exactAnswers(split, state, parsed, signal);
 }
 
@@ -37,23 +37,22 @@ function modeLinks(state, ranked) {
 
 // Ranked
 
-async function rankedAnswers(split, state, types, signal) {
-  const restrictTo = state.candidates === "all" ? {} : types;
+async function rankedAnswers(split, state, signal) {
   const top = await limitRows(state.top);
-  const body = { query: state.q, top, restrict_to: restrictTo, ...(state.prior ? { prior: state.prior } : {}) };
-  const reply = await request("/api/answers", { body, signal });
+  const parameters = { query: state.q, top, prior: state.prior, candidates: state.candidates };
+  const reply = await request("/api/answers", { parameters, signal });
   const rows = reply.answers.map((answer) => answerRow(answer, reply.variables, state));
   const more = reply.truncated && top === state.top && h("a", { class: "button", href: queryLink(state, { top: state.top * 2 }) }, "More answers");
-  const line = `print(model.answers(${literal(state.q)}, top=${top}, restrict_to=${literal(restrictTo)}${state.prior ? `, prior=${state.prior}` : ""}))`;
+  const options = `top=${top}${state.prior ? `, prior=${state.prior}` : ""}${state.candidates ? `, candidates=${literal(state.candidates)}` : ""}`;
   split.append(
     h(
       "section",
       { "aria-label": "Answers", class: "list" },
-      Object.keys(types).length ? typeFilter(state, types) : null,
+      candidateLine(reply, state),
       reply.answers.length ? h("div", { class: "scroll" }, rankedTable(reply, rows)) : h("p", {}, "No answers."),
-      h("p", { class: "muted" }, note(reply, state)),
+      h("p", { class: "muted" }, scoringNote(reply, state)),
       more ? h("p", {}, more) : null,
-      snippets("/api/answers", { body, model: true, lines: [line] }),
+      snippets("/api/answers", { parameters, model: true, lines: [`print(model.answers(${literal(state.q)}, ${options}))`] }),
     ),
   );
   if (state.why) {
@@ -74,10 +73,10 @@ function rankedTable({ answers, variables }, rows) {
   return h("table", { class: "answers" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
 }
 
-function note({ considered, variables }, state) {
+function scoringNote({ variables }, state) {
   const prior = Number(((state.prior || DEFAULT_PRIOR) * 100).toPrecision(3));
   const scored = variables.length ? "Known answers are scored as if they were not known." : "The fact is scored as if it were not known.";
-  return `Candidates: ${visible(considered.description)}. ${scored} Prior: ${prior}\u00a0% of candidates are true.`;
+  return `${scored} Prior: ${prior}\u00a0% of candidates are true.`;
 }
 
 function selectHint() {
@@ -88,12 +87,12 @@ function selectHint() {
 
 const whyField = (answer) => (answer.names.length ? answer.names : [" "]); // an empty list would vanish from the address
 
-/** The type of each variable's candidates, and a link to rank all objects instead. */
-function typeFilter(state, types) {
+/** What was ranked, and a link to rank all objects, or only those of the expected type. */
+function candidateLine({ considered, variables }, state) {
+  if (!variables.length) return null;
   const all = state.candidates === "all";
-  const tags = Object.entries(types).map(([variable, type]) => h("span", { class: "tag" }, `${variable}: ${all ? "any object" : humanize(type)}`));
-  const other = h("a", { class: "why", href: queryLink(state, { candidates: all ? "" : "all" }) }, all ? "only objects of the expected type" : "rank all objects");
-  return h("p", {}, tags.flatMap((tag) => [tag, " "]), other);
+  const link = all || !considered.description.startsWith("all ") ? h("a", { class: "why", href: queryLink(state, { candidates: all ? "" : "all" }) }, all ? "rank expected objects only" : "rank all objects") : null;
+  return h("p", {}, h("span", { class: "tag" }, `${countNoun(considered.count, "candidate")}: ${humanize(considered.description)}`), " ", link);
 }
 
 function answerRow(answer, variables, state) {

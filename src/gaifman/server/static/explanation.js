@@ -17,8 +17,8 @@ export async function explanationPanel(split, state, signal) {
   const answer = state.why.filter((name) => name !== " ");
   const panel = h("section", { class: "panel", "aria-busy": "true", "aria-label": "Explanation" }, h("p", { class: "muted" }, "Explaining …"));
   split.append(panel);
-  const body = { query: state.q, answer, top: TOP, ...(state.prior ? { prior: state.prior } : {}) };
-  const found = await request("/api/explanations", { body, signal });
+  const parameters = { query: state.q, answer, top: TOP, prior: state.prior };
+  const found = await request("/api/explanations", { parameters, signal });
   const lines = [`explanation = model.explain_answer(${literal(state.q)}, {}, ${literal(answer)}${state.prior ? `, prior=${state.prior}` : ""})`, "print(explanation)"];
   const close = h("a", { href: queryLink(state), "aria-label": "Close the explanation" }, "close ×");
   const figure = picture(found);
@@ -36,7 +36,7 @@ export async function explanationPanel(split, state, signal) {
       reasonList("Evidence against", found.reasons.filter((reason) => reason.effect < 0), found.draws),
     ),
     logOddsTable(found),
-    snippets("/api/explanations", { body, model: true, lines }),
+    snippets("/api/explanations", { parameters, model: true, lines }),
   ];
   panel.replaceChildren(...parts.filter(Boolean));
   panel.removeAttribute("aria-busy");

@@ -3,9 +3,9 @@
 import { limitRows, request } from "/api.js";
 import { chart } from "/degrees.js";
 import { brief, chips, h, number, quoted, visible } from "/dom.js";
-import { ASSUMPTION, fillMissingFacts, missingFactsLine, missingFactsRequest, PRIOR } from "/missing_facts.js";
+import { ASSUMPTION, fillMissingFacts, missingFactsSnippets, PRIOR } from "/missing_facts.js";
 import { link } from "/navigation.js";
-import { literal, snippets } from "/snippets.js";
+import { snippets } from "/snippets.js";
 import { syntaxHelp } from "/syntax_help.js";
 
 const MAX_QUERIES = 12;
@@ -56,20 +56,13 @@ async function missingFacts(panel, about, relations, signal) {
   const note = h("p", { class: "muted" }, "Asking the model …");
   panel.append(h("h2", {}, "Probably missing"), list, note);
   const own = about.model.query;
-  const queries = own ? [{ query: own, restrict_to: {}, relation: null }] : await relationQueries(relations, signal);
+  const trained = relations.filter((row) => row.trained && row.arity > 1).slice(0, MAX_QUERIES);
+  const queries = own ? [{ query: own }] : trained.map(({ query, name }) => ({ query, relation: name }));
   const options = own ? { perQuery: MAX_MISSING, toFact: wholeAnswer } : { perQuery: 1, toFact: relationFact };
   const count = await fillMissingFacts(list, queries, { ...options, count: MAX_MISSING, signal });
   const what = own ? "Best missing answers" : "Best missing fact per relation";
   note.textContent = count ? `${what}, ${ASSUMPTION}. Select one for its explanation.` : "No missing fact is likely.";
-  if (!queries.length) return;
-  const top = await limitRows(4);
-  panel.append(snippets("/api/answers", { body: missingFactsRequest(queries[0], top), model: true, lines: [missingFactsLine(queries[0], top, literal)] }));
-}
-
-function relationQueries(relations, signal) {
-  const trained = relations.filter((row) => row.trained && row.arity > 1).slice(0, MAX_QUERIES);
-  const typed = async ({ query, name }) => ({ query, relation: name, restrict_to: (await request("/api/parse", { body: { query }, signal })).restrict_to });
-  return Promise.all(trained.map(typed));
+  if (queries.length) panel.append(missingFactsSnippets(queries[0].query, await limitRows(4)));
 }
 
 /** The explanation of a fact is shown beside the other answers for its first object. */

@@ -2,7 +2,7 @@
 
 import { limitRows, request } from "/api.js";
 import { brief, chips, countNoun, factText, h, humanize, number, pageLinks, visible } from "/dom.js";
-import { ASSUMPTION, fillMissingFacts, missingFactsLine, missingFactsRequest, PRIOR } from "/missing_facts.js";
+import { ASSUMPTION, fillMissingFacts, missingFactsSnippets, PRIOR } from "/missing_facts.js";
 import { link, objectLink } from "/navigation.js";
 import { literal, snippets } from "/snippets.js";
 
@@ -74,10 +74,7 @@ async function missingFacts(panel, name, signal) {
   const count = await fillMissingFacts(list, queries, { perQuery: 3, count: MAX_MISSING, toFact, signal });
   const none = examples.length ? "No missing fact is likely." : "The model has no relation for objects like this.";
   note.textContent = count ? `Best missing facts of ${countNoun(queries.length, "relation")}, ${ASSUMPTION}.` : none;
-  if (queries.length) {
-    const top = await limitRows(6);
-    panel.append(snippets("/api/answers", { body: missingFactsRequest(queries[0], top), model: true, lines: [missingFactsLine(queries[0], top, literal)] }));
-  }
+  if (queries.length) panel.append(missingFactsSnippets(queries[0].query, await limitRows(6)));
   panel.removeAttribute("aria-busy");
 }
 
