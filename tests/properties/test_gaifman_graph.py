@@ -145,7 +145,7 @@ def test_ranges_are_joined() -> None:
     assert concatenate_ranges(np.array([5, 2, 9]), np.array([5, 4, 10])).tolist() == [2, 3, 9]
 
 
-def test_what_is_wrong_is_said(worked: GaifmanGraph) -> None:
+def test_errors_of_the_graph(worked: GaifmanGraph) -> None:
     with pytest.raises(KnowledgeBaseError, match="there is no object frnce\ndid you mean: france"):
         build_graph(KnowledgeBase.from_facts([("borders", "france", "spain")])).neighbours_of("frnce")
     with pytest.raises(KnowledgeBaseError, match="radius must be an integer of at least 0, got -1\nhint: r=1"):

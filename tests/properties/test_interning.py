@@ -1,4 +1,4 @@
-"""The array way to number names is the dictionary's way, even where hashes collide."""
+"""The interner numbers names as a dictionary does, even if hashes collide."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_it_is_exact_where_all_hashes_collide(blocks: list[list[str]]) -> None:
 
 
 @given(words, words)
-def test_names_may_come_in_other_ways_too(ours: list[str], others: list[str]) -> None:
+def test_the_encoder_may_know_names_already(ours: list[str], others: list[str]) -> None:
     interner, index = Interner(), NameEncoder()
     index.encode(others)
     assert numbers(interner, index, ours) == index.encode(ours).tolist()
@@ -67,7 +67,7 @@ def test_an_empty_name_is_a_name_here() -> None:
     assert numbers(interner, index, ["a", "", "a", "b"]) == [0, 1, 0, 2]
 
 
-def test_bytes_that_are_no_text_are_left_to_the_caller() -> None:
+def test_invalid_utf_8_raises() -> None:
     with pytest.raises(UnicodeDecodeError):
         Interner().encode(b"\xff\t", np.array([0]), np.array([1]), NameEncoder())
 

@@ -57,7 +57,7 @@ def test_shapes_are_broadcast() -> None:
     assert found[0, 0] != found[1, 2]
 
 
-def test_a_start_hangs_on_seed_and_purposes_in_their_order() -> None:
+def test_a_key_depends_on_seed_and_purposes_in_order() -> None:
     parts: list[tuple[int | str, ...]] = [(), (1,), ("a",), ("b",), ("a", "b"), ("b", "a"), ("a", 1), (1, "a")]
     starts = {int(keys.make_key(0, *those)) for those in parts} | {int(keys.make_key(1))}
     assert len(starts) == 9
@@ -75,7 +75,7 @@ def test_sampling_takes_its_keys_from_here() -> None:
     assert sampling.keys().tolist() == [plain_key(sampling, number) for number in range(3)]
 
 
-def test_an_order_by_keys_favours_nobody() -> None:
+def test_an_order_by_keys_is_uniform() -> None:
     """Of three rows each comes first in a third of the seeds."""
     rows = np.array([[0, 1], [1, 0], [1, 1]], np.int32)
     first = [int(np.argmin(keys.fold_in_rows(keys.make_key(seed, "order"), rows))) for seed in range(3_000)]

@@ -202,7 +202,7 @@ FAMILY = read_case(CASES[0].parent / "family.txt")[0]
         ("height('ann') > 3", "there is no attribute height"),
     ],
 )
-def test_a_name_the_structure_does_not_have(text: str, message: str) -> None:
+def test_unknown_names_are_errors(text: str, message: str) -> None:
     with pytest.raises(FormulaError, match=re.escape(message)):
         count(FAMILY, parse(text))
 
@@ -212,12 +212,12 @@ def test_a_free_variable_needs_an_object() -> None:
         holds(FAMILY, parse("female(x)"))
 
 
-def test_a_feature_asks_for_no_more_objects_than_there_are() -> None:
+def test_a_feature_cannot_use_more_objects_than_the_tuple_has() -> None:
     with pytest.raises(FormulaError, match="s3 is out of range: the tuple has 2 objects"):
         feature_value(FAMILY, parse_feature("female(s3)"), ("ann", "bob"))
 
 
-def test_a_schema_has_no_value_of_its_own() -> None:
+def test_a_template_has_no_value() -> None:
     with pytest.raises(FormulaError, match="is a template"):
         feature_value(FAMILY, parse_feature("each r. r(s1, s2)"), ("ann", "bob"))
 
@@ -226,7 +226,7 @@ def test_variables_can_be_given_by_name() -> None:
     assert count(FAMILY, parse("parent(x, y)"), {"x": "bob"}) == count(FAMILY, parse("parent('bob', y)")) == 1
 
 
-def test_a_name_is_no_tuple_of_objects() -> None:
+def test_a_string_is_not_a_tuple_of_objects() -> None:
     with pytest.raises(FormulaError, match="objects must be a tuple"):
         feature_value(FAMILY, parse_feature("female(s1)"), "ann")
 

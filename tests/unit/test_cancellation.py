@@ -1,4 +1,4 @@
-"""When work ends."""
+"""Deadlines."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def past() -> Deadline:
     return deadline
 
 
-def test_without_seconds_there_is_no_end() -> None:
+def test_without_seconds_there_is_no_time_limit() -> None:
     assert no_deadline().remaining is None
     no_deadline().check()
     assert no_deadline().limit_budget() == Budget()
 
 
-def test_the_time_that_is_left_shrinks_and_is_what_a_query_inside_gets() -> None:
+def test_the_remaining_time_shrinks_and_limits_a_query() -> None:
     deadline = Deadline(100)
     first, second = deadline.remaining or 0, deadline.remaining or 0
     assert 0 < second <= first <= 100
@@ -41,20 +41,20 @@ def test_the_time_that_is_left_shrinks_and_is_what_a_query_inside_gets() -> None
     assert MIN_SECONDS <= inside.seconds <= 100
 
 
-def test_who_asks_after_the_end_is_stopped() -> None:
+def test_check_raises_after_the_deadline() -> None:
     for asked in (Deadline.check, Deadline.limit_budget):
         with pytest.raises(StoppedError, match="stopped after 1e-09 seconds"):
             asked(past())
 
 
-def test_it_can_be_ended_from_outside() -> None:
+def test_a_deadline_can_be_cancelled() -> None:
     deadline = Deadline(100)
     deadline.cancel()
     with pytest.raises(StoppedError, match="was cancelled"):
         deadline.check()
 
 
-def test_stopping_twice_does_no_harm() -> None:
+def test_cancelling_twice_is_allowed() -> None:
     deadline = Deadline()
     for _ in range(2):
         deadline.cancel()
@@ -76,7 +76,7 @@ def test_a_query_within_a_deadline_stops_with_it() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_no_time_is_no_deadline(seconds: float) -> None:
+def test_invalid_time_limits_are_refused(seconds: float) -> None:
     with pytest.raises(GaifmanError, match="above 0"):
         Deadline(seconds)
 
@@ -95,14 +95,14 @@ class Counting(Deadline):
         super().check()
 
 
-def test_a_ranking_asks_between_its_blocks() -> None:
+def test_a_ranking_checks_the_deadline_between_blocks() -> None:
     deadline = Counting(3)
     with pytest.raises(StoppedError):
         neighbour().rank(None, {}, RankingOptions(deadline=deadline))
     assert deadline.asked == 3
 
 
-def test_an_explanation_asks_between_its_parts_and_is_stopped_at_each() -> None:
+def test_an_explanation_checks_the_deadline_between_its_steps() -> None:
     model, whole = little(), Counting(-1)
     found = model.explain("p00", "p01", deadline=whole)
     assert found.as_dict() == model.explain("p00", "p01").as_dict()
@@ -123,7 +123,7 @@ def test_a_deadline_that_is_not_reached_changes_nothing() -> None:
     assert one.as_dict() == other.as_dict()
 
 
-def test_looking_for_near_candidates_asks_too() -> None:
+def test_the_search_for_near_candidates_checks_the_deadline() -> None:
     deadline = Deadline(100)
     deadline.cancel()
     _, pattern = atom_pattern("borders(x, y)", demo(), ["borders"])
@@ -137,7 +137,7 @@ def test_looking_for_near_candidates_asks_too() -> None:
         )
 
 
-def test_looking_for_what_to_hide_ends_in_time() -> None:
+def test_the_search_for_hidden_facts_checks_the_deadline() -> None:
     query = "exists z, w. borders(x, z) & borders(z, w) & borders(w, y)"
     answers = gaifman.query(demo(), query, budget=Budget(rows=2_000)).tuples
     with pytest.raises(StoppedError):

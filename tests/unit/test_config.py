@@ -53,7 +53,7 @@ def test_the_time_of_a_request_is_finite(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("name", SERVER_MAXIMA)
-def test_every_limit_of_a_server_has_an_end(name: str) -> None:
+def test_every_server_limit_has_a_maximum(name: str) -> None:
     assert getattr(ServerLimits(**{name: SERVER_MAXIMA[name]}), name) == SERVER_MAXIMA[name]
     for wrong in (0, SERVER_MAXIMA[name] + 1, 2**70):
         with pytest.raises(GaifmanError, match=rf"ServerLimits\.{name} must be"):

@@ -19,7 +19,7 @@ def test_every_error_is_drawn_in_the_docstring_and_has_one_base(error: type[Exce
     assert error.__name__ in errors.__doc__
 
 
-def test_an_error_shows_place_caret_expected_near_and_hint() -> None:
+def test_an_error_prints_location_caret_expected_suggestions_and_hint() -> None:
     place = Location.from_offset("query", "p(x)\nbordrs(x, y)", 5, 6)
     error = FormulaError(
         "no such relation", location=place, expected=("(",), suggestions=("borders",), hint="write borders"
@@ -34,7 +34,7 @@ def test_an_error_shows_place_caret_expected_near_and_hint() -> None:
     ]
 
 
-def test_an_error_is_also_fields_for_json() -> None:
+def test_an_error_as_json() -> None:
     error = FormulaError("what", location=Location("query", 1, 2, "abc"), suggestions=("b",))
     body = json.loads(json.dumps(error.as_dict()))
     assert body["error"] == "FormulaError"
@@ -43,7 +43,7 @@ def test_an_error_is_also_fields_for_json() -> None:
     assert body["suggestions"] == ["b"]
 
 
-def test_an_error_without_place_is_one_line() -> None:
+def test_an_error_without_location_is_one_line() -> None:
     assert str(GaifmanError("wrong")) == "wrong"
     assert GaifmanError("wrong").as_dict()["location"] is None
 
@@ -63,13 +63,13 @@ def test_the_caret_stands_under_wide_and_combining_characters() -> None:
     assert caret == " ^"
 
 
-def test_the_place_at_the_end_of_a_text() -> None:
+def test_the_location_at_the_end_of_a_text() -> None:
     place = Location.from_offset("query", "p(x", 3)
     assert (place.line, place.column) == (1, 4)
     assert place.excerpt() == "p(x\n   ^"
 
 
-def test_control_and_bidirectional_characters_are_shown_as_what_they_are() -> None:
+def test_control_and_bidirectional_characters_are_escaped() -> None:
     assert escape_unprintable("a\x00\x1b[31m\u202eb") == r"a\x00\x1b[31m\u202eb"
 
 

@@ -76,7 +76,7 @@ def test_what_is_html_already_is_not_escaped_again() -> None:
 
 
 @pytest.mark.parametrize(("share", "length"), [(0, 0), (0.25, 20), (1, BAR_WIDTH), (-1, 0), (7, BAR_WIDTH), (nan, 0)])
-def test_a_bar_is_as_long_as_its_share(share: float, length: int) -> None:
+def test_the_length_of_a_bar(share: float, length: int) -> None:
     assert re.findall(r"width:(\d+)px", bar(share, "")) == [str(BAR_WIDTH), str(length)]
 
 
@@ -86,7 +86,7 @@ def test_a_number_has_the_colour_of_its_sign() -> None:
     assert words(signed_number(-1.0)) == "-1.000"
 
 
-def test_numbers_stand_to_the_right_and_an_empty_head_is_none() -> None:
+def test_numbers_are_right_aligned_and_an_empty_header_is_not_shown() -> None:
     page = table(("name", "count"), [("a", 1), ("b", 2)], numeric_columns=[1])
     assert [cell.get("style") for cell in ET.fromstring(page).iter("td")] == ["text-align:left", "text-align:right"] * 2
     assert "<thead>" not in table(("", ""), [("a", 1)])

@@ -288,7 +288,9 @@ def answer(
     if as_json:
         print_json(ranked.as_dict())
     else:
-        typed = candidates == "auto" and not restrict_to and not ranked.considered.description.startswith(("all", "known"))
+        typed = (
+            candidates == "auto" and not restrict_to and not ranked.considered.description.startswith(("all", "known"))
+        )
         print_ranked_answers(ranked, prior, "--candidates all ranks all objects" if typed else "")
 
 

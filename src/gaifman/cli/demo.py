@@ -46,9 +46,7 @@ def run_trial(kb: KnowledgeBase, progress: ProgressCallback | None = None) -> di
 
     held = hold_out_facts(kb)
     rest = kb.without_facts((name, *objects) for name, facts in held.items() for objects in facts)
-    completion = train_completion(
-        rest, TrainingConfig(seed=SEED), held, store=_counting_store(len(held), progress)
-    )
+    completion = train_completion(rest, TrainingConfig(seed=SEED), held, store=_counting_store(len(held), progress))
     total, ranks = sum(map(len, held.values())), list[dict[str, Any]]()
     for name, facts in held.items():
         ranks.append({"relation": name, "held_out": len(facts), **rank_held_out(completion, name, facts)})

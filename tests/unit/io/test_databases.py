@@ -1,4 +1,4 @@
-"""Tables of others: DuckDB, SQLite and Parquet, by the words of their columns or by their kinds."""
+"""Tables of other programs: DuckDB, SQLite and Parquet."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SCHEMAS = [
 
 
 @pytest.mark.parametrize(("schema", "rows", "expected"), SCHEMAS)
-def test_tables_are_read_by_words_or_kinds(tmp_path: Path, schema: str, rows: str, expected: list[str]) -> None:
+def test_tables_are_read_by_column_names_or_kinds(tmp_path: Path, schema: str, rows: str, expected: list[str]) -> None:
     duck, lite = make_duckdb(tmp_path / "x.duckdb", schema, rows), make_sqlite(tmp_path / "x.db", schema, rows)
     assert contents(read(duck)) == expected
     assert contents(read(lite)) == expected
@@ -65,7 +65,7 @@ def test_tables_are_read_by_words_or_kinds(tmp_path: Path, schema: str, rows: st
 
 
 @pytest.mark.parametrize(("schema", "rows", "expected"), SCHEMAS)
-def test_parquet_of_others(tmp_path: Path, schema: str, rows: str, expected: list[str]) -> None:
+def test_parquet_of_other_programs(tmp_path: Path, schema: str, rows: str, expected: list[str]) -> None:
     table = schema.split()[2]
     path = tmp_path / f"{table}.parquet"
     with duckdb.connect() as connection:
@@ -78,7 +78,7 @@ def test_parquet_of_others(tmp_path: Path, schema: str, rows: str, expected: lis
 
 
 @pytest.mark.parametrize("make", [make_duckdb, make_sqlite])
-def test_every_table_is_read_or_the_one_asked_for(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+def test_every_table_is_read_or_the_named_one(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     path = make(
         tmp_path / "x.db",
         "CREATE TABLE person (name VARCHAR)",
@@ -124,7 +124,7 @@ def test_a_confidence_out_of_range_is_an_error(tmp_path: Path, make) -> None:  #
 
 
 @pytest.mark.parametrize("make", [make_duckdb, make_sqlite])
-def test_columns_that_are_neither_are_listed(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+def test_columns_of_other_kinds_are_listed(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     path = make(tmp_path / "x.db", "CREATE TABLE t (a VARCHAR, b VARCHAR, c DOUBLE)")
     with pytest.raises(InputError) as caught:
         read(path)
@@ -149,7 +149,7 @@ def test_an_empty_database_is_an_error(tmp_path: Path, make) -> None:  # type: i
 
 
 @pytest.mark.parametrize("name", ["x.duckdb", "x.parquet", "x.sqlite"])
-def test_files_that_are_no_databases_are_errors(tmp_path: Path, name: str) -> None:
+def test_files_that_are_not_databases_are_errors(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"this is no database at all, just text\n" * 20)
     with pytest.raises(InputError, match="cannot be read"):
         read(tmp_path / name)
@@ -170,7 +170,7 @@ def test_cut_databases_are_errors(tmp_path: Path) -> None:
                 read(tmp_path / name)
 
 
-def test_sqlite_that_holds_no_utf_8_is_an_error(tmp_path: Path) -> None:
+def test_sqlite_text_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
     path = make_sqlite(tmp_path / "x.db", "CREATE TABLE t (a TEXT)", "INSERT INTO t VALUES (CAST(x'ff41' AS TEXT))")
     with pytest.raises(InputError, match="cannot be read"):
         read(path)
@@ -182,7 +182,7 @@ def test_a_nul_inside_a_database_is_an_error(tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_database_gets_no_way_to_other_files(tmp_path: Path) -> None:
+def test_a_database_cannot_reach_other_files(tmp_path: Path) -> None:
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
     path = make_duckdb(
         tmp_path / "x.duckdb", f"CREATE VIEW spy AS SELECT * FROM read_csv('{tmp_path}/secret.csv', all_varchar=true)"
@@ -191,7 +191,7 @@ def test_a_database_gets_no_way_to_other_files(tmp_path: Path) -> None:
         read(path, table="spy")
 
 
-def test_names_of_files_are_no_patterns(tmp_path: Path) -> None:
+def test_names_of_files_are_not_patterns(tmp_path: Path) -> None:
     write(KnowledgeBase.from_facts([("p", "a")]), tmp_path / "x1.parquet")
     write(KnowledgeBase.from_facts([("q", "b")]), tmp_path / "x[1]'*.parquet")
     assert contents(read(tmp_path / "x[1]'*.parquet")) == ["q(b)."]
@@ -222,7 +222,7 @@ def test_facts_that_were_added_with_duckdb_are_read(tmp_path: Path) -> None:
         ("DROP TABLE attributes CASCADE", "cannot be read"),
     ],
 )
-def test_what_others_broke_is_an_error(tmp_path: Path, statement: str, message: str) -> None:
+def test_damaged_files_of_ours_are_errors(tmp_path: Path, statement: str, message: str) -> None:
     path = changed(tmp_path, statement)
     if not message:
         assert len(read(path)) == 1

@@ -1,4 +1,4 @@
-"""Tables of others that are easily misread: schemas, NULLs, numbered columns, odd kinds; and our own file, changed."""
+"""Tables of other programs: schemas, NULLs, numbered columns, odd kinds; and our own file, changed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_numbered_columns_are_read_by_number(tmp_path: Path, make, columns, valu
         ("relation TEXT, a1 TEXT, a3 TEXT", "its columns are not those of facts"),
     ],
 )
-def test_columns_of_which_some_are_unknown_are_an_error(tmp_path: Path, make, columns: str, unknown: str) -> None:  # type: ignore[no-untyped-def]
+def test_unknown_columns_beside_known_ones_are_an_error(tmp_path: Path, make, columns: str, unknown: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match="the columns look like those of facts") as caught:
         read(make(tmp_path / "x.db", f"CREATE TABLE t ({columns})"))
     assert caught.value.message.endswith(unknown)
@@ -76,7 +76,7 @@ def test_a_table_of_one_relation_may_use_such_words(tmp_path: Path, make) -> Non
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_null_does_not_change_the_places_of_a_relation(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+def test_a_null_does_not_change_the_arity_of_a_relation(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     path = make(
         tmp_path / "t.db",
         "CREATE TABLE t (who TEXT, town TEXT, country TEXT)",
@@ -89,7 +89,7 @@ def test_a_null_does_not_change_the_places_of_a_relation(tmp_path: Path, make) -
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_value_that_is_null_is_none(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+def test_a_null_value_is_skipped(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     path = make(
         tmp_path / "x.db",
         "CREATE TABLE t (object TEXT, attribute TEXT, value DOUBLE)",
@@ -100,7 +100,7 @@ def test_a_value_that_is_null_is_none(tmp_path: Path, make) -> None:  # type: ig
     assert notes(kb)["rows with NULL skipped"] == 1
 
 
-def test_a_place_after_rows_that_were_left_out_is_that_of_the_table(tmp_path: Path) -> None:
+def test_locations_count_skipped_rows(tmp_path: Path) -> None:
     path = make_duckdb(
         tmp_path / "x.db",
         "CREATE TABLE t (a TEXT, b TEXT)",
@@ -154,7 +154,7 @@ def test_a_table_of_two_schemas_must_be_named_with_one(tmp_path: Path) -> None:
 # Kinds of columns in SQLite
 
 
-def test_dates_and_truth_values_are_names_as_they_are_stored(tmp_path: Path) -> None:
+def test_dates_and_booleans_are_names_as_they_are_stored(tmp_path: Path) -> None:
     path = make_sqlite(
         tmp_path / "x.db",
         "CREATE TABLE met (who TEXT, day DATE, hour DATETIME, happy BOOLEAN)",
@@ -178,7 +178,7 @@ def test_computed_columns_are_columns(tmp_path: Path) -> None:
     assert contents(read(path)) == ["t(x, 'x!', 'x?')."]
 
 
-def test_the_tables_of_a_search_engine_do_not_stop_a_file(tmp_path: Path) -> None:
+def test_virtual_tables_are_not_read(tmp_path: Path) -> None:
     path = make_sqlite(
         tmp_path / "x.db",
         "CREATE VIRTUAL TABLE texts USING fts5(title, body)",
@@ -207,7 +207,7 @@ def test_the_tables_of_a_search_engine_do_not_stop_a_file(tmp_path: Path) -> Non
         ("ALTER TABLE relations ALTER arity TYPE DOUBLE", "the column arity must hold integers"),
     ],
 )
-def test_columns_that_others_changed_are_errors(tmp_path: Path, statement: str, message: str) -> None:
+def test_changed_columns_of_our_file_are_errors(tmp_path: Path, statement: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         read(changed(tmp_path, statement))
     assert caught.value.message == message
@@ -215,7 +215,7 @@ def test_columns_that_others_changed_are_errors(tmp_path: Path, statement: str, 
     assert caught.value.location.text
 
 
-def test_a_file_that_was_changed_says_so(tmp_path: Path) -> None:
+def test_a_changed_file_has_a_note(tmp_path: Path) -> None:
     what = "fingerprint mismatch: the file has changed since it was written"
     path = changed(tmp_path, "UPDATE facts2 SET confidence = 0.5")
     assert notes(read(path))[what] == 1
@@ -243,7 +243,7 @@ def test_a_file_that_is_open_elsewhere_is_an_error_with_a_hint(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["x.duckdb", "x.parquet", "x.tsv", "x.facts.gz"])
-def test_a_secret_file_stays_secret(tmp_path: Path, name: str) -> None:
+def test_a_private_file_stays_private(tmp_path: Path, name: str) -> None:
     kb = KnowledgeBase.from_facts([("r", "a", "b")])
     (tmp_path / name).touch(0o600)
     (tmp_path / f"link-{name}").symlink_to(name)
@@ -265,7 +265,7 @@ def test_a_database_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("end", [".duckdb", ".facts", ".parquet"])
-def test_many_relations_are_read_in_a_moment(tmp_path: Path, end: str) -> None:
+def test_many_relations_are_read_fast(tmp_path: Path, end: str) -> None:
     kb = KnowledgeBase.from_facts(Fact(f"r{number}", ("a", "b")) for number in range(20_000))
     write(kb, tmp_path / f"x{end}")
     with cpu_limit(30):  # a few seconds; minutes where each relation is read by itself
@@ -273,7 +273,7 @@ def test_many_relations_are_read_in_a_moment(tmp_path: Path, end: str) -> None:
 
 
 @pytest.mark.parametrize("end", [".duckdb", ".parquet"])
-def test_progress_is_told_of_databases(tmp_path: Path, end: str) -> None:
+def test_progress_of_databases(tmp_path: Path, end: str) -> None:
     write(FAMILY, tmp_path / f"x{end}")
     told: list[tuple[str, int, int | None]] = []
     read(tmp_path / f"x{end}", progress=lambda *news: told.append(news))

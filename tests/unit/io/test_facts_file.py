@@ -1,4 +1,4 @@
-"""`.facts` files: what the grammar says, places that are right over many lines, and messages for each mistake."""
+"""`.facts` files: syntax, locations over many lines, and the message of each mistake."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def facts_of(tmp_path: Path, text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_what_can_be_written(tmp_path: Path, text: str, facts: list[str]) -> None:
+def test_the_syntax_of_facts(tmp_path: Path, text: str, facts: list[str]) -> None:
     assert facts_of(tmp_path, text) == facts
 
 
@@ -99,7 +99,7 @@ def test_what_can_be_written(tmp_path: Path, text: str, facts: list[str]) -> Non
         ("p(a).\np(b) = 3.", "p cannot be both a type and an attribute", 2, 1),
     ],
 )
-def test_each_mistake_has_its_message_and_place(
+def test_mistakes_have_a_message_and_a_location_in_facts(
     tmp_path: Path, text: str, message: str, line: int, column: int
 ) -> None:
     path = tmp_path / "x.facts"
@@ -135,15 +135,15 @@ def test_blocks_may_end_anywhere(tmp_path_factory, kb: KnowledgeBase, size: int,
     ]
     lines += [f"{format_name(a)}({format_name(o)}) = {v!r}." for a, o, v in kb.values()]
     path.write_text("".join(line + draw.choice(gaps) for line in lines), newline="")
-    draft = KnowledgeBaseBuilder()
-    read_facts_file(read_blocks(InputFile.from_path(path), Limits(), size=size), Limits(), draft)
-    found = draft.build()
+    builder = KnowledgeBaseBuilder()
+    read_facts_file(read_blocks(InputFile.from_path(path), Limits(), size=size), Limits(), builder)
+    found = builder.build()
     assert set(found.facts()) == {fact for fact in kb.facts() if "(" not in fact.relation}
     assert list(found.values()) == list(kb.values())
 
 
 @pytest.mark.parametrize("size", [3, 7, 20, 1000])
-def test_places_are_right_whatever_the_blocks(tmp_path: Path, size: int) -> None:
+def test_locations_do_not_depend_on_blocks(tmp_path: Path, size: int) -> None:
     path = tmp_path / "x.facts"
     path.write_text("p(a,\n  b).\n% note\nq(c). q(\n d, e).\n")
     with pytest.raises(InputError) as caught:
@@ -160,7 +160,7 @@ def test_a_statement_has_the_limit_of_a_line(tmp_path: Path) -> None:
     assert caught.value.location
 
 
-def test_a_missing_bracket_is_found_in_no_time(tmp_path: Path) -> None:
+def test_a_missing_bracket_is_found_fast(tmp_path: Path) -> None:
     path = tmp_path / "x.facts"
     path.write_text("p(" + "/a/b.c-d:e," * 50_000 + "\n" + "p(" + "'" + "\\" * 99_999)
     with cpu_limit(20), pytest.raises(InputError):
@@ -174,7 +174,7 @@ def test_facts_print_as_they_are_read(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", [":- module(x).\np(a).", "p(a).\n  :- dynamic(p/1).", "?- p(X)."])
-def test_a_directive_is_named(tmp_path: Path, text: str) -> None:
+def test_directives_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.pl").write_text(text)
     with pytest.raises(InputError, match="directives are not allowed") as caught:
         read(tmp_path / "x.pl")
@@ -183,7 +183,7 @@ def test_a_directive_is_named(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("escape", ["\\U00110000", "\\ud800", "\\0", "\\q", "\\x41", "\\u12"])
-def test_an_escape_that_stands_for_nothing_is_an_error_with_its_place(tmp_path: Path, escape: str) -> None:
+def test_an_unknown_escape_is_an_error_with_its_location(tmp_path: Path, escape: str) -> None:
     (tmp_path / "x.facts").write_text(f"p(a).\nq(b, 'x{escape}').\n")
     with pytest.raises(InputError) as caught:
         read(tmp_path / "x.facts")

@@ -1,4 +1,4 @@
-"""Files in blocks of whole lines, and files that are written whole or not at all."""
+"""Files in blocks of whole lines, and atomic writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_blocks_are_the_file_in_whole_lines(tmp_path_factory, data: bytes, size:
     ("offset", "line", "column", "text"),
     [(0, 7, 1, "été"), (2, 7, 2, "été"), (3, 7, 3, "été"), (6, 8, 1, "a\tb"), (8, 8, 3, "a\tb")],
 )
-def test_the_place_of_a_byte_counts_characters(offset: int, line: int, column: int, text: str) -> None:
+def test_the_location_of_a_byte_counts_characters(offset: int, line: int, column: int, text: str) -> None:
     place = TextBlock("x", 7, "été\na\tb\r\n".encode()).location(offset)
     assert (place.line, place.column, place.text) == (line, column, text)
 
@@ -74,12 +74,12 @@ def test_the_longest_line_is_found_in_any_block(tmp_path: Path, size: int) -> No
     assert (caught.value.location.line, caught.value.location.column) == (4, 1)
 
 
-def test_the_head_of_a_packed_file_is_unpacked(tmp_path: Path) -> None:
+def test_the_head_of_a_gzip_file_is_decompressed(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(gzip.compress(b"hello, world"))
     assert read_head(InputFile.from_path(tmp_path / "x"), 5) == b"hello"
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_files(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").touch()
     check_exists(tmp_path / "train.tsv")
     with pytest.raises(InputError) as caught:
@@ -94,7 +94,7 @@ def write_half(target: Path, failure: Exception) -> None:
         raise failure
 
 
-def test_a_file_takes_its_place_only_when_all_went_well(tmp_path: Path) -> None:
+def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "x"
     with atomic_write(target) as temporary:
         temporary.write_text("new")
@@ -155,7 +155,7 @@ def test_a_failed_database_leaves_no_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "a" * 5000, "a\0b", "a/b/c", "loop"])
-def test_names_that_cannot_be_are_our_errors(tmp_path: Path, name: str) -> None:
+def test_invalid_file_names_are_our_errors(tmp_path: Path, name: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(OutputError, match=r"cannot be written|there is no folder") as caught:
         write_half(tmp_path / name, KeyError())
@@ -165,7 +165,7 @@ def test_names_that_cannot_be_are_our_errors(tmp_path: Path, name: str) -> None:
     assert len(str(refused.value)) < 300
 
 
-def test_a_folder_that_may_not_be_listed_is_our_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_is_our_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -220,14 +220,14 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", [None, 5, b"x"])
-def test_what_names_no_file_is_our_error(name: object) -> None:
+def test_other_types_than_paths_are_refused(name: object) -> None:
     with pytest.raises(InputError, match="a file name must be a string or path"):
         read(name)  # type: ignore[arg-type]
     with pytest.raises(OutputError, match="a file name must be a string or path"):
         write(KnowledgeBase.from_facts([]), name)  # type: ignore[arg-type]
 
 
-def test_a_place_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
+def test_check_writable_refuses_unwritable_paths(tmp_path: Path) -> None:
     check_writable(tmp_path / "new")
     (tmp_path / "old").touch()
     check_writable(tmp_path / "old")

@@ -1,4 +1,4 @@
-"""What a file holds is told by its content and name, the same way by the reader and the writer."""
+"""Formats are detected by content and name, the same way by the reader and the writer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TABBED = names.filter(lambda name: not set("\t\n") & set(name) and not name.ends
         (b"", ".txt", "table"),
     ],
 )
-def test_formats_are_told_by_content_and_name(begin: bytes, end: str, form: str) -> None:
+def test_formats_are_detected_by_content_and_name(begin: bytes, end: str, form: str) -> None:
     assert detect_format_of(begin, end) == form
 
 
@@ -48,7 +48,7 @@ def test_formats_are_told_by_content_and_name(begin: bytes, end: str, form: str)
     ("name", "end"),
     [("a/x.tsv", ".tsv"), ("X.CSV.GZ", ".csv"), ("a.b/x", ""), ("x.tar.ttl", ".ttl"), ("-", ""), (".gz", "")],
 )
-def test_the_end_of_a_name(name: str, end: str) -> None:
+def test_suffixes(name: str, end: str) -> None:
     assert file_suffix(name) == end
 
 
@@ -114,11 +114,11 @@ def test_a_table_of_several_widths_always_has_a_header(tmp_path: Path) -> None:
         (b"", ".tsv", "\t"),
     ],
 )
-def test_the_delimiter_cuts_all_rows_alike(text: bytes, end: str, mark: str) -> None:
+def test_the_delimiter_gives_all_rows_equally_many_columns(text: bytes, end: str, mark: str) -> None:
     assert detect_delimiter(text, end) == mark
 
 
-def test_decimal_commas_are_no_delimiters(tmp_path: Path) -> None:
+def test_decimal_commas_are_not_delimiters(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("ann;age;80,5\nbob;age;70,2\n")
     assert [str(fact) for fact in read(tmp_path / "x.csv").facts()] == ["age(ann, '80,5').", "age(bob, '70,2')."]
 
@@ -167,7 +167,7 @@ def test_the_longest_line_that_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [5, 1.5, ["triples"], "tsv"])
-def test_formats_that_are_none_are_our_errors(tmp_path: Path, form: object) -> None:
+def test_unknown_formats_are_our_errors(tmp_path: Path, form: object) -> None:
     (tmp_path / "x.tsv").write_text("a\tp\tb\n")
     with pytest.raises(InputError, match="there is no format"):
         read(tmp_path / "x.tsv", format=form)  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ def test_formats_that_are_none_are_our_errors(tmp_path: Path, form: object) -> N
         write(KnowledgeBase.from_facts([]), tmp_path / "y.tsv", format=form)  # type: ignore[arg-type]
 
 
-def test_another_word_for_iris_is_an_error(tmp_path: Path) -> None:
+def test_an_unknown_iri_style_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.nt").write_text("<http://a> <http://b> <http://c> .\n")
     with pytest.raises(InputError, match="iris must be one of full, local, got 'foo'"):
         read(tmp_path / "x.nt", iris="foo")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which column holds what: guesses, headers, numbers, and rows put into a draft."""
+"""Layouts of tables: detection, headers, numbers, and rows in the builder."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def rows_of(*lines: str) -> RowBatch:
 
 
 def contents(rows: RowBatch, layout: TableLayout) -> list[str]:
-    draft = KnowledgeBaseBuilder()
-    add_rows(rows, layout, draft)
-    kb = draft.build()
+    builder = KnowledgeBaseBuilder()
+    add_rows(rows, layout, builder)
+    kb = builder.build()
     return [str(fact) for fact in kb.facts()] + [f"{a}({o}) = {v}" for a, o, v in kb.values()]
 
 
@@ -71,7 +71,7 @@ def contents(rows: RowBatch, layout: TableLayout) -> list[str]:
         ([], "there are no rows"),
     ],
 )
-def test_guesses(lines: list[str], form: str) -> None:
+def test_layouts_are_detected(lines: list[str], form: str) -> None:
     found = detect_layout([line.split() for line in lines])
     if isinstance(found, LayoutProblem):
         assert found.message.startswith(form)
@@ -81,7 +81,7 @@ def test_guesses(lines: list[str], form: str) -> None:
 
 
 @given(st.lists(st.lists(st.text("ab1. ", max_size=3), min_size=1, max_size=6), max_size=8))
-def test_a_guess_never_fails(rows: list[list[str]]) -> None:
+def test_detection_never_fails(rows: list[list[str]]) -> None:
     found = detect_layout(rows)
     assert isinstance(found, LayoutProblem) or found.format in DEFAULT_LAYOUTS
 
@@ -105,10 +105,10 @@ def test_rows_become_facts_and_values(lines: list[str], layout: TableLayout, exp
     assert contents(rows_of(*lines), layout) == expected
 
 
-def test_numbers_are_no_names() -> None:
-    draft = KnowledgeBaseBuilder()
-    add_rows(rows_of("ann parent bob 0.25"), TableLayout("triples", 1, (0, 2), 3), draft)
-    assert list(draft.build().objects) == ["ann", "bob"]
+def test_numbers_are_not_names() -> None:
+    builder = KnowledgeBaseBuilder()
+    add_rows(rows_of("ann parent bob 0.25"), TableLayout("triples", 1, (0, 2), 3), builder)
+    assert list(builder.build().objects) == ["ann", "bob"]
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_numbers_are_no_names() -> None:
         (TableLayout("nary", 1, (2, 0), 3), "arg2, relation, arg1, confidence", 4),
     ],
 )
-def test_a_layout_says_its_columns(layout: TableLayout, says: str, width: int | None) -> None:
+def test_a_layout_describes_its_columns(layout: TableLayout, says: str, width: int | None) -> None:
     assert (layout.describe(), layout.column_count) == (says, width)
 
 
-def test_a_format_asked_for_keeps_its_header_and_its_confidence() -> None:
+def test_a_given_format_keeps_its_header_and_confidence() -> None:
     assert layout_for_format("triples", ["a", "r", "b"]) == DEFAULT_LAYOUTS["triples"]
     assert layout_for_format("triples", ["a", "r", "b", "0.5"]).number_column == 3
     assert layout_for_format("triples", ["tail", "relation", "head"]).objects == (2, 0)
@@ -145,7 +145,7 @@ def test_decimal_numbers(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a", "1_000", "0x10", "1,5", "--1", "1e", ".", "١", "nan", "inf", "-Infinity", "1e999"]
 )
-def test_what_is_no_finite_number_is_refused_where_it_stands(text: str) -> None:
+def test_other_texts_than_finite_numbers_are_refused(text: str) -> None:
     if text == "١":
         assert not is_number(text)
         return

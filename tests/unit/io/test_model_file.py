@@ -257,7 +257,7 @@ def test_truth_values_are_0_or_1() -> None:
         (SMALL + b"abc", "3 bytes follow"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, data: bytes, message: str) -> None:
+def test_errors_of_the_graph(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "m").write_bytes(data)
     with pytest.raises(InputError, match=message) as of_file:
         read_model(tmp_path / "m")

@@ -1,4 +1,4 @@
-"""N-Triples and Turtle: numbers are attributes, rdf:type gives types, and nothing else is dropped unsaid."""
+"""N-Triples and Turtle: numbers are attributes, rdf:type gives types, and skipped literals are counted."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_local_names_that_collide_are_an_error(tmp_path: Path) -> None:
         ("x.ttl", '<http://a> <http://b> "open .\n', 1, 23),
     ],
 )
-def test_syntax_errors_have_a_place(tmp_path: Path, name: str, text: str, line: int, column: int) -> None:
+def test_syntax_errors_have_a_location(tmp_path: Path, name: str, text: str, line: int, column: int) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as caught:
         read(tmp_path / name)
@@ -143,7 +143,7 @@ def test_syntax_errors_have_a_place(tmp_path: Path, name: str, text: str, line: 
 @pytest.mark.parametrize(
     "text", [b"<http://a> <http://b\xff> <http://c> .\n", b"<http://a> <http://b\0> <http://c> .\n"]
 )
-def test_bytes_that_are_no_text_are_errors(tmp_path: Path, text: bytes) -> None:
+def test_bytes_that_are_not_text_are_errors(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "x.nt").write_bytes(text)
     with pytest.raises(InputError) as caught:
         read(tmp_path / "x.nt")
@@ -199,7 +199,7 @@ def test_a_label_with_a_dot_is_not_that_of_another_file(tmp_path: Path) -> None:
     assert list(kb.objects) == ["_:a#2", "_:a.2", "http://a/x", "http://a/y"]
 
 
-def test_a_subject_of_left_out_literals_alone_is_an_object(tmp_path: Path) -> None:
+def test_a_subject_with_only_skipped_literals_is_an_object(tmp_path: Path) -> None:
     kb = turtle(tmp_path, 'a:ann a:name "Ann" . a:bob a:likes a:cleo .')
     assert "http://a/ann" in kb.objects
     assert len(kb) == 1

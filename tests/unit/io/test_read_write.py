@@ -1,4 +1,4 @@
-"""Reading and writing: what goes out comes back, whatever it is; formats are guessed; files are whole or not there."""
+"""Round trips of reading and writing, detection of formats, and atomic writes."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_facts_files_hold_facts_confidences_and_values(tmp_path_factory, kb: Kno
 
 @given(kb=knowledge_bases(attributes=False, smallest_arity=2, largest_arity=2, names=TABBED))
 @settings(max_examples=40)
-def test_triples_hold_two_places_and_confidences(tmp_path_factory, kb: KnowledgeBase) -> None:  # type: ignore[no-untyped-def]
+def test_triples_hold_binary_facts_and_confidences(tmp_path_factory, kb: KnowledgeBase) -> None:  # type: ignore[no-untyped-def]
     kb = kb.with_facts([("p", "x", "y")]) if "p" not in kb.relations else kb
     assert back(kb, tmp_path_factory.mktemp("io") / "kb.tsv") == _without_empty(kb)
 
 
 @given(kb=knowledge_bases(attributes=False, names=TABBED))
 @settings(max_examples=40)
-def test_tables_hold_any_number_of_places(tmp_path_factory, kb: KnowledgeBase) -> None:  # type: ignore[no-untyped-def]
+def test_tables_hold_facts_of_any_arity(tmp_path_factory, kb: KnowledgeBase) -> None:  # type: ignore[no-untyped-def]
     assert back(kb, tmp_path_factory.mktemp("io") / "kb.tsv.gz") == kb
 
 
@@ -181,7 +181,7 @@ def test_a_relation_has_one_arity_in_all_files(tmp_path: Path) -> None:
         ("x.ttl", "<http://a> <http://b> <http://c> .\n", "turtle"),
     ],
 )
-def test_the_format_is_guessed_from_name_and_content(tmp_path: Path, name: str, text: str, format: str) -> None:  # noqa: A002
+def test_the_format_is_detected_by_name_and_content(tmp_path: Path, name: str, text: str, format: str) -> None:  # noqa: A002
     (tmp_path / name).write_text(text)
     assert f"files read as {format}" in [note.text for note in read(tmp_path / name).notes]
     (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
@@ -197,7 +197,7 @@ def test_databases_are_known_by_content(tmp_path: Path) -> None:
         assert read(tmp_path / f"{kind}.tsv") == FAMILY
 
 
-def test_a_format_that_is_given_counts(tmp_path: Path) -> None:
+def test_a_given_format_is_used(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text("a\tb\n")
     assert read(path).types("a") == ("b",)
@@ -210,7 +210,7 @@ def test_a_format_that_is_given_counts(tmp_path: Path) -> None:
         read(path, format="types")
 
 
-def test_an_unknown_format_is_an_error_with_near_ones(tmp_path: Path) -> None:
+def test_an_unknown_format_is_an_error_with_suggestions(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path / "x", format="tripels")
     assert caught.value.suggestions[0] == "triples"
@@ -222,7 +222,7 @@ def test_an_unknown_format_is_an_error_with_near_ones(tmp_path: Path) -> None:
 # Files that are not there
 
 
-def test_a_missing_file_names_near_ones(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_with_suggestions(tmp_path: Path) -> None:
     (tmp_path / "family.tsv").write_text("")
     with pytest.raises(InputError) as caught:
         read(tmp_path / "famly.tsv")
@@ -242,7 +242,7 @@ def test_a_table_of_a_text_file_is_an_error(tmp_path: Path) -> None:
         read(tmp_path / "x.tsv", table="t")
 
 
-def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
+def test_progress_is_reported_in_bytes(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("a\tr\tb\n" * 10)
     told: list[tuple[str, int, int | None]] = []
     read(tmp_path / "x.tsv", progress=lambda *news: told.append(news))
@@ -272,7 +272,7 @@ def test_what_a_format_cannot_hold_is_an_error(tmp_path: Path, kb: KnowledgeBase
     assert len(read(tmp_path / name)) <= len(kb)
 
 
-def test_triples_leave_out_other_facts_only_when_told(tmp_path: Path) -> None:
+def test_triples_skip_other_facts_only_if_lossy(tmp_path: Path) -> None:
     kb = KnowledgeBase.from_facts([("p", "a", "b"), ("q", "a")])
     with pytest.raises(OutputError, match="1 fact of relations that are not binary"):
         write(kb, tmp_path / "x.tsv", format="triples")
@@ -289,7 +289,7 @@ def test_a_header_is_written_only_where_it_is_needed(tmp_path: Path) -> None:
     assert (tmp_path / "x.tsv").read_text().startswith("relation\tconfidence\targ1\nperson\t1.0\tann\n")
 
 
-def test_a_name_that_says_nothing_is_an_error(tmp_path: Path) -> None:
+def test_an_unknown_suffix_is_an_error(tmp_path: Path) -> None:
     for name in ("x", "x.nt", "x.sqlite"):
         with pytest.raises(OutputError, match="does not determine a format"):
             write(FAMILY, tmp_path / name)

@@ -1,4 +1,4 @@
-"""Rows know where their fields stand, whether they are still bytes, texts, or were quoted."""
+"""Locations of the fields of rows: bytes, texts and quoted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ tables = st.lists(st.lists(cells, min_size=1, max_size=4), min_size=1, max_size=
 
 
 @given(tables)
-def test_every_field_is_at_its_place(table: list[list[str]]) -> None:
+def test_every_field_has_its_location(table: list[list[str]]) -> None:
     text = "".join("\t".join(row) + "\n" for row in table)
     rows = split_rows(TextBlock("x", 1, text.encode()), "\t")
     for number, row in enumerate(table):
@@ -55,7 +55,7 @@ def test_bytes_and_texts_get_the_same_numbers(table: list[list[str]]) -> None:
     assert found[0] == found[1]
 
 
-def test_a_field_that_is_no_name_gets_the_number_of_another() -> None:
+def test_a_skipped_field_gets_the_number_of_its_replacement() -> None:
     rows = split_rows(TextBlock("x", 1, b"a\t0.5\nb\t0.7\n"), "\t")
     for kind in (rows, as_texts(rows)):
         assert kind.encode_names(KnowledgeBaseBuilder(), np.array([1, 3]), np.array([0, 2])).tolist() == [0, 0, 1, 1]
@@ -67,7 +67,7 @@ def test_a_field_that_is_no_name_gets_the_number_of_another() -> None:
     ("row", "field", "line", "column", "width"),
     [(0, 0, 5, 1, 3), (0, 1, 5, 5, 8), (1, 0, 6, 1, 6), (1, 1, 7, 5, 3), (2, 0, 8, 1, 1), (2, 1, 8, 3, 1)],
 )
-def test_places_of_quoted_fields(row: int, field: int, line: int, column: int, width: int) -> None:
+def test_locations_of_quoted_fields(row: int, field: int, line: int, column: int, width: int) -> None:
     text = b'"a",""",b"""\n"x\n y",\'z\'\na,b\n'
     place = next(read_csv_rows(iter([TextBlock("x", 5, text)]), ",")).location(row, field)
     assert (place.line, place.column, place.width) == (line, column, width)
@@ -86,7 +86,7 @@ def test_quotes_may_begin_in_a_later_block_and_end_in_the_next() -> None:
     assert found == [(1, ["a", "b"]), (2, ["c\nd", "e"]), (4, ["f", "g"])]
 
 
-def test_bytes_that_are_no_text_are_refused_where_they_stand() -> None:
+def test_bytes_that_are_not_text_are_refused_with_their_location() -> None:
     rows = split_rows(TextBlock("x", 3, b"a\tb\nc\t\xff\n"), "\t")
     for ask in (
         lambda: rows.encode_names(KnowledgeBaseBuilder(), NONE, NONE),

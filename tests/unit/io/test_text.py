@@ -1,4 +1,4 @@
-"""Tables of text: the fast reader is the plain one, and every bad input is one error with its place."""
+"""Text tables: the fast reader equals a plain one, and every bad input is one error with its location."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def test_triples_are_those_of_the_plain_reader(tmp_path_factory, rows, end: str,
     path.write_bytes("".join("\t".join(row) + end for row in rows).encode())
     expected = KnowledgeBase.from_facts([(relation, head, tail) for head, relation, tail in rows])
     assert read(path) == expected
-    draft = KnowledgeBaseBuilder()
-    read_table(read_blocks(InputFile.from_path(path), Limits(), size=size), ".tsv", "triples", draft)
-    found = draft.build()
+    builder = KnowledgeBaseBuilder()
+    read_table(read_blocks(InputFile.from_path(path), Limits(), size=size), ".tsv", "triples", builder)
+    found = builder.build()
     assert found == expected
     assert sum(note.count for note in found.notes) == len(rows) - len(expected)
 
@@ -69,7 +69,7 @@ def test_triples_are_those_of_the_plain_reader(tmp_path_factory, rows, end: str,
 @given(
     st.lists(st.lists(st.sampled_from(["a", 'b"', "c,d", "e\nf", "", "g\r\nh"]), min_size=2, max_size=4), max_size=9)
 )
-def test_quoted_csv_is_read_as_it_was_meant(rows: list[list[str]]) -> None:
+def test_quoted_csv(rows: list[list[str]]) -> None:
     text = "".join(",".join('"' + cell.replace('"', '""') + '"' for cell in row) + "\r\n" for row in rows)
     data = [TextBlock("x.csv", 1, line.encode()) for line in [text] if line]
     found = [part.row(number) for part in read_csv_rows(iter(data), ",") for number in range(len(part))]
@@ -133,13 +133,13 @@ def test_the_offending_text_is_shown_shortened(tmp_path: Path) -> None:
     assert "x\\t\\ty" in shown
 
 
-def test_a_place_after_blank_lines_and_crlf_is_right(tmp_path: Path) -> None:
+def test_a_location_after_blank_lines_and_crlf_is_right(tmp_path: Path) -> None:
     error = refused(tmp_path, b"\xef\xbb\xbfann\tparent\tbob\r\n\r\n\r\nann\tparent\t\r\n")
     assert error.location
     assert (error.location.line, error.location.column, error.location.text) == (4, 12, "ann\tparent\t")
 
 
-def test_a_relation_of_two_arities_names_where_it_was_first_met(tmp_path: Path) -> None:
+def test_a_second_arity_is_an_error_with_the_location_of_the_first(tmp_path: Path) -> None:
     error = refused(tmp_path, b"q\ta\nr\ta\tb\nr\ta\n", format="nary")
     assert error.message == "r has 2 arguments, not 1"
     assert error.location
@@ -274,7 +274,7 @@ def test_a_file_without_facts_is_an_empty_knowledge_base(tmp_path: Path, text: b
         ("relation a1 a2 a3 a4 a5 a6 a7 a8 a9", None, None, None),
     ],
 )
-def test_headers_are_known_by_their_words(row: str, format: str | None, objects, number) -> None:  # type: ignore[no-untyped-def]  # noqa: A002
+def test_headers_are_detected(row: str, format: str | None, objects, number) -> None:  # type: ignore[no-untyped-def]  # noqa: A002
     found = parse_header(row.split())
     assert (found and found.format) == format
     if found:
@@ -289,7 +289,7 @@ def test_columns_in_another_order_are_read_by_their_header(tmp_path: Path) -> No
 # Quoted CSV
 
 
-def test_places_in_quoted_csv_count_lines_inside_quotes(tmp_path: Path) -> None:
+def test_locations_in_quoted_csv_count_lines_inside_quotes(tmp_path: Path) -> None:
     text = b'"an\nn",parent,bob\r\n"a ""b""",parent,"c,d"\r\nann,,bob\r\n'
     error = refused(tmp_path, text, "x.csv")
     assert error.message == "a name cannot be empty"
@@ -301,7 +301,7 @@ def test_places_in_quoted_csv_count_lines_inside_quotes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b'a,r,"b\n', b'a,r,"b"c\n'])
-def test_quotation_marks_that_do_not_fit_are_errors(tmp_path: Path, text: bytes) -> None:
+def test_invalid_quotation_marks_are_errors(tmp_path: Path, text: bytes) -> None:
     error = refused(tmp_path, text, "x.csv")
     assert error.message.startswith("invalid quotation marks")
     assert error.location
@@ -324,7 +324,7 @@ def outcome(path: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["x.tsv", "x.csv", "x.facts", "x.nt", "x.ttl", "x.tsv.gz", "x"])
-def test_damaged_files_raise_nothing_but_our_errors(tmp_path: Path, name: str) -> None:
+def test_damaged_files_raise_only_our_errors(tmp_path: Path, name: str) -> None:
     draw = random.Random(name)
     seeds = {
         ".csv": b'a,"r ""x""",b\nc,r,"d\ne"\n' * 5,

@@ -10,5 +10,5 @@ def test_the_demo_is_the_same_each_time() -> None:
     assert len(demo()) > 1000
 
 
-def test_the_demo_is_read_without_a_word_of_warning() -> None:
+def test_the_demo_has_no_warnings() -> None:
     assert [note.text for note in demo().notes] == ["files read as facts"]

@@ -164,7 +164,7 @@ def test_file_is_small() -> None:
     assert len((files("gaifman") / "data" / "countries.facts").read_bytes()) <= 300_000
 
 
-def test_table_of_places_is_complete() -> None:
+def test_table_of_positions_is_complete() -> None:
     assert set(KB.relations) == {*TYPES.split(), *PLACES}
 
 
@@ -174,7 +174,7 @@ def test_arity(relation: str) -> None:
 
 
 @pytest.mark.parametrize("relation", sorted(PLACES))
-def test_types_of_places(relation: str) -> None:
+def test_types_of_positions(relation: str) -> None:
     strangers = {kinds: place(relation, at) - of(kinds) for at, kinds in enumerate(PLACES[relation])}
     assert not any(strangers.values()), strangers
 
@@ -183,7 +183,7 @@ def test_every_object_has_exactly_one_type() -> None:
     assert Counter(name for kind in TYPES.split() for name in of(kind)) == dict.fromkeys(KB.objects, 1)
 
 
-def test_every_object_stands_in_a_relation() -> None:
+def test_every_object_occurs_in_a_relation() -> None:
     assert {name for relation in PLACES for row in rows(relation) for name in row} == set(KB.objects)
 
 

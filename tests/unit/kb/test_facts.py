@@ -1,4 +1,4 @@
-"""Facts as people write them, and how they are put on a raw."""
+"""Facts as names: printing, checks and encoding."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_facts_print_as_in_a_file(fact: Fact, text: str) -> None:
     assert str(fact) == text
 
 
-def test_names_stand_bare_where_they_can() -> None:
+def test_names_are_quoted_only_where_necessary() -> None:
     assert [format_name(name) for name in ("ann", "/m/1", "12", "a b", "", "é", "a-b")] == [
         *("ann", "/m/1", "12", "'a b'", "''", "é", "'a-b'"),
     ]
@@ -57,7 +57,7 @@ def test_appending_keeps_the_old_numbers() -> None:
     assert raw.facts[2][0][1].tolist() == [[1, 0]]
 
 
-def test_a_type_is_no_attribute() -> None:
+def test_a_type_cannot_be_an_attribute_too() -> None:
     check_types_and_attributes(RawFacts([], ["p", "q"], [2, 1], ["p"]))
     with pytest.raises(KnowledgeBaseError, match="q cannot be both a type and an attribute"):
         check_types_and_attributes(RawFacts([], ["p", "q"], [2, 1], ["q"]))
@@ -88,7 +88,7 @@ def test_plural() -> None:
         *("ann", 5, None, (), ("p",), ("p", 5), ("p", ("a", "b")), ["p", "a"]),
     ],
 )
-def test_what_is_no_fact_is_our_error(fact: FactLike) -> None:
+def test_invalid_facts_are_our_errors(fact: FactLike) -> None:
     with pytest.raises(KnowledgeBaseError) as caught:
         as_fact(fact)
     assert len(str(caught.value)) < 300
@@ -108,18 +108,18 @@ def test_a_fact_may_be_given_as_a_list_of_objects_and_any_number() -> None:
         *({"va": 1}, {("v",): 1}, {("v", "a", "b"): 1}, {("v", 5): 1}, {5: 1}, [("v", "a")], 5),
     ],
 )
-def test_values_that_are_none_are_our_errors(values: dict[tuple[str, str], float]) -> None:
+def test_invalid_values_are_our_errors(values: dict[tuple[str, str], float]) -> None:
     with pytest.raises(KnowledgeBaseError) as caught:
         append_facts(RawFacts([], [], []), [], values)
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("objects", ["ann", [1], [None], ["ann", 2], [""], ["a\0"]])
-def test_objects_that_are_none_are_our_errors(objects: list[str]) -> None:
+def test_invalid_objects_are_our_errors(objects: list[str]) -> None:
     with pytest.raises(KnowledgeBaseError):
         append_facts(RawFacts([], [], []), [], {}, objects)
 
 
-def test_a_note_speaks_of_one_or_of_many() -> None:
+def test_a_note_has_a_singular() -> None:
     one, many = (Note(count, "repeated facts", "", "repeated fact") for count in (1, 2000))
     assert (str(one), str(many)) == ("1 repeated fact", "2,000 repeated facts")

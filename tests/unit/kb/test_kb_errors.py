@@ -1,4 +1,4 @@
-"""A knowledge base asked for what is none, put together wrongly, copied, and sent to another process."""
+"""Invalid names, unions, copies, and pickling of knowledge bases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOB = KnowledgeBase.from_facts([("parent", "cleo", "dan")])
 
 
 @pytest.mark.parametrize("name", [5, 1.5, None, b"ann", ["ann"], float("nan")])
-def test_what_is_no_name_is_our_error(name: str) -> None:
+def test_other_types_than_strings_are_refused_as_names(name: str) -> None:
     with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
         ANN.object_id(name)
     with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
@@ -44,7 +44,7 @@ def test_what_is_no_name_is_our_error(name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [None, "0", 1.5, -1, 2, 10**30, 1j])
-def test_what_is_no_number_of_an_object_is_our_error(number: int) -> None:
+def test_invalid_object_numbers_are_refused(number: int) -> None:
     with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0 to 1, got"):
         ANN.object_name(number)
     with pytest.raises(KnowledgeBaseError, match="there are no objects"):
@@ -61,7 +61,7 @@ def test_a_prefix_is_checked_like_a_name(prefix: str) -> None:
         union([ANN, ANN], prefixes=["", prefix])
 
 
-def test_unions_of_other_things_are_our_errors() -> None:
+def test_invalid_arguments_of_union() -> None:
     with pytest.raises(KnowledgeBaseError, match="got 1"):
         union([1])  # type: ignore[list-item]
     with pytest.raises(KnowledgeBaseError, match="2 knowledge bases but 2 prefixes"):
@@ -69,13 +69,13 @@ def test_unions_of_other_things_are_our_errors() -> None:
     assert len(union([ANN, BOB], prefixes=("", ""))) == 3
 
 
-def test_a_union_of_many_relations_is_made_in_a_moment() -> None:
+def test_a_union_of_many_relations_is_fast() -> None:
     kbs = [KnowledgeBase.from_facts((f"r{part}{n}", f"a{part}") for n in range(20_000)) for part in "xy"]
     with cpu_limit(10):  # a second; minutes where each relation looks at all others
         assert len(union(kbs).relations) == 40_000
 
 
-def test_more_facts_say_which_were_known() -> None:
+def test_repeated_facts_are_noted() -> None:
     more = ANN.with_facts([("parent", "ann", "bob"), ("parent", "bob", "ann")])
     assert more.notes == (Note(1, "repeated facts, kept once", "parent(ann, bob)."),)
     assert ANN.with_facts([("person", "bob")]).notes == ()
@@ -100,6 +100,6 @@ def test_copies_are_equal_and_stay_read_only(kb: KnowledgeBase) -> None:
             other.fact_tables[1] = None  # type: ignore[index]
 
 
-def test_other_processes_can_be_given_one() -> None:
+def test_a_knowledge_base_can_be_sent_to_another_process() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.map(len, [ANN, BOB]) == [2, 1]

@@ -1,4 +1,4 @@
-"""The knowledge base: canonical, immutable, names in and out, and every one made from another as by definition."""
+"""The knowledge base: canonical, immutable, and derived ones equal their definition."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_membership_types_and_values(family: KnowledgeBase) -> None:
     assert family.value("age", "cleo") is None
 
 
-def test_ids_are_places_among_the_sorted_names(family: KnowledgeBase) -> None:
+def test_ids_are_positions_among_the_sorted_names(family: KnowledgeBase) -> None:
     assert [family.object_id(name) for name in family.objects] == list(range(6))
     assert family.object_name(3) == "cleo"
     with pytest.raises(KnowledgeBaseError, match="numbered from 0 to 5, got 6"):
@@ -86,7 +86,7 @@ def test_ids_are_places_among_the_sorted_names(family: KnowledgeBase) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "message", "near"),
+    ("ask", "message", "suggestions"),
     [
         (lambda kb: kb.object_id("anne"), "there is no object anne", ("ann",)),
         (lambda kb: kb.types("bobb"), "there is no object bobb", ("bob",)),
@@ -105,11 +105,11 @@ def test_ids_are_places_among_the_sorted_names(family: KnowledgeBase) -> None:
         (lambda kb: kb.without_facts([("parent", "bob")]), "parent has 2 arguments, not 1", ()),
     ],
 )
-def test_unknown_names_are_errors_with_near_ones(family, ask, message, near) -> None:  # type: ignore[no-untyped-def]
+def test_unknown_names_are_errors_with_suggestions(family, ask, message, suggestions) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(KnowledgeBaseError) as caught:
         ask(family)
     assert caught.value.message == message
-    assert caught.value.suggestions[: len(near)] == near
+    assert caught.value.suggestions[: len(suggestions)] == suggestions
 
 
 # One canonical form
@@ -162,7 +162,7 @@ def test_facts_too_wide_to_pack_into_64_bits_sort_the_same_way() -> None:
     assert sorted(fact.confidence for fact in weighted.facts())[-3:] == [0.5, 1.0, 1.0]
 
 
-def test_repeated_facts_stand_once_with_the_highest_confidence() -> None:
+def test_repeated_facts_are_kept_once_with_the_highest_confidence() -> None:
     facts: list[FactLike] = [Fact("p", ("a",), 0.3), Fact("p", ("a",), 0.9), Fact("p", ("a",), 0.5), ("p", "b")]
     kb = KnowledgeBase.from_facts(facts)
     assert [fact.confidence for fact in kb.facts()] == [0.9, 1.0]
@@ -175,7 +175,7 @@ def test_minus_zero_is_zero() -> None:
     assert one == other
 
 
-def test_fingerprints_tell_everything_apart(family: KnowledgeBase) -> None:
+def test_different_content_has_different_fingerprints(family: KnowledgeBase) -> None:
     others = [
         family.with_facts([("parent", "ann", "dan")]),
         family.with_facts([("parent", "bob", "dan")]),
@@ -202,7 +202,7 @@ def test_notes_do_not_count(family: KnowledgeBase) -> None:
     assert KnowledgeBase(family.content, (Note(1, "said"),)) == family
 
 
-def test_it_does_not_change(family: KnowledgeBase) -> None:
+def test_it_is_immutable(family: KnowledgeBase) -> None:
     with pytest.raises(AttributeError):
         family.notes = ()  # type: ignore[misc]
     with pytest.raises(TypeError):
@@ -236,13 +236,13 @@ def test_it_does_not_change(family: KnowledgeBase) -> None:
         ([("p", "a")], {("p", "b"): 1}, "p cannot be both a type and an attribute"),
     ],
 )
-def test_what_cannot_be_a_fact_is_refused_with_words(facts, values, message) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_facts_are_refused(facts, values, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(KnowledgeBaseError) as caught:
         KnowledgeBase.from_facts(facts, values)
     assert message in caught.value.message
 
 
-def test_a_relation_of_two_places_may_share_its_name_with_an_attribute() -> None:
+def test_a_binary_relation_may_share_its_name_with_an_attribute() -> None:
     kb = KnowledgeBase.from_facts([("size", "a", "b")], {("size", "a"): 3})
     assert kb.value("size", "a") == 3
 
@@ -335,7 +335,7 @@ def test_a_union_needs_disjoint_objects_and_equal_arities(family: KnowledgeBase)
 # As others see it
 
 
-def test_the_structure_is_what_formulas_are_true_in(family: KnowledgeBase) -> None:
+def test_the_structure_has_the_facts(family: KnowledgeBase) -> None:
     structure = family.structure()
     assert structure.domain == frozenset(family.objects)
     assert structure.relations["parent"].tuples == {("ann", "bob"), ("bob", "cleo"), ("bob", "dan")}
@@ -343,7 +343,7 @@ def test_the_structure_is_what_formulas_are_true_in(family: KnowledgeBase) -> No
     assert holds(structure, parse("∃x, y, z parent(x, y) ∧ parent(y, z)"))
 
 
-def test_the_vocabulary(family: KnowledgeBase) -> None:
+def test_the_schema(family: KnowledgeBase) -> None:
     words = family.schema
     assert dict(words.relations) == {"gave": 3, "parent": 2, "person": 1}
     assert "age" in words.attributes
@@ -366,7 +366,7 @@ def test_everything_public_works_on_anything(kb: KnowledgeBase) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_come_out_as_they_went_in(name: str) -> None:
+def test_hostile_names_survive(name: str) -> None:
     kb = KnowledgeBase.from_facts([(name, name, name)], {(name, name): 1.0})
     assert (name, name, name) in kb
     assert kb.object_name(kb.object_id(name)) == name

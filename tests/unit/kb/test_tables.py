@@ -56,7 +56,7 @@ def test_names_print_short() -> None:
     assert "c" not in SortedNames("ab")
 
 
-def test_an_index_tells_what_is_new() -> None:
+def test_an_encoder_returns_its_new_names() -> None:
     index = NameEncoder()
     assert index.encode(["b", "a", "b"]).tolist() == [0, 1, 0]
     assert index.take_new() == ["b", "a"]
@@ -66,7 +66,7 @@ def test_an_index_tells_what_is_new() -> None:
 
 
 @pytest.mark.parametrize(("name", "reason"), [("", "empty"), ("a\0", "NUL"), ("\udc00", "surrogate")])
-def test_names_that_are_none(name: str, reason: str) -> None:
+def test_invalid_names(name: str, reason: str) -> None:
     found = find_invalid_name(["fine", "é", name])
     assert found
     assert found[0] == name
@@ -74,13 +74,13 @@ def test_names_that_are_none(name: str, reason: str) -> None:
     assert find_invalid_name(["fine", "é"]) is None
 
 
-def test_a_heap_becomes_tables_over_sorted_names() -> None:
-    heap = RawFacts(["z", "y", "x"], ["s", "r"], [1, 2], ["w", "v"])
-    heap.add_facts(np.array([1], np.int32), np.array([[0, 2]], np.int32), np.array([0.5]))
-    heap.add_facts(np.array([0, 0], np.int32), np.array([[1], [1]], np.int32))
+def test_raw_facts_become_tables_over_sorted_names() -> None:
+    raw = RawFacts(["z", "y", "x"], ["s", "r"], [1, 2], ["w", "v"])
+    raw.add_facts(np.array([1], np.int32), np.array([[0, 2]], np.int32), np.array([0.5]))
+    raw.add_facts(np.array([0, 0], np.int32), np.array([[1], [1]], np.int32))
     one = np.array([1], np.int32)
-    heap.values = [(one, one, np.array([1.5])), (one, one, np.array([2.5]))]
-    tables, dropped = build_tables(heap)
+    raw.values = [(one, one, np.array([1.5])), (one, one, np.array([2.5]))]
+    tables, dropped = build_tables(raw)
     assert (list(tables.objects), list(tables.relations), tables.arities) == (["x", "y", "z"], ["r", "s"], (2, 1))
     assert list(tables.attributes) == ["v", "w"]
     assert tables.facts[2].objects.tolist() == [[2, 0]]
@@ -98,10 +98,10 @@ def test_a_heap_becomes_tables_over_sorted_names() -> None:
 
 
 def test_rows_are_found_by_bisection() -> None:
-    heap = RawFacts([f"{number:02}" for number in range(50)], ["r", "s"], [2, 2])
+    raw = RawFacts([f"{number:02}" for number in range(50)], ["r", "s"], [2, 2])
     pairs = np.array([(a, b) for a in range(50) for b in range(0, 50, 7)], np.int32)
-    heap.add_facts(np.tile(np.array([0, 1], np.int32), len(pairs) // 2), pairs[: len(pairs) // 2 * 2])
-    facts = build_tables(heap)[0].facts[2]
+    raw.add_facts(np.tile(np.array([0, 1], np.int32), len(pairs) // 2), pairs[: len(pairs) // 2 * 2])
+    facts = build_tables(raw)[0].facts[2]
     for row in range(len(facts)):
         assert facts.find(int(facts.relation[row]), facts.objects[row].tolist()) == row
     assert facts.find(0, [0, 1]) is None

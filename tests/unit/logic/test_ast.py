@@ -136,7 +136,7 @@ def test_a_conjunction_has_two_parts_at_least() -> None:
         And((Truth(True),))
 
 
-def test_a_comparison_has_a_known_sign() -> None:
+def test_a_comparison_has_a_known_operator() -> None:
     with pytest.raises(FormulaError, match="operator must be one of"):
         Comparison(Number(1), "~", Number(2))
 

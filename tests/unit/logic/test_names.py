@@ -1,4 +1,4 @@
-"""How names are written, and which are near a wrong one."""
+"""Quoting of names, and similar names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_unquote_undoes_quote(name: str) -> None:
 
 
 @given(NAMES)
-def test_a_quoted_name_prints_on_one_line_and_hides_nothing(name: str) -> None:
+def test_a_quoted_name_is_one_printable_line(name: str) -> None:
     assert quote(name).isprintable()
 
 
@@ -44,18 +44,18 @@ def test_neither(name: str) -> None:
     ("name", "words"),
     [("", "empty"), ("a\0b", "NUL"), ("\ud800", "surrogate")],
 )
-def test_what_can_be_no_name_and_why(name: str, words: str) -> None:
+def test_invalid_names_and_the_reasons(name: str, words: str) -> None:
     assert words in name_problem(name)
 
 
 @pytest.mark.parametrize("quoted", [r"''", r"'\u0000'", r"'\ud800'", r"'\U00110000'"])
-def test_unquoting_what_can_be_no_name_is_an_error(quoted: str) -> None:
+def test_unquoting_an_invalid_name_is_an_error(quoted: str) -> None:
     with pytest.raises(ValueError, match=r"name cannot|not a character"):
         unquote(quoted)
 
 
 @pytest.mark.parametrize("quoted", [r"'a\qb'", r"'C:\Users'", r"'\u00'", r"'\x41'"])
-def test_an_escape_that_stands_for_nothing_is_an_error_and_loses_no_backslash(quoted: str) -> None:
+def test_an_unknown_escape_is_an_error(quoted: str) -> None:
     with pytest.raises(ValueError, match="is not an escape sequence"):
         unquote(quoted)
 
@@ -65,14 +65,14 @@ def test_only_subscript_digits_are_folded_and_only_into_words(name: str, plain: 
     assert fold_subscripts(name) == plain
 
 
-def test_the_nearest_names_come_first_and_far_ones_not_at_all() -> None:
+def test_similar_names_come_first_and_others_not_at_all() -> None:
     names = ["borders", "border_crossing", "capital", "Borders"]
     assert similar_names("boarders", names)[0] in ("borders", "Borders")
     assert "capital" not in similar_names("boarders", names)
     assert similar_names("zzzzzz", names) == ()
 
 
-def test_case_and_punctuation_are_near() -> None:
+def test_similar_names_ignore_case_and_punctuation() -> None:
     assert similar_names("United States", ["united_states", "united_kingdom"])[0] == "united_states"
 
 

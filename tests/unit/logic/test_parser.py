@@ -1,4 +1,4 @@
-"""Text into trees: what is read, and what is refused with which words."""
+"""Parsing, and its error messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_formulas_of_the_paper_are_read_as_printed_there(text: str) -> None:
         "  ∀\nx\tp ( x ) ∧ ¬ q(x) ⇒ ∃ y r(x,y) ∨ x≠y .",
     ],
 )
-def test_unicode_ascii_and_words_say_the_same(text: str) -> None:
+def test_unicode_ascii_and_words_give_the_same_formula(text: str) -> None:
     assert str(parse(text)) == "∀x p(x) ∧ ¬q(x) → (∃y r(x, y) ∨ x ≠ y)"
 
 
@@ -71,7 +71,7 @@ def test_a_query_without_head_takes_its_free_variables_in_order_of_first_use() -
     assert parse_query("exists z. r(y, z) & r(z, x)").variables == (Y, X)
 
 
-def test_a_rule_quantifies_what_its_head_does_not_name() -> None:
+def test_a_rule_quantifies_the_variables_that_are_not_in_its_head() -> None:
     query = parse_query("grandparent(x, y) :- parent(x, z), parent(z, y).")
     body = And((r(X, Z, name="parent"), r(Z, Y, name="parent")))
     assert query == Query((X, Y), Exists((Z,), body), "grandparent")
@@ -88,7 +88,7 @@ def test_a_sentence_is_a_query_without_free_variables() -> None:
 # Features
 
 
-def test_a_feature_schema() -> None:
+def test_a_feature_template() -> None:
     rel = RelationVariable("rel")
     assert parse_feature("each rel. exists x. rel(s1, x)") == Feature(Exists((X,), Atom(rel, (S1, X))), (rel,))
 
@@ -108,7 +108,7 @@ def test_differences() -> None:
     assert isinstance(body.right, Aggregate)
 
 
-def test_an_attribute_alone_is_told_from_a_type_by_the_vocabulary() -> None:
+def test_the_schema_decides_between_an_attribute_and_a_type() -> None:
     assert parse_feature("age(s1)").body == r(S1, name="age")
     assert parse_feature("age(s1)", VOCABULARY).body == Attribute("age", S1)
     assert parse_feature("p(s1)", VOCABULARY).body == r(S1, name="p")
@@ -161,7 +161,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "column", "message", "hint"), MISTAKES)
-def test_a_mistake_has_its_own_words_and_its_place(text: str, column: int, message: str, hint: str) -> None:
+def test_mistakes_have_a_message_and_a_location(text: str, column: int, message: str, hint: str) -> None:
     with pytest.raises(FormulaError) as caught:
         parse_query(text)
     error = caught.value
@@ -195,19 +195,19 @@ def test_a_mistake_in_a_feature(text: str, message: str, hint: str) -> None:
     ("text", "expected"),
     [("exists. p(x)", "a variable"), (":- p(x)", "a relation"), ("age(x) > -y", "a number"), ("p(", "a variable")],
 )
-def test_what_could_stand_there_is_said_in_words(text: str, expected: str) -> None:
+def test_expected_tokens_are_described(text: str, expected: str) -> None:
     with pytest.raises(FormulaError) as caught:
         parse_query(text)
     assert caught.value.expected[0] == expected
 
 
 @pytest.mark.parametrize("text", [None, 5, b"p(x)"])
-def test_what_is_no_text_is_an_error_of_ours(text: object) -> None:
+def test_other_types_than_text_are_refused(text: object) -> None:
     with pytest.raises(FormulaError, match="a formula is text, not"):
         parse(text)  # type: ignore[arg-type]
 
 
-def test_a_knowledge_base_can_stand_for_its_vocabulary() -> None:
+def test_a_knowledge_base_can_be_passed_for_its_schema() -> None:
     kb = gaifman.demo()
     assert parse("borders(x, 'france')", kb) == parse("borders(x, 'france')", kb.schema)
     with pytest.raises(FormulaError, match="there is no relation bordrs"):
@@ -215,12 +215,12 @@ def test_a_knowledge_base_can_stand_for_its_vocabulary() -> None:
 
 
 @pytest.mark.parametrize("text", ["age(x)", "age(x) - age(s1)", "age(s1) - age(x)"])
-def test_a_number_alone_needs_an_object_to_be_of(text: str) -> None:
+def test_an_attribute_outside_an_aggregate_needs_a_bound_variable(text: str) -> None:
     with pytest.raises(FormulaError, match="x is not bound here"):
         parse_feature(text, VOCABULARY)
 
 
-def test_what_could_stand_at_the_place_is_listed() -> None:
+def test_expected_tokens_are_listed() -> None:
     with pytest.raises(FormulaError) as caught:
         parse("p(x) q(x)")
     assert caught.value.expected == ("↔", "→", "∨", "∧", "the end")

@@ -147,7 +147,7 @@ def test_no_setting_lets_a_deep_formula_reach_the_stack(name: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 63, 64])
-def test_depth_is_counted_as_the_tree_is_deep(depth: int) -> None:
+def test_depth_is_that_of_the_tree(depth: int) -> None:
     text = "¬" * (depth - 1) + "p(x)"
     assert parse(text, limits=Limits(depth=depth))
     with pytest.raises(LimitError, match="nested deeper"):

@@ -26,7 +26,7 @@ from gaifman.logic.printer import ASCII, BRACKETED, UNICODE, format_relation
         ("\u202ex", r"'\u202ex'"),
     ],
 )
-def test_a_relation_stands_bare_where_it_can_and_quoted_where_it_must(name: str, text: str) -> None:
+def test_relations_are_quoted_only_where_necessary(name: str, text: str) -> None:
     assert format_relation(name) == text
     assert str(parse(f"{text}(x)")) == f"{text}(x)"
 

@@ -17,7 +17,7 @@ NEAR_FRANCE = ("france",)
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "message", "near"),
+    ("text", "column", "message", "suggestions"),
     [
         ("bordrs(x, y)", 1, "there is no relation bordrs", ("borders",)),
         ("country(y) & capitol(y, z)", 14, "there is no relation capitol", ("capital",)),
@@ -38,8 +38,8 @@ NEAR_FRANCE = ("france",)
         ("exists r. r(y, z, u, v)", 11, "there is no relation with 4 arguments", ()),
     ],
 )
-def test_a_name_that_does_not_fit_is_an_error_with_its_place_and_near_names(
-    text: str, column: int, message: str, near: tuple[str, ...]
+def test_unknown_names_are_errors_with_location_and_suggestions(
+    text: str, column: int, message: str, suggestions: tuple[str, ...]
 ) -> None:
     with pytest.raises(FormulaError) as caught:
         parse_query(text, WORDS)
@@ -47,7 +47,7 @@ def test_a_name_that_does_not_fit_is_an_error_with_its_place_and_near_names(
     assert error.message == message
     assert error.location is not None
     assert error.location.column == column
-    assert error.suggestions[: len(near)] == near
+    assert error.suggestions[: len(suggestions)] == suggestions
 
 
 def test_the_hint_for_a_wrong_arity_shows_the_right_one() -> None:
@@ -73,11 +73,11 @@ def test_the_hint_for_an_object_name_shows_both_ways_out() -> None:
         "exists r. r(y, z)",
     ],
 )
-def test_what_is_declared_quoted_or_marked_is_no_mistake(text: str) -> None:
+def test_declared_quoted_or_marked_names_are_accepted(text: str) -> None:
     assert parse_query(text, WORDS)
 
 
-def test_a_rule_declares_only_what_its_head_names() -> None:
+def test_a_rule_declares_only_the_variables_of_its_head() -> None:
     with pytest.raises(FormulaError, match="x is a variable here"):
         parse_query("h(y) :- borders(x, y)", WORDS)
 
@@ -88,13 +88,13 @@ def test_a_query_variable_of_a_feature_is_no_object() -> None:
         parse("country(s1)", WORDS)
 
 
-def test_a_feature_may_speak_of_objects_of_another_knowledge_base_where_allowed() -> None:
+def test_a_feature_may_have_unknown_objects_if_allowed() -> None:
     assert parse_feature("borders(s1, 'atlantis')", WORDS, allow_unknown_objects=True)
     with pytest.raises(FormulaError, match="there is no object 'atlantis'"):
         parse_feature("borders(s1, 'atlantis')", WORDS)
 
 
-def test_a_tree_without_text_is_checked_without_place() -> None:
+def test_a_tree_without_text_is_checked_without_location() -> None:
     with pytest.raises(FormulaError) as caught:
         WORDS.check(parse("bordrs(y, z)"))
     assert caught.value.location is None

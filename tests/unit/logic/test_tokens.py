@@ -10,19 +10,19 @@ from gaifman.logic.tokens import FOREIGN_SYMBOLS, SPELLINGS, TokenStream, tokeni
 
 
 @pytest.mark.parametrize(("kind", "spelling"), [(kind, s) for kind, spellings in SPELLINGS.items() for s in spellings])
-def test_every_spelling_is_the_canonical_sign(kind: str, spelling: str) -> None:
+def test_every_spelling_gives_the_canonical_symbol(kind: str, spelling: str) -> None:
     assert [token.kind for token in tokenise(f"a {spelling} b")] == ["word", kind, "word", "end"]
 
 
 @pytest.mark.parametrize("sign", FOREIGN_SYMBOLS)
-def test_every_sign_of_another_language_is_explained(sign: str) -> None:
+def test_symbols_of_other_languages_get_a_hint(sign: str) -> None:
     with pytest.raises(FormulaError) as caught:
         tokenise(f"a {sign} b")
     assert caught.value.message == f"{sign} is not used here"
     assert caught.value.hint == FOREIGN_SYMBOLS[sign]
 
 
-def test_longest_sign_first() -> None:
+def test_longest_symbol_first() -> None:
     assert [t.kind for t in tokenise("a<->b<=c!=d:-e")] == [
         "word",
         "↔",
@@ -62,14 +62,14 @@ def test_names_lose_their_quotes_and_question_marks() -> None:
     assert [token.name for token in tokenise("'a\\'b' ?x y")][:3] == ["a'b", "x", "y"]
 
 
-def test_too_many_tokens_are_refused_at_the_token_too_many() -> None:
+def test_too_many_tokens_are_refused_at_the_first_one_too_many() -> None:
     with pytest.raises(LimitError) as caught:
         tokenise("p(x) & q(y)", Limits(nodes=3))
     assert caught.value.location is not None
     assert caught.value.location.column == 8
 
 
-def test_a_cursor_reads_from_left_to_right_and_stays_at_the_end() -> None:
+def test_a_stream_reads_from_left_to_right_and_stays_at_the_end() -> None:
     cursor = TokenStream("p(x)", DEFAULT_LIMITS, "formula")
     assert cursor.next_token.kind == "("
     assert [cursor.advance().kind for _ in range(6)] == ["word", "(", "word", ")", "end", "end"]

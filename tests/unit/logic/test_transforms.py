@@ -46,7 +46,7 @@ def test_substitution_of_objects() -> None:
     assert str(substitute(parse("exists y. r(x, y)"), {X: Constant("ann")})) == "∃y r('ann', y)"
 
 
-def test_what_is_not_free_stays() -> None:
+def test_bound_variables_stay() -> None:
     formula = parse("exists x. p(x)")
     assert substitute(formula, {X: Y}) == formula
 
@@ -68,7 +68,7 @@ def test_negation_normal_form(text: str, expected: str) -> None:
     assert str(negation_normal_form(parse(text))) == expected
 
 
-def test_a_normal_form_that_would_explode_is_refused_before_it_does() -> None:
+def test_too_large_a_normal_form_is_refused_before_it_is_built() -> None:
     chain = "p(x)"
     for _ in range(30):
         chain = f"({chain}) <-> q(x)"
@@ -96,7 +96,7 @@ def test_relativisation_bounds_object_quantifiers_only(text: str, expected: str)
     assert str(relativise(parse(text), "near")) == expected
 
 
-def test_relations_put_for_free_relation_variables_only() -> None:
+def test_relations_replace_free_relation_variables_only() -> None:
     feature = parse_feature("each rel. rel(s1, s2) & exists rel. rel(s1)")
     rel = RelationVariable("rel")
     assert str(substitute_relations(feature.body, {rel: "borders"})) == "borders(s1, s2) ∧ (∃rel rel(s1))"
@@ -107,7 +107,7 @@ def test_arities_of_free_relation_variables() -> None:
     assert relation_arities(feature.body) == {RelationVariable("rel"): 2, RelationVariable("other"): 1}
 
 
-def test_a_schema_has_one_instance_for_each_choice_of_fitting_relations() -> None:
+def test_a_template_has_one_instance_for_each_choice_of_relations() -> None:
     schema = parse_feature("each rel, other. rel(s1, x) & other(x, s2)")
     features = list(instantiate(schema, {"a": 2, "b": 2, "c": 1}))
     assert [str(feature) for feature in features] == [
@@ -119,7 +119,7 @@ def test_a_schema_has_one_instance_for_each_choice_of_fitting_relations() -> Non
     assert all(not feature.each for feature in features)
 
 
-def test_a_schema_that_stands_for_too_many_is_refused() -> None:
+def test_a_template_with_too_many_instances_is_refused() -> None:
     schema = parse_feature("each r, t, u. exists x, y. r(s1, x) & t(x, y) & u(y, s2)")
     with pytest.raises(LimitError, match=r"stands for 1,030,301 features; the limit is 1,000,000"):
         next(instantiate(schema, {f"r{i}": 2 for i in range(101)}))

@@ -1,4 +1,4 @@
-"""Formulas in plain words."""
+"""Formulas in English."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ SAID = {
 
 
 @pytest.mark.parametrize("text", SAID)
-def test_a_formula_is_said_in_words(text: str) -> None:
+def test_formulas_in_english(text: str) -> None:
     assert describe_feature(parse_feature(text, gaifman.demo().schema)) == SAID[text]
 
 
-def test_there_are_words_for_any_formula() -> None:
+def test_every_formula_has_a_description() -> None:
     generator = Generator(random.Random(1))
     for _ in range(200):
         assert describe_feature(Feature(generator.formula()))
