@@ -1,4 +1,4 @@
-"""What a model is made of, in its file and out of it: features as texts, scorers as arrays, what is said about them."""
+"""Conversion of models to arrays and metadata, and back."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from gaifman.training import Scorer, TrainingConfig
 
 
 def scorer_arrays(scorer: Scorer, prefix: str = "") -> Arrays:
-    """What was learnt, by names that begin with a prefix."""
+    """The arrays of a scorer; their names begin with `prefix`."""
     arrays = {f"{prefix}scaler/{name}": array for name, array in scorer.scaler.arrays().items()}
     return arrays | {f"{prefix}base/{name}": array for name, array in scorer.base.state().items()}
 
 
-def scorer_from_arrays(arrays: Arrays, kinds: Ints, base: BaseModel, prefix: str = "") -> Scorer:
-    """The same back."""
-    base.restore(strip_prefix(arrays, f"{prefix}base/"))
-    return Scorer(FeatureScaler.from_arrays(strip_prefix(arrays, f"{prefix}scaler/"), kinds), base)
+def scorer_from_arrays(arrays: Arrays, kinds: Ints, base: BaseModel) -> Scorer:
+    """The scorer of arrays without a prefix; `base` is the untrained base model, which is restored."""
+    base.restore(strip_prefix(arrays, "base/"))
+    return Scorer(FeatureScaler.from_arrays(strip_prefix(arrays, "scaler/"), kinds), base)
 
 
 def training_metadata(config: TrainingConfig, base: BaseModel, kbs: Sequence[KnowledgeBase]) -> dict[str, Any]:
-    """How a model was made, for its file and its card."""
-    own = [
+    """Settings, base model and knowledge bases, for the file and the model card."""
+    sizes = [
         {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
         for kb in kbs
     ]
@@ -46,12 +46,12 @@ def training_metadata(config: TrainingConfig, base: BaseModel, kbs: Sequence[Kno
         "version": __version__,
         "config": config.as_dict(),
         "base": {"kind": base.kind, "settings": _settings(base) or {}},
-        "kb": own[0] if len(own) == 1 else {"collection": own},
+        "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes},
     }
 
 
 def _settings(base: BaseModel) -> dict[str, Any] | None:
-    """What a base model is made with; None where no file could hold it, which is no reason not to use it."""
+    """The settings of a base model; None if they cannot be saved."""
     try:
         return dict(base.settings())
     except OutputError:
@@ -59,18 +59,18 @@ def _settings(base: BaseModel) -> dict[str, Any] | None:
 
 
 def untrained_copy(base: BaseModel) -> BaseModel:
-    """One like it that has learnt nothing: another model may hold the given one, and must not see it learn anew."""
+    """An untrained base model with the same settings: the given one can belong to another model."""
     settings = _settings(base)
     return copy.deepcopy(base) if settings is None else type(base)(**settings)
 
 
 def losses_as_json(scorer: Scorer) -> list[float | None]:
-    """The loss of each pass, for JSON; None where the base model does not know it."""
+    """The loss of each epoch; None if the base model does not report it."""
     return [None if np.isnan(loss) else loss for loss in scorer.losses]
 
 
 def feature_metadata(features: Sequence[Feature], query: Query) -> dict[str, Any]:
-    """Features as texts, with what is needed to read them again."""
+    """Features as texts, with the relations and attributes that are needed to parse them."""
     relations, attributes = used_symbols(features, query)
     return {
         "feature_texts": [str(feature) for feature in features],
@@ -79,36 +79,31 @@ def feature_metadata(features: Sequence[Feature], query: Query) -> dict[str, Any
     }
 
 
-def schema_from_metadata(meta: Mapping[str, Any]) -> Schema:
-    """What the formulas of a file speak of."""
-    return Schema(dict(meta["relations_used"]), tuple(meta["attributes_used"]), ())
-
-
-def features_from_metadata(meta: Mapping[str, Any], schema: Schema) -> tuple[Feature, ...]:
+def features_from_metadata(meta: Mapping[str, Any]) -> tuple[Feature, ...]:
     """The features of a file."""
-    # Not checked against the words: what ∃r ranges over need not be among the relations that are named.
+    schema = Schema(dict(meta["relations_used"]), tuple(meta["attributes_used"]), ())
+    # Not checked against the schema: ∃r ranges over relations that no feature names.
     return tuple(schema.resolve_attribute(parse_feature(text)) for text in meta["feature_texts"])
 
 
 def base_from_metadata(meta: Mapping[str, Any], base: BaseModel | None) -> BaseModel:
-    """The untrained base model of a file: our own kinds by their settings, others must be given."""
+    """The untrained base model of a file; one that is not gaifman's own must be given."""
     kind, settings = meta["base"]["kind"], meta["base"]["settings"]
     if base is not None:
         if base.kind != kind:
-            raise InputError(f"the file's base model is a {kind}, not a {base.kind}")
+            raise InputError(f"the file needs a base model of kind {kind}, not {base.kind}")
         return base
     try:
         return make_base_model(kind, settings)
     except KnowledgeBaseError:
         raise InputError(
-            f"the base model of the file is a {kind}, which must be given to be filled",
-            hint="gaifman.load(file, base=…)",
+            f"the file needs a base model of kind {kind}", hint="pass an untrained one: gaifman.load(file, base=…)"
         ) from None
 
 
 def read_model_state(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
-    """What a file holds, or why it is no model of ours."""
+    """The arrays and metadata of a model file."""
     arrays, meta = read_model(path)
     if meta.get("kind") not in ("model", "completion"):
-        raise InputError(f"{path} holds no model, but {meta.get('kind')!r}")
+        raise InputError(f"{path} is not a model or a completion, but {meta.get('kind')!r}")
     return arrays, meta

@@ -27,7 +27,6 @@ from gaifman._serialization import (
     features_from_metadata,
     losses_as_json,
     read_model_state,
-    schema_from_metadata,
     scorer_arrays,
     scorer_from_arrays,
     training_metadata,
@@ -209,10 +208,7 @@ class Completion(Model):
     @classmethod
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> Completion:
         """The completion of a file."""
-        features = {
-            int(arity): features_from_metadata(texts, schema_from_metadata(texts))
-            for arity, texts in meta["arities"].items()
-        }
+        features = {int(arity): features_from_metadata(texts) for arity, texts in meta["arities"].items()}
         relations = {row["name"]: row["arity"] for row in meta["relations"]}
         parts: dict[int, Arrays] = {}
         for name, array in arrays.items():

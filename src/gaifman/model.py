@@ -24,7 +24,6 @@ from gaifman._serialization import (
     feature_metadata,
     features_from_metadata,
     losses_as_json,
-    schema_from_metadata,
     scorer_arrays,
     scorer_from_arrays,
     training_metadata,
@@ -510,7 +509,7 @@ class GaifmanModel(Model):
     @classmethod
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any], base: BaseModel | None = None) -> GaifmanModel:
         """The model of a file."""
-        features = features_from_metadata(meta, schema_from_metadata(meta))
+        features = features_from_metadata(meta)
         scorer = scorer_from_arrays(arrays, feature_kinds(features), base_from_metadata(meta, base))
         texts = ("feature_texts", "relations_used", "attributes_used")
         return cls.from_parts(

@@ -195,7 +195,7 @@ def test_other_base_models_learn_and_are_kept(name: str, tmp_path: Path) -> None
     assert isinstance(again, GaifmanModel)
     assert same(again.probabilities(PAIRS), found)
     if given is not None:
-        with pytest.raises(InputError, match="which must be given") as caught:
+        with pytest.raises(InputError, match="needs a base model of kind") as caught:
             gaifman.load(tmp_path / "a.gaifman")
         assert "base=" in caught.value.hint
 

@@ -158,7 +158,7 @@ def test_files_of_other_things_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no model file"):
         gaifman.load(path)
     write_model(path, {}, {"kind": "task"})
-    with pytest.raises(InputError, match="holds no model, but 'task'"):
+    with pytest.raises(InputError, match="is not a model or a completion, but 'task'"):
         gaifman.load(path)
     for kind in ("model", "completion"):
         write_model(path, {}, {"kind": kind})
@@ -168,7 +168,7 @@ def test_files_of_other_things_are_refused(tmp_path: Path) -> None:
 
 def test_a_base_model_of_another_kind_is_refused(tmp_path: Path) -> None:
     saved(little(), tmp_path)
-    with pytest.raises(InputError, match="is a mlp, not a logistic"):
+    with pytest.raises(InputError, match="of kind mlp, not logistic"):
         gaifman.load(tmp_path / "a.gaifman", base=Logistic())
 
 

@@ -16,7 +16,6 @@ from gaifman._serialization import (
     features_from_metadata,
     losses_as_json,
     read_model_state,
-    schema_from_metadata,
     scorer_arrays,
     scorer_from_arrays,
     training_metadata,
@@ -75,7 +74,7 @@ def test_a_scorer_comes_back_from_its_arrays() -> None:
     one = scorer([0, -1, 1, 2, -1])
     arrays = scorer_arrays(one, "3/")
     assert all(name.startswith("3/") for name in arrays)
-    again = scorer_from_arrays(arrays, feature_kinds(features()), MLP(hidden=(3,), epochs=1), "3/")
+    again = scorer_from_arrays(strip_prefix(arrays, "3/"), feature_kinds(features()), MLP(hidden=(3,), epochs=1))
     for field in ("columns", "kinds", "centres", "scales"):
         assert np.array_equal(getattr(one.scaler, field), getattr(again.scaler, field))
     rows = SparseRows(np.array([0, 2, 3]), np.array([0, 2, 1], np.int32), np.ones(3, np.float32), 3)
@@ -98,19 +97,19 @@ def test_what_features_and_the_query_speak_of() -> None:
 def test_features_come_back_from_their_texts() -> None:
     meta = feature_metadata(features(), parse_query("likes(x, y)"))
     assert meta["feature_texts"] == list(TEXTS)
-    assert features_from_metadata(meta, schema_from_metadata(meta)) == features()
+    assert features_from_metadata(meta) == features()
 
 
 def test_a_number_and_a_type_of_one_form_are_told_apart() -> None:
     """`old(s1)` is a relation, `age(s1)` an attribute: the texts do not say, the words do."""
     meta = {"feature_texts": ["old(s1)", "age(s1)"], "relations_used": {"old": 1}, "attributes_used": ["age"]}
-    assert feature_kinds(features_from_metadata(meta, schema_from_metadata(meta))).tolist() == [0, 2]
+    assert feature_kinds(features_from_metadata(meta)).tolist() == [0, 2]
 
 
 def test_second_order_features_need_no_relation_of_the_file() -> None:
     meta = feature_metadata([parse_feature("exists r. r(s1, s2)")], parse_query("x = y"))
     assert meta["relations_used"] == {}
-    assert list(map(str, features_from_metadata(meta, schema_from_metadata(meta)))) == ["∃r r(s1, s2)"]
+    assert list(map(str, features_from_metadata(meta))) == ["∃r r(s1, s2)"]
 
 
 # Words about a model
@@ -161,9 +160,9 @@ def test_base_models_of_a_file_are_made_or_must_be_given() -> None:
     assert base_from_metadata(meta, None).settings()["epochs"] == 4
     given = Logistic()
     assert base_from_metadata(meta, given) is given
-    with pytest.raises(InputError, match="is a logistic, not a mlp"):
+    with pytest.raises(InputError, match="of kind logistic, not mlp"):
         base_from_metadata(meta, MLP())
-    with pytest.raises(InputError, match="is a classifier, which must be given"):
+    with pytest.raises(InputError, match="needs a base model of kind classifier"):
         base_from_metadata({"base": {"kind": "classifier", "settings": {}}}, None)
 
 
@@ -174,7 +173,7 @@ def test_only_models_and_completions_are_opened(tmp_path: Path) -> None:
         assert read_model_state(path) == ({}, {"kind": kind})
     for meta in ({"kind": "run"}, {}):
         write_model(path, {}, meta)
-        with pytest.raises(InputError, match="holds no model"):
+        with pytest.raises(InputError, match="is not a model"):
             read_model_state(path)
 
 

@@ -37,7 +37,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 Meta = dict[str, Any]
 
 FORMAT = "gaifman model"
-VERSION = 1
+VERSION = 2
 """Raised when files are written that older versions of gaifman would misread."""
 MAX_HEADER_BYTES = 100_000_000
 """Bytes that the header may have: safetensors reads no larger one."""
@@ -264,6 +264,8 @@ def _check_metadata(strings: Any, name: str) -> dict[str, str]:
     version = strings.get("version", "")
     if version != str(VERSION):
         if version.isascii() and version.isdigit() and version > "0":
+            if int(version) < VERSION:
+                raise InputError(f"{name} was trained by an earlier version of gaifman", hint="train the model again")
             raise InputError(
                 f"{name} was made by a newer gaifman: its format is {shorten(version)}, this one reads {VERSION}",
                 hint="pip install --upgrade gaifman",

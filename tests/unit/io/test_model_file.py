@@ -196,7 +196,8 @@ def metadata(data: bytes) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": "2"}, "made by a newer gaifman: its format is 2, this one reads 1"),
+        ({"version": "1"}, "was trained by an earlier version of gaifman"),
+        ({"version": "3"}, "made by a newer gaifman: its format is 3, this one reads 2"),
         ({"version": "17"}, "made by a newer gaifman"),
         ({"version": "-1"}, "'-1' is no version"),
         ({"format": "pt"}, "written by another program"),
@@ -215,7 +216,7 @@ def forged(meta: str, content: dict[str, npt.NDArray[Any]] | None = None) -> byt
     from gaifman.io import model_file as modelfile
 
     content = content or {}
-    strings = {"checksum": modelfile._checksum(meta, content), "format": "gaifman model", "meta": meta, "version": "1"}
+    strings = {"checksum": modelfile._checksum(meta, content), "format": "gaifman model", "meta": meta, "version": "2"}
     raw = b"".join(content[name].tobytes() for name in modelfile._order(content))
     return modelfile._header(strings, content) + raw
 
