@@ -2,13 +2,17 @@
 
 By default a variable ranges over the objects that were seen at its position, or that have the type of those objects:
 
+>>> from gaifman.kb.gaifman_graph import build_graph
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
->>> from gaifman.logic.parser import parse_query
+>>> from gaifman.logic.ast import relation_query
+>>> from gaifman.ranking.patterns import atom_pattern
 >>> kb = KnowledgeBase.from_facts([("capital", "peru", "lima"), ("city", "lima"), ("city", "rome"), ("river", "nile")])
->>> variable_types(kb, parse_query("capital('peru', y)", kb))
-{'y': 'city'}
+>>> query, (_, pattern) = relation_query("capital", 2), atom_pattern("capital('peru', y)", kb, ["capital"])
+>>> candidates = select_candidates(build_graph(kb), query, pattern, kb.tuples("capital"))
+>>> candidates.description, [kb.object_name(number) for number in candidates.values[:, 0]]
+('city', ['lima', 'rome'])
 
-For a query with connectives, its positions are those of the variable in the query's atoms.
+The positions of a variable are those in the atoms of the model's query.
 """
 
 from __future__ import annotations
@@ -236,14 +240,6 @@ def position_types(kb: KnowledgeBase, relation: str) -> dict[int, str]:
         if common:
             found[position] = min(common, key=lambda kind: (-kb.relations[kind].count, kind))
     return found
-
-
-def variable_types(kb: KnowledgeBase, query: Query) -> dict[str, str]:
-    """Variable → the type of the objects that it ranges over by default, for the variables that have one."""
-    found = {
-        variable.name: _objects_of(query.formula, variable, partial(_typed_at, kb)) for variable in query.variables
-    }
-    return {name: pool.label for name, pool in found.items() if pool is not None and pool.label in kb.relations}
 
 
 def objects_of_type(kb: KnowledgeBase, name: str) -> Ints:

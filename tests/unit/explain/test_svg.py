@@ -87,9 +87,7 @@ def test_names_what_is_said_and_what_the_lines_mean() -> None:
     assert text[-7:][0:2] == ["borders('portugal', 'spain')", "probability 0.97"]
     assert {"portugal", "spain", "tagus", "euro"} <= set(text)
     assert "angola" not in text  # no fact ties it to the pair
-    assert {"supports", "opposes", "decisive facts", "other facts", "and 1 more object"} < {
-        *text
-    }
+    assert {"supports", "opposes", "decisive facts", "other facts", "and 1 more object"} < {*text}
     assert_tidy(root)
 
 

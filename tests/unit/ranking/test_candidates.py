@@ -21,7 +21,6 @@ from gaifman.ranking.candidates import (
     objects_of_type,
     position_types,
     select_candidates,
-    variable_types,
 )
 from gaifman.ranking.patterns import atom_pattern, model_pattern
 from kbs import knowledge_bases, plain_names
@@ -131,20 +130,27 @@ def test_all_ranks_all_objects() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "types"),
+    ("text", "description"),
     [
-        ("capital(x, y)", {"x": "country", "y": "city"}),
-        ("exists z. borders(x, z) & capital(z, y)", {"x": "country", "y": "city"}),
-        ("capital(x, y) | flows_through(y, x)", {"x": "country"}),
-        ("capital(x, y) | x = y", {}),
-        ("~capital(x, y) & borders(x, z)", {"x": "country", "z": "country"}),
-        ("exists x. borders(x, y) & (exists y. capital(x, y))", {"y": "country"}),
-        ("monarchy(x) & country(x)", {"x": "country"}),
-        ("exists r. r(x, 'danube')", {}),
+        ("capital(x, y)", "pairs of country and city"),
+        ("exists z. borders(x, z) & capital(z, y)", "pairs of country and city"),
+        ("capital(x, y) | flows_through(y, x)", "pairs of country and city or river"),
+        ("capital(x, y) | x = y", "all pairs of objects"),
+        ("~capital(x, y) & borders(x, z)", "combinations of country, any object and country"),
+        ("exists x. borders(x, y) & (exists y. capital(x, y))", "country"),
+        ("monarchy(x) & country(x)", "country"),
+        ("country(x)", "all objects"),
+        ("exists r. r(x, 'danube')", "all objects"),
     ],
 )
-def test_types_of_the_variables_of_a_query(text: str, types: dict[str, str]) -> None:
-    assert variable_types(demo(), parse_query(text, demo())) == types
+def test_the_atoms_of_a_query_choose_the_types(text: str, description: str) -> None:
+    kb = demo().induced([*list(demo().objects)[:150], "france", "paris", "danube", "rhine", "spain", "madrid"])
+    query = parse_query(text, demo())
+    options = RankingOptions(candidates="typed", max_candidates=10**9)
+    known = np.zeros((0, len(query.variables)), np.int32)
+    assert (
+        select_candidates(build_graph(kb), query, model_pattern(query, kb), known, options).description == description
+    )
 
 
 def test_a_query_with_connectives_has_candidates_by_its_atoms() -> None:
