@@ -19,7 +19,6 @@ docs/pictures/answers-fb15k.svg are drawn.
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from threadpoolctl import threadpool_limits
 import common
 import gaifman
 from gaifman.completion import Completion
+from gaifman.config import cpu_count
 from gaifman.experiments.speeds import PAPER_ANSWERS_PER_SECOND, SIZES, with_size
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
@@ -53,7 +53,7 @@ PEER = importlib.util.find_spec("pykeen") is not None
 def at_once(jobs: Sequence[Callable[[], object]]) -> float:
     """Seconds for all jobs, on one thread per processor."""
     begin = time.perf_counter()
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(cpu_count()) as pool:
         for future in [pool.submit(job) for job in jobs]:
             future.result()
     return time.perf_counter() - begin
@@ -122,7 +122,7 @@ def product_limit(blocks: int = 500) -> float:
         for _ in range(blocks):
             np.matmul(rows, weights, out=out)
 
-    jobs = [job] * len(os.sched_getaffinity(0))
+    jobs = [job] * cpu_count()
     with threadpool_limits(1, "blas"):
         return len(jobs) * blocks * len(rows) / at_once(jobs)
 
@@ -156,7 +156,7 @@ def dense(objects: int, seconds: float) -> float:
     """Candidates per second of DistMult over all objects: PyKEEN's if installed, else a product in PyTorch."""
     import torch
 
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(cpu_count())
     score = theirs(objects) if PEER else product(objects)
     score()
     begin, count = time.perf_counter(), 0

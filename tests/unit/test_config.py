@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from contextlib import nullcontext
 from dataclasses import fields
 
@@ -21,6 +22,8 @@ from gaifman.config import (
     check_choice,
     check_fraction,
     check_int,
+    check_positive,
+    cpu_count,
 )
 from gaifman.errors import GaifmanError, KnowledgeBaseError
 
@@ -96,3 +99,17 @@ def test_check_choice_suggests() -> None:
     assert caught.value.suggestions == ("realistic",)
     with pytest.raises(KnowledgeBaseError, match="got 3"):
         check_choice("ties", 3, ["realistic"])
+
+
+def test_check_positive_refuses_zero_infinity_and_other_types() -> None:
+    check_positive("seconds", 0.5, 1)
+    check_positive("seconds", np.float32(3))
+    for wrong in (0, -1.0, math.inf, math.nan, True, "1", None):
+        with pytest.raises(KnowledgeBaseError, match="seconds must be a number above 0, got"):
+            check_positive("seconds", wrong)
+    with pytest.raises(KnowledgeBaseError, match="seconds must be a number above 0 and at most 1, got 2"):
+        check_positive("seconds", 2, 1)
+
+
+def test_the_number_of_processors() -> None:
+    assert 1 <= cpu_count() <= (os.cpu_count() or 1)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import statistics
 import threading
 import time
@@ -24,7 +23,7 @@ from typing import TypeVar
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from gaifman.cancellation import Deadline
-from gaifman.config import DEFAULT_BUDGET, DEFAULT_SERVER_LIMITS, Budget, ServerLimits
+from gaifman.config import DEFAULT_BUDGET, DEFAULT_SERVER_LIMITS, Budget, ServerLimits, cpu_count
 from gaifman.errors import BusyError, StoppedError
 
 T = TypeVar("T")
@@ -46,7 +45,7 @@ class CpuSlots:
     """
 
     def __init__(self, slots: int | None = None) -> None:
-        self.slots = slots or len(os.sched_getaffinity(0))
+        self.slots = slots or cpu_count()
         self._free = self.slots
         self._queue: deque[threading.Event] = deque()
         self._lock = threading.Lock()
