@@ -97,7 +97,7 @@ class NodeNamer:
     def __init__(self, iris: IriStyle) -> None:
         self._local = iris == "local"
         self._files = 0
-        self._whole: dict[str, str] = {}
+        self._full_names: dict[str, str] = {}
 
     def start_file(self, source: str, anonymous: bool) -> None:
         """Start the next file; `anonymous` says whether it may have nodes without labels."""
@@ -116,11 +116,11 @@ class NodeNamer:
         name = f"_:{value}{self._end}"
         return self._check_unique(name, f"the blank node {name}") if self._local else name
 
-    def _check_unique(self, short: str, whole: str) -> str:
+    def _check_unique(self, short: str, full: str) -> str:
         """Return the short name; raise if another node has it."""
-        if self._whole.setdefault(short, whole) != whole:
+        if self._full_names.setdefault(short, full) != full:
             raise InputError(
-                f"{self._source}: {shorten(self._whole[short], 90)} and {shorten(whole, 90)} have the same short name",
+                f"{self._source}: {shorten(self._full_names[short], 90)} and {shorten(full, 90)} have the same short name",
                 hint='read the file with iris="full"',
             )
         return short

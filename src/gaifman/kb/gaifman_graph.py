@@ -204,13 +204,13 @@ def _pairs(table: FactTable, offset: int, label_offsets: Ints) -> tuple[Longs, I
     base = label_offsets[table.relation]
     for kind, (i, j) in enumerate(permutations(range(table.arity), 2)):
         differ = table.objects[:, i] != table.objects[:, j]
-        whole = bool(differ.all())
+        all_differ = bool(differ.all())
         key = table.objects[:, i].astype(np.int64)
         key <<= 32
         key |= table.objects[:, j]
-        keys.append(key if whole else key[differ])
-        labels.append((base if whole else base[differ]) + np.int32(kind))
-        facts.append(numbers if whole else numbers[differ])
+        keys.append(key if all_differ else key[differ])
+        labels.append((base if all_differ else base[differ]) + np.int32(kind))
+        facts.append(numbers if all_differ else numbers[differ])
     return np.concatenate(keys), np.concatenate(labels), np.concatenate(facts)
 
 

@@ -195,9 +195,9 @@ def _holds(structure: Structure, formula: Formula, assignment: dict[Node, Elemen
             return _atom(structure, formula, assignment)
         case Equal(left, right):
             return _object(left, assignment) == _object(right, assignment)
-        case Comparison(left, sign, right):
+        case Comparison(left, symbol, right):
             one, other = _number(structure, left, assignment), _number(structure, right, assignment)
-            return one is not None and other is not None and COMPARISONS[sign](one, other)
+            return one is not None and other is not None and COMPARISONS[symbol](one, other)
         case Not(body):
             return not _holds(structure, body, assignment)
         case And(parts):

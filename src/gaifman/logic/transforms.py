@@ -207,16 +207,16 @@ def _normal(formula: Formula, *, positive: bool) -> Formula:
         case Not(body):
             return _normal(body, positive=not positive)
         case And(parts) | Or(parts):
-            kept = isinstance(formula, And) == positive
-            return (And if kept else Or)(tuple(_normal(part, positive=positive) for part in parts))
+            same = isinstance(formula, And) == positive
+            return (And if same else Or)(tuple(_normal(part, positive=positive) for part in parts))
         case Implies(left, right):
             return _normal(Or((Not(left), right)), positive=positive)
         case Iff(left, right):
             both, neither = And((left, right)), And((Not(left), Not(right)))
             return _normal(Or((both, neither)), positive=positive)
         case Exists(variables, body) | Forall(variables, body):
-            kept = isinstance(formula, Exists) == positive
-            return (Exists if kept else Forall)(variables, _normal(body, positive=positive))
+            same = isinstance(formula, Exists) == positive
+            return (Exists if same else Forall)(variables, _normal(body, positive=positive))
         case Truth(value):
             return Truth(value == positive)
     return formula if positive else Not(formula)
