@@ -165,7 +165,7 @@ BAD = {
     "constraints": (["small.facts", "--constraints", "bad.rules"], "bad.rules, line 1, column 1"),
     "strange constraints": (["small.facts", "--constraints", "other.rules"], "^^^^\ndid you mean: knows"),
     "relation": (["small.facts", "--relation", "know"], "did you mean: knows"),
-    "both": (["small.facts", "knows(x, y)", "--relation", "knows"], "a query is given and a relation too"),
+    "both": (["small.facts", "knows(x, y)", "--relation", "knows"], "give a query or relations, not both"),
     "sentence": (["small.facts", "exists x. person(x)"], "no free variables"),
     "plot": (["small.facts", "--plot", "m.jpeg"], "end the name with .svg"),
     "plot's folder": (["small.facts", "--plot", "no/m.svg"], "there is no folder no"),
@@ -329,7 +329,7 @@ def test_two_processes_do_not_work_on_one_run_and_a_changed_knowledge_base_is_re
     going.stop(signal.SIGINT)
     with Path("small.facts").open("a") as file:
         file.write("knows(p0, stranger).\n")
-    assert "not the one that the run was begun with" in str(refused("resume", "m.gaifman"))
+    assert "has changed since the run was started" in str(refused("resume", "m.gaifman"))
     Path("small.facts").unlink()
     assert "small.facts" in str(refused("resume", "m.gaifman"))
     assert (folder / "m.gaifman.run" / "run.json").exists()

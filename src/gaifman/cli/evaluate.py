@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gaifman.evaluation.ranks import MetricValue, RankMetrics
     from gaifman.experiments.paper import Experiment
     from gaifman.experiments.runner import DatasetSplits, ExperimentRunner, RowResult
-    from gaifman.jobs.run import InterruptHandler
+    from gaifman.jobs.interrupt import InterruptHandler
     from gaifman.jobs.train import SourceText
 
 
@@ -247,7 +247,7 @@ def reproduce(
     """
     from gaifman.experiments.paper import Experiment, add_constant_features, protocol_for, select_rows
     from gaifman.experiments.runner import ExperimentRunner
-    from gaifman.jobs.run import InterruptHandler
+    from gaifman.jobs.interrupt import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted
 
     own = protocol_for(protocol, data)

@@ -29,7 +29,7 @@ from gaifman.cli.kb import sampling_options
 
 if TYPE_CHECKING:
     from gaifman.jobs.run import Run
-    from gaifman.jobs.train import Model, SourceText
+    from gaifman.jobs.train import SourceText, TrainedModel
     from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.logic.ast import Query
 
@@ -59,7 +59,7 @@ def _shortest_path(path: Path) -> str:
     return min(os.path.relpath(path), str(path), key=len)
 
 
-def plot_calibration(model: Model, settings: dict[str, Any]) -> None:
+def plot_calibration(model: TrainedModel, settings: dict[str, Any]) -> None:
     """Draw how far the probabilities can be believed, where that was asked for."""
     from gaifman.errors import shorten
     from gaifman.plots import plot_reliability
@@ -81,7 +81,7 @@ def plot_calibration(model: Model, settings: dict[str, Any]) -> None:
 
 
 def print_outcome(
-    model: Model, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any], as_json: bool
+    model: TrainedModel, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any], as_json: bool
 ) -> None:
     """What was learnt, where it is, and what to type next."""
     if as_json:
@@ -118,7 +118,7 @@ def _relation_metrics(row: dict[str, Any]) -> tuple[object, str]:
     return row["held_out"], "–" if row["auc"] is None else f"{row['auc']:.3f}"
 
 
-def _print_next_steps(model: Model, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any]) -> None:
+def _print_next_steps(model: TrainedModel, kb: KnowledgeBase | None, target: Path, settings: dict[str, Any]) -> None:
     """What is there now, and what to type to ask it."""
     plot = f" and {settings['plot']}" if settings["plot"] else ""
     click.echo(f"\nwrote {target}, {target}.md (what it is), {target}.log.jsonl (what happened){plot}", err=True)
@@ -141,7 +141,7 @@ def _print_next_steps(model: Model, kb: KnowledgeBase | None, target: Path, sett
         click.echo(f"  {line}", err=True)
 
 
-def _example_answer(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[str, ...]]:
+def _example_answer(model: TrainedModel, kb: KnowledgeBase) -> tuple[list[str], tuple[str, ...]]:
     """The largest relation of a completion, and a known answer, where one is found quickly."""
     from gaifman.completion import Completion
     from gaifman.config import Budget
@@ -161,7 +161,7 @@ def _example_answer(model: Model, kb: KnowledgeBase) -> tuple[list[str], tuple[s
         return first, ()
 
 
-def _query_arguments(model: Model, kb: KnowledgeBase, relation: list[str], found: tuple[str, ...]) -> list[str]:
+def _query_arguments(model: TrainedModel, kb: KnowledgeBase, relation: list[str], found: tuple[str, ...]) -> list[str]:
     """What the command is asked: objects of the known answer for all variables but the last."""
     from gaifman.completion import Completion
     from gaifman.logic.ast import Query, relation_query
@@ -383,7 +383,7 @@ def _check_sources(kb: dict[str, Any]) -> None:
 
 def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, is_new: bool) -> None:
     from gaifman.errors import GaifmanError
-    from gaifman.jobs.run import InterruptHandler
+    from gaifman.jobs.interrupt import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
 
     run.checkpoint_seconds = run.settings["checkpoint_interval"]

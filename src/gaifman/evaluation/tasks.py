@@ -13,7 +13,6 @@ likes(ann, bob). 1
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
 from gaifman.evaluation.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.io.files import display_path
 from gaifman.io.model_file import canonical_json
+from gaifman.jobs.progress import ProgressCounter
 from gaifman.jobs.run import RECORD, Run
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
@@ -241,33 +241,6 @@ class TaskResult:
         return Ranks(*self.ranks[count, int(raw)])
 
 
-class _StopTask(Exception):
-    """Another task has failed, or the evaluation was stopped."""
-
-
-class RankProgress:
-    """Counts the ranks of all threads, reports them, and stops the threads after an error."""
-
-    def __init__(self, total: int, progress: ProgressCallback | None, done: int = 0) -> None:
-        self._done, self._total, self._progress = done, total, progress
-        self._lock, self._stopped = threading.Lock(), False
-        if done:
-            self.add(0)
-
-    def add(self, count: int) -> None:
-        """Count more ranks; raise if the evaluation was stopped."""
-        with self._lock:
-            if self._stopped:
-                raise _StopTask
-            self._done += count
-            if self._progress:
-                self._progress("ranking", self._done, self._total)
-
-    def stop(self) -> None:
-        """Make every further `add` raise."""
-        self._stopped = True
-
-
 def open_checkpoint(folder: Path | str, key: Mapping[str, Any]) -> Run:
     """The run in a checkpoint folder; raise if the folder is for another evaluation.
 
@@ -301,8 +274,8 @@ class TaskRunner:
     def run(self, tasks: Sequence[EvaluationTask], threads: int, progress: ProgressCallback | None) -> list[TaskResult]:
         """The result of each task, in order."""
         done = self._run.finished_tasks() if self._run else set()
-        total = sum(task.tuples.size for task in tasks)
-        counter = RankProgress(total, progress, sum(task.tuples.size for task in tasks if task.name in done))
+        counter = ProgressCounter("ranking", progress)
+        counter.plan({task.name: task.tuples.size for task in tasks}, done)
         self._log("start", resumed=len(done), relations=len(tasks), threads=threads)
         results = map_threaded(
             lambda task: self._load(task) if task.name in done else self._run_task(task, counter),
@@ -319,7 +292,7 @@ class TaskRunner:
         arrays = self._run.load_task(task.name)[0]
         return TaskResult(arrays["ranks"], arrays["scores"], arrays["targets"])
 
-    def _run_task(self, task: EvaluationTask, progress: RankProgress) -> TaskResult:
+    def _run_task(self, task: EvaluationTask, progress: ProgressCounter) -> TaskResult:
         ranks = rank_test_facts(task, len(self._kb.objects), progress)
         negatives = self._negatives(task)
         scores = np.concatenate([task.scorer.tuple_scores(tuples) for tuples in (task.tuples, negatives)], axis=1)
@@ -343,7 +316,7 @@ class TaskRunner:
         return sampler.sample(rows.astype(np.int64), 1, make_key(self._seed, "classification", task.name)).tuples
 
 
-def rank_test_facts(task: EvaluationTask, objects: int, progress: RankProgress) -> Longs:
+def rank_test_facts(task: EvaluationTask, objects: int, progress: ProgressCounter) -> Longs:
     """Shape (counts, 2, 3, ranks), int64, as `TaskResult.ranks`. Facts that differ only at a position share scores."""
     found, step = list[Longs](), max(1, task.scorer.block_size // objects)
     for position in range(task.tuples.shape[1]):
@@ -360,7 +333,7 @@ def rank_test_facts(task: EvaluationTask, objects: int, progress: RankProgress) 
                 rows = order[start : min(start + step, last)]
                 own = scores[:, query_of[rows] - begin]
                 blocks.append(_rank_columns(own, candidate_filter, rows, task.tuples[rows, position]))
-            progress.add(int(last - first))
+            progress.add(task.name, int(last - first))
         found.append(np.concatenate(blocks, axis=3)[..., np.argsort(order)])
     return np.ascontiguousarray(np.concatenate(found, axis=3))
 

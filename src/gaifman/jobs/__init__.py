@@ -1,1 +1,1 @@
-"""TODO."""
+"""Jobs that can be stopped, killed and resumed."""

@@ -1,34 +1,33 @@
-"""The folder of a run: what belongs to it, its record, and who works in it.
+"""Runs: folders with the state of a job, so that it can be killed at any time and resumed.
 
-    run.json      the settings, written first; at the end also that the result is there
-    lock          held by the process that works here
-    log.jsonl     one line for each event
-    done/         finished tasks, each a file like a model's
-    doing/        checkpoints of tasks under way
-    final         the result while it is written
+    run.json        the settings, written first; at the end also where the result is
+    lock            locked by the process that works on the run, whose id it holds
+    log.jsonl       one line for each event
+    done/           results of finished tasks, in the format of model files
+    checkpoints/    states of unfinished tasks
+    result          the result while it is written
 
-`gaifman.jobs.run` is what a reader wants.
+A resumed job gives the same result as one that was never stopped.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
 import os
 import shutil
-import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock, Timeout
 
 from gaifman import __version__
 from gaifman.errors import InputError, OutputError, shorten, similar_names
@@ -36,157 +35,34 @@ from gaifman.io.files import atomic_write, display_path, leftover_files
 from gaifman.io.model_file import Arrays, Meta, canonical_json, read_model, write_model
 
 FORMAT = "gaifman run"
-VERSION = 1
-"""Raised when folders are written that older versions of gaifman would misread."""
+VERSION = 2
+"""Raise it when the format of the folder changes."""
 
 RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT = "run.json", "lock", "log.jsonl", "done", "checkpoints", "result"
 _RUN_FILES = {RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT}
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder, or raise where it holds what is not a run's: it would be removed with the run."""
-    try:
-        folder.mkdir(exist_ok=True)
-        strange = sorted(
-            entry.name for entry in folder.iterdir() if entry.name not in _RUN_FILES and not _is_partial(entry)
-        )
-    except (OSError, ValueError) as error:  # ValueError: a name with NUL
-        why = getattr(error, "strerror", None) or error
-        raise OutputError(f"{display_path(folder)} cannot be the folder of a run: {why}") from None
-    if strange:
-        raise OutputError(
-            f"{display_path(folder)} holds other things than a run, such as {shorten(strange[0])}",
-            hint="name a new folder",
-        )
-
-
-def require_run(folder: Path) -> None:
-    """Raise where no run is."""
-    if not (folder / RECORD).is_file():
-        raise InputError(
-            f"there is no run in {display_path(folder)}",
-            hint="it has ended, or never began: its folder holds a file run.json",
-        )
-
-
-def acquire_lock(folder: Path) -> int:
-    """A file descriptor that holds the lock for as long as it is open, however the process ends."""
-    path = folder / LOCK
-    while True:
-        try:
-            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise OutputError(f"{display_path(path)} cannot be written: {error.strerror}") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock), path.stat()):  # it may have been removed by the run's end meanwhile
-                break
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
-            os.close(lock)
-            if not isinstance(error, BlockingIOError):
-                raise OutputError(f"{display_path(path)} cannot be locked: {error.strerror}") from None
-            raise OutputError(
-                f"{f'process {shorten(holder)}' if holder else 'another process'} works on the run in {display_path(folder)}",
-                hint="wait for it, or end it; the run can be resumed",
-            ) from None
-        os.close(lock)
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
-
-
-def write_record(folder: Path, settings: Meta, finished: Meta | None) -> None:
-    """Write the record whole: the settings and, at the end, where the result is and which tasks it is made of."""
-    record = {
-        "format": FORMAT,
-        "version": VERSION,
-        "gaifman": __version__,
-        "settings": settings,
-        "finished": finished,
-    }
-    with atomic_write(folder / RECORD) as temporary:
-        temporary.write_text(json.dumps({**record, "checksum": _checksum(record)}, indent=2) + "\n")
-
-
-def read_record(folder: Path) -> Meta:
-    """The record of a run that this version can go on with."""
-    require_run(folder)
-    name, again = display_path(folder / RECORD), "begin the run anew, with --force"
-    try:
-        record = json.loads((folder / RECORD).read_bytes())
-        checksum = record.pop("checksum", None)
-        ours, version, maker = record.get("format") == FORMAT, record.get("version"), record.get("gaifman")
-    except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror}") from None
-    except (ValueError, AttributeError, RecursionError):
-        raise InputError(f"{name} is damaged: it is no JSON object", hint=again) from None
-    if not ours:
-        raise InputError(f"{name} is no record of a run of gaifman", hint=again)
-    if isinstance(version, int) and version > VERSION:
-        raise InputError(f"{name} was made by a newer gaifman", hint="pip install --upgrade gaifman")
-    if not _checksum_matches(record, checksum):
-        raise InputError(f"{name} is damaged: its checksum does not fit what it holds", hint=again)
-    if maker != __version__:
-        # Another version may draw, learn or round otherwise: the result would be neither's.
-        why = f"gaifman {maker} began this run, and this is {__version__}"
-        raise InputError(f"{name}: {why}", hint=f"go on with gaifman {maker}, or begin the run anew with --force")
-    return dict(record)
-
-
-def _checksum(record: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(canonical_json(record).encode(), digest_size=32).hexdigest()
-
-
-def _checksum_matches(record: Meta, checksum: Any) -> bool:
-    try:
-        return bool(_checksum(record) == checksum)
-    except OutputError:  # NaN, for one
-        return False
-
-
-def _is_partial(path: Path) -> bool:
-    """Whether a file is one that was being written when the process was killed."""
-    return path.name.startswith(".") and path.name.endswith(".part")
-
-
-def remove_partial_files(folder: Path) -> None:
-    """Remove what a killed process was writing."""
-    for inside in (folder, folder / DONE, folder / CHECKPOINTS):
-        for path in inside.glob(".*.part"):
-            path.unlink(missing_ok=True)
-
-
-def remove_entries(folder: Path, names: tuple[str, ...]) -> None:
-    """Remove some of what belongs to a run."""
-    for name in names:
-        path = folder / name
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+LOCK_SECONDS = 0.2
+"""Time for retries: a lock file may be removed by the end of another run while it is being locked."""
 
 
 class Run:
-    """A folder in which work goes on; one process at a time, any number of its threads.
+    """A run folder that this process works on; its threads can share it.
 
-    `Run.create` begins one, `Run.open` goes on; `with` lets go of the folder at the end.
+    `Run.create` starts a run and `Run.open` resumes one. Use it in a `with` block, which releases the folder.
     """
 
     def __init__(
-        self, folder: Path, settings: Meta, lock: int, checkpoint_seconds: float, finished: Meta | None = None
+        self, folder: Path, settings: Meta, lock: FileLock, checkpoint_seconds: float, finished: Meta | None = None
     ) -> None:
-        """Not for callers: `create` and `open` make runs."""
+        """Not for callers: use `create` or `open`."""
         self.folder = folder
         self.settings = settings
-        """What the run was begun with, as JSON gives it back."""
+        """The settings of the job, as JSON values."""
         self.checkpoint_seconds = checkpoint_seconds
-        """Between two checkpoints of a task, at least."""
+        """Minimum time between two checkpoints of a task."""
+        self.was_resumed = False
+        """Whether another process may have been killed while it worked on this run, or on the one it replaces."""
         self._lock = lock
         self._finished = finished
-        self._resumed = False
         self._names: set[str] | None = None
         self._clocks: dict[str, float] = {}
         self._mutex = threading.RLock()
@@ -195,43 +71,35 @@ class Run:
     def create(
         cls, folder: Path | str, settings: Mapping[str, Any], *, checkpoint_seconds: float = 30, force: bool = False
     ) -> Run:
-        """Begin a run; with `force` in the place of one that is there, unless a process works on it."""
-        folder, kept = Path(folder), json.loads(canonical_json(settings))
-        make_folder(folder)
-        lock = acquire_lock(folder)
-        try:
-            if (folder / RECORD).exists() and not force:
+        """Start a run. With `force`, replace an existing one, unless a process works on it."""
+        folder, recorded = Path(folder), json.loads(canonical_json(settings))
+        _make_folder(folder)
+        with _locked(folder) as lock:
+            exists = (folder / RECORD).exists()
+            if exists and not force:
                 raise OutputError(
-                    f"{display_path(folder)} holds a run already",
-                    hint=f"gaifman resume {display_path(folder)} goes on with it, --force begins anew",
+                    f"{display_path(folder)} already has a run",
+                    hint=f"gaifman resume {display_path(folder)} resumes it, --force starts again",
                 )
-            killed = (folder / RECORD).exists()
             remove_entries(folder, (DONE, CHECKPOINTS, RESULT, LOG, RECORD))
-            remove_partial_files(folder)
-            run = cls(folder, kept, lock, checkpoint_seconds)
-            run._resumed = killed
-            write_record(folder, kept, None)
-        except BaseException:
-            os.close(lock)
-            raise
-        return run
+            _remove_partial_files(folder)
+            run = cls(folder, recorded, lock, checkpoint_seconds)
+            run.was_resumed = exists
+            write_record(folder, recorded, None)
+            return run
 
     @classmethod
     def open(cls, folder: Path | str, *, checkpoint_seconds: float = 30) -> Run:
-        """Go on with a run."""
+        """Resume a run."""
         folder = Path(folder)
-        require_run(folder)
-        lock = acquire_lock(folder)
-        try:
+        _require_run(folder)
+        with _locked(folder) as lock:
             record = read_record(folder)
             run = cls(folder, record["settings"], lock, checkpoint_seconds, record["finished"])
-            run._resumed = True
-            remove_partial_files(folder)
-            run._end_line()
-        except BaseException:
-            os.close(lock)
-            raise
-        return run
+            run.was_resumed = True
+            _remove_partial_files(folder)
+            run._end_torn_line()
+            return run
 
     def __enter__(self) -> Self:
         return self
@@ -240,35 +108,38 @@ class Run:
         self.close()
 
     def close(self) -> None:
-        """Let go of the folder: another process may go on."""
+        """Release the folder: another process may work on it."""
         with self._mutex:
-            if self._lock >= 0:
-                os.close(self._lock)
-                self._lock = -1
+            self._lock.release()
 
     def discard(self) -> None:
-        """Remove the run and all that it kept."""
-        remove_entries(self.folder, (DONE, CHECKPOINTS, RESULT, LOG, LOCK, RECORD))
-        remove_partial_files(self.folder)
+        """Remove the run."""
+        self._remove()
+
+    def _remove(self) -> None:
+        """Remove the files of the run, the record last: while it exists, the run can be opened and finished."""
+        remove_entries(self.folder, (DONE, CHECKPOINTS, RESULT, LOG))
+        _remove_partial_files(self.folder)
+        remove_entries(self.folder, (LOCK, RECORD))
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
         self.close()
 
     @property
     def result_path(self) -> Path | None:
-        """Where the result stands, where it was written before the folder could be removed."""
+        """The result, if it was written but the folder not yet removed."""
         target = Path(self._finished["target"]) if self._finished else None
         return target if target and target.is_file() else None
 
     def finished_tasks(self) -> set[str]:
-        """The names of the finished tasks. A damaged one is not finished, and the log says so."""
+        """Return the names of the finished tasks. A damaged task is logged and does not count."""
         with self._mutex:
             if self._finished and self.result_path:
-                return set(self._finished["done"])  # their files may be gone already
+                return set(self._finished["done"])  # their files may be removed already
             return set(self._finished_names())
 
     def save_task(self, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> None:
-        """Keep what a task gave; its checkpoint is not needed any more."""
+        """Save the result of a task and remove its checkpoint."""
         self._write_task(DONE, name, arrays, meta)
         with self._mutex:
             self._finished_names().add(name)
@@ -276,7 +147,7 @@ class Run:
         self._task_path(CHECKPOINTS, name).unlink(missing_ok=True)
 
     def load_task(self, name: str) -> tuple[Arrays, Meta]:
-        """What a finished task gave."""
+        """Return the result of a finished task."""
         path = self._task_path(DONE, name)
         if not path.exists():
             raise InputError(
@@ -285,16 +156,11 @@ class Run:
         return _read_task(path)[1:]
 
     def has_checkpoints(self) -> bool:
-        """Whether some task under way has left a checkpoint."""
+        """Return whether an unfinished task has a checkpoint."""
         return any((self.folder / CHECKPOINTS).glob("[!.]*.part"))
 
-    @property
-    def was_resumed(self) -> bool:
-        """Whether another process may have been killed while it worked on this run, or on one in its place."""
-        return self._resumed
-
     def checkpoint_due(self, name: str) -> bool:
-        """Whether `seconds` have passed since a task's last checkpoint or, before it, since this was first asked."""
+        """Return whether a task's last checkpoint, or else the first call of this, was `checkpoint_seconds` ago."""
         now = time.monotonic()
         with self._mutex:
             return now - self._clocks.setdefault(name, now) >= self.checkpoint_seconds
@@ -302,7 +168,7 @@ class Run:
     def checkpoint(
         self, name: str, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any], *, force: bool = False
     ) -> bool:
-        """Keep how far a task is, where it is `due` or must be `now`; whether it was done."""
+        """Save the state of a task if it is due or with `force`; return whether it was saved."""
         if not (force or self.checkpoint_due(name)):
             return False
         self._write_task(CHECKPOINTS, name, arrays, meta)
@@ -311,64 +177,58 @@ class Run:
         return True
 
     def load_checkpoint(self, name: str) -> tuple[Arrays, Meta] | None:
-        """How far a task was; None where it has to begin at its beginning."""
+        """Return the state of a task, or None to start it from the beginning."""
         path = self._task_path(CHECKPOINTS, name)
         if not path.exists():
             return None
         try:
             return _read_task(path)[1:]
         except InputError as error:
-            self.log("damaged", file=f"{CHECKPOINTS}/{path.name}", task=name, why=error.message)
+            self.log("damaged", file=f"{CHECKPOINTS}/{path.name}", task=name, reason=error.message)
             return None
 
     def log(self, event: str, **fields: Any) -> None:
-        """Add a line to the log: the time, the event, the fields."""
-        moment = datetime.now(UTC).isoformat(timespec="milliseconds")
-        text = json.dumps({"time": moment, "event": event, **_loggable(fields)}, ensure_ascii=False) + "\n"
-        # A name may hold half a surrogate pair, which UTF-8 has no bytes for; \ud800 is right JSON.
+        """Append a line to the log: the time, the event and its fields."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        text = json.dumps({"time": now, "event": event, **_loggable(fields)}, ensure_ascii=False) + "\n"
+        # A name may have a lone surrogate, which UTF-8 cannot encode; \ud800 is valid JSON.
         self._append(text.encode(errors="backslashreplace"))
 
     def finish(self, target: Path | str, write: Callable[[Path], None]) -> None:
-        """Let `write` write the result, put it in its place, and remove the folder; the log goes beside the result.
+        """Write the result with `write`, move it to the target with the log beside it, and remove the folder.
 
-        A run killed in here is opened again: all its tasks are done, and `finish` does what is left to do.
+        A run that is killed here can be opened again: its tasks are all done, and `finish` does the rest.
         """
         target, written = Path(target), self.result_path
         if written != target.absolute():
-            final = self.folder / RESULT
+            result = self.folder / RESULT
             if written:
-                shutil.copyfile(written, final)
+                shutil.copyfile(written, result)
             else:
-                write(final)  # here, not beside the target: it may take long, and a kill should leave nothing there
-            for path in leftover_files(target) if self._resumed else ():
+                write(result)  # not beside the target: it may take long, and a kill should leave nothing there
+            for path in leftover_files(target) if self.was_resumed else ():
                 path.unlink(missing_ok=True)
             with atomic_write(target) as temporary:
-                shutil.move(final, temporary)
+                shutil.move(result, temporary)
             self._finished = {"target": str(target.absolute()), "done": sorted(self.finished_tasks())}
             write_record(self.folder, self.settings, self._finished)
         if (self.folder / LOG).exists():
             shutil.move(self.folder / LOG, _log_path(target))
-        remove_entries(self.folder, (DONE, CHECKPOINTS, RESULT))
-        remove_partial_files(self.folder)
-        # The record goes last: as long as it is there, the run can be opened and ended.
-        remove_entries(self.folder, (LOCK, RECORD))
-        if not any(self.folder.iterdir()):
-            self.folder.rmdir()
-        self.close()
+        self._remove()
 
     def _finished_names(self) -> set[str]:
-        """Names of finished tasks: read once, then kept up to date."""
+        """Return the names of finished tasks; they are read once."""
         if self._names is None:
             self._names = set()
             for path in sorted((self.folder / DONE).glob("[!.]*.part")):
                 try:
                     self._names.add(_read_task(path)[0])
                 except InputError as error:
-                    self.log("damaged", file=f"{DONE}/{path.name}", why=error.message)
+                    self.log("damaged", file=f"{DONE}/{path.name}", reason=error.message)
         return self._names
 
     def _task_path(self, kind: str, name: str) -> Path:
-        """Where a task's file is: names may hold what file names cannot."""
+        """Return the path of a task's file: a hash, because a task may have any name."""
         return self.folder / kind / f"{_task_digest(name)}.part"
 
     def _write_task(
@@ -381,15 +241,15 @@ class Run:
     def _append(self, data: bytes) -> None:
         path, written = self.folder / LOG, self.result_path
         if written and not path.exists():
-            path = _log_path(written)  # where the log went before the kill
+            path = _log_path(written)  # it was moved before the kill
         try:
-            with self._mutex, path.open("ab", buffering=0) as file:  # one write a line: lines do not mix
+            with self._mutex, path.open("ab", buffering=0) as file:  # one write per line: lines do not mix
                 file.write(data)
         except OSError as error:
-            raise OutputError(f"{display_path(path)} cannot be written: {error.strerror}") from None
+            raise OutputError(f"cannot write {display_path(path)}: {error.strerror}") from None
 
-    def _end_line(self) -> None:
-        """A kill in the middle of a line leaves it without its end; the next line must not be glued to it."""
+    def _end_torn_line(self) -> None:
+        """End a line that a kill has torn, so that the next one is whole."""
         path = self.folder / LOG
         data = path.read_bytes() if path.exists() else b""
         if data and not data.endswith(b"\n"):
@@ -397,63 +257,148 @@ class Run:
 
 
 def read_log(path: Path | str) -> list[dict[str, Any]]:
-    """The events of a log; lines that a kill has torn are left out."""
+    """Return the events of a log, without torn lines."""
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
-        raise InputError(f"{display_path(Path(path))} cannot be read: {error.strerror}") from None
-    found = []
+        raise InputError(f"cannot read {display_path(Path(path))}: {error.strerror}") from None
+    events = []
     for line in lines:
         try:
             event = json.loads(line)
         except ValueError:
             continue
         if isinstance(event, dict):
-            found.append(event)
-    return found
+            events.append(event)
+    return events
 
 
-class InterruptHandler:
-    """Between `with` and its end, the first Ctrl-C (or SIGTERM) asks to stop, and the second stops.
+# The folder
 
-    The work looks at `interrupted()` between two blocks, writes its checkpoints and ends. `note` is printed to standard
-    error at the first signal, so that nobody wonders whether it was heard.
-    """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+def _make_folder(folder: Path) -> None:
+    """Create the folder; refuse one with other files, which would be removed with the run."""
+    try:
+        folder.mkdir(exist_ok=True)
+        foreign = sorted(
+            entry.name for entry in folder.iterdir() if entry.name not in _RUN_FILES and not _is_partial(entry)
+        )
+    except (OSError, ValueError) as error:  # ValueError: a name with NUL
+        reason = getattr(error, "strerror", None) or error
+        raise OutputError(f"cannot use {display_path(folder)} as a run folder: {reason}") from None
+    if foreign:
+        raise OutputError(
+            f"{display_path(folder)} has files that are not a run's, such as {shorten(foreign[0])}",
+            hint="choose a new folder",
+        )
 
-    def __init__(self, message: str = "") -> None:
-        self.message = message
-        self.received: int | None = None
-        """The signal that came."""
-        self._event = threading.Event()
-        self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python lets nobody handle signals
-            for number in self.SIGNALS:
-                # What is ignored stays so: a job in the background of a shell is not to be stopped by Ctrl-C.
-                if (before := signal.getsignal(number)) not in (signal.SIG_IGN, None):
-                    self._before[number] = before
-                    signal.signal(number, self._handle)
-        return self
+def _require_run(folder: Path) -> None:
+    if not (folder / RECORD).is_file():
+        raise InputError(f"there is no run in {display_path(folder)}", hint="a run folder has a file run.json")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-        self._before.clear()
 
-    def stop_requested(self) -> bool:
-        """Whether to stop; any thread may ask."""
-        return self._event.is_set()
+@contextmanager
+def _locked(folder: Path) -> Iterator[FileLock]:
+    """Lock the folder, and release it after an error in the block. The end of the process releases it too."""
+    path = folder / LOCK
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(timeout=LOCK_SECONDS, poll_interval=LOCK_SECONDS / 20)
+        path.write_text(f"{os.getpid()}\n")
+    except Timeout:
+        raise OutputError(
+            f"{_lock_holder(path)} works on the run in {display_path(folder)}",
+            hint="wait for it, or stop it and resume the run",
+        ) from None
+    except OSError as error:
+        lock.release()
+        raise OutputError(f"cannot lock {display_path(path)}: {error.strerror or error}") from None
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
 
-    def _handle(self, number: int, _: FrameType | None) -> None:
-        if self._event.is_set():
-            raise KeyboardInterrupt
-        self.received = number
-        self._event.set()
-        if self.message:
-            os.write(2, f"\n{self.message}\n".encode())  # not print: it may be what was interrupted
+
+def _lock_holder(path: Path) -> str:
+    try:
+        number = path.read_text(errors="replace").strip()
+    except OSError:
+        number = ""
+    return f"process {shorten(number)}" if number else "another process"
+
+
+def write_record(folder: Path, settings: Meta, finished: Meta | None) -> None:
+    """Write the settings and, at the end of a run, where the result is and which tasks it has."""
+    record = {
+        "format": FORMAT,
+        "version": VERSION,
+        "gaifman": __version__,
+        "settings": settings,
+        "finished": finished,
+    }
+    with atomic_write(folder / RECORD) as temporary:
+        temporary.write_text(json.dumps({**record, "checksum": _checksum(record)}, indent=2) + "\n")
+
+
+def read_record(folder: Path) -> Meta:
+    """Return the record of a run; refuse one of another version."""
+    _require_run(folder)
+    name, restart = display_path(folder / RECORD), "start the run again with --force"
+    try:
+        record = json.loads((folder / RECORD).read_bytes())
+        checksum = record.pop("checksum", None)
+        ours, version, maker = record.get("format") == FORMAT, record.get("version"), record.get("gaifman")
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror}") from None
+    except (ValueError, AttributeError, RecursionError):
+        raise InputError(f"{name} is damaged: not a JSON object", hint=restart) from None
+    if not ours:
+        raise InputError(f"{name} is not the record of a run", hint=restart)
+    if isinstance(version, int) and version > VERSION:
+        raise InputError(f"{name} was written by a newer version", hint="pip install --upgrade gaifman")
+    if not _checksum_matches(record, checksum):
+        raise InputError(f"{name} is damaged: the checksum does not match", hint=restart)
+    if (version, maker) != (VERSION, __version__):
+        # Another version may draw, train or round differently: the result would be neither's.
+        raise InputError(
+            f"{name} was started with gaifman {maker}, this is {__version__}",
+            hint=f"resume it with gaifman {maker}, or {restart}",
+        )
+    return dict(record)
+
+
+def remove_entries(folder: Path, names: tuple[str, ...]) -> None:
+    """Remove some files and folders of a run."""
+    for name in names:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _is_partial(path: Path) -> bool:
+    """Return whether a killed process was writing this file."""
+    return path.name.startswith(".") and path.name.endswith(".part")
+
+
+def _remove_partial_files(folder: Path) -> None:
+    for inside in (folder, folder / DONE, folder / CHECKPOINTS):
+        for path in inside.glob(".*.part"):
+            path.unlink(missing_ok=True)
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(canonical_json(record).encode(), digest_size=32).hexdigest()
+
+
+def _checksum_matches(record: Meta, checksum: Any) -> bool:
+    try:
+        return bool(_checksum(record) == checksum)
+    except OutputError:  # such as NaN
+        return False
 
 
 def _task_digest(name: str) -> str:
@@ -465,7 +410,7 @@ def _log_path(target: Path) -> Path:
 
 
 def _loggable(value: Any) -> Any:
-    """The nearest that JSON has: a log must not end the work that it tells of."""
+    """Return the closest JSON value: a log entry must never stop the job."""
     match value:
         case Mapping():
             return {str(key): _loggable(inner) for key, inner in value.items()}
@@ -481,9 +426,9 @@ def _loggable(value: Any) -> Any:
 
 
 def _read_task(path: Path) -> tuple[str, Arrays, Meta]:
-    """A task's name, arrays and description."""
+    """Return a task's name, arrays and metadata."""
     arrays, meta = read_model(path)
     name = meta.get("name")
     if not isinstance(name, str) or path.stem != _task_digest(name):
-        raise InputError(f"{display_path(path)} holds another task than it should")
+        raise InputError(f"{display_path(path)} has the data of another task")
     return name, arrays, meta["meta"]

@@ -18,7 +18,7 @@ from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.evaluation import tasks as examining
 from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
 from gaifman.evaluation.ranks import TIES
-from gaifman.evaluation.tasks import RankProgress, TaskResult, open_checkpoint
+from gaifman.evaluation.tasks import TaskResult, open_checkpoint
 from gaifman.io.model_file import checksum, model_bytes
 from gaifman.jobs.run import Run, read_log
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -260,13 +260,6 @@ def test_a_part_gives_the_ranks_of_each_number_of_draws() -> None:
     part = TaskResult(np.arange(24).reshape(2, 2, 3, 2), np.zeros((2, 1)), np.ones(1))
     assert part.ranks_for(1, raw=False).better.tolist() == [12, 13]
     assert part.ranks_for(0, raw=True).candidates.tolist() == [10, 11]
-
-
-def test_a_tally_begins_with_what_is_done() -> None:
-    told: list[tuple[str, int, int | None]] = []
-    tally = RankProgress(10, lambda *words: told.append(words), done=4)
-    tally.add(2)
-    assert told == [("ranking", 4, 10), ("ranking", 6, 10)]
 
 
 def test_the_checksum_of_a_model_is_the_one_in_its_file() -> None:

@@ -229,7 +229,7 @@ def test_a_damaged_checkpoint_is_as_none(run: Run) -> None:
     assert run.load_checkpoint("a") is None
     event = read_log(run.folder / "log.jsonl")[-1]
     assert (event["event"], event["task"]) == ("damaged", "a")
-    assert "cut off" in event["why"]
+    assert "cut off" in event["reason"]
 
 
 def test_checkpoints_wait_until_they_are_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +294,7 @@ def test_a_torn_line_is_left_out_and_the_next_is_whole(run: Run) -> None:
 
 
 def test_a_log_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read"):
         read_log(tmp_path / "none")
     (tmp_path / "log").write_bytes(b'[1]\n\xff\xfe\n{"event": "x"}\n\n{"ev')
     assert read_log(tmp_path / "log") == [{"event": "x"}]

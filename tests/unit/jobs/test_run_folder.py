@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ import pytest
 from gaifman.errors import InputError, OutputError
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.jobs import run as runfolder
-from gaifman.jobs.run import InterruptHandler, Run, read_log
+from gaifman.jobs.interrupt import InterruptHandler
+from gaifman.jobs.run import Run, read_log
 from processes import child
 
 ONE = {"x": np.arange(3)}
@@ -36,7 +38,7 @@ def result(path: Path) -> None:
 
 
 def test_a_run_is_not_begun_over_another(folder: Path) -> None:
-    with pytest.raises(OutputError, match="holds a run already") as caught:
+    with pytest.raises(OutputError, match="already has a run") as caught:
         Run.create(folder, {"seed": 2})
     assert "gaifman resume" in caught.value.hint
     assert "--force" in caught.value.hint
@@ -49,7 +51,7 @@ def test_a_run_is_not_begun_over_another(folder: Path) -> None:
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     for force in (False, True):
-        with pytest.raises(OutputError, match=r"other things than a run, such as thesis\.tex"):
+        with pytest.raises(OutputError, match=r"files that are not a run's, such as thesis\.tex"):
             Run.create(tmp_path, {}, force=force)
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -64,7 +66,7 @@ def test_what_was_put_into_the_folder_later_survives_the_end(folder: Path, tmp_p
 def test_folders_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for wrong in ("file", "no/where", "file/below", "a\0b"):
-        with pytest.raises(OutputError, match="cannot be the folder of a run"):
+        with pytest.raises(OutputError, match="as a run folder"):
             Run.create(tmp_path / wrong, {})
     for wrong in ("file", "nowhere", "file/below"):
         with pytest.raises(InputError, match="there is no run"):
@@ -97,8 +99,8 @@ def test_every_changed_byte_of_the_record_is_refused_or_means_the_same(folder: P
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 2}, "made by a newer gaifman"),
-        ({"format": "x"}, "no record of a run"),
+        ({"version": 3}, "written by a newer version"),
+        ({"format": "x"}, "not the record of a run"),
         ({"settings": {"seed": 2}}, "checksum"),
         ({"settings": float("nan")}, "checksum"),
         ({"checksum": None}, "checksum"),
@@ -116,7 +118,7 @@ def test_records_of_others(folder: Path, changes: dict[str, Any], message: str) 
 
 def test_another_version_does_not_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gaifman.jobs.run.__version__", "99.0")
-    with pytest.raises(InputError, match=r"began this run, and this is 99\.0"):
+    with pytest.raises(InputError, match=r"was started with gaifman 0\.1\.0, this is 99\.0"):
         Run.open(folder)
     monkeypatch.undo()
     Run.open(folder).close()
@@ -135,7 +137,7 @@ with Run.open({str(folder)!r}):
         assert other.stdout.readline() == "ready\n"
         with pytest.raises(OutputError, match=f"process {other.pid} works on the run") as caught:
             Run.open(folder)
-        assert "resumed" in caught.value.hint
+        assert "resume" in caught.value.hint
         with pytest.raises(OutputError, match=f"process {other.pid} works on the run"):
             Run.create(folder, {}, force=True)
     with Run.open(folder) as run:
@@ -155,19 +157,27 @@ def test_a_failed_beginning_does_not_hold_the_lock(folder: Path) -> None:
     Run.open(folder).close()
 
 
-def test_a_lock_removed_meanwhile_is_taken_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run that held it ended, and removed its folder's files, between our opening and our locking."""
-    import fcntl
-
-    real = fcntl.flock
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_lock_removed_meanwhile_is_not_taken_for_the_new_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, recreated: bool
+) -> None:
+    """Between our opening and our locking, the other run ended, and perhaps a third process started one."""
+    real, others = fcntl.flock, list[IO[str]]()
 
     def late(lock: int, how: int) -> None:
         monkeypatch.undo()
         (folder / "lock").unlink()
+        if recreated:
+            others.append((folder / "lock").open("w"))
+            real(others[0].fileno(), fcntl.LOCK_EX)
         real(lock, how)
 
-    monkeypatch.setattr("gaifman.jobs.run.fcntl.flock", late)
-    with Run.open(folder) as run, pytest.raises(OutputError, match="works on the run"):
+    monkeypatch.setattr("fcntl.flock", late)
+    if recreated:
+        with pytest.raises(OutputError, match="another process works on the run"):
+            Run.open(folder)
+        others[0].close()
+    with Run.open(folder) as run, pytest.raises(OutputError, match=f"process {os.getpid()} works on the run"):
         Run.open(run.folder)
 
 

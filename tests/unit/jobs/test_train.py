@@ -1,4 +1,4 @@
-"""Training as a run, in this process: orders, the tally, checkpoints, the log, the card, what is refused."""
+"""Training as a run, in this process: specs, the tally, checkpoints, the log, the card, what is refused."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import FormulaError, GaifmanError, InputError, KnowledgeBaseError
+from gaifman.jobs.progress import ProgressCounter, WorkStopped
 from gaifman.jobs.run import Run, read_log
 from gaifman.jobs.train import (
-    ProgressCounter,
     SourceText,
     TrainingInterrupted,
     TrainingSpec,
@@ -35,13 +35,13 @@ def kb(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
     return gaifman.read(small(tmp_path_factory.mktemp("kb") / "small.facts", 40))
 
 
-def create(folder: Path, order: TrainingSpec, seconds: float = 30, **settings: Any) -> Run:
-    return Run.create(folder / "m.run", {"spec": order.as_dict(), **settings}, checkpoint_seconds=seconds)
+def create(folder: Path, spec: TrainingSpec, seconds: float = 30, **settings: Any) -> Run:
+    return Run.create(folder / "m.run", {"spec": spec.as_dict(), **settings}, checkpoint_seconds=seconds)
 
 
-def trained(folder: Path, order: TrainingSpec, kb: KnowledgeBase, **wanted: Any) -> bytes:
+def trained(folder: Path, spec: TrainingSpec, kb: KnowledgeBase, **wanted: Any) -> bytes:
     """A run from its beginning to its end, and the model that it gives."""
-    with create(folder, order) as run:
+    with create(folder, spec) as run:
         run_training(run, kb, folder / "m", **wanted)
     return (folder / "m").read_bytes()
 
@@ -52,7 +52,7 @@ def after(blocks: int) -> Callable[[], bool]:
     return lambda: next(asked, None) is None
 
 
-ORDERS = {
+SPECS = {
     "query": TrainingSpec(QUICK, QUERY),
     "patient": TrainingSpec({**QUICK, "patience": 2}, QUERY),
     "completion": TrainingSpec(QUICK),
@@ -64,32 +64,32 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("name", ORDERS)
-def test_an_order_survives_json(name: str) -> None:
-    order = ORDERS[name]
-    order.check()
-    assert TrainingSpec.from_dict(json.loads(json.dumps(order.as_dict()))) == order
+@pytest.mark.parametrize("name", SPECS)
+def test_an_spec_survives_json(name: str) -> None:
+    spec = SPECS[name]
+    spec.check()
+    assert TrainingSpec.from_dict(json.loads(json.dumps(spec.as_dict()))) == spec
 
 
 @pytest.mark.parametrize("name", ["query", "completion", "relations"])
 def test_a_run_gives_what_training_without_one_gives(name: str, kb: KnowledgeBase, tmp_path: Path) -> None:
-    order = ORDERS[name]
-    data = trained(tmp_path, order, kb, threads=2)
+    spec = SPECS[name]
+    data = trained(tmp_path, spec, kb, threads=2)
     plain: GaifmanModel | Completion = (
-        gaifman.fit(kb, QUERY, **QUICK) if order.query else gaifman.complete(kb, order.relations, **order.config)
+        gaifman.fit(kb, QUERY, **QUICK) if spec.query else gaifman.complete(kb, spec.relations, **spec.config)
     )
     plain.save(tmp_path / "plain")
     assert data == (tmp_path / "plain").read_bytes()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["m", "m.log.jsonl", "m.md", "plain"]
 
 
-@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("name", SPECS)
 def test_stopped_after_every_block_and_resumed_it_gives_the_same_bytes(
     name: str, kb: KnowledgeBase, tmp_path: Path
 ) -> None:
     (tmp_path / "whole").mkdir()
-    whole = trained(tmp_path / "whole", ORDERS[name], kb, threads=1)
-    create(tmp_path, ORDERS[name]).close()
+    whole = trained(tmp_path / "whole", SPECS[name], kb, threads=1)
+    create(tmp_path, SPECS[name]).close()
     stops = 0
     while not (tmp_path / "m").exists():
         with Run.open(tmp_path / "m.run") as run:
@@ -112,7 +112,7 @@ def test_no_checkpoint_is_written_before_its_time(kb: KnowledgeBase, tmp_path: P
         folder = tmp_path / str(number)
         folder.mkdir()
         seen: list[bool] = []
-        with create(folder, ORDERS["query"], seconds) as run:
+        with create(folder, SPECS["query"], seconds) as run:
             run_training(
                 run, kb, folder / "m", report=lambda *_, run=run, seen=seen: seen.append(run.has_checkpoints())
             )
@@ -120,7 +120,7 @@ def test_no_checkpoint_is_written_before_its_time(kb: KnowledgeBase, tmp_path: P
 
 
 def test_the_log_tells_what_happened(kb: KnowledgeBase, tmp_path: Path) -> None:
-    trained(tmp_path, ORDERS["completion"], kb, threads=1)
+    trained(tmp_path, SPECS["completion"], kb, threads=1)
     events = read_log(tmp_path / "m.log.jsonl")
     assert [event["event"] for event in events[:2]] == ["start", "epoch"]
     assert events[0]["facts"] == len(kb)
@@ -138,7 +138,7 @@ def test_the_log_tells_what_happened(kb: KnowledgeBase, tmp_path: Path) -> None:
 
 
 def test_the_card_has_the_command_and_the_model_has_not(kb: KnowledgeBase, tmp_path: Path) -> None:
-    with create(tmp_path, ORDERS["query"], command="gaifman train secret.facts") as run:
+    with create(tmp_path, SPECS["query"], command="gaifman train secret.facts") as run:
         run_training(run, kb, tmp_path / "m")
     assert "$ gaifman train secret.facts\n" in (tmp_path / "m.md").read_text()
     assert b"secret" not in (tmp_path / "m").read_bytes()
@@ -150,7 +150,7 @@ def test_what_is_made_of_the_model_is_made_before_the_run_ends(kb: KnowledgeBase
     def fail(_: object) -> None:
         raise KnowledgeBaseError("no picture")
 
-    with create(tmp_path, ORDERS["query"]) as run, pytest.raises(KnowledgeBaseError):
+    with create(tmp_path, SPECS["query"]) as run, pytest.raises(KnowledgeBaseError):
         run_training(run, kb, tmp_path / "m", on_model=fail)
     assert not (tmp_path / "m").exists()
     models: list[object] = []
@@ -160,7 +160,7 @@ def test_what_is_made_of_the_model_is_made_before_the_run_ends(kb: KnowledgeBase
 
 
 def test_what_a_killed_process_was_writing_is_removed(kb: KnowledgeBase, tmp_path: Path) -> None:
-    create(tmp_path, ORDERS["query"]).close()
+    create(tmp_path, SPECS["query"]).close()
     for name in (".m.0123abcd.part", ".m.md.0123abcd.part"):
         (tmp_path / name).touch()
     with Run.open(tmp_path / "m.run") as run:
@@ -169,19 +169,19 @@ def test_what_a_killed_process_was_writing_is_removed(kb: KnowledgeBase, tmp_pat
 
 
 def test_another_knowledge_base_is_refused(kb: KnowledgeBase, tmp_path: Path) -> None:
-    with create(tmp_path, ORDERS["query"]) as run:
+    with create(tmp_path, SPECS["query"]) as run:
         with pytest.raises(TrainingInterrupted):
             run_training(run, kb, tmp_path / "m", should_stop=lambda: True)
         assert has_progress(run)
         less = kb.without_facts([next(kb.facts())])
-        with pytest.raises(InputError, match="not the one that the run was begun with") as error:
+        with pytest.raises(InputError, match="has changed since the run was started") as error:
             run_training(run, less, tmp_path / "m")
         assert "--force" in error.value.hint
         run_training(run, kb, tmp_path / "m")
 
 
 def test_a_run_without_a_result_has_not_ended(kb: KnowledgeBase, tmp_path: Path) -> None:
-    with create(tmp_path, ORDERS["query"]) as run:
+    with create(tmp_path, SPECS["query"]) as run:
         assert finish_cleanup(run, tmp_path / "m") is None
         assert not has_progress(run)
         run_training(run, kb, tmp_path / "m")
@@ -189,8 +189,8 @@ def test_a_run_without_a_result_has_not_ended(kb: KnowledgeBase, tmp_path: Path)
 
 def test_damaged_checkpoints_and_relations_are_learnt_again(kb: KnowledgeBase, tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
-    whole = trained(tmp_path / "whole", ORDERS["completion"], kb)
-    with create(tmp_path, ORDERS["completion"]) as run, pytest.raises(TrainingInterrupted):
+    whole = trained(tmp_path / "whole", SPECS["completion"], kb)
+    with create(tmp_path, SPECS["completion"]) as run, pytest.raises(TrainingInterrupted):
         run_training(run, kb, tmp_path / "m", threads=1, should_stop=after(8))
     for path in (tmp_path / "m.run").glob("do*/*.part"):
         data = bytearray(path.read_bytes())
@@ -203,7 +203,7 @@ def test_damaged_checkpoints_and_relations_are_learnt_again(kb: KnowledgeBase, t
 
 
 @pytest.mark.parametrize(
-    ("order", "message"),
+    ("spec", "message"),
     [
         (TrainingSpec({**QUICK, "radius": -1}), "radius"),
         (TrainingSpec({**QUICK, "colour": 1}), "unknown setting colour"),
@@ -211,19 +211,19 @@ def test_damaged_checkpoints_and_relations_are_learnt_again(kb: KnowledgeBase, t
         (TrainingSpec({**QUICK, "options": {"epoch": 1}}), "mlp has no option epoch"),
         (TrainingSpec({**QUICK, "phi": "papers"}), "no feature set or file papers"),
         (TrainingSpec(QUICK, "knows(x"), "query, line 1"),
-        (TrainingSpec(QUICK, QUERY, ("knows",)), "a query is given and a relation too"),
+        (TrainingSpec(QUICK, QUERY, ("knows",)), "give a query or relations, not both"),
         (TrainingSpec(QUICK, QUERY, phi=SourceText("a.phi", "\neach r.")), "a.phi, line 2"),
         (TrainingSpec(QUICK, QUERY, constraints=SourceText("c.txt", "functional knows")), "c.txt, line 1"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_read(order: TrainingSpec, message: str) -> None:
+def test_what_is_wrong_is_said_before_anything_is_read(spec: TrainingSpec, message: str) -> None:
     with pytest.raises(GaifmanError) as error:
-        order.check()
+        spec.check()
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("order", "kind", "message"),
+    ("spec", "kind", "message"),
     [
         (TrainingSpec(QUICK, "know(x, y)"), FormulaError, "there is no relation know"),
         (TrainingSpec(QUICK, "knows(x, y) & parent(y, y) & ~likes(x, x) & x != x"), KnowledgeBaseError, "no answers"),
@@ -235,9 +235,9 @@ def test_what_is_wrong_is_said_before_anything_is_read(order: TrainingSpec, mess
     ],
 )
 def test_what_does_not_fit_the_knowledge_base_is_said_before_anything_is_learnt(
-    order: TrainingSpec, kind: type[GaifmanError], message: str, kb: KnowledgeBase, tmp_path: Path
+    spec: TrainingSpec, kind: type[GaifmanError], message: str, kb: KnowledgeBase, tmp_path: Path
 ) -> None:
-    with create(tmp_path, order) as run:
+    with create(tmp_path, spec) as run:
         with pytest.raises(kind) as error:
             run_training(run, kb, tmp_path / "m")
         assert not has_progress(run)
@@ -250,27 +250,30 @@ def test_constraints_may_name_the_head_of_the_query(kb: KnowledgeBase, tmp_path:
     assert trained(tmp_path, TrainingSpec(QUICK, query, constraints=rules), kb)
 
 
-def test_the_tally_counts_what_is_done_and_planned() -> None:
-    told: list[tuple[str, int, int | None]] = []
-    tally = ProgressCounter(lambda *state: told.append(state))
-    tally.plan({"a": 100, "b": 50, "c": 10}, done=["c", "other"])
-    assert tally.counts == (10, 160)
-    tally.begin("a", 90, 30)
-    assert tally.counts == (40, 150)
-    tally.add("a", 20)
-    tally.begin("b", 50, 0)
-    tally.add("b", 70)
-    tally.end("a")
-    assert told[0] == ("training", 40, 150)
-    assert told[-1] == ("training", 150, 150)
-    done = [state[1] for state in told]
+def test_progress_counts_finished_and_planned_units() -> None:
+    reports: list[tuple[str, int, int | None]] = []
+    progress = ProgressCounter("training", lambda *state: reports.append(state))
+    progress.plan({"a": 100, "b": 50, "c": 10}, done=["c", "other"])
+    assert progress.counts == (10, 160)
+    progress.begin("a", 90, 30)
+    assert progress.counts == (40, 150)
+    progress.add("a", 20)
+    progress.begin("b", 50, 0)
+    progress.add("b", 70)
+    progress.end("a")
+    assert reports[0] == ("training", 10, 160)
+    assert reports[-1] == ("training", 150, 150)
+    done = [state[1] for state in reports]
     assert done == sorted(done)
+    progress.stop()
+    with pytest.raises(WorkStopped):
+        progress.add("b", 1)
 
 
 def test_the_bar_is_right_from_the_start(kb: KnowledgeBase, tmp_path: Path) -> None:
     """The plan is about what it comes to, and what is done grows up to it."""
     told: list[tuple[str, int, int | None]] = []
-    with create(tmp_path, ORDERS["completion"]) as run:
+    with create(tmp_path, SPECS["completion"]) as run:
         run_training(run, kb, tmp_path / "m", report=lambda *state: told.append(state))
     assert told[0] == ("preparing", 0, None)
     shares = [done / total for phase, done, total in told if phase == "training" and total]
