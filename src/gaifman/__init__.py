@@ -7,7 +7,7 @@
 >>> print(gaifman.parse("exists z. borders(x, z) & capital(z, 'paris')", kb.schema))
 ∃z borders(x, z) ∧ capital(z, 'paris')
 
-What is named here is loaded when it is first used, so that `import gaifman` and `gaifman --help` cost next to nothing.
+Names are imported on first use, so that `import gaifman` and `gaifman --help` are fast.
 """
 
 from __future__ import annotations
@@ -27,28 +27,38 @@ if TYPE_CHECKING:
         OutputError,
         StoppedError,
     )
-    from gaifman.evaluation.evaluate import Evaluation, evaluate
-    from gaifman.explain.explanation import Explanation
+    from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
+    from gaifman.explain.explanation import Explanation, Reason
+    from gaifman.features.feature_sets import FeatureSet, parse_phi
     from gaifman.io import read, write
     from gaifman.io.demo import demo
     from gaifman.kb.facts import Fact
     from gaifman.kb.knowledge_base import KnowledgeBase, union
     from gaifman.logic.parser import parse, parse_feature, parse_query
-    from gaifman.model import GaifmanModel, fit
+    from gaifman.model import GaifmanModel, Model, fit
+    from gaifman.predict import Estimate, Estimates
     from gaifman.queries.answers import count, exists, query, stream
     from gaifman.queries.engine import Engine
     from gaifman.queries.witnesses import why
-    from gaifman.training import TrainingConfig
+    from gaifman.ranking.ranked_answers import Answer, RankedAnswers
+    from gaifman.sampling.constraints import Constraints, parse_constraints
+    from gaifman.training import Callback, TrainingConfig
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Answer": "ranking.ranked_answers",
     "Budget": "config",
+    "Callback": "training",
     "Completion": "completion",
+    "Constraints": "sampling.constraints",
     "Engine": "queries.engine",
+    "Estimate": "predict",
+    "Estimates": "predict",
     "Evaluation": "evaluation.evaluate",
     "Explanation": "explain.explanation",
     "Fact": "kb.facts",
+    "FeatureSet": "features.feature_sets",
     "FormulaError": "errors",
     "GaifmanError": "errors",
     "GaifmanModel": "model",
@@ -57,18 +67,24 @@ _HOMES = {
     "KnowledgeBaseError": "errors",
     "LimitError": "errors",
     "Limits": "config",
+    "Model": "model",
     "OutputError": "errors",
+    "RankedAnswers": "ranking.ranked_answers",
+    "Reason": "explain.explanation",
     "StoppedError": "errors",
     "TrainingConfig": "training",
     "complete": "completion",
     "count": "queries.answers",
     "demo": "io.demo",
     "evaluate": "evaluation.evaluate",
+    "evaluate_draw_counts": "evaluation.evaluate",
     "exists": "queries.answers",
     "fit": "model",
     "load": "completion",
     "parse": "logic.parser",
+    "parse_constraints": "sampling.constraints",
     "parse_feature": "logic.parser",
+    "parse_phi": "features.feature_sets",
     "parse_query": "logic.parser",
     "query": "queries.answers",
     "read": "io",
@@ -77,14 +93,21 @@ _HOMES = {
     "why": "queries.witnesses",
     "write": "io",
 }
+"""Public name → its module."""
 
 __all__ = [
+    "Answer",
     "Budget",
+    "Callback",
     "Completion",
+    "Constraints",
     "Engine",
+    "Estimate",
+    "Estimates",
     "Evaluation",
     "Explanation",
     "Fact",
+    "FeatureSet",
     "FormulaError",
     "GaifmanError",
     "GaifmanModel",
@@ -93,7 +116,10 @@ __all__ = [
     "KnowledgeBaseError",
     "LimitError",
     "Limits",
+    "Model",
     "OutputError",
+    "RankedAnswers",
+    "Reason",
     "StoppedError",
     "TrainingConfig",
     "__version__",
@@ -101,11 +127,14 @@ __all__ = [
     "count",
     "demo",
     "evaluate",
+    "evaluate_draw_counts",
     "exists",
     "fit",
     "load",
     "parse",
+    "parse_constraints",
     "parse_feature",
+    "parse_phi",
     "parse_query",
     "query",
     "read",
