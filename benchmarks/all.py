@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "results.md"
 OTHERS = ("all", "common")
 MARK = "<!-- raw figures -->\n"
-"""What stands above it is written by hand; below it are the tables."""
+"""Text above it is written by hand; below it are the tables."""
 
 
 def run(path: Path, quick: bool) -> dict[str, Any]:
