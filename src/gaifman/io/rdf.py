@@ -119,8 +119,9 @@ class NodeNamer:
     def _check_unique(self, short: str, full: str) -> str:
         """Return the short name; raise if another node has it."""
         if self._full_names.setdefault(short, full) != full:
+            other = shorten(self._full_names[short], 90)
             raise InputError(
-                f"{self._source}: {shorten(self._full_names[short], 90)} and {shorten(full, 90)} have the same short name",
+                f"{self._source}: {other} and {shorten(full, 90)} have the same short name",
                 hint='read the file with iris="full"',
             )
         return short
