@@ -1,19 +1,18 @@
-"""Candidates scored per second, compared with the second layer alone and with a dense scorer.
+"""Answers per second, beside the limit of the second layer and beside a dense scorer.
 
     GAIFMAN_DATA=… python benchmarks/answers.py [--quick]
 
-To score a candidate is to draw its neighbourhood, evaluate its features and run the network. `ranking` scores every
-object at one position of facts of several relations, by fast scoring with shared draws; `pairs` are random pairs, each
-scored on its own. Radius 1, the `paper` features, two hidden layers of 100, one draw, one thread per processor. What is
-around every object is computed first, once for all relations, in `_field_seconds`. One model is used with every size k;
-`none` is no bound.
-
+An answer is one candidate: sample a neighbourhood, evaluate its features, run the network. `ranking` scores every
+object at one position of facts of several relations, with split scores and shared draws; `pairs` scores random pairs
+one by one. Radius 1, the `paper` features, two hidden layers of 100, one draw, one thread per processor. Features of
+single objects are computed before, once for all relations, in `_precompute_seconds`. One model is used with every size
+k; `all` has no bound.
 The limit is one 100 × 100 product per candidate by numpy's BLAS, one thread per processor. The dense scorer is DistMult
-with 200 numbers per object, 64 queries at a time: PyKEEN's if it is installed (`dense_scorer_is_pykeen`), else a
-product in PyTorch. Both alternate with the ranking of FB15k at k = 20; ratios are medians over the runs.
-`own_product_over_blas` is the time of the network's own product over that of BLAS, on the same blocks and one thread.
-Without the data, knowledge bases are generated. With all sizes, the pictures docs/pictures/answers-wn18.svg and
-docs/pictures/answers-fb15k.svg are drawn.
+with 200 numbers per object, 64 queries at a time: PyKEEN's if installed (`dense_scorer_is_pykeen`), else a product in
+PyTorch. Both run in turns with the ranking of FB15k at k = 20; ratios are medians over the turns.
+`own_product_over_blas` is the time of the network's own product beside BLAS, on the same blocks and one thread. Without
+the data, generated knowledge bases are used. A full run also draws the paper's runtime figure:
+docs/pictures/answers-wn18.svg and docs/pictures/answers-fb15k.svg.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,25 +33,33 @@ import common
 import gaifman
 from gaifman.completion import Completion
 from gaifman.config import cpu_count
-from gaifman.experiments.speeds import PAPER_ANSWERS_PER_SECOND, SIZES, with_size
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.kernels import mlp as layers
 from gaifman.kernels.jit import kernel
-from gaifman.plots import plot_throughput
+from gaifman.plots import MARKER_COLOUR, SECOND_COLOUR, TEXT_COLOUR, new_figure, save_figure, style_axes
 from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from training import loaded
 
 SETTINGS = {"phi": "paper", "positives": 2, "negatives": 6, "epochs": 1, "activation": "sigmoid", "batch_size": 128}
 
+SIZES = (5, 10, 20, 50, 100, None)
+"""k of the paper's figure; None for all objects."""
+PAPER_ANSWERS_PER_SECOND = 5_000
 QUESTIONS = 64
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 PEER = importlib.util.find_spec("pykeen") is not None
 
 
+def with_size(model: Completion, size: int | None) -> Completion:
+    """Return the model with neighbourhoods of another size; its weights do not change its speed."""
+    config = replace(model.config, size=size)
+    return Completion(config, model.relations, model.features, model.scorers, model.calibration, {**model.meta})
+
+
 def at_once(jobs: Sequence[Callable[[], object]]) -> float:
-    """Seconds for all jobs, on one thread per processor."""
+    """Return the seconds for all jobs, with one thread per processor."""
     begin = time.perf_counter()
     with ThreadPoolExecutor(cpu_count()) as pool:
         for future in [pool.submit(job) for job in jobs]:
@@ -60,14 +68,14 @@ def at_once(jobs: Sequence[Callable[[], object]]) -> float:
 
 
 def relations(kb: KnowledgeBase, count: int) -> list[str]:
-    """Binary relations of all sizes except the smallest."""
+    """Return binary relations of all sizes but the smallest."""
     names = sorted((r.count, r.name) for r in kb.relations.values() if r.arity == 2 and r.count >= 50)
     step = max(1, len(names) // count)
     return [name for _, name in names[::-1][::step][:count]]
 
 
 def facts(kb: KnowledgeBase, name: str, count: int) -> Ints:
-    """Objects of some facts of a relation."""
+    """Return the objects of some facts of a relation."""
     number = kb.content.relations.find(name)
     assert number is not None
     rows = kb.fact_tables[2].objects[kb.fact_tables[2].rows(number)]
@@ -75,16 +83,16 @@ def facts(kb: KnowledgeBase, name: str, count: int) -> Ints:
 
 
 def ranking(completion: Completion, questions: int) -> tuple[Callable[[], float], float]:
-    """A function that gives the candidates scored per second over all objects, and the seconds of the shared part."""
+    """Return a measurement of answers per second over all objects, and the seconds of what is computed before."""
     kb, names = completion.kb, list(completion.scorers)
     begin = time.perf_counter()
-    field = ObjectFeatures(completion.predictor(names[0]).evaluator, completion.config, 1)
+    shared = ObjectFeatures(completion.predictor(names[0]).evaluator, completion.config, 1)
     for position in (0, 1):
-        field.at_position(position)
+        shared.at_position(position)
     ready = time.perf_counter() - begin
 
     def job(name: str, position: int) -> Callable[[], object]:
-        return lambda: SplitScorer(field, completion.scorers[name]).scores(facts(kb, name, questions), position)[0]
+        return lambda: SplitScorer(shared, completion.scorers[name]).scores(facts(kb, name, questions), position)[0]
 
     jobs = [job(name, position) for name in names for position in (0, 1)]
     jobs[0]()
@@ -93,20 +101,20 @@ def ranking(completion: Completion, questions: int) -> tuple[Callable[[], float]
 
 
 def pairs(completion: Completion, count: int) -> float:
-    """Independent pairs scored per second."""
+    """Return independent pairs per second."""
     names = list(completion.scorers)
-    judge, sampling = completion.predictor(names[0]), completion.config.sampling(1, "answer 0")
-    tuples = np.random.default_rng(1).integers(0, len(judge.graph), (count, 2)).astype(np.int32)
+    predictor, sampling = completion.predictor(names[0]), completion.config.sampling(1, "answer 0")
+    tuples = np.random.default_rng(1).integers(0, len(predictor.graph), (count, 2)).astype(np.int32)
 
     def job(begin: int, name: str) -> Callable[[], object]:
         part = tuples[begin : begin + 4096]
         nothing = HiddenFacts.one_per_tuple(np.full(len(part), -1, np.int64))
 
-        def judged() -> object:
-            matrix = judge.evaluator.sample_and_evaluate(part, sampling, nothing, threads=1)
+        def score() -> object:
+            matrix = predictor.evaluator.sample_and_evaluate(part, sampling, nothing, threads=1)
             return completion.scorers[name].probabilities(matrix)
 
-        return judged
+        return score
 
     jobs = [job(begin, names[at % len(names)]) for at, begin in enumerate(range(0, count, 4096))]
     jobs[0]()
@@ -114,7 +122,7 @@ def pairs(completion: Completion, count: int) -> float:
 
 
 def product_limit(blocks: int = 500) -> float:
-    """Candidates per second if a 100 × 100 product were the only work."""
+    """Return candidates per second if a 100 × 100 product were the only work."""
     rows, weights = np.ones((4096, 100), np.float32), np.ones((100, 100), np.float32)
 
     def job() -> None:
@@ -134,7 +142,7 @@ def _products(left: Any, weights: Any, rows: int, width: int, out: Any, times: i
 
 
 def own_product(runs: int = 9, blocks: int = 2_000) -> float:
-    """The time of the network's own product over that of BLAS, on one thread each, alternating."""
+    """Return the time of the network's own product over that of BLAS, on one thread each, in turns."""
     rows, width = 64, 100
     left, weights, out = (np.ones(shape * width, np.float32) for shape in (rows, width, rows))
     a, b, c = (array.reshape(-1, width) for array in (left, weights, out))
@@ -153,7 +161,7 @@ def own_product(runs: int = 9, blocks: int = 2_000) -> float:
 
 
 def dense(objects: int, seconds: float) -> float:
-    """Candidates per second of DistMult over all objects: PyKEEN's if installed, else a product in PyTorch."""
+    """Return answers per second of DistMult over all objects."""
     import torch
 
     torch.set_num_threads(cpu_count())
@@ -167,7 +175,7 @@ def dense(objects: int, seconds: float) -> float:
 
 
 def product(objects: int) -> Callable[[], object]:
-    """Score some queries against all objects."""
+    """Score a batch of queries over all objects by a product."""
     import torch
 
     table, asked = torch.rand(objects, 200), torch.rand(QUESTIONS, 200)
@@ -175,7 +183,7 @@ def product(objects: int) -> Callable[[], object]:
 
 
 def theirs(objects: int) -> Callable[[], object]:
-    """The same by PyKEEN."""
+    """Score a batch of queries over all objects by PyKEEN."""
     import torch
     from pykeen.models import DistMult
     from pykeen.triples import CoreTriplesFactory
@@ -192,21 +200,21 @@ def theirs(objects: int) -> Callable[[], object]:
 
 
 def measured(kb: KnowledgeBase, short: str, sizes: Sequence[int | None], quick: bool) -> dict[str, float]:
-    """Candidates per second for each size."""
+    """Return answers per second for each size."""
     names = relations(kb, 6 if quick else 20)
     model = gaifman.complete(kb, names, size=20, min_examples=0, **SETTINGS)  # type: ignore[arg-type]
     found: dict[str, float] = {}
     for size in sizes:
-        sys.stderr.write(f"{short}, k = {size or 'none'} …\n")
-        completion, own = with_size(model, size).with_kb(kb), f"{short}_k{size}" if size else f"{short}_none"
-        rate, found[f"{own}_field_seconds"] = ranking(completion, 4 if quick else 12)
+        sys.stderr.write(f"{short}, k = {size or 'all'} …\n")
+        completion, own = with_size(model, size).with_kb(kb), f"{short}_k{size}" if size else f"{short}_all"
+        rate, found[f"{own}_precompute_seconds"] = ranking(completion, 4 if quick else 12)
         found |= side_by_side(rate, len(kb.objects)) if own == "fb15k_k20" else {f"{own}_ranking_per_s": rate()}
         found[f"{own}_pairs_per_s"] = pairs(completion, 200_000 if quick or not size else 1_000_000)
     return found
 
 
 def side_by_side(ours: Callable[[], float], objects: int, turns: int = 5) -> dict[str, float]:
-    """FB15k's ranking, the limit and a dense scorer, alternating."""
+    """Measure the ranking of FB15k, the limit and a dense scorer in turns."""
     found = [(ours(), product_limit(), dense(objects, 1.0)) for _ in range(turns)]
     rates = np.array(found).T
     names = ("fb15k_k20_ranking_per_s", "product_limit_per_s", "dense_scorer_per_s")
@@ -215,18 +223,30 @@ def side_by_side(ours: Callable[[], float], objects: int, turns: int = 5) -> dic
     return figures | {"ratio_to_flop_limit": ratios[0], "ratio_to_dense_scorer": ratios[1]}
 
 
-def draw(figures: dict[str, float], short: str, name: str) -> None:
-    """Draw the paper's runtime figure."""
-    keys = [f"{short}_k{size}" if size else f"{short}_none" for size in SIZES]
-    lines = {"all candidates ranked": "ranking_per_s", "independent pairs": "pairs_per_s"}
-    drawn = {label: [figures.get(f"{key}_{what}") for key in keys] for label, what in lines.items()}
-    plot_throughput(
-        SIZES,
-        drawn,
-        PICTURES / f"answers-{short}.svg",
-        f"{name}: answers a second",
-        ("the paper: 5,000", PAPER_ANSWERS_PER_SECOND),
-    )
+def draw(figures: Mapping[str, float], short: str, name: str) -> None:
+    """Draw the paper's runtime figure: answers per second against k, on a logarithmic axis."""
+    keys = [f"{short}_k{size}" if size else f"{short}_all" for size in SIZES]
+    lines = [
+        ("all candidates ranked", "ranking_per_s", MARKER_COLOUR, "o"),
+        ("independent pairs", "pairs_per_s", SECOND_COLOUR, "s"),
+    ]
+    figure = new_figure()
+    axes, positions = figure.add_subplot(), np.arange(len(SIZES))
+    for label, what, colour, marker in lines:
+        heights = [figures.get(f"{key}_{what}", np.nan) for key in keys]
+        axes.plot(positions, heights, color=colour, marker=marker, markersize=5, linewidth=1.6, label=label)
+    axes.axhline(PAPER_ANSWERS_PER_SECOND, color="#888888", linewidth=1, linestyle=(0, (4, 3)))
+    above = axes.get_yaxis_transform()  # at the right end of the line, above it, away from the legend
+    text = f"paper: {PAPER_ANSWERS_PER_SECOND:,}"
+    axes.text(1, PAPER_ANSWERS_PER_SECOND * 1.1, text, transform=above, ha="right", va="bottom", color="#555555")
+    axes.set_yscale("log")
+    axes.set_xticks(positions, [f"{size:,}" if size else "∞" for size in SIZES])
+    axes.set_xlabel("k: sampled objects per neighbourhood")
+    axes.set_ylabel("answers per second")
+    axes.set_title(f"{name}: answers per second", loc="left", color=TEXT_COLOUR, fontsize=11)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 0.12), frameon=False)
+    style_axes(axes)
+    save_figure(figure, PICTURES / f"answers-{short}.svg")
 
 
 def main() -> None:

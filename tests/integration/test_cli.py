@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from gaifman.cli.console import FORMATS
 from gaifman.cli.kb import OUTPUT_FORMATS
 from gaifman.io import READ_FORMATS as READABLE
 from gaifman.io import WRITE_FORMATS as WRITABLE
-from processes import child, python
+from processes import python
 from processes import run as run_process
 
 
@@ -45,11 +44,11 @@ def test_info_counts_relations_attributes_and_notes(family: Path) -> None:
     assert (body["objects"], body["facts"], body["relations"]) == (3, 2, 1)
     assert body["by_relation"] == {"parent": {"arity": 2, "facts": 2}}
     assert body["fingerprint"] == gaifman.read(family).fingerprint
-    assert {"what": "repeated facts, kept once", "count": 1, "example": "parent(ann, bob)."} in body["notes"]
+    assert {"text": "repeated facts, kept once", "count": 1, "example": "parent(ann, bob)."} in body["notes"]
 
 
 def test_info_lists_the_largest_relations_and_says_how_many_more() -> None:
-    assert "more relations: --all lists them" in output("info", "demo")
+    assert "more relations (--all lists them)" in output("info", "demo")
     assert "--all" not in output("info", "demo", "--all")
 
 
@@ -73,7 +72,7 @@ def test_parse_as_json(kind: str) -> None:
     assert body["relations"] == ["borders/2"]
     assert body["attributes"] == ["population"]
     assert body["objects"] == ["'france'"]
-    assert body["free"] == ["s1"]
+    assert body["free_variables"] == ["s1"]
 
 
 @pytest.mark.parametrize("end", ["facts", "tsv", "csv", "parquet", "duckdb", "facts.gz"])
@@ -88,7 +87,7 @@ def test_convert_replaces_a_file_only_when_told(family: Path, tmp_path: Path) ->
     target.write_text("precious")
     refused = run("convert", str(family), str(target))
     assert refused.returncode == 1
-    assert "is there already" in refused.stderr
+    assert "already exists" in refused.stderr
     assert target.read_text() == "precious"
     assert run("convert", str(family), str(target), "--force").returncode == 0
     assert "parent(ann, bob)." in target.read_text()
@@ -146,7 +145,7 @@ def test_too_little_memory_is_one_message(monkeypatch: pytest.MonkeyPatch, capsy
     with pytest.raises(SystemExit, match="1"):
         main()
     said = capsys.readouterr().err
-    assert said == "error: there is not enough memory for this: 7.28 TiB\nhint: ask for less at a time\n"
+    assert said == "error: not enough memory: 7.28 TiB\nhint: ask for less at a time\n"
 
 
 def test_a_reader_that_stops_early_is_no_error() -> None:
@@ -186,28 +185,3 @@ def test_a_file_named_demo_is_read(tmp_path: Path) -> None:
 def test_the_formats_the_help_lists_are_those_that_can_be_read_and_written() -> None:
     assert FORMATS == READABLE
     assert OUTPUT_FORMATS == WRITABLE
-
-
-def test_a_long_read_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
-    """On a real terminal, with the patience set to nothing, the phase and a rate appear."""
-    path = tmp_path / "long.tsv"
-    path.write_text("".join(f"o{i}\tr\to{i * 7 % 5000}\n" for i in range(800_000)))
-    code = f"import gaifman.cli.console as t; t.PROGRESS_DELAY = -1; t.open_kb([{str(path)!r}])"
-    seen = _on_a_terminal(python("-c", code))
-    assert "long.tsv" in seen or "reading" in seen
-    assert "/s" in seen
-
-
-def _on_a_terminal(command: list[str]) -> str:
-    main, other = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-    with child(command, stderr=other, env=environment):
-        os.close(other)
-        seen = b""
-        try:
-            while chunk := os.read(main, 65536):
-                seen += chunk
-        except OSError:
-            pass  # Linux says so when the other side is closed
-    os.close(main)
-    return seen.decode(errors="replace")

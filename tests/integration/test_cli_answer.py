@@ -45,9 +45,9 @@ def asked(folder: Path, model: str, kb: str, *words: str) -> dict[str, Any]:
 def test_a_table_with_the_reading_and_what_was_looked_at(folder: Path) -> None:
     lines = ask(folder, "towns.gaifman", "towns.facts", "works_in('p03', y)", "--top", "2").splitlines()
     found = completed().answers("works_in('p03', y)", top=2)
-    assert lines[0] == "read as     works_in('p03', y)"
-    assert lines[1] == f"considered  {found.considered}"
-    assert lines[2] == "beforehand  one in two is an answer (--prior 0.01: one in a hundred)"
+    assert lines[0] == "read as  works_in('p03', y)"
+    assert lines[1] == f"ranked   {found.considered}"
+    assert lines[2] == "prior    0.5 (set with --prior)"
     assert lines[4:6] == ["Answers", "y    probability     known"]
     assert lines[7].split() == ["t3", *str(found[0].estimate).split(), "yes"]
     assert lines[8].split() == [*found[1].names, *str(found[1].estimate).split(), "–"]
@@ -58,9 +58,9 @@ def test_objects_are_of_the_type_that_facts_have_unless_any_are_wanted(folder: P
     """Else left and right were among the most probable languages."""
     question = ("towns.gaifman", "towns.facts", "works_in(x, 't3')", "--prior", "0.2")
     text = ask(folder, *question)
-    assert "considered  40 candidates: person (--candidates all ranks all objects)\n" in text
-    assert "beforehand  the share 0.2 are answers\n" in text
-    assert "considered  47 candidates: all objects\n" in ask(folder, *question, "--candidates", "all")
+    assert "ranked   40 candidates: person (--candidates all ranks all objects)\n" in text
+    assert "prior    0.2\n" in text
+    assert "ranked   47 candidates: all objects\n" in ask(folder, *question, "--candidates", "all")
     among = asked(folder, *question, "--restrict-to", "x=person")
     assert asked(folder, *question) == among
     assert asked(folder, "works.gaifman", "towns.facts", "--bind", "y=t3")["considered"] == among["considered"]
@@ -128,15 +128,15 @@ def test_types_ways_and_limits(folder: Path) -> None:
 
 def test_pairs_in_a_table(folder: Path) -> None:
     text = ask(folder, "works.gaifman", "towns.facts", "--top", "3", "--known", "only")
-    assert "considered  40 candidates: known answers\n" in text
+    assert "ranked   40 candidates: known answers\n" in text
     assert text.splitlines()[5].split() == ["x", "y", "probability", "known"]
 
 
 def test_nothing_to_show(folder: Path) -> None:
     done = run("answer", "works.gaifman", "towns.facts", "--bind", "x=t0", "--known", "only", folder=folder)
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-2] == "considered  0 candidates: known answers"
-    assert done.stderr == "there is no answer among them\n"
+    assert done.stdout.splitlines()[-2] == "ranked   0 candidates: known answers"
+    assert done.stderr == "no candidate is left to rank\n"
 
 
 # Mistakes
@@ -157,15 +157,15 @@ def test_nothing_to_show(folder: Path) -> None:
         (["works.gaifman", "towns.facts", "--bind", "z=p03"], "its variables are x, y"),
         (
             ["works.gaifman", "towns.facts", "--bind", "x"],
-            "--bind x gives no variable an object\nhint: write: --bind x=ann",
+            "--bind needs VARIABLE=OBJECT, got 'x'\nhint: for example: --bind x=france",
         ),
         (
             ["works.gaifman", "towns.facts", "--restrict-to", "x"],
-            "gives no variable a type\nhint: write: --restrict-to x=type",
+            "--restrict-to needs VARIABLE=TYPE, got 'x'\nhint: for example: --restrict-to x=country",
         ),
         (
             ["works.gaifman", "towns.facts", "--restrict-to", "x=person", "--restrict-to", "x=town"],
-            "--restrict-to gives x two types",
+            "--restrict-to has two values for x: person and town",
         ),
         (["works.gaifman", "towns.facts", "--restrict-to", "x=persn"], "did you mean: person"),
         (["works.gaifman", "towns.facts", "--draws", "0"], "draws must be an integer"),

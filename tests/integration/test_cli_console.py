@@ -1,103 +1,140 @@
-"""Bars for long work: on a terminal alone, and right."""
+"""Progress bars: only on a terminal, and right. The clock is the test's own."""
 
 from __future__ import annotations
 
-import os
-import pty
+import io
 import re
-import subprocess
-import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
+from rich.console import Console
 
+from gaifman.cli import console
 from gaifman.cli.console import format_counts, read_progress, work_progress
-
-WORK = """
-import threading, time
-import gaifman.cli.console as t
-t.PROGRESS_DELAY = {patience}
-with t.work_progress("tuples") as report:
-    {body}
-"""
+from gaifman.config import ProgressCallback
+from processes import wait_until
 
 
-def on_a_terminal(body: str, patience: float = -1, columns: int = 120) -> str:
-    """What a person sees of some work, escapes and all."""
-    main, other = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
-    code = WORK.format(patience=patience, body=body.replace("\n", "\n    "))
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=other, env=environment)
-    os.close(other)
-    seen = b""
-    try:
-        while chunk := os.read(main, 65536):
-            seen += chunk
-    except OSError:
-        pass  # Linux says so when the other side is closed
-    assert process.wait() == 0, seen
-    os.close(main)
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode(errors="replace"))
+class Terminal:
+    """A terminal in memory, with a clock that moves only when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, columns: int = 120, delay: float = 0.0) -> None:
+        self.file, self.now = io.StringIO(), 0.0
+        screen = Console(file=self.file, force_terminal=True, width=columns, height=40)
+        monkeypatch.setattr(console, "_terminal", lambda: screen)
+        monkeypatch.setattr(console, "_bars", partial(console._bars, clock=lambda: self.now))
+        monkeypatch.setattr(console, "PROGRESS_DELAY", delay)
+
+    @property
+    def text(self) -> str:
+        """All that was written, without escape sequences."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.file.getvalue())
 
 
-def test_phase_share_count_rate_and_time_left_are_shown() -> None:
-    seen = on_a_terminal('for i in range(1, 8):\n    report("training parent", i * 500, 10_000)\n    time.sleep(0.1)')
-    assert "training parent" in seen
-    assert re.search(r"\d+%  [\d,]+/10,000  [\d,]+ tuples/s", seen)
-    assert re.search(r"0:00:0\d", seen)
-    rates = [int(rate.replace(",", "")) for rate in re.findall(r"([\d,]+) tuples/s", seen)]
-    assert 50 < rates[-1] < 8_000
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(monkeypatch)
 
 
-def test_work_without_known_end_and_hostile_phases() -> None:
-    seen = on_a_terminal('report("[bold]a\\tb[/]", 5, None)\ntime.sleep(0.2)')
-    assert "[bold]a\\tb[/]" in seen
-    assert "%" not in seen
+def test_phase_share_count_rate_and_time_left_are_shown(terminal: Terminal) -> None:
+    with work_progress("tuples") as report:
+        assert report
+        for step in range(1, 8):
+            report("training parent", step * 500, 10_000)
+            terminal.now += 0.1
+    assert re.search(r"training parent .* 35%  3,500/10,000  5,000 tuples/s 0:00:02 left", terminal.text)
 
 
-def test_complete_phases_go_when_another_begins() -> None:
-    body = 'report("first", 3, 3)\ntime.sleep(0.2)\nreport("second", 1, 3)\ntime.sleep(0.3)\nreport("third", 1, 3)'
-    last = on_a_terminal(body).rsplit("third", 1)[0].rsplit("second", 1)
-    assert "first" in last[0]
-    assert "first" not in last[1]
+def test_work_without_known_end_and_hostile_phases(terminal: Terminal) -> None:
+    with work_progress() as report:
+        assert report
+        report("[bold]a\tb[/]", 5, None)
+    assert "[bold]a\\tb[/]" in terminal.text
+    assert "%" not in terminal.text
 
 
-def test_threads_may_report_at_once() -> None:
-    body = (
-        "def work(n):\n    for i in range(200):\n        report(f'phase {n}', i, 199)\n"
-        "threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]\n"
-        "for thread in threads: thread.start()\n"
-        "for thread in threads: thread.join()\ntime.sleep(0.2)"
-    )
-    assert "phase" in on_a_terminal(body)
+def test_complete_phases_disappear_when_another_begins(terminal: Terminal) -> None:
+    with work_progress() as report:
+        assert report
+        report("first", 3, 3)
+        report("second", 1, 3)
+        report("third", 1, 3)
+    assert "first" not in terminal.text.rpartition("third")[0].rpartition("second")[2]
+    assert "second" in terminal.text
 
 
-def test_a_phase_that_is_not_heard_of_again_is_shown_when_patience_ends() -> None:
-    seen = on_a_terminal('report("preparing", 0, None)\ntime.sleep(0.6)', patience=0.2)
-    assert "preparing" in seen
-    body = 'report("preparing", 0, None)\nreport("learning", 1, 10)\ntime.sleep(0.6)'
-    seen = on_a_terminal(body, patience=0.2)
-    assert "learning" in seen
-    assert "preparing" not in seen
+def test_threads_may_report_at_once(terminal: Terminal) -> None:
+    def work(report: ProgressCallback, number: int) -> None:
+        for step in range(200):
+            report(f"phase {number}", step, 199)
+
+    with work_progress() as report:
+        assert report
+        threads = [threading.Thread(target=work, args=(report, number)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert "phase" in terminal.text
 
 
-def test_work_that_goes_on_has_no_rate_for_what_was_done_before() -> None:
-    body = 'for i in range(5):\n    report("learning", 1_000_000 + i, 1_000_100)\n    time.sleep(0.1)'
-    rates = [float(rate.replace(",", "")) for rate in re.findall(r"([\d.,]+) tuples/s", on_a_terminal(body))]
+def test_a_phase_that_does_not_report_again_is_shown_after_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, delay=0.05)
+    with work_progress() as report:
+        assert report
+        report("preparing", 0, None)
+        report("training", 1, 10)
+        wait_until(lambda: "training" in terminal.text)
+    assert "preparing" not in terminal.text
+
+
+def test_resumed_work_has_no_rate_for_what_was_done_before(terminal: Terminal) -> None:
+    with work_progress("tuples") as report:
+        assert report
+        for step in range(5):
+            report("training", 1_000_000 + step, 1_000_100)
+            terminal.now += 0.1
+    rates = [float(rate.replace(",", "")) for rate in re.findall(r"([\d.,]+) tuples/s", terminal.text)]
     assert rates
-    assert max(rates) < 1000
+    assert max(rates) <= 10.1
 
 
-def test_on_a_narrow_terminal_the_bar_gives_way_to_the_time_left() -> None:
-    body = 'for i in range(1, 8):\n    report("learning", i * 5_000, 800_000)\n    time.sleep(0.1)'
-    assert re.search(r"tuples/s \d:\d\d:\d\d left", on_a_terminal(body, columns=80))
+def test_on_a_narrow_terminal_the_bar_shrinks_and_the_time_left_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, columns=80)
+    with work_progress("tuples") as report:
+        assert report
+        for step in range(1, 8):
+            report("training", step * 5_000, 800_000)
+            terminal.now += 0.1
+    assert re.search(r"tuples/s \d:\d\d:\d\d left", terminal.text)
 
 
-def test_work_of_a_moment_shows_nothing() -> None:
-    assert on_a_terminal('report("quick", 1, 1)', patience=60) == ""
+def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, delay=60)
+    with work_progress() as report:
+        assert report
+        report("quick", 1, 1)
+    assert terminal.text == ""
+
+
+def test_reading_shows_bytes_and_a_rate(terminal: Terminal) -> None:
+    with read_progress() as report:
+        assert report
+        for step in range(1, 5):
+            report("reading long.tsv", step * 1_000_000, 8_000_000)
+            terminal.now += 0.1
+    assert "reading long.tsv" in terminal.text
+    assert "4.0/8.0 MB" in terminal.text
+    assert "MB/s" in terminal.text
 
 
 @pytest.mark.parametrize("bar", [read_progress, work_progress])
-def test_without_a_terminal_there_is_nothing_to_report_to(bar, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+def test_without_a_terminal_there_is_nothing_to_report_to(
+    bar: Callable[[], AbstractContextManager[ProgressCallback | None]], capfd: pytest.CaptureFixture[str]
+) -> None:
     with bar() as report:
         assert report is None
     assert capfd.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""`gaifman demo`: what it shows, and the trial behind it: held out, learnt, ranked."""
+"""`gaifman demo`: what it prints, and its trial with held-out facts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import gaifman
@@ -19,10 +18,10 @@ from gaifman.cli.demo import (
     activation_hint,
     best_missing,
     hold_out_facts,
-    learn_query,
     print_trial,
-    rank_held_out,
+    relation_rows,
     run_trial,
+    train_query,
 )
 from gaifman.completion import Completion, train_completion
 from gaifman.training import TrainingConfig
@@ -53,11 +52,12 @@ def test_demo_shows_facts_a_formula_a_neighbourhood_and_what_is_learnt() -> None
         "borders(france, spain).",
         "∃z (",
         "true",
-        "the tuple     france, spain",
+        "tuple       france, spain",
         "did you mean: borders",
-        "Held-out facts",
-        "Missing facts",
-        "Missing answers",
+        "Ranks of held-out facts",
+        "Probably missing",
+        "Probably missing answers",
+        "assuming 0.1% of candidates are true",
         "AUC",
         *NEXT_COMMANDS,
     ):
@@ -111,35 +111,27 @@ def test_held_out_facts_are_not_learnt_from(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr("gaifman.completion.train_completion", train)
     monkeypatch.setattr(trial, "MIN_FACTS", 800)
-    monkeypatch.setattr(trial, "QUERY", "borders(x, y)")
+    monkeypatch.setattr(trial, "TRAINED_QUERY", "borders(x, y)")
     told: list[tuple[str, int, int | None]] = []
     found = run_trial(demo(), lambda *said: told.append(said))
     (kb,) = seen
     assert len(kb) == len(demo()) - found["held_out"]
-    assert [said[0] for said in told] == [
-        "learning relations",
-        "ranking held-out facts",
-        "ranking missing facts",
-        "learning a query",
-    ]
-    assert told[1] == ("ranking held-out facts", found["held_out"], found["held_out"]), "done, so that its bar goes"
+    phases = list(dict.fromkeys(phase for phase, _, _ in told))
+    assert phases[0] == "training relations"
+    assert phases[-2:] == ["ranking missing facts", "training a query"]
 
 
-def test_figures_by_their_definition() -> None:
-    """The rank of a held-out fact among all objects, without known facts and the other held-out ones."""
-    facts = [("p03", "t3"), ("p03", "t1"), ("p04", "t4"), ("t0", "p00")]
-    kb = towns().with_facts([("works_in", "p03", "t1"), ("works_in", "t0", "p00")])
-    found = gaifman.complete(kb.without_facts(("works_in", *pair) for pair in facts), ["works_in"], **GOOD)
-    areas, hits = [], 0
-    for x, y in facts:
-        rows = {o: found.probability("works_in", x, o, draws=trial.DRAWS).value for o in found.kb.objects}
-        known = {o for a, o in pairs(found, "works_in") + facts if a == x} - {y}
-        others = [value for o, value in rows.items() if o not in known and o != y]
-        rank = 1 + sum(value > rows[y] for value in others) + sum(value == rows[y] for value in others) / 2
-        areas.append(1 - (rank - 1) / len(others))
-        hits += rank <= 10
-    assert rank_held_out(found, "works_in", facts) == {"auc": round(float(np.mean(areas)), 3), "hits_at_10": hits}
-    assert 0 < hits < 4, "works_in(t0, p00) is none that anyone would find"
+def test_ranks_are_those_of_an_evaluation() -> None:
+    held_out = [("works_in", "p03", "t3"), ("works_in", "p04", "t4"), ("citizen", "p05", "c0")]
+    rest, test = towns().without_facts(held_out), gaifman.KnowledgeBase.from_facts(held_out)
+    completion = gaifman.complete(rest, ["works_in", "citizen"], **GOOD)
+    evaluation = gaifman.evaluate(completion, rest, test, draws=trial.DRAWS)
+    rows = relation_rows(evaluation)
+    assert {row["relation"]: row["held_out"] for row in rows} == {"works_in": 2, "citizen": 1}
+    metrics = evaluation.metrics_by("relation")["works_in"]
+    (own,) = [row for row in rows if row["relation"] == "works_in"]
+    assert own["mrr"] == pytest.approx(metrics.mrr.value, abs=5e-4)
+    assert own["hits_at_10"] == pytest.approx(metrics.hits[10].value, abs=5e-4)
 
 
 def test_the_most_probable_missing_fact() -> None:
@@ -154,34 +146,29 @@ def test_the_most_probable_missing_fact() -> None:
 
 
 def test_the_query_and_whether_its_answers_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "QUERY", "exists z. lives_in(x, z) & lives_in(y, z) & x != y")
+    monkeypatch.setattr(trial, "TRAINED_QUERY", "exists z. lives_in(x, z) & lives_in(y, z) & x != y")
     rest = towns().without_facts([("lives_in", f"p{i:02d}", f"t{i % 5}") for i in (3, 14)])
-    found = learn_query(towns(), rest)
+    found = train_query(towns(), rest)
     assert found["bracketed"] == "∃z (lives_in(x, z) ∧ lives_in(y, z) ∧ x ≠ y)"
     names = [frozenset(row["names"]) for row in found["missing"]]
     assert len(set(names)) == len(names) == trial.MAX_ANSWERS, "not both ways"
-    true = set(gaifman.query(towns(), trial.QUERY))
+    true = set(gaifman.query(towns(), trial.TRAINED_QUERY))
     assert [row["true"] for row in found["missing"]] == [tuple(row["names"]) in true for row in found["missing"]]
 
 
-def test_what_is_shown_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_printed_of_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
     query = {"bracketed": "r(x, y)", "auc": 0.75, "missing": []}
-    missing = {
-        "fact": "r(a, b)",
-        "probability": 0.25,
-        "standard_error": 0.125,
-        "held_out": False,
-        "held_out_in_top_10": 3,
-    }
-    relations = [{"relation": "r", "held_out": 2, "auc": 0.5, "hits_at_10": 1}]
-    print_trial({"held_out": 2, "relations": relations, "missing": [missing], "prior": 0.001, "query": query})
+    estimate = {"probability": 0.25, "standard_error": 0.125}
+    missing = {"fact": "r(a, b)", **estimate, "held_out": False, "held_out_in_top_10": 3}
+    relations = [{"relation": "r", "held_out": 2, "mean_rank": 4.5, "mrr": 0.5, "hits_at_10": 1.0}]
+    print_trial({"held_out": 2, "relations": relations, "missing": [missing], "prior": 0.01, "query": query})
     text = capsys.readouterr().out
-    assert "one fact in 20 is held out, 2 in all" in text
-    assert "if one pair in 1,000 were a fact" in text
+    assert "Training: 2 facts of 1 relations are held out" in text
+    assert "assuming 1.0% of candidates are true" in text
     lines = [line.split() for line in text.splitlines()]
-    assert ["r", "2", "0.500", "1"] in lines
+    assert ["r", "2", "4.5", "0.500", "1.000"] in lines
     assert ["r(a,", "b)", "0.250", "±", "0.125", "–", "3"] in lines
-    assert "not learn from is 0.750" in text
+    assert ["AUC,", "held-out", "0.750"] in lines
 
 
 def test_how_the_command_is_found_where_it_would_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

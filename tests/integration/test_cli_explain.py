@@ -37,15 +37,17 @@ def asked(folder: Path, model: str, *words: str) -> dict[str, Any]:
 def test_tables_of_what_spoke_for_and_against(folder: Path) -> None:
     lines = ask(folder, "towns.gaifman", "works_in('p03', y)", "--answer", "t3").splitlines()
     found = completed().explain("works_in", "p03", "t3")
-    assert lines[0] == "read as      works_in('p03', 't3') (scored as if it were not known)"
+    assert lines[0] == "prediction   works_in('p03', 't3') (scored as if it were not known)"
     assert lines[1] == f"probability  {found.estimate}"
-    assert lines[2] == "beforehand   one in two is an answer (--prior 0.01: one in a hundred)"
-    assert (lines[4], lines[5].split()) == ("For it", ["log-odds", "formula", "facts"])
+    assert lines[2] == "prior        0.5 (set with --prior)"
+    assert (lines[4], lines[5].split()) == ("For", ["log-odds", "formula", "facts"])
     first = found.supporting[0]
     assert any(line.split()[:1] == [f"{first.effect:+.3f}"] and "lives_in('p03', 't3')" in line for line in lines)
-    assert "Against it" in lines
-    assert "Together" in lines
-    assert any(line.split() == [f"{found.log_odds:+.3f}", "probability,", "in", "log-odds"] for line in lines)
+    assert "Against" in lines
+    assert "Sum" in lines
+    assert any(
+        line.split() == [f"{found.log_odds:+.3f}", "total:", "log-odds", "of", "the", "probability"] for line in lines
+    )
     assert found.counterfactual is not None
     assert f"Without these facts: {found.counterfactual.estimate}" in lines
     assert lines[-1].strip() == str(found.counterfactual.facts[-1])
@@ -91,7 +93,7 @@ def test_a_picture(folder: Path, tmp_path: Path) -> None:
     assert target.read_text() == worker().with_kb(completed().kb).explain("p03", "t3").svg()
     again = run(*words, str(target), folder=folder)
     assert (again.returncode, again.stdout) == (1, "")
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert run(*words, str(target), "--force", folder=folder).returncode == 0
 
 
@@ -107,7 +109,7 @@ def test_nothing_it_hangs_on(folder: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.facts"
     alone.write_text("lives_in(ann, rome).\nlives_in(eve, oslo).\n")
     text = output("explain", str(folder / "works.gaifman"), str(alone), "works_in('ann', 'oslo')")
-    assert "Together" in text
+    assert "formulas above" in text
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_nothing_it_hangs_on(folder: Path, tmp_path: Path) -> None:
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--draws", "0"], "draws must be an integer"),
         (
             ["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--draws", "1000000"],
-            "from 1 to 10,000, got 1000000",
+            "from 1 to 10,000",
         ),
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--prior", "0"], "prior must be a number, above 0"),
         (["works.gaifman", "towns.facts", "-a", "p03", "-a", "t3", "--picture", "why.png"], "end the name with .svg"),

@@ -55,14 +55,14 @@ def test_counts_show_the_first_ways_and_that_there_are_more(family: str, tmp_pat
     assert found["¬knows(s1, x)"] == found["age(s1)"] == "no single fact"
     assert "∀x old(x)" not in found
     assert "x (s1)    ann\n" in text
-    assert "features  4 of 5 not 0\n" in text
+    assert "features  4 of 5 are not 0\n" in text
     assert "\n         80  age(s1)\n" in text
 
 
 def test_features_as_json(family: str) -> None:
     body = json.loads(output("features", family, "a, b", "ann", "cleo", "--phi", "universal-schema", "--json"))
     assert body["variables"] == {"a": "ann", "b": "cleo"}
-    assert (body["of"], body["features"]) == (4, [])
+    assert (body["total_features"], body["features"]) == (4, [])
     body = json.loads(output("features", family, "a,b", "bob", "ann", "--phi", "universal-schema", "--json"))
     assert body["features"] == [
         {"feature": "parent(s2, s1)", "value": 1.0, "facts": ["parent(ann, bob)."], "more": False}
@@ -72,7 +72,7 @@ def test_features_as_json(family: str) -> None:
 
 def test_all_lists_every_feature() -> None:
     short = output("features", "demo", "x,y", "france", "germany", "--phi", "default", "--size", "all")
-    assert "more: --all lists them" in short
+    assert "more features (--all lists them)" in short
     full = output("features", "demo", "x,y", "france", "germany", "--phi", "default", "--size", "all", "--all")
     assert "--all" not in full
     assert len(shown(full)) > len(shown(short))
@@ -84,11 +84,11 @@ def test_all_lists_every_feature() -> None:
         (["x,y", "ann"], "2 variables (x, y), but 1 object"),
         (["x", "ann", "bob"], "1 variable (x), but 2 objects"),
         (["x,x", "ann", "bob"], "not all different"),
-        (["x,", "ann", "bob"], "is no variable"),
+        (["x,", "ann", "bob"], "is not a variable"),
         (["x,y", "ann", "bobb"], "did you mean: bob"),
         (["x,y", "ann", "bob", "--phi", "papr"], "did you mean: paper"),
-        (["x,y", "ann", "bob", "--size", "0"], "size must be an integer"),
-        (["x,y", "ann", "bob", "--radius", "-1"], "radius must be an integer"),
+        (["x,y", "ann", "bob", "--size", "0"], "size must be"),
+        (["x,y", "ann", "bob", "--radius", "-1"], "radius must be"),
     ],
 )
 def test_features_of_bad_input_are_one_message_and_exit_code_1(family: str, words: list[str], message: str) -> None:
@@ -169,7 +169,9 @@ def test_mine_writes_a_phi_file_and_shows_the_best(tmp_path: Path) -> None:
     assert "borders(s2, s1)" in done.stdout
     assert f"wrote {target}: 12 of" in done.stderr
     assert len(read_phi(target, gaifman.demo())) == 12
-    assert target.read_text().startswith("# mined for borders(x, y): radius 1, size 20, 1 draw,")
+    assert target.read_text().startswith(
+        "# mined for borders(x, y): max_features 12, min_support 0.02, radius 1, size 20, draws 1, "
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["borders.phi"]
 
 
@@ -196,12 +198,12 @@ def test_what_was_mined_can_be_looked_at(tmp_path: Path) -> None:
         (["borders(x, x)"], "a query over two variables, got 1"),
         (["borders(x, y) & borders(y, z)"], "a query over two variables, got 3"),
         (["borders(x, y) & ~borders(x, y)"], "has no answers"),
-        (["borders(x, y)", "--max-path-length", "4"], "max_path_length must be an integer from 1 to 3, got 4"),
+        (["borders(x, y)", "--max-path-length", "4"], "max_path_length must be"),
         (["bordes(x, y)"], "did you mean: borders"),
         (["borders(x, y"], "ends too early"),
         (["borders(x, y)", "--min-support", "3"], "min_support must be a number"),
-        (["borders(x, y)", "--max-features", "0"], "must be an integer of at least 1"),
-        (["borders(x, y)", "--size", "0"], "size must be an integer"),
+        (["borders(x, y)", "--max-features", "0"], "max_features must be"),
+        (["borders(x, y)", "--size", "0"], "size must be"),
     ],
 )
 def test_mine_writes_nothing_for_bad_input(tmp_path: Path, words: list[str], message: str) -> None:

@@ -60,8 +60,8 @@ def test_counting_and_pages(family: str) -> None:
     assert "answers  4" in output("query", family, "parent(x, y)", "--count")
     assert json.loads(output("query", family, "parent(x, y)", "--count", "--json"))["count"] == 4
     done = run("query", family, "parent(x, y)", "--rows", "2", "--skip", "1")
-    assert "answers  2 and more" in done.stdout
-    assert "--skip 3 goes on" in done.stderr
+    assert "answers  2 (more exist)" in done.stdout
+    assert "--skip 3 for the next" in done.stderr
     assert "answers  1\n" in output("query", family, "parent(x, y)", "--rows", "2", "--skip", "3")
 
 
@@ -74,7 +74,7 @@ def test_lines_between_tabs(family: str) -> None:
 
 def test_long_tables_say_what_is_left_out() -> None:
     text = output("query", "demo", "borders(x, y)", "--rows", "150")
-    assert "… and 50 more: --tsv and --json list them" in text
+    assert "… 50 more answers (--tsv and --json print them)" in text
 
 
 def test_the_sql_runs_unchanged_on_the_saved_file(family: str, tmp_path: Path) -> None:
@@ -104,14 +104,14 @@ def test_what_ranges_over_the_domain_is_said_on_standard_error(family: str) -> N
     ("words", "message"),
     [
         (["parnt(x, y)"], "there is no relation parnt"),
-        (["parent(x, y)", "--bind", "x"], "gives no variable an object"),
-        (["parent(x, y)", "--bind", "x=ann", "--bind", "x=bob"], "two objects"),
+        (["parent(x, y)", "--bind", "x"], "--bind needs VARIABLE=OBJECT"),
+        (["parent(x, y)", "--bind", "x=ann", "--bind", "x=bob"], "--bind has two values for x"),
         (["parent(x, y)", "--bind", "x=an"], "there is no object an"),
         (["parent(x, y)", "--bind", "w=ann"], "no variable w"),
         (["parent(x, y)", "--rows", "0"], "Budget.rows must be an integer"),
-        (["parent(x, y)", "--skip", "-1"], "skip must be an integer"),
+        (["parent(x, y)", "--skip", "-1"], "skip must be"),
         (["parent(x, y)", "--seconds", "0"], "Budget.seconds must be a number"),
-        (["parent(x, y)", "--memory", "1"], "memory_mb must be an integer of at least 64"),
+        (["parent(x, y)", "--memory", "1"], "at least 64"),
     ],
 )
 def test_bad_input_is_one_message(family: str, words: list[str], message: str) -> None:

@@ -19,12 +19,13 @@ import pytest
 import gaifman
 import processes
 from cli_runner import here, one_message, refused
+from gaifman.cli.console import InputOptions, python_snippet
 from gaifman.cli.serve import open_page, print_warning, print_warnings
 from gaifman.errors import GaifmanError, OutputError
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server import run
-from gaifman.server.run import bind, find_edits_file, preload, python_snippet
+from gaifman.server.run import bind, find_edits_file, preload
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState
 from http_client import ENDLESS, Client, metric
@@ -118,18 +119,20 @@ def test_a_model_is_served(tmp_path: Path) -> None:
 
 def test_the_python_snippet_reads_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert python_snippet(("demo",), None, None, None, "full", full_paths=True) == [
+    assert python_snippet(["demo"], InputOptions()) == [
         "import gaifman",
         "kb = gaifman.demo()",
     ]
-    told = python_snippet(("/home/ann/a b.nt", "c.tsv"), "/home/ann/m", "ntriples", None, "local", full_paths=False)
+    told = python_snippet(
+        ["/home/ann/a b.nt", "c.tsv"], InputOptions("ntriples", None, "local"), "/home/ann/m", full_paths=False
+    )
     assert told[1:] == [
         'kb = gaifman.read("a b.nt", "c.tsv", format="ntriples", iris="local")',
         'model = gaifman.load("m", kb)',
     ]
-    assert '"/home/ann/m"' in python_snippet(("c.tsv",), "/home/ann/m", None, "t", "full", full_paths=True)[2]
+    assert '"/home/ann/m"' in python_snippet(["c.tsv"], InputOptions(table="t"), "/home/ann/m")[2]
     Path("demo").write_text("r(a, b).")
-    assert python_snippet(("demo",), None, None, None, "full", full_paths=True)[1] == 'kb = gaifman.read("demo")'
+    assert python_snippet(["demo"], InputOptions())[1] == 'kb = gaifman.read("demo")'
 
 
 def test_the_address_is_printed(family: Path) -> None:
@@ -183,7 +186,7 @@ def test_facts_added_while_the_knowledge_base_is_read_are_not_lost(
 
     monkeypatch.setattr(run, "find_edits_file", between)
     monkeypatch.setattr(run, "run_server", running)
-    monkeypatch.setattr(sys.modules["gaifman.cli.serve"], "open_kb", reading)
+    monkeypatch.setattr(InputOptions, "read", reading)
     here("serve", "family.facts", "--port", "0", "--allow-edit")
     assert seen == [5]
     assert Path("family.facts.edits.facts").read_text() == "person(bob).\nperson(cleo).\n"

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 import gaifman
 from browser import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, watched
+from gaifman.cli.console import InputOptions, python_snippet
 from gaifman.config import ServerLimits
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.server.run import python_snippet
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState
 from http_client import PATIENT, TIMEOUT, Client, serving
@@ -52,7 +52,7 @@ def client(folder: Path) -> Iterator[Client]:
     """A server of these files."""
     sources, model = (str(folder / "kb.facts"),), str(folder / "towns.gaifman")
     kb = gaifman.read(*sources)
-    lines = python_snippet(sources, model, None, None, "full", full_paths=True)
+    lines = python_snippet(sources, InputOptions(), model)
     with serving(ServerState(Service(kb, gaifman.load(model, kb), PATIENT), python=lines)) as found:
         yield found
 

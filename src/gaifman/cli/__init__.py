@@ -1,6 +1,6 @@
 """The command `gaifman`.
 
-Data on standard output, messages on standard error; exit code 0, 1 (bad input), 2 (bad usage) or 130 (Ctrl-C).
+Data goes to standard output, messages to standard error. Exit codes: 0 success, 1 bad input, 2 bad usage, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ from gaifman.cli.serve import serve
 from gaifman.cli.train import resume, train
 from gaifman.errors import GaifmanError, StoppedError
 
-EXAMPLES = """
-\b
-Examples:
-  gaifman demo
-  gaifman info demo
-  gaifman parse "exists z. borders(x, z) & borders(z, y)" --kb demo
-  gaifman query demo "borders('france', y)"
-  gaifman train demo -o countries.gaifman
-  gaifman evaluate mine.gaifman train.tsv test.tsv
-  gaifman answer countries.gaifman demo "capital('france', y)"
-  gaifman explain countries.gaifman demo "capital('france', y)" --answer paris
-  gaifman serve demo countries.gaifman --open
-  gaifman convert family.tsv family.duckdb
-"""
 
-
-@click.group(epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="gaifman")
 def cli() -> None:
-    """The missing facts of a knowledge base, with probabilities and reasons."""
+    """Predict the missing facts of a knowledge base, with probabilities and explanations.
+
+    \b
+    Examples:
+      gaifman demo
+      gaifman info demo
+      gaifman train demo -o countries.gaifman
+      gaifman answer countries.gaifman demo "capital('france', y)"
+      gaifman explain countries.gaifman demo "capital('france', y)" --answer paris
+      gaifman evaluate countries.gaifman train.tsv test.tsv
+      gaifman serve demo countries.gaifman --open
+      gaifman query demo "borders('france', y)"
+
+    `demo` is the bundled knowledge base of countries. `gaifman COMMAND --help` describes a command.
+    """
 
 
 COMMANDS = (
@@ -68,12 +67,12 @@ for command in COMMANDS:
 
 
 def main() -> None:
-    """Run the command; whatever a user can put right is one message and exit code 1, never a traceback."""
+    """Run the command; an error that a user can fix is one message and exit code 1, without a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal may lack ∃: better \u2203 than a traceback
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks ∃ gets \u2203
     try:
-        code = cli.main(prog_name="gaifman", standalone_mode=False)  # click itself would say 1 to Ctrl-C
+        code = cli.main(prog_name="gaifman", standalone_mode=False)  # click would exit with 1 after Ctrl-C
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
@@ -84,9 +83,9 @@ def main() -> None:
     except GaifmanError as error:
         _refuse(error)
     except MemoryError as error:
-        _refuse(StoppedError(f"there is not enough memory for this: {error}", hint="ask for less at a time"))
+        _refuse(StoppedError(f"not enough memory: {error}", hint="ask for less at a time"))
     except BrokenPipeError:
-        # The reader of our output has gone; Python would complain once more when it closes standard output.
+        # The reader of the output is gone; Python would print an error when it closes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 

@@ -1,22 +1,25 @@
-"""What the commands share: options, reading with a progress bar, tables, JSON."""
+"""Parts that the commands share: options, reading files, progress bars, tables and JSON."""
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gaifman.config import ProgressCallback
-from gaifman.errors import escape_unprintable
+from gaifman.errors import escape_unprintable, shorten
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import ProgressColumn
 
     from gaifman.kb.knowledge_base import KnowledgeBase
@@ -28,191 +31,361 @@ DEMO_FILE = Path(__file__).parent.parent / "data" / "countries.facts"
 PROGRESS_DELAY = 0.5
 """Seconds before a progress bar appears."""
 RESERVED_COLUMNS = 74
-"""Columns of a terminal that are kept for what stands beside a bar."""
+"""Columns of a terminal for the text beside a bar."""
+MAX_LISTED = 10
+"""Rows of a table whose full content is in a file or in the JSON output."""
+
+
+class CountOrAll(click.ParamType[int | None]):
+    """An integer, or `all`."""
+
+    name = "N|all"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """Return None for `all`."""
+        if value == "all" or value is None:
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{shorten(str(value))!r} is neither an integer nor all.", param, ctx)
 
 
 def json_option(command: Command) -> Command:
-    """`--json`, which every command has."""
+    """Add `--json`, which every command has."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
 
 
-def input_options(command: Command) -> Command:
-    """How files are read."""
+def bind_option(command: Command) -> Command:
+    """Add `--bind`."""
+    return click.option(
+        "--bind", "bindings", multiple=True, metavar="VARIABLE=OBJECT", help="Give a variable a value. Repeatable."
+    )(command)
+
+
+def sampling_options(command: Command) -> Command:
+    """Add the options that say how neighbourhoods are drawn."""
     for option in (
+        click.option("--seed", type=int, default=0, show_default=True, help="Random seed."),
         click.option(
-            "--iris",
-            type=click.Choice(["full", "local"]),
-            default="full",
+            "--size",
+            "-k",
+            type=CountOrAll(),
+            default=20,
             show_default=True,
-            help="Names of RDF: whole, or what follows the last # or /.",
+            help="Objects of a neighbourhood besides the tuple (k), or `all`.",
         ),
-        click.option("--table", metavar="NAME", help="The table of a database to read; all of them otherwise."),
         click.option(
-            "--format",
-            "file_format",
-            type=click.Choice(FORMATS),
-            metavar="FORMAT",
-            help=f"How to read the files, instead of guessing: {', '.join(FORMATS)}.",
+            "--radius", "-r", type=int, default=1, show_default=True, help="Steps from the tuple to its members (r)."
         ),
     ):
         command = option(command)
     return command
 
 
-def open_kb(
-    sources: Sequence[str], file_format: str | None = None, table: str | None = None, iris: str = "full"
-) -> KnowledgeBase:
-    """Read the files; `demo` is the bundled one, where no such file is there."""
-    from gaifman import io
-    from gaifman.io import demo as datasets
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """How a command reads its files."""
 
-    if list(sources) == ["demo"] and not Path("demo").exists() and file_format is None and table is None:
-        return datasets.demo()
-    sources = [str(DEMO_FILE) if name == "demo" and not Path("demo").exists() else name for name in sources]
-    with read_progress() as report:
-        return io.read(
-            *sources, format=file_format, table=table, iris="local" if iris == "local" else "full", progress=report
-        )
+    file_format: str | None = None
+    """None to detect the format."""
+    table: str | None = None
+    """A table of a database; None for all tables."""
+    iris: str = "full"
+    extra_files: tuple[str, ...] = ()
+    """Files of `--with`, which are read into the knowledge base too."""
+
+    def read(self, *sources: str) -> KnowledgeBase:
+        """Read the files and the extra files; `demo` is the bundled one, unless a file has that name."""
+        from gaifman import io
+        from gaifman.io import demo as datasets
+
+        names = [*sources, *self.extra_files]
+        bundled = [name == "demo" and not Path("demo").exists() for name in names]
+        if all(bundled) and len(names) == 1 and self.file_format is None and self.table is None:
+            return datasets.demo()
+        paths = [str(DEMO_FILE) if is_demo else name for name, is_demo in zip(names, bundled, strict=True)]
+        iris: Any = self.iris
+        with read_progress() as report:
+            return io.read(*paths, format=self.file_format, table=self.table, iris=iris, progress=report)
+
+    def without_extra_files(self) -> InputOptions:
+        """Return the options for another file, into which the extra files are not read."""
+        return replace(self, extra_files=())
+
+    def arguments(self) -> dict[str, str]:
+        """Return the options that are not the default, by the names that `gaifman.read` and the commands share."""
+        given = {"format": self.file_format, "table": self.table, "iris": None if self.iris == "full" else self.iris}
+        return {name: value for name, value in given.items() if value}
+
+
+def input_options(command: Command) -> Command:
+    """Add `--format`, `--table` and `--iris`; the command gets them as one argument `reading`."""
+    return _reading_options(command)
+
+
+def kb_options(command: Command) -> Command:
+    """Add the input options and `--with`, for commands that take one knowledge base."""
+    extra = click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file into KB too.")
+    return extra(_reading_options(command))
+
+
+def _reading_options(command: Command) -> Command:
+    @functools.wraps(command)
+    def with_reading(
+        *arguments: Any,
+        file_format: str | None,
+        table: str | None,
+        iris: str,
+        extra_files: tuple[str, ...] = (),
+        **settings: Any,
+    ) -> Any:
+        return command(*arguments, reading=InputOptions(file_format, table, iris, extra_files), **settings)
+
+    found: Any = with_reading
+    for option in (
+        click.option(
+            "--iris",
+            type=click.Choice(["full", "local"]),
+            default="full",
+            show_default=True,
+            help="Names in RDF files: the full IRI, or its part after the last # or /.",
+        ),
+        click.option("--table", metavar="NAME", help="Table of a database to read.  [default: all]"),
+        click.option(
+            "--format",
+            "file_format",
+            type=click.Choice(FORMATS),
+            metavar="FORMAT",
+            help=f"Format of the files, one of {', '.join(FORMATS)}.  [default: detected]",
+        ),
+    ):
+        found = option(found)
+    return found  # type: ignore[no-any-return]
+
+
+def python_snippet(
+    sources: Sequence[str], reading: InputOptions, model: str | None = None, *, full_paths: bool = True
+) -> list[str]:
+    """Return the lines of Python that read the same files and load the model.
+
+    >>> python_snippet(["demo"], InputOptions(), "dir/m.gaifman", full_paths=False)
+    ['import gaifman', 'kb = gaifman.demo()', 'model = gaifman.load("m.gaifman", kb)']
+    >>> python_snippet(["demo", "more.facts"], InputOptions())[1]
+    'kb = gaifman.demo().with_facts(gaifman.read("more.facts").facts())'
+    """
+
+    def literal(value: str) -> str:
+        return json.dumps(value if full_paths else Path(value).name, ensure_ascii=False)
+
+    options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in reading.arguments().items()]
+    bundled = sources[0] == "demo" and not Path("demo").exists() and not options
+    files = sources[1:] if bundled else sources
+    read = f"gaifman.read({', '.join([*map(literal, files), *options])})"
+    if bundled:
+        read = f"gaifman.demo().with_facts({read}.facts())" if files else "gaifman.demo()"
+    load = [f"model = gaifman.load({literal(model)}, kb)"] if model else []
+    return ["import gaifman", f"kb = {read}", *load]
+
+
+def parse_bindings(texts: Sequence[str], option: str = "--bind", kind: str = "object") -> dict[str, str]:
+    """Return the variables and values of an option.
+
+    >>> parse_bindings(("x=ann", "?y=a=b"))
+    {'x': 'ann', 'y': 'a=b'}
+    """
+    from gaifman.errors import FormulaError
+
+    bindings: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        name = name.strip().removeprefix("?")
+        if not sign or not name or not value:
+            example = f"{option} x={'france' if kind == 'object' else 'country'}"
+            raise FormulaError(
+                f"{option} needs VARIABLE={kind.upper()}, got {shorten(text)!r}",
+                hint=f"for example: {example}",
+            )
+        if name in bindings:
+            raise FormulaError(f"{option} has two values for {name}: {shorten(bindings[name])} and {shorten(value)}")
+        bindings[name] = value
+    return bindings
+
+
+def parse_model_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of `--option`: values are JSON if they can be, else text.
+
+    >>> parse_model_options(["epochs=5", "hidden=[50, 50]", "activation=relu"])
+    {'epochs': 5, 'hidden': [50, 50], 'activation': 'relu'}
+    """
+    from gaifman.errors import FormulaError
+
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.isidentifier():
+            raise FormulaError(f"--option needs NAME=VALUE, got {text!r}", hint="for example: --option epochs=5")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
 
 
 def check_overwrite(path: str, *, force: bool) -> None:
-    """Raise where a file would be replaced without being told to."""
+    """Raise an error if the file exists, unless it is to be replaced."""
     from gaifman.errors import OutputError
 
     if Path(path).exists() and not force:
-        raise OutputError(f"{path} is there already", hint="--force replaces it")
+        raise OutputError(f"{path} already exists", hint="--force replaces it")
 
 
 def print_stopped(what: str, command: str, as_json: bool) -> None:
-    """Ctrl-C was heard; what was done is kept, and this command goes on."""
+    """Report that Ctrl-C stopped the work, and the command that resumes it."""
     from gaifman.errors import StoppedError
 
     if as_json:
-        click.echo(json.dumps(StoppedError(f"the {what} was stopped", hint=f"to go on: {command}").as_dict()), err=True)
+        click.echo(
+            json.dumps(StoppedError(f"the {what} was stopped", hint=f"to resume: {command}").as_dict()), err=True
+        )
     else:
-        click.echo(f"stopped; to go on: {command}", err=True)
+        click.echo(f"stopped; to resume: {command}", err=True)
+
+
+def _terminal() -> Console | None:
+    """Return the console of standard error if it is a terminal."""
+    if not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    return Console(stderr=True)
 
 
 @contextmanager
 def read_progress() -> Iterator[ProgressCallback | None]:
-    """A bar with phase, rate and time left, on a terminal, for reading that takes longer than a moment."""
-    if not sys.stderr.isatty():
+    """On a terminal, show a bar with bytes, rate and time left while files are read; None elsewhere."""
+    console = _terminal()
+    if console is None:
         yield None
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    with _bars(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    ) as report:
+    columns = [TextColumn("{task.description}", markup=False), BarColumn()]
+    columns += [DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
+    with _bars(console, columns) as report:
         yield report
 
 
 @contextmanager
 def work_progress(unit: str = "examples") -> Iterator[ProgressCallback | None]:
-    """As `read_progress`, for work that is counted: phase, share, count, rate in `unit` a second and time left.
+    """On a terminal, show a bar with count, rate in `unit` per second and time left; None elsewhere.
 
-    Threads may report at once. A phase that is complete, or has no known end, goes when another begins.
+    Threads may report at the same time. A phase that is complete, or has no known end, disappears when another begins.
     """
-    if not sys.stderr.isatty():
+    console = _terminal()
+    if console is None:
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
 
     class Counts(ProgressColumn):
-        """`45%  450/1,000  2,300 examples/s`, as far as it is known."""
+        """`45%  450/1,000  2,300 examples/s`."""
 
         def render(self, task: Task) -> Text:
             return Text(format_counts(int(task.completed), task.total, task.finished_speed or task.speed, unit))
 
-    class Left(TimeRemainingColumn):
-        """`0:01:10 left`, once it can be told."""
+    class TimeLeft(TimeRemainingColumn):
+        """`0:01:10 left`, once it can be estimated."""
 
         def render(self, task: Task) -> Text:
             known = task.total is not None and task.time_remaining is not None
             return super().render(task).append(" left") if known else Text()
 
-    # On a narrow terminal the bar gives way, not the time that is left.
-    bar = BarColumn(max(6, min(40, Console(stderr=True).width - RESERVED_COLUMNS)))
-    columns = TextColumn("{task.description}", markup=False), bar, Counts(), Left()
-    with _bars(*columns, counted=True) as report:
+    # On a narrow terminal the bar shrinks, so that the time left is still visible.
+    bar = BarColumn(max(6, min(40, console.width - RESERVED_COLUMNS)))
+    columns = [TextColumn("{task.description}", markup=False), bar, Counts(), TimeLeft()]
+    with _bars(console, columns, counted=True) as report:
         yield report
 
 
 def format_counts(done: int, total: float | None, speed: float | None, unit: str) -> str:
-    """How far work is.
+    """Return how much is done, as text.
 
     >>> format_counts(450, 1000, 2300.4, "examples")
     ' 45%  450/1,000  2,300 examples/s'
     >>> format_counts(450, None, None, "examples")
     '450'
+    >>> format_counts(0, None, None, "examples")
+    ''
     """
+    if total is None and not done:
+        return ""
     share = f"{done / total:>4.0%}  " if total else ""
     of = f"/{int(total):,}" if total is not None else ""
     return f"{share}{done:,}{of}" + (f"  {speed:,.{0 if speed >= 10 else 1}f} {unit}/s" if speed else "")
 
 
 @contextmanager
-def _bars(*columns: ProgressColumn, counted: bool = False) -> Iterator[ProgressCallback]:
-    """One bar for each phase, once patience is at its end.
+def _bars(
+    console: Console,
+    columns: Sequence[ProgressColumn],
+    *,
+    counted: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[ProgressCallback]:
+    """Show one bar per phase, once `PROGRESS_DELAY` is over.
 
-    Counted work may go on where it was stopped: what was done before tells nothing of its rate. Its phases go when they
-    are complete.
+    Counted work may have been resumed: the count of its first report is no work of now, and has no rate. Its complete
+    phases disappear.
     """
-    from rich.console import Console
-    from rich.progress import Progress as Bar
+    from rich.progress import Progress
 
-    bar = Bar(*columns, console=Console(stderr=True), transient=True)
+    progress = Progress(*columns, console=console, transient=True, get_time=clock)
     tasks: dict[str, Any] = {}
     waiting: dict[str, tuple[int, int | None]] = {}
-    guard, began = threading.Lock(), time.monotonic()
+    lock, start = threading.Lock(), clock()
 
     def show(phase: str, done: int, total: int | None) -> None:
         if not tasks:
-            bar.start()
+            progress.start()
         if phase not in tasks:
-            for task in bar.tasks if counted else ():
-                bar.update(task.id, visible=not (task.finished or task.total is None))
-            tasks[phase] = bar.add_task(escape_unprintable(phase), total=total, completed=done if counted else 0)
-        bar.update(tasks[phase], completed=done, total=total)
+            for task in progress.tasks if counted else ():
+                progress.update(task.id, visible=not (task.finished or task.total is None))
+            tasks[phase] = progress.add_task(escape_unprintable(phase), total=total, completed=done if counted else 0)
+        progress.update(tasks[phase], completed=done, total=total)
 
     def report(phase: str, done: int, total: int | None) -> None:
-        with guard:
-            if time.monotonic() - began < PROGRESS_DELAY:
-                waiting.clear()
+        with lock:
+            waiting.clear()
+            if clock() - start < PROGRESS_DELAY:
                 waiting[phase] = done, total
             else:
-                waiting.clear()
                 show(phase, done, total)
 
-    def wake() -> None:
-        """Show the phase that began before patience was at its end, if nothing was heard of it since."""
-        with guard:
+    def show_waiting() -> None:
+        """Show a phase that began within the delay and has not reported since."""
+        with lock:
             for phase, (done, total) in waiting.items():
                 show(phase, done, total)
 
-    timer = threading.Timer(max(PROGRESS_DELAY, 0), wake)
+    timer = threading.Timer(max(PROGRESS_DELAY, 0), show_waiting)
     timer.daemon = True
     timer.start()
     try:
         yield report
     finally:
         timer.cancel()
-        with guard:
+        with lock:
             waiting.clear()
         if tasks:
-            bar.stop()
+            progress.stop()
 
 
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()
 ) -> None:
-    """A table below its title; `right` are the columns to align to the right."""
+    """Print a table below its title; `right` are the columns to align to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -222,7 +395,7 @@ def print_table(
     for number, name in enumerate(columns):
         table.add_column(name, justify="right" if number in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell_text(cell)) for cell in row))
+        table.add_row(*(Text(_cell(value)) for value in row))
     console = Console(markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         console.print(table)
@@ -230,19 +403,25 @@ def print_table(
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+def print_more(count: int, what: str, where: str) -> None:
+    """Print how many rows a table leaves out, and where they are; nothing if none are left out."""
+    if count > 0:
+        click.echo(f"… {count:,} more {what} ({where})")
+
+
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Names and values in two columns."""
-    pairs = [(name, cell_text(value)) for name, value in fields]
+    """Print names and values in two columns."""
+    pairs = [(name, _cell(value)) for name, value in fields]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         click.echo(f"{click.style(name.ljust(width), bold=True)}  {value}")
 
 
-def cell_text(value: object) -> str:
-    """A value as a person reads it: numbers with separators, names with nothing hidden."""
+def _cell(value: object) -> str:
+    """A value as text: integers with separators, names without control characters."""
     return f"{value:,}" if isinstance(value, int) else escape_unprintable(str(value))
 
 
 def print_json(body: object) -> None:
-    """One JSON object, readable."""
+    """Print one JSON object, indented."""
     click.echo(json.dumps(body, ensure_ascii=False, indent=2))

@@ -1,4 +1,4 @@
-"""A trial: facts of a knowledge base are held out, the rest is learnt, and what the models say is compared."""
+"""The command `gaifman demo`: a tour of the bundled knowledge base, and a trial with held-out facts."""
 
 from __future__ import annotations
 
@@ -12,192 +12,39 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gaifman.cli.console import json_option, print_fields, print_json, print_table, work_progress
-from gaifman.cli.kb import print_neighbourhood, summary
+from gaifman.cli.kb import kb_summary, print_neighbourhood
 from gaifman.config import ProgressCallback
 
 if TYPE_CHECKING:
     from gaifman.completion import Completion
+    from gaifman.evaluation.evaluate import Evaluation
     from gaifman.kb.knowledge_base import KnowledgeBase
 
-
 HOLD_OUT_EVERY = 20
-"""One fact in so many is held out."""
+"""One fact in this many is held out."""
 MIN_FACTS = 100
-"""Facts that a relation must have to be learnt here: of fewer, hardly any would be held out."""
+"""Smallest relation of the trial: of fewer facts, hardly any would be held out."""
 DRAWS = 3
-"""Neighbourhoods of each object when held-out facts are ranked."""
+"""Neighbourhoods per candidate when held-out facts are ranked."""
 TOP_K = 10
-"""A held-out fact is found where its object is among so many."""
 PRIOR = 0.001
-"""How likely a pair is a missing fact before anything is known of it: what is right for one in two is not for pairs."""
-QUERY = "exists z. flows_through(z, x) & flows_through(z, y) & x != y"
+"""Assumed fraction of true facts among the pairs of objects that are not known."""
 MAX_ANSWERS = 6
-"""Answers of the query that are shown."""
+"""Answers of the query to show."""
 SEED = 1
 
-FactsByRelation = dict[str, list[tuple[str, ...]]]
-"""Relation → objects of facts."""
-
-
-def run_trial(kb: KnowledgeBase, progress: ProgressCallback | None = None) -> dict[str, Any]:
-    """Hold out, learn, rank; all figures."""
-    from gaifman.completion import train_completion
-    from gaifman.training import TrainingConfig
-
-    held = hold_out_facts(kb)
-    rest = kb.without_facts((name, *objects) for name, facts in held.items() for objects in facts)
-    completion = train_completion(rest, TrainingConfig(seed=SEED), held, store=_counting_store(len(held), progress))
-    total, ranks = sum(map(len, held.values())), list[dict[str, Any]]()
-    for name, facts in held.items():
-        ranks.append({"relation": name, "held_out": len(facts), **rank_held_out(completion, name, facts)})
-        _report_progress(progress, "ranking held-out facts", sum(row["held_out"] for row in ranks), total)
-    _report_progress(progress, "ranking missing facts", 0, None)
-    missing = [best_missing(completion, name, facts) for name, facts in held.items()]
-    _report_progress(progress, "learning a query", 0, None)
-    return {
-        "held_out": total,
-        "relations": ranks,
-        "missing": sorted(missing, key=lambda row: (-row["probability"], row["fact"])),
-        "prior": PRIOR,
-        "query": learn_query(kb, rest),
-    }
-
-
-def hold_out_facts(kb: KnowledgeBase) -> FactsByRelation:
-    """One fact in so many of each larger relation of two places; of a relation that goes both ways, both.
-
-    The other direction would give a held-out border away.
-    """
-    held: FactsByRelation = {}
-    for relation in kb.relations.values():
-        if relation.arity == 2 and relation.count >= MIN_FACTS:
-            facts = [fact.objects for fact in kb.facts(relation.name)]
-            taken = facts[::HOLD_OUT_EVERY]
-            back = {(y, x) for x, y in taken}
-            held[relation.name] = [pair for pair in facts if pair in back or pair in taken]
-    return held
-
-
-def rank_held_out(completion: Completion, relation: str, facts: Sequence[tuple[str, ...]]) -> dict[str, float]:
-    """How the last objects of held-out facts rank among all objects, known and other held-out ones left out."""
-    import numpy as np
-
-    from gaifman.logic.ast import relation_query
-
-    areas, hits, query = [], [], relation_query(relation, 2)
-    for x, y in facts:
-        found = completion.answers(query, {"x": x}, top=None, known="exclude", draws=DRAWS)
-        others = [found.kb.object_id(other) for first, other in facts if first == x and other != y]
-        values = found.probabilities[~np.isin(found.values[:, 0], others)]
-        own = found.probabilities[found.values[:, 0] == found.kb.object_id(y)]
-        before = float((values > own).sum() + ((values == own).sum() - 1) / 2)  # ties: between best and worst
-        areas.append(1 - before / (len(values) - 1))
-        hits.append(before < TOP_K)
-    return {"auc": round(float(np.mean(areas)), 3), "hits_at_10": int(np.sum(hits))}
-
-
-def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple[str, ...]]) -> dict[str, Any]:
-    """The most probable fact of a relation that is not known, and how many of the first ten were held out."""
-    from gaifman.kb.facts import Fact
-    from gaifman.logic.ast import relation_query
-
-    found = completion.answers(relation_query(relation, 2), top=TOP_K, known="exclude", prior=PRIOR)
-    return {
-        "fact": str(Fact(relation, found[0].names)).removesuffix("."),
-        "probability": found[0].probability,
-        "standard_error": found[0].estimate.error,
-        "held_out": found[0].names in held_out,
-        "held_out_in_top_10": sum(answer.names in held_out for answer in found),
-    }
-
-
-def learn_query(kb: KnowledgeBase, training_kb: KnowledgeBase) -> dict[str, Any]:
-    """A query learnt from the rest: its most probable answers, and whether they are true in the whole."""
-    from gaifman.logic.ast import to_bracketed
-    from gaifman.logic.parser import parse_query
-    from gaifman.model import fit
-    from gaifman.queries.answers import query
-
-    model = fit(training_kb, QUERY, seed=SEED)
-    true, rows = set(query(kb, QUERY)), list[dict[str, Any]]()
-    for answer in model.answers(top=2 * MAX_ANSWERS, known="exclude", prior=PRIOR):
-        if [*reversed(answer.names)] not in [row["names"] for row in rows]:  # the query goes both ways
-            estimate = {"probability": answer.probability, "standard_error": answer.estimate.error}
-            rows.append({"names": list(answer.names), **estimate, "true": answer.names in true})
-    return {
-        "text": QUERY,
-        "bracketed": to_bracketed(parse_query(QUERY, kb)),
-        "auc": model.meta["metrics"]["auc"],
-        "answers": model.meta["metrics"]["answers"],
-        "missing": rows[:MAX_ANSWERS],
-    }
-
-
-def print_trial(results: dict[str, Any]) -> None:
-    """The figures, for people."""
-    click.echo(
-        f"\nLearning: one fact in {HOLD_OUT_EVERY} is held out, {results['held_out']} in all, of the {len(results['relations'])} "
-        f"relations of two places\nthat have {MIN_FACTS} facts or more; each is learnt from the rest. "
-        "Is the object of a held-out fact found again\namong all objects? AUC is how often it gets more than another."
-    )
-    rows = [(row["relation"], row["held_out"], f"{row['auc']:.3f}", row["hits_at_10"]) for row in results["relations"]]
-    print_table("Held-out facts", ["relation", "held out", "AUC", f"in first {TOP_K}"], rows, right=[1, 2, 3])
-    click.echo(
-        "\nWhat is missing? The most probable fact of each relation that is not known, if one pair in "
-        f"{1 / results['prior']:,.0f} were a fact.\nOne that was held out is right; any other is wrong, or was missing "
-        f"before. Last: how many of the first {TOP_K} were held out."
-    )
-    facts = [
-        (row["fact"], _probability_text(row), _yes_or_dash(row["held_out"]), row["held_out_in_top_10"])
-        for row in results["missing"]
-    ]
-    print_table("Missing facts", ["fact", "probability", "held out", f"of {TOP_K}"], facts, right=[3])
-    query = results["query"]
-    click.echo(
-        f"\nA query is learnt in the same way, here which countries share a river:\n\n  {query['bracketed']}\n\n"
-        f"The AUC of answers that it did not learn from is {query['auc']:.3f}. The most probable that are not known:"
-    )
-    pairs = [(*row["names"], _probability_text(row), _yes_or_dash(row["true"])) for row in query["missing"]]
-    print_table("Missing answers", ["x", "y", "probability", "held out"], pairs)
-
-
-def _probability_text(row: dict[str, Any]) -> str:
-    from gaifman.predict import Estimate
-
-    return str(Estimate(row["probability"], row["standard_error"], draws=0))  # how many is not shown
-
-
-def _yes_or_dash(right: bool) -> str:
-    return "yes" if right else "–"
-
-
-def _report_progress(report: ProgressCallback | None, phase: str, done: int, total: int | None) -> None:
-    if report:
-        report(phase, done, total)
-
-
-def _counting_store(total: int, report: ProgressCallback | None) -> Any:
-    """Says how many relations are learnt."""
-    from gaifman.completion import PartStore
-
-    done = count(1)  # threads may ask it at once
-
-    class Counting(PartStore):
-        """Reports each relation that is done."""
-
-        def save(self, relation: str, part: Any) -> None:
-            _report_progress(report, "learning relations", next(done), total)
-
-    return Counting()
-
-
-FACTS = (("borders", "france", "spain"), ("capital", "spain", "madrid"), ("separates", "pyrenees", "france", "spain"))
+EXAMPLE_FACTS = (
+    ("borders", "france", "spain"),
+    ("capital", "spain", "madrid"),
+    ("separates", "pyrenees", "france", "spain"),
+)
 EXAMPLE_QUERY = "exists z. borders(x, z) & borders(z, y) & x != y & ~borders(x, y)"
-PAIR = ("portugal", "france")
+EXAMPLE_PAIR = ("portugal", "france")
 COUNT_QUERY = "borders('france', y)"
 MISSPELLED = "bordrs(x, y)"
-TUPLE = ("france", "spain")
-SIZE = 5
+NEIGHBOURHOOD = ("france", "spain")
+NEIGHBOURHOOD_SIZE = 5
+TRAINED_QUERY = "exists z. flows_through(z, x) & flows_through(z, y) & x != y"
 NEXT_COMMANDS = (
     "gaifman train demo -o countries.gaifman",
     "gaifman answer countries.gaifman demo \"official_language('malta', y)\"",
@@ -205,45 +52,55 @@ NEXT_COMMANDS = (
     "gaifman info your_facts.tsv",
 )
 
+FactsByRelation = dict[str, list[tuple[str, ...]]]
+"""Relation → objects of facts."""
 
-@click.command(short_help="A first look, on the bundled knowledge base of countries.")
+
+@click.command(short_help="Show what gaifman does, on a bundled knowledge base.")
 @json_option
 def demo(as_json: bool) -> None:
-    """A first look at gaifman on the bundled knowledge base of the world's countries.
-
-    It shows facts, a formula and a neighbourhood; then it holds out facts, learns from the rest, and shows what it
-    finds to be missing. That takes ten or twenty seconds.
+    """Show what gaifman does, on a bundled knowledge base of the world's countries.
 
     \b
     Example:
       gaifman demo
+
+    Shows facts, a query and a neighbourhood. Then holds out some facts, trains on the rest, and shows how well the
+    held-out facts are predicted and which facts are probably missing. Takes about ten seconds.
     """
-    from gaifman.io.demo import demo as load
+    from gaifman.io.demo import demo as load_demo
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.sampling.neighbourhoods import named_neighbourhoods
 
-    kb = load()
+    kb = load_demo()
     graph = build_graph(kb)
-    drawn = named_neighbourhoods(graph, TUPLE, size=SIZE)[0]
-    facts, formula, degrees = example_facts(kb), formula_fields(kb), graph.summary()
+    drawn = named_neighbourhoods(graph, NEIGHBOURHOOD, size=NEIGHBOURHOOD_SIZE)[0]
+    facts, formula, sizes = _example_facts(kb), _formula_fields(kb), kb_summary(kb)
     if as_json:
-        body = {"kb": summary(kb), "some_facts": facts, "formula": formula, "graph": degrees}
+        body = {"kb": sizes, "example_facts": facts, "formula": formula, "graph": graph.summary()}
         print_json({**body, "neighbourhood": drawn.as_dict(), "trial": run_trial(kb)})
         return
-    click.echo("The countries of the world, bundled with gaifman:\n")
-    print_fields((name, summary(kb)[name]) for name in ("objects", "facts", "relations", "attributes"))
-    click.echo("\n".join(["\nSome facts:\n", *(f"  {fact}" for fact in facts)]))
-    print_formula(formula)
-    click.echo(f"\nA neighbourhood of ({', '.join(TUPLE)}): {SIZE} objects drawn from those they share facts with:\n")
-    print_neighbourhood(drawn, 3, f"gaifman neighbourhood demo {' '.join(TUPLE)} --size {SIZE}")
+    _heading("The countries of the world, a bundled knowledge base", first=True)
+    print_fields((name, sizes[name]) for name in ("objects", "facts", "relations", "attributes"))
+    _heading("Some facts")
+    click.echo("\n".join(f"  {fact}" for fact in facts))
+    _print_formula(formula)
+    rest = sum(drawn.not_drawn.values()) + NEIGHBOURHOOD_SIZE
+    _heading(f"A neighbourhood of ({', '.join(NEIGHBOURHOOD)}): {NEIGHBOURHOOD_SIZE} of {rest} adjacent objects")
+    print_neighbourhood(drawn, 3, f"gaifman neighbourhood demo {' '.join(NEIGHBOURHOOD)} --size {NEIGHBOURHOOD_SIZE}")
     with work_progress("items") as report:
-        found = run_trial(kb, report)
-    print_trial(found)
-    click.echo("\n".join(["\nNext:", *(f"  {line}" for line in (*activation_hint(), *NEXT_COMMANDS))]))
+        results = run_trial(kb, report)
+    print_trial(results)
+    _heading("Next")
+    click.echo("\n".join(f"  {line}" for line in (*activation_hint(), *NEXT_COMMANDS)))
+
+
+def _heading(text: str, *, first: bool = False) -> None:
+    click.echo(("" if first else "\n") + click.style(text, bold=True))
 
 
 def activation_hint() -> list[str]:
-    """How the command is found, where it would not be: `make` puts it into a folder of its own."""
+    """Return the command that puts `gaifman` on the path, if it is not there: `make` installs into .venv."""
     activate = Path(sys.executable).with_name("activate")
     if shutil.which("gaifman") or not activate.exists():
         return []
@@ -251,15 +108,14 @@ def activation_hint() -> list[str]:
     return [f". {activate.relative_to(here) if activate.is_relative_to(here) else activate}"]
 
 
-def example_facts(kb: KnowledgeBase) -> list[str]:
-    """A few facts as they are written."""
+def _example_facts(kb: KnowledgeBase) -> list[str]:
     from gaifman.kb.facts import Fact
 
-    return [str(Fact(name, tuple(objects))) for name, *objects in FACTS if (name, *objects) in kb]
+    return [str(Fact(name, tuple(objects))) for name, *objects in EXAMPLE_FACTS if (name, *objects) in kb]
 
 
-def formula_fields(kb: KnowledgeBase) -> dict[str, Any]:
-    """A formula read back, its truth for a pair, a count, and what a slip looks like."""
+def _formula_fields(kb: KnowledgeBase) -> dict[str, Any]:
+    """Return a parsed query, its truth for a pair, a count, and the message for a misspelled name."""
     from gaifman.errors import FormulaError
     from gaifman.logic.ast import to_bracketed
     from gaifman.logic.parser import parse, parse_query
@@ -268,30 +124,181 @@ def formula_fields(kb: KnowledgeBase) -> dict[str, Any]:
     structure = kb.structure()
     query = parse_query(EXAMPLE_QUERY, kb.schema)
     try:
-        mistake = str(parse(MISSPELLED, kb.schema))
+        message = str(parse(MISSPELLED, kb.schema))
     except FormulaError as error:
-        mistake = str(error)
+        message = str(error)
     return {
         "text": EXAMPLE_QUERY,
         "canonical": str(query),
         "bracketed": to_bracketed(query),
-        "truth": holds(structure, query.formula, dict(zip(query.variables, PAIR, strict=True))),
+        "truth": holds(structure, query.formula, dict(zip(query.variables, EXAMPLE_PAIR, strict=True))),
         "count": count(structure, parse(COUNT_QUERY, kb.schema)),
-        "mistake": mistake,
+        "error": message,
     }
 
 
-def print_formula(formula: dict[str, Any]) -> None:
-    """The same, for people."""
-    click.echo("\nA formula: which countries are two borders apart?\n")
-    truth = "true" if formula["truth"] else "false"
+def _print_formula(formula: dict[str, Any]) -> None:
+    _heading("A query: which countries are two borders apart?")
     print_fields(
         [
-            ("written", formula["text"]),
+            ("query", formula["text"]),
             ("read as", formula["bracketed"]),
-            (f"truth for {' and '.join(PAIR)}", truth),
-            (f"count of {COUNT_QUERY}", formula["count"]),
+            (f"for {', '.join(EXAMPLE_PAIR)}", "true" if formula["truth"] else "false"),
+            (f"answers of {COUNT_QUERY}", formula["count"]),
         ]
     )
-    click.echo("\nA slip is pointed at:\n")
-    click.echo("\n".join(f"  {line}" for line in formula["mistake"].splitlines()))
+    _heading("A misspelled name")
+    click.echo("\n".join(f"  {line}" for line in formula["error"].splitlines()))
+
+
+def run_trial(kb: KnowledgeBase, progress: ProgressCallback | None = None) -> dict[str, Any]:
+    """Hold out facts, train on the rest, rank the held-out facts, and find the best missing ones."""
+    from gaifman.completion import train_completion
+    from gaifman.evaluation.evaluate import evaluate
+    from gaifman.kb.knowledge_base import KnowledgeBase
+    from gaifman.training import TrainingConfig
+
+    held_out = hold_out_facts(kb)
+    facts = [(name, *objects) for name, own in held_out.items() for objects in own]
+    rest = kb.without_facts(facts)
+    store = _counting_store(len(held_out), progress)
+    completion = train_completion(rest, TrainingConfig(seed=SEED), held_out, store=store)
+    evaluation = evaluate(completion, rest, KnowledgeBase.from_facts(facts), draws=DRAWS, progress=progress)
+    _report(progress, "ranking missing facts")
+    missing = [best_missing(completion, name, own) for name, own in held_out.items()]
+    _report(progress, "training a query")
+    return {
+        "held_out": len(facts),
+        "relations": relation_rows(evaluation),
+        "missing": sorted(missing, key=lambda row: (-row["probability"], row["fact"])),
+        "prior": PRIOR,
+        "query": train_query(kb, rest),
+    }
+
+
+def hold_out_facts(kb: KnowledgeBase) -> FactsByRelation:
+    """Return the facts to hold out: one in `HOLD_OUT_EVERY` of each larger binary relation.
+
+    The inverse of a held-out fact of the same relation is held out too: it would give the fact away.
+    """
+    held_out: FactsByRelation = {}
+    for relation in kb.relations.values():
+        if relation.arity == 2 and relation.count >= MIN_FACTS:
+            facts = [fact.objects for fact in kb.facts(relation.name)]
+            chosen = facts[::HOLD_OUT_EVERY]
+            inverse = {(y, x) for x, y in chosen}
+            held_out[relation.name] = [pair for pair in facts if pair in inverse or pair in chosen]
+    return held_out
+
+
+def relation_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Return the filtered metrics of each relation, over both positions."""
+    return [
+        {
+            "relation": name,
+            "held_out": metrics.ranks // 2,
+            "mean_rank": round(metrics.mean_rank.value, 1),
+            "mrr": round(metrics.mrr.value, 3),
+            "hits_at_10": round(metrics.hits[10].value, 3),
+        }
+        for name, metrics in evaluation.metrics_by("relation").items()
+    ]
+
+
+def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple[str, ...]]) -> dict[str, Any]:
+    """Return the best fact of a relation that is not known, and how many of the best ten were held out."""
+    from gaifman.kb.facts import Fact
+    from gaifman.logic.ast import relation_query
+
+    answers = completion.answers(relation_query(relation, 2), top=TOP_K, known="exclude", prior=PRIOR)
+    best = answers[0]
+    return {
+        "fact": str(Fact(relation, best.names)).removesuffix("."),
+        "probability": best.probability,
+        "standard_error": best.estimate.error,
+        "held_out": best.names in held_out,
+        "held_out_in_top_10": sum(answer.names in held_out for answer in answers),
+    }
+
+
+def train_query(kb: KnowledgeBase, training_kb: KnowledgeBase) -> dict[str, Any]:
+    """Train a query without the held-out facts; return its best new answers and whether they are true in `kb`."""
+    from gaifman.logic.ast import to_bracketed
+    from gaifman.logic.parser import parse_query
+    from gaifman.model import fit
+    from gaifman.queries.answers import query
+
+    model = fit(training_kb, TRAINED_QUERY, seed=SEED)
+    true, rows = set(query(kb, TRAINED_QUERY)), list[dict[str, Any]]()
+    for answer in model.answers(top=2 * MAX_ANSWERS, known="exclude", prior=PRIOR):
+        if [*reversed(answer.names)] not in [row["names"] for row in rows]:  # the query is symmetric
+            estimate = {"probability": answer.probability, "standard_error": answer.estimate.error}
+            rows.append({"names": list(answer.names), **estimate, "true": answer.names in true})
+    return {
+        "text": TRAINED_QUERY,
+        "bracketed": to_bracketed(parse_query(TRAINED_QUERY, kb)),
+        "auc": model.meta["metrics"]["auc"],
+        "answers": model.meta["metrics"]["answers"],
+        "missing": rows[:MAX_ANSWERS],
+    }
+
+
+def print_trial(results: dict[str, Any]) -> None:
+    """Print the results of a trial."""
+    _heading(f"Training: {results['held_out']} facts of {len(results['relations'])} relations are held out")
+    click.echo(
+        "One model per relation is trained on the other facts.\n"
+        "Each held-out fact is then ranked among all objects, at both of its positions."
+    )
+    rows = [
+        (row["relation"], row["held_out"], row["mean_rank"], f"{row['mrr']:.3f}", f"{row['hits_at_10']:.3f}")
+        for row in results["relations"]
+    ]
+    columns = ["relation", "held out", "mean rank", "MRR", "hits@10"]
+    print_table("Ranks of held-out facts", columns, rows, right=[1, 2, 3, 4])
+    facts = [
+        (row["fact"], _probability_text(row), _yes_or_dash(row["held_out"]), row["held_out_in_top_10"])
+        for row in results["missing"]
+    ]
+    columns = ["fact", "probability", "held out", f"held out in top {TOP_K}"]
+    print_table("Probably missing", columns, facts, right=[3])
+    click.echo(
+        f"\nBest missing fact per relation, assuming {results['prior']:.1%} of candidates are true.\n"
+        "A held-out fact is true. Any other is wrong, or missing from the knowledge base."
+    )
+    query = results["query"]
+    _heading("A model of a query: which countries share a river?")
+    print_fields([("query", query["bracketed"]), ("AUC, held-out", f"{query['auc']:.3f}")])
+    pairs = [(*row["names"], _probability_text(row), _yes_or_dash(row["true"])) for row in query["missing"]]
+    print_table("Probably missing answers", ["x", "y", "probability", "held out"], pairs)
+
+
+def _probability_text(row: dict[str, Any]) -> str:
+    from gaifman.predict import Estimate
+
+    return str(Estimate(row["probability"], row["standard_error"], draws=0))  # the text has no draws
+
+
+def _yes_or_dash(value: bool) -> str:
+    return "yes" if value else "–"
+
+
+def _report(progress: ProgressCallback | None, phase: str, done: int = 0, total: int | None = None) -> None:
+    if progress:
+        progress(phase, done, total)
+
+
+def _counting_store(total: int, progress: ProgressCallback | None) -> Any:
+    """Return a store that reports how many relations are trained."""
+    from gaifman.completion import PartStore
+
+    done = count(1)  # called by several threads
+
+    class CountingStore(PartStore):
+        """Reports each relation."""
+
+        def save(self, relation: str, part: Any) -> None:
+            """Count a trained relation."""
+            _report(progress, "training relations", next(done), total)
+
+    return CountingStore()

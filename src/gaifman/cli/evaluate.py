@@ -1,4 +1,4 @@
-"""`gaifman evaluate`: rank test facts, and say how well a model does."""
+"""Commands that measure a model: evaluate and reproduce."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gaifman.cli.console import (
-    input_options,
+    MAX_LISTED,
+    InputOptions,
     json_option,
-    open_kb,
+    kb_options,
+    parse_model_options,
     print_fields,
     print_json,
+    print_more,
     print_stopped,
     print_table,
     read_progress,
     work_progress,
 )
-from gaifman.cli.train import parse_model_options, read_text_file
+from gaifman.cli.train import feature_source
 
 if TYPE_CHECKING:
     from gaifman.evaluation.evaluate import Evaluation
@@ -29,91 +32,76 @@ if TYPE_CHECKING:
     from gaifman.experiments.paper import Experiment
     from gaifman.experiments.runner import DatasetSplits, ExperimentRunner, RowResult
     from gaifman.jobs.interrupt import InterruptHandler
-    from gaifman.jobs.train import SourceText
 
 
-MAX_RELATIONS = 10
-"""Relations listed on the terminal; `--json` has all."""
-
-
-@click.command(short_help="Rank test facts, and say how well a model does.")
+@click.command(short_help="Evaluate a model on test facts.")
 @click.argument("model")
 @click.argument("kb")
 @click.argument("test")
 @click.option(
-    "--filter",
-    "filter_files",
-    multiple=True,
-    metavar="FILE",
-    help="Facts that are true too: they are not ranked as rivals.",
+    "--filter", "filter_files", multiple=True, metavar="FILE", help="More true facts, to leave out as candidates."
 )
-@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Judge from the facts of this file too.")
 @click.option("--relation", "relations", multiple=True, metavar="NAME", help="Only test facts of this relation.")
-@click.option("--raw", is_flag=True, help="Show ranks among all objects, known answers included.")
-@click.option("--fraction", type=float, help="The share of the test facts to rank, for a quick look.")
-@click.option("--count", type=int, help="Or how many of them.")
-@click.option("--draws", type=int, help="Neighbourhoods to average scores over; as many as the model says.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which facts, corruptions and intervals.")
-@click.option(
-    "--checkpoint-dir", metavar="FOLDER", help="Keep ranks there; stopped or killed, the same command goes on."
-)
-@click.option("--threads", type=click.IntRange(min=1), help="How many threads; the result is the same.")
-@input_options
+@click.option("--raw", is_flag=True, help="Show raw ranks: among all objects, other true facts included.")
+@click.option("--fraction", type=float, help="Fraction of the test facts to rank.  [default: all]")
+@click.option("--count", type=int, help="Number of test facts to rank.  [default: all]")
+@click.option("--draws", type=int, help="Neighbourhoods per candidate.  [default: the model's]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of samples, negatives and intervals.")
+@click.option("--checkpoint-dir", metavar="FOLDER", help="Save ranks here; the same command resumes after a stop.")
+@click.option("--threads", type=click.IntRange(min=1), help="Number of threads.  [default: all processors]")
+@kb_options
 @json_option
 def evaluate(
     model: str,
     kb: str,
     test: str,
     filter_files: tuple[str, ...],
-    extra_files: tuple[str, ...],
     relations: tuple[str, ...],
     raw: bool,
-    checkpoint_dir: str | None,
-    threads: int | None,
-    file_format: str | None,
-    table: str | None,
-    iris: str,
-    as_json: bool,
-    draws: int | None,
     fraction: float | None,
     count: int | None,
+    draws: int | None,
     seed: int,
+    checkpoint_dir: str | None,
+    threads: int | None,
+    reading: InputOptions,
+    as_json: bool,
 ) -> None:
-    """Rank the facts of TEST by what MODEL says, judging from the facts of KB.
-
-    Each place of each fact is given every object, and the right one is ranked among those that make no fact of KB, TEST
-    or --filter. Objects that only TEST has are ranked as well. TEST's facts are never visible, even where KB has them.
+    """Rank the facts of TEST with MODEL, given the facts of KB; print mean rank, MRR and hits@k.
 
     \b
     Examples:
       gaifman evaluate wn18.gaifman train.tsv test.tsv --filter valid.tsv
       gaifman evaluate wn18.gaifman train.tsv test.tsv --with valid.tsv --fraction 0.1
       gaifman evaluate wn18.gaifman train.tsv test.tsv --filter valid.tsv --checkpoint-dir wn18.ranks
+
+    At each position of a test fact, its object is ranked among all objects that give no other true fact: no fact of
+    KB, TEST or the --filter files. Test facts are hidden from the model, also if KB has them.
     """
     from gaifman.completion import load
     from gaifman.evaluation.evaluate import EvaluationConfig
-    from gaifman.evaluation.evaluate import evaluate as evaluated
+    from gaifman.evaluation.evaluate import evaluate as evaluate_model
 
-    EvaluationConfig(relations or None, fraction, count, seed=seed)  # checked before anything is read
-    reading = file_format, table, iris
-    found = load(model)
-    facts, tested = open_kb((kb, *extra_files), *reading), open_kb((test,), *reading)
-    more = [open_kb(filter_files, *reading)] if filter_files else []
+    names = relations or None
+    EvaluationConfig(names, fraction, count, seed=seed)  # errors before any file is read
+    loaded, other = load(model), reading.without_extra_files()
+    known, tested = reading.read(kb), other.read(test)
+    true = [other.read(*filter_files)] if filter_files else []
     try:
         with work_progress("ranks") as report:
-            result = evaluated(
-                found,
-                facts,
+            result = evaluate_model(
+                loaded,
+                known,
                 tested,
-                more,
-                relations=relations or None,
+                true,
+                threads=threads,
+                progress=report,
+                checkpoint_dir=checkpoint_dir,
+                relations=names,
                 draws=draws,
                 fraction=fraction,
                 count=count,
                 seed=seed,
-                threads=threads,
-                progress=report,
-                checkpoint_dir=checkpoint_dir,
             )
     except KeyboardInterrupt:
         if checkpoint_dir is None:
@@ -127,95 +115,87 @@ def evaluate(
 
 
 def _print_evaluation(evaluation: Evaluation, raw: bool) -> None:
-    """The figures with their intervals, then tables."""
+    """Print the metrics with intervals, then by ties, position, category and relation, then the classification."""
     from gaifman.evaluation.evaluate import INTERVALS, format_metrics
 
-    whole = evaluation.metrics(raw=raw)
-    ranked = f"{evaluation.ranked_facts:,}" + (f", a sample of {evaluation.test_facts:,}" if evaluation.sampled else "")
+    sample = f" (a sample of {evaluation.test_facts:,})" if evaluation.sampled else ""
     print_fields(
         [
-            ("test facts", ranked),
+            ("test facts", f"{evaluation.ranked_facts:,}{sample}"),
             ("candidates", _candidates_text(evaluation)),
             ("draws", evaluation.draws),
-            *_metric_rows(whole),
+            *_metric_rows(evaluation.metrics(raw=raw)),
         ]
     )
-    kind = "among all objects (raw)" if raw else "among objects that are not known answers (filtered)"
-    columns = ["", "ranks", "mean rank", "MRR", "hits@1", "hits@3", "hits@10"]
-    right = range(1, len(columns))
-    print_table(
-        f"Ranks {kind}",
-        columns,
-        [(name, *format_metrics(each)) for name, each in evaluation.table_rows(raw=raw)],
-        right,
-    )
+    click.echo(f"(intervals: {INTERVALS})")
+    columns = ["ranks", "mean rank", "MRR", "hits@1", "hits@3", "hits@10"]
+    rows = [(name, *format_metrics(metrics)) for name, metrics in evaluation.table_rows(raw=raw)]
+    print_table(f"{'Raw' if raw else 'Filtered'} ranks", ["", *columns], rows, range(1, 1 + len(columns)))
     by_size = sorted(evaluation.metrics_by("relation", raw=raw).items(), key=lambda row: (-row[1].ranks, row[0]))
-    kinds = dict(zip(evaluation.relations, evaluation.categories, strict=True))
-    columns[0:1] = ["relation", "category"]
-    rows = [(name, kinds[name], *format_metrics(each)) for name, each in by_size[:MAX_RELATIONS]]
-    print_table("Relations", columns, rows, range(2, len(columns)))
-    if len(by_size) > MAX_RELATIONS:
-        click.echo(f"… and {len(by_size) - MAX_RELATIONS:,} more with --json")
+    categories = dict(zip(evaluation.relations, evaluation.categories, strict=True))
+    rows = [(name, categories[name], *format_metrics(metrics)) for name, metrics in by_size[:MAX_LISTED]]
+    print_table("By relation", ["relation", "category", *columns], rows, range(2, 2 + len(columns)))
+    print_more(len(by_size) - MAX_LISTED, "relations", "--json has them")
     untrained = [name for name, trained in zip(evaluation.relations, evaluation.trained, strict=True) if not trained]
     if untrained:
-        click.echo(f"without a trained model, ranked by the fallback: {', '.join(untrained[:MAX_RELATIONS])}")
+        click.echo(f"ranked by the fallback, because they have no model: {', '.join(untrained[:MAX_LISTED])}")
     _print_classification(evaluation.classification.metrics())
-    click.echo(f"\nin brackets: {INTERVALS}")
 
 
 def _candidates_text(evaluation: Evaluation) -> str:
     text = f"{evaluation.objects:,} objects"
     if evaluation.unseen_objects:
-        text += f"; {evaluation.unseen_objects:,} of the test facts' objects not in the knowledge base"
-    if evaluation.hidden_test_facts:
-        text += f"; {evaluation.hidden_test_facts:,} test {'facts were' if evaluation.hidden_test_facts > 1 else 'fact was'} taken out of it"
+        text += f"; {evaluation.unseen_objects:,} of the test objects are not in KB"
+    if hidden := evaluation.hidden_test_facts:
+        text += f"; {hidden:,} test fact{'s' if hidden > 1 else ''} in KB {'were' if hidden > 1 else 'was'} hidden"
     return text
 
 
-def _metric_rows(whole: RankMetrics) -> list[tuple[str, str]]:
-    rows = [("mean rank", _with_interval(whole.mean_rank, 1)), ("MRR", _with_interval(whole.mrr, 3))]
-    return rows + [(f"hits@{most}", _with_interval(figure, 3)) for most, figure in whole.hits.items()]
+def _metric_rows(metrics: RankMetrics) -> list[tuple[str, str]]:
+    rows = [("mean rank", _with_interval(metrics.mean_rank, 1)), ("MRR", _with_interval(metrics.mrr, 3))]
+    return rows + [(f"hits@{k}", _with_interval(hits, 3)) for k, hits in metrics.hits.items()]
 
 
-def _with_interval(figure: MetricValue, digits: int) -> str:
-    return f"{figure.value:,.{digits}f} [{figure.low:,.{digits}f}, {figure.high:,.{digits}f}]"
+def _with_interval(metric: MetricValue, digits: int) -> str:
+    return f"{metric.value:,.{digits}f} [{metric.low:,.{digits}f}, {metric.high:,.{digits}f}]"
 
 
 def _print_classification(metrics: dict[str, Any]) -> None:
-    """How well test facts are told from corruptions, where there are some."""
+    """Print how well scores separate test facts from negatives."""
     if metrics["auc"] is None:
-        click.echo("\nthere are no corruptions to tell the test facts from")
+        click.echo("\nNo classification: there are no negatives.")
         return
-    click.echo("\n" + click.style(f"Test facts and {metrics['negatives']:,} corruptions", bold=True))
-    area, precision = metrics["auc"], metrics["average_precision"]
-    print_fields([("AUC", f"{area:.3f}"), ("average precision", f"{precision:.3f}")])
+    title = f"Classification: {metrics['facts']:,} test facts and {metrics['negatives']:,} negatives"
+    click.echo("\n" + click.style(title, bold=True))
+    auc, precision = f"{metrics['auc']:.3f}", f"{metrics['average_precision']:.3f}"
+    print_fields([("AUC", auc), ("average precision", precision)])
 
 
-@click.command(short_help="Run the paper's experiments, beside the paper's figures.")
+@click.command(short_help="Reproduce the paper's experiments.")
 @click.argument("data", type=click.Choice(["wn18", "fb15k"]))
-@click.option("--output", "-o", metavar="FOLDER", help="Where all is kept; reproduce-wn18 or reproduce-fb15k.")
-@click.option("--rows", multiple=True, metavar="NUMBERS", help="Only these rows of the table, 1 to 5: --rows 1,3.")
-@click.option("--fraction", type=float, help="The share of the test facts to rank, for a quick look.")
+@click.option("--output", "-o", metavar="FOLDER", help="Folder of all output.  [default: reproduce-DATA]")
+@click.option("--rows", multiple=True, metavar="NUMBERS", help="Rows of the table, 1 to 5, like 1,3.  [default: all]")
+@click.option("--fraction", type=float, help="Fraction of the test facts to rank.  [default: all]")
 @click.option(
     "--visible",
     type=click.Choice(["train", "train+valid"]),
     default="train",
     show_default=True,
-    help="What is visible while test facts are ranked; learnt is from train.",
+    help="Facts that are visible during ranking; training always uses train.",
 )
-@click.option("--data-dir", metavar="FOLDER", help="Where WN18 and FB15k are; else GAIFMAN_DATA, else fetched.")
+@click.option("--data-dir", metavar="FOLDER", help="Folder with WN18 and FB15k.  [default: GAIFMAN_DATA, or download]")
 @click.option(
     "--protocol",
     type=click.Choice(["ours", "paper"]),
     default="ours",
     show_default=True,
-    help="Features, corruptions and network: what does best on the validation facts, or the paper's.",
+    help="Features, negatives and network: the best on the validation facts, or the paper's.",
 )
-@click.option("--phi", help="Other features: a .phi file, or paper, universal-schema, default.")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another setting: epochs=5.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is drawn.")
-@click.option("--figures/--no-figures", default=True, show_default=True, help="Measure speed and draw both figures.")
-@click.option("--threads", type=click.IntRange(min=1), help="How many threads; ranks are the same.")
+@click.option("--phi", help="Another feature set: paper, universal-schema, default, or a .phi file.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another training setting: epochs=5.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+@click.option("--figures/--no-figures", default=True, show_default=True, help="Plot the degree distribution.")
+@click.option("--threads", type=click.IntRange(min=1), help="Number of threads.  [default: all processors]")
 @json_option
 def reproduce(
     data: str,
@@ -232,11 +212,7 @@ def reproduce(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Train and rank the rows of the paper's Table 2 on WN18 or FB15k, and set the figures beside the paper's.
-
-    A row is [N, k, w, w̃]: 1 is [1, ∞, 1, 5], 2 is [1, 20, 1, 2], 3, 4 and 5 are [1, 20, 5, 25], [2, 20, 5, 25] and
-    [3, 20, 5, 25]. All is kept in FOLDER: models, ranks, results.md, results.json, degrees.svg and throughput.svg.
-    Stopped or killed, the same command goes on.
+    """Train and rank the rows of the paper's Table 2 on WN18 or FB15k; print the results beside the paper's.
 
     \b
     Examples:
@@ -244,45 +220,45 @@ def reproduce(
       gaifman reproduce wn18 --rows 3,4,5 --fraction 0.02
       gaifman reproduce wn18 --protocol paper -o paper
       gaifman reproduce fb15k --phi mine.phi --option activation=relu -o mine
+
+    A row is [N, k, w, w̃]: 1 is [1, ∞, 1, 5], 2 is [1, 20, 1, 2], 3, 4 and 5 are [1, 20, 5, 25], [2, 20, 5, 25] and
+    [3, 20, 5, 25]. The folder gets the models, their ranks, results.md, results.json and degrees.svg. If the command
+    is interrupted, the same command resumes it.
     """
     from gaifman.experiments.paper import Experiment, add_constant_features, protocol_for, select_rows
     from gaifman.experiments.runner import ExperimentRunner
     from gaifman.jobs.interrupt import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted
 
-    own = protocol_for(protocol, data)
-    name, file = (own.phi, own.file) if phi is None else _load_features(phi)
-    settings = {**own.options, **parse_model_options(options)}
-    study = Experiment(data, select_rows(rows), name, file, settings, visible, fraction, seed)
-    study.check()
+    chosen = protocol_for(protocol, data)
+    name, file = (chosen.phi, chosen.file) if phi is None else feature_source(phi)
+    settings = {**chosen.options, **parse_model_options(options)}
+    experiment = Experiment(data, select_rows(rows), name, file, settings, visible, fraction, seed)
+    experiment.check()
     folder = Path(output or f"reproduce-{data}")
     if figures:
         _check_plotting()
     command = shlex.join(["gaifman", *sys.argv[1:]])
-    interrupt = InterruptHandler("" if as_json else "stopping: the same command goes on")
+    interrupt = InterruptHandler("" if as_json else "stopping after the next checkpoint …")
     try:
-        splits = _read_splits(study, data_dir)  # not yet guarded: here Ctrl-C may stop at once
-        study = add_constant_features(study, own, splits.train) if phi is None else study
+        splits = _read_splits(experiment, data_dir)  # before the handler: here Ctrl-C stops at once
+        experiment = add_constant_features(experiment, chosen, splits.train) if phi is None else experiment
         with interrupt:
-            work = ExperimentRunner(study, splits, folder, command)
-            results = _run_experiments(work, figures, threads, interrupt)
+            runner = ExperimentRunner(experiment, splits, folder, command)
+            results = _run_experiment(runner, figures, threads, interrupt)
     except (TrainingInterrupted, KeyboardInterrupt):
         print_stopped("reproduction", command, as_json)
         sys.exit(128 + (interrupt.received or signal.SIGINT))
     if as_json:
         print_json(results)
-    else:
-        _print_results(results, folder, work.results_name)
-
-
-def _load_features(phi: str) -> tuple[str, SourceText | None]:
-    """The name of a set of features, and the text of a file that it comes from."""
-    file = read_text_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
-    return Path(phi).stem if file else phi, file
+        return
+    _print_results(results)
+    picture = ", degrees.svg" if figures else ""
+    click.echo(f"wrote {runner.results_name}.md, {runner.results_name}.json{picture} in {folder}", err=True)
 
 
 def _check_plotting() -> None:
-    """Say now, not after hours, that pictures cannot be drawn."""
+    """Raise an error now, not after hours, if plots cannot be drawn."""
     from gaifman.errors import OutputError
     from gaifman.plots import check_plot
 
@@ -292,48 +268,42 @@ def _check_plotting() -> None:
         raise OutputError(error.message, hint=f"{error.hint}, or --no-figures") from None
 
 
-def _read_splits(study: Experiment, data_dir: str | None) -> DatasetSplits:
-    """The three parts; fetched where they are nowhere."""
+def _read_splits(experiment: Experiment, data_dir: str | None) -> DatasetSplits:
     from gaifman.experiments.datasets import DATASETS, locate_dataset
     from gaifman.experiments.runner import DatasetSplits
 
+    dataset = DATASETS[experiment.data]
     with read_progress() as report:
-        files = locate_dataset(DATASETS[study.data], data_dir, report)
-    train, valid, test = (open_kb((str(path),), "triples") for path in (files.train, files.valid, files.test))
-    return DatasetSplits(train, valid, test, files.train.absolute(), files.is_published(DATASETS[study.data]))
+        files = locate_dataset(dataset, data_dir, report)
+    triples = InputOptions("triples")
+    train, valid, test = (triples.read(str(path)) for path in (files.train, files.valid, files.test))
+    return DatasetSplits(train, valid, test, files.train.absolute(), files.is_published(dataset))
 
 
-def _run_experiments(
-    work: ExperimentRunner, figures: bool, threads: int | None, interrupt: InterruptHandler
+def _run_experiment(
+    runner: ExperimentRunner, figures: bool, threads: int | None, interrupt: InterruptHandler
 ) -> dict[str, Any]:
-    """One training and one ranking after another, then the figures."""
-    done: list[RowResult] = []
-    measured: list[dict[str, Any]] = []
-    for setting in work.experiment.settings:
+    """Train and rank one setting after another, then draw and write."""
+    stop = interrupt.stop_requested
+    rows: list[RowResult] = []
+    for setting in runner.experiment.settings:
         with work_progress("examples") as report:
-            model = work.train(setting, threads=threads, progress=report, stop=interrupt.stop_requested)
+            model = runner.train(setting, threads=threads, progress=report, stop=stop)
         with work_progress("ranks") as report:
-            done += work.rank(setting, model, threads=threads, progress=report, stop=interrupt.stop_requested)
+            rows += runner.rank(setting, model, threads=threads, progress=report, stop=stop)
     if figures:
-        with work_progress("relations") as report:
-            measured = work.measure_throughput(model, threads=threads, progress=report, stop=interrupt.stop_requested)
-        work.plot(measured)
-    results = work.results(done, measured)
-    work.write(results)
+        runner.plot_degrees()
+    results = runner.results(rows)
+    runner.write(results)
     return results
 
 
-def _print_results(results: dict[str, Any], folder: Path, name: str) -> None:
+def _print_results(results: dict[str, Any]) -> None:
     from gaifman.experiments.paper import DATASET_NAMES
     from gaifman.experiments.runner import METRIC_COLUMNS, TIME_COLUMNS, metric_cells, notes, time_cells
 
     rows, data = results["rows"], DATASET_NAMES[results["data"]]
-    print_table(
-        f"{data}, beside the paper's Table 2", METRIC_COLUMNS, map(metric_cells, rows), range(1, len(METRIC_COLUMNS))
-    )
+    right = range(1, len(METRIC_COLUMNS))
+    print_table(f"{data} beside the paper's Table 2", METRIC_COLUMNS, map(metric_cells, rows), right)
     print_table("Times", TIME_COLUMNS, map(time_cells, rows), range(1, len(TIME_COLUMNS)))
-    click.echo()
-    for note in notes(results):
-        click.echo(note)
-    more = ", degrees.svg, throughput.svg" if results["throughput"] else ""
-    click.echo(f"wrote {name}.md, {name}.json{more} in {folder}", err=True)
+    click.echo("\n" + "\n".join(notes(results)))

@@ -1,132 +1,128 @@
-"""`gaifman info`: what a knowledge base holds."""
+"""Commands about a knowledge base: info, convert, parse, graph, neighbourhood, features and mine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gaifman.cli.console import (
-    Command,
+    MAX_LISTED,
+    InputOptions,
     check_overwrite,
     input_options,
     json_option,
-    open_kb,
+    kb_options,
     print_fields,
     print_json,
+    print_more,
     print_table,
+    sampling_options,
 )
-from gaifman.errors import shorten
 
 if TYPE_CHECKING:
     from gaifman.features.feature_sets import FeatureSet
     from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.sampling.neighbourhoods import Neighbourhood
 
+MAX_RELATIONS = 20
+MAX_FACTS = 30
+MAX_FEATURES = 40
+BAR_WIDTH = 40
+OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
+INPUT_KINDS = ("query", "formula", "feature")
 
-@click.command(short_help="Show what a knowledge base holds.")
+
+@click.command(short_help="Show the contents of a knowledge base.")
 @click.argument("kb", nargs=-1, required=True)
+@click.option("--all", "show_all", is_flag=True, help="List every relation and attribute.")
 @input_options
-@click.option("--all", "show_all", is_flag=True, help="List every relation and attribute, not only the largest.")
 @json_option
-def info(
-    kb: tuple[str, ...], file_format: str | None, table: str | None, iris: str, show_all: bool, as_json: bool
-) -> None:
-    """Show what the files KB hold together; `demo` is the bundled knowledge base.
+def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bool) -> None:
+    """Show the contents of a knowledge base: its size, relations and attributes.
 
     \b
     Examples:
       gaifman info demo
       gaifman info train.tsv.gz types.tsv ages.tsv
       gaifman info facts.txt --format nary --json
+
+    KB is one file or several that are read together. `demo` is the bundled knowledge base of countries.
     """
-    known = open_kb(kb, file_format, table, iris)
-    body = summary(known)
+    known = reading.read(*kb)
+    body = kb_summary(known)
     if as_json:
         print_json(body)
         return
     print_fields((name, body[name]) for name in ("objects", "facts", "relations", "attributes", "fingerprint"))
-    shown = None if show_all else 20
-    _print_relations(known, shown)
-    _print_attributes(known, shown)
+    _print_relations(known, None if show_all else MAX_RELATIONS)
+    _print_attributes(known, None if show_all else MAX_RELATIONS)
     if known.notes:
-        print_table(
-            "Notes", ["what", "count", "example"], [(n.text, n.count, n.example) for n in known.notes], right=[1]
-        )
+        notes = [(note.text, note.count, note.example) for note in known.notes]
+        print_table("Notes on reading", ["note", "count", "example"], notes, right=[1])
 
 
-def summary(known: KnowledgeBase) -> dict[str, Any]:
-    """What there is, as fields for JSON."""
+def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
+    """Return sizes, relations, attributes and notes as fields for JSON."""
     return {
-        "objects": len(known.objects),
-        "facts": len(known),
-        "relations": len(known.relations),
-        "attributes": len(known.attributes),
-        "fingerprint": known.fingerprint,
-        "by_relation": {r.name: {"arity": r.arity, "facts": r.count} for r in known.relations.values()},
-        "by_attribute": {a.name: {"values": a.count} for a in known.attributes.values()},
-        "notes": [{"what": n.text, "count": n.count, "example": n.example} for n in known.notes],
+        "objects": len(kb.objects),
+        "facts": len(kb),
+        "relations": len(kb.relations),
+        "attributes": len(kb.attributes),
+        "fingerprint": kb.fingerprint,
+        "by_relation": {r.name: {"arity": r.arity, "facts": r.count} for r in kb.relations.values()},
+        "by_attribute": {a.name: {"values": a.count} for a in kb.attributes.values()},
+        "notes": [{"text": n.text, "count": n.count, "example": n.example} for n in kb.notes],
     }
 
 
-def _print_relations(known: KnowledgeBase, shown: int | None) -> None:
-    relations = sorted(known.relations.values(), key=lambda relation: -relation.count)
-    rows = [(relation.name, relation.arity, relation.count) for relation in relations[:shown]]
+def _print_relations(kb: KnowledgeBase, limit: int | None) -> None:
+    relations = sorted(kb.relations.values(), key=lambda relation: -relation.count)
+    rows = [(relation.name, relation.arity, relation.count) for relation in relations[:limit]]
     print_table("Relations", ["name", "arity", "facts"], rows, right=[1, 2])
-    _print_rest(len(relations) - len(rows), "relations")
+    print_more(len(relations) - len(rows), "relations", "--all lists them")
 
 
-def _print_attributes(known: KnowledgeBase, shown: int | None) -> None:
-    if not known.attributes:
+def _print_attributes(kb: KnowledgeBase, limit: int | None) -> None:
+    if not kb.attributes:
         return
-    ranges = _ranges(known)
-    rows = [(name, a.count, *ranges[name]) for name, a in list(known.attributes.items())[:shown]]
-    print_table("Attributes", ["name", "values", "min", "max"], rows, right=[1, 2, 3])
-    _print_rest(len(known.attributes) - len(rows), "attributes")
-
-
-def _ranges(known: KnowledgeBase) -> Mapping[str, tuple[str, str]]:
     values: dict[str, list[float]] = {}
-    for attribute, _, value in known.values():
+    for attribute, _, value in kb.values():
         values.setdefault(attribute, []).append(value)
-    return {name: (f"{min(found):,.12g}", f"{max(found):,.12g}") for name, found in values.items()}
+    rows = [
+        (name, attribute.count, f"{min(values[name]):,.12g}", f"{max(values[name]):,.12g}")
+        for name, attribute in list(kb.attributes.items())[:limit]
+    ]
+    print_table("Attributes", ["name", "values", "min", "max"], rows, right=[1, 2, 3])
+    print_more(len(kb.attributes) - len(rows), "attributes", "--all lists them")
 
 
-def _print_rest(count: int, what: str) -> None:
-    if count > 0:
-        click.echo(f"… and {count:,} more {what}: --all lists them")
-
-
-OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
-
-
-@click.command(short_help="Write a knowledge base in another format.")
+@click.command(short_help="Convert a knowledge base to another format.")
 @click.argument("source", nargs=-1, required=True, metavar="IN...")
 @click.argument("target", metavar="OUT")
-@input_options
 @click.option(
     "--to",
     "output_format",
     type=click.Choice(OUTPUT_FORMATS),
     metavar="FORMAT",
-    help=f"How to write, instead of by the end of the name: {', '.join(OUTPUT_FORMATS)}.",
+    help=f"Output format, one of {', '.join(OUTPUT_FORMATS)}.  [default: by the suffix of OUT]",
 )
-@click.option("--lossy", is_flag=True, help="Leave out what the format cannot hold.")
-@click.option("--force", is_flag=True, help="Replace OUT if it is there.")
+@click.option("--lossy", is_flag=True, help="Drop content that the output format cannot hold.")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@input_options
 @json_option
 def convert(
     source: tuple[str, ...],
     target: str,
-    file_format: str | None,
-    table: str | None,
-    iris: str,
     output_format: str | None,
     lossy: bool,
     force: bool,
+    reading: InputOptions,
     as_json: bool,
 ) -> None:
-    """Read the files IN and write what they hold together to OUT, whole or not at all.
+    """Read the files IN together and write them to OUT. On an error OUT is not written.
 
     \b
     Examples:
@@ -137,7 +133,7 @@ def convert(
     from gaifman.io import write
 
     check_overwrite(target, force=force)
-    known = open_kb(source, file_format, table, iris)
+    known = reading.read(*source)
     write(known, target, format=output_format, lossy=lossy)
     if as_json:
         print_json({"written": target, "facts": len(known), "fingerprint": known.fingerprint})
@@ -145,21 +141,14 @@ def convert(
         click.echo(f"wrote {target}: {len(known):,} facts, fingerprint {known.fingerprint}", err=True)
 
 
-INPUT_KINDS = ("query", "formula", "feature")
-
-
-@click.command(short_help="Show how a formula, a query or a feature is read.")
+@click.command(short_help="Show how a formula is parsed.")
 @click.argument("text")
-@click.option(
-    "--as", "kind", type=click.Choice(INPUT_KINDS), default="query", show_default=True, help="What the text is."
-)
-@click.option("--kb", multiple=True, metavar="FILE", help="Check the names against this knowledge base (or `demo`).")
+@click.option("--as", "kind", type=click.Choice(INPUT_KINDS), default="query", show_default=True, help="What TEXT is.")
+@click.option("--kb", multiple=True, metavar="FILE", help="Check names against this knowledge base (or `demo`).")
 @input_options
 @json_option
-def parse(
-    text: str, kind: str, kb: tuple[str, ...], file_format: str | None, table: str | None, iris: str, as_json: bool
-) -> None:
-    """Show how TEXT is read: its canonical print, every bracket, and the names it uses.
+def parse(text: str, kind: str, kb: tuple[str, ...], reading: InputOptions, as_json: bool) -> None:
+    """Parse TEXT; show its canonical form, the form with all brackets, and the names in it.
 
     \b
     Examples:
@@ -170,19 +159,20 @@ def parse(
     from gaifman.logic.parser import parse as parse_formula
     from gaifman.logic.parser import parse_feature, parse_query
 
-    vocabulary = open_kb(kb, file_format, table, iris).schema if kb else None
-    read = {"query": parse_query, "formula": parse_formula, "feature": parse_feature}[kind]
-    body = parse_fields(read(text, vocabulary), kind)  # type: ignore[operator]
+    schema = reading.read(*kb).schema if kb else None
+    read: Any = {"query": parse_query, "formula": parse_formula, "feature": parse_feature}[kind]
+    body = parse_fields(read(text, schema), kind)
     if as_json:
         print_json(body)
         return
+    names = {"free variables": "free_variables", "relations": "relations", "attributes": "attributes"}
     fields = [(kind, body["canonical"]), ("ASCII", body["ascii"]), ("read as", body["bracketed"])]
-    fields += [(name, ", ".join(body[name]) or "none") for name in ("free", "relations", "attributes", "objects")]
-    print_fields((name, value) for name, value in fields if value != "none" or name == "free")
+    fields += [(label, ", ".join(body[key]) or "none") for label, key in (names | {"objects": "objects"}).items()]
+    print_fields((label, value) for label, value in fields if value != "none" or label == "free variables")
 
 
 def parse_fields(node: Any, kind: str) -> dict[str, Any]:
-    """What was read, as fields for JSON."""
+    """Return the forms of a formula and the names in it, as fields for JSON."""
     from gaifman.logic.ast import Atom, Attribute, Constant, free_variables, to_ascii, to_bracketed, walk
     from gaifman.logic.printer import format_relation
 
@@ -193,35 +183,24 @@ def parse_fields(node: Any, kind: str) -> dict[str, Any]:
         "canonical": str(node),
         "ascii": to_ascii(node),
         "bracketed": to_bracketed(node),
-        "free": [str(variable) for variable in free_variables(node)],
+        "free_variables": [str(variable) for variable in free_variables(node)],
         "relations": sorted({f"{format_relation(atom.relation_name)}/{len(atom.terms)}" for atom in atoms}),
         "attributes": sorted({format_relation(part.name) for part in parts if isinstance(part, Attribute)}),
         "objects": sorted({str(part) for part in parts if isinstance(part, Constant)}),
     }
 
 
-BAR_WIDTH = 40
-"""Characters of the longest bar."""
-
-
-@click.command(short_help="Show the Gaifman graph: who has how many neighbours.")
+@click.command(short_help="Show the degrees of the Gaifman graph.")
 @click.argument("kb", nargs=-1, required=True)
-@click.option("--plot", metavar="FILE", help="Draw the degree distribution, both axes logarithmic: .svg, .png or .pdf.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@click.option("--all", "show_all", is_flag=True, help="List every degree, not ranges of degrees.")
+@click.option("--plot", metavar="FILE", help="Plot the degree distribution: .svg, .png or .pdf.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@click.option("--all", "show_all", is_flag=True, help="List every degree instead of ranges.")
 @input_options
 @json_option
 def graph(
-    kb: tuple[str, ...],
-    plot: str | None,
-    force: bool,
-    show_all: bool,
-    file_format: str | None,
-    table: str | None,
-    iris: str,
-    as_json: bool,
+    kb: tuple[str, ...], plot: str | None, force: bool, show_all: bool, reading: InputOptions, as_json: bool
 ) -> None:
-    """Show the Gaifman graph of the files KB: two objects are adjacent when they stand in one fact.
+    """Show the degrees of the Gaifman graph of KB, in which objects are adjacent if they share a fact.
 
     \b
     Examples:
@@ -233,7 +212,7 @@ def graph(
 
     if plot:
         check_overwrite(plot, force=force)
-    found = build_graph(open_kb(kb, file_format, table, iris))
+    found = build_graph(reading.read(*kb))
     body = found.summary()
     if plot:
         from gaifman.plots import plot_degrees
@@ -241,28 +220,34 @@ def graph(
         plot_degrees(*found.degree_distribution(), plot, f"{body['objects']:,} objects, {body['edges']:,} edges")
     if as_json:
         print_json(body)
-        return
-    print_fields(summary_fields(body))
-    rows = [(str(d), n) for d, n in body["degrees"]] if show_all else degree_ranges(body["degrees"])
-    print_distribution(rows, body["objects"])
-    if plot:
+    else:
+        _print_graph(body, show_all)
+    if plot and not as_json:
         click.echo(f"wrote {plot}", err=True)
 
 
-def summary_fields(body: dict[str, Any]) -> list[tuple[str, object]]:
-    """The summary, for people."""
-    return [
-        ("objects", body["objects"]),
-        ("edges", body["edges"]),
-        ("without neighbours", body["isolated"]),
-        ("mean degree", f"{body['mean_degree']:.1f}"),
-        ("median degree", body["median_degree"]),
-        ("largest degree", f"{body['largest_degree']:,} ({body['most_connected']})"),
+def _print_graph(body: dict[str, Any], show_all: bool) -> None:
+    print_fields(
+        [
+            ("objects", body["objects"]),
+            ("edges", body["edges"]),
+            ("isolated objects", body["isolated"]),
+            ("mean degree", f"{body['mean_degree']:.1f}"),
+            ("median degree", body["median_degree"]),
+            ("largest degree", f"{body['largest_degree']:,} ({body['most_connected']})"),
+        ]
+    )
+    counts = [(str(d), n) for d, n in body["degrees"]] if show_all else degree_ranges(body["degrees"])
+    longest = max((count for _, count in counts), default=1)
+    rows = [
+        (degree, count, f"{count / body['objects']:.1%}", "█" * round(BAR_WIDTH * count / longest) or "▏")
+        for degree, count in counts
     ]
+    print_table("Degrees", ["degree", "objects", "share", ""], rows, right=[0, 1, 2])
 
 
 def degree_ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:
-    """Degrees from one power of two to the next: 0, 1, 2–3, 4–7 …, and how many objects have one of them.
+    """Count objects by ranges of degrees, from one power of two to the next: 0, 1, 2–3, 4–7 …
 
     >>> degree_ranges([(0, 1), (1, 5), (2, 2), (3, 1), (9, 1)])
     [('0', 1), ('1', 5), ('2–3', 3), ('8–15', 1)]
@@ -273,55 +258,13 @@ def degree_ranges(distribution: list[tuple[int, int]]) -> list[tuple[str, int]]:
     return [(str(b) if b < 2 else f"{1 << (b - 1):,}–{(1 << b) - 1:,}", count) for b, count in counts.items()]
 
 
-def print_distribution(rows: list[tuple[str, int]], objects: int) -> None:
-    """The table of degrees, with bars."""
-    longest = max((count for _, count in rows), default=1)
-    shown = [(d, n, f"{n / objects:.1%}", "█" * round(BAR_WIDTH * n / longest) or "▏") for d, n in rows]
-    print_table("Degrees", ["degree", "objects", "share", ""], shown, right=[0, 1, 2])
-
-
-MAX_FACTS = 30
-"""Facts listed unless all are asked for."""
-
-
-class CountOrAll(click.ParamType[int | None]):
-    """An integer, or `all`."""
-
-    name = "N|all"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """None for `all`."""
-        if value == "all" or value is None:
-            return None
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{shorten(str(value))!r} is neither an integer nor all.", param, ctx)
-
-
-def sampling_options(command: Command) -> Command:
-    """How neighbourhoods are drawn, for every command that draws some."""
-    for option in (
-        click.option("--seed", type=int, default=0, show_default=True, help="The same seed draws the same."),
-        click.option(
-            "--size", "-k", type=CountOrAll(), default=20, show_default=True, help="Members besides the tuple at most."
-        ),
-        click.option(
-            "--radius", "-r", type=int, default=1, show_default=True, help="How many steps away members may be."
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-@click.command(short_help="Draw neighbourhoods of objects and show what is in them.")
+@click.command(short_help="Sample neighbourhoods of a tuple.")
 @click.argument("kb")
 @click.argument("objects", nargs=-1, required=True, metavar="OBJECT...")
 @sampling_options
-@click.option("--draws", "-w", type=int, default=1, show_default=True, help="How many neighbourhoods to draw.")
-@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
+@click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods to sample.")
 @click.option("--all", "show_all", is_flag=True, help="List every fact.")
-@input_options
+@kb_options
 @json_option
 def neighbourhood(
     kb: str,
@@ -330,14 +273,11 @@ def neighbourhood(
     size: int | None,
     draws: int,
     seed: int,
-    extra_files: tuple[str, ...],
     show_all: bool,
-    file_format: str | None,
-    table: str | None,
-    iris: str,
+    reading: InputOptions,
     as_json: bool,
 ) -> None:
-    """Draw neighbourhoods of the tuple OBJECT... in KB, by Algorithm 1 of the paper, and show what is inside.
+    """Sample neighbourhoods of the tuple OBJECT... by Algorithm 1 of the paper; show their members and facts.
 
     \b
     Examples:
@@ -347,64 +287,56 @@ def neighbourhood(
     """
     from gaifman.sampling.neighbourhoods import named_neighbourhoods
 
-    known = open_kb((kb, *extra_files), file_format, table, iris)
-    drawn = named_neighbourhoods(known, objects, radius=radius, size=size, draws=draws, seed=seed)
+    drawn = named_neighbourhoods(reading.read(kb), objects, radius=radius, size=size, draws=draws, seed=seed)
     if as_json:
-        found = [one.as_dict() for one in drawn]
-        print_json({"objects": objects, "radius": radius, "size": size, "seed": seed, "draws": found})
+        rows = [one.as_dict() for one in drawn]
+        print_json({"objects": objects, "radius": radius, "size": size, "seed": seed, "draws": rows})
         return
-    for remark in neighbourhood_notes(objects, drawn[0], radius):
-        click.echo(remark + "\n")
+    for note in neighbourhood_notes(objects, drawn[0], radius):
+        click.echo(f"note: {note}\n", err=True)
     for number, one in enumerate(drawn):
         if draws > 1:
             click.echo(f"{'' if number == 0 else chr(10)}Draw {number + 1} of {draws}")
-        print_neighbourhood(one, None if show_all else MAX_FACTS)
+        print_neighbourhood(one, None if show_all else MAX_FACTS, "--all lists them")
 
 
 def neighbourhood_notes(objects: tuple[str, ...], neighbourhood: Neighbourhood, radius: int) -> list[str]:
-    """What may surprise about a tuple."""
-    found = [
-        f"{name} stands {objects.count(name)} times in the tuple: it is one member, and each of its places draws a "
-        "share of its neighbours."
+    """Return remarks on tuples whose neighbourhoods may surprise."""
+    notes = [
+        f"{name} is {objects.count(name)} times in the tuple: one member, but each position draws its own neighbours"
         for name in dict.fromkeys(objects)
         if objects.count(name) > 1
     ]
     if radius > 0 and len(neighbourhood.members) == len(set(objects)) and not neighbourhood.not_drawn:
-        found.append("No fact links the tuple to another object: its neighbourhood is the tuple itself.")
-    return found
+        notes.append("no fact links the tuple to another object: the neighbourhood is the tuple itself")
+    return notes
 
 
-def print_neighbourhood(neighbourhood: Neighbourhood, max_facts: int | None, more_hint: str = "--all") -> None:
-    """A neighbourhood, for people: members by distance, what was left out, the facts inside."""
+def print_neighbourhood(neighbourhood: Neighbourhood, max_facts: int | None, where: str) -> None:
+    """Print the members of a neighbourhood by distance, how many were not drawn, and its facts."""
     distances = sorted({distance for _, distance in neighbourhood.members} | set(neighbourhood.not_drawn))
     rows = []
     for distance in distances:
-        names = ", ".join(name for name, far in neighbourhood.members if far == distance)
-        left = neighbourhood.not_drawn.get(distance, 0)
-        label = "the tuple" if distance == 0 else f"{distance} step{'s' if distance > 1 else ''} away"
-        rows.append((label, " ".join(filter(None, [names, f"({left:,} not drawn)" if left else ""]))))
-    print_fields([*rows, ("facts inside", len(neighbourhood.facts))])
+        names = ", ".join(name for name, own in neighbourhood.members if own == distance)
+        rest = neighbourhood.not_drawn.get(distance, 0)
+        label = "tuple" if distance == 0 else f"distance {distance}"
+        rows.append((label, " ".join(filter(None, [names, f"({rest:,} not drawn)" if rest else ""]))))
+    print_fields([*rows, ("facts", len(neighbourhood.facts))])
     for fact in neighbourhood.facts[:max_facts]:
         click.echo(f"  {fact}")
-    rest = len(neighbourhood.facts) - (max_facts or len(neighbourhood.facts))
-    if rest > 0:
-        click.echo(f"  … and {rest:,} more: {more_hint} lists them")
+    print_more(len(neighbourhood.facts) - (max_facts or len(neighbourhood.facts)), "facts", where)
 
 
-MAX_FEATURES = 40
-"""Features listed unless all are asked for."""
-NO_FACT = "no single fact"
-
-
-@click.command(short_help="Show the features of objects that are not 0, with the facts that say so.")
+@click.command(short_help="Show the non-zero features of a tuple.")
 @click.argument("kb")
 @click.argument("variables", metavar="VARIABLES")
 @click.argument("objects", nargs=-1, required=True, metavar="OBJECT...")
-@click.option("--phi", default="paper", show_default=True, help="A .phi file, or paper, universal-schema or default.")
+@click.option(
+    "--phi", default="paper", show_default=True, help="Feature set: paper, universal-schema, default, or a .phi file."
+)
 @sampling_options
-@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
-@click.option("--all", "show_all", is_flag=True, help="List every feature that is not 0.")
-@input_options
+@click.option("--all", "show_all", is_flag=True, help="List every non-zero feature.")
+@kb_options
 @json_option
 def features(
     kb: str,
@@ -414,24 +346,23 @@ def features(
     radius: int,
     size: int | None,
     seed: int,
-    extra_files: tuple[str, ...],
     show_all: bool,
-    file_format: str | None,
-    table: str | None,
-    iris: str,
+    reading: InputOptions,
     as_json: bool,
 ) -> None:
-    """Draw a neighbourhood of the tuple OBJECT..., which stand for the query's VARIABLES, and show its features.
+    """Sample a neighbourhood of the tuple OBJECT...; show its non-zero features with facts that make them true.
 
     \b
     Examples:
       gaifman features demo x,y france spain
       gaifman features demo x,y france spain --phi universal-schema --size all
       gaifman features train.tsv x,y ann bob --phi mined.phi --json
+
+    VARIABLES are the query's variables, one for each object.
     """
     names = parse_variables(variables, len(objects))
-    known = open_kb((kb, *extra_files), file_format, table, iris)
-    body = evaluate_features(known, load_feature_set(phi, len(objects), known), objects, radius, size, seed)
+    known = reading.read(kb)
+    body = evaluate_features(known, _feature_set(phi, len(objects), known), objects, radius, size, seed)
     if as_json:
         print_json({"variables": dict(zip(names, objects, strict=True)), "radius": radius, "size": size, **body})
         return
@@ -439,16 +370,17 @@ def features(
         (f"{name} (s{i})", obj) for i, (name, obj) in enumerate(zip(names, objects, strict=True), start=1)
     ]
     found = body["features"]
-    print_fields([*rows, ("members", len(body["members"])), ("features", f"{len(found):,} of {body['of']:,} not 0")])
-    for one in found if show_all else found[:MAX_FEATURES]:
+    count = f"{len(found):,} of {body['total_features']:,} are not 0"
+    print_fields([*rows, ("members", len(body["members"])), ("features", count)])
+    shown = found if show_all else found[:MAX_FEATURES]
+    for one in shown:
         click.echo(f"{format_value(one['value']):>11}  {one['feature']}")
-        click.echo(f"{'':13}  {' '.join(one['facts']) or NO_FACT}{' …' if one['more'] else ''}")
-    if len(found) > MAX_FEATURES and not show_all:
-        click.echo(f"… and {len(found) - MAX_FEATURES:,} more: --all lists them")
+        click.echo(f"{'':13}  {' '.join(one['facts']) or 'no single fact'}{' …' if one['more'] else ''}")
+    print_more(len(found) - len(shown), "features", "--all lists them")
 
 
 def format_value(value: float) -> str:
-    """A value as a person reads it.
+    """Return a number as text.
 
     >>> format_value(1.0), format_value(66439000.0), format_value(0.25)
     ('1', '66,439,000', '0.25')
@@ -456,135 +388,110 @@ def format_value(value: float) -> str:
     return f"{value:,.0f}" if value.is_integer() else f"{value:g}"
 
 
-def parse_variables(text: str, objects: int) -> list[str]:
-    """The query's variables, as many as there are objects."""
+def parse_variables(text: str, count: int) -> list[str]:
+    """Return the variables of `x,y`; there must be `count` of them."""
     from gaifman.errors import FormulaError, shorten
 
     names = [name.strip().removeprefix("?") for name in text.split(",")]
     for name in names:
         if not name.isidentifier():
-            raise FormulaError(f"{shorten(name)!r} is no variable", hint="write the query's variables so: x,y")
+            raise FormulaError(
+                f"{shorten(name)!r} is not a variable", hint="write the query's variables like this: x,y"
+            )
     if len(set(names)) < len(names):
         raise FormulaError(f"the variables {text} are not all different")
-    if len(names) != objects:
+    if len(names) != count:
         raise FormulaError(
-            f"{len(names)} variable{'s' if len(names) > 1 else ''} ({', '.join(names)}), but {objects} "
-            f"object{'s' if objects > 1 else ''}",
-            hint="name one variable for each object: x,y for two",
+            f"{len(names)} variable{'s' if len(names) > 1 else ''} ({', '.join(names)}), but {count} "
+            f"object{'s' if count > 1 else ''}",
+            hint="name one variable for each object, for example x,y for two",
         )
     return names
 
 
-def load_feature_set(name: str, arity: int, known: KnowledgeBase) -> FeatureSet:
-    """A named set, or that of a file."""
+def _feature_set(name: str, arity: int, kb: KnowledgeBase) -> FeatureSet:
     from gaifman.features.feature_sets import resolve_feature_set
 
-    return resolve_feature_set(
-        name, arity, {r.name: r.arity for r in known.relations.values()}, known.attributes, known
-    )
+    return resolve_feature_set(name, arity, {r.name: r.arity for r in kb.relations.values()}, kb.attributes, kb)
 
 
 def evaluate_features(
-    known: KnowledgeBase, phi: FeatureSet, objects: tuple[str, ...], radius: int, size: int | None, seed: int
+    kb: KnowledgeBase, phi: FeatureSet, objects: tuple[str, ...], radius: int, size: int | None, seed: int
 ) -> dict[str, Any]:
-    """The features that are not 0, with facts, for JSON."""
+    """Return the non-zero features of a sampled neighbourhood with their facts, as fields for JSON."""
     from gaifman.features.compiler import compile_features
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.grounding import find_witness_facts
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 
-    tuples = [[known.object_id(name) for name in objects]]
-    plan = compile_features(phi, known, len(objects))
-    graph = build_graph(known)
+    tuples = [[kb.object_id(name) for name in objects]]
+    plan = compile_features(phi, kb, len(objects))
+    graph = build_graph(kb)
     drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(radius, size, 1, seed))
     values = FeatureEvaluator(graph, plan).evaluate(drawn).to_dense()[0]
-    members = [known.object_name(int(member)) for member in drawn.members_of(0)]
-    inside = known.induced(members).structure()
-    found = []
+    members = [kb.object_name(int(member)) for member in drawn.members_of(0)]
+    inside = kb.induced(members).structure()
+    rows = []
     for column in values.nonzero()[0].tolist():
         feature = plan.features[column]
         facts, more = find_witness_facts(inside, feature, objects)
-        found.append({"feature": str(feature), "value": float(values[column]), "facts": facts, "more": more})
-    return {"seed": seed, "members": members, "of": len(plan.features), "features": found}
+        rows.append({"feature": str(feature), "value": float(values[column]), "facts": facts, "more": more})
+    return {"seed": seed, "members": members, "total_features": len(plan.features), "features": rows}
 
 
-MAX_SHOWN = 10
-"""Features listed on the terminal; the file has all."""
-
-
-@click.command(short_help="Find features that tell a query's answers from other tuples.")
+@click.command(short_help="Mine features for a query.")
 @click.argument("kb")
 @click.argument("query")
-@click.option("--output", "-o", required=True, metavar="FILE", help="Where to write the features: a .phi file.")
-@click.option("--max-features", type=int, default=200, show_default=True, help="Features to keep at most.")
-@click.option("--min-support", type=float, default=0.02, show_default=True, help="Least share of the answers, 0 to 1.")
+@click.option("--output", "-o", required=True, metavar="FILE", help="The .phi file to write.")
+@click.option("--max-features", type=int, default=200, show_default=True, help="Features to keep.")
+@click.option(
+    "--min-support", type=float, default=0.02, show_default=True, help="Fraction of answers that must have a feature."
+)
 @sampling_options
 @click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods for each answer.")
-@click.option("--sample", type=int, default=2000, show_default=True, help="Answers to look at, at most.")
-@click.option("--max-path-length", type=int, default=3, show_default=True, help="Facts of a path at most, 1 to 3.")
-@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Read this file too.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@input_options
+@click.option("--sample", type=int, default=2000, show_default=True, help="Answers to use.")
+@click.option("--max-path-length", type=int, default=3, show_default=True, help="Facts in a path, 1 to 3.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@kb_options
 @json_option
-def mine(
-    kb: str,
-    query: str,
-    output: str,
-    max_features: int,
-    min_support: float,
-    radius: int,
-    size: int | None,
-    draws: int,
-    sample: int,
-    max_path_length: int,
-    seed: int,
-    extra_files: tuple[str, ...],
-    force: bool,
-    file_format: str | None,
-    table: str | None,
-    iris: str,
-    as_json: bool,
-) -> None:
-    """Find paths, constants and types that are frequent around the answers of QUERY and rare around other tuples.
+def mine(kb: str, query: str, output: str, force: bool, reading: InputOptions, as_json: bool, **settings: Any) -> None:
+    """Find paths, constants and types that are frequent around answers of QUERY and rare around other tuples.
 
     \b
     Examples:
       gaifman mine demo "borders(x, y)" -o borders.phi
-      gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --max-features 50 --min-support 0.1 --max-path-length 2
-    """
-    from pathlib import Path
+      gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --max-features 50 --min-support 0.1
 
+    The result is a feature set for `gaifman train --phi FILE`.
+    """
     from gaifman.features.mining import MiningConfig, known_answers
-    from gaifman.features.mining import mine as mined
+    from gaifman.features.mining import mine as mine_features
     from gaifman.io.files import atomic_write
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.logic.parser import parse_query
 
     check_overwrite(output, force=force)
-    settings = MiningConfig(max_features, min_support, radius, size, draws, sample, seed, max_path_length)
-    known = open_kb((kb, *extra_files), file_format, table, iris)
-    asked = parse_query(query, known)
+    config = MiningConfig(**settings)
+    known = reading.read(kb)
+    parsed = parse_query(query, known)
     graph = build_graph(known)
-    found = mined(graph, *known_answers(graph, asked), settings)
-    drawn = f"radius {radius}, size {'all' if size is None else size}, {draws} draw{'s' if draws > 1 else ''}"
-    title = (
-        f"mined for {asked}: {drawn}, support {min_support:g}, sample {sample}, steps {max_path_length}, seed {seed}"
-    )
+    found = mine_features(graph, *known_answers(graph, parsed), config)
+    options = ", ".join(f"{name} {'all' if value is None else value}" for name, value in asdict(config).items())
     with atomic_write(Path(output)) as temporary:
-        temporary.write_text(found.to_text(title), encoding="utf-8")
+        temporary.write_text(found.to_text(f"mined for {parsed}: {options}"), encoding="utf-8")
     rows: list[dict[str, Any]] = [
         {"feature": str(p.feature), "support": p.support, "negative_support": p.negative_support, "gain": p.gain}
         for p in found.mined_features
     ]
     if as_json:
         counts = {"frequent": found.frequent_count, "answers": found.answer_count, "negatives": found.negative_count}
-        print_json({"written": output, "query": str(asked), **counts, "features": rows})
+        print_json({"written": output, "query": str(parsed), **counts, "features": rows})
         return
     shown = [
         (row["feature"], f"{row['support']:.1%}", f"{row['negative_support']:.1%}", f"{row['gain']:.3f}")
-        for row in rows[:MAX_SHOWN]
+        for row in rows[:MAX_LISTED]
     ]
     if shown:
-        print_table("The best features", ["feature", "answers", "others", "bits"], shown, right=[1, 2, 3])
-    click.echo(f"wrote {output}: {len(rows):,} of {found.frequent_count:,} frequent patterns", err=True)
+        print_table("Best features", ["feature", "answers", "negatives", "gain (bits)"], shown, right=[1, 2, 3])
+    click.echo(f"wrote {output}: {len(rows):,} of {found.frequent_count:,} frequent features", err=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.console import input_options, json_option, open_kb
+from gaifman.cli.console import InputOptions, json_option, kb_options, python_snippet
 
 if TYPE_CHECKING:
     from gaifman.server.state import ServerState
@@ -40,8 +40,7 @@ MIN_TOKEN_LENGTH = 16
     "--max-concurrency", type=int, default=16, show_default=True, help="Requests of a kind that run at a time."
 )
 @click.option("--max-queued", type=int, default=64, show_default=True, help="Requests of a kind that wait.")
-@click.option("--with", "extra_files", multiple=True, metavar="FILE", help="Also read this file.")
-@input_options
+@kb_options
 @json_option
 def serve(
     kb: str,
@@ -56,10 +55,7 @@ def serve(
     max_rows: int,
     max_concurrency: int,
     max_queued: int,
-    extra_files: tuple[str, ...],
-    file_format: str | None,
-    table: str | None,
-    iris: str,
+    reading: InputOptions,
     as_json: bool,
 ) -> None:
     """Serve KB, and MODEL if given, until Ctrl-C: a web page and a JSON interface.
@@ -84,12 +80,11 @@ def serve(
     with run.bind(host, port) as sock, run.locked_edits(edits_file, needed=allow_edit):
         hosts = run.host_names(host, allowed_hosts)
         print_warnings(sock, hosts, own_token)
-        known = open_kb((kb, *extra_files), file_format, table, iris)
+        known = reading.read(kb)
         state = run.create_state(known, model, limits, edits_file, token)
-        sources = (kb, *extra_files, *([str(edits_file.path)] if edits_file and edits_file.path.exists() else []))
-        state.python = run.python_snippet(
-            sources, model, file_format, table, iris, full_paths=run.is_loopback(sock)
-        )  # other machines need not know where files are
+        added = [str(edits_file.path)] if edits_file and edits_file.path.exists() else []
+        local = run.is_loopback(sock)  # other machines need not know where files are
+        state.python = python_snippet([kb, *reading.extra_files, *added], reading, model, full_paths=local)
         url = run.server_url(sock)
 
         def on_ready() -> None:

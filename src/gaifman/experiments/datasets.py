@@ -1,10 +1,10 @@
-"""The public data sets of the paper: found in a folder, or fetched from their home and checked.
+"""The public data sets of the paper, from a folder or downloaded and checked.
 
-    FOLDER/WN18/train.txt.gz, valid.txt.gz, test.txt.gz       and FB15k in the same way
+    FOLDER/WN18/train.txt.gz, valid.txt.gz, test.txt.gz       FOLDER/FB15k/…
 
-The folder is the one that is named, or GAIFMAN_DATA, or the user's cache, into which they are fetched where they are
-nowhere. What is checked are the facts: the SHA-256 of the sorted lines, so that neither the packing nor the order of
-lines nor the ends of lines matter.
+FOLDER is given, or the environment variable GAIFMAN_DATA, or the user's cache. A data set that is in none of them is
+downloaded into the cache. The checksum of a file is the SHA-256 of its sorted lines: compression, the order of lines
+and line ends do not change it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,7 @@ import tarfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, OutputError, shorten
@@ -30,11 +26,11 @@ from gaifman.io.files import translate_read_errors
 
 SPLIT_NAMES = ("train", "valid", "test")
 BLOCK_SIZE = 1 << 16
-"""Bytes fetched at once."""
+"""Bytes per read of a download."""
 MAX_BYTES = 1 << 30
-"""Bytes that an archive, or a file in it, may have: the real ones have less than a tenth."""
+"""Largest archive, and largest file in it, in bytes; the real ones are ten times smaller."""
 TIMEOUT_SECONDS = 60.0
-"""Seconds without a byte until a server is given up."""
+"""Longest pause of a download."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +38,13 @@ class Dataset:
     """A public data set of triples."""
 
     folder: str
-    """What its folder is called."""
+    """Name of its folder."""
     url: str
-    """Where its archive is fetched from."""
+    """Address of its archive."""
     member_pattern: str
-    """How its files end in the archive, with the part in braces."""
+    """File names in the archive, with `{}` for the split."""
     digests: Mapping[str, str]
-    """Part → SHA-256 of its sorted lines, each with a newline."""
+    """Split → SHA-256 of its sorted lines, each with a newline."""
 
 
 BASE_URL = "https://everest.hds.utc.fr/lib/exe/fetch.php?media=en:"
@@ -74,32 +70,31 @@ DATASETS = {
         },
     ),
 }
-"""By the names that `gaifman reproduce` takes."""
+"""Data sets by the names that `gaifman reproduce` takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetFiles:
-    """Where the parts of a data set are."""
+    """The files of a data set."""
 
     train: Path
     valid: Path
     test: Path
 
     def is_published(self, dataset: Dataset) -> bool:
-        """Whether these are the published facts."""
-        return all(file_digest(getattr(self, part)) == dataset.digests[part] for part in SPLIT_NAMES)
+        """Whether the files hold the published facts."""
+        return all(file_digest(getattr(self, split)) == dataset.digests[split] for split in SPLIT_NAMES)
 
 
 def locate_dataset(
     dataset: Dataset, data_dir: str | None = None, progress: ProgressCallback | None = None
 ) -> DatasetFiles:
-    """The files of a data set: in the folder that is named, that of GAIFMAN_DATA, the cache; fetched where nowhere."""
+    """Find the files in `data_dir`, else in GAIFMAN_DATA or the cache; download them if they are in neither."""
     if data_dir is not None:
         return find_split_files(Path(data_dir) / dataset.folder)
-    given = os.environ.get("GAIFMAN_DATA")
-    for folder in [Path(given)] if given else []:
-        if (folder / dataset.folder).exists():
-            return find_split_files(folder / dataset.folder)
+    configured = os.environ.get("GAIFMAN_DATA")
+    if configured and (Path(configured) / dataset.folder).exists():
+        return find_split_files(Path(configured) / dataset.folder)
     target = cache_dir() / dataset.folder
     if not target.exists():
         download(dataset, target, progress)
@@ -107,120 +102,147 @@ def locate_dataset(
 
 
 def cache_dir() -> Path:
-    """Where fetched data sets are kept: `~/.cache/gaifman`, or below XDG_CACHE_HOME."""
+    """The folder of downloaded data sets: `~/.cache/gaifman`, or below XDG_CACHE_HOME."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gaifman"
 
 
 def find_split_files(folder: Path) -> DatasetFiles:
-    """The files of a folder, packed or not, or an error that names the one that is not there."""
+    """Return the files of a folder, compressed or not; raise an error that names the first one missing."""
     found = []
-    for part in SPLIT_NAMES:
-        paths = [folder / f"{part}.txt.gz", folder / f"{part}.txt"]
-        there = next((path for path in paths if path.is_file()), None)
-        if there is None:
+    for split in SPLIT_NAMES:
+        paths = [folder / f"{split}.txt.gz", folder / f"{split}.txt"]
+        existing = next((path for path in paths if path.is_file()), None)
+        if existing is None:
             raise InputError(
-                f"there is no file {paths[0]}", hint=f"{folder} holds {_file_names()}, tab-separated triples"
+                f"there is no file {paths[0]}", hint=f"{folder} must hold {_file_names()}: tab-separated triples"
             )
-        found.append(there)
+        found.append(existing)
     return DatasetFiles(*found)
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of the sorted lines of a file, packed or not."""
+    """Return the SHA-256 of the sorted lines of a file, compressed or not."""
     with translate_read_errors(str(path)):
         data = path.read_bytes()
         return text_digest(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
 
 
 def text_digest(text: bytes) -> str:
-    r"""SHA-256 of the sorted lines of a text.
+    r"""Return the SHA-256 of the sorted lines of a text.
 
     >>> text_digest(b"a\tr\tb\r\nb\tr\tc\r\n") == text_digest(b"b\tr\tc\na\tr\tb")
     True
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for line in sorted(line for line in text.splitlines() if line):
-        found.update(line + b"\n")
-    return found.hexdigest()
+        digest.update(line + b"\n")
+    return digest.hexdigest()
 
 
 def download(dataset: Dataset, target: Path, progress: ProgressCallback | None = None) -> None:
-    """Fetch a data set into a folder, which is there whole afterwards, or not at all."""
+    """Download a data set into a new folder; on failure the folder does not exist."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        passing = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
-        passing.mkdir()
+        partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
+        partial.mkdir()
     except OSError as error:
-        raise OutputError(f"{target} cannot be written: {error.strerror}", hint="--data names another folder") from None
+        raise OutputError(f"cannot write {target}: {error.strerror}", hint="or name a folder: --data-dir") from None
     try:
-        archive = passing / "archive"
-        with archive.open("wb") as file:
-            _download_archive(dataset, file, progress)
-        _unpack(dataset, archive, passing)
+        archive = partial / "archive"
+        _download_archive(dataset, archive, progress)
+        _unpack(dataset, archive, partial)
         archive.unlink()
-        passing.rename(target)
+        partial.rename(target)
     except OSError as error:
-        raise OutputError(f"{target} cannot be written: {error.strerror}") from None
+        raise OutputError(f"cannot write {target}: {error.strerror}") from None
     finally:
-        shutil.rmtree(passing, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
-def _download_archive(dataset: Dataset, file: BinaryIO, progress: ProgressCallback | None) -> None:
-    """Copy the archive from its home."""
-    done, total, name = 0, None, dataset.url
+class _ProgressBar:
+    """The progress bar that pooch expects: reports to a callback, and stops a download that is too large."""
+
+    total = 0
+
+    def __init__(self, dataset: Dataset, progress: ProgressCallback | None) -> None:
+        self._dataset, self._progress, self._done = dataset, progress, 0
+
+    def update(self, count: int) -> None:
+        """Count bytes."""
+        self._done += count
+        if max(self._done - BLOCK_SIZE, self.total) > MAX_BYTES:
+            raise InputError(
+                f"{self._dataset.url} is larger than {MAX_BYTES:,} bytes", hint=_manual_hint(self._dataset)
+            )
+        if self._progress:
+            self._progress(f"downloading {self._dataset.folder}", self._done, self.total or None)
+
+    def reset(self) -> None:
+        """Start again; pooch then counts all bytes at once."""
+        self._done = 0
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _download_archive(dataset: Dataset, target: Path, progress: ProgressCallback | None) -> None:
     try:
-        with urlopen(name, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  # the address is ours, not the user's
-            length = answer.headers.get("Content-Length")
-            total = int(length) if length and length.isdecimal() else None
-            while block := answer.read(BLOCK_SIZE):
-                file.write(block)
-                done += len(block)
-                if done > MAX_BYTES:
-                    raise InputError(
-                        f"{name} gives more than {MAX_BYTES:,} bytes: it is no data set", hint=_manual_hint(dataset)
-                    )
-                if progress:
-                    progress(f"fetching {dataset.folder}", done, total)
-    except (OSError, HTTPException) as error:
-        if isinstance(error, HTTPError):
-            error.close()  # it holds the connection
-        why = getattr(error, "reason", None) or str(error) or type(error).__name__
-        raise InputError(f"{name} cannot be fetched: {shorten(str(why), 100)}", hint=_manual_hint(dataset)) from None
-    if total is not None and done < total:
-        raise InputError(f"{name} was cut off: {done:,} of {total:,} bytes came", hint="try again")
+        import pooch
+    except ImportError:
+        raise InputError(
+            "downloads need pooch, which is not installed",
+            hint=f"pip install 'gaifman[datasets]', or {_manual_hint(dataset)}",
+        ) from None
+    from requests import RequestException
+
+    bar = _ProgressBar(dataset, progress)
+    fetch = pooch.HTTPDownloader(progressbar=bar, chunk_size=BLOCK_SIZE, timeout=TIMEOUT_SECONDS)
+    try:
+        fetch(dataset.url, str(target), None)
+    except RequestException as error:
+        if error.response is not None:
+            error.response.close()  # pooch leaves it open
+        raise InputError(f"cannot download {dataset.url}: {_reason(error)}", hint=_manual_hint(dataset)) from None
+
+
+def _reason(error: OSError) -> str:
+    """The end of an error message of requests: "Not Found", "timed out", "Connection refused"."""
+    from requests import Timeout
+
+    text = str(error).partition(" for url:")[0].rpartition(": ")[2]
+    return "timed out" if isinstance(error, Timeout) else shorten(text.strip("'\")") or type(error).__name__, 100)
 
 
 def _unpack(dataset: Dataset, archive: Path, folder: Path) -> None:
-    """Take the three files out of the archive, check them and pack each by itself."""
+    """Read the three files from the archive, check them, and write each compressed.
+
+    No name of the archive becomes a path.
+    """
     found: dict[str, bytes] = {}
+    names = {dataset.member_pattern.format(split): split for split in SPLIT_NAMES}
     try:
-        with tarfile.open(archive) as packed:
-            for member in packed:
-                part = next(
-                    (p for p in SPLIT_NAMES if Path(member.name).name == dataset.member_pattern.format(p)), None
-                )
-                if part and member.isfile() and member.size <= MAX_BYTES and (file := packed.extractfile(member)):
-                    found[part] = file.read()
+        with tarfile.open(archive) as members:
+            for member in members:
+                split = names.get(Path(member.name).name)
+                if split and member.isfile() and member.size <= MAX_BYTES and (file := members.extractfile(member)):
+                    found[split] = file.read()
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        why = shorten(str(error), 100)
-        raise InputError(f"what {dataset.url} gives is no whole archive: {why}", hint=_manual_hint(dataset)) from None
-    for part in SPLIT_NAMES:
-        if part not in found:
+        reason = shorten(str(error), 100)
+        raise InputError(f"{dataset.url} is not a complete archive: {reason}", hint=_manual_hint(dataset)) from None
+    for name, split in names.items():
+        if split not in found:
+            raise InputError(f"the archive {dataset.url} has no {name}", hint=_manual_hint(dataset))
+        if text_digest(found[split]) != dataset.digests[split]:
             raise InputError(
-                f"the archive of {dataset.url} has no {dataset.member_pattern.format(part)}", hint=_manual_hint(dataset)
+                f"{name} of {dataset.url} is not the published file: its checksum differs", hint=_manual_hint(dataset)
             )
-        if text_digest(found[part]) != dataset.digests[part]:
-            raise InputError(
-                f"{dataset.member_pattern.format(part)} of {dataset.url} is not the published one: its checksum is another",
-                hint=_manual_hint(dataset),
-            )
-        # The time is left out, so that equal facts are equal files.
-        (folder / f"{part}.txt.gz").write_bytes(gzip.compress(found[part], mtime=0))
+        # Without a time, equal facts give equal files.
+        (folder / f"{split}.txt.gz").write_bytes(gzip.compress(found[split], mtime=0))
 
 
 def _manual_hint(dataset: Dataset) -> str:
-    return f"put {_file_names()} into FOLDER/{dataset.folder} yourself, and say --data FOLDER"
+    return f"put {_file_names()} into FOLDER/{dataset.folder} and use --data-dir FOLDER"
 
 
 def _file_names() -> str:
-    return ", ".join(f"{part}.txt.gz" for part in SPLIT_NAMES[:-1]) + f" and {SPLIT_NAMES[-1]}.txt.gz"
+    return ", ".join(f"{split}.txt.gz" for split in SPLIT_NAMES[:-1]) + f" and {SPLIT_NAMES[-1]}.txt.gz"

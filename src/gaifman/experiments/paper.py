@@ -1,9 +1,9 @@
-"""What is reproduced of the paper: the rows of its Table 2 with its figures, and how each is trained and ranked.
+"""The rows of the paper's Table 2 with the published results, and how each row is trained and ranked.
 
 >>> [row.label for row in select_rows(["1,3", "4"])]
 ['[1, ∞, 1, 5]', '[1, 20, 5, 25]', '[2, 20, 5, 25]']
 >>> paper_result("wn18", ROWS[0])
-Published(mean_rank=298, hits_10=93.9, hits_1=75.8)
+PublishedResult(mean_rank=298, hits_10=93.9, hits_1=75.8)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gaifman.logic.ast import Atom, Constant, Feature, Variable
 from gaifman.training import TrainingConfig
 
 PAPER_NETWORK = {"activation": "sigmoid", "batch_size": 128}
-"""The paper's base model."""
+"""The paper's base model: settings of the network."""
 PATH_FEATURES = """\
 each r. r(s1, s2)
 each r. r(s2, s1)
@@ -34,19 +34,21 @@ each r. exists x. r(x, s2)
 each r, t. exists x. r(s1, x) & t(x, s2)
 each r, t, u. exists x, y. r(s1, x) & t(x, y) & u(y, s2)
 """
-"""All paths of up to three steps, for a knowledge base of few relations: they rank pairs that nothing else links."""
+"""All paths of up to three steps, for a knowledge base with few relations."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingProtocol:
-    """In whose manner rows are trained."""
+    """Features, negatives and network of a training."""
 
     phi: str = "paper"
+    """Feature set."""
     file: SourceText | None = None
+    """Text of a `.phi` file."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `TrainingConfig` or of the network, other than `PAPER_NETWORK`."""
+    """Settings of `TrainingConfig` or of the network that differ from `PAPER_NETWORK`."""
     min_constant_count: int | None = None
-    """With facts of one variable and a constant, where at least so many facts of a relation have it at one place."""
+    """Also add features `r(s1, 'c')` for constants in at least this many facts of r at one position; None for none."""
 
 
 OUR_PROTOCOLS: Mapping[str, TrainingProtocol] = {
@@ -62,15 +64,15 @@ OUR_PROTOCOLS: Mapping[str, TrainingProtocol] = {
         min_constant_count=100,
     ),
 }
-"""What does best on the validation facts of each data set; [N, k, w, w̃] are the row's."""
+"""The best protocol on the validation facts of each data set."""
 PROTOCOLS = ("ours", "paper")
 VISIBLE_FACTS = ("train", "train+valid")
-"""What may be visible while test facts are ranked."""
+"""Which facts may be visible while test facts are ranked."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TrainingSetting:
-    """What a training hangs on."""
+    """The settings of a row that change its training."""
 
     size: int | None
     """k; None for ∞."""
@@ -81,13 +83,13 @@ class TrainingSetting:
 
     @property
     def name(self) -> str:
-        """As files are named: `k20-w5-25`."""
+        """The name in file names: `k20-w5-25`."""
         return f"k{'all' if self.size is None else self.size}-w{self.positives}-{self.negatives}"
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of the table."""
+    """A row of the table."""
 
     number: int
     draws: int
@@ -96,9 +98,10 @@ class TableRow:
 
     @property
     def label(self) -> str:
-        """As the paper writes it: [N, k, w, w̃]."""
-        own = self.setting
-        return f"[{self.draws}, {'∞' if own.size is None else own.size}, {own.positives}, {own.negatives}]"
+        """The row as in the paper: [N, k, w, w̃]."""
+        setting = self.setting
+        size = "∞" if setting.size is None else setting.size
+        return f"[{self.draws}, {size}, {setting.positives}, {setting.negatives}]"
 
 
 ROWS = (
@@ -112,7 +115,7 @@ ROWS = (
 
 @dataclass(frozen=True, slots=True)
 class PublishedResult:
-    """What the paper says of a row; hits in percent."""
+    """The paper's figures of a row; hits in percent."""
 
     mean_rank: float
     hits_10: float
@@ -120,7 +123,7 @@ class PublishedResult:
 
 
 DATASET_NAMES = {"wn18": "WN18", "fb15k": "FB15k"}
-"""Data sets as people write them."""
+"""Data sets as they are written in text."""
 PAPER_RESULTS: Mapping[str, Sequence[PublishedResult]] = {
     "wn18": (
         PublishedResult(298, 93.9, 75.8),
@@ -140,19 +143,19 @@ PAPER_RESULTS: Mapping[str, Sequence[PublishedResult]] = {
 
 
 def paper_result(data: str, row: TableRow) -> PublishedResult:
-    """What the paper says of a row on a data set."""
+    """Return the paper's figures of a row on a data set."""
     return PAPER_RESULTS[data][row.number - 1]
 
 
 def protocol_for(name: str, data: str) -> TrainingProtocol:
-    """`ours` or the `paper`'s, for a data set."""
+    """Return the protocol `ours` or `paper` for a data set."""
     if name not in PROTOCOLS:
-        raise InputError(f"a manner is one of {', '.join(PROTOCOLS)}, not {name!r}")
+        raise InputError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {name!r}")
     return OUR_PROTOCOLS[data] if name == "ours" else TrainingProtocol()
 
 
 def constant_features(kb: KnowledgeBase, min_count: int) -> list[str]:
-    """Features that say of a variable that it has a fact with a common constant.
+    """Return features `r(s1, 'c')` and `r(s2, 'c')` for constants in at least `min_count` facts at one position.
 
     >>> from gaifman.kb.knowledge_base import KnowledgeBase
     >>> kb = KnowledgeBase.from_facts([("lives_in", "ann", "rome"), ("lives_in", "bob", "rome")])
@@ -162,19 +165,19 @@ def constant_features(kb: KnowledgeBase, min_count: int) -> list[str]:
     counts = Counter[tuple[str, int, str]]()
     for fact in kb.facts():
         if len(fact.objects) == 2:
-            counts.update((fact.relation, place, name) for place, name in enumerate(fact.objects))
-    found = []
-    for relation, place, name in sorted(key for key, count in counts.items() if count >= min_count):
+            counts.update((fact.relation, position, name) for position, name in enumerate(fact.objects))
+    features = []
+    for relation, position, name in sorted(key for key, count in counts.items() if count >= min_count):
         for variable in (Variable("s1"), Variable("s2")):
-            terms = (Constant(name), variable) if place == 0 else (variable, Constant(name))
-            found.append(str(Feature(Atom(relation, terms))))
-    return found
+            terms = (Constant(name), variable) if position == 0 else (variable, Constant(name))
+            features.append(str(Feature(Atom(relation, terms))))
+    return features
 
 
 def select_rows(texts: Iterable[str]) -> tuple[TableRow, ...]:
-    """The rows of `1,3` or of several such texts; all of them where there are none."""
+    """Return the rows of texts such as `1,3`; all rows if there are no texts."""
     numbers = [part.strip() for text in texts for part in text.split(",")]
-    known = {str(row.number): row for row in ROWS}
+    known = {str(row.number) for row in ROWS}
     for number in numbers:
         if number not in known:
             rows = "; ".join(f"{row.number} is {row.label}" for row in ROWS)
@@ -184,38 +187,38 @@ def select_rows(texts: Iterable[str]) -> tuple[TableRow, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What is reproduced, and how."""
+    """A reproduction: rows of the table on a data set."""
 
     data: str
     """`wn18` or `fb15k`."""
     rows: tuple[TableRow, ...] = ROWS
     phi: str = "paper"
-    """A named set of features, or the name of the given one."""
+    """A named feature set, or the name of the one in `file`."""
     file: SourceText | None = None
-    """The text of a `.phi` file."""
+    """Text of a `.phi` file."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `TrainingConfig` or of the network, other than the paper's."""
+    """Settings of `TrainingConfig` or of the network that differ from the paper's."""
     visible_facts: str = "train"
-    """What is visible while test facts are ranked: one of `VISIBLE_FACTS`. Learnt is from `train` always."""
+    """Facts that are visible while test facts are ranked: one of `VISIBLE_FACTS`. Training always uses `train`."""
     fraction: float | None = None
-    """The share of the test facts that is ranked; None for all."""
+    """Fraction of the test facts to rank; None for all."""
     seed: int = 0
 
     def training_job(self, setting: TrainingSetting) -> TrainingSpec:
-        """What is to be trained."""
-        most = max(row.draws for row in ROWS if row.setting == setting)
-        own = {"phi": self.phi, "draws": most, "seed": self.seed, "options": PAPER_NETWORK, **self.options}
-        return TrainingSpec(TrainingConfig.from_settings(own | asdict(setting)).as_dict(), phi=self.file)
+        """Return the training of a setting, with as many draws as its last row needs."""
+        draws = max(row.draws for row in ROWS if row.setting == setting)
+        settings = {"phi": self.phi, "draws": draws, "seed": self.seed, "options": PAPER_NETWORK, **self.options}
+        return TrainingSpec(TrainingConfig.from_settings(settings | asdict(setting)).as_dict(), phi=self.file)
 
     def check(self) -> None:
-        """Say what is wrong before anything is read or written."""
+        """Raise an error for wrong settings, before anything is read or written."""
         if taken := sorted({"size", "positives", "negatives", "draws", "phi", "seed"} & set(self.options)):
             raise KnowledgeBaseError(
-                f"{taken[0]} is what a row, or an option of its own, says", hint="as in: --option epochs=5"
+                f"{taken[0]} is set by the row or by its own option", hint="for example: --option epochs=5"
             )
         if self.visible_facts not in VISIBLE_FACTS:
             raise KnowledgeBaseError(
-                f"the visible facts are one of {', '.join(VISIBLE_FACTS)}, not {self.visible_facts!r}"
+                f"visible facts must be one of {', '.join(VISIBLE_FACTS)}, not {self.visible_facts!r}"
             )
         EvaluationConfig(fraction=self.fraction)
         for setting in self.settings:
@@ -223,16 +226,16 @@ class Experiment:
 
     @property
     def settings(self) -> list[TrainingSetting]:
-        """Each training that the rows need, once, in the order of the table."""
+        """The trainings that the rows need, in the order of the table."""
         return [setting for setting, _ in groupby(self.rows, lambda row: row.setting)]
 
     def draws(self, setting: TrainingSetting) -> list[int]:
-        """The numbers of draws that a training is ranked with."""
+        """Return the numbers of draws that a setting is ranked with."""
         return [row.draws for row in self.rows if row.setting == setting]
 
 
 def add_constant_features(experiment: Experiment, protocol: TrainingProtocol, kb: KnowledgeBase) -> Experiment:
-    """The study with the features that its manner takes from the facts to be learnt from."""
+    """Return the experiment with the constant features of its protocol, if it has any."""
     if protocol.min_constant_count is None:
         return experiment
     relations = {name: relation.arity for name, relation in kb.relations.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -122,36 +121,6 @@ def create_state(
     service = Service(edits.apply_to(kb) if edits else kb, load(model) if model else None, limits)
     service.check_model()
     return ServerState(service, edits, token)
-
-
-def python_snippet(
-    sources: Sequence[str],
-    model: str | None,
-    file_format: str | None,
-    table: str | None,
-    iris: str,
-    *,
-    full_paths: bool,
-) -> list[str]:
-    """Return lines of Python that read the same knowledge base and model.
-
-    >>> python_snippet(("demo",), "dir/m.gaifman", None, None, "full", full_paths=False)
-    ['import gaifman', 'kb = gaifman.demo()', 'model = gaifman.load("m.gaifman", kb)']
-    >>> python_snippet(("demo", "more.facts"), None, None, None, "full", full_paths=False)[1]
-    'kb = gaifman.demo().with_facts(gaifman.read("more.facts").facts())'
-    """
-
-    def literal(path: str) -> str:
-        return json.dumps(path if full_paths else Path(path).name, ensure_ascii=False)
-
-    options = {"format": file_format, "table": table, "iris": "local" if iris == "local" else None}
-    arguments = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in options.items() if value]
-    bundled = sources[0] == "demo" and not Path("demo").exists() and not arguments
-    files = sources[1:] if bundled else sources
-    read = f"gaifman.read({', '.join([*map(literal, files), *arguments])})"
-    if bundled:
-        read = f"gaifman.demo().with_facts({read}.facts())" if files else "gaifman.demo()"
-    return ["import gaifman", f"kb = {read}", *([f"model = gaifman.load({literal(model)}, kb)"] if model else [])]
 
 
 # Server

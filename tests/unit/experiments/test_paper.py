@@ -92,7 +92,7 @@ def test_options_are_of_the_network_or_of_learning() -> None:
     assert found.holdout == 0.0
 
 
-def test_manners() -> None:
+def test_protocols() -> None:
     assert protocol_for("paper", "wn18") == protocol_for("paper", "fb15k") == TrainingProtocol()
     ours = protocol_for("ours", "wn18")
     found = learning(Experiment("wn18", phi=ours.phi, file=ours.file, options=ours.options), TrainingSetting(20, 5, 25))
@@ -132,12 +132,12 @@ def test_a_file_of_features() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "size": ({"options": {"size": 5}}, "size is what a row"),
-    "seed": ({"options": {"seed": 5}}, "seed is what a row"),
+    "size": ({"options": {"size": 5}}, "size is set by the row"),
+    "seed": ({"options": {"seed": 5}}, "seed is set by the row"),
     "unknown": ({"options": {"epoch": 5}}, "unknown setting epoch"),
     "value": ({"options": {"epochs": "many"}}, "epochs must be an integer"),
     "fraction": ({"fraction": 0.0}, "above 0 and at most 1"),
-    "facts": ({"facts": "valid"}, "train, train\\+valid, not 'valid'"),
+    "facts": ({"visible_facts": "valid"}, "train, train\\+valid, not 'valid'"),
     "phi": ({"phi": "papers"}, "there is no feature set or file papers"),
     "text": ({"phi": "x", "file": SourceText("x.phi", "knows(s1")}, "x.phi, line 1"),
 }

@@ -1,4 +1,4 @@
-"""A reproduction in its folder: what is done is not done again, what differs is refused, what comes out is written."""
+"""The runner of experiments: finished parts are reused, other settings are refused, results are written."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import gaifman
-from gaifman.completion import Completion
 from gaifman.errors import GaifmanError, InputError, OutputError
 from gaifman.evaluation.evaluate import evaluate
-from gaifman.experiments import runner as reproduction
+from gaifman.experiments import runner as home
 from gaifman.experiments.paper import Experiment, TrainingSetting, select_rows
 from gaifman.experiments.runner import (
     DatasetSplits,
@@ -89,7 +88,7 @@ def test_what_is_done_is_not_done_again(
     done: tuple[ExperimentRunner, list[RowResult]], splits: DatasetSplits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, results = done
-    monkeypatch.setattr(reproduction, "carry_on", lambda *_, **__: pytest.fail("the model is there"))
+    monkeypatch.setattr(home, "run_training", lambda *_, **__: pytest.fail("the model is there"))
     monkeypatch.setattr("gaifman.evaluation.tasks.rank_test_facts", lambda *_: pytest.fail("the ranks are there"))
     again = begun(splits, work.folder)
     found = again.rank(SETTING, again.train(SETTING), threads=1)
@@ -178,23 +177,23 @@ def test_validation_facts_are_visible_where_that_is_wanted(
 def test_a_folder_of_another_reproduction_is_refused(
     other: dict[str, Any], what: str, splits: DatasetSplits, done: tuple[ExperimentRunner, list[RowResult]]
 ) -> None:
-    with pytest.raises(InputError, match=f"another reproduction; what differs: {what}\n") as caught:
+    with pytest.raises(InputError, match=f"another reproduction; different: {what}\n") as caught:
         begun(splits, done[0].folder, replace(STUDY, **other))
     assert "-o" in caught.value.hint
 
 
 def test_other_facts_are_refused(splits: DatasetSplits, done: tuple[ExperimentRunner, list[RowResult]]) -> None:
     fewer = replace(splits, valid=splits.test)
-    with pytest.raises(InputError, match="what differs: facts\n"):
+    with pytest.raises(InputError, match="different: facts\n"):
         begun(fewer, done[0].folder)
 
 
 def test_a_folder_of_yours_is_not_touched(splits: DatasetSplits, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(OutputError, match="holds other things"):
+    with pytest.raises(OutputError, match="is not empty"):
         begun(splits, tmp_path)
     (tmp_path / "sub").mkdir()
-    with pytest.raises(OutputError, match="cannot be a folder"):
+    with pytest.raises(OutputError, match="cannot create the folder"):
         begun(splits, tmp_path / "letter.txt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["letter.txt", "sub"]
 
@@ -202,7 +201,7 @@ def test_a_folder_of_yours_is_not_touched(splits: DatasetSplits, tmp_path: Path)
 def test_a_damaged_record_is_said(splits: DatasetSplits, tmp_path: Path) -> None:
     begun(splits, tmp_path / "out")
     (tmp_path / "out" / "experiment.json").write_text("{")
-    with pytest.raises(InputError, match=r"study\.json cannot be read"):
+    with pytest.raises(InputError, match=r"cannot read .*experiment\.json"):
         begun(splits, tmp_path / "out")
 
 
@@ -216,16 +215,10 @@ def test_a_model_of_a_query_in_its_place_is_refused(splits: DatasetSplits, tmp_p
 # What comes out
 
 
-def made(work: ExperimentRunner, results: list[RowResult], speeds: Any = ()) -> dict[str, Any]:
-    found = work.results(results, speeds)
+def made(work: ExperimentRunner, results: list[RowResult]) -> dict[str, Any]:
+    found = work.results(results)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     return found
-
-
-SPEEDS: list[dict[str, Any]] = [
-    {"size": 20, "relations": 3, "pairs_per_s": 1e6, "ranking_per_s": 2e6, "field_s": 0.1},
-    {"size": None, "relations": 3, "pairs_per_s": 5e4, "ranking_per_s": None, "field_s": None},
-]
 
 
 def test_results_stand_beside_the_papers(done: tuple[ExperimentRunner, list[RowResult]]) -> None:
@@ -240,7 +233,7 @@ def test_results_stand_beside_the_papers(done: tuple[ExperimentRunner, list[RowR
     assert "pessimistic" in row["evaluation"]["filtered"]
     assert (row["N"], row["size"], row["positives"], row["negatives"]) == (1, 20, 5, 25)
     assert row["seconds"]["training"] >= 0
-    assert row["answers_per_s"] > 0
+    assert row["answers_per_second"] > 0
     assert metric_cells(row)[:3] == ["[1, 20, 5, 25]", f"{whole.mean_rank.value:,.1f}", "392"]
     assert time_cells(row)[0] == "[1, 20, 5, 25]"
 
@@ -248,53 +241,35 @@ def test_results_stand_beside_the_papers(done: tuple[ExperimentRunner, list[RowR
 def test_what_a_reader_must_know(done: tuple[ExperimentRunner, list[RowResult]], splits: DatasetSplits) -> None:
     work, results = done
     said = notes(made(work, results))
-    assert said[0] == "The facts are not the published WN18: the paper's figures are of others."
-    assert "visible are train facts" in said[1]
-    assert 'activation="sigmoid", batch=128, epochs=1' in said[1]
+    assert said[0] == "These are not the published facts of WN18: the paper's figures do not apply."
+    assert "visible facts: train." in said[1]
+    assert 'activation="sigmoid", batch_size=128, epochs=1' in said[1]
     sample = begun(splits, work.folder, replace(STUDY, fraction=0.5))
     some = sample.rank(SETTING, sample.train(SETTING), threads=1)
     body = made(sample, some)
-    assert (body["sampled"], body["facts"], body["of"]) == (True, 4, 8)
-    assert notes(body)[0] == "A sample: 4 of 8 test facts were ranked."
-    assert notes({**body, "original": True, "sampled": False})[0].startswith("Φ is paper")
+    assert (body["sampled"], body["facts"], body["test_facts"]) == (True, 4, 8)
+    assert notes(body)[0] == "A sample: 4 of 8 test facts."
+    assert notes({**body, "is_published": True, "sampled": False})[0].startswith("Φ paper")
 
 
-def test_the_page_has_both_tables_the_command_and_the_figures(done: tuple[ExperimentRunner, list[RowResult]]) -> None:
+def test_the_page_has_both_tables_and_the_command(done: tuple[ExperimentRunner, list[RowResult]]) -> None:
     work, results = done
-    text = markdown(made(work, results, SPEEDS))
-    assert text.startswith("# WN18, beside the paper's Table 2\n\n`gaifman reproduce wn18`\n")
+    text = markdown(made(work, results))
+    assert text.startswith("# WN18 beside the paper's Table 2\n\n`gaifman reproduce wn18`\n")
     assert "| [N, k, w, w̃] | mean rank | paper |" in text
-    assert "| ∞ | 50,000 | – |" in text
-    assert "![degrees](degrees.svg) ![answers a second](throughput.svg)" in text
-    assert "throughput.svg" not in markdown(made(work, results))
+    assert "| [N, k, w, w̃] | training s | ranking s | answers/s |" in text
 
 
-def test_results_are_written_and_figures_drawn(done: tuple[ExperimentRunner, list[RowResult]]) -> None:
+def test_results_are_written_and_the_figure_is_drawn(done: tuple[ExperimentRunner, list[RowResult]]) -> None:
     work, results = done
-    work.plot(SPEEDS)
-    work.write(made(work, results, SPEEDS))
+    work.write(made(work, results))
+    assert "degrees.svg" not in (work.folder / "results.md").read_text()
+    work.plot_degrees()
+    work.write(made(work, results))
     assert "WN18: 20 objects" in (work.folder / "degrees.svg").read_text()
-    assert "the paper: 5,000" in (work.folder / "throughput.svg").read_text()
     assert json.loads((work.folder / "results.json").read_text())["rows"][1]["label"] == "[2, 20, 5, 25]"
     assert (work.folder / "results.md").read_text().startswith("# WN18")
-
-
-def test_speed_is_measured_once(
-    done: tuple[ExperimentRunner, list[RowResult]], splits: DatasetSplits, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work, _ = done
-    calls: list[Completion] = []
-
-    def few(model: Completion, *_: object, **__: object) -> list[Any]:
-        calls.append(model)
-        return []
-
-    monkeypatch.setattr(reproduction, "speeds", few)
-    model = work.train(SETTING)
-    assert work.measure_throughput(model) == begun(splits, work.folder).measure_throughput(model) == []
-    assert len(calls) == 1
-    with pytest.raises(TrainingInterrupted):
-        reproduction._progress_or_stop(None, lambda: True)("measuring", 0, None)
+    assert "![degrees](degrees.svg)" in (work.folder / "results.md").read_text()
 
 
 # Time
