@@ -27,7 +27,7 @@ from gaifman.evaluation.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.io.files import display_path
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.progress import ProgressCounter
-from gaifman.jobs.run import RECORD, Run
+from gaifman.jobs.run import RECORD, Run, check_same_settings
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.transforms import used_symbols
@@ -254,14 +254,11 @@ def open_checkpoint(folder: Path | str, key: Mapping[str, Any]) -> Run:
         run = Run.open(folder)
     except InputError as error:
         raise InputError(error.message, hint=hint) from None
-    differing = [name for name in wanted if run.settings.get(name) != wanted[name]]
-    if differing or run.settings.keys() != wanted.keys():
+    try:
+        check_same_settings(folder, run.settings, wanted, "the ranks of another evaluation", hint)
+    except InputError:
         run.close()
-        raise InputError(
-            f"{display_path(folder)} has the ranks of another evaluation; different: "
-            f"{', '.join(differing) or 'the settings'}",
-            hint=hint,
-        )
+        raise
     return run
 
 

@@ -22,7 +22,7 @@ from gaifman.evaluation.evaluate import Evaluation, evaluate_draw_counts
 from gaifman.experiments.paper import DATASET_NAMES, PAPER_NETWORK, Experiment, TableRow, TrainingSetting, paper_result
 from gaifman.io.files import atomic_write, display_path
 from gaifman.io.model_file import canonical_json
-from gaifman.jobs.run import LOG, RECORD, Run, read_log
+from gaifman.jobs.run import LOG, RECORD, Run, check_same_settings, read_log
 from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -106,13 +106,9 @@ class ExperimentRunner:
                 raise OutputError(f"{display_path(self.folder)} is not empty", hint="name a new folder with -o")
             write_json(path, wanted)
             return
-        recorded = read_json(path)
-        differing = [name for name in wanted if recorded.get(name) != wanted[name]]
-        if differing:
-            raise InputError(
-                f"{display_path(self.folder)} holds another reproduction; different: {', '.join(differing)}",
-                hint="name another folder with -o",
-            )
+        check_same_settings(
+            self.folder, read_json(path), wanted, "another reproduction", "name another folder with -o"
+        )
 
     @cached_property
     def visible(self) -> KnowledgeBase:

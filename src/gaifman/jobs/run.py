@@ -369,6 +369,14 @@ def read_record(folder: Path) -> Meta:
     return dict(record)
 
 
+def check_same_settings(folder: Path, recorded: Meta, requested: Meta, what: str, hint: str) -> None:
+    """Refuse a folder that was begun with other settings; `what` names its content in the error."""
+    differing = [name for name in requested if recorded.get(name) != requested[name]]
+    if differing or recorded.keys() != requested.keys():
+        names = ", ".join(differing) or "the settings"
+        raise InputError(f"{display_path(folder)} has {what}; different: {names}", hint=hint)
+
+
 def remove_entries(folder: Path, names: tuple[str, ...]) -> None:
     """Remove some files and folders of a run."""
     for name in names:
