@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gaifman
+from gaifman.completion import train_completion
 from gaifman.errors import GaifmanError, InputError, OutputError
 from gaifman.evaluation.evaluate import evaluate
 from gaifman.experiments import runner as home
@@ -26,6 +27,7 @@ from gaifman.experiments.runner import (
 )
 from gaifman.jobs.run import Run
 from gaifman.jobs.train import SourceText, TrainingInterrupted
+from gaifman.training import TrainingConfig
 from small_experiments import SMALL, data_set
 
 SETTING = TrainingSetting(20, 5, 25)
@@ -77,7 +79,8 @@ def test_a_model_is_the_one_that_training_gives(
         "batch_size": 128,
         **SMALL,
     }
-    again = gaifman.complete(splits.train, phi="paper", threads=1, **settings)
+    config = TrainingConfig.from_settings({"phi": "paper", **settings})
+    again = train_completion(splits.train, config, threads=1)
     assert {name: array.tobytes() for name, array in model.state()[0].items()} == {
         name: array.tobytes() for name, array in again.state()[0].items()
     }
