@@ -1,15 +1,15 @@
-"""The server under load, on the loopback: errors, latency, and throughput under overload.
+"""Load test of the server on the loopback.
 
     GAIFMAN_DATA=… python benchmarks/server.py [--quick]
 
-`gaifman serve` runs in its own process. 64 clients ask for ranked answers over FB15k, each the next query as soon as it
-has an answer: `errors` counts replies other than 200, `p99_over_p50` is of the latency. Then queries arrive at twice
-that rate, whether earlier ones are answered or not: `overload_goodput` is the share of the earlier throughput,
-`overload_others` counts queries neither answered (200) nor rejected (503). `ready_seconds` is the time from start to
-the first answer for 100,000 facts without a model, best of three. `memory_growth` is the memory of the process after
-100,000 requests (quick: 1,000) of all kinds, one in twenty a ranking and one in a hundred an explanation, over that
-after the first tenth; `memory_errors` counts those without an answer. `speed_up` is the gain of a ranking from what
-rankings share, which the server computes after the first few. Without the data, a knowledge base is generated.
+`gaifman serve` runs in its own process. 64 clients rank answers over FB15k, all objects for each query, one request
+after another: `errors` are replies other than 200, `p99_over_p50` is of the response times. Then requests arrive at
+twice that rate, without waiting for replies: `overload_goodput` is the rate of replies with status 200 relative to the
+first phase, `overload_others` counts replies other than 200 and 503. `ready_seconds` is the time from the start of the
+process to the first reply, for 100,000 facts without a model, the best of three. `memory_growth` is the memory after
+100,000 requests (quick: 1,000) of all kinds relative to that after the first tenth; one in twenty is a ranking, one in
+a hundred an explanation. `memory_errors` are those without a reply. `speed_up` is how much faster a ranking is after
+the warm-up. Without the data set the knowledge base is generated.
 """
 
 from __future__ import annotations
@@ -37,16 +37,21 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.printer import format_relation
 
 CLIENTS = 64
-SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 1, "negatives": 2, "epochs": 1, "batch_size": 128}
+SETTINGS: dict[str, Any] = {
+    "phi": "paper",
+    "positives": 1,
+    "negatives": 2,
+    "options": {"epochs": 1, "batch_size": 128},
+}
 IDLE = 2.0
-"""Seconds after which a connection is not used again: the server may be closing it."""
-HURRIED = 256
-"""Threads that send questions whatever becomes of those before: more than the server lets in."""
+"""Seconds after which a connection is not reused: the server may be closing it."""
+SENDERS = 256
+"""Threads of the overload: more than the server admits."""
 Result = tuple[int, float, float]
-"""Status, seconds, and when it came."""
+"""Status, response time in seconds, and when it arrived."""
 
 
-class Asker:
+class Connection:
     """One kept-alive connection."""
 
     def __init__(self, port: int) -> None:
@@ -68,10 +73,10 @@ class Asker:
             self._connection.close()
             return 0, b""
 
-    def timed(self, question: object) -> Result:
+    def timed(self, request: object) -> Result:
         """Time one ranking."""
         begin = time.perf_counter()
-        status, _ = self.ask("POST", "/api/answers", question)
+        status, _ = self.ask("POST", "/api/answers", request)
         end = time.perf_counter()
         return status, end - begin, end
 
@@ -84,9 +89,9 @@ def server(*words: str) -> Iterator[tuple[int, float]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
         try:
-            said = json.loads(running.stdout.readline())
-            port = int(re.findall(r":(\d+)/", said["url"])[0])
-            status, _ = Asker(port).ask("GET", "/api/health")
+            status_line = json.loads(running.stdout.readline())
+            port = int(re.findall(r":(\d+)/", status_line["url"])[0])
+            status, _ = Connection(port).ask("GET", "/api/health")
             assert status == 200
             yield port, time.perf_counter() - begin
         finally:
@@ -111,48 +116,49 @@ def made(objects: int, facts: int) -> KnowledgeBase:
     return KnowledgeBase.from_facts([(f"r{r}", names[a], names[b if b % 3 else c]) for r, a, b, c in rows])
 
 
-def questions(kb: KnowledgeBase, relations: Sequence[str], count: int) -> list[dict[str, Any]]:
+def ranking_requests(kb: KnowledgeBase, relations: Sequence[str], count: int) -> list[dict[str, Any]]:
     """Rankings for the second position of facts of some relations."""
     found, draws = [], np.random.default_rng(1)
     for relation in relations:
         facts = list(kb.facts(relation))
         for row in draws.integers(0, len(facts), count // len(relations)).tolist():
             query = f"{format_relation(relation)}(x, y)"
-            found.append({"query": query, "bindings": {"x": facts[row].objects[0]}, "top": 10})
+            bindings = {"x": facts[row].objects[0]}
+            found.append({"query": query, "bindings": bindings, "top": 10, "candidates": "all"})
     order = draws.permutation(len(found)).tolist()
     return [found[place] for place in order]
 
 
-def patient(port: int, asked: Sequence[object], seconds: float) -> list[Result]:
-    """Each client asks when it has an answer."""
+def closed_loop(port: int, requests: Sequence[object], seconds: float) -> list[Result]:
+    """Run clients that each send the next request after a reply."""
     found, end = list[Result](), time.perf_counter() + seconds
 
     def client(number: int) -> None:
-        asker = Asker(port)
+        connection = Connection(port)
         while time.perf_counter() < end:
-            found.append(asker.timed(asked[number % len(asked)]))
+            found.append(connection.timed(requests[number % len(requests)]))
             number += CLIENTS
 
     _all([threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)])
     return found
 
 
-def hurried(port: int, asked: Sequence[object], rate: float, seconds: float) -> list[Result]:
+def open_loop(port: int, requests: Sequence[object], rate: float, seconds: float) -> list[Result]:
     """Queries at a steady rate, whether earlier ones are answered or not."""
     found, waiting = list[Result](), queue.SimpleQueue[object]()
 
     def client() -> None:
-        asker = Asker(port)
-        while (question := waiting.get()) is not None:
-            found.append(asker.timed(question))
+        connection = Connection(port)
+        while (request := waiting.get()) is not None:
+            found.append(connection.timed(request))
 
-    threads = [threading.Thread(target=client) for _ in range(HURRIED)]
+    threads = [threading.Thread(target=client) for _ in range(SENDERS)]
     for thread in threads:
         thread.start()
     begin = time.perf_counter()
     for number in range(int(rate * seconds)):
         time.sleep(max(0.0, begin + number / rate - time.perf_counter()))
-        waiting.put(asked[number % len(asked)])
+        waiting.put(requests[number % len(requests)])
     for _ in threads:
         waiting.put(None)
     for thread in threads:
@@ -172,16 +178,16 @@ def per_second(found: Sequence[Result], begin: float, end: float) -> float:
     return sum(status == 200 and begin <= at < end for status, _, at in found) / (end - begin)
 
 
-def _request(number: int, name: str, asked: Sequence[dict[str, Any]]) -> tuple[str, str, object]:
+def _request(number: int, name: str, requests: Sequence[dict[str, Any]]) -> tuple[str, str, object]:
     """A random kind of request."""
-    kind, question = number % 100, asked[number % len(asked)]
+    kind, request = number % 100, requests[number % len(requests)]
     if kind < 5:
-        return "POST", "/api/answers", question
+        return "POST", "/api/answers", request
     if kind == 5:
         return (
             "POST",
             "/api/explanations",
-            {"query": question["query"], "bindings": question["bindings"], "answer": [name]},
+            {"query": request["query"], "bindings": request["bindings"], "answer": [name]},
         )
     if kind < 30:
         return "GET", f"/api/facts?{urlencode({'object': name, 'rows': 20})}", None
@@ -190,14 +196,14 @@ def _request(number: int, name: str, asked: Sequence[dict[str, Any]]) -> tuple[s
     return "POST", "/api/query", {"query": "x = y", "bindings": {"x": name}}
 
 
-def growth(port: int, kb: KnowledgeBase, asked: Sequence[dict[str, Any]], count: int) -> tuple[float, int]:
+def growth(port: int, kb: KnowledgeBase, requests: Sequence[dict[str, Any]], count: int) -> tuple[float, int]:
     """Memory at the end over that after the first tenth; and the number of requests without an answer."""
     names, draws = kb.objects, np.random.default_rng(2)
     sizes, place, wrong = [0.0, 0.0], [0], [0]
     guard = threading.Lock()
 
     def client() -> None:
-        asker = Asker(port)
+        connection = Connection(port)
         while True:
             with guard:
                 place[0] += 1
@@ -205,18 +211,18 @@ def growth(port: int, kb: KnowledgeBase, asked: Sequence[dict[str, Any]], count:
             if number > count:
                 return
             if number == count // 10:
-                sizes[0] = memory(asker)
-            status, _ = asker.ask(*_request(number, name, asked))
+                sizes[0] = memory(connection)
+            status, _ = connection.ask(*_request(number, name, requests))
             wrong[0] += status != 200
 
     _all([threading.Thread(target=client) for _ in range(8)])
-    sizes[1] = memory(Asker(port))
+    sizes[1] = memory(Connection(port))
     return sizes[1] / sizes[0], wrong[0]
 
 
-def memory(asker: Asker) -> float:
+def memory(connection: Connection) -> float:
     """Resident memory of the server in bytes."""
-    _, body = asker.ask("GET", "/metrics")
+    _, body = connection.ask("GET", "/metrics")
     return float(re.findall(rb"^process_resident_memory_bytes (\S+)", body, re.MULTILINE)[0])
 
 
@@ -228,25 +234,25 @@ def loaded(kb: KnowledgeBase, name: str, folder: Path, quick: bool) -> dict[str,
     sys.stderr.write(f"training on {name} …\n")
     gaifman.complete(kb, relations, min_examples=0, **SETTINGS).save(model)
     gaifman.write(kb, file)
-    asked, seconds = questions(kb, relations, 1000), 6.0 if quick else 30.0
+    requests, seconds = ranking_requests(kb, relations, 1000), 6.0 if quick else 30.0
     with server(str(file), str(model)) as (port, _):
-        asker = Asker(port)
-        slow = min(_seconds(asker, asked[:1], 4))
-        _seconds(asker, asked[:1], 4)
-        time.sleep(10.0)  # what rankings share is made meanwhile
-        quicker = min(_seconds(asker, asked[:1], 4))
+        connection = Connection(port)
+        slow = min(_seconds(connection, requests[:1], 4))
+        _seconds(connection, requests[:1], 4)
+        time.sleep(10.0)  # time for the warm-up
+        quicker = min(_seconds(connection, requests[:1], 4))
         sys.stderr.write(f"{CLIENTS} clients …\n")
         begin = time.perf_counter()
-        found = patient(port, asked, seconds)
+        found = closed_loop(port, requests, seconds)
         times = [taken for status, taken, _ in found if status == 200]
         middle, late = np.quantile(times, [0.5, 0.99]).tolist()
         peak = per_second(found, begin, begin + seconds)
-        sys.stderr.write(f"{2 * peak:.1f} questions a second …\n")
+        sys.stderr.write(f"{2 * peak:.1f} requests per second …\n")
         begin = time.perf_counter()
-        over = hurried(port, asked, 2 * peak, seconds)
+        over = open_loop(port, requests, 2 * peak, seconds)
         goodput = per_second(over, begin, begin + seconds) / peak
         sys.stderr.write("memory …\n")
-        more, lost = growth(port, kb, asked, 1_000 if quick else 100_000)
+        more, lost = growth(port, kb, requests, 1_000 if quick else 100_000)
     return {
         "errors": sum(status != 200 for status, _, _ in found),
         "p99_over_p50": late / middle,
@@ -261,15 +267,15 @@ def loaded(kb: KnowledgeBase, name: str, folder: Path, quick: bool) -> dict[str,
     }
 
 
-def _seconds(asker: Asker, asked: Sequence[object], times: int) -> list[float]:
+def _seconds(connection: Connection, requests: Sequence[object], times: int) -> list[float]:
     """Seconds of queries, one after another."""
-    found = [asker.timed(question) for _ in range(times) for question in asked]
+    found = [connection.timed(request) for _ in range(times) for request in requests]
     assert all(status == 200 for status, _, _ in found)
     return [taken for _, taken, _ in found]
 
 
 def start(folder: Path) -> float:
-    """Seconds until 100,000 facts are served."""
+    """Return the seconds until 100,000 facts are served."""
     file = folder / "small.tsv"
     gaifman.write(made(20_000, 110_000), file)
     times = []
