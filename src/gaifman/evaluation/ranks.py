@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from gaifman.config import check_choice
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
+from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, row_ids
 from gaifman.sampling.rng import make_key
 
 TIES = ("optimistic", "realistic", "pessimistic")
@@ -119,12 +119,8 @@ class CandidateFilter:
     """
 
     def __init__(self, known: Ints, tuples: Ints, position: int) -> None:
-        rest = np.delete(np.concatenate([known, tuples]), position, axis=1)
-        # Nothing is left of tuples of arity 1: all of them are one group.
-        groups = np.unique(rest, axis=0, return_inverse=True)[1].ravel() if rest.size else np.zeros(len(rest), np.int64)
-        pairs = np.stack([groups[: len(known)], known[:, position].astype(np.int64)], axis=1)
-        pairs = np.unique(pairs, axis=0)
-        own = groups[len(known) :]
+        groups, own = row_ids(np.delete(known, position, axis=1), np.delete(tuples, position, axis=1))
+        pairs = np.unique(np.stack([groups, known[:, position].astype(np.int64)], axis=1), axis=0)
         self._first, self._last = (np.searchsorted(pairs[:, 0], own, side) for side in ("left", "right"))
         self._others, self._own = pairs[:, 1], tuples[:, position]
 

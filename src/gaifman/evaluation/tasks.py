@@ -29,7 +29,7 @@ from gaifman.io.model_file import canonical_json
 from gaifman.jobs.progress import ProgressCounter
 from gaifman.jobs.run import RECORD, Run, check_same_settings
 from gaifman.kb.knowledge_base import KnowledgeBase, union
-from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
 from gaifman.logic.transforms import used_symbols
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import MLP
@@ -199,14 +199,9 @@ def _query_task(model: GaifmanModel, data: EvaluationData, counts: Sequence[int]
     third = second.with_facts(fact for other in data.known for fact in other.facts())
     visible, tested, true = (answers(kb, query).tuples.astype(np.int32) for kb in (first, second, third))
     known = np.unique(np.concatenate([visible, tested, true]), axis=0)
+    new = np.unique(tested[~rows_in(tested, visible)], axis=0)
     scorer = ModelScorer(model.predictor, counts, threads=threads)
-    return EvaluationTask(str(query), scorer, _rows_not_in(np.unique(tested, axis=0), visible), visible, known)
-
-
-def _rows_not_in(rows: Ints, others: Ints) -> Ints:
-    """The rows (b, n), distinct, that are not among the others."""
-    ids = np.unique(np.concatenate([others, rows]), axis=0, return_inverse=True)[1].ravel()
-    return rows[~np.isin(ids[len(others) :], ids[: len(others)])]
+    return EvaluationTask(str(query), scorer, new, visible, known)
 
 
 def sample_tasks(tasks: Sequence[EvaluationTask], count: int, seed: int) -> list[EvaluationTask]:
@@ -307,10 +302,9 @@ class TaskRunner:
 
     def _negatives(self, task: EvaluationTask) -> Ints:
         """One negative of each test fact, if there is one that is not known to be true."""
-        both = np.concatenate([task.known, task.tuples])
-        rows = np.unique(both, axis=0, return_inverse=True)[1].ravel()[len(task.known) :]
+        rows = row_ids(task.known, task.tuples)[1]  # known tuples are distinct and sorted, so these are their rows
         sampler = NegativeSampler(self._kb, task.known, negative_sampling=self._negative_sampling)
-        return sampler.sample(rows.astype(np.int64), 1, make_key(self._seed, "classification", task.name)).tuples
+        return sampler.sample(rows, 1, make_key(self._seed, "classification", task.name)).tuples
 
 
 def rank_test_facts(task: EvaluationTask, objects: int, progress: ProgressCounter) -> Longs:

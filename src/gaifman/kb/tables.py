@@ -334,6 +334,25 @@ class UniqueRows:
     """A repeated row."""
 
 
+def row_ids(*matrices: Ints) -> list[Longs]:
+    """Number the distinct rows of matrices with equally many columns, in ascending order; one id for each row.
+
+    >>> [ids.tolist() for ids in row_ids(np.array([[1, 5], [0, 7]]), np.array([[1, 5], [1, 4]]))]
+    [[2, 0], [2, 1]]
+    """
+    rows = np.concatenate(matrices)
+    ids = np.zeros(len(rows), np.int64)
+    for column in rows.T:  # ids are made small after each column, so that no product overflows
+        ids = np.unique(ids * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
+    return np.split(ids, np.cumsum([len(matrix) for matrix in matrices[:-1]]))
+
+
+def rows_in(rows: Ints, others: Ints) -> npt.NDArray[np.bool_]:
+    """Shape (rows,): which rows are among the others."""
+    ids, other_ids = row_ids(rows, others)
+    return np.isin(ids, other_ids)
+
+
 def unique_rows(columns: list[Ints], sizes: Sequence[int], weight: Floats | None = None) -> UniqueRows:
     """Return the distinct rows of some columns, sorted; entries of column i are below `sizes[i]`.
 

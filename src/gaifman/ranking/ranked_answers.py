@@ -18,7 +18,7 @@ from gaifman._html import bar, code, muted, paragraph, stack, table
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints
+from gaifman.kb.tables import Floats, Ints, rows_in
 from gaifman.predict import Estimate, Estimates, Predictor
 from gaifman.queries.answers import answers as exact_answers
 from gaifman.ranking.candidates import DEFAULT_OPTIONS, RankingOptions, select_candidates
@@ -199,7 +199,7 @@ def rank_candidates(
     answers = known_answers(predictor, pattern, options.deadline)
     candidates = select_candidates(predictor.graph, predictor.query, pattern, answers, options)
     tuples = pattern.tuples(candidates.values)
-    known = _rows_in(tuples, answers)
+    known = rows_in(tuples, answers)
     description = candidates.description
     if options.known == "exclude":
         tuples, known, description = tuples[~known], known[~known], f"{description}, without known answers"
@@ -249,12 +249,3 @@ def _shortlist_size(top: int | None) -> int:
 def _rank_order(values: Floats, tuples: Ints) -> npt.NDArray[np.intp]:
     """The rows from the largest value to the smallest; ties by object id."""
     return np.lexsort((*tuples.T[::-1], -values))
-
-
-def _rows_in(tuples: Ints, others: Ints) -> Bools:
-    """Shape (tuples,): which tuples are among the others."""
-    both = np.concatenate([tuples, others])
-    codes = np.zeros(len(both), np.int64)
-    for column in both.T:  # codes are made small after each column, so that no product overflows
-        codes = np.unique(codes * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
-    return np.isin(codes[: len(tuples)], codes[len(tuples) :])

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError
+from gaifman.kb.tables import rows_in
 from gaifman.model import GaifmanModel
 from gaifman.predict import Estimate
-from gaifman.ranking import ranked_answers as module
 from gaifman.ranking.candidates import RankingOptions
 from gaifman.ranking.ranked_answers import Answer, CandidateSummary
 from trained import completion_with_likes as completed
@@ -95,7 +95,7 @@ def test_which_tuples_are_among_others(width: int, count: int, others: int, seed
     numbers = [2**31 - 1, 2**31 - 2, 0] if large else [0, 1, 2]
     one, other = (rng.choice(numbers, (rows, width)).astype(np.int32) for rows in (count, others))
     known = {tuple(row) for row in other.tolist()}
-    assert module._rows_in(one, other).tolist() == [tuple(row) in known for row in one.tolist()]
+    assert rows_in(one, other).tolist() == [tuple(row) in known for row in one.tolist()]
 
 
 # Mistakes
