@@ -16,10 +16,11 @@ knowledge base itself are never changed.
 from __future__ import annotations
 
 import hmac
-import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from gaifman import io
 from gaifman.cancellation import Deadline, no_deadline
@@ -42,7 +43,8 @@ class EditsFile:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._lock_fd = -1
+        target = self.path.resolve()  # two links to one file share its lock
+        self._lock = FileLock(target.with_name(f".{target.name}.lock"), mode=0o600, thread_local=False)
         self.kb = self._read()
 
     def _read(self) -> KnowledgeBase:
@@ -60,23 +62,19 @@ class EditsFile:
 
         Temporary files that a killed server left behind are removed.
         """
-        import fcntl
-
-        if self._lock_fd >= 0:
+        if self._lock.is_locked:
             return
+        folder = self.path.resolve().parent
+        if not folder.is_dir():  # filelock would make it
+            raise OutputError(f"cannot write {self.path}: there is no folder {folder}")
         try:
-            target = self.path.resolve()  # two links to one file share its lock
-            beside = target.with_name(f".{target.name}.lock")
-            self._lock_fd = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
+            self._lock.acquire(blocking=False)
+        except Timeout:
             raise OutputError(
                 f"{self.path} is in use by another server", hint="stop it, or name another file with --edits"
             ) from None
         except OSError as error:
-            self.close()
-            raise OutputError(f"cannot write {self.path}: {error.strerror}") from None
+            raise OutputError(f"cannot write {self.path}: {error.strerror or error}") from None
         try:
             self.kb = self._read()
             for left in leftover_files(self.path):
@@ -87,9 +85,7 @@ class EditsFile:
 
     def close(self) -> None:
         """Release the lock."""
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
+        self._lock.release()
 
     def apply_to(self, kb: KnowledgeBase) -> KnowledgeBase:
         """Return a knowledge base with these facts."""

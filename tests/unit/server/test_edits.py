@@ -68,6 +68,7 @@ def test_only_one_process_writes(tmp_path: Path) -> None:
     two.close()
     with pytest.raises(OutputError, match="cannot write"):
         EditsFile(tmp_path / "gone" / "new.facts").lock()
+    assert not (tmp_path / "gone").exists()
 
 
 def test_locking_reads_what_another_server_added(tmp_path: Path) -> None:
