@@ -63,8 +63,8 @@ def test_killed_before_any_change_of_files_it_gives_the_same_bytes(
 
 
 @pytest.fixture(scope="module")
-def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in which all is learnt, killed before the first byte of its card."""
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with all training done, killed before the first byte of its card."""
     job = victim(tmp_path_factory.mktemp("learnt"), "query")
     job.kill_by_change("1:.md", threads=1)
     assert job.kills == 1
@@ -73,10 +73,10 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("change", ["2:.md", "1:/result", "1:/.m.gaifman.", "1:/run.json", "1:/.run.json", "4:/lock"])
 def test_killed_while_it_ends_it_is_ended_when_resumed(
-    change: str, learnt: Path, tmp_path: Path, whole: dict[str, bytes]
+    change: str, trained_run: Path, tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     """While the card, the result, the record is written, and while the folder is removed."""
-    shutil.copytree(learnt, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(trained_run, tmp_path, dirs_exist_ok=True)
     job = Victim(tmp_path, str(tmp_path / "small.facts"), QUERY)
     job.kill_by_change(change, threads=1)
     assert job.kills == 1

@@ -34,8 +34,8 @@ def torch_loss(
         units = units @ weights[f"weights/{number}"] + weights[f"biases/{number}"]
         if number < last:
             units = torch.sigmoid(units) if activation == "sigmoid" else torch.relu(units)
-    wanted = torch.tensor(targets.astype(np.float64))
-    return torch.nn.functional.binary_cross_entropy_with_logits(units[:, 0], wanted)
+    expected = torch.tensor(targets.astype(np.float64))
+    return torch.nn.functional.binary_cross_entropy_with_logits(units[:, 0], expected)
 
 
 def torch_gradients(network: MLP, dense: Dense, targets: npt.NDArray[np.float32]) -> dict[str, Dense]:
@@ -46,9 +46,9 @@ def torch_gradients(network: MLP, dense: Dense, targets: npt.NDArray[np.float32]
     }
 
 
-def assert_near(found: State, wanted: dict[str, Dense]) -> None:
-    assert sorted(found) == sorted(wanted)
-    for name, array in wanted.items():
+def assert_near(found: State, expected: dict[str, Dense]) -> None:
+    assert sorted(found) == sorted(expected)
+    for name, array in expected.items():
         assert found[name].shape == array.shape, name
         assert np.abs(found[name] - array).max(initial=0) <= 1e-5, name
 
@@ -173,13 +173,13 @@ def plain_forward(weights: dict[str, Dense], activation: str, dense: Dense) -> l
     return found
 
 
-def plain_training(network: MLP, dense: Dense, targets: npt.NDArray[np.float32], passes: int) -> dict[str, Dense]:
+def plain_training(network: MLP, dense: Dense, targets: npt.NDArray[np.float32], epochs: int) -> dict[str, Dense]:
     """Mini-batches of Adagrad in plain numpy, by the textbook."""
     state = network.state()
     weights = {name: array.astype(np.float64) for name, array in state.items()}
     squares = {name: np.full(array.shape, INITIAL_SQUARES) for name, array in state.items()}
     cuts = [*range(0, len(dense), network.batch_size), len(dense)]
-    for begin, end in [*pairwise(cuts)] * passes:
+    for begin, end in [*pairwise(cuts)] * epochs:
         layers = plain_forward(weights, network.activation, dense[begin:end])
         delta = (logistic(layers[-1]) - targets[begin:end, None]) / (end - begin)
         gradients = {}
@@ -201,7 +201,7 @@ def test_training_equals_a_plain_twin_and_pytorchs_adagrad(
 ) -> None:
     dense, targets = drawn(8, 150, 25)
     network = begun(MLP(hidden, activation, learning_rate=0.05, dropout=0, batch_size=batch), 25, 4)
-    wanted = plain_training(network, dense, targets, passes=3)
+    expected = plain_training(network, dense, targets, epochs=3)
     weights = parameters(network.state())
     steps = torch.optim.Adagrad(weights.values(), lr=0.05, initial_accumulator_value=INITIAL_SQUARES, eps=1e-10)
     for _ in range(3):
@@ -210,18 +210,18 @@ def test_training_equals_a_plain_twin_and_pytorchs_adagrad(
             torch_loss(weights, activation, dense[begin : begin + batch], targets[begin : begin + batch]).backward()
             steps.step()
         network.fit_batch(Batch(sparse(dense), targets))
-    assert_near(network.state(), wanted)
+    assert_near(network.state(), expected)
     assert_near(network.state(), {name: tensor.detach().numpy() for name, tensor in weights.items()})
-    p = logistic(plain_forward(wanted, activation, dense)[-1][:, 0])
+    p = logistic(plain_forward(expected, activation, dense)[-1][:, 0])
     assert np.abs(network.probabilities(sparse(dense)) - p).max() <= 1e-5
 
 
 def test_the_loss_that_learning_gives_is_the_mean_before_each_step() -> None:
     dense, targets = drawn(3, 30, 9)
     network = begun(MLP([5], dropout=0, batch_size=30), 9, 1)
-    wanted = torch_loss(parameters(network.state()), "sigmoid", dense, targets).item()
-    assert network.fit_batch(Batch(sparse(dense), targets)) == pytest.approx(wanted, abs=1e-6)
-    assert network.fit_batch(Batch(sparse(dense), targets)) < wanted
+    expected = torch_loss(parameters(network.state()), "sigmoid", dense, targets).item()
+    assert network.fit_batch(Batch(sparse(dense), targets)) == pytest.approx(expected, abs=1e-6)
+    assert network.fit_batch(Batch(sparse(dense), targets)) < expected
 
 
 def test_blocks_whose_ends_are_those_of_mini_batches_are_one_block() -> None:

@@ -74,12 +74,12 @@ def test_combine_equals_numpy_for_every_number_of_columns(readonly: bool) -> Non
         for step, stride, count, rows in ((9, 1, 5, 1), (1, 3, 4, 3), (2, 7, 1, 4), (5, 2, 0, 2), (4, 1, 3, 9)):
             values, table = whole(rng, 2 + step * rows + stride * count), whole(rng, 3 + count * columns)
             out = whole(rng, rows * columns + 9)
-            wanted = out.copy()
+            expected = out.copy()
             factors = values[2 + step * np.arange(rows)[:, None] + stride * np.arange(count)]
-            wanted[4 : 4 + rows * columns] += (factors @ table[3:].reshape(count, columns)).ravel()
+            expected[4 : 4 + rows * columns] += (factors @ table[3:].reshape(count, columns)).ravel()
             given = (freeze(values), freeze(table)) if readonly else (values, table)
             _combined(*given, out, (2, step, stride, count, 3, columns, 4, rows))
-            assert out.tolist() == wanted.tolist(), f"{columns} columns, stride {stride}, {count} for {rows} rows"
+            assert out.tolist() == expected.tolist(), f"{columns} columns, stride {stride}, {count} for {rows} rows"
 
 
 @pytest.mark.parametrize("readonly", [False, True])
@@ -90,12 +90,12 @@ def test_gather_equals_numpy_for_every_number_of_columns(readonly: bool) -> None
             values, table = whole(rng, 3 + count), whole(rng, 9 * columns)
             places = rng.integers(0, 9, 2 + count).astype(np.int32)
             out = whole(rng, columns + 9)
-            wanted = out.copy()
-            wanted[4 : 4 + columns] += values[3:] @ table.reshape(9, columns)[places[2:]]
+            expected = out.copy()
+            expected[4 : 4 + columns] += values[3:] @ table.reshape(9, columns)[places[2:]]
             # In learning values and places are scratch, or rows that are read only; the table is always the weights.
             given = (freeze(values), freeze(places)) if readonly else (values, places)
             _gathered(*given, table, out, (3, 2, count, columns, 4))
-            assert out.tolist() == wanted.tolist(), f"{columns} columns, {count} rows"
+            assert out.tolist() == expected.tolist(), f"{columns} columns, {count} rows"
 
 
 def test_sums_are_rounded_no_worse_than_numpys() -> None:
@@ -112,9 +112,9 @@ def test_products_equal_numpys(rows: int, inner: int, columns: int) -> None:
     a, w, d = whole(rng, 3 + rows * inner), whole(rng, 2 + inner * columns), whole(rng, 4 + rows * columns)
     out, crossing, turned = whole(rng, 1 + rows * columns), whole(rng, 5 + inner * columns), whole(rng, inner * columns)
     matrix, weights, deltas = a[3:].reshape(rows, inner), w[2:].reshape(inner, columns), d[4:].reshape(rows, columns)
-    wanted = out[1:] + (matrix @ weights).ravel(), crossing[5:] + (matrix.T @ deltas).ravel(), weights.T.ravel()
+    expected = out[1:] + (matrix @ weights).ravel(), crossing[5:] + (matrix.T @ deltas).ravel(), weights.T.ravel()
     _products(a, w, d, (rows, inner, columns), out, crossing, turned)
-    for found, right in zip((out[1:], crossing[5:], turned), wanted, strict=True):
+    for found, right in zip((out[1:], crossing[5:], turned), expected, strict=True):
         assert found.tolist() == right.tolist()
 
 
@@ -135,8 +135,8 @@ def test_the_sigmoid_is_right_to_two_in_ten_million_everywhere() -> None:
     _activated(SIGMOID, found)
     wide = numbers.astype(np.float64)
     small = np.exp(-np.abs(wide))
-    wanted = np.where(wide >= 0, 1, small) / (1 + small)
-    assert np.abs(found - wanted).max() <= 2e-7
+    expected = np.where(wide >= 0, 1, small) / (1 + small)
+    assert np.abs(found - expected).max() <= 2e-7
     assert (found >= 0).all()
     assert (found <= 1).all()
     assert found[numbers == 0].tolist() == [0.5] * int((numbers == 0).sum())

@@ -140,7 +140,7 @@ def test_relations_without_facts_of_their_arity_are_false() -> None:
     assert normalize(parse("p(x)"), Domain(RELATIONS, OBJECTS, (1,))) == Atom("p", (X,))
 
 
-def test_a_wrong_number_of_places_is_an_error() -> None:
+def test_a_wrong_arity_is_an_error() -> None:
     with pytest.raises(FormulaError, match="there is no relation r of arity 1"):
         normalize(Atom("r", (X,)), Domain(RELATIONS))
 

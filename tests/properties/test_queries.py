@@ -98,7 +98,7 @@ def test_names_that_differ_by_case_are_two_columns() -> None:
     assert ("ann", "bob") in list(found)
 
 
-def test_the_whole_domain_is_said_with_its_size_and_refused_above_the_limit() -> None:
+def test_an_unrestricted_query_has_a_note_and_is_refused_above_the_limit() -> None:
     found = answers(FAMILY, "~parent(x, y)")
     assert found.prepared.note == "x, y range over the whole domain: 49 combinations"
     assert len(found) == 49 - 4

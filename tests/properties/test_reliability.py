@@ -82,7 +82,7 @@ def test_a_table_is_printed_with_its_errors() -> None:
         ([0.5], [1], [math.inf], "finite"),
     ],
 )
-def test_what_is_wrong_is_said(p: list[float], targets: list[float], weights: list[float] | None, words: str) -> None:
+def test_wrong_input_is_refused(p: list[float], targets: list[float], weights: list[float] | None, words: str) -> None:
     for function in (fit_calibration, reliability):
         with pytest.raises(KnowledgeBaseError, match=words):
             function(p, targets, weights)

@@ -174,7 +174,7 @@ def test_which_tuples_are_answers_whatever_the_query_is_made_of(seed: int) -> No
 
 
 def test_which_tuples_are_answers_of_a_query_of_very_many_ways() -> None:
-    """With ¬ such a query can be learnt, although its witnesses cannot be listed."""
+    """A query with ¬ can be trained, although its witnesses cannot be listed."""
     parts = "parent(x, y) | parent(y, x) | person(x) | person(y)"
     either = " & ".join(f"({parts} | gave(x, '{name}', y))" for name in ("ann", "bea", "bob", "cleo"))
     text, names = f"parent(x, y) & ~parent(y, x) & {either}", ("ann", "bob")

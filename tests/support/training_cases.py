@@ -84,7 +84,7 @@ class Recorder(FeatureEvaluator):
 
 def source(
     kb: KnowledgeBase,
-    learning: TrainingConfig = SMALL,
+    config: TrainingConfig = SMALL,
     query: str = "lives_in(x, y)",
     phi: str = "paper",
     block: int = 16,
@@ -94,9 +94,9 @@ def source(
     graph, question = build_graph(kb), parse_query(query, kb)
     arities = {name: relation.arity for name, relation in kb.relations.items()}
     width = len(question.variables)
-    wanted = named_feature_set(phi, width, arities) if phi in ("paper", "default") else parse_phi(phi, kb)
-    recipe = replace(learning, block_size=block)
-    plan = compile_features(wanted, kb, width)
+    expected = named_feature_set(phi, width, arities) if phi in ("paper", "default") else parse_phi(phi, kb)
+    recipe = replace(config, block_size=block)
+    plan = compile_features(expected, kb, width)
     return TrainingSource(
         features(graph, plan), TrainingExamples(graph, question, recipe), feature_kinds(plan.features)
     )
@@ -104,12 +104,12 @@ def source(
 
 def trainer(
     given: TrainingSource | Sequence[TrainingSource],
-    learning: TrainingConfig = SMALL,
+    config: TrainingConfig = SMALL,
     base: BaseModel | None = None,
     threads: int = 1,
 ) -> Trainer:
     sources = [given] if isinstance(given, TrainingSource) else given
-    return Trainer(sources, learning, base or MLP([8], epochs=3, batch_size=16), threads)
+    return Trainer(sources, config, base or MLP([8], epochs=3, batch_size=16), threads)
 
 
 class Stopped(Exception):
@@ -128,7 +128,7 @@ class Notes(Callback):
     kept: Saved | None = None
     begun: list[tuple[int, int]] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
-    passes: list[tuple[int, float, float | None]] = field(default_factory=list)
+    epochs: list[tuple[int, float, float | None]] = field(default_factory=list)
 
     def load_checkpoint(self) -> tuple[Mapping[str, npt.NDArray[Any]], Mapping[str, Any]] | None:
         return self.start
@@ -145,7 +145,7 @@ class Notes(Callback):
             raise Stopped
 
     def on_epoch_end(self, number: int, loss: float, held: float | None) -> None:
-        self.passes.append((number, loss, held))
+        self.epochs.append((number, loss, held))
 
 
 class Scripted(BaseModel):
@@ -153,9 +153,9 @@ class Scripted(BaseModel):
 
     kind = "scripted"
 
-    def __init__(self, said: Sequence[float], passes: int | None = None) -> None:
+    def __init__(self, said: Sequence[float], epochs: int | None = None) -> None:
         self.said = list(said)
-        self.epochs = passes or len(said)
+        self.epochs = epochs or len(said)
         self.reset(0, 0)
 
     def reset(self, width: int, seed: int) -> None:
@@ -175,7 +175,7 @@ class Scripted(BaseModel):
         return np.zeros((len(rows), 1), np.float32)
 
     def settings(self) -> Mapping[str, Any]:
-        return {"said": self.said, "passes": self.epochs}
+        return {"said": self.said, "epochs": self.epochs}
 
     def state(self, *, resumable: bool = False) -> State:
         return {"done": np.array([self.done])} | ({"learnt": np.array([self.learnt])} if resumable else {})

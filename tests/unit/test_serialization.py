@@ -116,10 +116,10 @@ def test_second_order_features_need_no_relation_of_the_file() -> None:
 
 
 def test_a_description_is_json_and_tells_how_it_was_made() -> None:
-    learning = TrainingConfig(radius=2, size=None, negatives=7, options={"epochs": 1}, seed=3)
-    found = training_metadata(learning, learning.make_base_model(), [towns()])
+    config = TrainingConfig(radius=2, size=None, negatives=7, options={"epochs": 1}, seed=3)
+    found = training_metadata(config, config.make_base_model(), [towns()])
     assert canonical_json(found)
-    assert TrainingConfig.from_settings(found["config"]) == learning
+    assert TrainingConfig.from_settings(found["config"]) == config
     assert found["base"]["kind"] == "mlp"
     assert found["base"]["settings"]["epochs"] == 1
     assert found["kb"] == {
@@ -128,8 +128,8 @@ def test_a_description_is_json_and_tells_how_it_was_made() -> None:
         "relations": 6,
         "facts": len(towns()),
     }
-    assert TrainingConfig.from_settings(found["config"]) == learning
-    assert len(training_metadata(learning, learning.make_base_model(), [towns(), towns(9)])["kb"]["collection"]) == 2
+    assert TrainingConfig.from_settings(found["config"]) == config
+    assert len(training_metadata(config, config.make_base_model(), [towns(), towns(9)])["kb"]["collection"]) == 2
 
 
 def test_a_base_model_that_no_file_can_hold_is_described_all_the_same() -> None:

@@ -1,4 +1,4 @@
-"""Learning: what is seen and what is hidden, what is held out, settings, passes, patience."""
+"""Training: what examples see, the held-out tuples, settings, epochs, early stopping."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from training_cases import SMALL, Notes, Recorder, Scripted, people, source, tra
 # What training neighbourhoods show
 
 
-def recorded(kb: KnowledgeBase, learning: TrainingConfig, phi: str, query: str = "lives_in(x, y)") -> Recorder:
+def recorded(kb: KnowledgeBase, config: TrainingConfig, phi: str, query: str = "lives_in(x, y)") -> Recorder:
     """What was drawn while a model was trained and judged."""
-    given = source(kb, learning, query, phi, features=Recorder)
-    one = trainer(given, learning, MLP([4], epochs=2))
+    given = source(kb, config, query, phi, features=Recorder)
+    one = trainer(given, config, MLP([4], epochs=2))
     one.held_out(one.train())
     assert isinstance(given.evaluator, Recorder)
     return given.evaluator
@@ -55,8 +55,8 @@ def test_leakage_an_answers_own_fact_is_never_visible(purpose: str) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["train", "survey", "held out"])
-def test_leakage_corruptions_do_not_see_the_fact_of_their_answer_either(purpose: str) -> None:
-    """Each lives in one town: whoever stays s1 of a corruption has no other such fact, and none must be seen."""
+def test_leakage_negatives_do_not_see_the_fact_of_their_answer_either(purpose: str) -> None:
+    """Each person lives in one town: s1 of a negative has no other such fact, and must see none."""
     kb = people()
     seen = recorded(kb, SMALL, "exists x. lives_in(s1, x)\nexists x. lives_in(x, s2)\nexists x. works_in(s1, x)")
     true = facts_of(kb, "lives_in")
@@ -73,7 +73,7 @@ def test_leakage_corruptions_do_not_see_the_fact_of_their_answer_either(purpose:
     assert 0.0 in stayed
 
 
-def test_leakage_of_each_corruption_by_its_source() -> None:
+def test_leakage_of_each_negative_by_its_source() -> None:
     kb = people()
     given = source(kb, SMALL, phi="exists x. lives_in(s1, x)")
     block = next(given.examples.blocks(0))
@@ -86,7 +86,7 @@ def test_leakage_of_each_corruption_by_its_source() -> None:
     assert (values[~same & resident] == 1).mean() > 0.3, "another s1 keeps its own fact, where its town was drawn"
 
 
-def test_uncertain_facts_drop_out_in_training_as_often_as_they_are_wrong_and_never_when_judged() -> None:
+def test_uncertain_facts_drop_out_in_training_as_often_as_they_are_wrong_and_never_in_prediction() -> None:
     facts = [Fact("lives_in", (f"p{i}", f"t{i % 9}")) for i in range(200)]
     facts += [Fact("near", (f"p{i}", f"t{i % 9}"), 0.3) for i in range(200)]
     facts += [Fact("sure", (f"p{i}", f"t{i % 9}")) for i in range(200)]
@@ -108,11 +108,11 @@ def test_uncertain_facts_drop_out_in_training_as_often_as_they_are_wrong_and_nev
     }
 
 
-def test_how_sure_an_answer_is_is_what_is_learnt() -> None:
+def test_the_confidence_of_an_answer_is_its_target() -> None:
     facts = [Fact("r", (f"a{i}", f"b{i}"), 0.25 if i % 2 else 1.0) for i in range(40)]
     taught = Taught()
-    learning = TrainingConfig(positives=2, negatives=1, min_examples=0, holdout=0)
-    trainer(source(KnowledgeBase.from_facts(facts), learning, "r(x, y)"), learning, taught).train()
+    config = TrainingConfig(positives=2, negatives=1, min_examples=0, holdout=0)
+    trainer(source(KnowledgeBase.from_facts(facts), config, "r(x, y)"), config, taught).train()
     targets = np.concatenate([batch.targets for batch in taught.batches])
     values, counts = np.unique(targets, return_counts=True)
     assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == {0.0: 40, 0.25: 40, 1.0: 40}
@@ -169,7 +169,7 @@ def test_the_survey_keeps_only_features_that_are_seen_and_not_rarely() -> None:
     assert trainer(source(kb, rare, phi=phi), rare).fit_scaler().width == 0
 
 
-def test_the_survey_looks_at_so_many_answers_and_at_two_corruptions_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scaler_is_fitted_to_some_answers_and_two_negatives_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SCANNED_ANSWERS", 30)
     given = source(people(), SMALL, block=16, features=Recorder)
     trainer(given).fit_scaler()
@@ -177,7 +177,7 @@ def test_the_survey_looks_at_so_many_answers_and_at_two_corruptions_of_each(monk
     assert [len(one.tuples) for one in given.evaluator.seen] == [16, 32, 16, 32]
 
 
-def test_held_out_tuples_have_both_classes_and_were_never_learnt_from() -> None:
+def test_held_out_tuples_have_both_classes_and_are_not_used_in_training() -> None:
     kb = people(120)
     given = source(kb, SMALL, features=Recorder)
     one = trainer(given)
@@ -248,51 +248,51 @@ def test_few_examples_are_gone_through_more_often() -> None:
     given = source(people(), SMALL)
     count = 54 * 5
     assert trainer(given).examples_per_epoch == count
-    for least, wanted in ((0, 3), (3 * count, 3), (3 * count + 1, 4), (7 * count, 7), (10**9, MAX_EPOCHS)):
-        learning = TrainingConfig(**{**SMALL.as_dict(), "min_examples": least})
-        assert trainer(given, learning).num_epochs == wanted
-        assert trainer(given, learning, Scripted([0.5])).num_epochs == 1, "one that gathers wants no more of the same"
+    for least, expected in ((0, 3), (3 * count, 3), (3 * count + 1, 4), (7 * count, 7), (10**9, MAX_EPOCHS)):
+        config = TrainingConfig(**{**SMALL.as_dict(), "min_examples": least})
+        assert trainer(given, config).num_epochs == expected
+        assert trainer(given, config, Scripted([0.5])).num_epochs == 1, "one that gathers wants no more of the same"
     many = TrainingConfig(**{**SMALL.as_dict(), "min_examples": 5 * count})
     notes = Notes()
     scorer = trainer(given, many).train(notes)
     assert len(scorer.losses) == 5
-    assert [number for number, _, _ in notes.passes] == [1, 2, 3, 4, 5]
+    assert [number for number, _, _ in notes.epochs] == [1, 2, 3, 4, 5]
     assert sum(notes.blocks) == 5 * count
     assert notes.begun == [(5 * count, 0)]
     assert scorer.losses[-1] < scorer.losses[0]
 
 
 def patient(patience: int, said: list[float]) -> tuple[Scorer, Scripted, Notes]:
-    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": patience})
+    config = TrainingConfig(**{**SMALL.as_dict(), "patience": patience})
     base, notes = Scripted(said), Notes()
-    return trainer(source(people(), learning), learning, base).train(notes), base, notes
+    return trainer(source(people(), config), config, base).train(notes), base, notes
 
 
 SAID = [0.2, 0.3, 0.4, 0.45, 0.5, 0.41, 0.6, 0.7]
-"""Of 2 answers and 3 corruptions 0.4 are answers: who says 0.4 of all has the smallest loss."""
+"""Of 2 answers and 3 negatives 0.4 are answers: a constant 0.4 has the smallest loss."""
 
 
-@pytest.mark.parametrize(("patience", "passes"), [(1, 4), (2, 5), (3, 6), (5, 8), (20, 8)])
-def test_training_stops_when_it_gets_no_better_and_takes_the_best_again(patience: int, passes: int) -> None:
+@pytest.mark.parametrize(("patience", "epochs"), [(1, 4), (2, 5), (3, 6), (5, 8), (20, 8)])
+def test_early_stopping_restores_the_best_epoch(patience: int, epochs: int) -> None:
     scorer, base, notes = patient(patience, SAID)
-    assert len(scorer.losses) == len(notes.passes) == passes
+    assert len(scorer.losses) == len(notes.epochs) == epochs
     assert base.done == 3, "the state after the third pass"
-    held = [loss for _, _, loss in notes.passes]
+    held = [loss for _, _, loss in notes.epochs]
     assert None not in held
     assert np.argmin(np.array(held, float)) == 2
     assert held[2] == pytest.approx(-0.4 * np.log(0.4) - 0.6 * np.log(0.6))
 
 
-def test_without_patience_the_last_pass_is_taken_and_nothing_is_judged() -> None:
+def test_without_patience_the_last_epoch_is_taken_and_nothing_is_predicted() -> None:
     scorer, base, notes = patient(0, SAID)
     assert (len(scorer.losses), base.done) == (8, 8)
-    assert {held for _, _, held in notes.passes} == {None}
+    assert {held for _, _, held in notes.epochs} == {None}
 
 
 def test_where_nothing_is_held_out_patience_waits_for_ever() -> None:
-    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 1, "holdout": 0.0})
+    config = TrainingConfig(**{**SMALL.as_dict(), "patience": 1, "holdout": 0.0})
     base = Scripted(SAID)
-    assert len(trainer(source(people(), learning), learning, base).train().losses) == 8
+    assert len(trainer(source(people(), config), config, base).train().losses) == 8
     assert base.done == 8
 
 
@@ -319,7 +319,7 @@ class Weighing(Logistic):
 
 
 def test_never_more_than_one_block_is_in_memory() -> None:
-    learning = TrainingConfig(min_examples=0, holdout=0)
+    config = TrainingConfig(min_examples=0, holdout=0)
     base, alive = Weighing(), list[int]()
 
     class Looking(FeatureEvaluator):
@@ -329,7 +329,7 @@ def test_never_more_than_one_block_is_in_memory() -> None:
             alive.append(sum(one() is not None for one in base.taught))
             return super().sample_and_evaluate(*given, **more)
 
-    one = trainer(source(generated(6_000), learning, "r(x, y)", block=64, features=Looking), learning, base)
+    one = trainer(source(generated(6_000), config, "r(x, y)", block=64, features=Looking), config, base)
     one.fit_scaler()  # what is made once, is made
     gc.collect()
     tracemalloc.start()
@@ -346,7 +346,7 @@ def test_never_more_than_one_block_is_in_memory() -> None:
 # Settings
 
 
-def test_every_setting_has_its_default_and_they_can_be_told_by_name() -> None:
+def test_every_setting_has_a_default_and_can_be_set_by_name() -> None:
     settings = TrainingConfig().as_dict()
     assert list(settings) == [each.name for each in fields(TrainingConfig)]
     assert TrainingConfig.from_settings(settings) == TrainingConfig()
@@ -384,14 +384,14 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("given", "message", "near"), WRONG, ids=[str(given) for given, _, _ in WRONG])
-def test_what_is_wrong_with_a_setting_is_said(given: dict[str, Any], message: str, near: str) -> None:
+def test_a_wrong_setting_is_refused(given: dict[str, Any], message: str, near: str) -> None:
     with pytest.raises(KnowledgeBaseError) as caught:
         TrainingConfig.from_settings(given)
     assert message in caught.value.message
     assert near in (caught.value.suggestions or ("",))
 
 
-def test_a_setting_of_the_base_model_that_is_not_there_is_told_when_it_is_made() -> None:
+def test_an_unknown_option_of_the_base_model_is_refused() -> None:
     with pytest.raises(KnowledgeBaseError, match="mlp has no option hiden") as caught:
         TrainingConfig(options={"hiden": [3]}).make_base_model()
     assert caught.value.suggestions == ("hidden",)

@@ -21,7 +21,7 @@ from training_cases import SMALL, Notes, Recorder, Saved, Scripted, Stopped, peo
 
 
 def bits(scorer: Scorer) -> bytes:
-    """Everything that was learnt."""
+    """All parameters."""
     inputs = scorer.scaler
     arrays = [inputs.columns, inputs.kinds, inputs.centres, inputs.scales]
     state = scorer.base.state()
@@ -34,23 +34,23 @@ def bits(scorer: Scorer) -> bytes:
 
 @pytest.mark.parametrize("size", [6, None])
 def test_the_same_bits_for_one_thread_and_two(size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    learning = TrainingConfig(**{**SMALL.as_dict(), "size": size, "patience": 2})
-    one = trainer(source(people(), learning, phi="default"), learning)
-    wanted = one.train()
-    held = one.held_out(wanted)
+    config = TrainingConfig(**{**SMALL.as_dict(), "size": size, "patience": 2})
+    one = trainer(source(people(), config, phi="default"), config)
+    expected = one.train()
+    held = one.held_out(expected)
     # Blocks so small that two threads have enough to do: what one block has must not hang on the others.
     monkeypatch.setattr(drawing, "MEMBERS_PER_BLOCK", 64)
     monkeypatch.setattr(evaluation, "ROWS_PER_BLOCK", 5)
     for threads in (1, 2, 3):
-        other = trainer(source(people(), learning, phi="default"), learning, threads=threads)
+        other = trainer(source(people(), config, phi="default"), config, threads=threads)
         found = other.train()
-        assert bits(found) == bits(wanted)
+        assert bits(found) == bits(expected)
         judged = other.held_out(found)
         assert judged.means.tobytes() == held.means.tobytes()
         assert judged.targets.tobytes() == held.targets.tobytes()
 
 
-def test_the_seed_changes_what_is_learnt_and_training_twice_does_not() -> None:
+def test_the_seed_changes_the_model_and_training_twice_does_not() -> None:
     one = trainer(source(people(), SMALL))
     first = bits(one.train())
     assert bits(one.train()) == first
@@ -58,7 +58,7 @@ def test_the_seed_changes_what_is_learnt_and_training_twice_does_not() -> None:
     assert bits(trainer(source(people(), other), other).train()) != first
 
 
-def test_the_order_in_which_facts_are_told_does_not_matter() -> None:
+def test_the_order_of_the_facts_does_not_matter() -> None:
     kb = people()
     told = KnowledgeBase.from_facts(list(kb.facts())[::-1], objects=kb.objects)
     again = trainer(source(told, SMALL)).train()
@@ -97,56 +97,56 @@ MAKERS: list[tuple[Callable[[], BaseModel], int]] = [
 ]
 
 
-def made(make: Callable[[], BaseModel], learning: TrainingConfig) -> Trainer:
-    return trainer(source(people(48), learning, block=12), learning, make())
+def made(make: Callable[[], BaseModel], config: TrainingConfig) -> Trainer:
+    return trainer(source(people(48), config, block=12), config, make())
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda pair: f"{pair[0].__name__}, patience {pair[1]}")
 def test_interrupted_at_any_block_and_resumed_the_bits_are_the_same(make: tuple[Callable[[], BaseModel], int]) -> None:
-    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": make[1]})
+    config = TrainingConfig(**{**SMALL.as_dict(), "patience": make[1]})
     notes = Notes()
-    wanted = bits(made(make[0], learning).train(notes))
+    expected = bits(made(make[0], config).train(notes))
     assert len(notes.blocks) >= 4
     for stop in range(1, len(notes.blocks) + 1):
-        saved = interrupted(make[0], learning, stop, None)
+        saved = interrupted(make[0], config, stop, None)
         later = Notes(start=saved)
-        assert bits(made(make[0], learning).train(later)) == wanted, f"stopped after block {stop}"
+        assert bits(made(make[0], config).train(later)) == expected, f"stopped after block {stop}"
         assert later.blocks == notes.blocks[stop:]
         assert later.begun == [(notes.begun[0][0], sum(notes.blocks[:stop]))]
-        told = notes.passes[-len(later.passes) :]
-        assert [repr(one) for one in later.passes] == [repr(one) for one in told]
+        told = notes.epochs[-len(later.epochs) :]
+        assert [repr(one) for one in later.epochs] == [repr(one) for one in told]
 
 
-def interrupted(make: Callable[[], BaseModel], learning: TrainingConfig, stop: int, start: Saved | None) -> Saved:
+def interrupted(make: Callable[[], BaseModel], config: TrainingConfig, stop: int, start: Saved | None) -> Saved:
     notes = Notes(stop_after=stop, start=start)
     with pytest.raises(Stopped):
-        made(make, learning).train(notes)
+        made(make, config).train(notes)
     assert notes.kept is not None
     return notes.kept
 
 
 def test_interrupted_again_and_again_after_every_block() -> None:
-    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 2})
+    config = TrainingConfig(**{**SMALL.as_dict(), "patience": 2})
     notes = Notes()
-    wanted = bits(made(hasty, learning).train(notes))
+    expected = bits(made(hasty, config).train(notes))
     saved: Saved | None = None
     for _ in notes.blocks:
-        saved = interrupted(hasty, learning, 1, saved)
-    assert bits(made(hasty, learning).train(Notes(start=saved))) == wanted
+        saved = interrupted(hasty, config, 1, saved)
+    assert bits(made(hasty, config).train(Notes(start=saved))) == expected
 
 
 def test_patience_was_put_to_the_test_above() -> None:
     """The hasty one does stop early, and does not end with its last state."""
-    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 2})
+    config = TrainingConfig(**{**SMALL.as_dict(), "patience": 2})
     notes = Notes()
-    made(hasty, learning).train(notes)
-    held = [float(loss) for _, _, loss in notes.passes if loss is not None]
+    made(hasty, config).train(notes)
+    held = [float(loss) for _, _, loss in notes.epochs if loss is not None]
     assert 2 < len(held) < 9
     assert np.argmin(held) == len(held) - 3
 
 
 def test_a_saved_state_can_be_kept_in_a_file_and_does_not_change_while_learning_goes_on() -> None:
-    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 2})
+    config = TrainingConfig(**{**SMALL.as_dict(), "patience": 2})
     for make in (hasty, gathering):
         kept: list[tuple[Saved, str]] = []
 
@@ -155,7 +155,7 @@ def test_a_saved_state_can_be_kept_in_a_file_and_does_not_change_while_learning_
                 found = state()
                 kept.append((found, shown(found)))
 
-        made(make, learning).train(Keeping())
+        made(make, config).train(Keeping())
         assert len(kept) >= 4
         assert all(shown(found) == text for found, text in kept)
         assert len({text for _, text in kept}) == len(kept)
@@ -173,12 +173,12 @@ def test_a_loss_that_is_not_known_is_nan_also_after_an_interruption() -> None:
     assert np.isnan(loss)
 
 
-def test_a_model_that_fits_at_the_end_of_its_pass_can_be_judged_after_it() -> None:
+def test_a_model_that_is_fitted_at_the_end_of_its_epoch() -> None:
     """It was asked before, and had nothing to say."""
-    learning = TrainingConfig(**{**SMALL.as_dict(), "patience": 1})
+    config = TrainingConfig(**{**SMALL.as_dict(), "patience": 1})
     notes = Notes()
-    made(gathering, learning).train(notes)
-    ((_, _, held),) = notes.passes
+    made(gathering, config).train(notes)
+    ((_, _, held),) = notes.epochs
     assert held is not None
     assert 0 < held < 0.7
 
@@ -186,7 +186,7 @@ def test_a_model_that_fits_at_the_end_of_its_pass_can_be_judged_after_it() -> No
 # Several knowledge bases
 
 
-def test_several_knowledge_bases_are_learnt_from_together() -> None:
+def test_training_on_several_knowledge_bases() -> None:
     given = [source(people(40, prefix=prefix), SMALL, features=Recorder) for prefix in ("a", "b")]
     one = trainer(given)
     notes = Notes()
@@ -210,12 +210,12 @@ def test_several_knowledge_bases_interrupted_at_any_block() -> None:
         return trainer([source(people(n, prefix=prefix), SMALL, block=12) for n, prefix in ((20, "a"), (40, "b"))])
 
     notes = Notes()
-    wanted = bits(both().train(notes))
+    expected = bits(both().train(notes))
     for stop in range(1, len(notes.blocks) + 1):
         stopped = Notes(stop_after=stop)
         with pytest.raises(Stopped):
             both().train(stopped)
-        assert bits(both().train(Notes(start=stopped.kept))) == wanted
+        assert bits(both().train(Notes(start=stopped.kept))) == expected
 
 
 def test_knowledge_bases_of_other_features_are_refused() -> None:
@@ -226,7 +226,7 @@ def test_knowledge_bases_of_other_features_are_refused() -> None:
         trainer([])
 
 
-def test_formulas_and_tuples_of_one_object_are_learnt_too() -> None:
+def test_training_on_formulas_and_on_single_objects() -> None:
     cases = {
         "exists z. works_in(x, z) & lives_in(x, z)": "each r. exists y. r(s1, y)\neach r. r(y, s1)",
         "exists z. knows(x, z) & lives_in(z, y)": "paper",

@@ -228,9 +228,9 @@ def _fit_platt(x: Floats, count: Floats, positive: Floats) -> tuple[float, float
     at = np.array([0.0, 0.0])
     for _ in range(100):
         inputs = np.stack([np.exp(at[0]) * x, np.ones(len(x))])
-        share = logistic(inputs[0] + at[1])
-        gradient = inputs @ (count * share - positive) + [at[0], 0]
-        curvature = (inputs * (count * share * (1 - share) + 1e-9)) @ inputs.T + np.diag([1.0, 0.0])
+        rate = logistic(inputs[0] + at[1])
+        gradient = inputs @ (count * rate - positive) + [at[0], 0]
+        curvature = (inputs * (count * rate * (1 - rate) + 1e-9)) @ inputs.T + np.diag([1.0, 0.0])
         step, now = np.linalg.solve(curvature, gradient), loss(at)
         step = step / max(1.0, abs(step[0]))  # the slope changes by a factor of e at most: no overflow
         while np.abs(step).max() > 1e-12 and not loss(at - step) < now:

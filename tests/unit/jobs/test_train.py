@@ -1,4 +1,4 @@
-"""Training as a run, in this process: specs, the tally, checkpoints, the log, the card, what is refused."""
+"""Training as a run, in this process: specs, progress, checkpoints, the log, the card, errors."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def create(folder: Path, spec: TrainingSpec, seconds: float = 30, **settings: An
     return Run.create(folder / "m.run", {"spec": spec.as_dict(), **settings}, checkpoint_seconds=seconds)
 
 
-def trained(folder: Path, spec: TrainingSpec, kb: KnowledgeBase, **wanted: Any) -> bytes:
+def trained(folder: Path, spec: TrainingSpec, kb: KnowledgeBase, **expected: Any) -> bytes:
     """A run from its beginning to its end, and the model that it gives."""
     with create(folder, spec) as run:
-        run_training(run, kb, folder / "m", **wanted)
+        run_training(run, kb, folder / "m", **expected)
     return (folder / "m").read_bytes()
 
 
@@ -187,7 +187,7 @@ def test_a_run_without_a_result_has_not_ended(kb: KnowledgeBase, tmp_path: Path)
         run_training(run, kb, tmp_path / "m")
 
 
-def test_damaged_checkpoints_and_relations_are_learnt_again(kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_damaged_checkpoints_and_relations_are_trained_again(kb: KnowledgeBase, tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     whole = trained(tmp_path / "whole", SPECS["completion"], kb)
     with create(tmp_path, SPECS["completion"]) as run, pytest.raises(TrainingInterrupted):
@@ -216,7 +216,7 @@ def test_damaged_checkpoints_and_relations_are_learnt_again(kb: KnowledgeBase, t
         (TrainingSpec(QUICK, QUERY, constraints=SourceText("c.txt", "functional knows")), "c.txt, line 1"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_read(spec: TrainingSpec, message: str) -> None:
+def test_a_wrong_spec_is_refused_before_anything_is_read(spec: TrainingSpec, message: str) -> None:
     with pytest.raises(GaifmanError) as error:
         spec.check()
     assert message in str(error.value)
@@ -234,7 +234,7 @@ def test_what_is_wrong_is_said_before_anything_is_read(spec: TrainingSpec, messa
         (TrainingSpec(QUICK, constraints=SourceText("c.txt", "functional: know 1→2")), FormulaError, "c.txt, line 1"),
     ],
 )
-def test_what_does_not_fit_the_knowledge_base_is_said_before_anything_is_learnt(
+def test_a_spec_that_does_not_fit_the_knowledge_base_is_refused_before_training(
     spec: TrainingSpec, kind: type[GaifmanError], message: str, kb: KnowledgeBase, tmp_path: Path
 ) -> None:
     with create(tmp_path, spec) as run:

@@ -186,7 +186,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "message"), WRONG, ids=[str(given) for given, _ in WRONG])
-def test_what_is_wrong_with_a_setting_is_said(given: dict[str, Any], message: str) -> None:
+def test_a_wrong_setting_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(KnowledgeBaseError) as caught:
         make_base_model("mlp", given)
     assert message in caught.value.message
@@ -209,7 +209,7 @@ def test_similar_names_are_suggested() -> None:
 
 def test_settings_make_it_anew() -> None:
     network = MLP([7, 3], "relu", 0.1, 4, 0.25, 32)
-    wanted = {
+    expected = {
         "hidden": [7, 3],
         "activation": "relu",
         "learning_rate": 0.1,
@@ -217,8 +217,8 @@ def test_settings_make_it_anew() -> None:
         "dropout": 0.25,
         "batch_size": 32,
     }
-    assert network.settings() == wanted
-    assert make_base_model("mlp", network.settings()).settings() == wanted
+    assert network.settings() == expected
+    assert make_base_model("mlp", network.settings()).settings() == expected
     assert network.epochs == 4
     flat = Logistic(0.1, 4, 0.25, 32)
     assert flat.settings() == {"learning_rate": 0.1, "epochs": 4, "dropout": 0.25, "batch_size": 32}

@@ -32,7 +32,7 @@ def trees() -> LGBMClassifier:
 
 
 def trained(estimator: Any, *batches: Batch, seed: int = 0, **options: Any) -> SklearnModel:
-    """A classifier that has learnt."""
+    """A trained classifier."""
     model = SklearnModel(estimator, **options)
     model.reset(batches[0].rows.width, seed)
     for batch in batches:
@@ -116,13 +116,13 @@ def test_without_weights_soft_targets_are_refused() -> None:
     assert "sample_weight" in caught.value.hint
 
 
-def test_without_weights_hard_targets_are_learnt() -> None:
+def test_an_estimator_without_weights_takes_hard_targets() -> None:
     batch = batch_of([[1, 0], [0, 1]], [1, 0])
     assert trained(KNeighborsClassifier(1), batch).probabilities(batch.rows).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("target", [0.0, 1.0])
-def test_one_class_alone_is_what_is_said(target: float) -> None:
+def test_one_class_gives_a_constant(target: float) -> None:
     model = trained(LogisticRegression(), batch_of([[1, 0], [0, 1]], [target, target]))
     assert model.probabilities(rows_of([[1, 1], [0, 0]])).tolist() == [target, target]
     assert np.isfinite(model.embed(rows_of([[1, 1]]))).all()

@@ -56,7 +56,7 @@ def test_modules_keep_the_rules(name: str) -> None:
 
 
 def trained(model: TorchModel, batch: Batch, seed: int = 0) -> TorchModel:
-    """A model that has learnt."""
+    """A trained model."""
     model.reset(batch.rows.width, seed)
     for _ in range(model.epochs):
         model.fit_batch(batch)
@@ -76,7 +76,7 @@ def test_the_steps_are_those_of_a_plain_loop() -> None:
         torch.manual_seed(3)
         plain = nn.Linear(6, 1)
     optimiser = torch.optim.Adam(plain.parameters(), lr=0.05)
-    wanted = []
+    expected = []
     for _ in range(2):
         total = 0.0
         for begin in range(0, 300, 64):
@@ -87,8 +87,8 @@ def test_the_steps_are_those_of_a_plain_loop() -> None:
             loss.backward()
             optimiser.step()
             total += loss.item() * len(targets)
-        wanted.append(total / 300)
-    np.testing.assert_allclose(losses, wanted, rtol=1e-4)
+        expected.append(total / 300)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
     with torch.no_grad():
         p = logistic(plain(torch.tensor(dense)).reshape(-1).numpy())
     np.testing.assert_allclose(model.probabilities(batch.rows), p, atol=1e-5)
@@ -108,7 +108,7 @@ def test_input_dropout_is_for_learning_alone() -> None:
     assert model.probabilities(batch.rows).tolist() != without.probabilities(batch.rows).tolist()
 
 
-def test_soft_targets_are_learnt_as_they_are() -> None:
+def test_soft_targets_are_fitted() -> None:
     batch = batch_of([[1, 0], [0, 1]] * 50, [0.8, 0.3] * 50)
     p = trained(TorchModel([["Linear", 1]], learning_rate=0.1, epochs=100), batch).probabilities(
         rows_of([[1, 0], [0, 1]])
@@ -283,7 +283,7 @@ def test_too_many_logits_are_refused() -> None:
         model.probabilities(examples(12).rows)
 
 
-def test_a_module_that_wants_dense_input_is_told_how_to_get_it() -> None:
+def test_the_error_of_a_module_for_dense_input_has_a_hint() -> None:
     model = TorchModel(Attention)
     model.reset(6, 0)
     with pytest.raises(KnowledgeBaseError, match="the module fails") as caught:
@@ -291,7 +291,7 @@ def test_a_module_that_wants_dense_input_is_told_how_to_get_it() -> None:
     assert "sparse=False" in caught.value.hint
 
 
-def test_a_module_of_another_width_is_told_so() -> None:
+def test_a_module_of_another_width_is_refused() -> None:
     model = TorchModel(nn.Linear(3, 1), sparse=False)
     model.reset(6, 0)
     with pytest.raises(KnowledgeBaseError, match="the module fails: mat1 and mat2 shapes") as caught:
