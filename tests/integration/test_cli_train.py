@@ -256,7 +256,7 @@ def test_a_signal_stops_it_with_a_word_how_to_go_on(number: int, folder: Path) -
     assert events[-1]["event"] == "stop"
     with Run.open("m.gaifman.run") as run:
         assert run.load_checkpoint("model")
-    assert "holds a run already" in str(refused("train", "small.facts", QUERY, "-o", "m.gaifman"))
+    assert "already has a run" in str(refused("train", "small.facts", QUERY, "-o", "m.gaifman"))
 
 
 def interrupt(*_: object, **__: object) -> None:
