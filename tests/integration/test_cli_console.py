@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 import pytest
+from numba import njit
 from rich.console import Console
 
 from gaifman.cli import console
 from gaifman.cli.console import format_counts, read_progress, work_progress
 from gaifman.config import ProgressCallback
+from gaifman.kernels import compile_progress
 from processes import wait_until
 
 
@@ -118,6 +120,29 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert report
         report("quick", 1, 1)
     assert terminal.text == ""
+
+
+def test_the_first_run_shows_that_kernels_are_compiled(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_progress, "MIN_SECONDS", 0.0)
+    inner = njit(lambda x: x + 1)
+    outer = njit(lambda x: inner(x) * 2)
+    with work_progress("tuples", kernels=4) as report:
+        assert report
+        report("preparing", 0, None)
+        assert outer(1) == 4
+    assert "compiling kernels (first run)" in terminal.text
+    assert "50%  2/4" in terminal.text
+
+
+def test_the_bar_of_compilation_disappears_when_work_goes_on(terminal: Terminal) -> None:
+    with work_progress("tuples", kernels=20) as report:
+        assert report
+        for step in range(4):
+            report(compile_progress.PHASE, step, 20)
+            terminal.now += 0.1
+        report("training", 1, 10)
+    assert "functions/s" not in terminal.text.rpartition("training")[2]
+    assert "training" in terminal.text
 
 
 def test_reading_shows_bytes_and_a_rate(terminal: Terminal) -> None:

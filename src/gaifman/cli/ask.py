@@ -14,6 +14,7 @@ from gaifman.cli.console import (
     check_overwrite,
     json_option,
     kb_options,
+    kernel_progress,
     parse_bindings,
     print_fields,
     print_json,
@@ -236,10 +237,9 @@ def answer(
     from gaifman.completion import load
 
     types, objects = parse_bindings(restrict_to, "--restrict-to", "type"), parse_bindings(bindings)
-    ranked = (
-        load(model)
-        .with_kb(reading.read(kb))
-        .answers(
+    loaded = load(model).with_kb(reading.read(kb))
+    with kernel_progress():
+        ranked = loaded.answers(
             query,
             objects,
             top=top,
@@ -250,7 +250,6 @@ def answer(
             draws=draws,
             prior=prior,
         )
-    )
     if as_json:
         print_json(ranked.as_dict())
     else:
@@ -324,7 +323,8 @@ def explain(
         check_overwrite(picture, force=force)
     objects = parse_bindings(bindings)
     loaded = load(model).with_kb(reading.read(kb))
-    explanation = loaded.explain_answer(query, objects, answer, top=top, draws=draws, prior=prior)
+    with kernel_progress():
+        explanation = loaded.explain_answer(query, objects, answer, top=top, draws=draws, prior=prior)
     if picture:
         write_svg(explanation.svg(), Path(picture))
     if as_json:

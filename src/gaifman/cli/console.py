@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -277,14 +277,18 @@ def read_progress() -> Iterator[ProgressCallback | None]:
 
 
 @contextmanager
-def work_progress(unit: str = "examples") -> Iterator[ProgressCallback | None]:
+def work_progress(unit: str = "examples", kernels: int | None = None) -> Iterator[ProgressCallback | None]:
     """On a terminal, show a bar with count, rate in `unit` per second and time left; None elsewhere.
 
     Threads may report at the same time. A phase that is complete, or has no known end, disappears when another begins.
+    The first run of a command on a machine compiles kernels, which has a bar too; `kernels` is their usual number.
     """
+    from gaifman.kernels.compile_progress import PHASE, compilation_progress
+
     console = _terminal()
     if console is None:
-        yield None
+        with compilation_progress():
+            yield None
         return
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
@@ -293,7 +297,8 @@ def work_progress(unit: str = "examples") -> Iterator[ProgressCallback | None]:
         """`45%  450/1,000  2,300 examples/s`."""
 
         def render(self, task: Task) -> Text:
-            return Text(format_counts(int(task.completed), task.total, task.finished_speed or task.speed, unit))
+            own = "functions" if task.description == PHASE else unit
+            return Text(format_counts(int(task.completed), task.total, task.finished_speed or task.speed, own))
 
     class TimeLeft(TimeRemainingColumn):
         """`0:01:10 left`, once it can be estimated."""
@@ -305,8 +310,13 @@ def work_progress(unit: str = "examples") -> Iterator[ProgressCallback | None]:
     # On a narrow terminal the bar shrinks, so that the time left is still visible.
     bar = BarColumn(max(6, min(40, console.width - RESERVED_COLUMNS)))
     columns = [TextColumn("{task.description}", markup=False), bar, Counts(), TimeLeft()]
-    with _bars(console, columns, counted=True) as report:
+    with _bars(console, columns, counted=True, passing=PHASE) as report, compilation_progress(report, kernels):
         yield report
+
+
+def kernel_progress() -> AbstractContextManager[object]:
+    """Show the compilation of kernels, for commands that have no other progress."""
+    return work_progress()
 
 
 def format_counts(done: int, total: float | None, speed: float | None, unit: str) -> str:
@@ -332,12 +342,13 @@ def _bars(
     columns: Sequence[ProgressColumn],
     *,
     counted: bool = False,
+    passing: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[ProgressCallback]:
     """Show one bar per phase, once `PROGRESS_DELAY` is over.
 
     Counted work may have been resumed: the count of its first report is no work of now, and has no rate. Its complete
-    phases disappear.
+    phases disappear. The `passing` phase is only visible until another one reports.
     """
     from rich.progress import Progress
 
@@ -354,6 +365,8 @@ def _bars(
                 progress.update(task.id, visible=not (task.finished or task.total is None))
             tasks[phase] = progress.add_task(escape_unprintable(phase), total=total, completed=done if counted else 0)
         progress.update(tasks[phase], completed=done, total=total)
+        if passing in tasks:
+            progress.update(tasks[passing], visible=phase == passing)
 
     def report(phase: str, done: int, total: int | None) -> None:
         with lock:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.console import json_option, print_fields, print_json, print_table, work_progress
+from gaifman.cli.console import json_option, kernel_progress, print_fields, print_json, print_table, work_progress
 from gaifman.cli.kb import kb_summary, print_neighbourhood
 from gaifman.config import ProgressCallback
 
@@ -70,11 +70,13 @@ def demo(as_json: bool) -> None:
     """
     from gaifman.io.demo import demo as load_demo
     from gaifman.kb.gaifman_graph import build_graph
+    from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
     from gaifman.sampling.neighbourhoods import named_neighbourhoods
 
     kb = load_demo()
     graph = build_graph(kb)
-    drawn = named_neighbourhoods(graph, NEIGHBOURHOOD, size=NEIGHBOURHOOD_SIZE)[0]
+    with kernel_progress():
+        drawn = named_neighbourhoods(graph, NEIGHBOURHOOD, size=NEIGHBOURHOOD_SIZE)[0]
     facts, formula, sizes = _example_facts(kb), _formula_fields(kb), kb_summary(kb)
     if as_json:
         body = {"kb": sizes, "example_facts": facts, "formula": formula, "graph": graph.summary()}
@@ -88,7 +90,7 @@ def demo(as_json: bool) -> None:
     rest = sum(drawn.not_drawn.values()) + NEIGHBOURHOOD_SIZE
     _heading(f"A neighbourhood of ({', '.join(NEIGHBOURHOOD)}): {NEIGHBOURHOOD_SIZE} of {rest} adjacent objects")
     print_neighbourhood(drawn, 3, f"gaifman neighbourhood demo {' '.join(NEIGHBOURHOOD)} --size {NEIGHBOURHOOD_SIZE}")
-    with work_progress("items") as report:
+    with work_progress("items", TRAIN_FUNCTIONS) as report:
         results = run_trial(kb, report)
     print_trial(results)
     _heading("Next")

@@ -284,10 +284,12 @@ def _run_experiment(
     runner: ExperimentRunner, figures: bool, threads: int | None, interrupt: InterruptHandler
 ) -> dict[str, Any]:
     """Train and rank one setting after another, then draw and write."""
+    from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
+
     stop = interrupt.stop_requested
     rows: list[RowResult] = []
     for setting in runner.experiment.settings:
-        with work_progress("examples") as report:
+        with work_progress("examples", TRAIN_FUNCTIONS) as report:
             model = runner.train(setting, threads=threads, progress=report, stop=stop)
         with work_progress("ranks") as report:
             rows += runner.rank(setting, model, threads=threads, progress=report, stop=stop)

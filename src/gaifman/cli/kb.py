@@ -15,6 +15,7 @@ from gaifman.cli.console import (
     input_options,
     json_option,
     kb_options,
+    kernel_progress,
     print_fields,
     print_json,
     print_more,
@@ -287,7 +288,9 @@ def neighbourhood(
     """
     from gaifman.sampling.neighbourhoods import named_neighbourhoods
 
-    drawn = named_neighbourhoods(reading.read(kb), objects, radius=radius, size=size, draws=draws, seed=seed)
+    known = reading.read(kb)
+    with kernel_progress():
+        drawn = named_neighbourhoods(known, objects, radius=radius, size=size, draws=draws, seed=seed)
     if as_json:
         rows = [one.as_dict() for one in drawn]
         print_json({"objects": objects, "radius": radius, "size": size, "seed": seed, "draws": rows})
@@ -362,7 +365,9 @@ def features(
     """
     names = parse_variables(variables, len(objects))
     known = reading.read(kb)
-    body = evaluate_features(known, _feature_set(phi, len(objects), known), objects, radius, size, seed)
+    feature_set = _feature_set(phi, len(objects), known)
+    with kernel_progress():
+        body = evaluate_features(known, feature_set, objects, radius, size, seed)
     if as_json:
         print_json({"variables": dict(zip(names, objects, strict=True)), "radius": radius, "size": size, **body})
         return
@@ -476,7 +481,8 @@ def mine(kb: str, query: str, output: str, force: bool, reading: InputOptions, a
     known = reading.read(kb)
     parsed = parse_query(query, known)
     graph = build_graph(known)
-    found = mine_features(graph, *known_answers(graph, parsed), config)
+    with kernel_progress():
+        found = mine_features(graph, *known_answers(graph, parsed), config)
     options = ", ".join(f"{name} {'all' if value is None else value}" for name, value in asdict(config).items())
     with atomic_write(Path(output)) as temporary:
         temporary.write_text(found.to_text(f"mined for {parsed}: {options}"), encoding="utf-8")

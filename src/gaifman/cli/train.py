@@ -250,6 +250,7 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
     from gaifman.errors import GaifmanError
     from gaifman.jobs.interrupt import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
+    from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
 
     run.checkpoint_seconds = run.settings["checkpoint_interval"]
     again = f"gaifman resume {shlex.quote(str(target))}"
@@ -258,7 +259,7 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
         model, known = finish_cleanup(run, target), None
         if model is None:
             known = _reopen_kb(run.settings["kb"])  # before the handler: here Ctrl-C stops at once
-            with interrupt, work_progress() as report:
+            with interrupt, work_progress(kernels=TRAIN_FUNCTIONS) as report:
                 model = run_training(
                     run,
                     known,

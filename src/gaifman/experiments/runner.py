@@ -106,9 +106,7 @@ class ExperimentRunner:
                 raise OutputError(f"{display_path(self.folder)} is not empty", hint="name a new folder with -o")
             write_json(path, wanted)
             return
-        check_same_settings(
-            self.folder, read_json(path), wanted, "another reproduction", "name another folder with -o"
-        )
+        check_same_settings(self.folder, read_json(path), wanted, "another reproduction", "name another folder with -o")
 
     @cached_property
     def visible(self) -> KnowledgeBase:

@@ -14,7 +14,7 @@ from numba.core import event as numba_events
 if TYPE_CHECKING:
     from gaifman.config import ProgressCallback
 
-PHASE = "compiling kernels (first run only)"
+PHASE = "compiling kernels (first run)"
 MIN_SECONDS = 0.5
 """Seconds of compilation before progress is reported."""
 GC_THRESHOLDS = (20_000, 20, 100)
@@ -58,9 +58,9 @@ def format_progress(functions: int, seconds: float, expected: int | None = None)
     """Return one line of progress.
 
     >>> format_progress(87, 9.6, 154)
-    'compiling kernels (first run only): 87 of about 154 functions, 10 s'
+    'compiling kernels (first run): 87 of about 154 functions, 10 s'
     >>> format_progress(160, 14.1, 154)
-    'compiling kernels (first run only): 160 functions, 14 s'
+    'compiling kernels (first run): 160 functions, 14 s'
     """
     total = f" of about {expected}" if expected and functions <= expected else ""
     return f"{PHASE}: {functions}{total} functions, {seconds:.0f} s"
@@ -83,7 +83,7 @@ def compilation_progress(
         if seconds < MIN_SECONDS:
             return
         if report is not None:
-            report(PHASE, functions, max(expected or 0, functions) or None)
+            report(PHASE, functions, expected if expected and functions <= expected else None)
         elif terminal:
             stream.write(f"\r\x1b[K{format_progress(functions, seconds, expected)}")
             stream.flush()
