@@ -129,8 +129,8 @@ def test_every_training_setting_is_documented() -> None:
 
 
 def test_every_route_setting_and_metric_of_the_server_is_documented() -> None:
-    from gaifman.config import ServerLimits  # or gaifman.server.limits
     from gaifman.server.app import create_app
+    from gaifman.server.limits import ServerLimits
     from gaifman.server.metrics import Metrics
     from gaifman.server.service import Service
     from gaifman.server.state import ServerState

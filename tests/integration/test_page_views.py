@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page, Route, expect
 import gaifman
 from browser import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, watched
 from gaifman.cli.console import InputOptions, python_snippet
-from gaifman.config import ServerLimits
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.server.limits import ServerLimits
 from gaifman.server.service import Service
 from gaifman.server.state import ServerState
 from http_client import PATIENT, TIMEOUT, Client, serving

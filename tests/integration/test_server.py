@@ -12,10 +12,10 @@ from urllib.parse import quote
 import pytest
 
 import gaifman
-from gaifman.config import ServerLimits
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.app import STATIC_DIR, create_app, static_files
+from gaifman.server.limits import ServerLimits
 from gaifman.server.middleware import SECURITY_HEADERS
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState

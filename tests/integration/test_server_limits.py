@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gaifman
-from gaifman.config import ServerLimits
+from gaifman.server.limits import ServerLimits
 from gaifman.server.middleware import MAX_HEAD_BYTES
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState

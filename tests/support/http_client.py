@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from gaifman.config import ServerLimits
 from gaifman.server.app import create_app
+from gaifman.server.limits import ServerLimits
 from gaifman.server.run import UvicornServer, bind
 from gaifman.server.state import ServerState
 from processes import PATIENCE

@@ -70,8 +70,8 @@ def serve(
       gaifman serve train.tsv model.gaifman --port 8080
       GAIFMAN_TOKEN=… gaifman serve family.tsv family.gaifman --allow-edit
     """
-    from gaifman.config import ServerLimits
     from gaifman.server import run
+    from gaifman.server.limits import ServerLimits
 
     limits = ServerLimits(seconds=seconds, max_rows=max_rows, max_concurrency=max_concurrency, max_queued=max_queued)
     own_token = token_from_environment() if allow_edit else ""

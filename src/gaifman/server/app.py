@@ -25,7 +25,6 @@ from starlette.middleware import Middleware
 
 from gaifman import __version__
 from gaifman.cancellation import Deadline
-from gaifman.config import ServerLimits
 from gaifman.errors import (
     BusyError,
     GaifmanError,
@@ -37,6 +36,7 @@ from gaifman.errors import (
 )
 from gaifman.server.example_queries import example_queries, queries_about
 from gaifman.server.limiter import WorkLimiter
+from gaifman.server.limits import ServerLimits
 from gaifman.server.metrics import CONTENT_TYPE, Metrics
 from gaifman.server.middleware import UNLIMITED_PATHS, GuardMiddleware
 from gaifman.server.responses import error_response

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gaifman.config import DEFAULT_SERVER_LIMITS, ServerLimits
+from gaifman.server.limits import DEFAULT_SERVER_LIMITS, ServerLimits
 from gaifman.server.metrics import Metrics
 from gaifman.server.responses import error_response
 from gaifman.server.schemas import ErrorDetail

@@ -16,10 +16,10 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gaifman.completion import load
-from gaifman.config import ServerLimits
 from gaifman.errors import GaifmanError, OutputError, shorten
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.app import create_app
+from gaifman.server.limits import ServerLimits
 from gaifman.server.middleware import MAX_HEAD_BYTES
 from gaifman.server.service import Service
 from gaifman.server.state import EDITS_SUFFIX, EditsFile, ServerState

@@ -22,7 +22,7 @@ import numpy as np
 from gaifman import __version__
 from gaifman.cancellation import Deadline
 from gaifman.completion import Completion
-from gaifman.config import DEFAULT_SERVER_LIMITS, Budget, ServerLimits
+from gaifman.config import Budget
 from gaifman.errors import GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.explain.svg import Diagram
 from gaifman.kb.facts import Fact
@@ -30,13 +30,14 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Bindings, relation_query, to_bracketed
 from gaifman.logic.parser import parse_query
-from gaifman.model import GaifmanModel
+from gaifman.model import GaifmanModel, Model
 from gaifman.model_card import model_card
 from gaifman.queries.answers import Answers, PreparedQuery, count_answers, fetch_answers, prepare
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.witnesses import witness_facts
 from gaifman.ranking.candidates import RankingOptions
 from gaifman.sampling.neighbourhoods import Neighbourhood, named_neighbourhoods
+from gaifman.server.limits import DEFAULT_SERVER_LIMITS, ServerLimits
 from gaifman.server.name_index import NameIndex
 from gaifman.server.schemas import (
     AnswersRequest,
@@ -70,7 +71,6 @@ from gaifman.server.schemas import (
     ServiceSummary,
 )
 
-Model = GaifmanModel | Completion
 T = TypeVar("T")
 WARM_UP_AFTER = 5
 """Rankings after which the data they share is computed in the background; a few rankings are faster without it."""
@@ -397,11 +397,11 @@ class Service:
 
 
 def _model_summary(model: Model) -> ModelSummary:
-    if isinstance(model, Completion):
-        return ModelSummary(kind="completion", query=None, variables=[], relations=len(model.trained_relations))
-    query = model.query
-    names = [variable.name for variable in query.variables]
-    return ModelSummary(kind="model", query=str(query), variables=names, relations=None)
+    if isinstance(model, GaifmanModel):
+        names = [variable.name for variable in model.query.variables]
+        return ModelSummary(kind="model", query=str(model.query), variables=names, relations=None)
+    trained = model.trained_relations if isinstance(model, Completion) else ()
+    return ModelSummary(kind="completion", query=None, variables=[], relations=len(trained))
 
 
 def _neighbourhood_row(drawn: Neighbourhood, max_facts: int, deadline: Deadline) -> NeighbourhoodRow:

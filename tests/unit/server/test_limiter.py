@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from gaifman.cancellation import Deadline
-from gaifman.config import ServerLimits
 from gaifman.errors import BusyError, StoppedError
 from gaifman.queries.answers import count
 from gaifman.queries.engine import get_engine
 from gaifman.server import limiter as limiter_module
 from gaifman.server.limiter import CpuDeadline, CpuSlots, WorkLimiter
+from gaifman.server.limits import ServerLimits
 from http_client import ENDLESS
 from processes import PATIENCE, wait_until
 from trained import demo

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gaifman.config import ServerLimits
+from gaifman.server.limits import ServerLimits
 from gaifman.server.metrics import Metrics
 from gaifman.server.middleware import MAX_HEAD_BYTES, SECURITY_HEADERS, GuardMiddleware
 

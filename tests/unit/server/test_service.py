@@ -10,11 +10,11 @@ import pytest
 
 import gaifman
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.config import ServerLimits
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.kb.facts import Fact
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
+from gaifman.server.limits import ServerLimits
 from gaifman.server.schemas import (
     AnswersRequest,
     ExplanationRequest,

@@ -55,7 +55,7 @@ function showNavigation(about) {
   const views = [["home", "Start"], ["degrees", "Degrees"], ...(about.model ? [["model", "Model card"]] : []), ...(about.editable ? [["add", "Add a fact"]] : [])];
   const anchor = ([view, text]) => h("a", { href: link({ view: view === "home" ? "" : view }), "data-view": view }, text);
   document.getElementById("nav").replaceChildren(...views.map(anchor));
-  document.getElementById("about").textContent = `${number(about.facts)} facts about ${number(about.objects)} objects, ${about.fingerprint.slice(0, 8)}`;
+  document.getElementById("about").textContent = `${number(about.facts)} facts about ${number(about.objects)} objects, fingerprint ${about.fingerprint.slice(0, 8)}`;
   markCurrent(currentState().view);
 }
 
