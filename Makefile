@@ -31,11 +31,9 @@ install: .venv/core
 	$(PIP) --editable '.[dev,bench]'
 	@touch $@
 
-# Compile the kernels once for all tests. numba keeps them on disk, but does not see a change in a kernel that another
-# one calls: therefore all are compiled again. Formulas that are no template run beside the others.
+# Compile the kernels once, before two workers do so side by side. Formulas that match no template run beside the others.
 .venv/kernels: $(wildcard src/gaifman/kernels/*.py) | .venv/dev
 	@echo "compiling the kernels: about a minute"
-	@rm -rf src/gaifman/kernels/__pycache__
 	@echo 'forall x, y. borders(x, y) -> borders(y, x)' > .venv/general.phi
 	@$(BIN)/gaifman features demo x,y france spain --phi .venv/general.phi --json > /dev/null & \
 	  $(BIN)/gaifman train demo -o .venv/warm --relation shore_on --min-examples 0 --option epochs=1 --force --json > /dev/null && \

@@ -8,10 +8,13 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
+from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.extending import intrinsic
@@ -83,6 +86,15 @@ def inner_options(pipeline: Any) -> dict[str, Any]:
     return _OPTIONS | {"no_cpython_wrapper": True} | ({"pipeline_class": pipeline} if pipeline else {"cache": True})
 
 
+def _digest_sources() -> str:
+    """Return a digest of the source of all kernels."""
+    digest = blake2b(digest_size=8)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_SOURCES = _digest_sources()
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 _INNER = {} if JIT_DISABLED else inner_options(linked_compiler())
 
@@ -93,7 +105,21 @@ def kernel(function: Kernel) -> Kernel:
     Kernels fill arrays and never create them, so reference counting is off (`_nrt`): it took more than half of the
     time.
     """
-    return cast(Kernel, njit(**_OPTIONS, cache=True)(function))
+    compiled: Any = njit(**_OPTIONS, cache=True)(function)
+    if not JIT_DISABLED:
+        key_cache(compiled, _SOURCES)
+    return cast(Kernel, compiled)
+
+
+def key_cache(compiled: Any, sources: str) -> None:
+    """Make the cache of a compiled function valid for these sources alone.
+
+    numba compiles a cached function again when its own file changes, but not when the file of a function that it
+    calls does: then it runs old code, or cannot read its index. So the sources of all kernels are part of the name.
+    """
+    cache = getattr(compiled, "_cache", None)
+    if all(hasattr(cache, name) for name in ("_cache_file", "_cache_path", "_impl")):
+        cache._cache_file = IndexDataCacheFile(cache._cache_path, f"{cache._impl.filename_base}-{sources}", sources)
 
 
 def inner_kernel(function: Kernel) -> Kernel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numba import njit
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
-from gaifman.kernels.jit import inner_options, kernel, linked_compiler
+from gaifman.kernels.jit import inner_options, kernel, key_cache, linked_compiler
 
 
 class OtherLibrary:
@@ -57,3 +58,23 @@ def test_a_kernel_keeps_its_name_and_docstring() -> None:
         return 1
 
     assert (one.__name__, one.__doc__) == ("one", "Return 1.")
+
+
+def test_compiled_code_is_not_used_after_a_change_of_any_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+
+    def compiled(sources: str) -> Any:
+        function: Any = njit(cache=True)(one_more)
+        key_cache(function, sources)
+        assert function(1) == 2
+        return function
+
+    assert compiled("old").stats.cache_misses
+    assert compiled("old").stats.cache_hits
+    assert compiled("new").stats.cache_misses
+
+
+def one_more(number: int) -> int:
+    return number + 1
