@@ -42,7 +42,6 @@ def test_where_nothing_is_known_the_corrected_probability_is_one_half() -> None:
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.01, 100), st.floats(0.01, 0.99))
-@settings(deadline=None)
 def test_the_correction_multiplies_the_odds(p: float, ratio: float, prior: float) -> None:
     odds = p / (1 - p) * ratio * prior / (1 - prior)
     assert correct_class_ratio(p, ratio, prior) == pytest.approx(odds / (1 + odds))
@@ -94,7 +93,7 @@ def test_a_thousand_tuples_repair_temperature_and_shift(warp: Warp, name: str) -
 
 
 @given(st.integers(0, 10_000), st.floats(-1.4, 1.4), st.floats(-3, 3))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_any_temperature_and_shift_are_repaired(seed: int, temperature: float, shift: float) -> None:
     assert repaired(seed, 4_000, lambda x: math.exp(temperature) * x + shift) <= 0.03
 
@@ -107,7 +106,7 @@ def test_bent_maps_are_repaired_too(warp: Warp) -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_what_is_calibrated_stays_about_the_same(seed: int) -> None:
     truth, said, targets = synthetic(seed, 4_000, lambda x: x)
     found = fit_calibration(said, targets)
@@ -118,7 +117,7 @@ probabilities = st.lists(st.floats(0, 1), min_size=0, max_size=60)
 
 
 @given(probabilities, st.integers(0, 1_000), st.floats(0.01, 100))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_any_input_gives_a_map_that_keeps_the_order_strictly(p: list[float], seed: int, ratio: float) -> None:
     rng = np.random.default_rng(seed)
     said = np.repeat(np.array(p, np.float64), 3)
@@ -135,7 +134,7 @@ def test_any_input_gives_a_map_that_keeps_the_order_strictly(p: list[float], see
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_weights_are_repeats(seed: int, most: int) -> None:
     rng = np.random.default_rng(seed)
     _, said, targets = synthetic(seed, 300, lambda x: np.round(2 * x, 1))
@@ -150,7 +149,7 @@ def test_weights_are_repeats(seed: int, most: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_the_order_of_tuples_does_not_matter(seed: int) -> None:
     _, said, targets = synthetic(seed, 400, lambda x: 3 * x)
     order = np.random.default_rng(seed).permutation(400)
@@ -245,7 +244,7 @@ def test_certain_mistakes_are_met_too() -> None:
 
 
 @given(st.integers(0, 1_000), st.floats(0.02, 0.98))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_slope_is_the_derivative(seed: int, p: float) -> None:
     _, said, targets = synthetic(seed, 600, lambda x: 2 * x - 1)
     found = fit_calibration(said, targets, ratio=2)
@@ -322,7 +321,6 @@ def test_log_odds_and_logistic_undo_each_other() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0.1, 5)), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_pooling_is_isotonic_regression(pairs: list[tuple[float, float]]) -> None:
     values, weights = (np.array(column) for column in zip(*pairs, strict=True))
     found, block = fit_isotonic(values, weights)

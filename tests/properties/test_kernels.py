@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chi_square import surprising
@@ -36,7 +36,6 @@ def test_words_are_those_of_splitmix64() -> None:
     ]
 
 
-@settings(deadline=None)  # the first call may compile
 @given(WORDS, st.integers(0, 2**31))
 def test_mix_and_fold_in_equal_plain_integers(key: int, value: int) -> None:
     assert int(mix(np.uint64(key))) == plain_mix(key)
@@ -72,7 +71,6 @@ def test_keys_that_differ_in_one_part_have_unrelated_numbers() -> None:
 # Sets and runs
 
 
-@settings(deadline=None)  # the first call may compile
 @given(st.lists(st.integers(0, 2**31 - 2), max_size=60))
 def test_a_set_knows_what_is_new(members: list[int]) -> None:
     table = np.full(256, 7, np.int32)
@@ -83,7 +81,6 @@ def test_a_set_knows_what_is_new(members: list[int]) -> None:
         known.add(member)
 
 
-@settings(deadline=None)  # the first call may compile
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=200), st.integers(0, 5), st.integers(0, 5))
 def test_runs_are_sorted_and_their_ends_left_alone(numbers: list[int], front: int, back: int) -> None:
     run = np.array([9] * front + numbers + [3] * back, np.int32)
@@ -98,7 +95,6 @@ def test_a_long_run_is_sorted() -> None:
     assert run.tolist() == sorted(numbers)
 
 
-@settings(deadline=None)  # the first call may compile
 @given(st.lists(st.integers(0, 30), max_size=20, unique=True).map(sorted), st.integers(-1, 31))
 def test_binary_search(numbers: list[int], wanted: int) -> None:
     run = np.array([wanted, *numbers, wanted], np.int32)  # what stands outside the run is not found

@@ -70,7 +70,7 @@ def masks(seed: int, dropout: float, dense: Dense) -> Dense:
 HIDDEN = st.lists(st.one_of(st.integers(1, 9), st.sampled_from([16, 33, 100])), max_size=3)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 30), HIDDEN, st.sampled_from(["sigmoid", "relu"]))
 def test_gradients_are_those_of_autograd(
     seed: int, rows: int, width: int, hidden: Sequence[int], activation: str
@@ -85,7 +85,7 @@ def test_gradients_are_those_of_autograd(
     )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.floats(0.05, 0.9), HIDDEN, st.sampled_from(["sigmoid", "relu"]))
 def test_with_dropout_gradients_are_those_of_the_inputs_that_are_left(
     seed: int, dropout: float, hidden: Sequence[int], activation: str

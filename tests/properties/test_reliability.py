@@ -36,7 +36,7 @@ def test_bins_of_equal_count_see_what_bins_of_equal_width_do_not() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 30))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_scores_are_those_of_others(seed: int, count: int) -> None:
     _, said, targets = synthetic(seed, count, lambda x: 2 * x)
     weights = np.random.default_rng(seed).uniform(0.5, 2, count)
@@ -47,7 +47,7 @@ def test_scores_are_those_of_others(seed: int, count: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_the_table_takes_weights_as_repeats(seed: int) -> None:
     _, said, targets = synthetic(seed, 100, lambda x: np.round(x, 1))
     weights = np.random.default_rng(seed).integers(0, 4, 100)

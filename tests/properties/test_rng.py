@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chi_square import surprising
@@ -15,7 +15,6 @@ from reference_draws import plain_join, plain_key
 from reference_rng import WORDS, plain_mix
 
 
-@settings(deadline=None)  # the first call may compile
 @given(st.lists(WORDS, min_size=1, max_size=8), st.integers(0, 2**31 - 1))
 def test_arrays_are_mixed_and_joined_as_numbers_are(words: list[int], value: int) -> None:
     array = np.array(words, np.uint64)
@@ -24,7 +23,6 @@ def test_arrays_are_mixed_and_joined_as_numbers_are(words: list[int], value: int
     assert keys.fold_in(array, np.array([value]))[0] == kernels.fold_in(np.uint64(words[0]), value)
 
 
-@settings(deadline=None)
 @given(WORDS, st.lists(st.lists(st.integers(0, 2**31 - 1), min_size=3, max_size=3), max_size=5))
 def test_the_key_of_a_row_is_joined_of_its_numbers_in_their_order(word: int, rows: list[list[int]]) -> None:
     found = keys.fold_in_rows(np.uint64(word), np.array(rows, np.int32).reshape(-1, 3))

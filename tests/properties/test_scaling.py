@@ -116,7 +116,7 @@ def test_kinds_have_names() -> None:
 # Rows
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6))
 def test_rows_are_what_the_dense_matrix_gives(seed: int) -> None:
     plan, matrix = case(seed)
@@ -191,7 +191,7 @@ def test_numbers_too_large_for_float32_are_inputs_like_others() -> None:
 # Which rows
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.lists(st.integers(0, 27), max_size=80))
 def test_rows_come_in_the_order_that_is_asked_for_also_more_than_once(seed: int, order: list[int]) -> None:
     plan, matrix = case(seed)
@@ -228,7 +228,7 @@ def test_no_rows_and_no_features_are_right_too() -> None:
 # What is surveyed
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(0, 12))
 def test_features_seen_less_often_than_rare_have_no_column(seed: int, rare: int) -> None:
     plan, matrix = case(seed)
@@ -239,7 +239,7 @@ def test_features_seen_less_often_than_rare_have_no_column(seed: int, rare: int)
     assert kept.tolist() == [*range(inputs.width)]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6))
 def test_counts_and_numbers_are_standardised_where_they_are(seed: int) -> None:
     plan, matrix = case(seed, rows=30)
@@ -258,7 +258,7 @@ def test_counts_and_numbers_are_standardised_where_they_are(seed: int) -> None:
             assert there.var() == pytest.approx(0 if same else 1, abs=1e-3)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(1, 27))
 def test_it_does_not_matter_in_how_many_parts_they_are_seen(seed: int, cut: int) -> None:
     plan, matrix = case(seed)
@@ -282,7 +282,7 @@ def part(matrix: FeatureMatrix, begin: int, end: int) -> FeatureMatrix:
 # Files
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(1, 6))
 def test_arrays_give_the_same_inputs_back(seed: int, rare: int) -> None:
     plan, matrix = case(seed)

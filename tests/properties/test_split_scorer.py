@@ -36,7 +36,7 @@ DUPLICATES = "each r. ∃x r(s1, x)\neach r. ∃y r(s1, y)\nr0(s1, x) ∧ r1(x, 
 FIXED = "r1(s1, 'o00')\nr0('o01', s2)\neach r. r(s1, x)\neach r. r(x, s2)\neach r. ∃x r(x, s1) ∧ r2(x, s2)"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     phi=st.sampled_from(["paper", "default", "universal-schema", WALKS, DUPLICATES, FIXED]),

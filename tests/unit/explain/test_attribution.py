@@ -99,7 +99,7 @@ def test_the_parts_add_up_to_the_probability(kind: str) -> None:
         assert found.log_odds == pytest.approx(float(log_odds(found.probability)), abs=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(0, 39),
     st.integers(0, 4),

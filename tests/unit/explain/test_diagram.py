@@ -72,7 +72,7 @@ def test_relations_on_a_line_are_as_many_as_have_room() -> None:
     assert sum(map(len, names)) <= MAX_EDGE_CHARS
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(knowledge_bases(largest_arity=5))
 def test_everyone_has_a_spot_of_their_own(kb: KnowledgeBase) -> None:
     facts, members = tuple(kb.facts()), tuple(kb.objects)

@@ -121,7 +121,7 @@ def test_effects_are_what_brute_force_finds(name: str, seed: int) -> None:
     assert found.draws.tolist() == [int((dense_of(rows)[:, column] != 0).sum()) for column in found.columns]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.floats(0, 1), st.sampled_from(["logistic", "mlp"]))
 def test_the_parts_add_up(seed: int, draws: int, share: float, name: str) -> None:
     base, rows = TAUGHT[name], random_rows(seed, draws, share)

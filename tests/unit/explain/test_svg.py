@@ -162,7 +162,7 @@ def test_long_and_wide_names_are_cut_and_kept_in_the_title() -> None:
     assert float(root.get("width", "")) < 1500
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(knowledge_bases())
 def test_any_neighbourhood_is_well_formed(kb: KnowledgeBase) -> None:
     facts = tuple(kb.facts())

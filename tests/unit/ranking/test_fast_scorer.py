@@ -65,7 +65,7 @@ def plainly(judge: Predictor, learning: TrainingConfig, tuples: Ints, hidden: Hi
     return np.asarray(judge.probabilities_per_draw(tuples, sampling, hidden).mean(axis=1))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     phi=st.sampled_from(["paper", "default"]),

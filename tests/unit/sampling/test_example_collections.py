@@ -76,7 +76,7 @@ def test_a_collection_has_one_query_and_one_seed() -> None:
 # Random knowledge bases
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     knowledge_bases(attributes=False, facts=14, isolated=True),
     st.sampled_from(["uniform", "typed", "mixed"]),

@@ -62,7 +62,7 @@ def linked(kb: KnowledgeBase, *tuples: Row) -> set[int]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(knowledge_bases(attributes=False, facts=14), st.integers(0, 3))
 def test_links_hide_every_fact_between_two_objects_of_the_tuple_or_its_answer(kb: KnowledgeBase, seed: int) -> None:
     for name, relation in kb.relations.items():
@@ -193,7 +193,7 @@ def test_the_target_of_an_answer_is_its_surest_witness() -> None:
     assert examples(kb, "r(x, y) | x = y").targets.tolist() == [1.0, 0.5, 0.75, 1.0, 0.5, 1.0, 1.0, 1.0]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(knowledge_bases(attributes=False, smallest_arity=2, largest_arity=2, facts=10))
 def test_targets_of_a_path_equal_the_definition(kb: KnowledgeBase) -> None:
     name = next(iter(kb.relations), "")
@@ -212,7 +212,7 @@ def test_targets_of_a_path_equal_the_definition(kb: KnowledgeBase) -> None:
 # Where answers come from
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(knowledge_bases(attributes=False, facts=12), st.permutations("xyzu"))
 def test_facts_taken_directly_are_what_the_engine_gives(kb: KnowledgeBase, letters: list[str]) -> None:
     graph = build_graph(kb)

@@ -76,7 +76,7 @@ def ragged(lists: list[list[int]]) -> HiddenFacts:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(batches(), samplings)
 def test_draws_are_legal_and_bit_for_bit_those_of_the_reference(
     batch: tuple[KnowledgeBase, list[list[int]], list[list[int]]], sampling: SamplingConfig

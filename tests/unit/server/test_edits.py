@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gaifman
@@ -34,7 +34,6 @@ def test_added_facts_are_read_again(tmp_path: Path) -> None:
     assert gaifman.read(tmp_path / "new.facts") == edits.kb, "other commands read it too"
 
 
-@settings(deadline=None)  # the disk is not ours alone
 @given(name=st.text(min_size=1, max_size=30).filter(lambda name: not name_problem(name)))
 def test_any_name_survives_the_file(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("edits") / "new.facts"
