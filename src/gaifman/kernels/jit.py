@@ -117,9 +117,10 @@ def key_cache(compiled: Any, sources: str) -> None:
     numba compiles a cached function again when its own file changes, but not when the file of a function that it
     calls does: then it runs old code, or cannot read its index. So the sources of all kernels are part of the name.
     """
-    cache = getattr(compiled, "_cache", None)
+    cache: Any = getattr(compiled, "_cache", None)
     if all(hasattr(cache, name) for name in ("_cache_file", "_cache_path", "_impl")):
-        cache._cache_file = IndexDataCacheFile(cache._cache_path, f"{cache._impl.filename_base}-{sources}", sources)
+        make: Any = IndexDataCacheFile
+        cache._cache_file = make(cache._cache_path, f"{cache._impl.filename_base}-{sources}", sources)
 
 
 def inner_kernel(function: Kernel) -> Kernel:
