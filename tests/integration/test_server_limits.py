@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from gaifman.server.limits import ServerLimits
 from gaifman.server.middleware import MAX_HEAD_BYTES
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState
-from http_client import ENDLESS, PATIENT, TOKEN, Client, metric, serving, unanswered
+from http_client import ENDLESS, PATIENT, TIMEOUT, TOKEN, Client, metric, serving, unanswered
 from processes import PATIENCE, wait_until
 from trained import FEW, demo, towns, worker
 
@@ -171,8 +172,8 @@ def test_explaining_and_ranking_without_a_query_fail_alike() -> None:
     with serving(ServerState(Service(towns(), gaifman.complete(towns(), ["works_in"], **FEW), PATIENT))) as client:
         one, other = (client.post(path, {}).error for path in ("/api/explanations", "/api/answers"))
         assert one == other
-        assert "completion of 1 relations: say what to answer" in one["message"]
-        assert one["hint"] == 'as in "works_in(x, y)"'
+        assert one["message"] == "the model is a completion of 1 relations and needs a query"
+        assert one["hint"] == 'such as "works_in(x, y)"'
 
 
 def test_headers_that_are_too_large_are_refused(client: Client) -> None:
@@ -180,6 +181,25 @@ def test_headers_that_are_too_large_are_refused(client: Client) -> None:
     reply = client.get("/api/health", **{"x-long": "y" * MAX_HEAD_BYTES})
     assert reply.status == 431
     assert reply.error["message"] == "the headers exceed 65,536 bytes"
+
+
+def test_a_slow_body_does_not_block_others() -> None:
+    with (
+        serving(ServerState(Service(towns(), limits=ServerLimits(seconds=0.5)))) as client,
+        socket.create_connection(("127.0.0.1", client.port), timeout=TIMEOUT) as connection,
+    ):
+        connection.sendall(b"POST /api/query HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
+        assert client.get("/api/health").status == 200
+        reply = b"".join(iter(lambda: connection.recv(10_000), b""))
+        assert reply.startswith(b"HTTP/1.1 408 ")
+        assert b"the body did not arrive within 0.5 seconds" in reply
+
+
+def test_other_hosts_and_sites_are_refused(client: Client) -> None:
+    wrong_host = client.get("/api/about", host="evil.example")
+    assert (wrong_host.status, wrong_host.error["message"]) == (421, "this server does not serve that host")
+    other_site = client.get("/api/about", **{"sec-fetch-site": "cross-site"})
+    assert (other_site.status, other_site.error["message"]) == (403, "requests from other sites are refused")
 
 
 def test_an_upgrade_is_ignored_silently(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
