@@ -42,7 +42,8 @@ from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from training import loaded
 
-SETTINGS = {"phi": "paper", "positives": 2, "negatives": 6, "epochs": 1, "activation": "sigmoid", "batch_size": 128}
+NETWORK = {"epochs": 1, "activation": "sigmoid", "batch_size": 128}
+SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 2, "negatives": 6, "min_examples": 0, "options": NETWORK}
 
 SIZES = (5, 10, 20, 50, 100, None)
 """k of the paper's figure; None for all objects."""
@@ -202,7 +203,7 @@ def theirs(objects: int) -> Callable[[], object]:
 def measured(kb: KnowledgeBase, short: str, sizes: Sequence[int | None], quick: bool) -> dict[str, float]:
     """Return answers per second for each size."""
     names = relations(kb, 6 if quick else 20)
-    model = gaifman.complete(kb, names, size=20, min_examples=0, **SETTINGS)  # type: ignore[arg-type]
+    model = gaifman.complete(kb, names, size=20, **SETTINGS)
     found: dict[str, float] = {}
     for size in sizes:
         sys.stderr.write(f"{short}, k = {size or 'all'} …\n")

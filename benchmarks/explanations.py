@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Longs
 from training import loaded
 
-QUICK = {"min_examples": 0, "positives": 2, "negatives": 6, "epochs": 1}
+QUICK: dict[str, Any] = {"min_examples": 0, "positives": 2, "negatives": 6, "options": {"epochs": 1}}
 SEED = 1
 
 
@@ -100,7 +101,7 @@ def measured(completion: Completion, facts: Sequence[Fact], short: str) -> dict[
 def demo(quick: bool) -> dict[str, float]:
     """Facts of the demo knowledge base."""
     kb = gaifman.demo()
-    completion = gaifman.complete(kb, seed=1, **QUICK if quick else {})  # type: ignore[arg-type]
+    completion = gaifman.complete(kb, seed=1, **QUICK if quick else {})
     facts = chosen(list(kb.facts()), list(completion.scorers), 250 if quick else 1_000)
     return measured(completion, facts, "demo")
 
@@ -111,7 +112,7 @@ def wordnet(quick: bool) -> dict[str, float]:
     path = common.data("WN18/test.txt.gz")
     tested = list(gaifman.read(path).facts()) if path else list(kb.facts())
     tested = [fact for fact in tested if all(kb.objects.find(name) is not None for name in fact.objects)]
-    completion = gaifman.complete(kb, seed=1, **QUICK)  # type: ignore[arg-type]
+    completion = gaifman.complete(kb, seed=1, **QUICK)
     return measured(completion, chosen(tested, list(completion.scorers), 250 if quick else 1_000), "wn18")
 
 

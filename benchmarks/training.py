@@ -49,7 +49,7 @@ class Counting(Callback, PartStore):
     def __init__(self) -> None:
         self.examples = 0
 
-    def watch(self, relation: str) -> Callback:
+    def callback(self, relation: str) -> Callback:
         return self
 
     def on_block(self, examples: int, state: Callable[[], tuple[Arrays, dict[str, object]]]) -> None:
@@ -74,14 +74,14 @@ def trained(kb: KnowledgeBase, names: list[str], settings: dict[str, Any]) -> tu
     """A completion, its seconds, and examples per second of training."""
     gaifman.complete(kb, names[-1:], threads=1, **SETTINGS | {"options": PAPER | {"epochs": 1}})
     counting, begin = Counting(), time.perf_counter()
-    school = RelationTrainer(build_graph(kb), "paper", TrainingConfig.from_settings(settings), None)
-    for width in {kb.relations[name].arity for name in names}:
-        school.evaluator_and_kinds(width)
+    trainer = RelationTrainer(build_graph(kb), "paper", TrainingConfig.from_settings(settings), None)
+    for arity in {kb.relations[name].arity for name in names}:
+        trainer.evaluator_and_kinds(arity)
     ready = time.perf_counter()
-    parts = school.train_all(names, threads=2, store=counting)
-    learnt = time.perf_counter()
-    completion = school.build_completion(names, parts)
-    return completion, time.perf_counter() - begin, counting.examples / (learnt - ready)
+    parts = trainer.train_all(names, threads=2, store=counting)
+    done = time.perf_counter()
+    completion = trainer.build_completion(names, parts)
+    return completion, time.perf_counter() - begin, counting.examples / (done - ready)
 
 
 # The network alone
@@ -95,11 +95,11 @@ def batches(kb: KnowledgeBase, name: str, count: int) -> list[Batch]:
     from gaifman.models.scaling import feature_kinds
     from gaifman.training import Trainer, TrainingSource
 
-    graph, learning = build_graph(kb), TrainingConfig.from_settings(SETTINGS)
+    graph, config = build_graph(kb), TrainingConfig.from_settings(SETTINGS)
     plan = compile_features(named_feature_set("paper", 2, kb.schema.relations), kb, 2)
     examples = TrainingExamples(graph, relation_query(name, 2), ExampleConfig(holdout=0.0))
     source = TrainingSource(FeatureEvaluator(graph, plan), examples, feature_kinds(plan.features))
-    trainer = Trainer([source], learning, learning.make_base_model())
+    trainer = Trainer([source], config, config.make_base_model())
     inputs, found = trainer.fit_scaler(), list[Batch]()
     for block in trainer.batches(inputs, 0):
         rows = block.rows

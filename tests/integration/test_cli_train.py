@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -353,3 +354,11 @@ def test_a_file_named_demo_stays_what_it_was(folder: Path) -> None:
     (folder / "sub").mkdir()
     body = json.loads(gaifman("resume", "../m", "--json", folder=folder / "sub").stdout)
     assert body["kb"]["facts"] == 264
+
+
+def test_the_options_are_the_settings_of_training() -> None:
+    options = {option.name: option.default for option in cli.commands["train"].params}
+    for field in fields(library.TrainingConfig):
+        assert field.name in options, field.name
+        if field.name != "options":
+            assert options[field.name] == getattr(library.TrainingConfig(), field.name), field.name

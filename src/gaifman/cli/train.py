@@ -84,6 +84,10 @@ def training_options(command: Command) -> Command:
             show_default=True,
             help="Drop features that fewer examples have.",
         ),
+        click.option(
+            "--block-size", type=int, default=256, show_default=True, help="Answers whose examples are made at once."
+        ),
+        click.option("--max-held-out", type=int, default=1000, show_default=True, help="Answers to hold out at most."),
         click.option("--holdout", type=float, default=0.1, show_default=True, help="Fraction of answers to hold out."),
         click.option(
             "--hide",
