@@ -1,4 +1,4 @@
-"""Completions on real data: learnt from one knowledge base, asked of another whose objects were never seen."""
+"""Completions on real data: trained on one knowledge base, evaluated on another with new objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = NEEDED
 
 
 def corrupted(kb: KnowledgeBase, facts: list[gaifman.Fact], seed: int) -> list[gaifman.Fact]:
-    """One corruption of each: another object at one of the places, and not a known fact."""
+    """One negative of each fact: another object at one position, and not a known fact."""
     rng, known, found = np.random.default_rng(seed), set(kb.facts()) | set(facts), []
     for fact in facts:
         while True:
@@ -28,8 +28,8 @@ def corrupted(kb: KnowledgeBase, facts: list[gaifman.Fact], seed: int) -> list[g
 
 
 @pytest.mark.parametrize("name", ["WN18RR_v1"])
-def test_facts_about_objects_never_seen_are_told_from_corruptions(name: str) -> None:
-    """The inductive benchmark: the two graphs share relations, and no objects."""
+def test_facts_of_new_objects_are_separated_from_negatives(name: str) -> None:
+    """The inductive benchmark: the two graphs share relations but no objects."""
     seen, unseen = (gaifman.read(DATA / "grail" / folder / "train.txt.gz") for folder in (name, f"{name}_ind"))
     assert not set(seen.objects) & set(unseen.objects)
     test = gaifman.read(DATA / "grail" / f"{name}_ind" / "test.txt.gz")

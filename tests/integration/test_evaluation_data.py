@@ -1,4 +1,4 @@
-"""Evaluation on real data: both places of pairs, every place of larger facts, objects that no training fact has."""
+"""Evaluation on real data: both positions of pairs, every position of larger facts, new objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_most_missing_facts_are_among_the_first_ten() -> None:
     assert found.classification.metrics()["auc"] > 0.8
 
 
-def test_every_place_of_facts_of_any_size() -> None:
+def test_every_position_of_facts_of_any_arity() -> None:
     train, valid, test = splits("FB-AUTO")
     found = gaifman.evaluate(gaifman.complete(train, **QUICK), train, test, [valid], count=20, draws=1)
     widths = {name: test.relations[name].arity for name in found.relations}

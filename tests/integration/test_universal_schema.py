@@ -40,7 +40,7 @@ class Schema:
     squares: dict[Link | None, float] = field(default_factory=dict)
 
     def links(self, pair: tuple[str, ...], hidden: tuple[str, ...]) -> list[Link]:
-        """What links the pair, but for one hidden fact of the target relation."""
+        """The links of the pair, without one hidden fact of the target relation."""
         (x, y), seen = pair, self.facts - {(self.target, *hidden)}
         return [(r, back) for r, back in self.columns if ((r, y, x) if back else (r, x, y)) in seen]
 
@@ -86,7 +86,7 @@ def link_of(text: str) -> Link:
 
 
 def direct(model: GaifmanModel, kb: KnowledgeBase, target: str) -> Schema:
-    """The same, learnt by the plain twin from the same examples in the same order."""
+    """The same model, trained in plain Python on the same examples in the same order."""
     columns = [link_of(str(feature)) for feature in model.features]
     first = Logistic(learning_rate=RATE, epochs=EPOCHS, batch_size=BATCH)
     first.reset(len(columns), SEED)
@@ -135,7 +135,7 @@ def test_the_scores_are_those_of_the_neighbour_model(name: str, target: str, neg
 
 
 def test_the_features_are_the_other_links_of_the_pair() -> None:
-    """Either way round, the own fact hidden: that of the pair itself, not that of the pair turned round."""
+    """In both directions; only the fact of the pair itself is hidden."""
     kb = multigraph()
     model = gaifman.fit(kb, "r0(x, y)", **settings(0))
     twin = direct(model, kb, "r0")
@@ -151,8 +151,8 @@ def test_the_features_are_the_other_links_of_the_pair() -> None:
         assert {twin.columns[i] for i in ids} == set(twin.links(pair, hidden=pair))
 
 
-def test_without_corruptions_nothing_speaks_against_a_pair() -> None:
-    """What w̃ = 0 means: every step goes up. With corruptions, what they have in common goes down."""
+def test_without_negatives_no_feature_opposes_a_pair() -> None:
+    """With w̃ = 0 every weight rises. With negatives, features of negatives fall."""
     kb = demo()
     first = Logistic(learning_rate=RATE, epochs=EPOCHS, batch_size=BATCH)
     none, some = (gaifman.fit(kb, "capital(x, y)", **settings(negatives)) for negatives in (0, 5))

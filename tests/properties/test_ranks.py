@@ -1,4 +1,4 @@
-"""Ranks, ties, the filter, figures and their intervals: against slow definitions that share nothing with them."""
+"""Ranks, ties, the filter and metrics, compared with slow independent definitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gaifman.models.calibration import auc
 from reference_ranks import slow_ranks
 
 FEW = st.sampled_from([0.0, 0.25, 0.5, 0.5000000000000001, 1.0, math.nan])
-"""Scores that are often tied, differ by one bit, or are no numbers."""
+"""Scores that are often tied, differ by one bit, or are NaN."""
 
 
 @st.composite
@@ -79,7 +79,7 @@ def test_the_filter_never_makes_a_rank_worse(case: tuple[Floats, list[int], list
 
 
 def test_the_tie_rule() -> None:
-    """A model that scores all the same: always right, as good as guessing, always last."""
+    """A constant score is always first, as good as guessing, or always last."""
     found = compute_ranks(np.full((1, 9), 0.5), np.array([3]))
     assert (found.optimistic[0], found.realistic[0], found.pessimistic[0]) == (1, 5, 9)
 
@@ -101,20 +101,20 @@ def test_scores_that_differ_by_one_bit_are_no_tie() -> None:
     assert compute_ranks(np.array([[low, high]]), np.array([1])).pessimistic[0] == 1
 
 
-def test_what_is_no_number_is_worst() -> None:
+def test_nan_is_worst() -> None:
     scores = np.array([[np.nan, 0.0, -np.inf, np.nan]])
     assert compute_ranks(scores, np.array([0])).optimistic[0] == 3
     assert compute_ranks(scores, np.array([0])).pessimistic[0] == 4
     assert compute_ranks(scores, np.array([2])).pessimistic[0] == 2
 
 
-def test_an_unknown_way_of_ties_is_said_with_those_near() -> None:
+def test_unknown_ties_are_refused_with_suggestions() -> None:
     with pytest.raises(KnowledgeBaseError, match="ties must be one of optimistic, realistic, pessimistic") as caught:
         compute_ranks(np.ones((1, 1)), np.array([0])).with_ties("realist")
     assert "realistic" in caught.value.suggestions
 
 
-def test_ranks_of_several_blocks_are_put_together() -> None:
+def test_ranks_of_several_blocks_are_concatenated() -> None:
     one, two = compute_ranks(np.eye(3), np.arange(3)), compute_ranks(1 - np.eye(2), np.arange(2))
     assert Ranks.concatenate([one, two]).realistic.tolist() == [1, 1, 1, 2, 2]
     assert len(Ranks.concatenate([])) == 0
@@ -148,7 +148,7 @@ def test_the_filter_by_its_definition(case: tuple[int, Ints, Ints]) -> None:
     assert again == wanted, "of some of the rows, in any order"
 
 
-def test_the_right_answer_is_never_filtered() -> None:
+def test_the_target_is_never_filtered() -> None:
     known = np.array([[0, 1], [0, 2]], np.int32)
     found = CandidateFilter(known, known, 1).excluded(np.arange(2))
     assert found.objects.tolist() == [2, 1]
@@ -158,13 +158,13 @@ def test_the_right_answer_is_never_filtered() -> None:
     assert compute_ranks(scores[:1], np.array([1]), itself).candidates.tolist() == [3], "nor by a filter that names it"
 
 
-# Figures
+# Metrics
 
 some_ranks = st.lists(st.tuples(st.sampled_from([1.0, 1.5, 2.0, 3.0, 3.5, 10.0, 11.0]), st.integers(0, 4)), min_size=1)
 
 
 @given(some_ranks)
-def test_figures_by_their_definition(case: list[tuple[float, int]]) -> None:
+def test_metrics_by_their_definition(case: list[tuple[float, int]]) -> None:
     values = [rank for rank, _ in case]
     found = compute_metrics(np.array(values), np.array([fact for _, fact in case]))
     assert (found.facts, found.ranks) == (len({fact for _, fact in case}), len(case))
@@ -178,7 +178,7 @@ def test_figures_by_their_definition(case: list[tuple[float, int]]) -> None:
     assert list(found.as_dict()) == ["facts", "ranks", "mean_rank", "mrr", "hits@1", "hits@3", "hits@10"]
 
 
-def test_intervals_hold_the_true_figure_about_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_cover_the_true_value_at_their_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measures, "BOOTSTRAP_RESAMPLES", 200)
     rng, held = np.random.default_rng(1), 0
     for seed in range(200):
@@ -188,7 +188,7 @@ def test_intervals_hold_the_true_figure_about_as_often_as_they_say(monkeypatch: 
 
 
 def test_ranks_of_one_fact_are_not_taken_for_independent() -> None:
-    """Each fact's ranks ten times over: no more is known than by one each."""
+    """Repeating the ranks of each fact ten times must not narrow the interval."""
     once = np.where(np.arange(50) % 3 == 0, 1.0, 7.0)
     one, ten = compute_metrics(once, np.arange(50)), compute_metrics(np.repeat(once, 10), np.repeat(np.arange(50), 10))
     assert ten.mean_rank == one.mean_rank
@@ -196,7 +196,7 @@ def test_ranks_of_one_fact_are_not_taken_for_independent() -> None:
     assert naive.high - naive.low < 0.5 * (one.mean_rank.high - one.mean_rank.low)
 
 
-def test_intervals_hang_on_the_seed_and_not_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_depend_on_the_seed_and_not_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(3).integers(1, 20, 60).astype(float)
     whole, other = compute_metrics(values, np.arange(60), 1), compute_metrics(values, np.arange(60), 2)
     assert whole.mrr.low != other.mrr.low
@@ -204,7 +204,7 @@ def test_intervals_hang_on_the_seed_and_not_on_blocks(monkeypatch: pytest.Monkey
     assert compute_metrics(values, np.arange(60), 1) == whole
 
 
-def test_no_ranks_no_figures() -> None:
+def test_no_ranks_no_metrics() -> None:
     with pytest.raises(KnowledgeBaseError, match="no ranks"):
         compute_metrics(np.zeros(0), np.zeros(0, np.int64))
 
@@ -213,7 +213,7 @@ def test_no_ranks_no_figures() -> None:
 
 
 def slow_precision(scores: list[float], targets: list[float]) -> float:
-    """At each answer: the share of answers among all that score as much or more."""
+    """For each positive: the share of positives among tuples that score at least as much."""
     at_answers = []
     for score, target in zip(scores, targets, strict=True):
         if target:

@@ -60,7 +60,7 @@ def test_split_scores_equal_full_scores(
             assert np.abs(found - wanted).max() < 1e-5
 
 
-def test_several_tuples_at_once_are_each_by_itself() -> None:
+def test_several_tuples_are_scored_as_each_alone() -> None:
     config = TrainingConfig(size=4)
     predictor, scorer = ready(town(2), "paper", config, MLP([6]))
     split = SplitScorer(ObjectFeatures(predictor.evaluator, config, 2), scorer)
@@ -71,8 +71,8 @@ def test_several_tuples_at_once_are_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_a_pair_gets_is_distributed_as_by_algorithm_1(seed: int) -> None:
-    """Candidates share draws; for each pair by itself the scores are distributed as if it were drawn by itself."""
+def test_scores_of_a_pair_are_distributed_as_by_algorithm_1(seed: int) -> None:
+    """Candidates share draws; the scores of one pair are distributed as if it were sampled alone."""
     draws, config = 2_000, TrainingConfig(size=6, seed=seed)
     predictor, scorer = ready(town(seed, 60, 150, wide=False), "default", config, MLP([9, 5]))
     object_features = ObjectFeatures(predictor.evaluator, config, draws)
@@ -131,7 +131,7 @@ def test_kinds_of_pairs_equal_the_definition(seed: int, size: int | None) -> Non
 
 
 def first(object_features: ObjectFeatures, position: int, obj: int, partner: int, number: int) -> set[int]:
-    """Who is drawn around an object by its share, and by what the partner leaves of its own: never the partner."""
+    """The members drawn around an object: its quota, and what the partner leaves of its own."""
     graph, order = object_features.graph, object_features.at_position(position).draw_orders[number]
     at = slice(order.starts[obj], order.starts[obj + 1])
     members = [member for member in order.members[at].tolist() if member != partner]
@@ -140,7 +140,7 @@ def first(object_features: ObjectFeatures, position: int, obj: int, partner: int
 
 
 def test_all_kinds_of_pairs_occur() -> None:
-    """Otherwise the tests above could pass by the plain path alone."""
+    """Otherwise the tests above could pass by direct scores alone."""
     config = TrainingConfig(size=4)
     predictor, _ = ready(town(1, people=300, facts=500, wide=False), "paper", config, MLP([6]))
     object_features = ObjectFeatures(predictor.evaluator, config, 1)
@@ -195,7 +195,7 @@ def test_what_can_be_split(text: str, config: TrainingConfig, width: int, can: b
     assert supports_fast_scoring(parse_phi(text).features, config, width) is can
 
 
-def test_what_is_around_an_object_alone_has_features_of_it_alone() -> None:
+def test_object_features_are_of_one_object() -> None:
     config = TrainingConfig(size=4)
     predictor, _ = ready(town(3), "paper", config, MLP([6]))
     object_features = ObjectFeatures(predictor.evaluator, config, 1)

@@ -1,4 +1,4 @@
-"""Completions: facts of any relation with their probabilities, the fallback where nothing could be learnt, files."""
+"""Completions: probabilities of facts, the fallback of untrained relations, files."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from trained import FEW, GOOD, demo, same, towns, untrained_predictor
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
 LATE = [("likes", "p00", "p01"), ("mayor", "p02", "t2"), ("mayor", "p03", "t3")]
-"""One fact that is alone, and two that are enough."""
+"""One relation with one fact, and one with two."""
 
 
 @cache
 def village() -> KnowledgeBase:
-    """Relations of one to four places, with none, one, two and many facts, and one that holds of everything."""
+    """Relations of arity 1 to 4 with none, one, two and many facts, and one that holds for all tuples."""
     kb = towns().with_facts(LATE)
     kb = kb.with_facts([("sold", f"p{i:02d}", f"p{i + 1:02d}", f"t{i % 5}", "c0") for i in range(9)])
     kb = kb.with_facts([("thing", name) for name in kb.objects] + [("empty", "p00", "p00")])
@@ -52,10 +52,10 @@ def loaded(path: Path, kb: KnowledgeBase | None = None) -> Completion:
     return found
 
 
-# What is learnt
+# Training
 
 
-def test_every_relation_is_there_and_trained_where_it_can_be() -> None:
+def test_every_relation_is_trained_if_possible() -> None:
     found = completed()
     assert set(found.relations) == set(village().relations)
     why = {row["name"]: row.get("reason") for row in found.meta["relations"]}
@@ -66,7 +66,7 @@ def test_every_relation_is_there_and_trained_where_it_can_be() -> None:
     assert repr(found) == "<Completion: 11 relations, 8 with a trained model>"
 
 
-def test_facts_of_one_to_four_places_have_probabilities() -> None:
+def test_relations_of_arity_one_to_four() -> None:
     texts = ("person p00", "mayor p04 t4", "moved p00 t1 t2", "sold p00 p01 t0 c0")
     for relation, *objects in (text.split() for text in texts):
         found = completed().probability(relation, *objects)
@@ -74,7 +74,7 @@ def test_facts_of_one_to_four_places_have_probabilities() -> None:
         assert found.draws == 4
 
 
-def test_what_there_is_to_learn_is_learnt() -> None:
+def test_it_learns_the_rules() -> None:
     for relation, right, wrong in (("works_in", "t3", "t1"), ("citizen", "c1", "c0")):
         assert good().probability(relation, "p03", right).value > 0.5 > good().probability(relation, "p03", wrong).value
     assert good().probability("person", "p00").value > good().probability("person", "t1").value
@@ -89,7 +89,7 @@ def test_the_demo_is_completed() -> None:
     assert found.meta["metrics"]["auc"] > 0.8
 
 
-def test_a_known_fact_is_judged_as_if_it_were_not_known() -> None:
+def test_a_known_fact_is_scored_as_if_it_were_not_known() -> None:
     without = good().with_kb(towns().without_facts([("works_in", "p03", "t3")]))
     assert same(good().probabilities("works_in", [("p03", "t3")]), without.probabilities("works_in", [("p03", "t3")]))
 
@@ -106,11 +106,11 @@ def test_a_prior_moves_the_odds() -> None:
     assert rare / (1 - rare) == pytest.approx(even / (1 - even) / 9)
 
 
-# One model by itself
+# The model of one relation
 
 
 @pytest.mark.parametrize("relation", ["works_in", "person", "moved", "sold", "mayor"])
-def test_the_model_of_a_relation_says_the_same(relation: str, tmp_path: Path) -> None:
+def test_the_model_of_a_relation_predicts_the_same(relation: str, tmp_path: Path) -> None:
     model = completed().model(relation)
     width = completed().relations[relation]
     tuples = np.stack([np.arange(5, dtype=np.int32) * (i + 1) for i in range(width)], axis=1)
@@ -124,7 +124,7 @@ def test_the_model_of_a_relation_says_the_same(relation: str, tmp_path: Path) ->
     assert repr(again).endswith(f"trained on {village().relations[relation].count} answers>")
 
 
-def test_there_is_none_where_nothing_was_learnt() -> None:
+def test_an_untrained_relation_has_no_model() -> None:
     with pytest.raises(KnowledgeBaseError, match="likes has no trained model, only the fallback"):
         completed().model("likes")
 
@@ -132,7 +132,7 @@ def test_there_is_none_where_nothing_was_learnt() -> None:
 # The fallback
 
 
-def test_the_fallback_is_the_share_of_places_seen() -> None:
+def test_the_fallback_is_the_share_of_positions_seen() -> None:
     """likes(p00, p01) is the only fact: (m + 1/2) / (n + 1), and its own objects do not count for it."""
     tuples = [("p00", "p01"), ("p00", "p02"), ("p02", "p01"), ("p02", "p03"), ("p01", "p00")]
     found = completed().probabilities("likes", tuples)
@@ -141,7 +141,7 @@ def test_the_fallback_is_the_share_of_places_seen() -> None:
     assert found.draws.tolist() == [0] * 5
 
 
-def test_the_fallback_of_a_relation_without_facts_and_of_one_that_holds_of_all() -> None:
+def test_the_fallback_of_empty_and_complete_relations() -> None:
     assert completed().probability("empty", "p00", "p00").value == 0.5 / 3
     assert completed().probability("thing", "p00").value == 0.25, "only itself stands there"
 
@@ -151,7 +151,7 @@ def test_the_fallback_has_a_prior_too() -> None:
     assert found == pytest.approx(0.1)
 
 
-def test_wrong_wishes_are_said_of_the_fallback_too() -> None:
+def test_the_fallback_refuses_invalid_arguments() -> None:
     for wanted in ({"draws": 0}, {"max_error": -1.0}, {"prior": 2.0}):
         with pytest.raises(KnowledgeBaseError):
             completed().probability("likes", "p00", "p01", **wanted)
@@ -179,17 +179,17 @@ def test_the_fallback_by_its_definition(kb: KnowledgeBase, seed: int) -> None:
         np.testing.assert_allclose(predictor.fallback_probabilities(tuples), slow_fallback(kb, name, tuples))
 
 
-# Mistakes
+# Errors
 
 
-def test_an_unknown_relation_is_said_with_those_near() -> None:
+def test_an_unknown_relation_is_refused_with_suggestions() -> None:
     for ask in (completed().model, completed().arity, lambda name: completed().probability(name, "p00", "t0")):
         with pytest.raises(KnowledgeBaseError, match="there is no model of work_in") as caught:
             ask("work_in")
         assert "works_in" in caught.value.suggestions
 
 
-def test_wrong_objects_are_said() -> None:
+def test_wrong_objects_are_refused() -> None:
     with pytest.raises(KnowledgeBaseError, match="there is no object p0x"):
         completed().probability("works_in", "p0x", "t0")
     with pytest.raises(KnowledgeBaseError, match="the query has 2 variables"):
@@ -201,7 +201,7 @@ def test_wrong_objects_are_said() -> None:
 # Files and other knowledge bases
 
 
-def test_a_file_says_the_same_bit_for_bit(tmp_path: Path) -> None:
+def test_a_loaded_model_predicts_the_same_bits(tmp_path: Path) -> None:
     completed().save(tmp_path / "a.gaifman")
     found = loaded(tmp_path / "a.gaifman", village())
     assert repr(found) == repr(completed())
@@ -213,7 +213,7 @@ def test_a_file_says_the_same_bit_for_bit(tmp_path: Path) -> None:
     assert (tmp_path / "a.gaifman").read_bytes() == (tmp_path / "b.gaifman").read_bytes()
 
 
-def test_without_a_knowledge_base_it_says_so(tmp_path: Path) -> None:
+def test_a_model_without_a_knowledge_base_raises(tmp_path: Path) -> None:
     good().save(tmp_path / "a.gaifman")
     found = loaded(tmp_path / "a.gaifman")
     with pytest.raises(KnowledgeBaseError, match="no knowledge base"):
@@ -245,7 +245,7 @@ def test_other_knowledge_bases_with_other_objects() -> None:
         assert values[0] > 0.5 > values[1]
 
 
-def test_a_relation_that_the_other_lacks_has_no_facts_there() -> None:
+def test_a_missing_relation_has_no_facts() -> None:
     kb = towns()
     fewer = KnowledgeBase.from_facts([f for f in kb.facts() if f.relation != "citizen"], objects=kb.objects)
     found = good().with_kb(fewer).probabilities("citizen", [("p03", "c1"), ("p03", "c0")]).values
@@ -254,8 +254,8 @@ def test_a_relation_that_the_other_lacks_has_no_facts_there() -> None:
         good().with_kb(KnowledgeBase.from_facts([("r", "a", "b")])).probability("citizen", "a", "b")
 
 
-def test_a_new_fact_changes_what_is_said_without_training() -> None:
+def test_a_new_fact_changes_predictions_without_training() -> None:
     kb = towns().with_facts([Fact("person", ("new",))])
-    told = kb.with_facts([("lives_in", "new", "t3")])
-    before, after = (good().with_kb(each).probability("works_in", "new", "t3").value for each in (kb, told))
+    extended = kb.with_facts([("lives_in", "new", "t3")])
+    before, after = (good().with_kb(each).probability("works_in", "new", "t3").value for each in (kb, extended))
     assert after > before + 0.1

@@ -1,4 +1,4 @@
-"""Learning many relations abreast: threads, desks, constraints, one calibration, and what cannot be learnt."""
+"""Training of completions: threads, stores, constraints, one calibration, relations that cannot be trained."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01
 
 
 class Drawer(PartStore):
-    """Keeps what is learnt, and what was asked of it."""
+    """Stores models in memory, and records the calls."""
 
     def __init__(self, parts: dict[str, RelationModel] | None = None) -> None:
         self.parts, self.asked, self.watched = parts or {}, list[str](), list[str]()
@@ -69,8 +69,8 @@ def test_the_same_bytes_for_any_threads_and_order(tmp_path: Path) -> None:
     assert saved(kb, tmp_path, relations=names) == saved(kb, tmp_path, relations=names[::-1] * 2, threads=1)
 
 
-def test_a_relation_is_learnt_the_same_alone_and_among_others() -> None:
-    """But for the calibration, which is of all that are learnt together."""
+def test_a_relation_is_trained_the_same_alone_and_with_others() -> None:
+    """Except for the calibration, which all relations share."""
     alone, all_ = complete(towns(), ["works_in"], **FEW), complete(towns(), **FEW)
     assert list(alone.relations) == ["works_in"]
     one, other = (each.scorers["works_in"].base.state() for each in (alone, all_))
@@ -79,17 +79,17 @@ def test_a_relation_is_learnt_the_same_alone_and_among_others() -> None:
     assert same(alone.model("works_in").probabilities(PAIRS), alone.probabilities("works_in", PAIRS))
 
 
-def test_a_relation_is_learnt_as_fit_learns_it() -> None:
+def test_complete_trains_a_relation_as_fit_does() -> None:
     fitted, found = gaifman.fit(towns(), "works_in(x, y)", **FEW), complete(towns(), ["works_in"], **FEW)
     assert same(fitted.probabilities(PAIRS), found.probabilities("works_in", PAIRS))
     assert fitted.features == found.model("works_in").features
     assert fitted.meta["metrics"]["losses"] == found.meta["relations"][0]["losses"]
 
 
-# The desk
+# The store
 
 
-def test_what_is_kept_is_not_learnt_again(tmp_path: Path) -> None:
+def test_stored_relations_are_not_trained_again(tmp_path: Path) -> None:
     first = Drawer()
     trained(towns(), first).save(tmp_path / "a.gaifman")
     assert sorted(first.watched) == sorted(towns().relations) == sorted(first.parts)
@@ -100,34 +100,34 @@ def test_what_is_kept_is_not_learnt_again(tmp_path: Path) -> None:
     assert (tmp_path / "a.gaifman").read_bytes() == (tmp_path / "b.gaifman").read_bytes()
 
 
-def test_the_largest_come_first() -> None:
-    desk = Drawer()
-    trained(towns(), desk, threads=1)
-    counts = [towns().relations[name].count for name in desk.asked]
+def test_the_largest_relations_come_first() -> None:
+    store = Drawer()
+    trained(towns(), store, threads=1)
+    counts = [towns().relations[name].count for name in store.asked]
     assert counts == sorted(counts, reverse=True)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_when_one_fails_no_other_is_begun(threads: int) -> None:
+def test_after_an_error_no_relation_is_started(threads: int) -> None:
     class Full(Drawer):
         def save(self, relation: str, part: RelationModel) -> None:
             raise OSError("no room")
 
-    desk = Full()
+    store = Full()
     with pytest.raises(OSError, match="no room"):
-        trained(demo(), desk, threads=threads)
-    assert len(desk.watched) <= 2 * threads < len(demo().relations)
+        trained(demo(), store, threads=threads)
+    assert len(store.watched) <= 2 * threads < len(demo().relations)
 
 
-def test_a_desk_that_does_nothing() -> None:
-    desk = PartStore()
-    assert desk.load("r") is None
-    assert isinstance(desk.callback("r"), Callback)
-    desk.save("r", ({}, {}))
-    assert desk.load("r") is None
+def test_the_default_store_stores_nothing() -> None:
+    store = PartStore()
+    assert store.load("r") is None
+    assert isinstance(store.callback("r"), Callback)
+    store.save("r", ({}, {}))
+    assert store.load("r") is None
 
 
-# What can be learnt
+# Relations that can be trained
 
 
 def test_two_facts_are_enough() -> None:
@@ -140,7 +140,7 @@ def test_two_facts_are_enough() -> None:
     assert (rows["king"]["trained"], rows["king"]["reason"]) == (False, "fewer than two facts")
 
 
-def test_a_relation_that_holds_of_every_tuple_has_nothing_to_learn_from() -> None:
+def test_a_complete_relation_is_not_trained() -> None:
     facts = [("near", x, y) for x in "abc" for y in "abc"]
     found = complete(KnowledgeBase.from_facts(facts), **FEW)
     assert found.meta["relations"][0]["reason"] == "every tuple is known"
@@ -150,13 +150,13 @@ def test_a_relation_that_holds_of_every_tuple_has_nothing_to_learn_from() -> Non
     assert found.meta["metrics"] == {"answers": 9, "held_out": 0}
 
 
-def test_without_corruptions_every_relation_is_learnt() -> None:
+def test_without_negatives_a_complete_relation_is_trained() -> None:
     facts = [("near", x, y) for x in "abc" for y in "abc"]
     found = complete(KnowledgeBase.from_facts(facts), **{**FEW, "negatives": 0})
     assert list(found.scorers) == ["near"]
 
 
-def test_nothing_that_can_be_learnt_can_be_saved(tmp_path: Path) -> None:
+def test_a_completion_without_trained_relations_can_be_saved(tmp_path: Path) -> None:
     complete(KnowledgeBase.from_facts([("near", "a", "b")]), **FEW).save(tmp_path / "a.gaifman")
     found = gaifman.load(tmp_path / "a.gaifman", KnowledgeBase.from_facts([("near", "a", "b"), ("near", "b", "c")]))
     assert isinstance(found, gaifman.Completion)
@@ -167,10 +167,10 @@ def test_nothing_that_can_be_learnt_can_be_saved(tmp_path: Path) -> None:
 
 
 def test_one_calibration_for_all() -> None:
-    desk = Drawer()
-    found = trained(demo(), desk, relations=["capital", "borders", "city"])
+    store = Drawer()
+    found = trained(demo(), store, relations=["capital", "borders", "city"])
     means, targets = (
-        np.concatenate([desk.parts[name][0][f"held/{field}"] for name in ("borders", "capital", "city")])
+        np.concatenate([store.parts[name][0][f"held/{field}"] for name in ("borders", "capital", "city")])
         for field in ("means", "targets")
     )
     expected = fit_calibration(means, targets, ratio=2.0)
@@ -204,10 +204,10 @@ def test_only_features_that_some_relation_uses_are_kept() -> None:
     assert found.meta["features"] == sum(map(len, found.features.values()))
 
 
-def test_evaluators_are_made_once() -> None:
-    school = RelationTrainer(build_graph(towns()), "paper", TrainingConfig(), None)
-    assert school.evaluator_and_kinds(2) is school.evaluator_and_kinds(2)
-    assert school.evaluator_and_kinds(1) is not school.evaluator_and_kinds(2)
+def test_evaluators_are_built_once() -> None:
+    trainer = RelationTrainer(build_graph(towns()), "paper", TrainingConfig(), None)
+    assert trainer.evaluator_and_kinds(2) is trainer.evaluator_and_kinds(2)
+    assert trainer.evaluator_and_kinds(1) is not trainer.evaluator_and_kinds(2)
 
 
 def test_features_can_be_given() -> None:
@@ -220,19 +220,19 @@ def test_features_can_be_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("relations", "said"),
+    ("relations", "message"),
     [
         (["works_inn"], "there is no relation works_inn"),
         ("works_in", "relations is a list"),
         ([], "there are no relations to train"),
     ],
 )
-def test_wrong_relations_are_said(relations: Any, said: str) -> None:
-    with pytest.raises(KnowledgeBaseError, match=said):
+def test_wrong_relations_are_refused(relations: Any, message: str) -> None:
+    with pytest.raises(KnowledgeBaseError, match=message):
         complete(towns(), relations, **FEW)
 
 
-def test_near_relations_and_settings_are_said() -> None:
+def test_errors_have_suggestions() -> None:
     with pytest.raises(KnowledgeBaseError) as caught:
         complete(towns(), ["works_inn"], **FEW)
     assert "works_in" in caught.value.suggestions
@@ -245,7 +245,7 @@ def test_near_relations_and_settings_are_said() -> None:
 
 
 def test_one_set_of_features_serves_relations_of_all_arities() -> None:
-    """A feature of two objects was an error where a relation has one place."""
+    """A feature of two objects was once an error for a relation of arity 1."""
     facts = [("knows", f"p{i}", f"p{(i * 3 + 1) % 9}") for i in range(9)] + [("old", f"p{i}") for i in range(4)]
     kb = KnowledgeBase.from_facts(facts)
     both = parse_phi("each r. exists x. r(s1, x)\nknows(s2, s1)")

@@ -1,4 +1,4 @@
-"""Asking models: names in, probabilities out, with errors that are true, and mistakes that are said."""
+"""Predictions of models: probabilities, standard errors, embeddings, settings and errors."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01
 
 
 def drawn(model: GaifmanModel, tuples: Ints, hidden: HiddenFacts | None, draws: int) -> tuple[Floats, Any]:
-    """What the base model says of each neighbourhood, and its inputs, step by step."""
+    """The base model's probability of each neighbourhood, and its inputs, step by step."""
     evaluator = FeatureEvaluator(
         build_graph(model.kb), compile_features(FeatureSet(model.features), model.kb, tuples.shape[1])
     )
-    learning = model.config
-    sampling = SamplingConfig(learning.radius, learning.size, draws, learning.seed, "answer 0")
+    config = model.config
+    sampling = SamplingConfig(config.radius, config.size, draws, config.seed, "answer 0")
     assert model._scorer is not None
     rows = model._scorer.scaler.transform(evaluator.sample_and_evaluate(tuples, sampling, hidden))
     return model.base.probabilities(rows).reshape(-1, draws), rows
@@ -44,7 +44,7 @@ def drawn(model: GaifmanModel, tuples: Ints, hidden: HiddenFacts | None, draws: 
 # Probabilities
 
 
-def test_it_learns_what_there_is_to_learn() -> None:
+def test_it_learns_the_rule() -> None:
     model = worker()
     at_home = model.probabilities([(f"p{i:02d}", f"t{i % 5}") for i in range(40)]).values
     elsewhere = model.probabilities([(f"p{i:02d}", f"t{(i + 2) % 5}") for i in range(40)]).values
@@ -73,7 +73,7 @@ def test_a_probability_is_the_calibrated_mean_over_draws(draws: int) -> None:
     assert found.draws.tolist() == [draws] * 4
 
 
-def test_without_held_out_tuples_only_the_ratio_is_put_right() -> None:
+def test_without_held_out_tuples_only_the_class_ratio_is_corrected() -> None:
     kb = towns()
     model = gaifman.fit(kb, "works_in(x, y)", **{**FEW, "holdout": 0.0})
     assert not model.calibration.fitted
@@ -102,15 +102,15 @@ def test_the_error_shrinks_as_one_over_the_root_of_the_draws() -> None:
 
 
 def test_the_error_is_that_of_the_mean() -> None:
-    """Means of ten draws each by forty seeds scatter as much as one of them says."""
+    """The means of ten draws of forty seeds scatter by the standard error of one of them."""
     model = neighbour().with_kb(demo())
     found = []
     for seed in range(40):
         model.config = TrainingConfig(**{**neighbour().config.as_dict(), "seed": seed})
         found.append(model.probability("france", "portugal", draws=10))
     scatter = np.std([each.value for each in found], ddof=1)
-    said = np.sqrt(np.mean([each.error**2 for each in found]))
-    assert 0.6 < scatter / said < 1.6
+    error = np.sqrt(np.mean([each.error**2 for each in found]))
+    assert 0.6 < scatter / error < 1.6
 
 
 def test_draws_go_on_until_the_error_is_small() -> None:
@@ -123,7 +123,7 @@ def test_draws_go_on_until_the_error_is_small() -> None:
     assert len(set(found.draws.tolist())) > 1  # each as many as it needs
 
 
-def test_what_is_drawn_for_one_tuple_does_not_hang_on_the_others() -> None:
+def test_draws_of_a_tuple_do_not_depend_on_other_tuples() -> None:
     pairs = [("france", "portugal"), ("france", "spain"), ("tuvalu", "chad")]
     together = neighbour().probabilities(pairs, max_error=0.01)
     for row, pair in enumerate(pairs):
@@ -131,7 +131,7 @@ def test_what_is_drawn_for_one_tuple_does_not_hang_on_the_others() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3, 4, 7, 100])
-def test_most_is_kept_to(most: int) -> None:
+def test_max_draws_is_the_limit(most: int) -> None:
     assert neighbour().probability("france", "portugal", max_error=1e-9, max_draws=most).draws == most
 
 
@@ -144,23 +144,23 @@ def test_a_prior_moves_the_odds() -> None:
         model.probability("france", "spain", prior=0)
 
 
-def test_without_a_prior_answers_are_as_likely_as_corruptions() -> None:
+def test_the_default_prior_is_one_half() -> None:
     answers, others = neighbour().calibration.answer_weight, neighbour().calibration.negative_weight
     assert answers == others > 0
     plain = neighbour().probability("france", "portugal").value
     assert neighbour().probability("france", "portugal", prior=0.5).value == pytest.approx(plain)
 
 
-# What is hidden
+# Hidden facts
 
 
-def test_a_known_fact_is_judged_as_if_it_were_not_known() -> None:
+def test_a_known_fact_is_scored_as_if_it_were_not_known() -> None:
     for fact in (("borders", "france", "spain"), ("borders", "chad", "niger")):
         without = neighbour().with_kb(demo().without_facts([fact]))
         assert same(neighbour().probabilities([fact[1:]]), without.probabilities([fact[1:]]))
 
 
-def test_a_known_answer_of_a_general_query_too() -> None:
+def test_a_known_answer_of_a_general_query_is_scored_so_too() -> None:
     kb = towns()
     model = gaifman.fit(kb, "exists z. works_in(x, z) & town_of(z, y)", **FEW)
     numbers = np.array([[kb.object_id("p03"), kb.object_id("c1")]], np.int32)
@@ -173,13 +173,16 @@ def test_a_known_answer_of_a_general_query_too() -> None:
 
 def test_a_new_fact_changes_the_answer_without_training() -> None:
     kb = towns().with_facts([("person", "new")])
-    told = kb.with_facts([("lives_in", "new", "t3")])
-    before, after = (worker().with_kb(each).probability("new", "t3") for each in (kb, told))
+    extended = kb.with_facts([("lives_in", "new", "t3")])
+    before, after = (worker().with_kb(each).probability("new", "t3") for each in (kb, extended))
     assert after.value > before.value + 0.1
-    assert worker().with_kb(told).probability("new", "t3").value > worker().with_kb(told).probability("new", "t2").value
+    assert (
+        worker().with_kb(extended).probability("new", "t3").value
+        > worker().with_kb(extended).probability("new", "t2").value
+    )
 
 
-# Representations
+# Embeddings
 
 
 @pytest.mark.parametrize("draws", [1, 5])
@@ -207,7 +210,7 @@ def test_without_hidden_layers_it_is_the_log_odds() -> None:
     assert model.embed([("p01", "t1")]).shape == (1, 1)
 
 
-# Names in, names out
+# Names and ids
 
 
 def test_tuples_are_named_or_numbered() -> None:
@@ -219,20 +222,20 @@ def test_tuples_are_named_or_numbered() -> None:
     assert len(model.probabilities(np.zeros((0, 2), np.int64))) == 0
 
 
-def test_an_unknown_object_is_said_with_those_near() -> None:
+def test_an_unknown_object_is_refused_with_suggestions() -> None:
     with pytest.raises(KnowledgeBaseError, match="there is no object frnce") as caught:
         neighbour().probability("frnce", "spain")
     assert "france" in caught.value.suggestions
 
 
 @pytest.mark.parametrize("names", [(), ("france",), ("france", "spain", "italy")])
-def test_a_wrong_number_of_objects_is_said(names: tuple[str, ...]) -> None:
+def test_a_wrong_number_of_objects_is_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(KnowledgeBaseError, match="the query has 2 variables"):
         neighbour().probability(*names)
 
 
 def test_a_text_is_no_tuple() -> None:
-    """It was taken for its letters: `probabilities(["ab"])` was of a and b."""
+    """`probabilities(["ab"])` was once taken as the tuple (a, b)."""
     kb = KnowledgeBase.from_facts([("r", "a", "b"), ("r", "b", "c"), ("r", "c", "a")])
     model = gaifman.fit(kb, "r(x, y)", **FEW)
     for wrong in (["ab"], "ab", ["ab", ("a", "b")]):
@@ -241,17 +244,17 @@ def test_a_text_is_no_tuple() -> None:
 
 
 @pytest.mark.parametrize("numbers", [[[0, 10_000]], [[-1, 0]]])
-def test_numbers_of_no_object_are_said(numbers: list[list[int]]) -> None:
+def test_ids_of_no_object_are_refused(numbers: list[list[int]]) -> None:
     with pytest.raises(KnowledgeBaseError, match="objects are numbered from 0"):
         neighbour().probabilities(np.array(numbers))
     with pytest.raises(KnowledgeBaseError, match="tuples have shape"):
         neighbour().probabilities(np.array([0, 1]))
 
 
-# Mistakes
+# Errors
 
 
-def test_a_model_that_is_not_trained_says_so() -> None:
+def test_an_untrained_model_raises() -> None:
     model = GaifmanModel("works_in(x, y)", size=None)
     assert repr(model) == "<GaifmanModel: works_in(x, y), radius 1, size all, not trained>"
     for ask in (lambda: model.probability("p00", "t0"), lambda: model.embed([("p00", "t0")]), model.state):
@@ -259,13 +262,13 @@ def test_a_model_that_is_not_trained_says_so() -> None:
             ask()
 
 
-def test_a_trained_one_tells_what_it_is() -> None:
+def test_repr_of_a_trained_model() -> None:
     assert repr(little()).startswith("<GaifmanModel: works_in(x, y), radius 1, size 4, ")
     assert repr(little()).endswith("features, trained on 36 answers>")
 
 
 @pytest.mark.parametrize(
-    ("query", "kind", "said"),
+    ("query", "kind", "message"),
     [
         ("exists x, y. works_in(x, y)", FormulaError, "no free variables"),
         ("works_inn(x, y)", FormulaError, "no relation works_inn"),
@@ -273,8 +276,8 @@ def test_a_trained_one_tells_what_it_is() -> None:
         ("works_in(x", FormulaError, "ends too early"),
     ],
 )
-def test_queries_that_cannot_be_learnt(query: str, kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=said):
+def test_queries_that_cannot_be_trained(query: str, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
         gaifman.fit(towns(), query, **FEW)
 
 
@@ -285,7 +288,7 @@ def test_no_knowledge_base() -> None:
         gaifman.fit(towns().without_facts(towns().facts("works_in")), "works_in(x, y)", **FEW)
 
 
-def test_unknown_settings_are_said_with_those_near() -> None:
+def test_unknown_settings_are_refused() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'negativs'"):
         gaifman.fit(towns(), "works_in(x, y)", negativs=3)  # type: ignore[call-arg]
     with pytest.raises(KnowledgeBaseError, match=r"base must be one of mlp, logistic, got .mpl.") as caught:
@@ -298,7 +301,7 @@ def test_unknown_settings_are_said_with_those_near() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("arguments", "message"),
     [
         ({"draws": 0}, "draws must be an integer"),
         ({"draws": 1.5}, "draws must be an integer"),
@@ -307,9 +310,9 @@ def test_unknown_settings_are_said_with_those_near() -> None:
         ({"max_error": float("nan")}, "above 0"),
     ],
 )
-def test_wrong_wishes_are_said(wanted: dict[str, Any], said: str) -> None:
-    with pytest.raises(KnowledgeBaseError, match=said):
-        little().probability("p00", "t0", **wanted)
+def test_invalid_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(KnowledgeBaseError, match=message):
+        little().probability("p00", "t0", **arguments)
 
 
 def test_features_can_be_given() -> None:
@@ -319,8 +322,8 @@ def test_features_can_be_given() -> None:
     assert model.config.phi == "custom"
 
 
-def test_models_do_not_share_what_they_learnt() -> None:
-    """One base model given to two: the second's training must not change what the first says."""
+def test_models_do_not_share_parameters() -> None:
+    """Two models from one base model: training the second must not change the first."""
     base = MLP(hidden=(8,), epochs=1)
     settings = {name: value for name, value in FEW.items() if name != "options"}
     one = gaifman.fit(towns(), "works_in(x, y)", base=base, **settings)

@@ -1,4 +1,4 @@
-"""What models learn from: any query, numbers, confidences, constraints, several knowledge bases; and who learns."""
+"""Training: any query, attributes, confidences, constraints, several knowledge bases, base models, callbacks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01
         ("town_of(t, c) & x = t & lives_in(p, x)", 40),
     ],
 )
-def test_queries_of_any_kind_are_learnt(query: str, answers: int) -> None:
+def test_queries_of_any_kind_are_trained(query: str, answers: int) -> None:
     model = gaifman.fit(towns(), query, **{**FEW, "holdout": 0.0})
     assert model.meta["metrics"]["answers"] == answers
     width = len(model.query.variables)
@@ -56,7 +56,7 @@ def test_queries_of_any_kind_are_learnt(query: str, answers: int) -> None:
     assert np.isfinite(found.errors).all()
 
 
-def test_the_demo_is_learnt_well() -> None:
+def test_the_demo_is_learned_well() -> None:
     model = gaifman.fit(demo(), "exists z. borders(x, z) & borders(z, y)", **FEW)
     assert model.held_out_report is not None
     assert model.held_out_report.metrics()["auc"] > 0.9
@@ -72,8 +72,8 @@ def test_two_facts_are_enough_and_one_too() -> None:
 # Numbers, confidences, constraints
 
 
-def test_numbers_are_learnt_from() -> None:
-    """Those who are old are grand; nothing else tells them from the others."""
+def test_attributes_are_features() -> None:
+    """Only their age separates grand people from others."""
     people = [f"p{i:02d}" for i in range(60)]
     facts = [("person", name) for name in people] + [("grand", name) for name in people[30:]]
     kb = KnowledgeBase.from_facts(facts, {("age", name): float(i) for i, name in enumerate(people)})
@@ -83,20 +83,20 @@ def test_numbers_are_learnt_from() -> None:
     assert values[40:].min() > values[:20].max()
 
 
-def test_uncertain_facts_are_weaker_answers() -> None:
+def test_uncertain_facts_have_soft_targets() -> None:
     half, whole = towns(sure=False), towns()
     low, high = (gaifman.fit(kb, "works_in(x, y)", **GOOD).probabilities(PAIRS[:2]).values for kb in (half, whole))
     assert (low < high).all()
 
 
-def test_constraints_shape_the_corruptions() -> None:
+def test_constraints_shape_the_negatives() -> None:
     kb = towns()
     rules = parse_constraints("types: lives_in person, _\nfunctional: lives_in 1→2", kb)
     plain, ruled = (gaifman.fit(kb, "lives_in(x, y)", constraints=c, **FEW) for c in (None, rules))
     assert not same(plain.probabilities(PAIRS), ruled.probabilities(PAIRS))
 
 
-def test_whoever_looks_on_sees_all_of_it() -> None:
+def test_a_callback_sees_every_epoch() -> None:
     class Seen(Callback):
         blocks, passes = 0, 0
 
@@ -115,7 +115,7 @@ def test_whoever_looks_on_sees_all_of_it() -> None:
 # Several knowledge bases
 
 
-def test_several_knowledge_bases_are_learnt_together() -> None:
+def test_several_knowledge_bases_are_trained_together() -> None:
     one, two = towns(20), towns(30, "other ")
     model = gaifman.fit([one, two], "works_in(x, y)", **GOOD)
     assert model.meta["metrics"]["answers"] == 18 + 27
@@ -128,13 +128,13 @@ def test_several_knowledge_bases_are_learnt_together() -> None:
     assert third.probability("third p01", "third t1").value > third.probability("third p01", "third t3").value
 
 
-def test_a_collection_of_one_is_that_one() -> None:
+def test_a_collection_of_one_knowledge_base() -> None:
     alone, listed = (gaifman.fit(kb, "works_in(x, y)", **FEW) for kb in (towns(), [towns()]))
     assert alone.meta == listed.meta
     assert same(alone.probabilities(PAIRS), listed.probabilities(PAIRS))
 
 
-def test_one_may_have_relations_that_another_lacks() -> None:
+def test_knowledge_bases_can_have_different_relations() -> None:
     one = towns(20).with_facts([("rents", f"p{i:02d}", f"t{i % 5}") for i in range(20)])
     model = gaifman.fit([one, towns(20, "other ")], "works_in(x, y)", **FEW)
     assert any("rents" in str(feature) for feature in model.features)
@@ -143,13 +143,13 @@ def test_one_may_have_relations_that_another_lacks() -> None:
     assert both.meta["metrics"]["answers"] == 18, "the one that has none is left out"
 
 
-def test_relations_with_other_places_are_refused() -> None:
+def test_relations_of_different_arity_are_refused() -> None:
     wrong = KnowledgeBase.from_facts([("works_in", "ann", "mars", "today")])
     with pytest.raises(KnowledgeBaseError, match="works_in has"):
         gaifman.fit([towns(20), wrong], "works_in(x, y)", **FEW)
 
 
-def test_one_without_answers_is_left_out_and_all_without_are_refused() -> None:
+def test_a_knowledge_base_without_answers_is_left_out() -> None:
     idle = towns(20, "idle ").without_facts(towns(20, "idle ").facts("works_in"))
     for kbs in ([idle, towns()], [towns(), idle]):
         assert gaifman.fit(kbs, "works_in(x, y)", **FEW).meta["metrics"]["answers"] == 36
@@ -183,7 +183,7 @@ def _linear(width: int) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(bases()))
-def test_other_base_models_learn_and_are_kept(name: str, tmp_path: Path) -> None:
+def test_other_base_models_are_trained_and_saved(name: str, tmp_path: Path) -> None:
     made = bases()[name]
     model = gaifman.fit(towns(), "works_in(x, y)", base=made(), **UNSET)
     found = model.probabilities(PAIRS)
@@ -200,8 +200,8 @@ def test_other_base_models_learn_and_are_kept(name: str, tmp_path: Path) -> None
         assert "base=" in caught.value.hint
 
 
-def test_what_no_file_can_hold_is_used_but_not_kept(tmp_path: Path) -> None:
-    """It could not even be used: its description was wanted for a file that nobody asked for."""
+def test_a_base_model_that_cannot_be_saved_is_trained(tmp_path: Path) -> None:
+    """It once failed in training, because its metadata could not be written."""
     from sklearn.tree import DecisionTreeClassifier
 
     model = gaifman.fit(towns(), "works_in(x, y)", base=SklearnModel(DecisionTreeClassifier()), **UNSET)
@@ -211,8 +211,8 @@ def test_what_no_file_can_hold_is_used_but_not_kept(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_loss_that_is_not_known_is_none() -> None:
-    """NaN stood there, which JSON does not have: no such model could be saved."""
+def test_an_unknown_loss_is_none() -> None:
+    """NaN, which JSON does not have, once made the model unsaveable."""
     from sklearn.linear_model import LogisticRegression
 
     model = gaifman.fit(towns(), "works_in(x, y)", base=SklearnModel(LogisticRegression(max_iter=500)), **UNSET)
@@ -220,11 +220,11 @@ def test_a_loss_that_is_not_known_is_none() -> None:
 
 
 class Stopped(Exception):
-    """Raised by whoever looks on."""
+    """Raised by a callback."""
 
 
 class Stopping(Callback):
-    """Stops after so many blocks, and keeps where the work stood, as a file would."""
+    """Stops after a number of blocks and keeps the state, as a checkpoint does."""
 
     def __init__(self, blocks: int, at: tuple[Any, Any] | None = None) -> None:
         self.left, self.at = blocks, at
@@ -241,8 +241,8 @@ class Stopping(Callback):
 
 @pytest.mark.parametrize("name", ["logistic", "regression", "layers"])
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_what_was_stopped_goes_on_to_the_same_model(name: str, blocks: int) -> None:
-    """A classifier does not know its loss before it has fitted; the sum of such losses was no number for a file."""
+def test_a_stopped_training_resumes_to_the_same_model(name: str, blocks: int) -> None:
+    """A classifier does not know its loss before it is fitted; the sum of such losses was once NaN."""
     kb, made = demo(), bases()[name]
     settings = {**UNSET, "positives": 1, "negatives": 1}
     whole = gaifman.fit(kb, "borders(x, y)", base=made(), **settings)

@@ -35,7 +35,7 @@ def saved(model: GaifmanModel, folder: Path, name: str = "a.gaifman") -> bytes:
 # Save and load
 
 
-def test_a_file_says_the_same_bit_for_bit(tmp_path: Path) -> None:
+def test_a_loaded_model_predicts_the_same_bits(tmp_path: Path) -> None:
     data = saved(worker(), tmp_path)
     found = loaded(tmp_path / "a.gaifman", towns())
     assert same(found.probabilities(PAIRS, max_error=0.01), worker().probabilities(PAIRS, max_error=0.01))
@@ -45,7 +45,7 @@ def test_a_file_says_the_same_bit_for_bit(tmp_path: Path) -> None:
     assert saved(found, tmp_path, "b.gaifman") == data, "what was loaded is saved as it was"
 
 
-def test_a_fitted_calibration_is_kept(tmp_path: Path) -> None:
+def test_a_fitted_calibration_is_saved(tmp_path: Path) -> None:
     saved(neighbour(), tmp_path)
     found = loaded(tmp_path / "a.gaifman", demo())
     assert found.calibration.fitted
@@ -65,7 +65,7 @@ def test_a_fitted_calibration_is_kept(tmp_path: Path) -> None:
         "works_in(x, 't1')",
     ],
 )
-def test_any_query_comes_back_from_a_file(query: str, tmp_path: Path) -> None:
+def test_any_query_survives_a_file(query: str, tmp_path: Path) -> None:
     model = gaifman.fit(towns(), query, **FEW)
     saved(model, tmp_path)
     found = loaded(tmp_path / "a.gaifman", towns())
@@ -76,8 +76,8 @@ def test_any_query_comes_back_from_a_file(query: str, tmp_path: Path) -> None:
     assert same(found.probabilities(tuples), model.probabilities(tuples))
 
 
-def test_hostile_names_come_back_from_a_file(tmp_path: Path) -> None:
-    """Relations called as words of the language, as variables of the features, or with quotes in them."""
+def test_hostile_names_survive_a_file(tmp_path: Path) -> None:
+    """Relations named like keywords, like variables of features, or with quotes."""
     names = ("r", "x", "s1", "exists", "it's", 'say "hi"', "a b")
     facts = [(names[(i + j) % 7], f"o{i}", f"o{(i + j) % 9}") for i in range(9) for j in (1, 3, 4)]
     kb = KnowledgeBase.from_facts(facts, {("an age", f"o{i}"): i for i in range(9)})
@@ -89,8 +89,8 @@ def test_hostile_names_come_back_from_a_file(tmp_path: Path) -> None:
     assert same(found.probabilities(pairs), model.probabilities(pairs))
 
 
-def test_a_feature_over_all_relations_comes_back_where_none_is_named(tmp_path: Path) -> None:
-    """Links are seen, but none of the linking relations often enough: only `∃r r(s1, s2)` has a column."""
+def test_a_second_order_feature_survives_a_file(tmp_path: Path) -> None:
+    """No single relation is frequent enough: only `∃r r(s1, s2)` has a column."""
     facts: list[tuple[str, ...]] = [(f"r{i}", f"a{i}", f"b{i}") for i in range(8)]
     facts += [("good", f"{letter}{i}") for i in range(8) for letter in "ab"]
     phi = gaifman.parse_feature("exists r. r(s1, s2)")
@@ -102,7 +102,7 @@ def test_a_feature_over_all_relations_comes_back_where_none_is_named(tmp_path: P
     assert same(found.probabilities([("a1", "b1"), ("a1", "b2")]), model.probabilities([("a1", "b1"), ("a1", "b2")]))
 
 
-def test_without_a_knowledge_base_it_says_so(tmp_path: Path) -> None:
+def test_a_model_without_a_knowledge_base_raises(tmp_path: Path) -> None:
     saved(little(), tmp_path)
     found = loaded(tmp_path / "a.gaifman")
     with pytest.raises(KnowledgeBaseError, match="no knowledge base to answer from") as caught:
@@ -127,7 +127,7 @@ def test_the_same_bytes_for_any_threads_and_order(tmp_path: Path) -> None:
 
 
 def test_one_changed_byte_is_refused(tmp_path: Path) -> None:
-    """Some of them; all are tried in test_modelfile."""
+    """Some bytes; test_model_file.py tries all."""
     data, path = saved(little(), tmp_path), tmp_path / "bad.gaifman"
     rng = random.Random(0)
     for at in [*range(9), *rng.sample(range(len(data)), 80), len(data) - 1]:
@@ -138,7 +138,7 @@ def test_one_changed_byte_is_refused(tmp_path: Path) -> None:
             gaifman.load(path)
 
 
-def test_a_file_that_is_cut_off_or_goes_on_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_or_longer_file_is_refused(tmp_path: Path) -> None:
     data, path = saved(little(), tmp_path), tmp_path / "bad.gaifman"
     rng = random.Random(1)
     for length in [0, 1, 7, 8, 9, *rng.sample(range(len(data)), 30), len(data) - 1]:
@@ -175,7 +175,7 @@ def test_a_base_model_of_another_kind_is_refused(tmp_path: Path) -> None:
 # Other knowledge bases
 
 
-def test_it_answers_for_objects_it_has_never_seen() -> None:
+def test_it_predicts_for_new_objects() -> None:
     other = worker().with_kb(towns(30, "new "))
     values = other.probabilities([("new p03", "new t3"), ("new p03", "new t1"), ("new p04", "new t4")]).values
     assert values[0] > 0.5 > values[1]
@@ -183,8 +183,8 @@ def test_it_answers_for_objects_it_has_never_seen() -> None:
     assert values[0] == pytest.approx(worker().probability("p03", "t3").value, abs=0.2)
 
 
-def test_relations_it_does_not_speak_of_may_be_there() -> None:
-    """Also ones that are called as the variables of its features."""
+def test_other_relations_are_ignored() -> None:
+    """Also relations named like variables of its features."""
     more = [(name, "p00", "t3") for name in ("r", "x", "s1", "q")] + [("r1", "p00"), ("r2", "p00", "t1", "t2", "t3")]
     found = little().with_kb(towns().with_facts(more)).probabilities(PAIRS)
     assert ((found.values > 0) & (found.values < 1)).all()
@@ -193,7 +193,7 @@ def test_relations_it_does_not_speak_of_may_be_there() -> None:
     assert alone.values.shape == (5,)
 
 
-def test_relations_that_are_not_there_have_no_facts() -> None:
+def test_missing_relations_have_no_facts() -> None:
     kb = towns()
     fewer = KnowledgeBase.from_facts(
         [fact for fact in kb.facts() if fact.relation not in ("lives_in", "works_in")],
@@ -214,20 +214,20 @@ def test_a_knowledge_base_without_any_of_its_relations_is_refused() -> None:
         worker().with_kb(other).probability("ann", "mars")
 
 
-def test_a_relation_with_other_places_is_refused() -> None:
+def test_a_relation_of_another_arity_is_refused() -> None:
     other = KnowledgeBase.from_facts([("works_in", "ann", "mars", "today"), ("lives_in", "ann", "mars")])
     with pytest.raises(KnowledgeBaseError, match="works_in has 3 arguments in the knowledge base and 2 in the model"):
         worker().with_kb(other).probability("ann", "mars")
 
 
-def test_a_constant_of_the_query_need_not_be_there() -> None:
+def test_a_constant_of_the_query_can_be_missing() -> None:
     model = gaifman.fit(towns(), "works_in(x, 't1')", **FEW)
     other = model.with_kb(towns(20, "new "))
     assert 0 < other.probability("new p01").value < 1
 
 
 def test_confidences_may_differ() -> None:
-    """What is not sure is seen all the same when answers are asked for: it drops out in training alone."""
+    """Uncertain facts are dropped in training only."""
     doubtful = KnowledgeBase.from_facts(
         [Fact(fact.relation, fact.objects, 0.5) for fact in towns().facts()],
         {(name, obj): value for name, obj, value in towns().values()},

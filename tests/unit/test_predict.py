@@ -1,4 +1,4 @@
-"""What a trained model says of tuples: knowledge bases made ready, what is hidden, sums over draws."""
+"""Predictors: estimates, hidden facts, ids of tuples, sums over draws; extended schemas."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_estimate_prints_and_counts_as_its_value() -> None:
     assert float(Estimate(0.25, 0.1, 10)) == 0.25
 
 
-def test_estimates_are_a_list_of_them() -> None:
+def test_estimates_are_indexed() -> None:
     found = Estimates(np.array([0.1, 0.2]), np.array([0.01, np.nan]), np.array([5, 1], np.int32))
     assert len(found) == 2
     assert found[0] == Estimate(0.1, 0.01, 5)
@@ -52,7 +52,7 @@ def test_estimates_are_a_list_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "message"),
     [
         ({"draws": 0}, "draws must be an integer from 1 to 1,000,000, got 0"),
         ({"draws": True}, "draws must be an integer"),
@@ -60,26 +60,26 @@ def test_estimates_are_a_list_of_them() -> None:
         ({"draws": 3, "max_error": -0.1}, "a number above 0, got -0.1"),
     ],
 )
-def test_wishes_that_cannot_be(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(KnowledgeBaseError, match=said):
-        DrawBudget(**given)
+def test_invalid_draw_budgets_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(KnowledgeBaseError, match=message):
+        DrawBudget(**arguments)
 
 
-def test_the_most_is_for_those_with_a_bound() -> None:
+def test_max_draws_needs_max_error() -> None:
     assert DrawBudget(20, max_draws=5).limit == 20
     assert DrawBudget(20, max_error=0.1, max_draws=5).limit == 5
 
 
-# Knowledge bases made ready
+# Extended schemas
 
 
-def test_one_that_knows_all_is_itself() -> None:
+def test_a_schema_that_has_all_relations_is_not_extended() -> None:
     kb = family()
     assert kb.extend_schema({"parent": 2}, ["age"]) is kb
     assert kb.extend_schema({}) is kb
 
 
-def test_what_is_missing_has_no_facts() -> None:
+def test_added_relations_have_no_facts() -> None:
     found = family().extend_schema({"parent": 2, "likes": 3, "young": 1}, ["age", "height"])
     assert {name: (r.arity, r.count) for name, r in found.relations.items()} == {
         "likes": (3, 0),
@@ -91,12 +91,12 @@ def test_what_is_missing_has_no_facts() -> None:
     assert found.value("age", "ann") == 80
 
 
-def test_other_places_are_refused() -> None:
+def test_another_arity_is_refused() -> None:
     with pytest.raises(KnowledgeBaseError, match="parent has 2 arguments in the knowledge base and 3 in the model"):
         family().extend_schema({"parent": 3})
 
 
-def test_nothing_shared_is_refused_with_what_is_near() -> None:
+def test_a_schema_without_common_relations_is_refused() -> None:
     with pytest.raises(KnowledgeBaseError, match="none of the 6 relations") as caught:
         family().extend_schema({"parents": 2, **{f"r{i}": 2 for i in range(5)}})
     assert caught.value.suggestions == ("parent",)
@@ -104,8 +104,8 @@ def test_nothing_shared_is_refused_with_what_is_near() -> None:
 
 
 @given(knowledge_bases(largest_arity=3))
-def test_what_was_known_is_known_as_it_was(kb: KnowledgeBase) -> None:
-    """Objects keep their numbers, facts their confidences."""
+def test_extending_a_schema_keeps_facts_and_values(kb: KnowledgeBase) -> None:
+    """Objects keep their ids, facts their confidences."""
     first = dict.fromkeys([*kb.relations][:1])
     relations = {name: kb.relations[name].arity for name in first} | {"a new one": 2}
     found = kb.extend_schema(relations, ["a new number"]) if first else kb
@@ -132,28 +132,28 @@ def test_what_was_known_is_known_as_it_was(kb: KnowledgeBase) -> None:
         ("x = y", None),
     ],
 )
-def test_the_own_fact_of_a_query(text: str, relation: str | None) -> None:
+def test_the_relation_of_an_atomic_query(text: str, relation: str | None) -> None:
     assert parse_query(text).atomic_relation == relation
 
 
 @pytest.mark.parametrize("width", range(1, 9))
-def test_variables_are_as_many_and_different(width: int) -> None:
+def test_query_variables_are_distinct(width: int) -> None:
     assert len({variable.name for variable in query_variables(width)}) == width
 
 
-# What is hidden
+# Hidden facts
 
 
 def secrets(kb: KnowledgeBase, query: str, *tuples: tuple[str, ...]) -> list[set[str]]:
     """The facts that are hidden from each tuple."""
     asked = parse_query(query, kb)
-    judge = untrained_predictor(kb, asked, "exists r. r(s1, s1)")
-    hidden = judge.hidden_facts(judge.tuple_ids(tuples))
+    predictor = untrained_predictor(kb, asked, "exists r. r(s1, s1)")
+    hidden = predictor.hidden_facts(predictor.tuple_ids(tuples))
     starts, facts = hidden.starts.tolist(), hidden.facts.tolist()
     return [{str(kb.fact_by_id(n)) for n in facts[starts[t] : starts[t + 1]]} for t in range(len(tuples))]
 
 
-def test_the_fact_itself_is_hidden_where_it_is_known() -> None:
+def test_a_known_fact_is_hidden_from_itself() -> None:
     found = secrets(family(), "parent(x, y)", ("ann", "bob"), ("bob", "ann"), ("bob", "cleo"))
     assert found == [{"parent(ann, bob)."}, set(), {"parent(bob, cleo)."}]
     assert secrets(family(), "q(y, x) :- parent(x, y)", ("ann", "bob"), ("bob", "ann")) == [
@@ -162,7 +162,7 @@ def test_the_fact_itself_is_hidden_where_it_is_known() -> None:
     ]
 
 
-def test_of_a_general_query_enough_is_hidden_to_make_it_false() -> None:
+def test_enough_facts_are_hidden_to_make_a_query_false() -> None:
     kb = family()
     (found,) = secrets(kb, "exists z. parent(x, z) & parent(z, y)", ("ann", "cleo"))
     assert len(found) == 1
@@ -174,22 +174,22 @@ def test_a_relation_without_facts_hides_nothing() -> None:
     assert secrets(family().extend_schema({"old": 1, "likes": 2}), "likes(x, y)", ("ann", "bob")) == [set()]
 
 
-# Judges
+# Predictors
 
 
-def test_names_become_numbers() -> None:
-    judge = untrained_predictor(family(), relation_query("parent", 2))
-    assert judge.tuple_ids([("cleo", "ann")]).tolist() == [[2, 0]]
-    assert judge.tuple_ids([]).shape == (0, 2)
+def test_names_become_ids() -> None:
+    predictor = untrained_predictor(family(), relation_query("parent", 2))
+    assert predictor.tuple_ids([("cleo", "ann")]).tolist() == [[2, 0]]
+    assert predictor.tuple_ids([]).shape == (0, 2)
     for wrong in ([("ann",)], [("ann", "bob", "cleo")], ["an"], [()]):
         with pytest.raises(KnowledgeBaseError, match="name as many objects"):
-            judge.tuple_ids(wrong)
+            predictor.tuple_ids(wrong)
     with pytest.raises(KnowledgeBaseError, match="there is no object anne") as caught:
-        judge.tuple_ids([("anne", "bob")])
+        predictor.tuple_ids([("anne", "bob")])
     assert "ann" in caught.value.suggestions
 
 
-def test_blocks_do_not_change_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_change_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(f"p{i:02d}", f"t{j}") for i in range(12) for j in range(5)]
     whole, embedded = little().probabilities(pairs, draws=3), little().embed(pairs, draws=3)
     monkeypatch.setattr(judging, "BLOCK_SIZE", 7)
@@ -197,7 +197,7 @@ def test_blocks_do_not_change_what_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     assert np.array_equal(little().embed(pairs, draws=3), embedded)
 
 
-def test_confidences_do_not_make_facts_drop_out_of_answers() -> None:
+def test_uncertain_facts_are_not_dropped_in_predictions() -> None:
     kb = towns()
     doubtful = KnowledgeBase.from_facts([Fact(f.relation, f.objects, 0.1) for f in kb.facts()], objects=kb.objects)
     query = relation_query("person", 1)
@@ -234,10 +234,10 @@ def test_mean_and_error_of_the_draws(each: Floats) -> None:
 
 
 def test_the_error_is_that_of_the_calibrated_probability() -> None:
-    """By the slope: a map that is flat where the mean lies makes the error small."""
+    """A calibration that is flat at the mean makes the error small."""
     rng = np.random.default_rng(0)
-    said = rng.random(500)
-    flat = fit_calibration(said, (rng.random(500) < 0.5 + 0.1 * (said - 0.5)).astype(float))
+    scores = rng.random(500)
+    flat = fit_calibration(scores, (rng.random(500) < 0.5 + 0.1 * (scores - 0.5)).astype(float))
     sums, squares, counts = np.array([5.0]), np.array([2.6]), np.array([10.0])
     plain, found = (estimate_from_sums(each, sums, squares, counts) for each in (Calibration.identity(), flat))
     assert found.errors[0] < plain.errors[0] / 2

@@ -1,4 +1,4 @@
-"""What models are made of: features as texts, scorers as arrays, and how far they can be believed."""
+"""Features as texts, scorers as arrays, metadata, and reports on held-out tuples."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def features() -> tuple[Feature, ...]:
 
 
 def scorer(columns: list[int], base: BaseModel | None = None) -> Scorer:
-    """One in which only some of the features have a column."""
+    """A scorer that uses only some features."""
     own = np.array(columns, np.int32)
     width = int((own >= 0).sum())
     base = base or MLP(hidden=(3,), epochs=1)
@@ -65,12 +65,12 @@ def test_only_features_with_a_column_are_kept() -> None:
     assert found.losses[0] == 0.5
 
 
-def test_no_feature_at_all_can_be_kept() -> None:
+def test_all_features_can_be_pruned() -> None:
     kept, found = scorer([-1] * 5).prune(features())
     assert (kept, found.scaler.width) == ((), 0)
 
 
-def test_a_scorer_comes_back_from_its_arrays() -> None:
+def test_a_scorer_survives_its_arrays() -> None:
     one = scorer([0, -1, 1, 2, -1])
     arrays = scorer_arrays(one, "3/")
     assert all(name.startswith("3/") for name in arrays)
@@ -87,21 +87,21 @@ def test_arrays_below_a_prefix() -> None:
     assert strip_prefix({}, "a/") == {}
 
 
-def test_what_features_and_the_query_speak_of() -> None:
+def test_symbols_of_features_and_query() -> None:
     relations, attributes = used_symbols(features(), parse_query("q(x, y) :- hates(x, y, z), age(z) > 3"))
     assert relations == {"hates": 3, "likes": 2}
     assert attributes == ["age"]
     assert used_symbols((), parse_query("x = y")) == ({}, [])
 
 
-def test_features_come_back_from_their_texts() -> None:
+def test_features_survive_their_texts() -> None:
     meta = feature_metadata(features(), parse_query("likes(x, y)"))
     assert meta["feature_texts"] == list(TEXTS)
     assert features_from_metadata(meta) == features()
 
 
-def test_a_number_and_a_type_of_one_form_are_told_apart() -> None:
-    """`old(s1)` is a relation, `age(s1)` an attribute: the texts do not say, the words do."""
+def test_attributes_and_types_are_distinguished() -> None:
+    """`old(s1)` is a relation, `age(s1)` an attribute: only the schema says which."""
     meta = {"feature_texts": ["old(s1)", "age(s1)"], "relations_used": {"old": 1}, "attributes_used": ["age"]}
     assert feature_kinds(features_from_metadata(meta)).tolist() == [0, 2]
 
@@ -112,10 +112,10 @@ def test_second_order_features_need_no_relation_of_the_file() -> None:
     assert list(map(str, features_from_metadata(meta))) == ["∃r r(s1, s2)"]
 
 
-# Words about a model
+# Metadata
 
 
-def test_a_description_is_json_and_tells_how_it_was_made() -> None:
+def test_training_metadata_is_json() -> None:
     config = TrainingConfig(radius=2, size=None, negatives=7, options={"epochs": 1}, seed=3)
     found = training_metadata(config, config.make_base_model(), [towns()])
     assert canonical_json(found)
@@ -132,14 +132,14 @@ def test_a_description_is_json_and_tells_how_it_was_made() -> None:
     assert len(training_metadata(config, config.make_base_model(), [towns(), towns(9)])["kb"]["collection"]) == 2
 
 
-def test_a_base_model_that_no_file_can_hold_is_described_all_the_same() -> None:
+def test_metadata_of_a_base_model_that_cannot_be_saved() -> None:
     from sklearn.tree import DecisionTreeClassifier
 
     found = training_metadata(TrainingConfig(), SklearnModel(DecisionTreeClassifier()), [towns()])
     assert found["base"] == {"kind": "classifier", "settings": {}}
 
 
-def test_an_untaught_one_is_like_it_and_another() -> None:
+def test_an_untrained_copy_has_the_same_settings() -> None:
     from sklearn.tree import DecisionTreeClassifier
 
     taught = scorer([0, 1, 2, 3, 4]).base
@@ -151,11 +151,11 @@ def test_an_untaught_one_is_like_it_and_another() -> None:
     assert untrained_copy(other) is not other
 
 
-def test_losses_that_are_not_known_are_none() -> None:
+def test_unknown_losses_are_none() -> None:
     assert losses_as_json(scorer([-1] * 5)) == [0.5, None]
 
 
-def test_base_models_of_a_file_are_made_or_must_be_given() -> None:
+def test_base_models_of_a_file() -> None:
     meta = {"base": {"kind": "logistic", "settings": {"epochs": 4}}}
     assert base_from_metadata(meta, None).settings()["epochs"] == 4
     given = Logistic()
@@ -177,7 +177,7 @@ def test_only_models_and_completions_are_opened(tmp_path: Path) -> None:
             read_model_state(path)
 
 
-# How far it can be believed
+# Reports on held-out tuples
 
 scored = st.lists(
     st.tuples(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0]), st.sampled_from([0.0, 0.5, 1.0])), max_size=12
@@ -185,7 +185,7 @@ scored = st.lists(
 
 
 @given(scored)
-def test_the_auc_is_the_chance_that_an_answer_scores_above_a_corruption(rows: list[tuple[float, float]]) -> None:
+def test_the_auc_is_the_probability_that_an_answer_scores_above_a_negative(rows: list[tuple[float, float]]) -> None:
     answers, others = [s for s, t in rows if t > 0], [s for s, t in rows if t == 0]
     found = auc(np.array([s for s, _ in rows]), np.array([t for _, t in rows]))
     if not answers or not others:
@@ -202,7 +202,7 @@ def held(count: int, seed: int = 0) -> HeldOut:
 
 
 @pytest.mark.parametrize("count", [1, 4, 50, 400])
-def test_each_fifth_is_judged_by_a_calibration_of_the_others(count: int) -> None:
+def test_calibration_is_cross_validated(count: int) -> None:
     given = held(count)
     trust = HeldOutReport.from_held_out(given, ratio=2.0)
     values = np.empty(count)
@@ -218,8 +218,8 @@ def test_each_fifth_is_judged_by_a_calibration_of_the_others(count: int) -> None
     assert trust.uncalibrated.brier == pytest.approx(float(((given.means - given.targets) ** 2).mean()))
 
 
-def test_what_is_noise_is_not_learnt_by_heart() -> None:
-    """A calibration judged by the tuples it was fitted to would look better than chance; this one must not."""
+def test_calibration_does_not_fit_noise() -> None:
+    """A calibration that is measured on the tuples it was fitted to would look better than chance."""
     rng = np.random.default_rng(1)
     losses = []
     for _ in range(20):
@@ -230,7 +230,7 @@ def test_what_is_noise_is_not_learnt_by_heart() -> None:
     assert np.mean(losses) > 0.25
 
 
-def test_the_figures_of_a_model() -> None:
+def test_the_metrics_of_a_model() -> None:
     found = HeldOutReport.from_held_out(held(400), 1.0).metrics()
     assert found["held_out"] == 400
     assert set(found) == {"held_out", "prior", "ece_before", "ece_after", "brier", "loss", "auc"}
@@ -246,7 +246,7 @@ def test_the_table_of_a_model_has_every_tuple_once() -> None:
     assert canonical_json(table)
 
 
-def test_where_nothing_is_held_out_nothing_is_said() -> None:
+def test_without_held_out_tuples_there_are_no_metrics() -> None:
     trust = HeldOutReport.from_held_out(HeldOut(np.zeros(0), np.zeros(0)), 5.0)
     assert (trust.uncalibrated, trust.calibrated, trust.metrics(), trust.reliability_table()) == (
         None,
@@ -256,7 +256,7 @@ def test_where_nothing_is_held_out_nothing_is_said() -> None:
     )
 
 
-def test_a_models_own_trust_is_in_its_description() -> None:
+def test_the_report_is_in_the_metadata() -> None:
     trust = little().held_out_report
     assert trust is not None
     assert trust.metrics().items() <= little().meta["metrics"].items()

@@ -33,7 +33,7 @@ HELD: list[tuple[str, ...]] = [
     ("citizen", "newcomer", "c1"),
     LATE[1],
 ]
-"""Facts of one, two and three places; of a relation that cannot be learnt; of an object that is not known."""
+"""Facts of arity 1 to 3, of a relation that cannot be trained, and of a new object."""
 TEST = KnowledgeBase.from_facts(HELD)
 VALID = KnowledgeBase.from_facts([("works_in", "p03", "t1"), ("works_in", "guest", "t3"), ("likes", "p05", "p01")])
 
@@ -59,11 +59,11 @@ def same(one: Evaluation, other: Evaluation) -> bool:
     ranks = [
         np.array_equal(getattr(a, f), getattr(b, f)) for a, b in zip(*parts(one, other), strict=True) for f in FIELDS
     ]
-    judged = [np.array_equal(getattr(one.classification, f), getattr(other.classification, f)) for f in JUDGED]
-    return all(ranks) and all(judged) and one.as_dict() == other.as_dict() and np.array_equal(one.fact, other.fact)
+    scored = [np.array_equal(getattr(one.classification, f), getattr(other.classification, f)) for f in CLASSIFIED]
+    return all(ranks) and all(scored) and one.as_dict() == other.as_dict() and np.array_equal(one.fact, other.fact)
 
 
-FIELDS, JUDGED = ("better", "tied", "candidates"), ("scores", "targets", "relation")
+FIELDS, CLASSIFIED = ("better", "tied", "candidates"), ("scores", "targets", "relation")
 
 
 def parts(*both: Evaluation) -> list[list[Any]]:
@@ -74,20 +74,18 @@ def parts(*both: Evaluation) -> list[list[Any]]:
 
 
 def slow_score(completion: Completion, relation: str, objects: Names) -> float:
-    """One tuple by itself, with the draws of an answer."""
+    """The score of one tuple, with the draws of a prediction."""
     if relation not in completion.scorers:
         return completion.probability(relation, *objects).value
-    learning, judge = completion.config, completion.predictor(relation)
-    sampling = SamplingConfig(
-        learning.radius, learning.size, learning.draws, learning.seed, "answer 0", shared_order=True
-    )
+    config, predictor = completion.config, completion.predictor(relation)
+    sampling = SamplingConfig(config.radius, config.size, config.draws, config.seed, "answer 0", shared_order=True)
     nothing = HiddenFacts(np.zeros(2, np.int64), np.zeros(0, np.int64))
-    return float(judge.probabilities_per_draw(judge.tuple_ids([objects]), sampling, nothing).mean())
+    return float(predictor.probabilities_per_draw(predictor.tuple_ids([objects]), sampling, nothing).mean())
 
 
 @pytest.mark.parametrize("raw", [False, True])
 def test_ranks_by_their_definition(raw: bool) -> None:
-    """Each fact, each place, each object: by names, one tuple at a time."""
+    """Each fact, position and object: by name, one tuple at a time."""
     objects = sorted({*train().objects, *TEST.objects, *VALID.objects})
     completion = completed().with_kb(KnowledgeBase.from_facts(train().facts(), dict(values(train())), objects))
     everything = {(f.relation, *f.objects) for kb in (train(), TEST, VALID) for f in kb.facts()}
@@ -110,7 +108,7 @@ def values(kb: KnowledgeBase) -> list[tuple[tuple[str, str], float]]:
     return [((attribute, obj), value) for attribute, obj, value in kb.values()]
 
 
-def test_unseen_test_objects_are_never_forgotten() -> None:
+def test_unseen_test_objects_are_ranked() -> None:
     result = found()
     assert result.unseen_objects == 1
     assert result.objects == len({*train().objects, "newcomer", "guest"})
@@ -120,14 +118,14 @@ def test_unseen_test_objects_are_never_forgotten() -> None:
 
 
 def test_an_object_without_facts_is_ranked_as_any_other_without_facts() -> None:
-    """Nothing tells the newcomer from the guest: they are tied, and the better of both is not given for free."""
+    """The newcomer and the guest are tied, which counts half."""
     citizen = found().relations.index("citizen")
     head = (found().relation == citizen) & (found().position == 0)
     assert found().filtered.tied[head][0] >= 1
 
 
 def test_known_facts_of_all_splits_are_filtered() -> None:
-    """works_in(p03, t1) is in no training fact: with it known, t1 is no rival of t3 any more."""
+    """works_in(p03, t1) is not a training fact: if it is known, t1 is filtered."""
     with_it, without = found(), evaluate(completed(), train(), TEST, threads=1)
     row = (with_it.relation == with_it.relations.index("works_in")) & (with_it.position == 1)
     assert (with_it.filtered.candidates[row][0], without.filtered.candidates[row][0]) == (
@@ -142,21 +140,21 @@ def test_one_knowledge_base_of_known_facts_needs_no_list() -> None:
     assert same(evaluate(completed(), train(), TEST, VALID, threads=1), found())
 
 
-def test_test_facts_in_the_knowledge_base_are_taken_out_of_it() -> None:
+def test_test_facts_are_removed_from_the_knowledge_base() -> None:
     seen = evaluate(completed(), train().with_facts(HELD[:3]), TEST, [VALID], threads=1)
     assert seen.hidden_test_facts == 3
     assert seen.as_dict() | {"hidden_test_facts": 0} == found().as_dict()
     assert np.array_equal(seen.filtered.realistic, found().filtered.realistic)
 
 
-def test_what_was_learnt_ranks_better_than_chance() -> None:
+def test_a_trained_model_ranks_better_than_chance() -> None:
     good = evaluate(gaifman.complete(train(), ["works_in"], **GOOD), train(), TEST, relations=["works_in"])
     assert good.metrics().mean_rank.value < 12
     assert good.metrics_by("position")["position 2"].hits[3].value == 1.0, "of all objects"
     assert good.classification.metrics()["auc"] > 0.8
 
 
-# The same for any number of threads, blocks, orders
+# Threads and blocks
 
 
 @pytest.mark.parametrize("threads", [2, 5, None])
@@ -178,7 +176,7 @@ def test_a_query_model_with_threads_gives_the_same() -> None:
     assert one.ranked_facts == 5
 
 
-def test_facts_that_differ_at_the_place_alone_share_their_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_that_differ_at_one_position_share_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
     scores = ModelScorer.scores
 
@@ -192,7 +190,7 @@ def test_facts_that_differ_at_the_place_alone_share_their_scores(monkeypatch: py
     assert asked == [(1, 0), (3, 1)]
 
 
-# Figures
+# Metrics
 
 
 def test_groups_are_parts_of_the_whole() -> None:
@@ -238,7 +236,7 @@ def test_a_table_for_people() -> None:
 # Samples
 
 
-def test_a_sample_says_so_and_ranks_as_the_whole_does() -> None:
+def test_a_sample_has_the_ranks_of_the_whole() -> None:
     some = evaluate(completed(), train(), TEST, [VALID], fraction=0.4, threads=1)
     assert (some.ranked_facts, some.test_facts, some.sampled) == (4, 10, True)
     assert repr(some).endswith(", a sample of 10>")
@@ -263,12 +261,12 @@ def test_a_sample_says_so_and_ranks_as_the_whole_does() -> None:
         ({"draws": 0}, "draws must be an integer"),
     ],
 )
-def test_wrong_terms_are_said(terms: dict[str, Any], wanted: str) -> None:
+def test_invalid_settings_are_refused(terms: dict[str, Any], wanted: str) -> None:
     with pytest.raises(KnowledgeBaseError, match=wanted):
         evaluate(completed(), train(), TEST, **terms)
 
 
-def test_how_many_facts_are_wanted() -> None:
+def test_the_size_of_a_sample() -> None:
     assert EvaluationConfig(fraction=0.01).sample_size(10) == 1
     assert EvaluationConfig(fraction=0.25).sample_size(10) == 3
     assert (
@@ -279,7 +277,7 @@ def test_how_many_facts_are_wanted() -> None:
     )
 
 
-def test_draws_are_the_models_unless_others_are_wanted() -> None:
+def test_the_default_draws_are_the_models() -> None:
     assert found().draws == completed().config.draws == FEW["draws"]
     other = evaluate(completed(), train(), TEST, [VALID], draws=1, threads=1)
     assert other.draws == 1
@@ -289,26 +287,26 @@ def test_draws_are_the_models_unless_others_are_wanted() -> None:
 # Classification
 
 
-def test_corruptions_are_never_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who owns what is known of all pairs but four, of which the corruptions must be."""
+def test_negatives_are_never_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pairs but four are known facts: the negatives must be among the four."""
     pairs = [(f"a{i}", f"b{j}") for i in range(6) for j in range(6)]
     missing = {("a0", "b1"), ("a2", "b3"), ("a4", "b4"), ("a5", "b0")}
     known = [("owns", *pair) for pair in pairs if pair not in missing]
     kb, test, valid = (KnowledgeBase.from_facts(known[i::3]) for i in range(3))
-    model, judged = gaifman.complete(kb, **FEW), []
+    model, scored = gaifman.complete(kb, **FEW), []
     scores = ModelScorer.tuple_scores
 
     def kept(self: ModelScorer, tuples: Ints) -> Floats:
-        judged.append(tuples)
+        scored.append(tuples)
         return scores(self, tuples)
 
     monkeypatch.setattr(ModelScorer, "tuple_scores", kept)
     result = evaluate(model, kb, test, [valid], threads=1)
     objects = sorted({name for pair in pairs for name in pair})
-    corrupted = {(objects[a], objects[b]) for a, b in judged[1].tolist()}
+    corrupted = {(objects[a], objects[b]) for a, b in scored[1].tolist()}
     assert corrupted <= missing
     assert corrupted
-    assert result.classification.metrics()["negatives"] == len(judged[1]) <= len(known[1::3])
+    assert result.classification.metrics()["negatives"] == len(scored[1]) <= len(known[1::3])
 
 
 def test_measures_of_a_classification() -> None:
@@ -319,7 +317,7 @@ def test_measures_of_a_classification() -> None:
     assert result.metrics(1) == {"facts": 0, "negatives": 1, "auc": None, "average_precision": None}
 
 
-def test_scores_that_are_no_numbers_are_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_scores_are_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found().objects
     monkeypatch.setattr(ModelScorer, "tuple_scores", lambda _, tuples: np.full((1, len(tuples)), np.nan))
     monkeypatch.setattr(ModelScorer, "scores", lambda _, tuples, __: np.full((1, len(tuples), whole), np.nan))
@@ -329,20 +327,20 @@ def test_scores_that_are_no_numbers_are_worst(monkeypatch: pytest.MonkeyPatch) -
     assert (result.raw.pessimistic == whole).all()
 
 
-# Progress and trouble
+# Progress and errors
 
 
-def test_progress_is_told_to_its_end() -> None:
-    told: list[tuple[str, int, int | None]] = []
-    evaluate(completed(), train(), TEST, [VALID], threads=2, progress=lambda *words: told.append(words))
-    assert told[0] == ("preparing", 0, None)
-    assert told[-1] == ("ranking", 21, 21)
-    done = [done for phase, done, _ in told if phase == "ranking"]
+def test_progress_is_reported_to_its_end() -> None:
+    reports: list[tuple[str, int, int | None]] = []
+    evaluate(completed(), train(), TEST, [VALID], threads=2, progress=lambda *words: reports.append(words))
+    assert reports[0] == ("preparing", 0, None)
+    assert reports[-1] == ("ranking", 21, 21)
+    done = [done for phase, done, _ in reports if phase == "ranking"]
     assert done == sorted(done)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_what_goes_wrong_in_a_thread_ends_the_whole(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_thread_stops_the_evaluation(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorers, "MAX_CELLS", 1)
     monkeypatch.setattr(scorers, "BLOCK_SIZE", 1)
     calls = []
@@ -357,18 +355,18 @@ def test_what_goes_wrong_in_a_thread_ends_the_whole(threads: int, monkeypatch: p
     assert len(calls) < 10
 
 
-def test_where_tuples_are_drawn_one_by_one_fewer_are_asked_for_at_once() -> None:
-    """Else a stop was noticed only after a minute."""
-    ground = subjects.EvaluationData(train(), TEST)
+def test_blocks_of_direct_scores_are_smaller() -> None:
+    """Otherwise a stop is noticed only after a minute."""
+    data = subjects.EvaluationData(train(), TEST)
     cells = {
-        (s.name, n): s.scorer.block_size for n in (1, 8) for s in subjects.build_tasks(completed(), ground, None, [n])
+        (s.name, n): s.scorer.block_size for n in (1, 8) for s in subjects.build_tasks(completed(), data, None, [n])
     }
     plain = {name for (name, _), most in cells.items() if most < scorers.MAX_CELLS}
     assert plain
     assert all(cells[name, 8] == cells[name, 1] // 8 == scorers.BLOCK_SIZE // 8 for name in plain)
 
 
-def test_a_relation_of_which_no_model_of_its_width_was_learnt() -> None:
+def test_a_relation_of_an_arity_without_a_trained_model() -> None:
     kb = KnowledgeBase.from_facts([("gave", "ann", "book", "bob"), ("old", "ann"), ("old", "eve")], objects=["x", "y"])
     completion = gaifman.complete(kb, **FEW)
     result = evaluate(completion, kb, KnowledgeBase.from_facts([("gave", "ann", "pen", "bob")]))

@@ -1,4 +1,4 @@
-"""What is kept of an evaluation: stopped, killed and resumed it gives the same; a stale folder is refused."""
+"""Checkpoints of an evaluation: stopped, killed and resumed it gives the same; another folder is refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def same(one: list[Evaluation], other: list[Evaluation]) -> bool:
 
 
 class Stopped(Exception):
-    """Raised by a report to stop the work."""
+    """Raised by a progress callback to stop the work."""
 
 
 def stop_after(ranks: int) -> Any:
@@ -59,7 +59,7 @@ def stop_after(ranks: int) -> Any:
 # Several numbers of draws
 
 
-def test_several_numbers_of_draws_are_what_each_gives_by_itself() -> None:
+def test_several_numbers_of_draws_equal_single_evaluations() -> None:
     for count, found in zip(DRAWS, whole(), strict=True):
         assert found.draws == count
         assert same([found], [evaluate(completed(), train(), TEST, draws=count, threads=1)])
@@ -81,11 +81,11 @@ def test_all_draws_are_ranked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(asked) == once > 0
 
 
-def test_draws_may_stand_in_any_order() -> None:
+def test_draws_can_be_in_any_order() -> None:
     assert same(ranked(None, draws=DRAWS[::-1])[::-1], whole())
 
 
-def test_without_draws_they_are_the_models() -> None:
+def test_the_default_number_of_draws() -> None:
     assert evaluate(completed(), train(), TEST, threads=1).draws == completed().config.draws
 
 
@@ -94,10 +94,10 @@ def test_no_draws_are_refused() -> None:
         ranked(None, draws=[])
 
 
-# Kept
+# Checkpoints
 
 
-def test_what_is_kept_is_not_ranked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_relations_are_not_ranked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert same(ranked(tmp_path / "ranks"), whole())
     monkeypatch.setattr(examining, "rank_test_facts", lambda *_: pytest.fail("it was kept"))
     assert same(ranked(tmp_path / "ranks"), whole())
@@ -106,28 +106,28 @@ def test_what_is_kept_is_not_ranked_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("ranks", [1, 4, 9, 13])
-def test_stopped_it_goes_on_and_gives_the_same(ranks: int, threads: int, tmp_path: Path) -> None:
+def test_a_stopped_evaluation_resumes_to_the_same_result(ranks: int, threads: int, tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         ranked(tmp_path / "ranks", progress=stop_after(ranks), threads=threads)
     assert same(ranked(tmp_path / "ranks", threads=threads), whole())
 
 
-def test_progress_counts_what_is_there_already(tmp_path: Path) -> None:
+def test_progress_counts_finished_relations(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         ranked(tmp_path / "ranks", progress=stop_after(13))
     with Run.open(tmp_path / "ranks") as run:
         done = sum(len(kept[0]["targets"] > 0) > 0 for kept in map(run.load_task, run.finished_tasks()))
     assert done > 0
-    told: list[tuple[str, int, int | None]] = []
-    ranked(tmp_path / "ranks", progress=lambda *words: told.append(words))
+    reports: list[tuple[str, int, int | None]] = []
+    ranked(tmp_path / "ranks", progress=lambda *words: reports.append(words))
     total = len(whole()[0])
-    assert told[0] == ("preparing", 0, None)
-    assert 0 < told[1][1] < total
-    assert told[-1] == ("ranking", total, total)
-    assert [count for _, count, _ in told] == sorted(count for _, count, _ in told)
+    assert reports[0] == ("preparing", 0, None)
+    assert 0 < reports[1][1] < total
+    assert reports[-1] == ("ranking", total, total)
+    assert [count for _, count, _ in reports] == sorted(count for _, count, _ in reports)
 
 
-def test_the_log_says_when_and_what(tmp_path: Path) -> None:
+def test_the_log_has_every_event(tmp_path: Path) -> None:
     ranked(tmp_path / "ranks")
     ranked(tmp_path / "ranks")
     events = read_log(tmp_path / "ranks" / "log.jsonl")
@@ -160,20 +160,20 @@ ranked(Path({folder!r}) / "ranks")
 
 
 @pytest.mark.parametrize("count", [2, 9, 17])
-def test_killed_at_any_change_of_a_file_it_goes_on(count: int, tmp_path: Path) -> None:
+def test_a_killed_evaluation_resumes(count: int, tmp_path: Path) -> None:
     code = KILLED.format(tests=str(Path(__file__).parents[2] / "support"), count=count, folder=str(tmp_path))
     done = run([sys.executable, "-c", code])
     assert done.returncode == -9, done.stderr
     assert same(ranked(tmp_path / "ranks"), whole())
 
 
-def test_a_model_of_a_query_is_kept_too(tmp_path: Path) -> None:
+def test_a_model_of_a_query_has_checkpoints(tmp_path: Path) -> None:
     found = [evaluate(worker(), towns(), TEST, checkpoint_dir=tmp_path / "ranks", threads=t) for t in (1, 2)]
     assert same(found[:1], found[1:])
     assert same(found[:1], [evaluate(worker(), towns(), TEST, threads=1)])
 
 
-# Stale
+# Folders of other evaluations
 
 
 OTHER: dict[str, dict[str, Any]] = {
@@ -193,7 +193,7 @@ def test_a_stale_folder_is_refused_and_left_alone(what: str, tmp_path: Path) -> 
     assert same(ranked(tmp_path / "ranks"), whole())
 
 
-def test_another_model_knowledge_base_or_test_is_said(tmp_path: Path) -> None:
+def test_another_model_or_knowledge_base_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "ranks"
     ranked(folder)
     other = gaifman.complete(train(), **FEW | {"seed": 5})
@@ -212,7 +212,7 @@ def test_another_model_knowledge_base_or_test_is_said(tmp_path: Path) -> None:
 
 
 def test_the_seed_and_the_order_of_relations(tmp_path: Path) -> None:
-    """Another seed draws other corruptions; the order in which relations are named changes nothing."""
+    """Another seed samples other negatives; the order of relations changes nothing."""
     folder, names = tmp_path / "ranks", ["works_in", "moved"]
     first = ranked(folder, relations=names)
     assert same(ranked(folder, relations=names[::-1]), first)
@@ -237,7 +237,7 @@ def test_a_run_of_something_else_is_refused(tmp_path: Path) -> None:
         open_checkpoint(tmp_path / "run", {})
 
 
-def test_a_record_of_another_version_says_what_to_do(tmp_path: Path) -> None:
+def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
     ranked(tmp_path / "ranks")
     record = tmp_path / "ranks" / "run.json"
     body = json.loads(record.read_text())
@@ -253,10 +253,10 @@ def test_two_processes_do_not_rank_into_one_folder(tmp_path: Path) -> None:
         ranked(tmp_path / "ranks")
 
 
-# Parts
+# Results
 
 
-def test_a_part_gives_the_ranks_of_each_number_of_draws() -> None:
+def test_a_result_has_ranks_for_each_number_of_draws() -> None:
     part = TaskResult(np.arange(24).reshape(2, 2, 3, 2), np.zeros((2, 1)), np.ones(1))
     assert part.ranks_for(1, raw=False).better.tolist() == [12, 13]
     assert part.ranks_for(0, raw=True).candidates.tolist() == [10, 11]

@@ -1,4 +1,4 @@
-"""Explanations of real models: exactly the prediction, parts that add up, facts that are there, facts it hangs on."""
+"""Explanations of trained models: the prediction itself, parts that add up, witnesses, counterfactuals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def works(kb: KnowledgeBase | None = None, **given: Any) -> GaifmanModel:
 
 @cache
 def model_of(kind: str) -> tuple[GaifmanModel, tuple[tuple[str, ...], ...]]:
-    """A model of some kind, with tuples to ask for."""
+    """A model of some kind, with tuples."""
     makers: dict[str, tuple[Callable[[], GaifmanModel], tuple[tuple[str, ...], ...]]] = {
         "mlp": (worker, PAIRS),
         "demo": (neighbour, (("portugal", "spain"), ("portugal", "japan"), ("chad", "niger"))),
@@ -87,7 +87,7 @@ def explained(kind: str) -> list[tuple[GaifmanModel, tuple[str, ...], Explanatio
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_explained_is_what_the_model_says(kind: str) -> None:
+def test_an_explanation_has_the_probability_of_the_model(kind: str) -> None:
     for model, names, found in explained(kind):
         assert found.estimate == model.probability(*names)
         assert found.objects == names
@@ -117,7 +117,7 @@ def test_for_any_answer_draws_prior_and_top(person: int, town: int, draws: int, 
     assert len(found.opposing) <= top
 
 
-def test_more_formulas_told_are_fewer_others() -> None:
+def test_more_reasons_leave_fewer_other_formulas() -> None:
     few, many = worker().explain("p03", "t3", top=1), worker().explain("p03", "t3", top=1_000)
     assert many.parts.others.count == 0
     assert many.parts.others.effect == 0
@@ -129,15 +129,15 @@ def test_more_formulas_told_are_fewer_others() -> None:
 
 
 @pytest.mark.parametrize("kind", ["mlp", "logistic", "plain", "demo", "unsure", "three"])
-def test_effects_are_what_brute_force_finds_from_the_features_of_the_draws(kind: str) -> None:
+def test_effects_of_a_prediction_equal_brute_force(kind: str) -> None:
     model, names, found = explained(kind)[0]
-    judge, scorer = model.predictor, model.scorer
-    tuples = judge.tuple_ids([names])
-    hidden = judge.hidden_facts(tuples)
+    predictor, scorer = model.predictor, model.scorer
+    tuples = predictor.tuple_ids([names])
+    hidden = predictor.hidden_facts(tuples)
     sampling = model.config.sampling(model.config.draws, "answer 0")
-    matrix = judge.evaluator.sample_and_evaluate(tuples, sampling, hidden)
+    matrix = predictor.evaluator.sample_and_evaluate(tuples, sampling, hidden)
     rows = scorer.scaler.transform(matrix)
-    features = [str(judge.evaluator.plan.features[number]) for number in scorer.scaler.features()]
+    features = [str(predictor.evaluator.plan.features[number]) for number in scorer.scaler.features()]
     whole = scorer.base.scores(rows)
     for reason in found.reasons:
         column = features.index(reason.feature)
@@ -150,13 +150,13 @@ def test_effects_are_what_brute_force_finds_from_the_features_of_the_draws(kind:
         assert reason.draws == int((~kept).sum())
 
 
-def test_a_sum_of_inputs_has_no_interactions() -> None:
+def test_a_linear_base_model_has_no_interactions() -> None:
     for kind in ("logistic", "plain", "classifier"):
         for _, _, found in explained(kind):
             assert found.parts.interactions == pytest.approx(0, abs=1e-4)
 
 
-def test_the_same_each_time_and_after_a_file(tmp_path: Any) -> None:
+def test_explanations_are_reproducible(tmp_path: Any) -> None:
     first = worker().explain("p03", "t3")
     assert worker().explain("p03", "t3") == first
     worker().save(tmp_path / "m")
@@ -167,17 +167,21 @@ def test_the_same_each_time_and_after_a_file(tmp_path: Any) -> None:
 
 
 def seen(model: GaifmanModel, names: tuple[str, ...]) -> list[Structure]:
-    """The drawn neighbourhoods, by definition: members, and what is known of them alone that is not hidden."""
-    judge = model.predictor
-    tuples = judge.tuple_ids([names])
-    hidden = judge.hidden_facts(tuples)
-    drawn = draw_neighbourhoods(judge.graph, tuples, model.config.sampling(model.config.draws, "answer 0"), hidden)
-    known = judge.kb.without_facts([judge.graph.kb.fact_by_id(number) for number in hidden.facts.tolist()]).structure()
-    return [known.induced([judge.kb.object_name(int(m)) for m in drawn.members_of(0, at)]) for at in range(drawn.draws)]
+    """The sampled neighbourhoods by definition: members, and the facts among them that are not hidden."""
+    predictor = model.predictor
+    tuples = predictor.tuple_ids([names])
+    hidden = predictor.hidden_facts(tuples)
+    drawn = draw_neighbourhoods(predictor.graph, tuples, model.config.sampling(model.config.draws, "answer 0"), hidden)
+    known = predictor.kb.without_facts(
+        [predictor.graph.kb.fact_by_id(number) for number in hidden.facts.tolist()]
+    ).structure()
+    return [
+        known.induced([predictor.kb.object_name(int(m)) for m in drawn.members_of(0, at)]) for at in range(drawn.draws)
+    ]
 
 
 def only(structure: Structure, facts: tuple[Fact, ...]) -> Structure:
-    """The same members, and of their facts these alone."""
+    """The same members with only these facts."""
     kept = {(fact.relation, fact.objects) for fact in facts}
     relations = {
         name: Extension(r.arity, frozenset(t for t in r.tuples if (name, t) in kept))
@@ -187,18 +191,18 @@ def only(structure: Structure, facts: tuple[Fact, ...]) -> Structure:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_witnesses_make_the_formula_what_it_is_in_the_drawn_neighbourhoods(kind: str) -> None:
+def test_witnesses_give_a_formula_its_value(kind: str) -> None:
     for model, names, found in explained(kind):
         structures = seen(model, names)
         for reason in found.reasons:
             feature = parse_feature(reason.feature, model.predictor.kb)
             for inside in structures:
-                said = feature_value(inside, feature, names)
-                assert feature_value(only(inside, reason.facts), feature, names) == said or not reason.facts
+                value = feature_value(inside, feature, names)
+                assert feature_value(only(inside, reason.facts), feature, names) == value or not reason.facts
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_witnesses_are_facts_of_a_drawn_neighbourhood_with_their_confidence(kind: str) -> None:
+def test_witnesses_are_facts_of_a_neighbourhood_with_confidence(kind: str) -> None:
     for model, names, found in explained(kind):
         structures = seen(model, names)
         confidence = {(fact.relation, fact.objects): fact.confidence for fact in model.predictor.kb.facts()}
@@ -207,12 +211,12 @@ def test_witnesses_are_facts_of_a_drawn_neighbourhood_with_their_confidence(kind
             assert fact.confidence == confidence[fact.relation, fact.objects]
 
 
-def test_confidences_are_told() -> None:
+def test_witnesses_have_confidences() -> None:
     facts = [fact for _, _, found in explained("unsure") for reason in found.reasons for fact in reason.facts]
     assert {0.5, 1.0} == {fact.confidence for fact in facts}
 
 
-def test_what_facts_make_false_is_told_by_these_facts() -> None:
+def test_witnesses_of_a_formula_that_facts_make_false() -> None:
     reasons = {reason.feature: reason for _, _, found in explained("phi")[:1] for reason in found.reasons}
     assert [str(fact) for fact in reasons["¬lives_in(s1, s2)"].facts] == ["lives_in(p03, t3)."]
     assert reasons["¬lives_in(s1, s2)"].value == 0
@@ -223,17 +227,17 @@ def test_what_facts_make_false_is_told_by_these_facts() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_known_answer_is_never_its_own_reason(kind: str) -> None:
     for model, names, found in explained(kind):
-        judge = model.predictor
-        hidden = judge.hidden_facts(judge.tuple_ids([names])).facts
-        secret = {judge.graph.kb.fact_by_id(number) for number in hidden.tolist()}
+        predictor = model.predictor
+        hidden = predictor.hidden_facts(predictor.tuple_ids([names])).facts
+        secret = {predictor.graph.kb.fact_by_id(number) for number in hidden.tolist()}
         assert found.known == bool(secret)
-        told = {fact for reason in found.reasons for fact in reason.facts}
-        told |= set(found.counterfactual.facts if found.counterfactual else ())
+        mentioned = {fact for reason in found.reasons for fact in reason.facts}
+        mentioned |= set(found.counterfactual.facts if found.counterfactual else ())
         assert found.diagram is not None
-        assert secret.isdisjoint(told | set(found.diagram.facts))
+        assert secret.isdisjoint(mentioned | set(found.diagram.facts))
 
 
-def test_names_stand_in_the_formulas() -> None:
+def test_formulas_have_the_names_of_objects() -> None:
     found = worker().explain("p03", "t3")
     assert found.query == "works_in('p03', 't3')"
     assert found.reasons[0].formula == "lives_in('p03', 't3')"
@@ -241,10 +245,10 @@ def test_names_stand_in_the_formulas() -> None:
     assert [str(fact) for fact in found.reasons[0].facts] == ["lives_in(p03, t3)."]
 
 
-# What it hangs on
+# Counterfactuals
 
 
-def test_without_the_named_facts_it_is_less_probable() -> None:
+def test_without_the_decisive_facts_the_probability_is_lower() -> None:
     found = worker().explain("p03", "t3")
     assert found.counterfactual is not None
     assert [str(fact) for fact in found.counterfactual.facts] == ["lives_in(p03, t3)."]
@@ -254,26 +258,26 @@ def test_without_the_named_facts_it_is_less_probable() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_counterfactual_is_what_the_model_says_when_the_facts_are_hidden(kind: str) -> None:
+def test_the_counterfactual_is_the_prediction_with_hidden_facts(kind: str) -> None:
     for model, names, found in explained(kind):
         if found.counterfactual is None:
             continue
-        judge, graph = model.predictor, model.predictor.graph
+        predictor, graph = model.predictor, model.predictor.graph
         assert 0 < len(found.counterfactual.facts) <= MAX_COUNTERFACTUAL_FACTS
         assert found.counterfactual.estimate.value < found.probability
-        hidden = [judge.hidden_facts(judge.tuple_ids([names])).facts]
+        hidden = [predictor.hidden_facts(predictor.tuple_ids([names])).facts]
         for fact in found.counterfactual.facts:
-            number = judge.kb.content.relations.find(fact.relation)
+            number = predictor.kb.content.relations.find(fact.relation)
             assert number is not None
             hidden.append(
-                graph.kb.fact_ids(number, np.array([[judge.kb.object_id(name) for name in fact.objects]], np.int32))
+                graph.kb.fact_ids(number, np.array([[predictor.kb.object_id(name) for name in fact.objects]], np.int32))
             )
         facts = np.unique(np.concatenate(hidden))
-        (said,) = estimate_hiding(judge, judge.tuple_ids([names]), [facts], judge.budget())
-        assert said == found.counterfactual.estimate
+        (value,) = estimate_hiding(predictor, predictor.tuple_ids([names]), [facts], predictor.budget())
+        assert value == found.counterfactual.estimate
 
 
-def test_most_answers_hang_on_the_facts_that_are_named() -> None:
+def test_most_predictions_have_decisive_facts() -> None:
     kb, fell, count = demo(), 0, 0
     completion = gaifman.complete(kb, ["borders", "capital", "continent", "official_language"], **FEW)
     for relation in completion.scorers:
@@ -285,7 +289,7 @@ def test_most_answers_hang_on_the_facts_that_are_named() -> None:
     assert fell >= 0.9 * count
 
 
-def test_facts_of_formulas_are_tried_alone_and_together() -> None:
+def test_witnesses_are_tried_alone_and_together() -> None:
     a, b, many = frozenset({1, 2}), frozenset({2, 3}), frozenset(range(10, 11 + MAX_COUNTERFACTUAL_FACTS))
     assert _fact_sets_to_hide([a, frozenset(), many, b, a]) == [a, b, a | b]
     rest = frozenset(range(100, 99 + MAX_COUNTERFACTUAL_FACTS))
@@ -293,7 +297,7 @@ def test_facts_of_formulas_are_tried_alone_and_together() -> None:
     assert _fact_sets_to_hide([]) == []
 
 
-def test_nothing_speaks_where_nothing_is_known() -> None:
+def test_an_object_without_facts_has_no_reasons() -> None:
     kb = towns().with_facts([("person", "hermit")]).without_facts([("person", "hermit")])
     model = worker().with_kb(kb)
     found = model.explain("hermit", "hermit")
@@ -304,7 +308,7 @@ def test_nothing_speaks_where_nothing_is_known() -> None:
     assert found._repr_html_()
 
 
-def test_a_base_model_that_is_sure_of_everything() -> None:
+def test_a_saturated_base_model() -> None:
     base = MLP((4,), epochs=1)
     model = gaifman.fit(towns(), "works_in(x, y)", base=base, **_no_options())
     state = dict(model.scorer.base.state())
@@ -316,7 +320,7 @@ def test_a_base_model_that_is_sure_of_everything() -> None:
     assert found.log_odds == pytest.approx(float(log_odds(found.probability)), abs=1e-9)
 
 
-# Completions and mistakes
+# Completions and errors
 
 
 def test_a_completion_explains_facts_of_its_relations() -> None:
@@ -335,7 +339,7 @@ def test_other_knowledge_bases() -> None:
     assert worker().with_kb(bare).explain("ann", "rome").reasons[0].formula == "lives_in('ann', 'rome')"
 
 
-def test_mistakes() -> None:
+def test_errors() -> None:
     with pytest.raises(KnowledgeBaseError, match="there is no object p3") as caught:
         worker().explain("p3", "t3")
     assert "p03" in caught.value.suggestions
@@ -356,7 +360,7 @@ def test_mistakes() -> None:
         GaifmanModel("works_in(x, y)").explain("p03", "t3")
 
 
-def test_the_objects_of_an_answer() -> None:
+def test_explain_an_answer_to_a_query() -> None:
     assert worker().explain_answer(None, {"x": "p03"}, ["t3"]) == worker().explain("p03", "t3")
     assert worker().explain_answer("works_in(b, b)", {}, ["t3"]).objects == ("t3", "t3")
     one = completed().explain_answer("works_in('p03', y)", {}, ["t3"], draws=2, prior=0.1, top=3)
@@ -367,7 +371,7 @@ def test_the_objects_of_an_answer() -> None:
         worker().explain_answer("works_in('p03', 't3')", {}, "t3")
 
 
-def test_semantics_agree_on_the_query_that_is_named() -> None:
+def test_the_query_of_an_explanation_holds_iff_known() -> None:
     for _, names, found in explained("mlp"):
         assert holds(towns().structure(), gaifman.parse(found.query, towns())) == found.known
         assert found.variables == ("x", "y")

@@ -1,4 +1,4 @@
-"""Scenes: who stands where, what is linked, what has room."""
+"""The layout of diagrams: columns, edges, labels."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def scene(*lit: Fact, objects: tuple[str, ...] = ("portugal", "spain"), chief: t
     return Diagram("q", "", objects, MEMBERS, (BORDERS, RIVER, EURO, FAR), dict.fromkeys(lit, 1), frozenset(chief))
 
 
-def test_what_is_near_both_stands_between_and_what_is_near_one_beside_it() -> None:
+def test_neighbours_of_both_are_between_and_of_one_beside_it() -> None:
     assert layout_columns(scene()) == ([["euro"], ["portugal"], ["tagus"], ["spain"], []], 2)
 
 
-def test_what_no_fact_ties_to_the_tuple_is_drawn_only_where_it_stands_out() -> None:
+def test_objects_without_a_link_are_drawn_only_if_highlighted() -> None:
     columns, left_out = layout_columns(scene(FAR))
     assert columns[2] == ["sea", "tagus"]
     assert left_out == 1
 
 
-def test_one_object_stands_in_the_middle_and_three_below_one_another() -> None:
+def test_columns_of_one_and_three_objects() -> None:
     assert layout_columns(scene(objects=("spain",)))[0] == [["portugal"], ["spain"], ["tagus"]]
     columns = layout_columns(scene(objects=("tagus", "portugal", "spain")))[0]
     assert columns[1] == ["tagus", "portugal", "spain"]
 
 
-def test_a_fact_of_three_ties_the_tuples_objects_to_the_others() -> None:
+def test_a_ternary_fact_links_the_tuple_to_the_others() -> None:
     ties = find_edges(scene(RIVER, BORDERS, chief=(RIVER,)), set(MEMBERS))
     assert ties == {
         ("spain", "portugal"): [RIVER, BORDERS],
@@ -61,7 +61,7 @@ def test_a_fact_of_three_ties_the_tuples_objects_to_the_others() -> None:
     assert list(find_edges(strange, set(MEMBERS))) == [("tagus", "portugal"), ("portugal", "spain")]
 
 
-def test_relations_on_a_line_are_as_many_as_have_room() -> None:
+def test_labels_have_as_many_relations_as_fit() -> None:
     facts = [Fact(f"relation_{i}", ("a", "b")) for i in range(4)]
     names, more = edge_relations(facts)
     assert (names, more) == (["relation_0", "relation_1", "relation_2"], 1)
@@ -74,7 +74,7 @@ def test_relations_on_a_line_are_as_many_as_have_room() -> None:
 
 @settings(max_examples=40)
 @given(knowledge_bases(largest_arity=5))
-def test_everyone_has_a_spot_of_their_own(kb: KnowledgeBase) -> None:
+def test_boxes_do_not_overlap(kb: KnowledgeBase) -> None:
     facts, members = tuple(kb.facts()), tuple(kb.objects)
     for width in range(1, min(4, len(members)) + 1):
         one = Diagram("q", "", members[:width], members, facts, dict.fromkeys(facts, -1))

@@ -1,4 +1,4 @@
-"""Effects of inputs: by brute force the same, parts that add up, for every kind of base model."""
+"""Effects of inputs: equal to brute force, parts that add up, for every kind of base model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDTH = 12
 
 
 class Bare(BaseModel):
-    """Knows its probabilities alone: inputs 0 and 1 count only together."""
+    """A base model without log-odds: inputs 0 and 1 count only together."""
 
     kind = "bare"
     epochs = 1
@@ -111,7 +111,7 @@ def brute(base: BaseModel, rows: SparseRows) -> tuple[float, dict[int, float], f
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("seed", range(3))
-def test_effects_are_what_brute_force_finds(name: str, seed: int) -> None:
+def test_effects_equal_brute_force(name: str, seed: int) -> None:
     base, rows = taught(MODELS[name](), seed), random_rows(seed, 7)
     found = compute_effects(base, rows)
     start, each, total = brute(base, rows)
@@ -132,13 +132,13 @@ def test_the_parts_add_up(seed: int, draws: int, share: float, name: str) -> Non
 TAUGHT: dict[str, BaseModel] = {name: taught(MODELS[name]()) for name in ("logistic", "mlp")}
 
 
-def test_a_sum_has_no_interactions() -> None:
+def test_a_linear_model_has_no_interactions() -> None:
     for name in ("logistic", "plain", "classifier"):
         found = compute_effects(taught(MODELS[name]()), random_rows(5, 10))
         assert found.interactions == pytest.approx(0, abs=1e-4)
 
 
-def test_what_counts_only_together_counts_twice_and_the_interaction_takes_it_back() -> None:
+def test_interactions_of_inputs_that_count_together() -> None:
     found = compute_effects(Bare(), rows_of([[1, 1, *[0] * 10]]))
     worth = float(log_odds(0.9))
     assert found.effects.tolist() == pytest.approx([worth, worth])
@@ -151,7 +151,7 @@ def test_rows_without_entries() -> None:
     assert (len(found.columns), found.interactions, found.total) == (0, 0.0, found.base)
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_change_effects(monkeypatch: pytest.MonkeyPatch) -> None:
     base, rows = taught(MLP((16, 8), "relu", 0.2, 5)), random_rows(1, 9)
     whole = compute_effects(base, rows)
     for entries in (1, 7, 40):
@@ -160,7 +160,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert part.effects.tolist() == whole.effects.tolist()
 
 
-def test_log_odds_far_out_keep_their_digits() -> None:
+def test_large_log_odds_keep_their_digits() -> None:
     base = taught(MLP((16, 8), "relu", 0.2, 20, 0.0, 16))
     dense = dense_of(random_rows(3, 4)) * 400
     far = base.scores(rows_of(dense))

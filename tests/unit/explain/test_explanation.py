@@ -1,4 +1,4 @@
-"""What an explanation shows: as text, as JSON, in a notebook; every name escaped."""
+"""Explanations as text, JSON and HTML; every name is escaped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BORDERS = Fact("borders", ("spain", "portugal"), 0.9)
 FOR = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.5, 10, 1.0, (BORDERS,))
 AGAINST = Reason("area('spain')", "area(s2)", -0.5, 8, 505_990.0)
 PARTS = Decomposition(-2.0, OtherFormulas(3, 0.25), 0.5, -0.25, 1.5)
-SAID = Explanation(
+EXPLANATION = Explanation(
     "borders('portugal', 'spain')",
     ("x", "y"),
     ("portugal", "spain"),
@@ -40,14 +40,14 @@ SAID = Explanation(
 )
 
 
-def test_the_parts_are_all_of_it() -> None:
-    assert SAID.log_odds == 2.0 == FOR.effect + AGAINST.effect + sum(effect for _, effect in PARTS.labelled(10))
-    assert (SAID.supporting, SAID.opposing) == ((FOR,), (AGAINST,))
-    assert SAID.probability == 0.8808
+def test_the_parts_add_up() -> None:
+    assert EXPLANATION.log_odds == 2.0 == FOR.effect + AGAINST.effect + sum(effect for _, effect in PARTS.labelled(10))
+    assert (EXPLANATION.supporting, EXPLANATION.opposing) == ((FOR,), (AGAINST,))
+    assert EXPLANATION.probability == 0.8808
 
 
 def test_as_text() -> None:
-    lines = str(SAID).splitlines()
+    lines = str(EXPLANATION).splitlines()
     assert lines[0] == "borders('portugal', 'spain'): 0.881 ± 0.010, scored as if it were not known"
     assert lines[1:3] == ["  +2.500  borders('spain', 'portugal')", "          0.9::borders(spain, portugal)."]
     assert lines[4] == "          no single fact; its value is 505,990"
@@ -56,20 +56,20 @@ def test_as_text() -> None:
     assert lines[-2:] == ["without these facts: 0.310 ± 0.020", "  0.9::borders(spain, portugal)."]
 
 
-def test_without_others_and_without_facts_it_hangs_on() -> None:
-    said = replace(
-        SAID, parts=replace(PARTS, others=OtherFormulas(0, 0.0)), counterfactual=None, known=False, diagram=None
+def test_without_other_formulas_and_decisive_facts() -> None:
+    explanation = replace(
+        EXPLANATION, parts=replace(PARTS, others=OtherFormulas(0, 0.0)), counterfactual=None, known=False, diagram=None
     )
-    assert "other" not in str(said)
-    assert "scored as if" not in str(said)
-    assert str(said).splitlines()[-1] == NO_COUNTERFACTUAL
-    assert said.as_dict()["counterfactual"] is None
-    assert said.svg() == ""
-    assert NO_COUNTERFACTUAL in said._repr_html_()
+    assert "other" not in str(explanation)
+    assert "scored as if" not in str(explanation)
+    assert str(explanation).splitlines()[-1] == NO_COUNTERFACTUAL
+    assert explanation.as_dict()["counterfactual"] is None
+    assert explanation.svg() == ""
+    assert NO_COUNTERFACTUAL in explanation._repr_html_()
 
 
 def test_as_json() -> None:
-    body = json.loads(json.dumps(SAID.as_dict()))
+    body = json.loads(json.dumps(EXPLANATION.as_dict()))
     assert set(body) == {
         *("query", "variables", "known", "hidden", "probability", "standard_error", "draws", "log_odds"),
         *("reasons", "parts", "counterfactual"),
@@ -102,7 +102,7 @@ def test_many_facts_are_counted() -> None:
 
 
 def test_in_a_notebook() -> None:
-    page = SAID._repr_html_()
+    page = EXPLANATION._repr_html_()
     ET.fromstring(page)  # well-formed
     assert page.count("<svg") == 1
     assert "without these facts: <b>0.310 ± 0.020</b>" in page
@@ -116,17 +116,17 @@ def test_every_name_is_escaped(bad: str) -> None:
     reason = Reason(bad, bad, 1.0, 1, 1.0, (fact,))
     scene = Diagram(bad, bad, (bad,), (bad,), (fact,), {fact: 1})
     other = Counterfactual((fact,), Estimate(0.1, 0.0, 2))
-    said = Explanation(bad, ("x",), (bad,), False, Estimate(0.5, 0.0, 2), (reason,), PARTS, other, scene)
-    page = said._repr_html_()
+    explanation = Explanation(bad, ("x",), (bad,), False, Estimate(0.5, 0.0, 2), (reason,), PARTS, other, scene)
+    page = explanation._repr_html_()
     ET.fromstring(page)
-    for text in (page, said.svg()):
+    for text in (page, explanation.svg()):
         assert not re.search(r"<(b>bold|img)", text)
         assert "\x07" not in text
         assert "\u202e" not in text
-    assert "\x07" not in str(said)
+    assert "\x07" not in str(explanation)
 
 
-def test_a_change_that_is_written_alike_is_said_in_log_odds() -> None:
+def test_a_small_change_is_shown_in_log_odds() -> None:
     low, lower = 0.0001, 0.00001
     parts = Decomposition(float(log_odds(low)), OtherFormulas(0, 0.0), 0.0, 0.0, 0.0)
     other = Counterfactual((Fact("r", ("a", "b")),), Estimate(lower, 0.0, 10))

@@ -1,4 +1,4 @@
-"""Pictures of neighbourhoods: well-formed whatever the names, nothing covers a name, what matters stands out."""
+"""Diagrams: well-formed for any names, no overlapping names, highlighted facts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def apart(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def assert_tidy(root: ET.Element) -> None:
-    """Names do not touch, and are inside the picture."""
+    """Names do not overlap and are inside the diagram."""
     width, height = float(root.get("width", "")), float(root.get("height", ""))
     found = boxes(root)
     for one, other in itertools.combinations(found.values(), 2):
@@ -81,7 +81,7 @@ def assert_tidy(root: ET.Element) -> None:
         assert bottom <= height
 
 
-def test_names_what_is_said_and_what_the_lines_mean() -> None:
+def test_names_subtitle_and_legend() -> None:
     root = parsed(SCENE)
     text = words(root)
     assert text[-7:][0:2] == ["borders('portugal', 'spain')", "probability 0.97"]
@@ -91,7 +91,7 @@ def test_names_what_is_said_and_what_the_lines_mean() -> None:
     assert_tidy(root)
 
 
-def test_facts_that_stand_out_have_their_relation_and_colour() -> None:
+def test_highlighted_facts_have_relation_and_colour() -> None:
     text = render_svg(SCENE)
     assert '<tspan class="gaifman-for-text" font-weight="bold">borders</tspan>' in text
     assert '<tspan class="gaifman-for-text">separates</tspan>' in text
@@ -101,7 +101,7 @@ def test_facts_that_stand_out_have_their_relation_and_colour() -> None:
     assert len(re.findall(r'<path class="gaifman-plain"', text)) == 1
 
 
-def test_an_arrow_points_to_the_second_place() -> None:
+def test_an_arrow_points_to_the_second_position() -> None:
     for objects in (("ann", "bob"), ("bob", "ann")):
         fact = Fact("likes", objects)
         root = parsed(Diagram("q", "", ("ann", "bob"), ("ann", "bob"), (fact,), {fact: 1}))
@@ -110,7 +110,7 @@ def test_an_arrow_points_to_the_second_place() -> None:
         assert (tip > back) == (objects == ("ann", "bob"))
 
 
-def test_it_can_be_read_on_light_and_dark_pages() -> None:
+def test_light_and_dark_colours() -> None:
     text = render_svg(SCENE)
     assert "prefers-color-scheme: dark" in text
     assert '<rect class="gaifman-page" width="100%" height="100%"' in text
@@ -133,7 +133,7 @@ def test_tuples_of_any_length(own: tuple[str, ...]) -> None:
     assert f"and {30 - MAX_OTHER_OBJECTS} more objects" in words(root)
 
 
-def test_objects_of_facts_that_stand_out_are_drawn_before_others() -> None:
+def test_objects_of_highlighted_facts_come_first() -> None:
     others = tuple(f"o{i}" for i in range(40))
     facts = tuple(Fact("near", ("a", name)) for name in others)
     root = parsed(Diagram("q", "", ("a", "b"), ("a", "b", *others), facts, {facts[-1]: -1}))
@@ -187,19 +187,19 @@ def test_writing(tmp_path: Path) -> None:
         check_svg_path(tmp_path / "nowhere" / "spain.svg")
 
 
-def test_whoever_points_at_a_relation_sees_the_whole_facts() -> None:
+def test_the_tooltip_has_the_whole_facts() -> None:
     titles = [g.findtext(f"{SVG}title") for g in parsed(SCENE).iter(f"{SVG}g") if g.get("class") == "gaifman-facts"]
     assert any("0.9::separates(tagus, portugal, spain)." in (title or "") for title in titles)
 
 
 def test_a_long_title_does_not_make_it_wide() -> None:
-    """A name of 900 letters once made a picture 8,337 wide."""
+    """A name of 900 letters once made a diagram 8,337 wide."""
     root = parsed(replace(SCENE, title=f"borders('portugal', '{'x' * 900}')"))
     assert float(root.get("width", "")) < 1_100
     assert "x" * 900 in (root.findtext(f"{SVG}title") or "")
 
 
-def test_what_is_left_out_is_said_beside_the_legend_and_not_over_it() -> None:
+def test_the_number_of_omitted_objects_is_beside_the_legend() -> None:
     many = (*MEMBERS, *(f"o{i}" for i in range(40)))
     facts = (*SCENE.facts, *(Fact("near", ("spain", f"o{i}")) for i in range(40)))
     for scene in (replace(SCENE, members=many, facts=facts), replace(SCENE, objects=("spain",), members=many)):

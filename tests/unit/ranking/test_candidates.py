@@ -1,4 +1,4 @@
-"""Which tuples may answer: all, seen, near, of types and lists; never more than the limit."""
+"""Candidates: strategies, restrictions, types of positions, limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KB = KnowledgeBase.from_facts(
     tuple(text.split())
     for text in ("likes a b", "likes b c", "likes c c", "knows c d", "man a", "man d", "sold a b e", "sold b a f")
 )
-"""a — b — c — d in the graph; e and f by what was sold."""
+"""The graph is a — b — c — d; `sold` links e and f."""
 
 
 def found(
@@ -58,19 +58,19 @@ def pairs(first: str, second: str) -> list[str]:
 # One variable
 
 
-def test_for_one_variable_all_objects() -> None:
+def test_one_variable_without_a_type_ranges_over_all_objects() -> None:
     assert named(found("likes('a', y)")) == list("abcdef")
     assert named(found("likes(x, x)", limit=1)) == list("abcdef"), "one variable has no limit"
     assert found("likes('a', y)").description == "all objects"
 
 
-def test_for_one_variable_a_type_or_a_list() -> None:
+def test_one_variable_restricted_to_a_type_or_a_list() -> None:
     one, other = found("likes('a', y)", y="man"), found("likes('a', y)", y=["d", "b", "d"])
     assert (named(one), one.description) == (["a", "d"], "man")
     assert (named(other), other.description) == (["b", "d"], "named objects")
 
 
-def test_for_one_variable_those_seen() -> None:
+def test_one_variable_over_seen_objects() -> None:
     assert named(found("likes('a', y)", way="seen")) == ["b", "c"]
     assert named(found("likes(x, x)", way="seen")) == ["b", "c"], "at both positions"
     assert named(found("man(x)", way="near")) == ["a", "d"]
@@ -78,7 +78,7 @@ def test_for_one_variable_those_seen() -> None:
     assert found("man(x)", way="seen").description == "objects seen at this position"
 
 
-def test_for_no_variable_the_tuple() -> None:
+def test_no_variable() -> None:
     nothing = found("likes('a', 'b')")
     assert nothing.values.shape == (1, 0)
     assert nothing.description == "the tuple itself"
@@ -87,13 +87,13 @@ def test_for_no_variable_the_tuple() -> None:
 # Several
 
 
-def test_all_pairs_where_they_are_few() -> None:
+def test_all_pairs_within_the_limit() -> None:
     both = found("likes(x, y)")
     assert named(both) == pairs("abcdef", "abcdef")
     assert both.description == "all pairs of objects"
 
 
-def test_then_those_seen_then_those_near() -> None:
+def test_seen_then_near_above_the_limit() -> None:
     assert named(found("likes(x, y)", limit=6)) == pairs("abc", "bc")
     near = found("likes(x, y)", limit=5)
     assert near.description == "pairs of objects seen at these positions, at most 1 step apart in the graph"
@@ -160,7 +160,7 @@ def test_a_query_with_connectives_has_candidates_by_its_atoms() -> None:
     assert (candidates.description, len(candidates.values)) == ("city", 250)
 
 
-def test_what_is_asked_for_is_done() -> None:
+def test_explicit_strategies() -> None:
     assert named(found("likes(x, y)", way="near")) == pairs("abc", "bc"), "two steps reach all"
     assert named(found("likes(x, y)", way="seen")) == pairs("abc", "bc")
     for way in ("all", "seen"):
@@ -176,7 +176,7 @@ def test_types_and_lists_of_several_variables() -> None:
     assert len(found("likes(x, y)", x=[]).values) == 0
 
 
-def test_given_objects_are_where_nearness_begins() -> None:
+def test_near_starts_from_fixed_objects() -> None:
     three = found("sold(x, y, 'e')", way="near")
     assert named(three) == ["aa", "ab", "ba", "bb"]
     assert three.description == "pairs of objects seen at these positions, at most 2 steps apart in the graph"
@@ -217,7 +217,7 @@ def test_near_by_its_definition(kb: KnowledgeBase) -> None:
 # Known answers
 
 
-def test_known_answers_that_fit() -> None:
+def test_known_answers_that_match() -> None:
     def known(text: str, x: str = "") -> list[str]:
         return named(found(text, known="only", x=x) if x else found(text, known="only"))
 
@@ -229,10 +229,10 @@ def test_known_answers_that_fit() -> None:
     assert known("likes('a', 'b')") == [""]
 
 
-# Mistakes
+# Errors
 
 
-def test_mistakes() -> None:
+def test_errors() -> None:
     with pytest.raises(KnowledgeBaseError, match="there is no type men") as caught:
         found("likes(x, y)", x="men")
     assert "man" in caught.value.suggestions
@@ -249,12 +249,12 @@ def test_mistakes() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "many"])
-def test_a_limit_is_a_whole_number(limit: object) -> None:
+def test_the_limit_is_an_integer(limit: object) -> None:
     with pytest.raises(KnowledgeBaseError, match="max_candidates must be an integer"):
         RankingOptions(max_candidates=limit)  # type: ignore[arg-type]
 
 
-def test_ways_have_names() -> None:
+def test_strategies_are_checked() -> None:
     for way in STRATEGIES:
         assert RankingOptions(candidates=way).candidates == way
     with pytest.raises(

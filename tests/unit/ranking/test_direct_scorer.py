@@ -1,4 +1,4 @@
-"""Scores of all candidates: the plain path is what a judge says of each tuple, whatever the blocks and threads."""
+"""Direct scores of all candidates equal those of the predictor, for any blocks and threads."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def tuples_of(relation: str, count: int = 4) -> Ints:
     return table.objects[table.rows(number)][:count]
 
 
-def judged(relation: str, tuples: Ints, position: int, draws: int) -> Floats:
-    """By `Judge.each`, one tuple after another."""
-    found, judge = completed(), completed().predictor(relation)
-    learning = found.config
-    sampling = SamplingConfig(learning.radius, learning.size, draws, learning.seed, "answer 0", shared_order=True)
+def one_by_one(relation: str, tuples: Ints, position: int, draws: int) -> Floats:
+    """By `Predictor.probabilities_per_draw`, one tuple after another."""
+    found, predictor = completed(), completed().predictor(relation)
+    config = found.config
+    sampling = SamplingConfig(config.radius, config.size, draws, config.seed, "answer 0", shared_order=True)
     rows = []
     for row in tuples:
-        all_of_it = np.repeat(row[None], len(judge.graph), axis=0)
-        all_of_it[:, position] = np.arange(len(judge.graph))
+        all_of_it = np.repeat(row[None], len(predictor.graph), axis=0)
+        all_of_it[:, position] = np.arange(len(predictor.graph))
         nothing = HiddenFacts.one_per_tuple(np.full(len(all_of_it), -1))
-        rows.append(judge.probabilities_per_draw(all_of_it, sampling, nothing).mean(axis=1))
+        rows.append(predictor.probabilities_per_draw(all_of_it, sampling, nothing).mean(axis=1))
     return np.array(rows)[None]
 
 
@@ -52,12 +52,12 @@ def judged(relation: str, tuples: Ints, position: int, draws: int) -> Floats:
     ("relation", "position"),
     [("person", 0), ("works_in", 0), ("works_in", 1), ("moved", 0), ("moved", 1), ("moved", 2)],
 )
-def test_the_plain_path_is_what_the_judge_says_of_each_tuple(relation: str, position: int) -> None:
+def test_direct_scores_equal_those_of_the_predictor(relation: str, position: int) -> None:
     tuples = tuples_of(relation)
     found = plain(relation).scores(tuples, position)
     assert found.dtype == np.float64
     assert found.shape == (1, len(tuples), len(towns().objects))
-    assert np.array_equal(found, judged(relation, tuples, position, 3))
+    assert np.array_equal(found, one_by_one(relation, tuples, position, 3))
 
 
 def test_blocks_and_threads_do_not_change_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_several_means_are_those_of_the_first_draws() -> None:
         assert np.array_equal(row, plain("works_in", draws).scores(tuples, 1)[0])
 
 
-def test_what_stands_at_the_place_does_not_matter() -> None:
+def test_the_object_at_the_position_is_ignored() -> None:
     tuples = tuples_of("works_in", 3)
     others = tuples.copy()
     others[:, 1] = 0
@@ -85,7 +85,7 @@ def test_what_stands_at_the_place_does_not_matter() -> None:
 
 
 def test_candidates_share_their_draws() -> None:
-    """Two objects that look the same get the same score, though each draw leaves something out."""
+    """Two objects with the same facts get the same score, although draws are random."""
     crowd = [("likes", "ann", f"friend{i}") for i in range(30)] + [("likes", f"friend{i}", "eve") for i in range(9)]
     kb = gaifman.KnowledgeBase.from_facts(crowd, objects=["twin 1", "twin 2"])
     found = gaifman.complete(kb, **GOOD)
@@ -98,7 +98,7 @@ def test_no_tuples_no_scores() -> None:
     assert plain("works_in").scores(np.zeros((0, 2), np.int32), 0).shape == (1, 0, len(towns().objects))
 
 
-def test_what_is_wrong_with_tuples_and_places_is_said() -> None:
+def test_wrong_tuples_and_positions_are_refused() -> None:
     with pytest.raises(KnowledgeBaseError, match=r"tuples have shape \(tuples, 2\), not \(1, 3\)"):
         plain("works_in").scores(np.zeros((1, 3), np.int32), 0)
     for position in (-1, 2):

@@ -1,4 +1,4 @@
-"""First looks at candidates: the same whether drawn or looked up, whatever is hidden, on several threads."""
+"""First-pass scores: the same sampled or split, with hidden facts, on several threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from trained import FEW, GOOD, towns
 
 @cache
 def splitting() -> GaifmanModel:
-    """A model whose scores can be split: its features speak of no numbers."""
+    """A model whose scores can be split: its features use no attributes."""
     return gaifman.fit(towns(), "works_in(x, y)", phi="paper", **GOOD)
 
 
@@ -45,24 +45,24 @@ def is_warm(model: Model, arity: int = 2) -> bool:
     return model._compile().fast_scorer(arity).prepared
 
 
-def pairs(judge: Predictor, fixed: int, position: int) -> Ints:
+def pairs(predictor: Predictor, fixed: int, position: int) -> Ints:
     """One object with every object at a position."""
-    found = np.full((len(judge.graph), 2), fixed, np.int32)
+    found = np.full((len(predictor.graph), 2), fixed, np.int32)
     found[:, position] = np.arange(len(found))
     return found
 
 
-def secret(judge: Predictor, tuples: Ints) -> HiddenFacts:
-    """The facts of one relation that the tuples are."""
-    number = judge.kb.content.relations.find("r0")
+def secret(predictor: Predictor, tuples: Ints) -> HiddenFacts:
+    """The tuples' own facts of one relation."""
+    number = predictor.kb.content.relations.find("r0")
     assert number is not None
-    return HiddenFacts.one_per_tuple(judge.graph.kb.fact_ids(number, tuples))
+    return HiddenFacts.one_per_tuple(predictor.graph.kb.fact_ids(number, tuples))
 
 
-def plainly(judge: Predictor, learning: TrainingConfig, tuples: Ints, hidden: HiddenFacts) -> Floats:
-    """By definition: shared draws of the look's own purpose, each tuple with its hidden facts."""
-    sampling = replace(learning.sampling(FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE), shared_order=True)
-    return np.asarray(judge.probabilities_per_draw(tuples, sampling, hidden).mean(axis=1))
+def plainly(predictor: Predictor, config: TrainingConfig, tuples: Ints, hidden: HiddenFacts) -> Floats:
+    """The definition: shared draws of the first pass, each tuple with its hidden facts."""
+    sampling = replace(config.sampling(FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE), shared_order=True)
+    return np.asarray(predictor.probabilities_per_draw(tuples, sampling, hidden).mean(axis=1))
 
 
 @settings(max_examples=40)
@@ -73,60 +73,60 @@ def plainly(judge: Predictor, learning: TrainingConfig, tuples: Ints, hidden: Hi
     fixed=st.integers(0, 41),
     position=st.integers(0, 1),
 )
-def test_a_look_is_the_same_drawn_or_looked_up(
+def test_first_pass_scores_equal_sampled_scores(
     seed: int, phi: str, size: int | None, fixed: int, position: int
 ) -> None:
-    learning = TrainingConfig(size=size, seed=seed)
-    judge, _ = ready(town(seed), phi, learning, MLP([9, 5]))
-    glances, tuples = FastScorer(judge.evaluator, learning), pairs(judge, fixed, position)
-    hidden = secret(judge, tuples)
-    wanted = plainly(judge, learning, tuples, hidden)
-    assert np.array_equal(glances.scores(judge, tuples, hidden, no_deadline()), wanted)
-    glances.prepare()
-    assert glances.prepared
-    found = glances.scores(judge, tuples, hidden, no_deadline())
+    config = TrainingConfig(size=size, seed=seed)
+    predictor, _ = ready(town(seed), phi, config, MLP([9, 5]))
+    fast_scorer, tuples = FastScorer(predictor.evaluator, config), pairs(predictor, fixed, position)
+    hidden = secret(predictor, tuples)
+    wanted = plainly(predictor, config, tuples, hidden)
+    assert np.array_equal(fast_scorer.scores(predictor, tuples, hidden, no_deadline()), wanted)
+    fast_scorer.prepare()
+    assert fast_scorer.prepared
+    found = fast_scorer.scores(predictor, tuples, hidden, no_deadline())
     assert np.abs(found - wanted).max() < 1e-5
     own = np.flatnonzero(np.diff(hidden.starts))
     assert np.array_equal(found[own], wanted[own]), "what is hidden from is drawn"
 
 
-def test_what_is_hidden_matters_here() -> None:
-    """Else the test above could not fail where a look saw hidden facts."""
-    learning = TrainingConfig(size=None)
-    judge, _ = ready(town(1), "paper", learning, MLP([9, 5]))
-    tuples = pairs(judge, 0, 1)
-    hidden = secret(judge, tuples)
+def test_hidden_facts_change_scores() -> None:
+    """Otherwise the test above could not fail."""
+    config = TrainingConfig(size=None)
+    predictor, _ = ready(town(1), "paper", config, MLP([9, 5]))
+    tuples = pairs(predictor, 0, 1)
+    hidden = secret(predictor, tuples)
     seen = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
-    different = plainly(judge, learning, tuples, hidden) != plainly(judge, learning, tuples, seen)
+    different = plainly(predictor, config, tuples, hidden) != plainly(predictor, config, tuples, seen)
     assert different[np.flatnonzero(np.diff(hidden.starts))].all()
 
 
-def test_some_candidates_are_those_of_all() -> None:
-    learning = TrainingConfig(size=6)
-    judge, _ = ready(town(3), "default", learning, MLP([9, 5]))
-    glances, tuples = FastScorer(judge.evaluator, learning), pairs(judge, 2, 1)
-    glances.prepare()
+def test_scores_of_some_candidates_equal_those_of_all() -> None:
+    config = TrainingConfig(size=6)
+    predictor, _ = ready(town(3), "default", config, MLP([9, 5]))
+    fast_scorer, tuples = FastScorer(predictor.evaluator, config), pairs(predictor, 2, 1)
+    fast_scorer.prepare()
     nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
-    every = glances.scores(judge, tuples, nothing, no_deadline())
+    every = fast_scorer.scores(predictor, tuples, nothing, no_deadline())
     for rows in (np.arange(30)[::-1].copy(), np.array([7, 7]), np.zeros(0, np.int64)):
-        few = glances.scores(judge, tuples[rows], nothing.select(rows), no_deadline())
+        few = fast_scorer.scores(predictor, tuples[rows], nothing.select(rows), no_deadline())
         assert np.abs(few - every[rows]).max(initial=0) < 1e-5
 
 
-def test_where_scores_cannot_be_split_a_look_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_that_cannot_be_split_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = TrainingConfig(size=6, radius=2)
-    judge, _ = ready(town(3), "paper", wide, MLP([9, 5]))
-    glances, tuples = FastScorer(judge.evaluator, wide), pairs(judge, 2, 1)
-    glances.prepare()
-    assert not glances.prepared
-    assert len(glances.scores(judge, tuples, secret(judge, tuples), no_deadline())) == len(tuples)
+    predictor, _ = ready(town(3), "paper", wide, MLP([9, 5]))
+    fast_scorer, tuples = FastScorer(predictor.evaluator, wide), pairs(predictor, 2, 1)
+    fast_scorer.prepare()
+    assert not fast_scorer.prepared
+    assert len(fast_scorer.scores(predictor, tuples, secret(predictor, tuples), no_deadline())) == len(tuples)
     monkeypatch.setattr(module, "MAX_OBJECTS", 41)
-    glances = FastScorer(judge.evaluator, replace(wide, radius=1))
-    glances.prepare()
-    assert not glances.prepared, "too many objects"
+    fast_scorer = FastScorer(predictor.evaluator, replace(wide, radius=1))
+    fast_scorer.prepare()
+    assert not fast_scorer.prepared, "too many objects"
 
 
-def test_answers_are_the_same_hastened_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_do_not_depend_on_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 20), ("SHORTLIST_PER_ANSWER", 3)):
         monkeypatch.setattr(answering, name, value)
     model = splitting().with_kb(towns())
@@ -138,7 +138,7 @@ def test_answers_are_the_same_hastened_or_not(monkeypatch: pytest.MonkeyPatch) -
     assert all(found["considered"]["first_pass_draws"] == FIRST_PASS_DRAWS for found in before)
 
 
-def test_a_completion_is_hastened_for_pairs_and_stays_as_it_is_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_completion_warms_up_for_pairs_only(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 5), ("SHORTLIST_PER_ANSWER", 1)):
         monkeypatch.setattr(answering, name, value)
     kb = towns().with_facts([("likes", "p00", "p01")])
@@ -150,33 +150,33 @@ def test_a_completion_is_hastened_for_pairs_and_stays_as_it_is_for_others(monkey
     assert [completion.answers(asked, top=3).as_dict() for asked in questions] == before
 
 
-def test_another_knowledge_base_has_its_own_looks() -> None:
+def test_another_knowledge_base_is_not_warmed_up() -> None:
     model = splitting().with_kb(towns())
     model.warm_up()
     assert not is_warm(model.with_kb(towns(60)))
 
 
-def test_threads_get_what_one_alone_gets() -> None:
-    learning = TrainingConfig(size=6)
-    judge, first = ready(town(5), "default", learning, MLP([9, 5]))
+def test_threads_get_the_same_scores() -> None:
+    config = TrainingConfig(size=6)
+    predictor, first = ready(town(5), "default", config, MLP([9, 5]))
     scorers = [first, Scorer(first.scaler, MLP([4]))]
     scorers[1].base.reset(first.scaler.width, 8)
-    glances = FastScorer(judge.evaluator, learning)
-    glances.prepare()
-    models = [replace(judge, scorer=scorer) for scorer in scorers]
-    asked = [(models[number % 2], pairs(judge, number % 42, number // 2 % 2)) for number in range(60)]
+    fast_scorer = FastScorer(predictor.evaluator, config)
+    fast_scorer.prepare()
+    models = [replace(predictor, scorer=scorer) for scorer in scorers]
+    asked = [(models[number % 2], pairs(predictor, number % 42, number // 2 % 2)) for number in range(60)]
 
     def work(row: tuple[Predictor, Ints]) -> bytes:
-        return glances.scores(*row, HiddenFacts.one_per_tuple(np.full(len(row[1]), -1)), no_deadline()).tobytes()
+        return fast_scorer.scores(*row, HiddenFacts.one_per_tuple(np.full(len(row[1]), -1)), no_deadline()).tobytes()
 
     with ThreadPoolExecutor(4) as pool:
         assert [*pool.map(work, asked)] == [*map(work, asked)]
 
 
-def test_a_pool_keeps_the_models_asked_last_within_its_bytes() -> None:
-    learning = TrainingConfig(size=6)
-    judge, first = ready(town(5), "default", learning, MLP([9, 5]))
-    field = ObjectFeatures(judge.evaluator, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
+def test_the_cache_keeps_the_latest_models_within_its_limit() -> None:
+    config = TrainingConfig(size=6)
+    predictor, first = ready(town(5), "default", config, MLP([9, 5]))
+    field = ObjectFeatures(predictor.evaluator, config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
     scorers = [first, Scorer(first.scaler, MLP([9])), Scorer(first.scaler, MLP([9]))]
     for scorer in scorers[1:]:
         scorer.base.reset(first.scaler.width, 1)
@@ -196,16 +196,16 @@ def test_a_pool_keeps_the_models_asked_last_within_its_bytes() -> None:
     assert [split.scorer is scorer for split, scorer in zip(small._idle, scorers[1:], strict=True)] == [True, True]
 
 
-def test_one_whose_work_was_broken_off_is_not_used_again() -> None:
-    learning = TrainingConfig(size=6)
-    judge, scorer = ready(town(5), "default", learning, MLP([9, 5]))
-    pool = SplitScorerCache(ObjectFeatures(judge.evaluator, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE))
+def test_a_scorer_is_not_reused_after_an_exception() -> None:
+    config = TrainingConfig(size=6)
+    predictor, scorer = ready(town(5), "default", config, MLP([9, 5]))
+    pool = SplitScorerCache(ObjectFeatures(predictor.evaluator, config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE))
     with pytest.raises(KeyboardInterrupt), pool.borrow(scorer):
         raise KeyboardInterrupt
     assert len(pool) == 0
 
 
-def test_a_look_ends_in_time() -> None:
+def test_the_first_pass_checks_the_deadline() -> None:
     model = splitting().with_kb(towns())
     model.warm_up()
     deadline = Deadline(10)
@@ -216,8 +216,8 @@ def test_a_look_ends_in_time() -> None:
         model._compile().fast_scorer(2).scores(model.predictor, tuples, nothing, deadline)
 
 
-def test_who_looks_alike_goes_by_number_drawn_or_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Last bits told those apart that are looked up, and others were kept than without."""
+def test_ties_go_by_id_sampled_or_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last bits of split scores once broke ties, and other candidates were kept."""
     for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 6), ("SHORTLIST_PER_ANSWER", 1)):
         monkeypatch.setattr(answering, name, value)
     likes = [("likes", f"{kind}{i:04}", f"h{i % 3}") for kind in "bz" for i in range(0, 60, 2)]
@@ -231,7 +231,7 @@ def test_who_looks_alike_goes_by_number_drawn_or_looked_up(monkeypatch: pytest.M
         assert [model.answers(y=f"h{i}", top=3).as_dict() for i in range(3)] == before
 
 
-def test_what_would_take_too_much_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_respects_the_limit_on_members(monkeypatch: pytest.MonkeyPatch) -> None:
     model = splitting().with_kb(towns())
     cost = ObjectFeatures(model.predictor.evaluator, model.config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE).cost
     monkeypatch.setattr(module, "MAX_DRAWN_MEMBERS", cost - 1)
@@ -243,15 +243,15 @@ def test_what_would_take_too_much_is_not_made(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("size", [2, 5, 20, None])
-def test_the_cost_is_what_is_drawn(size: int | None) -> None:
-    learning = TrainingConfig(size=size)
-    judge, _ = ready(town(4), "paper", learning, MLP([3]))
-    field = ObjectFeatures(judge.evaluator, learning, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
+def test_the_cost_bounds_the_drawn_members(size: int | None) -> None:
+    config = TrainingConfig(size=size)
+    predictor, _ = ready(town(4), "paper", config, MLP([3]))
+    field = ObjectFeatures(predictor.evaluator, config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
     drawn = sum(len(order.members) for position in (0, 1) for order in field.at_position(position).draw_orders)
     assert 0 < drawn <= field.cost
 
 
-def test_making_it_is_stopped_between_its_parts() -> None:
+def test_warm_up_checks_the_deadline() -> None:
     model, deadline = splitting().with_kb(towns()), Deadline()
     deadline.cancel()
     with pytest.raises(StoppedError):

@@ -1,4 +1,4 @@
-"""What a model is asked: atoms with objects and variables, and instances of its query."""
+"""Patterns: atoms with objects and variables, and instances of a model's query."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_objects_for_variables() -> None:
     assert atom_pattern("parent(?x, y)", KB, ["parent"], {"?x": "ann"})[1].terms == (ANN, "y")
 
 
-def test_the_reading_has_what_was_given() -> None:
+def test_the_bracketed_query_has_the_bindings() -> None:
     assert atom("parent(x, y)", x="ann").bracketed == "parent('ann', y)"
     assert atom("child(y, x) :- parent(x, y)", x="ann").bracketed == "child(y) :- parent('ann', y)"
     assert atom("child(y, x) :- parent(x, y)", x="ann", y="bob").bracketed == "parent('ann', 'bob')"

@@ -1,4 +1,4 @@
-"""Ranked answers: the order, what is known, what was looked at, other knowledge bases, mistakes."""
+"""Ranked answers: order, known answers, queries, first pass, other knowledge bases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names(found: RankedAnswers) -> list[tuple[str, ...]]:
 
 
 def by_hand(found: RankedAnswers, estimates: Estimates, kb: KnowledgeBase) -> list[tuple[str, ...]]:
-    """All tuples of a ranking of all, ordered by their probabilities and then by number."""
+    """All tuples of a ranking, by probability and then by id."""
     order = sorted(range(len(estimates)), key=lambda row: (-estimates.values[row], found.tuples[row].tolist()))
     return [tuple(kb.object_name(number) for number in found.values[row].tolist()) for row in order]
 
@@ -66,7 +66,7 @@ def test_every_candidate_has_the_probability_that_the_model_gives_it() -> None:
 
 
 def test_also_where_facts_are_hidden_from_what_is_no_answer() -> None:
-    """Of a query with ¬ the tuple's own atoms are hidden, whether it is an answer or not."""
+    """For a query with ¬ the tuple's own atoms are hidden, answer or not."""
     found = apart().answers(x="portugal", top=None)
     assert same(found.estimates, apart().probabilities(found.tuples))
 
@@ -90,7 +90,7 @@ def test_top_is_the_beginning_of_all() -> None:
 
 
 def test_equal_probabilities_are_ordered_by_number() -> None:
-    """The fallback gives only a few different ones."""
+    """The fallback has few distinct probabilities."""
     found = completed().answers("likes('p02', y)", top=None)
     assert found.probabilities[0] > found.probabilities[1]
     assert names(found)[0] == ("p01",)
@@ -147,14 +147,14 @@ def test_only_known_answers_in_their_order() -> None:
     assert names(together().answers(known="only", top=None)) == [answer.names for answer in every if answer.known]
 
 
-def test_a_known_answer_is_judged_as_if_it_were_not() -> None:
+def test_a_known_answer_is_scored_as_if_it_were_not() -> None:
     without = worker().with_kb(towns().without_facts([("works_in", "p03", "t3")]))
     one, other = worker().answers(x="p03", y="t3")[0], without.answers(x="p03", y="t3")[0]
     assert one.estimate == other.estimate
     assert (one.known, other.known) == (True, False)
 
 
-# What is asked
+# Queries
 
 
 def test_objects_by_keyword_by_mapping_or_in_the_query() -> None:
@@ -210,17 +210,17 @@ def test_pairs() -> None:
     assert [pair for pair in names(seen) if pair in kept] == names(near)
 
 
-def test_three_places() -> None:
+def test_three_variables() -> None:
     found = completed().answers("moved(x, y, z)", top=5, candidates="near")
     assert found.variables == ("x", "y", "z")
     assert len(found) == 5
     assert found.considered.description.startswith("combinations of 3 objects seen")
 
 
-# The first look
+# The first pass
 
 
-def test_a_first_look_where_there_are_many() -> None:
+def test_many_candidates_have_a_first_pass() -> None:
     found = neighbour().answers(top=10, draws=10)
     looked = found.considered
     assert (looked.shortlisted, looked.first_pass_draws, looked.draws) == (1_000, 2, 10)
@@ -229,23 +229,23 @@ def test_a_first_look_where_there_are_many() -> None:
     assert same(found.estimates, neighbour().probabilities(found.tuples, draws=10))
 
 
-def test_the_first_look_misses_none_of_the_best() -> None:
-    """With 200 kept, and draws of its own, a first look missed four of ten."""
+def test_the_first_pass_misses_none_of_the_best() -> None:
+    """A shortlist of 200 missed four of the ten best."""
     for known in ("mark", "exclude"):
         found = neighbour().answers(top=10, known=known, draws=10)
         assert found.considered.first_pass_draws
         assert names(found) == names(neighbour().answers(top=None, known=known, draws=10))[:10]
 
 
-def test_the_first_look_keeps_those_that_look_best(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_pass_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 6), ("SHORTLIST_PER_ANSWER", 3)):
         monkeypatch.setattr(module, name, value)
     objects = np.arange(len(towns().objects), dtype=np.int32)
     tuples = np.stack([np.full_like(objects, towns().object_id("p03")), objects], axis=1)
-    judge, learning = worker().predictor, worker().config
-    sampling = replace(learning.sampling(2, "look"), shared_order=True)
-    hidden = judge.hidden_facts(tuples)
-    looked = judge.probabilities_per_draw(tuples, sampling, hidden).mean(axis=1)
+    predictor, config = worker().predictor, worker().config
+    sampling = replace(config.sampling(2, "look"), shared_order=True)
+    hidden = predictor.hidden_facts(tuples)
+    looked = predictor.probabilities_per_draw(tuples, sampling, hidden).mean(axis=1)
     best = np.lexsort((objects, -looked))[:9]
     final = worker().probabilities(tuples[best], draws=4).values
     wanted = best[np.lexsort((objects[best], -final))][:3]
@@ -255,14 +255,14 @@ def test_the_first_look_keeps_those_that_look_best(monkeypatch: pytest.MonkeyPat
     assert worker().answers(x="p03", top=1).considered.shortlisted == 6
 
 
-def test_no_first_look_where_it_spares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_first_pass_if_it_saves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FULL_DRAWS", 0)
     assert worker().answers(x="p03", top=5).considered.first_pass_draws == 0, "fewer than a look keeps"
     assert neighbour().answers(top=5, draws=2).considered.first_pass_draws == 0, "no more draws than a look has"
     assert worker().answers(top=None).considered.first_pass_draws == 0, "all are wanted"
 
 
-def test_the_fallback_needs_no_first_look_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fallback_has_no_first_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 6), ("SHORTLIST_PER_ANSWER", 3)):
         monkeypatch.setattr(module, name, value)
     found = completed().answers("likes(x, y)", top=3)
@@ -287,15 +287,15 @@ def test_a_prior_moves_the_odds_and_not_the_order() -> None:
 # Other knowledge bases
 
 
-def test_objects_that_training_never_saw() -> None:
+def test_new_objects_are_ranked() -> None:
     other = worker().with_kb(towns(30, "new "))
     assert other.answers(x="new p03", top=1)[0].names == ("new t3",)
     assert completed().with_kb(towns(30, "new ")).answers("works_in('new p03', y)", top=1)[0].names == ("new t3",)
-    told = towns().with_facts([("person", "eve"), ("lives_in", "eve", "t2")])
-    assert worker().with_kb(told).answers(x="eve", top=1)[0].names == ("t2",)
+    extended = towns().with_facts([("person", "eve"), ("lives_in", "eve", "t2")])
+    assert worker().with_kb(extended).answers(x="eve", top=1)[0].names == ("t2",)
 
 
-def test_a_relation_that_the_other_lacks_has_no_known_answers() -> None:
+def test_a_missing_relation_has_no_known_answers() -> None:
     kb = towns()
     fewer = KnowledgeBase.from_facts([f for f in kb.facts() if f.relation not in ("works_in", "moved")])
     for found in (

@@ -1,4 +1,4 @@
-"""Ranked answers as tables and fields, and what is said to mistakes."""
+"""Ranked answers as tables and JSON, and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gaifman.ranking.ranked_answers import Answer, CandidateSummary
 from trained import completion_with_likes as completed
 from trained import little, towns, worker
 
-# How it shows
+# Output
 
 
 def test_as_a_table() -> None:
@@ -34,7 +34,7 @@ def test_as_a_table() -> None:
     assert repr(found) == f"<RankedAnswers: 2 answers to works_in('p03', y), of {lines[-1]}>"
 
 
-def test_a_long_one_is_cut() -> None:
+def test_a_long_table_is_cut() -> None:
     text = str(worker().answers(top=60))
     assert "… and 10 more" in text
     assert len(text.splitlines()) == 2 + 50 + 2
@@ -70,7 +70,7 @@ def test_rows() -> None:
     assert "known" not in str(hidden)
 
 
-def test_what_was_looked_at_in_words() -> None:
+def test_the_description_of_candidates() -> None:
     assert str(CandidateSummary(1, "all objects", 10, 1)) == "1 candidate: all objects"
     assert (
         str(CandidateSummary(9, "all objects", 1, 3, 2))
@@ -79,7 +79,7 @@ def test_what_was_looked_at_in_words() -> None:
     assert str(Answer(("a", "b"), Estimate(0.5, 0.1, 3), known=False)) == "a  b  0.500 ± 0.100"
 
 
-def test_nothing_is_found() -> None:
+def test_no_candidates() -> None:
     found = worker().answers(x="p03", restrict_to={"y": []})
     assert len(found) == 0
     assert str(found).splitlines()[-1] == "0 candidates: named objects"
@@ -98,16 +98,16 @@ def test_which_tuples_are_among_others(width: int, count: int, others: int, seed
     assert rows_in(one, other).tolist() == [tuple(row) in known for row in one.tolist()]
 
 
-# Mistakes
+# Errors
 
 
 @pytest.mark.parametrize("top", [0, -3, 1.5, True, "all"])
-def test_top_is_a_whole_number(top: object) -> None:
+def test_top_is_an_integer(top: object) -> None:
     with pytest.raises(KnowledgeBaseError, match="top must be an integer"):
         RankingOptions(top)  # type: ignore[arg-type]
 
 
-def test_mistakes() -> None:
+def test_errors() -> None:
     with pytest.raises(KnowledgeBaseError, match="known must be one of") as caught:
         worker().answers(known="excluded")
     assert caught.value.suggestions == ("exclude",)
@@ -130,7 +130,7 @@ def test_mistakes() -> None:
         GaifmanModel("works_in(x, y)").answers(x="p03")
 
 
-def test_a_caret_points_at_what_is_wrong() -> None:
+def test_a_caret_marks_the_error() -> None:
     with pytest.raises(FormulaError) as caught:
         completed().answers("works_in('p03', t3)")
     assert str(caught.value).splitlines()[:3] == [
@@ -140,5 +140,5 @@ def test_a_caret_points_at_what_is_wrong() -> None:
     ]
 
 
-def test_little_is_as_good_as_nothing_but_answers() -> None:
+def test_a_barely_trained_model_ranks() -> None:
     assert len(little().answers(top=7)) == 7
