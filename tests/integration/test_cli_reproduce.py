@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from test_datasets import archive, giving, served, tiny
 
 from cli_runner import here, refused, stop, training_process
+from dataset_server import archive, giving, served, tiny
 from gaifman.cli import cli
 from gaifman.experiments import datasets as downloads
 from small_experiments import QUICK, data_set, lines
