@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, OutputError, shorten
@@ -195,14 +196,20 @@ def _download_archive(dataset: Dataset, target: Path, progress: ProgressCallback
         ) from None
     from requests import RequestException
 
-    bar = _ProgressBar(dataset, progress)
-    fetch = pooch.HTTPDownloader(progressbar=bar, chunk_size=BLOCK_SIZE, timeout=TIMEOUT_SECONDS)
+    responses: list[Any] = []
+    fetch = pooch.HTTPDownloader(
+        progressbar=_ProgressBar(dataset, progress),
+        chunk_size=BLOCK_SIZE,
+        timeout=TIMEOUT_SECONDS,
+        hooks={"response": lambda response, **_: responses.append(response)},
+    )
     try:
         fetch(dataset.url, str(target), None)
     except RequestException as error:
-        if error.response is not None:
-            error.response.close()  # pooch leaves it open
         raise InputError(f"cannot download {dataset.url}: {_reason(error)}", hint=_manual_hint(dataset)) from None
+    finally:
+        for response in responses:
+            response.close()  # pooch leaves it open after an error
 
 
 def _reason(error: OSError) -> str:

@@ -140,7 +140,6 @@ def test_without_a_network_there_is_one_message(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # urllib3 closes a timed-out socket late
 def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "TIMEOUT_SECONDS", 0.2)
     until = threading.Event()
