@@ -40,8 +40,8 @@ KNOWN_MODES = ("mark", "exclude", "only")
 """What happens to known answers."""
 MAX_CANDIDATES = 100_000
 """Default limit on the candidates for several variables: a second or two of work."""
-TYPE_SAMPLE_SIZE = 8
-"""Facts that decide which type the objects at a position have."""
+MIN_TYPE_SHARE = 0.9
+"""The share of the objects at a position that must have a type for it to be the type of the position."""
 MAX_DISTANCES = (2, 1)
 """Distances of near objects: 1 if 2 gives too many candidates."""
 
@@ -226,19 +226,24 @@ def _typed_at(kb: KnowledgeBase, relation: str, position: int) -> _Pool | None:
 
 
 def position_types(kb: KnowledgeBase, relation: str) -> dict[int, str]:
-    """Position → the largest type that the objects of the relation's first facts have in common, if there is one.
+    """Position → the largest type that nearly all objects there have, if there is one.
 
-    A relation is not the type of its own objects: then the answers of `city(x)` would be the known cities.
+    A relation is not the type of its own objects: then the candidates of `city(x)` would be the known cities.
 
     >>> position_types(KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")]), "parent")
     {0: 'person'}
     """
+    table = kb.fact_tables.get(1)
+    if table is None:
+        return {}
     found = {}
-    for position, objects in enumerate(kb.tuples(relation)[:TYPE_SAMPLE_SIZE].T):
-        types = [set(kb.types(kb.object_name(number))) for number in objects.tolist()]
-        common = set.intersection(*types) - {relation} if types else set()
-        if common:
-            found[position] = min(common, key=lambda kind: (-kb.relations[kind].count, kind))
+    for position, column in enumerate(kb.tuples(relation).T):
+        objects = np.unique(column)
+        types = table.relation[np.isin(table.objects[:, 0], objects)]
+        numbers = np.flatnonzero(np.bincount(types) >= max(1, MIN_TYPE_SHARE * len(objects)))
+        names = {kb.content.relations[number] for number in numbers.tolist()} - {relation}
+        if names:
+            found[position] = min(names, key=lambda name: (-kb.relations[name].count, name))
     return found
 
 

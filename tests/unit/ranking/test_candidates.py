@@ -114,10 +114,17 @@ def test_types_are_those_that_the_objects_at_a_position_have_in_common() -> None
 
 
 def test_objects_seen_at_a_position_are_candidates_without_its_type() -> None:
-    facts = [("owns", f"p{i}", f"t{i}") for i in range(9)] + [("toy", f"t{i}") for i in (*range(8), 20)]
+    facts = [("owns", f"p{i}", f"t{i}") for i in range(10)] + [("toy", f"t{i}") for i in (*range(9), 20)]
     kb = KnowledgeBase.from_facts(facts)
     assert position_types(kb, "owns") == {1: "toy"}
-    assert named(found("owns('p0', y)", kb), kb) == sorted([f"t{i}" for i in (*range(9), 20)])
+    assert named(found("owns('p0', y)", kb), kb) == sorted([f"t{i}" for i in (*range(10), 20)])
+    assert position_types(kb.without_facts([("toy", "t8")]), "owns") == {}, "fewer than nine in ten"
+
+
+def test_a_position_of_several_types_has_none() -> None:
+    """The first facts of `separates` are of mountain ranges; others are of rivers and straits."""
+    assert position_types(demo(), "separates") == {1: "country", 2: "country"}
+    assert found("separates(x, 'france', 'spain')", demo()).description == "all objects"
 
 
 def test_all_ranks_all_objects() -> None:
