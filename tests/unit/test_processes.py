@@ -34,10 +34,11 @@ def test_a_failed_test_leaves_no_child_and_no_grandchild() -> None:
             raise RuntimeError
 
     started: list[int] = []
+    before = children()
     with pytest.raises(RuntimeError):
         fail()
     wait_until(lambda: not describe(started[0]))
-    assert children() == set()
+    assert children() <= before
 
 
 def test_a_child_dies_when_the_test_process_is_killed() -> None:
@@ -50,9 +51,10 @@ def test_a_child_dies_when_the_test_process_is_killed() -> None:
 
 
 def test_a_child_that_takes_too_long_is_killed() -> None:
+    before = children()
     with pytest.raises(subprocess.TimeoutExpired):
         run(["sleep", "1000"], timeout=0.2)
-    assert children() == set()
+    assert children() <= before
 
 
 def test_what_a_child_prints_and_how_it_ends() -> None:

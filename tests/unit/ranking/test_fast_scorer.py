@@ -211,8 +211,8 @@ def test_the_first_pass_checks_the_deadline() -> None:
     deadline = Deadline(10)
     deadline.cancel()
     tuples = pairs(model.predictor, 0, 1)
+    nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
     with pytest.raises(StoppedError):
-        nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
         model._compile().fast_scorer(2).scores(model.predictor, tuples, nothing, deadline)
 
 
