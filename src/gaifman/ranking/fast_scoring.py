@@ -128,12 +128,12 @@ class ObjectFeatures:
     def decomposable(self) -> bool:
         """Whether all features of pairs that touch are computed here, so that no candidate is scored directly."""
         evaluator = self.evaluator
-        circles = evaluator.templates is not None and np.diagonal(evaluator.templates.path_lengths).any()
+        cyclic_paths = evaluator.templates is not None and np.diagonal(evaluator.templates.path_lengths).any()
         return (
             all(isinstance(template, DECOMPOSABLE) for template in self.templates)
             and evaluator.arrays.graph.all_binary
             and not len(evaluator.program_features)
-            and not circles
+            and not cyclic_paths
         )
 
     @cached_property
@@ -187,8 +187,8 @@ class ObjectFeatures:
                 rows[level, chosen] = count + np.arange(len(chosen)) * self.draws
                 count += len(chosen) * self.draws
                 matrices.append(self._padded_evaluator.sample_and_evaluate(tuples, sampling))
-        bonds = self._padded_evaluator.arrays.graph.label_sets
-        orders = tuple(_draw_order(len(objects), levels, drawn, number, bonds) for number in range(self.draws))
+        label_sets = self._padded_evaluator.arrays.graph.label_sets
+        orders = tuple(_draw_order(len(objects), levels, drawn, number, label_sets) for number in range(self.draws))
         return PositionFeatures(FeatureMatrix.concatenate(matrices), rows, orders)
 
     def equal_row_groups(self, position: int, level: int, number: int) -> tuple[Ints, Longs]:
@@ -197,33 +197,33 @@ class ObjectFeatures:
         with self._lock:
             if key not in self._row_groups:
                 rows = around.select_rows(around.rows[level] + number)
-                looks, firsts = np.empty(len(rows.rows), np.int32), np.empty(len(rows.rows), np.int64)
-                table = np.full(2 << len(looks).bit_length(), -1, np.int32)
-                count = group_equal_rows(rows, table, looks, firsts)
-                self._row_groups[key] = freeze(looks), freeze(firsts[:count])
+                groups, representatives = np.empty(len(rows.rows), np.int32), np.empty(len(rows.rows), np.int64)
+                table = np.full(2 << len(groups).bit_length(), -1, np.int32)
+                count = group_equal_rows(rows, table, groups, representatives)
+                self._row_groups[key] = freeze(groups), freeze(representatives[:count])
             return self._row_groups[key]
 
 
 def _draw_order(
-    objects: int, levels: Sequence[Longs], drawn: Sequence[NeighbourhoodBatch], number: int, bonds: Ints
+    objects: int, levels: Sequence[Longs], drawn: Sequence[NeighbourhoodBatch], number: int, label_sets: Ints
 ) -> DrawOrder:
     """The members of one draw, by object and level: at each level those that were not drawn before."""
-    held, members, lists, level_of = [], [], [], []
+    owner_parts, members, lists, level_of = [], [], [], []
     before = np.zeros(0, np.int64)
     for level, (chosen, found) in enumerate(zip(levels, drawn, strict=True)):
         at = np.arange(len(chosen)) * found.draws + number
         lengths = np.diff(found.starts)[at]
         indices = concatenate_ranges(found.starts[at], found.starts[at + 1])
-        holders = np.repeat(chosen, lengths)
-        new = (found.edges[indices] >= 0) & ~np.isin(holders * (objects + 1) + found.members[indices], before)
-        held.append(holders[new])
+        owners = np.repeat(chosen, lengths)
+        new = (found.edges[indices] >= 0) & ~np.isin(owners * (objects + 1) + found.members[indices], before)
+        owner_parts.append(owners[new])
         members.append(found.members[indices[new]])
-        lists.append(bonds[found.edges[indices[new]]])
+        lists.append(label_sets[found.edges[indices[new]]])
         level_of.append(np.full(int(new.sum()), level, np.int32))
-        before = np.concatenate([before, held[-1] * (objects + 1) + members[-1]])
-    holders = np.concatenate(held)
-    order = np.argsort(holders, kind="stable")  # levels stay ascending
-    starts = np.searchsorted(holders[order], np.arange(objects + 1)).astype(np.int64)
+        before = np.concatenate([before, owner_parts[-1] * (objects + 1) + members[-1]])
+    owners = np.concatenate(owner_parts)
+    order = np.argsort(owners, kind="stable")  # levels stay ascending
+    starts = np.searchsorted(owners[order], np.arange(objects + 1)).astype(np.int64)
     return DrawOrder(freeze(starts), *(freeze(np.concatenate(parts)[order]) for parts in (members, lists, level_of)))
 
 
@@ -386,9 +386,9 @@ class _PairFeatureFinder:
 
     def _draw_fillers(self, query: CandidateQuery, kinds: Kinds, number: int) -> tuple[Longs, DrawnMembers]:
         """The further members of pairs that share members."""
-        near = np.flatnonzero(kinds == FILLED)
-        pairs = np.full((len(near), 2), query.fixed, np.int32)
-        pairs[:, 1 - query.position] = near
+        candidates = np.flatnonzero(kinds == FILLED)
+        pairs = np.full((len(candidates), 2), query.fixed, np.int32)
+        pairs[:, 1 - query.position] = candidates
         job = make_draw_job(self._features.graph, pairs, self._features.sampling, None)
         (batch,) = job.row_batches(0, len(pairs))
         scratch, members = job.allocate(batch, self._scratch)

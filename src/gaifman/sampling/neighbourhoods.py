@@ -177,7 +177,7 @@ class Neighbourhood:
         """Return JSON fields."""
         return {
             "members": [{"name": name, "distance": distance} for name, distance in self.members],
-            "facts": [{"relation": f.relation, "objects": f.objects, "confidence": f.confidence} for f in self.facts],
+            "facts": [fact.as_dict() for fact in self.facts],
             "not_drawn": {str(distance): count for distance, count in self.not_drawn.items()},
         }
 
