@@ -62,7 +62,7 @@ def seconds(evaluator: FeatureEvaluator, tuples: Ints, hidden: HiddenFacts, size
 
 
 def rich(graph: GaifmanGraph, paper: FeatureSet, times: int, look: int, steps: int) -> FeatureSet:
-    """The paper set and mined formulas, for `times` as many features in all if there are so many."""
+    """The paper set and mined formulas, for `times` as many features in all if enough are found."""
     tuples, hidden = pairs(graph, look, shuffled=True)
     drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(size=20, purpose="mine"), hidden)
     have = len(compile_features(paper, graph.kb, 2).features)
@@ -94,7 +94,7 @@ def definition_seconds(graph: GaifmanGraph, features: FeatureSet, tuples: Ints) 
     for t in range(len(tuples)):
         names = [graph.kb.object_name(int(member)) for member in drawn.members_of(t)]
         structure = graph.kb.induced(names).structure()
-        pair = tuple(names[place] for place in drawn.own_positions[t])
+        pair = tuple(names[position] for position in drawn.own_positions[t])
         for feature in plan.features[:: max(1, len(plan.features) // 100)]:
             feature_value(structure, feature, pair)
     return (time.perf_counter() - begin) / len(tuples)

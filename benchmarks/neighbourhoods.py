@@ -180,11 +180,11 @@ def main() -> None:
         path = common.data(f"{folder}/train.txt.gz")
         figures[f"{name}_generated"] = int(path is None)
         if path is None:
-            print(f"{folder} is not there (GAIFMAN_DATA names the folder of the data): generated in its place")
+            print(f"no {folder} in GAIFMAN_DATA: using generated data")
         graphs[name] = build_graph(gaifman.read(path) if path else generated(*size))
     start = time.perf_counter()
     draw_neighbourhoods(graphs["wn18"], [[0, 1]])
-    figures["first_draw_s"] = time.perf_counter() - start  # with compiling, where nothing is kept on disk yet
+    figures["first_draw_s"] = time.perf_counter() - start  # with compilation, if no kernel is on disk yet
     for name, graph in graphs.items():
         figures |= against_python(name, graph, count, runs) | hiding(name, graph, count, runs)
     figures["fb15k_k20_draws_per_processor_s"] = per_processor(graphs["fb15k"], count)

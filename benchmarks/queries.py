@@ -75,19 +75,19 @@ class Asked:
 
     def sql(self) -> str:
         """The query as hand-written SQL."""
-        places: dict[str | int, str] = {}
+        columns: dict[str | int, str] = {}
         tables, where = [], []
         for number, (relation, *terms) in enumerate(self.atoms, start=1):
             on = [f"f{number}.relation = {relation}"]
-            for place, term in enumerate(terms, start=1):
-                column = f"f{number}.a{place}"
-                on += [f"{column} = {places.get(term, term)}"] if isinstance(term, int) or term in places else []
-                places.setdefault(term, column) if isinstance(term, str) else None
+            for position, term in enumerate(terms, start=1):
+                column = f"f{number}.a{position}"
+                on += [f"{column} = {columns.get(term, term)}"] if isinstance(term, int) or term in columns else []
+                columns.setdefault(term, column) if isinstance(term, str) else None
             tables.append(f"FROM facts2 f{number}" if number == 1 else f"JOIN facts2 f{number} ON {' AND '.join(on)}")
             where += on if number == 1 else []
-        hidden = {term for term in places if term not in self.out}
-        chosen = ", ".join(f"{places[name]} AS {name}" for name in self.out)
-        order = ", ".join(str(place) for place in range(1, len(self.out) + 1))
+        hidden = {term for term in columns if term not in self.out}
+        chosen = ", ".join(f"{columns[name]} AS {name}" for name in self.out)
+        order = ", ".join(str(position) for position in range(1, len(self.out) + 1))
         distinct = "DISTINCT " if hidden else ""
         return f"SELECT {distinct}{chosen} {' '.join(tables)} WHERE {' AND '.join(where)} ORDER BY {order}"
 
@@ -106,9 +106,9 @@ def drawn(kb: KnowledgeBase, shape: str, rng: random.Random) -> Asked | None:
     for names in shape.split():
         one, other = names[0], names[1]
         fits = np.ones(len(table), bool)
-        for place, name in enumerate((one, other)):
+        for position, name in enumerate((one, other)):
             if name in bound:
-                fits &= table.objects[:, place] == bound[name]
+                fits &= table.objects[:, position] == bound[name]
         rows = np.flatnonzero(fits)
         used = {atom[0] for atom in atoms} if shape.count(names) > 1 else set()
         rows = rows[~np.isin(table.relation[rows], list(used))] if used else rows

@@ -20,8 +20,8 @@ from gaifman.evaluation.ranks import HITS_AT, TIES, CandidateFilter, Ranks, comp
 from gaifman.kb.tables import Floats, Ints
 
 BATCH = 128
-Said = dict[tuple[int, str, str], float]
-"""By place, way of ties and metric."""
+Metrics = dict[tuple[int, str, str], float]
+"""By position, treatment of ties and metric."""
 METRICS = {
     "arithmetic_mean_rank": "mean",
     "inverse_harmonic_mean_rank": "mrr",
@@ -47,23 +47,26 @@ class Case:
         return cls(test, pairs, (scores[0], scores[1]))
 
 
-def ours(case: Case) -> Said:
+def ours(case: Case) -> Metrics:
     """The metrics by gaifman."""
-    said: Said = {}
-    for place, scores in enumerate(case.scores):
-        filters, parts = CandidateFilter(case.known, case.test, place), []
+    metrics: Metrics = {}
+    for position, scores in enumerate(case.scores):
+        filters, parts = CandidateFilter(case.known, case.test, position), []
         for begin in range(0, len(case.test), BATCH):
             rows = np.arange(begin, min(begin + BATCH, len(case.test)))
-            parts.append(compute_ranks(scores[rows], case.test[rows, place], filters.excluded(rows)))
+            parts.append(compute_ranks(scores[rows], case.test[rows, position], filters.excluded(rows)))
         whole = Ranks.concatenate(parts)
         for ties in TIES:
             found = whole.with_ties(ties)
-            said[place, ties, "mean"], said[place, ties, "mrr"] = float(found.mean()), float((1 / found).mean())
-            said |= {(place, ties, f"{most}"): float((found <= most).mean()) for most in HITS_AT}
-    return said
+            metrics[position, ties, "mean"], metrics[position, ties, "mrr"] = (
+                float(found.mean()),
+                float((1 / found).mean()),
+            )
+            metrics |= {(position, ties, f"{k}"): float((found <= k).mean()) for k in HITS_AT}
+    return metrics
 
 
-def theirs(case: Case) -> Said:
+def theirs(case: Case) -> Metrics:
     """The metrics by PyKEEN, batch by batch as in its evaluation loop."""
     import torch
     from pykeen.evaluation import RankBasedEvaluator
@@ -72,7 +75,7 @@ def theirs(case: Case) -> Said:
     def triples(pairs: Ints) -> torch.Tensor:
         return torch.as_tensor(np.stack([pairs[:, 0], np.zeros(len(pairs), np.int32), pairs[:, 1]], axis=1)).long()
 
-    settings = [None, None, *({"k": most} for most in HITS_AT)]
+    settings = [None, None, *({"k": k} for k in HITS_AT)]
     evaluator = RankBasedEvaluator(
         metrics=["mr", "mrr", *["hits@k"] * len(HITS_AT)], metrics_kwargs=settings, add_defaults=False
     )
@@ -88,14 +91,14 @@ def theirs(case: Case) -> Said:
             evaluator.process_scores_(batch, side, own, right)
     result = evaluator.finalize()
     return {
-        (place, ties, name): float(result.get_metric(f"{side}.{ties}.{metric}"))
-        for place, side in enumerate(("head", "tail"))
+        (position, ties, name): float(result.get_metric(f"{side}.{ties}.{metric}"))
+        for position, side in enumerate(("head", "tail"))
         for ties in TIES
         for metric, name in METRICS.items()
     }
 
 
-def differences(one: Said, other: Said) -> list[str]:
+def differences(one: Metrics, other: Metrics) -> list[str]:
     """Where the two differ; PyKEEN's realistic ranks have single precision."""
     assert one.keys() == other.keys()
     return [f"{key}: {one[key]} and {other[key]}" for key in one if not np.isclose(one[key], other[key], rtol=1e-6)]

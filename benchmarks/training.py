@@ -63,7 +63,7 @@ def loaded(name: str, objects: int, facts: int, relations: int) -> KnowledgeBase
 
 
 def some(kb: KnowledgeBase, answers: int) -> list[str]:
-    """Relations of all sizes with about so many answers in total."""
+    """Relations of all sizes with about `answers` answers in total."""
     names = sorted(kb.relations, key=lambda name: (kb.relations[name].count, name))
     share = max(1, round(len(kb) / answers))
     chosen = [name for name in names[share // 2 :: share] if kb.relations[name].count <= answers]
@@ -120,7 +120,7 @@ def torch_learner(width: int, given: list[Batch]) -> Callable[[], None]:
     from torch import nn
 
     torch.set_num_threads(1)
-    torch.sparse.check_sparse_tensor_invariants.disable()  # said outright, or it warns
+    torch.sparse.check_sparse_tensor_invariants.disable()  # explicit, or torch warns
     first = nn.EmbeddingBag(width, 100, mode="sum", sparse=True)
     rest = nn.Sequential(nn.Sigmoid(), nn.Linear(100, 100), nn.Sigmoid(), nn.Linear(100, 1))
     bias = nn.Parameter(torch.zeros(100))
@@ -192,8 +192,8 @@ def calibration(completion: Completion, kb: KnowledgeBase, facts: list[tuple[str
         per_draw = predictor.probabilities_per_draw(asked, sampling, predictor.hidden_facts(asked))
         means.append(per_draw.mean(axis=1))
         targets.append(wanted)
-    said, raw, so = np.concatenate(fair), np.concatenate(means), np.concatenate(targets)
-    return reliability(said, so).ece, reliability(raw, so).ece
+    calibrated, raw, truth = np.concatenate(fair), np.concatenate(means), np.concatenate(targets)
+    return reliability(calibrated, truth).ece, reliability(raw, truth).ece
 
 
 def split(kb: KnowledgeBase) -> tuple[KnowledgeBase, list[tuple[str, ...]]]:

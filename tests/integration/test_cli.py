@@ -47,7 +47,7 @@ def test_info_counts_relations_attributes_and_notes(family: Path) -> None:
     assert {"text": "repeated facts, kept once", "count": 1, "example": "parent(ann, bob)."} in body["notes"]
 
 
-def test_info_lists_the_largest_relations_and_says_how_many_more() -> None:
+def test_info_lists_the_largest_relations_and_counts_the_others() -> None:
     assert "more relations (--all lists them)" in output("info", "demo")
     assert "--all" not in output("info", "demo", "--all")
 
@@ -82,7 +82,7 @@ def test_convert_keeps_the_fingerprint(family: Path, tmp_path: Path, end: str) -
     assert body["fingerprint"] == gaifman.read(target).fingerprint == gaifman.read(family).fingerprint
 
 
-def test_convert_replaces_a_file_only_when_told(family: Path, tmp_path: Path) -> None:
+def test_convert_replaces_a_file_only_with_force(family: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.facts"
     target.write_text("precious")
     refused = run("convert", str(family), str(target))

@@ -66,7 +66,7 @@ def test_objects_are_of_the_type_that_facts_have_unless_any_are_wanted(folder: P
     assert asked(folder, "works.gaifman", "towns.facts", "--bind", "y=t3")["considered"] == among["considered"]
 
 
-def test_json_is_what_the_library_says(folder: Path) -> None:
+def test_json_equals_the_result_of_the_library(folder: Path) -> None:
     for words in ([], ["--top", "3"], ["--top", "all"], ["--draws", "2"], ["--prior", "0.01"], ["--known", "only"]):
         body = asked(folder, "towns.gaifman", "towns.facts", "works_in(x, 't3')", *words)
         options: dict[str, Any] = {}
@@ -203,7 +203,7 @@ def test_the_options_are_the_librarys() -> None:
 
 
 @pytest.mark.parametrize("query", [["works_in(x, y)"], ["person(x)"], ["--relation", "moved"], ["--with", "more"]])
-def test_training_says_what_to_type_for_answers(query: list[str], tmp_path: Path) -> None:
+def test_training_prints_a_command_that_ranks_answers(query: list[str], tmp_path: Path) -> None:
     gaifman.write(towns(), tmp_path / "towns.facts")
     (tmp_path / "more").write_text("mayor(p01, t1).\nmayor(x, y).\n")
     quick = ["--size", "4", "--min-examples", "0", "--option", "epochs=1", "--format", "facts"]

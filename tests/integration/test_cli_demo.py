@@ -45,7 +45,7 @@ def pairs(found: Completion, relation: str) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.usefixtures("short")
-def test_demo_shows_facts_a_formula_a_neighbourhood_and_what_is_learnt() -> None:
+def test_demo_shows_facts_a_formula_a_neighbourhood_and_a_trial() -> None:
     text = output("demo")
     for piece in (
         "1,155",
@@ -79,7 +79,7 @@ def test_demo_as_json() -> None:
     assert found["query"]["auc"] > 0.9
 
 
-def test_what_to_type_next_can_be_typed() -> None:
+def test_the_next_commands_parse() -> None:
     known = demo()
     for line in NEXT_COMMANDS:
         for text in line.split('"')[1::2]:
@@ -102,7 +102,7 @@ def test_one_fact_in_twenty_is_held_out_and_a_border_both_ways() -> None:
     assert len(borders) <= 2 * 630 // 20 + 2
 
 
-def test_held_out_facts_are_not_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_facts_are_not_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def train(kb: gaifman.KnowledgeBase, config: TrainingConfig, *args: Any, **more: Any) -> Completion:
@@ -156,7 +156,7 @@ def test_the_query_and_whether_its_answers_are_true(monkeypatch: pytest.MonkeyPa
     assert [row["true"] for row in found["missing"]] == [tuple(row["names"]) in true for row in found["missing"]]
 
 
-def test_what_is_printed_of_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trial_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     query = {"bracketed": "r(x, y)", "auc": 0.75, "missing": []}
     estimate = {"probability": 0.25, "standard_error": 0.125}
     missing = {"fact": "r(a, b)", **estimate, "held_out": False, "held_out_in_top_10": 3}

@@ -60,7 +60,7 @@ def test_tables_for_people() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_json_is_what_the_library_says() -> None:
+def test_json_equals_the_result_of_the_library() -> None:
     body = json.loads(here(*ALL, "--filter", "valid.facts", "--json", "--threads", "1").stdout)
     model = gaifman.load("m.gaifman")
     kb, test, valid = (gaifman.read(f"{name}.facts") for name in ("small", "test", "valid"))
@@ -84,7 +84,7 @@ def test_visible_facts_of_another_file() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_sample_says_so() -> None:
+def test_a_sample_is_reported() -> None:
     assert "2 (a sample of 5)" in here(*ALL, "--fraction", "0.4").stdout
     body = json.loads(here(*ALL, "--count", "2", "--json").stdout)
     assert (body["facts"], body["test_facts"], body["sampled"]) == (2, 5, True)
@@ -111,7 +111,7 @@ def test_many_relations_are_cut_short(folder: Path) -> None:
     assert "… 2 more relations (--json has them)" in here("evaluate", "many.gaifman", "many.facts", "more.facts").stdout
 
 
-def test_without_corruptions_it_says_so(folder: Path) -> None:
+def test_without_negatives_there_is_no_classification(folder: Path) -> None:
     (folder / "all.facts").write_text("p(a).\np(b).\nq(a).\n")
     (folder / "one.facts").write_text("p(b).\n")
     here("train", "all.facts", "-o", "all.gaifman", "--min-examples", "0", "--option", "epochs=1", "--force")
@@ -121,7 +121,7 @@ def test_without_corruptions_it_says_so(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_bad_input_is_said() -> None:
+def test_bad_input_is_one_error() -> None:
     assert isinstance(refused("evaluate", "none.gaifman", "small.facts", "test.facts"), InputError)
     assert "there is no file none.facts" in str(refused("evaluate", "m.gaifman", "small.facts", "none.facts"))
     assert "above 0 and at most 1" in str(refused(*ALL, "--fraction", "0"))
@@ -143,7 +143,7 @@ KEEP = ("--checkpoint-dir", "kept.ranks")
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_stopped_it_says_how_to_go_on(
+def test_a_stopped_evaluation_prints_how_to_resume(
     as_json: bool, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a folder there is something to go on with; without, it is only said that it was stopped."""

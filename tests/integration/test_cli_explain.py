@@ -34,7 +34,7 @@ def asked(folder: Path, model: str, *words: str) -> dict[str, Any]:
     return body
 
 
-def test_tables_of_what_spoke_for_and_against(folder: Path) -> None:
+def test_tables_of_formulas_for_and_against(folder: Path) -> None:
     lines = ask(folder, "towns.gaifman", "works_in('p03', y)", "--answer", "t3").splitlines()
     found = completed().explain("works_in", "p03", "t3")
     assert lines[0] == "prediction   works_in('p03', 't3') (scored as if it were not known)"
@@ -53,7 +53,7 @@ def test_tables_of_what_spoke_for_and_against(folder: Path) -> None:
     assert lines[-1].strip() == str(found.counterfactual.facts[-1])
 
 
-def test_json_is_what_the_library_says(folder: Path) -> None:
+def test_json_equals_the_result_of_the_library(folder: Path) -> None:
     question = "works_in('p03', y)"
     each: list[tuple[list[str], dict[str, Any]]] = [
         ([], {}),
@@ -105,7 +105,7 @@ def test_more_files_and_names_that_terminals_would_obey(folder: Path, tmp_path: 
     assert "evil" in text
 
 
-def test_nothing_it_hangs_on(folder: Path, tmp_path: Path) -> None:
+def test_a_prediction_in_a_tiny_knowledge_base(folder: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.facts"
     alone.write_text("lives_in(ann, rome).\nlives_in(eve, oslo).\n")
     text = output("explain", str(folder / "works.gaifman"), str(alone), "works_in('ann', 'oslo')")

@@ -152,7 +152,7 @@ def test_a_witness_alone_makes_the_formula_true() -> None:
     assert compared >= 5
 
 
-def test_more_ways_are_told_only_where_they_count() -> None:
+def test_more_groundings_are_reported_for_counts_only() -> None:
     inside = FAMILY.structure()
     facts, more = find_witness_facts(inside, parse_feature("knows(s1, x)"), ("ann",))
     assert (len(facts), more) == (SHOWN_GROUNDINGS, True)
@@ -213,7 +213,7 @@ def test_mine_writes_nothing_for_bad_input(tmp_path: Path, words: list[str], mes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_mine_replaces_a_file_only_when_told(tmp_path: Path) -> None:
+def test_mine_replaces_a_file_only_with_force(tmp_path: Path) -> None:
     target = tmp_path / "out.phi"
     target.write_text("precious")
     words = ["mine", "demo", "capital(x, y)", "--sample", "20", "-o", "out.phi"]

@@ -72,7 +72,7 @@ def test_lines_between_tabs(family: str) -> None:
     assert output("query", family, "parent(x, x)", "--tsv") == ""
 
 
-def test_long_tables_say_what_is_left_out() -> None:
+def test_long_tables_count_the_rows_left_out() -> None:
     text = output("query", "demo", "borders(x, y)", "--rows", "150")
     assert "… 50 more answers (--tsv and --json print them)" in text
 
@@ -91,7 +91,7 @@ def test_the_sql_runs_unchanged_on_the_saved_file(family: str, tmp_path: Path) -
     assert json.loads(output("query", saved, GRANDPARENT, "--sql", "--json"))["sql"].startswith("SELECT")
 
 
-def test_what_ranges_over_the_domain_is_said_on_standard_error(family: str) -> None:
+def test_unrestricted_variables_are_noted_on_standard_error(family: str) -> None:
     done = run("query", family, "~parent(x, y)", "--count")
     assert done.stderr == "note: x, y range over the whole domain: 25 combinations\n"
     assert "answers  21" in done.stdout

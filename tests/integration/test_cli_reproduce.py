@@ -77,7 +77,7 @@ def test_from_data_to_a_table_and_figures(folder: Path) -> None:
     assert again.stdout == result.stdout, "nothing is done again, and times stay what they were"
 
 
-def test_json_is_what_is_written(folder: Path, whole: dict[str, Any]) -> None:
+def test_json_equals_the_written_file(folder: Path, whole: dict[str, Any]) -> None:
     result = here(*ROW, "--fraction", "1", "--json", "-o", "out")
     assert result.stderr == ""
     assert json.loads(result.stdout) == json.loads((folder / "out" / "results.json").read_text())
@@ -141,7 +141,7 @@ LONG = ("--option", "epochs=100000", "--option", "min_examples=0")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_it_with_a_word_how_to_go_on(number: int, folder: Path) -> None:
+def test_a_signal_stops_it_and_it_prints_how_to_resume(number: int, folder: Path) -> None:
     with reproduction(folder, *LONG) as process:
         code, stderr = stop(process, number)
     assert code == 128 + number
@@ -150,7 +150,7 @@ def test_a_signal_stops_it_with_a_word_how_to_go_on(number: int, folder: Path) -
     assert (folder / "reproduce-wn18" / "k20-w5-25.gaifman.run" / "run.json").is_file()
 
 
-def test_stopped_with_json_it_says_so_in_json(folder: Path) -> None:
+def test_a_stop_is_reported_as_json(folder: Path) -> None:
     with reproduction(folder, *LONG, "--json") as process:
         code, stderr = stop(process, signal.SIGINT)
     assert code == 130
@@ -158,14 +158,14 @@ def test_stopped_with_json_it_says_so_in_json(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["12", "1:result", "7:run.json", "4:ranks", "9:ranks", "1:results.json"])
-def test_killed_anywhere_it_goes_on_to_the_same(change: str, folder: Path, whole: dict[str, Any]) -> None:
+def test_killed_anywhere_it_resumes_to_the_same_results(change: str, folder: Path, whole: dict[str, Any]) -> None:
     words = (*ROW, "--fraction", "1", "-o", "out")
     assert gaifman(*words, folder=folder, kill=change, code=None).returncode == -9
     gaifman(*words, folder=folder)
     assert results(folder / "out") == whole
 
 
-def test_killed_in_its_training_gaifman_resume_can_go_on(folder: Path, whole: dict[str, Any]) -> None:
+def test_gaifman_resume_continues_a_killed_training(folder: Path, whole: dict[str, Any]) -> None:
     words = (*ROW, "--fraction", "1", "-o", "out")
     gaifman(*words, folder=folder, kill="1:result", code=None)
     gaifman("resume", "out/k20-w5-25.gaifman", folder=folder)
@@ -196,7 +196,7 @@ def test_bad_input_is_one_message_and_leaves_nothing(words: list[str], message: 
     assert names(folder) == before
 
 
-def test_wrong_data_is_said(folder: Path) -> None:
+def test_wrong_data_is_an_error(folder: Path) -> None:
     (folder / "data" / "WN18" / "test.txt.gz").write_bytes(b"a\tr\n")
     assert "test.txt.gz, line 1" in str(refused(*ROW))
     (folder / "data" / "WN18" / "test.txt.gz").unlink()
@@ -204,7 +204,7 @@ def test_wrong_data_is_said(folder: Path) -> None:
     assert names(folder) == ["data"]
 
 
-def test_test_facts_of_a_relation_that_was_not_learnt_are_said(folder: Path) -> None:
+def test_test_facts_of_an_untrained_relation_are_an_error(folder: Path) -> None:
     (folder / "data" / "WN18" / "test.txt.gz").write_bytes(b"00000001\t_hypernim\t00000002\n")
     error = refused(*ROW)
     assert "there is no model of _hypernim" in str(error)
@@ -217,7 +217,7 @@ def test_bad_usage_is_exit_code_2(words: list[str], folder: Path) -> None:
     assert names(folder) == ["data"]
 
 
-def test_without_matplotlib_it_says_so_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_matplotlib_is_reported_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     error = refused("reproduce", "wn18", *QUICK)
     assert "pip install 'gaifman[plots]', or --no-figures" in str(error)
@@ -227,7 +227,7 @@ def test_without_matplotlib_it_says_so_at_once(folder: Path, monkeypatch: pytest
 # Fetched
 
 
-def test_what_is_nowhere_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]) -> None:
+def test_missing_data_is_downloaded(folder: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, Any]) -> None:
     monkeypatch.delenv("GAIFMAN_DATA")
     with served(giving(archive())) as home:
         monkeypatch.setitem(downloads.DATASETS, "wn18", replace(tiny(home), folder="WN18"))
@@ -238,7 +238,7 @@ def test_what_is_nowhere_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert len(lines()["test"]) == whole["facts"]
 
 
-def test_what_cannot_be_fetched_is_one_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_is_one_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GAIFMAN_DATA")
     with served(lambda handler: handler.send_error(503)) as home:
         monkeypatch.setitem(downloads.DATASETS, "wn18", replace(tiny(home), folder="WN18"))

@@ -43,7 +43,7 @@ def python_lines(text: str) -> str:
     return "\n".join(line.strip() for line in text.partition("in Python:\n")[2].splitlines())
 
 
-def test_a_completion_its_summary_and_what_to_type_next(folder: Path) -> None:
+def test_a_completion_its_summary_and_next_steps(folder: Path) -> None:
     done = gaifman("train", "small.facts", "-o", "m.gaifman", *QUICK, folder=folder)
     assert names(folder) == ["m.gaifman", "m.gaifman.log.jsonl", "m.gaifman.md", "small.facts"]
     fields = dict(re.findall(r"^(\S.*?)  +(\S.*)$", done.stdout, flags=re.MULTILINE))
@@ -130,7 +130,7 @@ def test_force_replaces_a_model_and_nothing_else_does(folder: Path) -> None:
     assert names(folder) == ["m.gaifman", "m.gaifman.log.jsonl", "m.gaifman.md", "small.facts"]
 
 
-def test_a_card_or_picture_of_yours_is_not_overwritten(folder: Path) -> None:
+def test_an_existing_card_or_picture_is_not_overwritten(folder: Path) -> None:
     Path("m.md").write_text("mine")
     assert "m.md already exists" in str(refused("train", "small.facts", QUERY, "-o", "m"))
     Path("m.svg").write_text("mine")
@@ -190,7 +190,7 @@ def bad(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_told_and_leaves_nothing_behind(name: str, bad: Path) -> None:
+def test_bad_input_is_an_error_and_leaves_nothing_behind(name: str, bad: Path) -> None:
     words, message = BAD[name]
     before = names(bad)
     output = () if "-o" in words else ("-o", "m.gaifman")
@@ -227,7 +227,7 @@ def test_errors_of_the_whole_command_are_text_or_json_and_exit_code_1(folder: Pa
     assert names(folder) == ["small.facts"]
 
 
-def test_an_empty_knowledge_base_is_told(folder: Path) -> None:
+def test_an_empty_knowledge_base_is_an_error(folder: Path) -> None:
     Path("empty.facts").touch()
     assert str(refused("train", "empty.facts", "-o", "m"))
     assert names(folder) == ["empty.facts", "small.facts"]
@@ -248,7 +248,7 @@ def training(folder: Path, *words: str) -> AbstractContextManager[Popen[str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_it_with_a_word_how_to_go_on(number: int, folder: Path) -> None:
+def test_a_signal_stops_it_and_it_prints_how_to_resume(number: int, folder: Path) -> None:
     with training(folder) as process:
         code, stderr = stop(process, number)
     assert code == 128 + number
@@ -268,7 +268,7 @@ def interrupt(*_: object, **__: object) -> None:
     ("where", "message", "left"),
     [("_check_output", "stopped\n", []), ("_reopen_kb", "to resume: gaifman resume m.gaifman\n", ["m.gaifman.run"])],
 )
-def test_stopped_before_anything_is_learnt_it_says_what_there_is(
+def test_a_stop_before_training_prints_what_there_is(
     where: str,
     message: str,
     left: list[str],
@@ -290,7 +290,7 @@ def test_stopped_before_anything_is_learnt_it_says_what_there_is(
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_to_type_next_reads_the_files_as_they_were_read() -> None:
+def test_the_next_steps_read_the_files_with_the_same_options() -> None:
     Path("more.txt").write_text("knows(p0, stranger).\n")
     words = ("--with", "more.txt", "--format", "facts", "--iris", "local")
     result = here("train", "small.facts", QUERY, "-o", "m.gaifman", *QUICK, *words)
@@ -300,7 +300,7 @@ def test_what_to_type_next_reads_the_files_as_they_were_read() -> None:
     assert len(found["model"].kb.objects) == 25
 
 
-def test_stopped_with_json_it_says_so_in_json_and_force_begins_anew(folder: Path) -> None:
+def test_a_stop_is_reported_as_json_and_force_starts_again(folder: Path) -> None:
     with training(folder, "--json") as process:
         code, stderr = stop(process, signal.SIGINT)
     assert code == 130
@@ -331,7 +331,7 @@ def test_on_a_terminal_a_bar_shows_phase_share_rate_and_time_left(folder: Path) 
     assert sys.executable not in text
 
 
-def test_what_was_learnt_is_kept_when_the_end_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trained_relations_are_kept_when_the_end_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise GaifmanError("the disk is full")
 

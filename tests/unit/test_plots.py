@@ -16,7 +16,7 @@ from gaifman.plots import check_plot, plot_degrees, plot_reliability
 DEGREES, COUNTS = np.array([0, 1, 2, 10, 300]), np.array([7, 500, 20, 3, 1])
 
 
-def test_a_degree_plot_has_a_point_for_each_degree_and_says_who_is_alone(tmp_path: Path) -> None:
+def test_a_degree_plot_has_a_point_for_each_degree_and_counts_isolated_objects(tmp_path: Path) -> None:
     path = tmp_path / "degrees.svg"
     plot_degrees(DEGREES, COUNTS, path, "five hundred and more")
     text = path.read_text()
@@ -27,7 +27,7 @@ def test_a_degree_plot_has_a_point_for_each_degree_and_says_who_is_alone(tmp_pat
 
 
 @pytest.mark.parametrize(("end", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
-def test_the_end_of_the_name_says_what_is_written(end: str, magic: bytes, tmp_path: Path) -> None:
+def test_the_suffix_chooses_the_format(end: str, magic: bytes, tmp_path: Path) -> None:
     path = tmp_path / f"degrees.{end}"
     plot_degrees(DEGREES, COUNTS, path)
     assert path.read_bytes().startswith(magic)
@@ -92,7 +92,7 @@ def test_a_reliability_plot_needs_a_name_it_knows(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_would_be_wrong_with_a_picture_is_told_before(tmp_path: Path) -> None:
+def test_a_plot_can_be_checked_before(tmp_path: Path) -> None:
     check_plot(tmp_path / "a.svg")
     assert list(tmp_path.iterdir()) == []
     for name in ("a.gif", "no/a.svg"):

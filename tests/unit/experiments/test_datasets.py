@@ -67,7 +67,7 @@ def test_the_same_facts_are_the_same_files(tmp_path: Path) -> None:
         assert (one / f"{part}.txt.gz").read_bytes() == (two / f"{part}.txt.gz").read_bytes()
 
 
-def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "BLOCK_SIZE", 100)
     told: list[tuple[str, int, int | None]] = []
     with served(giving(archive())) as home:
@@ -111,7 +111,7 @@ def test_an_archive_that_is_cut_off_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>moved</html>", b"\x1f\x8b nonsense"])
-def test_what_is_no_archive_is_refused(body: bytes, tmp_path: Path) -> None:
+def test_other_content_than_an_archive_is_refused(body: bytes, tmp_path: Path) -> None:
     assert "not a complete archive" in refused(giving(body), tmp_path).message
 
 
@@ -119,7 +119,7 @@ def test_an_archive_without_a_part_is_refused(tmp_path: Path) -> None:
     assert "has no tiny-valid.txt" in refused(giving(archive(left_out="valid")), tmp_path).message
 
 
-def test_a_server_that_has_it_not_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_on_the_server_is_an_error(tmp_path: Path) -> None:
     error = refused(lambda handler: handler.send_error(404), tmp_path)
     assert "/tiny.tgz: Not Found" in error.message
     assert "FOLDER/Tiny" in error.hint
@@ -140,7 +140,7 @@ def test_without_a_network_there_is_one_message(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "TIMEOUT_SECONDS", 0.2)
     until = threading.Event()
 
@@ -171,7 +171,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write"):
         download(tiny(), tmp_path / "file" / "Tiny")

@@ -87,7 +87,7 @@ def test_a_model_is_the_one_that_training_gives(
     assert model.config == again.config
 
 
-def test_what_is_done_is_not_done_again(
+def test_finished_work_is_not_repeated(
     done: tuple[ExperimentRunner, list[RowResult]], splits: DatasetSplits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, results = done
@@ -98,7 +98,7 @@ def test_what_is_done_is_not_done_again(
     assert [each.as_dict("wn18") for each in found] == [each.as_dict("wn18") for each in results], "times too"
 
 
-def test_a_stopped_training_goes_on(
+def test_a_stopped_training_is_resumed(
     splits: DatasetSplits, tmp_path: Path, done: tuple[ExperimentRunner, list[RowResult]]
 ) -> None:
     work = begun(splits, tmp_path / "out")
@@ -110,7 +110,7 @@ def test_a_stopped_training_goes_on(
     assert work.model_file(SETTING).read_bytes() == done[0].model_file(SETTING).read_bytes()
 
 
-def test_a_stopped_ranking_goes_on(
+def test_a_stopped_ranking_is_resumed(
     splits: DatasetSplits, tmp_path: Path, done: tuple[ExperimentRunner, list[RowResult]]
 ) -> None:
     work, calls = begun(splits, tmp_path / "out"), list[int]()
@@ -191,7 +191,7 @@ def test_other_facts_are_refused(splits: DatasetSplits, done: tuple[ExperimentRu
         begun(fewer, done[0].folder)
 
 
-def test_a_folder_of_yours_is_not_touched(splits: DatasetSplits, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_touched(splits: DatasetSplits, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(OutputError, match="is not empty"):
         begun(splits, tmp_path)
@@ -201,7 +201,7 @@ def test_a_folder_of_yours_is_not_touched(splits: DatasetSplits, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["letter.txt", "sub"]
 
 
-def test_a_damaged_record_is_said(splits: DatasetSplits, tmp_path: Path) -> None:
+def test_a_damaged_record_is_an_error(splits: DatasetSplits, tmp_path: Path) -> None:
     begun(splits, tmp_path / "out")
     (tmp_path / "out" / "experiment.json").write_text("{")
     with pytest.raises(InputError, match=r"cannot read .*experiment\.json"):

@@ -52,7 +52,7 @@ def test_rows_are_chosen_by_number(texts: tuple[str, ...], numbers: list[int]) -
 
 
 @pytest.mark.parametrize("text", ["0", "6", "1,x", "", "1,,2", "1-3"])
-def test_a_row_that_is_not_there_is_said_with_those_that_are(text: str) -> None:
+def test_an_unknown_row_is_an_error_that_lists_the_rows(text: str) -> None:
     with pytest.raises(InputError, match="the table has no row") as caught:
         select_rows([text])
     assert "4 is [2, 20, 5, 25]" in caught.value.hint
@@ -79,7 +79,7 @@ def test_a_training_is_the_papers() -> None:
     assert learning(Experiment("wn18"), TrainingSetting(None, 1, 5)).size is None
 
 
-def test_the_training_does_not_hang_on_which_of_its_rows_are_asked_for() -> None:
+def test_a_training_does_not_depend_on_the_chosen_rows() -> None:
     one, all_of_them = Experiment("wn18", select_rows(["3"])), Experiment("wn18")
     assert one.training_job(TrainingSetting(20, 5, 25)) == all_of_them.training_job(TrainingSetting(20, 5, 25))
 
@@ -144,7 +144,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_said_before_anything_is_done(name: str) -> None:
+def test_wrong_settings_are_errors_before_any_work(name: str) -> None:
     settings, message = WRONG[name]
     with pytest.raises(GaifmanError, match=message):
         Experiment("wn18", **settings).check()
