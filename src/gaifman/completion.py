@@ -183,6 +183,10 @@ class Completion(Model):
     def _features_by_arity(self) -> Mapping[int, Sequence[Feature]]:
         return self.features
 
+    def _example_queries(self) -> list[Query]:
+        by_arity = {self.relations[name]: name for name in self.scorers}
+        return [relation_query(name, arity) for arity, name in by_arity.items()]
+
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
         relations, attributes = dict(self.relations), set[str]()
         for arity, features in self.features.items():

@@ -125,6 +125,10 @@ class Model(ABC):
         """Arity → the features of tuples of that length."""
 
     @abstractmethod
+    def _example_queries(self) -> list[Query]:
+        """One query per arity that the model can answer."""
+
+    @abstractmethod
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
         """The relations (name → arity) and attributes of the model."""
 
@@ -154,6 +158,14 @@ class Model(ABC):
         compiled = self._compile()
         for arity in self._features_by_arity():
             compiled.evaluator(arity)
+
+    def compile_kernels(self) -> None:
+        """Compile the kernels of predictions now. It takes seconds on the first run on a machine, and none later."""
+        relations, _ = self._symbols()
+        facts = [(name, *(f"o{i}" for i in range(arity))) for name, arity in relations.items()]
+        tiny = self.with_kb(KnowledgeBase.from_facts(facts))
+        for query in self._example_queries():
+            tiny.rank(query, {}, RankingOptions(top=1))
 
     def warm_up(self, deadline: Deadline | None = None) -> None:
         """Prepare fast rankings of all objects: some seconds for a large knowledge base. Answers do not change."""
@@ -495,6 +507,9 @@ class GaifmanModel(Model):
 
     def _features_by_arity(self) -> Mapping[int, Sequence[Feature]]:
         return {len(self.query.variables): self.features}
+
+    def _example_queries(self) -> list[Query]:
+        return [self.query]
 
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
         return used_symbols(self.features, self.query)

@@ -259,3 +259,8 @@ def test_a_new_fact_changes_predictions_without_training() -> None:
     extended = kb.with_facts([("lives_in", "new", "t3")])
     before, after = (good().with_kb(each).probability("works_in", "new", "t3").value for each in (kb, extended))
     assert after > before + 0.1
+
+
+def test_kernels_are_compiled_without_a_knowledge_base(tmp_path: Path) -> None:
+    good().save(tmp_path / "model.gaifman")
+    gaifman.load(tmp_path / "model.gaifman").compile_kernels()

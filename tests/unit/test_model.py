@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -365,3 +366,9 @@ def test_settings_make_the_config() -> None:
     model = GaifmanModel("borders(x, y)", **settings)
     assert model.config == TrainingConfig(**settings)
     assert GaifmanModel.from_config("borders(x, y)", model.config).config == model.config
+
+
+@pytest.mark.parametrize("query", ["person(x)", "works_in(x, 't1')", "lives_in(x, y) & ~works_in(x, y)"])
+def test_kernels_are_compiled_without_a_knowledge_base(query: str, tmp_path: Path) -> None:
+    gaifman.fit(towns(), query, **FEW).save(tmp_path / "model.gaifman")
+    gaifman.load(tmp_path / "model.gaifman").compile_kernels()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gaifman.cli.console import InputOptions, json_option, kb_options, python_snippet
+from gaifman.cli.console import InputOptions, json_option, kb_options, kernel_progress, python_snippet
 
 if TYPE_CHECKING:
     from gaifman.server.state import ServerState
@@ -82,6 +82,9 @@ def serve(
         print_warnings(sock, hosts, own_token)
         known = reading.read(kb)
         state = run.create_state(known, model, limits, edits_file, token)
+        if state.service.model is not None:
+            with kernel_progress():
+                state.service.model.compile_kernels()  # the first request would not wait long enough
         added = [str(edits_file.path)] if edits_file and edits_file.path.exists() else []
         local = run.is_loopback(sock)  # other machines need not know where files are
         state.python = python_snippet([kb, *reading.extra_files, *added], reading, model, full_paths=local)
