@@ -183,7 +183,7 @@ class Completion(Model):
     def _features_by_arity(self) -> Mapping[int, Sequence[Feature]]:
         return self.features
 
-    def _example_queries(self) -> list[Query]:
+    def _example_queries(self) -> Sequence[Query | None]:
         by_arity = {self.relations[name]: name for name in self.scorers}
         return [relation_query(name, arity) for arity, name in by_arity.items()]
 

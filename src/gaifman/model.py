@@ -125,8 +125,8 @@ class Model(ABC):
         """Arity → the features of tuples of that length."""
 
     @abstractmethod
-    def _example_queries(self) -> list[Query]:
-        """One query per arity that the model can answer."""
+    def _example_queries(self) -> Sequence[Query | None]:
+        """One query per arity that the model can answer; None is its own query."""
 
     @abstractmethod
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
@@ -508,8 +508,8 @@ class GaifmanModel(Model):
     def _features_by_arity(self) -> Mapping[int, Sequence[Feature]]:
         return {len(self.query.variables): self.features}
 
-    def _example_queries(self) -> list[Query]:
-        return [self.query]
+    def _example_queries(self) -> Sequence[Query | None]:
+        return [None]
 
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
         return used_symbols(self.features, self.query)
