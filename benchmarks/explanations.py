@@ -26,9 +26,8 @@ import gaifman
 from gaifman.completion import Completion
 from gaifman.explain.attribution import estimate_hiding
 from gaifman.explain.explanation import Explanation
-from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Floats, Longs
 from training import loaded
 

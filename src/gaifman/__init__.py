@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
     from gaifman.explain.explanation import Explanation, Reason
     from gaifman.features.feature_sets import FeatureSet, parse_phi
-    from gaifman.io import read, write
-    from gaifman.io.demo import demo
-    from gaifman.kb.facts import Fact
-    from gaifman.kb.knowledge_base import KnowledgeBase, union
+    from gaifman.io import demo, read, write
+    from gaifman.kb.knowledge_base import Fact, KnowledgeBase, union
     from gaifman.logic.parser import parse, parse_feature, parse_query
     from gaifman.model import GaifmanModel, Model, fit
     from gaifman.predict import Estimate, Estimates
@@ -57,7 +55,7 @@ _HOMES = {
     "Estimates": "predict",
     "Evaluation": "evaluation.evaluate",
     "Explanation": "explain.explanation",
-    "Fact": "kb.facts",
+    "Fact": "kb.knowledge_base",
     "FeatureSet": "features.feature_sets",
     "FormulaError": "errors",
     "GaifmanError": "errors",
@@ -75,7 +73,7 @@ _HOMES = {
     "TrainingConfig": "training",
     "complete": "completion",
     "count": "queries.answers",
-    "demo": "io.demo",
+    "demo": "io",
     "evaluate": "evaluation.evaluate",
     "evaluate_draw_counts": "evaluation.evaluate",
     "exists": "queries.answers",

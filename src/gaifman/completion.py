@@ -51,7 +51,7 @@ from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc,
 from gaifman.models.registry import make_base_model
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
-from gaifman.ranking.patterns import QueryPattern, atom_pattern
+from gaifman.ranking.candidates import QueryPattern, atom_pattern
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.threads import map_threaded

@@ -34,9 +34,8 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
 from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
-from gaifman.features.matrix import Reals
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -48,9 +47,15 @@ from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOutReport, fit_calibration
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
-from gaifman.ranking.candidates import MAX_CANDIDATES, UNRESTRICTED, RankingOptions, Restriction
+from gaifman.ranking.candidates import (
+    MAX_CANDIDATES,
+    UNRESTRICTED,
+    QueryPattern,
+    RankingOptions,
+    Restriction,
+    model_pattern,
+)
 from gaifman.ranking.fast_scoring import FastScorer
-from gaifman.ranking.patterns import QueryPattern, model_pattern
 from gaifman.ranking.ranked_answers import RankedAnswers, rank_candidates
 from gaifman.sampling.constraints import Constraints
 from gaifman.training import (

@@ -17,8 +17,7 @@ from gaifman._html import bar, stack
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget, check_int, check_positive
 from gaifman.errors import KnowledgeBaseError
-from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.matrix import FeatureMatrix, Reals
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints

@@ -16,9 +16,8 @@ import numpy.typing as npt
 from gaifman.config import check_int
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
-from gaifman.features.matrix import FeatureMatrix
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase

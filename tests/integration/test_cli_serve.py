@@ -22,8 +22,7 @@ from cli_runner import here, one_message, refused
 from gaifman.cli.console import InputOptions, python_snippet
 from gaifman.cli.serve import open_page, print_warning, print_warnings
 from gaifman.errors import GaifmanError, OutputError
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.server import run
 from gaifman.server.run import bind, find_edits_file, preload
 from gaifman.server.service import Service

@@ -13,9 +13,8 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
-from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import And, Equal, Exists, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable
 from gaifman.logic.semantics import feature_value
 from gaifman.logic.transforms import negation_normal_form, substitute

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from gaifman.features.grounding import MAX_GROUNDINGS, LocalStructure, find_groundings, local_structure
-from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph, induced_facts
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Aggregate, Atom, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable, walk
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import Extension, Structure, count, holds

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.kb.interner import Interner
+from gaifman.kb.builder import Interner
 from gaifman.kb.tables import NameEncoder
 from kbs import names
 

@@ -11,7 +11,7 @@ import pytest
 from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.features.feature_sets import parse_phi
 from gaifman.features.mining import MiningConfig, MiningResult, information_gain, known_answers, mine
-from gaifman.io.demo import demo
+from gaifman.io import demo
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query

@@ -195,7 +195,7 @@ SCRIPT = """
 import json, warnings
 import numpy as np
 warnings.simplefilter("ignore")  # 64-bit overflow is intended
-from gaifman.features.matrix import FeatureMatrix
+from gaifman.features.evaluator import FeatureMatrix
 from gaifman.models.scaling import FeatureStatistics, feature_kinds
 from gaifman.models import MLP, Batch, Logistic
 from gaifman.logic.parser import parse_feature

@@ -10,12 +10,10 @@ import pytest
 from feature_cases import EVERY, case, knowledge
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import named_feature_set, parse_phi
-from gaifman.features.matrix import FeatureMatrix
-from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.sampling import neighbourhoods as drawing
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from generators import over_seeds

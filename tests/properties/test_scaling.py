@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman.features.compiler import FeaturePlan, compile_features
-from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet, parse_phi
-from gaifman.features.matrix import FeatureMatrix
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kernels.inputs import COUNT, NUMBER, TRUTH

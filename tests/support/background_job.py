@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from gaifman.io.model_file import write_model
-from gaifman.jobs.interrupt import InterruptHandler
-from gaifman.jobs.run import Run
+from gaifman.jobs.run import InterruptHandler, Run
 
 TASKS = ("parent", "a/b", "../up", "tab\there", "漢字 ∃", "n" * 300, 'it\'s "quoted"')
 SETTINGS = {"seed": 7, "tasks": list(TASKS)}

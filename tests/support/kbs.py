@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 
 HOSTILE = (
     "it's", 'say "hi"', "back\\slash", "a,b", "a;b", "a\tb", "a\nb", "a\rb", "a\r\n", " lead", "trail ", "%not", "#not",

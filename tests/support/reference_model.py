@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.features.matrix import Reals
+from gaifman.features.evaluator import Reals
 from gaifman.kb.tables import Floats
 from gaifman.models import BaseModel, Batch, SparseRows
 from gaifman.models.base import State

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
 from gaifman.features.feature_sets import named_feature_set, parse_phi
-from gaifman.features.matrix import FeatureMatrix, Reals
 from gaifman.io.model_file import Arrays
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase

@@ -10,8 +10,7 @@ from gaifman.config import Budget
 from gaifman.errors import GaifmanError, StoppedError
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.logic.ast import relation_query
-from gaifman.ranking.candidates import RankingOptions, select_candidates
-from gaifman.ranking.patterns import atom_pattern
+from gaifman.ranking.candidates import RankingOptions, atom_pattern, select_candidates
 from gaifman.sampling.hiding import hide
 from http_client import ENDLESS
 from processes import wait_until

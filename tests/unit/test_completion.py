@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.ast import relation_query
 from gaifman.models.mlp import MLP

@@ -12,8 +12,7 @@ import gaifman
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.io.model_file import write_model
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import Logistic
 from trained import FEW, demo, little, neighbour, same, towns, worker

@@ -12,8 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from gaifman import predict as judging
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Floats
 from gaifman.logic.ast import query_variables, relation_query
 from gaifman.logic.parser import parse_query

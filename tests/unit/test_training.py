@@ -14,12 +14,10 @@ import pytest
 from gaifman import training as module
 from gaifman.errors import KnowledgeBaseError
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import parse_phi
-from gaifman.features.matrix import FeatureMatrix
-from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.models.base import Batch
 from gaifman.models.mlp import MLP, Logistic
 from gaifman.sampling.neighbourhoods import SamplingConfig

@@ -98,12 +98,11 @@ class InputOptions:
     def read(self, *sources: str) -> KnowledgeBase:
         """Read the files and the extra files; `demo` is the bundled one, unless a file has that name."""
         from gaifman import io
-        from gaifman.io import demo as datasets
 
         names = [*sources, *self.extra_files]
         bundled = [name == "demo" and not Path("demo").exists() for name in names]
         if all(bundled) and len(names) == 1 and self.file_format is None and self.table is None:
-            return datasets.demo()
+            return io.demo()
         paths = [str(DEMO_FILE) if is_demo else name for name, is_demo in zip(names, bundled, strict=True)]
         iris: Any = self.iris
         with read_progress() as report:

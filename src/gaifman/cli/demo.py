@@ -68,7 +68,7 @@ def demo(as_json: bool) -> None:
     Shows facts, a query and a neighbourhood. Then holds out some facts, trains on the rest, and shows how well the
     held-out facts are predicted and which facts are probably missing. Takes about ten seconds.
     """
-    from gaifman.io.demo import demo as load_demo
+    from gaifman.io import demo as load_demo
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
     from gaifman.sampling.neighbourhoods import named_neighbourhoods
@@ -111,7 +111,7 @@ def activation_hint() -> list[str]:
 
 
 def _example_facts(kb: KnowledgeBase) -> list[str]:
-    from gaifman.kb.facts import Fact
+    from gaifman.kb.knowledge_base import Fact
 
     return [str(Fact(name, tuple(objects))) for name, *objects in EXAMPLE_FACTS if (name, *objects) in kb]
 
@@ -209,7 +209,7 @@ def relation_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple[str, ...]]) -> dict[str, Any]:
     """Return the best fact of a relation that is not known, and how many of the best ten were held out."""
-    from gaifman.kb.facts import Fact
+    from gaifman.kb.knowledge_base import Fact
     from gaifman.logic.ast import relation_query
 
     answers = completion.answers(relation_query(relation, 2), top=TOP_K, known="exclude", prior=PRIOR)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gaifman.evaluation.ranks import MetricValue, RankMetrics
     from gaifman.experiments.paper import Experiment
     from gaifman.experiments.runner import DatasetSplits, ExperimentRunner, RowResult
-    from gaifman.jobs.interrupt import InterruptHandler
+    from gaifman.jobs.run import InterruptHandler
 
 
 @click.command(short_help="Evaluate a model on test facts.")
@@ -227,7 +227,7 @@ def reproduce(
     """
     from gaifman.experiments.paper import Experiment, add_constant_features, protocol_for, select_rows
     from gaifman.experiments.runner import ExperimentRunner
-    from gaifman.jobs.interrupt import InterruptHandler
+    from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted
 
     chosen = protocol_for(protocol, data)

@@ -252,7 +252,7 @@ def _check_sources(sources: list[str]) -> None:
 def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, is_new: bool) -> None:
     """Train, and print the outcome; after Ctrl-C, print how to resume."""
     from gaifman.errors import GaifmanError
-    from gaifman.jobs.interrupt import InterruptHandler
+    from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
     from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
 

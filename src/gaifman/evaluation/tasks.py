@@ -26,8 +26,7 @@ from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
 from gaifman.evaluation.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.io.files import display_path
 from gaifman.io.model_file import canonical_json
-from gaifman.jobs.progress import ProgressCounter
-from gaifman.jobs.run import RECORD, Run, check_same_settings
+from gaifman.jobs.run import RECORD, ProgressCounter, Run, check_same_settings
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
 from gaifman.logic.transforms import used_symbols

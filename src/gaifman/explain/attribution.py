@@ -34,10 +34,10 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import check_int
 from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
 from gaifman.explain.svg import Diagram
+from gaifman.features.evaluator import FeatureMatrix
 from gaifman.features.grounding import LocalStructure, find_groundings, local_structure
-from gaifman.features.matrix import FeatureMatrix
-from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.logic.ast import Constant, Feature, Query, Variable, to_bracketed
 from gaifman.logic.transforms import substitute

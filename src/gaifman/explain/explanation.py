@@ -1,6 +1,6 @@
 """Explanations: the formulas for and against a prediction, their facts, and a counterfactual.
 
->>> from gaifman.kb.facts import Fact
+>>> from gaifman.kb.knowledge_base import Fact
 >>> spain = Fact("borders", ("spain", "portugal"), 0.9)
 >>> reason = Reason("borders('spain', 'portugal')", "borders(s2, s1)", 2.4, 10, 1.0, (spain,))
 >>> parts = Decomposition(-2.0, OtherFormulas(3, 0.1), 0.5, -0.25, 0.25)
@@ -30,7 +30,7 @@ from typing import Any
 from gaifman._html import Html, bold, bullet_list, code, element, paragraph, signed_number, stack, table
 from gaifman.errors import escape_unprintable, plural
 from gaifman.explain.svg import Diagram, render_svg
-from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import Fact
 from gaifman.models.calibration import log_odds, logistic
 from gaifman.predict import Estimate, format_probability
 

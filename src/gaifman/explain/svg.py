@@ -23,7 +23,7 @@ from pathlib import Path
 from gaifman._html import NEGATIVE_COLOUR, POSITIVE_COLOUR, to_html
 from gaifman.errors import OutputError, plural, shorten
 from gaifman.io.files import atomic_write, check_writable
-from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import Fact
 
 MAX_OTHER_OBJECTS = 16
 """Limit on the objects besides the tuple's own."""

@@ -22,8 +22,8 @@ from itertools import islice
 from typing import Any
 
 from gaifman.errors import FormulaError, LimitError
-from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, induced_facts
+from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import (
     Aggregate,

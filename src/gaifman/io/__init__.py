@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import get_args
 
@@ -31,10 +32,9 @@ from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
 from gaifman.io.tabular import read_table
 from gaifman.io.writers import fact_lines, find_losses, open_text, table_lines
 from gaifman.kb.builder import KnowledgeBaseBuilder
-from gaifman.kb.facts import Note
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, Note
 
-__all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "detect_format", "read", "write"]
+__all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "demo", "detect_format", "read", "write"]
 
 
 def read(
@@ -164,3 +164,13 @@ def _format_for(kb: KnowledgeBase, path: Path, suffix: str) -> str:
             hint="use the suffix .facts, .tsv, .csv, .parquet or .duckdb, or set the format",
         )
     return file_format
+
+
+def demo() -> KnowledgeBase:
+    """Return the bundled knowledge base of countries: their borders, regions, capitals, languages and more.
+
+    >>> ("borders", "france", "spain") in demo()
+    True
+    """
+    with as_file(files("gaifman").joinpath("data", "countries.facts")) as path:
+        return read(path)

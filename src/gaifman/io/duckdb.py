@@ -30,8 +30,7 @@ from gaifman.io.databases import (
 )
 from gaifman.io.files import InputFile, uncompressed_path
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
-from gaifman.kb.facts import format_name
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints
 
 LAYOUT_VERSION = 1

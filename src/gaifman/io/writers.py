@@ -15,8 +15,7 @@ from gaifman.errors import plural, shorten
 from gaifman.io.formats import detect_format_of
 from gaifman.io.layouts import DEFAULT_LAYOUTS
 from gaifman.io.tabular import detect_table_layout
-from gaifman.kb.facts import Fact, format_name
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 
 _NEEDS_QUOTES = re.compile(r'[",;\t\r\n]')
 """Characters that need quotes in a CSV file, including all delimiters that the reader detects."""

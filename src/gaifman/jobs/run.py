@@ -17,12 +17,14 @@ import json
 import math
 import os
 import shutil
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -30,9 +32,117 @@ import numpy.typing as npt
 from filelock import FileLock, Timeout
 
 from gaifman import __version__
+from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, OutputError, shorten, similar_names
 from gaifman.io.files import atomic_write, display_path, leftover_files
 from gaifman.io.model_file import Arrays, Meta, canonical_json, read_model, write_model
+
+
+class InterruptHandler:
+    """In its `with` block, the first Ctrl-C (or SIGTERM) asks to stop, and the second one stops.
+
+    The work checks `stop_requested` between two blocks, writes its checkpoints and ends. The message is printed to
+    standard error at the first signal.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, message: str = "") -> None:
+        self.message = message
+        self.received: int | None = None
+        """The signal that was received."""
+        self._event = threading.Event()
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # other threads cannot handle signals
+            for number in self.SIGNALS:
+                # An ignored signal stays ignored: Ctrl-C must not stop a background job of a shell.
+                if (previous := signal.getsignal(number)) not in (signal.SIG_IGN, None):
+                    self._previous[number] = previous
+                    signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
+        self._previous.clear()
+
+    def stop_requested(self) -> bool:
+        """Return whether to stop; any thread may ask."""
+        return self._event.is_set()
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if self._event.is_set():
+            raise KeyboardInterrupt
+        self.received = number
+        self._event.set()
+        if self.message:
+            os.write(2, f"\n{self.message}\n".encode())  # not print: the signal may have interrupted it
+
+
+class WorkStopped(Exception):
+    """The work of all tasks was stopped, because one of them failed."""
+
+
+class ProgressCounter:
+    """Counts the finished units of all tasks and reports them. Threads can share it.
+
+    >>> progress = ProgressCounter("training", lambda *state: print(*state))
+    >>> progress.plan({"a": 10, "b": 5}, done=["b"])
+    training 5 15
+    >>> progress.add("a", 4)
+    training 9 15
+    """
+
+    def __init__(self, phase: str, report: ProgressCallback | None = None) -> None:
+        self._phase, self._report = phase, report
+        self._planned: dict[str, int] = {}
+        self._done: dict[str, int] = {}
+        self._lock, self._stopped = threading.Lock(), False
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The number of finished units, and of all units."""
+        return sum(self._done.values()), sum(self._planned.values())
+
+    def plan(self, sizes: Mapping[str, int], done: Iterable[str] = ()) -> None:
+        """Set the approximate sizes of tasks, some of which may be done already."""
+        with self._lock:
+            self._planned.update(sizes)
+            self._done.update(dict.fromkeys(sizes, 0))
+            self._done.update({task: sizes[task] for task in done if task in sizes})
+            if any(self._done.values()):
+                self._send_report()
+
+    def begin(self, task: str, total: int, done: int = 0) -> None:
+        """Begin or resume a task, with its exact size."""
+        with self._lock:
+            self._planned[task], self._done[task] = total, min(done, total)
+            self._send_report()
+
+    def add(self, task: str, units: int) -> None:
+        """Count units of a task, up to its size; raise `WorkStopped` after `stop`."""
+        with self._lock:
+            if self._stopped:
+                raise WorkStopped
+            self._done[task] = min(self._done[task] + units, self._planned[task])
+            self._send_report()
+
+    def end(self, task: str) -> None:
+        """End a task, whatever its count."""
+        with self._lock:
+            self._done[task] = self._planned[task]
+            self._send_report()
+
+    def stop(self) -> None:
+        """Stop the other tasks at their next `add`."""
+        self._stopped = True
+
+    def _send_report(self) -> None:
+        if self._report:
+            self._report(self._phase, *self.counts)
+
 
 FORMAT = "gaifman run"
 VERSION = 2

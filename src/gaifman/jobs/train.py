@@ -19,8 +19,7 @@ from gaifman.errors import FormulaError, InputError, similar_names
 from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, parse_phi
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.io.model_file import Arrays
-from gaifman.jobs.progress import ProgressCounter
-from gaifman.jobs.run import Run
+from gaifman.jobs.run import ProgressCounter, Run
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.features.matrix import Reals, concatenate_rows
+from gaifman.features.evaluator import Reals, concatenate_rows
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.models.calibration import log_odds
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from gaifman.config import check_choice, check_fraction, check_int, check_positive
 from gaifman.errors import KnowledgeBaseError
-from gaifman.features.matrix import Reals
+from gaifman.features.evaluator import Reals
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.mlp import (
     ADAGRAD,

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.features.matrix import FeatureMatrix, Reals
+from gaifman.features.evaluator import FeatureMatrix, Reals
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.candidate_pairs import PairFeatures
 from gaifman.kernels.inputs import (

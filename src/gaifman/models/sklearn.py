@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
-from gaifman.features.matrix import Reals
+from gaifman.features.evaluator import Reals
 from gaifman.kb.tables import Floats
 from gaifman.models.base import BaseModel, Batch, SparseRows, State, import_extra
 from gaifman.models.calibration import log_odds, logistic

@@ -24,8 +24,7 @@ from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError, plural
 from gaifman.io.duckdb import create_table
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import (
     And,

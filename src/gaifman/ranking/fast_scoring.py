@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.matrix import FeatureMatrix, Reals, feature_bits, new_row_buffer
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals, feature_bits, new_row_buffer
 from gaifman.features.templates import (
     ConstantFact,
     Hop,

@@ -21,9 +21,8 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, rows_in
 from gaifman.predict import Estimate, Estimates, Predictor
 from gaifman.queries.answers import answers as exact_answers
-from gaifman.ranking.candidates import DEFAULT_OPTIONS, RankingOptions, select_candidates
+from gaifman.ranking.candidates import DEFAULT_OPTIONS, QueryPattern, RankingOptions, select_candidates
 from gaifman.ranking.fast_scoring import FIRST_PASS_DRAWS, FastScorer
-from gaifman.ranking.patterns import QueryPattern
 
 MAX_FULL_DRAWS = 20_000
 """Up to this many draws in total, there is no first pass."""

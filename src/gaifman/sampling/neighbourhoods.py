@@ -20,9 +20,8 @@ import numpy.typing as npt
 from gaifman.config import check_int, check_seed, cpu_count
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.arrays import adjacency
-from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, check_radius
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Ints, Longs, concatenate_ranges, freeze
 from gaifman.kernels.graph import (
     BallRows,

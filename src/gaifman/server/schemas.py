@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gaifman.errors import GaifmanError, escape_unprintable
 from gaifman.explain.attribution import DEFAULT_TOP
-from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import Fact
 
 JsonCount = Annotated[int, Field(ge=0, le=2**53)]
 """An integer that every reader of JSON represents exactly."""

@@ -25,9 +25,8 @@ from gaifman.completion import Completion
 from gaifman.config import Budget
 from gaifman.errors import GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.explain.svg import Diagram
-from gaifman.kb.facts import Fact
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Bindings, relation_query, to_bracketed
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel, Model

@@ -26,8 +26,7 @@ from gaifman import io
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError, OutputError, plural, shorten, similar_names
 from gaifman.io.files import leftover_files
-from gaifman.kb.facts import Fact, as_fact, format_name
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase, as_fact, format_name
 from gaifman.logic.names import name_problem
 from gaifman.server.schemas import AddFactsResponse
 from gaifman.server.service import Service

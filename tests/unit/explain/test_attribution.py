@@ -17,8 +17,7 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import MAX_COUNTERFACTUAL_FACTS, _fact_sets_to_hide, estimate_hiding
 from gaifman.explain.explanation import Explanation
 from gaifman.features.feature_sets import parse_phi
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import Extension, Structure, feature_value, holds
 from gaifman.model import GaifmanModel

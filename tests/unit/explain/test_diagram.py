@@ -16,8 +16,7 @@ from gaifman.explain.svg import (
     layout_nodes,
     shorten_name,
 )
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from kbs import knowledge_bases
 
 BORDERS = Fact("borders", ("spain", "portugal"))

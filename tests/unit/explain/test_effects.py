@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from gaifman.explain import attribution as effects
 from gaifman.explain.attribution import compute_effects
-from gaifman.features.matrix import Reals
+from gaifman.features.evaluator import Reals
 from gaifman.kb.tables import Floats
 from gaifman.models import SklearnModel
 from gaifman.models.base import BaseModel, Batch, SparseRows, State

@@ -19,7 +19,7 @@ from gaifman.explain.explanation import (
     format_facts,
 )
 from gaifman.explain.svg import Diagram
-from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import Fact
 from gaifman.models.calibration import log_odds
 from gaifman.predict import Estimate
 

@@ -21,8 +21,7 @@ from gaifman.explain.svg import (
     text_width,
     write_svg,
 )
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from kbs import HOSTILE, knowledge_bases
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -20,7 +20,7 @@ import pytest
 
 from gaifman.errors import GaifmanError
 from gaifman.io import read
-from gaifman.kb.facts import format_name
+from gaifman.kb.knowledge_base import format_name
 
 FOLDER = Path(__file__).parents[2] / "support" / "cases" / "reading"
 

@@ -10,8 +10,7 @@ import pytest
 from database_files import changed, contents, make_duckdb, make_sqlite
 from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from processes import cpu_limit
 
 FAMILY = KnowledgeBase.from_facts([("p", "a"), ("r", "a", "b")], {("v", "a"): 1})

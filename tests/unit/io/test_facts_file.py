@@ -16,8 +16,7 @@ from gaifman.io import read
 from gaifman.io.facts_file import read_facts_file
 from gaifman.io.files import InputFile, read_blocks
 from gaifman.kb.builder import KnowledgeBaseBuilder
-from gaifman.kb.facts import Fact, format_name
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 from kbs import HOSTILE, knowledge_bases
 from processes import cpu_limit
 

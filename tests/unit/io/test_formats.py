@@ -12,8 +12,7 @@ from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
 from gaifman.io.formats import detect_format_of, file_suffix
 from gaifman.io.tabular import detect_delimiter
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from kbs import HOSTILE, knowledge_bases, names
 
 TABBED = names.filter(lambda name: not set("\t\n") & set(name) and not name.endswith("\r"))

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from gaifman.errors import InputError, OutputError
 from gaifman.io import READ_FORMATS, detect_format, read, write
 from gaifman.io.files import InputFile
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from kbs import HOSTILE, knowledge_bases, names, plain_names
 
 FAMILY = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo")])

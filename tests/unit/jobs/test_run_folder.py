@@ -18,8 +18,7 @@ import pytest
 from gaifman.errors import InputError, OutputError
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.jobs import run as runfolder
-from gaifman.jobs.interrupt import InterruptHandler
-from gaifman.jobs.run import Run, read_log
+from gaifman.jobs.run import InterruptHandler, Run, read_log
 from processes import child
 
 ONE = {"x": np.arange(3)}

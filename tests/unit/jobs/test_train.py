@@ -13,8 +13,7 @@ import pytest
 import gaifman
 from gaifman.completion import Completion
 from gaifman.errors import FormulaError, GaifmanError, InputError, KnowledgeBaseError
-from gaifman.jobs.progress import ProgressCounter, WorkStopped
-from gaifman.jobs.run import Run, read_log
+from gaifman.jobs.run import ProgressCounter, Run, WorkStopped, read_log
 from gaifman.jobs.train import (
     SourceText,
     TrainingInterrupted,

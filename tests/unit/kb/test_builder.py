@@ -7,8 +7,7 @@ import pytest
 
 from gaifman.errors import InputError, Location
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
-from gaifman.kb.facts import Note
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, Note
 from gaifman.kb.tables import Ints
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaifman.io.demo import demo
+from gaifman.io import demo
 
 
 def test_the_demo_is_the_same_each_time() -> None:

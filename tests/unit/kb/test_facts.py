@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gaifman.errors import KnowledgeBaseError, plural
-from gaifman.kb.facts import (
+from gaifman.kb.knowledge_base import (
     Fact,
     FactLike,
     Note,

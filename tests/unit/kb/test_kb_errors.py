@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.facts import Note
-from gaifman.kb.knowledge_base import KnowledgeBase, union
+from gaifman.kb.knowledge_base import KnowledgeBase, Note, union
 from kbs import knowledge_bases
 from processes import cpu_limit
 

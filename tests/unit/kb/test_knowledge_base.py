@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaifman.errors import GaifmanError, KnowledgeBaseError
-from gaifman.kb.facts import Fact, FactLike, Note
-from gaifman.kb.knowledge_base import KnowledgeBase, union
+from gaifman.kb.knowledge_base import Fact, FactLike, KnowledgeBase, Note, union
 from gaifman.logic.parser import parse
 from gaifman.logic.semantics import holds
 from kbs import HOSTILE, knowledge_bases, plain_names

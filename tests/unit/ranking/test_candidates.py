@@ -18,11 +18,12 @@ from gaifman.ranking.candidates import (
     STRATEGIES,
     Candidates,
     RankingOptions,
+    atom_pattern,
+    model_pattern,
     objects_of_type,
     position_types,
     select_candidates,
 )
-from gaifman.ranking.patterns import atom_pattern, model_pattern
 from kbs import knowledge_bases, plain_names
 from trained import demo, towns
 

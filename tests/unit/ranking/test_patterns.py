@@ -14,7 +14,7 @@ from gaifman.errors import FormulaError, KnowledgeBaseError
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Atom, Constant, Query, Variable
 from gaifman.logic.parser import parse_query
-from gaifman.ranking.patterns import QueryPattern, atom_pattern, model_pattern
+from gaifman.ranking.candidates import QueryPattern, atom_pattern, model_pattern
 
 KB = KnowledgeBase.from_facts(
     [("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("gave", "ann", "bob", "cup"), ("old", "ann")],

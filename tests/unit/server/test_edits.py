@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 import gaifman
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError, OutputError
 from gaifman.io.files import _short_name
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.names import name_problem
 from gaifman.server.state import EditsFile, validate_facts
 

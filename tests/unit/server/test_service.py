@@ -11,8 +11,7 @@ import pytest
 import gaifman
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, StoppedError
-from gaifman.kb.facts import Fact
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.server.limits import ServerLimits
 from gaifman.server.schemas import (

@@ -10,7 +10,7 @@ import pytest
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.errors import KnowledgeBaseError, OutputError, StoppedError
-from gaifman.kb.facts import Fact
+from gaifman.kb.knowledge_base import Fact
 from gaifman.queries.engine import Engine
 from gaifman.server.limits import ServerLimits
 from gaifman.server.schemas import AddFactsResponse, AnswersRequest, QueryRequest
