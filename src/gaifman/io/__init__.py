@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from importlib.resources import as_file, files
+from importlib import resources
 from pathlib import Path
 from typing import get_args
 
@@ -172,5 +172,5 @@ def demo() -> KnowledgeBase:
     >>> ("borders", "france", "spain") in demo()
     True
     """
-    with as_file(files("gaifman").joinpath("data", "countries.facts")) as path:
+    with resources.as_file(resources.files("gaifman").joinpath("data", "countries.facts")) as path:
         return read(path)
