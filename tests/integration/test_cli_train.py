@@ -323,8 +323,9 @@ def test_two_processes_do_not_work_on_one_run_and_a_changed_knowledge_base_is_re
 
 
 def test_on_a_terminal_a_bar_shows_phase_share_rate_and_time_left(folder: Path) -> None:
-    words = command("train", "small.facts", "-o", "m.gaifman", "--option", "epochs=20", "--min-examples", "0")
-    text = on_terminal(words, folder, output=folder / "out.txt")
+    code = "from gaifman.cli import console, main; console.PROGRESS_DELAY = 0; main()"
+    words = ["train", "small.facts", "-o", "m.gaifman", "--option", "epochs=20", "--min-examples", "0"]
+    text = on_terminal([sys.executable, "-c", code, *words], folder, output=folder / "out.txt")
     assert (folder / "out.txt").read_text().startswith("answers")
     assert re.search(r"training .* +\d+%  [\d,]+/[\d,]+", text)
     assert "in Python:" in text
