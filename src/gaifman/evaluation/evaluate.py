@@ -89,7 +89,7 @@ class EvaluationConfig:
             check_int("count", self.count, 1)
 
     def sample_size(self, facts: int) -> int:
-        """The number of facts to rank, of so many."""
+        """The number of facts to rank, out of `facts`."""
         if self.count is not None:
             return min(self.count, facts)
         return facts if self.fraction is None else ceil(self.fraction * facts)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Exact answers to first-order queries, by DuckDB."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The HTTP interface and the web page."""
