@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import sys
 import tarfile
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -29,6 +31,15 @@ from gaifman.experiments.datasets import (
 )
 from processes import PATIENCE
 from small_experiments import data_set, lines
+
+# urllib3 leaves the socket of a failed download to the garbage collector: it is collected in the test that made it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def _collect_sockets() -> Iterator[None]:
+    yield
+    gc.collect()
 
 
 def fetched(reply: Reply, folder: Path) -> Path:
@@ -131,7 +142,6 @@ def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "larger than 100 bytes" in refused(giving(archive()), tmp_path).message
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # urllib3 closes a refused socket late
 def test_without_a_network_there_is_one_message(tmp_path: Path) -> None:
     with served(giving(b"")) as home:
         pass
