@@ -422,13 +422,8 @@ class KnowledgeBase:
 
     def value(self, attribute: str, obj: str) -> float | None:
         """Return an object's value of an attribute, or None."""
-        number, holder = self.content.attributes.find(attribute), self.object_id(obj)
-        if number is None:
-            raise self._unknown("attribute", attribute, self.content.attributes)
-        rows = self.value_table.rows(number)
-        at = rows.start + int(np.searchsorted(self.value_table.objects[rows], holder))
-        found = at < rows.stop and self.value_table.objects[at] == holder
-        return float(self.value_table.value[at]) if found else None
+        number = self.value_id(attribute, self.object_id(obj))
+        return float(self.value_table.value[number - len(self)]) if number >= 0 else None
 
     def values(self) -> Iterator[tuple[str, str, float]]:
         """Yield attribute, object and value, sorted by attribute and object."""
@@ -511,6 +506,28 @@ class KnowledgeBase:
     def value_table(self) -> ValueTable:
         """All values of attributes, with numbers for names."""
         return self.content.values
+
+    @cached_property
+    def value_offsets(self) -> Mapping[str, int]:
+        """Attribute → id of its first value: row `i` of the value table is value `len(kb) + i`, after all facts."""
+        starts = (len(self) + self.value_table.starts[:-1]).tolist()
+        return MappingProxyType(dict(zip(self.content.attributes, starts, strict=True)))
+
+    def value_id(self, attribute: str, object_id: int) -> int:
+        """Return the id of an object's value of an attribute, or −1. Ids of values follow those of facts.
+
+        >>> values = {("age", "ann"): 80, ("size", "ann"): 2, ("size", "bob"): 0}
+        >>> kb = KnowledgeBase.from_facts([("old", "ann")], values)
+        >>> kb.value_id("age", 0), kb.value_id("age", 1), kb.value_id("size", 1), dict(kb.value_offsets)
+        (1, -1, 3, {'age': 1, 'size': 2})
+        """
+        number = self.content.attributes.find(attribute)
+        if number is None:
+            raise self._unknown("attribute", attribute, self.content.attributes)
+        rows = self.value_table.rows(number)
+        at = rows.start + int(np.searchsorted(self.value_table.objects[rows], object_id))
+        found = at < rows.stop and self.value_table.objects[at] == object_id
+        return len(self) + at if found else -1
 
     # As a whole
 

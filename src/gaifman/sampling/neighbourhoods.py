@@ -92,12 +92,12 @@ class SamplingConfig:
 
 @dataclass(frozen=True, slots=True)
 class HiddenFacts:
-    """Facts that are hidden from each tuple."""
+    """Facts and values of attributes that are hidden from each tuple."""
 
     starts: Longs
     """Shape (b + 1,), int64: the facts of tuple `t` are `facts[starts[t] : starts[t + 1]]`."""
     facts: Longs
-    """Shape (all hidden,), int64: fact numbers."""
+    """Shape (all hidden,), int64: fact numbers, and numbers of values, which follow (`KnowledgeBase.value_id`)."""
 
     @classmethod
     def one_per_tuple(cls, numbers: Longs) -> HiddenFacts:
@@ -243,10 +243,12 @@ def check_hidden(graph: GaifmanGraph, hidden: HiddenFacts | None, count: int) ->
         raise KnowledgeBaseError(
             f"HiddenFacts.starts must ascend from 0 to {len(facts)} and have {count + 1} items for {count} tuples"
         )
-    wrong = facts[(facts < 0) | (facts >= len(graph.kb))]
+    known = len(graph.kb) + len(graph.kb.value_table)
+    wrong = facts[(facts < 0) | (facts >= known)]
     if len(wrong):
+        what = "facts and values" if len(graph.kb.value_table) else "facts"
         raise KnowledgeBaseError(
-            f"facts are numbered from 0 to {len(graph.kb) - 1}, not {wrong[0]}",
+            f"{what} are numbered from 0 to {known - 1}, not {wrong[0]}",
             hint="fact_ids() returns them; HiddenFacts.one_per_tuple() skips unknown facts, -1",
         )
     return starts, facts

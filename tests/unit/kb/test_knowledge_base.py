@@ -389,3 +389,17 @@ def test_facts_are_numbered_by_arity_then_relation_then_objects() -> None:
     for wrong in (-1, 4):
         with pytest.raises(KnowledgeBaseError, match=f"numbered from 0 to 3, got {wrong}"):
             kb.fact_by_id(wrong)
+
+
+def test_values_are_numbered_after_the_facts_by_attribute_then_object(family: KnowledgeBase) -> None:
+    numbers = [family.value_id(attribute, family.object_id(obj)) for attribute, obj, _ in family.values()]
+    assert numbers == [*range(len(family), len(family) + len(family.value_table))]
+    for attribute, offset in family.value_offsets.items():
+        assert offset == min(
+            family.value_id(attribute, family.object_id(o)) for a, o, _ in family.values() if a == attribute
+        )
+    for attribute in family.attributes:
+        for number, name in enumerate(family.objects):
+            assert (family.value_id(attribute, number) >= 0) == (family.value(attribute, name) is not None)
+    with pytest.raises(KnowledgeBaseError, match="there is no attribute agee"):
+        family.value_id("agee", 0)
