@@ -45,7 +45,7 @@ def features(rng: random.Random, count: int) -> FeatureSet:
 def check(graph: GaifmanGraph, drawn: NeighbourhoodBatch, phi: FeatureSet, hidden: HiddenFacts | None = None) -> int:
     """Compare every value with the definition; how many were compared."""
     kb = graph.kb
-    plan = compile_features(phi, kb, 2)
+    plan = compile_features(phi, kb, drawn.own_positions.shape[1])
     found = FeatureEvaluator(graph, plan).evaluate(drawn, hidden).to_dense()
     for row in range(len(drawn)):
         t = row // drawn.draws

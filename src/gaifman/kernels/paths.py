@@ -559,10 +559,13 @@ def _list_reversed_labels(
     at: int,
     buffer: RowBuffer,
 ) -> int:
-    """List the labels between object i of the tuple and earlier ones, reversed. Return the end, −1 if full."""
+    """List the labels between object i of the tuple and earlier ones, reversed. Return the end, −1 if full.
+
+    An earlier object that comes twice is one end of the same facts: they are listed from its first place only.
+    """
     own = view.own
     for h in range(i):
-        if own[h] != own[i] and lists.label_sets[h, own[i]] == LISTED:
+        if own[h] != own[i] and is_first(own, h) and lists.label_sets[h, own[i]] == LISTED:
             first, last = lists.begins[h, own[i]], lists.ends[h, own[i]]
             if at + last - first > len(lists.labels):
                 return -1
