@@ -222,10 +222,8 @@ class Scorer:
 
     def prune(self, features: Sequence[Feature]) -> tuple[tuple[Feature, ...], Scorer]:
         """Return the features that the base model uses, and the scorer for these alone."""
-        used = self.scaler.features()
-        columns = np.arange(len(used), dtype=np.int32)
-        scaler = FeatureScaler(columns, self.scaler.kinds[used], self.scaler.centres, self.scaler.scales)
-        return tuple(features[number] for number in used.tolist()), replace(self, scaler=scaler)
+        used = np.unique(self.scaler.features())
+        return tuple(features[number] for number in used.tolist()), replace(self, scaler=self.scaler.select(used))
 
     def mean_probabilities(self, matrix: FeatureMatrix, draws: int) -> tuple[Floats, Floats]:
         """Return the mean over each tuple's draws and its standard error, which is NaN for a single draw."""

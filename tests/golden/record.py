@@ -282,6 +282,7 @@ def features(
     hidden = hide(kb, query, numbers)
     drawn = draw_neighbourhoods(graph, numbers, wanted, hidden)
     values = FeatureEvaluator(graph, plan).evaluate(drawn, hidden, drop_uncertain=wanted).to_dense()
+    values = np.nan_to_num(values)  # a missing number is left out
     texts = [str(feature) for feature in plan.features]
     bounds = zip(drawn.starts.tolist(), drawn.starts.tolist()[1:], strict=False)
     members = [[kb.object_name(number) for number in drawn.members[begin:end].tolist()] for begin, end in bounds]

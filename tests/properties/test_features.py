@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from feature_cases import case, check, features
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from feature_cases import case, check, features, hide
 from generators import over_seeds
 
 
@@ -16,10 +13,6 @@ def test_features_equal_the_definition(seed: int) -> None:
 
 
 @over_seeds(60)
-def test_hidden_facts_are_not_seen(seed: int) -> None:
+def test_hidden_facts_and_values_are_not_seen(seed: int) -> None:
     rng, graph, drawn = case(seed)
-    every = len(graph.kb)
-    chosen = [sorted(rng.sample(range(every), min(every, rng.randint(0, 6)))) for _ in range(len(drawn.own_positions))]
-    starts = np.append(0, np.cumsum([len(numbers) for numbers in chosen])).astype(np.int64)
-    hidden = HiddenFacts(starts, np.array([n for numbers in chosen for n in numbers], np.int64))
-    check(graph, drawn, features(rng, 6), hidden)
+    check(graph, drawn, features(rng, 6), hide(rng, graph.kb, len(drawn.own_positions), range(7)))

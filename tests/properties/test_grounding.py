@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from feature_cases import visible
 from gaifman.features.grounding import MAX_GROUNDINGS, LocalStructure, find_groundings, local_structure
 from gaifman.kb.gaifman_graph import build_graph, induced_facts
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
@@ -17,7 +18,7 @@ from gaifman.logic.semantics import Extension, Structure, count, holds
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from generators import RELATIONS, Generator, over_seeds
 from kbs import knowledge_bases
-from long_features import hide, knowledge, visible
+from long_features import hide, knowledge
 
 FAMILY = KnowledgeBase.from_facts(
     [("parent", "ann", "bob"), ("parent", "ann", "bea"), ("parent", "bob", "cleo"), ("old", "ann")],
@@ -46,7 +47,7 @@ def neighbourhood(seed: int) -> tuple[LocalStructure, Structure, tuple[str, ...]
     drawn = draw_neighbourhoods(graph, tuples, SamplingConfig(rng.randint(0, 2), 5, seed=seed), hidden)
     names = [graph.kb.object_name(int(member)) for member in drawn.members_of(0)]
     inside = local_structure(graph, drawn.members_of(0), hidden.facts)
-    return inside, visible(graph, hidden, 0).induced(names), tuple(names[place] for place in drawn.own_positions[0])
+    return inside, visible(graph.kb, hidden, 0).induced(names), tuple(names[place] for place in drawn.own_positions[0])
 
 
 @over_seeds(120)
@@ -163,6 +164,15 @@ def test_aggregates_of_random_kinds_have_known_facts() -> None:
             compared += len(facts) > 0
     assert compared > 10
     assert set(RELATIONS) >= {"p", "r"}
+
+
+def test_a_negative_sum_has_the_facts_of_its_numbers() -> None:
+    """Below its default of 0 it was shown with what makes the formula false."""
+    kb = KnowledgeBase.from_facts([("r", "ann", "bob"), ("r", "bob", "ann")], {("debt", "bob"): -3.0})
+    feature, inside = parse_feature("sum debt(x) for r(s1, x)", kb), LocalStructure(kb.structure())
+    for above in (True, False):
+        found = find_groundings(inside, feature, ("ann",), above_default=above)
+        assert [str(fact) for facts in found for fact in facts] == ["r(ann, bob)."]
 
 
 def test_hidden_facts_are_in_no_grounding() -> None:

@@ -54,7 +54,7 @@ def surveyed(plan: FeaturePlan, *matrices: FeatureMatrix, rare: int = 1) -> Feat
 
 
 def away(plan: FeaturePlan, matrix: FeatureMatrix) -> Dense:
-    """Shape (rows, features): how far each value is from its default, where counts and numbers are bent."""
+    """Shape (rows, features): how far each value is from its default, NaN if missing; counts and numbers are bent."""
     dense, default = matrix.to_dense().astype(np.float64), np.zeros(matrix.to_dense().shape)
     for feature, shape in enumerate(matrix.default_rows.tolist()):
         if shape >= 0:
@@ -65,6 +65,12 @@ def away(plan: FeaturePlan, matrix: FeatureMatrix) -> Dense:
     return dense - default
 
 
+def seen(plan: FeaturePlan, matrix: FeatureMatrix) -> npt.NDArray[np.bool_]:
+    """Shape (rows, features): whether a number is known, or another feature differs from its default."""
+    far = away(plan, matrix)
+    return np.where(feature_kinds(plan.features) == NUMBER, ~np.isnan(far), far != 0)
+
+
 def unpacked(rows: SparseRows) -> Dense:
     whole = np.zeros((len(rows), rows.width))
     whole[np.repeat(np.arange(len(rows)), np.diff(rows.starts)), rows.columns] = rows.values
@@ -73,8 +79,9 @@ def unpacked(rows: SparseRows) -> Dense:
 
 def plain(plan: FeaturePlan, inputs: FeatureScaler, matrix: FeatureMatrix) -> Dense:
     """The inputs by their definition."""
-    far = away(plan, matrix)[:, inputs.features()]
-    return np.where(far != 0, (far - inputs.centres) / inputs.scales, 0)
+    far, there = away(plan, matrix)[:, inputs.features()], seen(plan, matrix)[:, inputs.features()]
+    known = np.isin(np.arange(inputs.width), inputs.known_columns)
+    return np.where(there, np.where(known, 1.0, (far - inputs.centres) / inputs.scales), 0)
 
 
 # Kinds
@@ -93,10 +100,12 @@ KIND = {
     "age(s1)": NUMBER,
     "age(s1) - age(s2)": NUMBER,
     "mean age(x) for r(s1, x)": NUMBER,
-    "sum age(x) for r(s1, x)": NUMBER,
+    "sum age(x) for r(s1, x)": COUNT,
+    "count age(x) for r(s1, x)": COUNT,
     "min age(x) for r(s1, x)": NUMBER,
     "max age(x) for r(s1, x)": NUMBER,
-    "count r(s1, x) - count r(x, s1)": NUMBER,
+    "count r(s1, x) - count r(x, s1)": COUNT,
+    "count r(s1, x) - age(s2)": NUMBER,
 }
 
 
@@ -110,6 +119,64 @@ def test_every_feature_has_its_kind(text: str) -> None:
 
 def test_kinds_have_names() -> None:
     assert [KIND_NAMES[kind] for kind in (TRUTH, COUNT, NUMBER)] == ["truth", "count", "number"]
+
+
+# Numbers
+
+
+def numbers(*values: float | None) -> tuple[FeaturePlan, FeatureMatrix]:
+    """The attribute of some objects, one row each; None for a missing value."""
+    names = [f"o{i}" for i in range(len(values))]
+    known = {("age", name): value for name, value in zip(names, values, strict=True) if value is not None}
+    kb = KnowledgeBase.from_facts([], known, names)
+    plan = compile_features(parse_phi("age(s1)", kb), kb, 1)
+    tuples = np.arange(len(values), dtype=np.int32)[:, None]
+    return plan, FeatureEvaluator(build_graph(kb), plan).sample_and_evaluate(tuples, SamplingConfig())
+
+
+def test_a_number_that_is_0_is_not_missing() -> None:
+    """It was no entry, as a missing one, and its input 0, the mean of the others."""
+    plan, matrix = numbers(0.0, 1.0, None, 0.0)
+    assert matrix.values.tolist() == [0, 1, 0]
+    assert np.isnan(matrix.to_dense()[:, 0]).tolist() == [False, False, True, False]
+    inputs = surveyed(plan, matrix)
+    found = unpacked(inputs.transform(matrix))
+    assert found[:, 1].tolist() == [1, 1, 0, 1]
+    assert found[0, 0] == found[3, 0] < 0 < found[1, 0]
+    assert found[2, 0] == 0
+
+
+def test_numbers_are_centred_over_the_known_ones() -> None:
+    plan, matrix = numbers(*[0.0] * 3, *[None] * 50, *[7.0] * 3)
+    inputs = surveyed(plan, matrix)
+    assert inputs.centres[0] == pytest.approx(np.log(8) / 2)
+    assert np.unique(unpacked(inputs.transform(matrix))[:, 0]) == pytest.approx([-1, 0, 1])
+
+
+def test_the_mean_is_told_from_a_missing_number() -> None:
+    plan, matrix = numbers(1.0, 1.0, None, 1.0)
+    found = unpacked(surveyed(plan, matrix).transform(matrix))
+    assert found == pytest.approx(np.array([[0, 1], [0, 1], [0, 0], [0, 1]]), abs=1e-6)
+
+
+def test_a_number_that_is_always_known_needs_no_second_column() -> None:
+    plan, matrix = numbers(0.0, 1.0, 2.0)
+    inputs = surveyed(plan, matrix)
+    assert (inputs.width, inputs.known_columns.tolist()) == (1, [-1])
+    _, missing = numbers(None, 1.0, None)
+    assert unpacked(inputs.transform(missing))[[0, 2]].tolist() == [[0], [0]], "the mean"
+
+
+def test_a_sum_of_nothing_is_0_and_not_missing() -> None:
+    kb = KnowledgeBase.from_facts([("r", "a", "b"), ("r", "b", "c")], {("age", "b"): -2.0, ("age", "c"): 2.0})
+    plan = compile_features(parse_phi("sum age(x) for r(s1, x)\nmean age(x) for r(s1, x)", kb), kb, 1)
+    matrix = FeatureEvaluator(build_graph(kb), plan).sample_and_evaluate([[0], [1], [2]], SamplingConfig())
+    found = matrix.to_dense()
+    assert found[:, 0].tolist() == [-2, 2, 0]
+    assert found[:2, 1].tolist() == [-2, 2]
+    assert np.isnan(found[2, 1])
+    inputs = unpacked(surveyed(plan, matrix).transform(matrix))
+    assert inputs == pytest.approx(np.array([[-1, -1, 1], [1, 1, 1], [0, 0, 0]]))
 
 
 # Rows
@@ -165,7 +232,13 @@ def test_a_count_that_is_its_default_is_absent() -> None:
     surveyor = FeatureStatistics(feature_kinds([parse_feature("r(s1, x)")]))
     surveyor.update(matrix)
     assert surveyor.make_scaler(1).width == 0
-    given = FeatureScaler(np.zeros(1, np.int32), surveyor.kinds, np.zeros(1, np.float32), np.ones(1, np.float32))
+    given = FeatureScaler(
+        np.zeros(1, np.int32),
+        np.full(1, -1, np.int32),
+        surveyor.kinds,
+        np.zeros(1, np.float32),
+        np.ones(1, np.float32),
+    )
     assert len(given.transform(matrix).columns) == 0
 
 
@@ -232,10 +305,13 @@ def test_no_rows_and_no_features_are_right_too() -> None:
 def test_features_seen_less_often_than_rare_have_no_column(seed: int, rare: int) -> None:
     plan, matrix = case(seed)
     inputs = surveyed(plan, matrix, rare=rare)
-    counts = (away(plan, matrix) != 0).sum(axis=0)
-    assert inputs.features().tolist() == np.flatnonzero(counts >= max(rare, 1)).tolist()
-    kept = inputs.columns[inputs.columns >= 0]
-    assert kept.tolist() == [*range(inputs.width)]
+    counts, numbers = seen(plan, matrix).sum(axis=0), feature_kinds(plan.features) == NUMBER
+    assert np.unique(inputs.features()).tolist() == np.flatnonzero(counts >= max(rare, 1)).tolist()
+    missing = numbers & (counts >= max(rare, 1)) & (len(matrix) - counts >= max(rare, 1))
+    assert np.flatnonzero(inputs.known_columns >= 0).tolist() == np.flatnonzero(missing).tolist()
+    kept = [inputs.columns[inputs.columns >= 0], inputs.known_columns[inputs.known_columns >= 0]]
+    assert sorted(np.concatenate(kept).tolist()) == [*range(inputs.width)]
+    assert (inputs.known_columns[missing] == inputs.columns[missing] + 1).all()
 
 
 @settings(max_examples=40)
@@ -243,17 +319,20 @@ def test_features_seen_less_often_than_rare_have_no_column(seed: int, rare: int)
 def test_counts_and_numbers_are_standardised_where_they_are(seed: int) -> None:
     plan, matrix = case(seed, rows=30)
     inputs = surveyed(plan, matrix)
-    far, found = away(plan, matrix)[:, inputs.features()], unpacked(inputs.transform(matrix))
-    for column, feature in enumerate(inputs.features().tolist()):
-        there, kind = found[far[:, column] != 0, column], inputs.kinds[feature]
+    far, found = away(plan, matrix), unpacked(inputs.transform(matrix))
+    for feature in np.flatnonzero(inputs.columns >= 0).tolist():
+        rows = seen(plan, matrix)[:, feature]
+        there, kind = found[rows, inputs.columns[feature]], inputs.kinds[feature]
         assert len(there)
+        if inputs.known_columns[feature] >= 0:
+            assert found[:, inputs.known_columns[feature]].tolist() == rows.tolist()
         if kind == TRUTH:
             assert set(np.abs(there).tolist()) == {1.0}
         elif kind == COUNT:
             assert (there**2).mean() == pytest.approx(1, abs=1e-3)
         else:
             assert there.mean() == pytest.approx(0, abs=1e-3)
-            same = np.ptp(far[far[:, column] != 0, column]) < 1e-5
+            same = np.ptp(far[rows, feature]) < 1e-5
             assert there.var() == pytest.approx(0 if same else 1, abs=1e-3)
 
 
@@ -302,19 +381,23 @@ def test_arrays_give_the_same_inputs_back(seed: int, rare: int) -> None:
 
 
 def fields(inputs: FeatureScaler) -> list[npt.NDArray[np.generic]]:
-    return [inputs.columns, inputs.kinds, inputs.centres, inputs.scales]
+    return [inputs.columns, inputs.known_columns, inputs.kinds, inputs.centres, inputs.scales]
 
 
 def test_features_can_be_numbered_anew() -> None:
     """A file keeps only the features that have a column, and reads them as features 0, 1, 2 …"""
     plan, matrix = case(8)
     inputs = surveyed(plan, matrix, rare=2)
-    own = [plan.features[feature] for feature in inputs.features().tolist()]
-    arrays = inputs.arrays() | {"features": np.arange(len(own), dtype=np.int32)}
-    again = FeatureScaler.from_arrays(arrays, feature_kinds(own))
-    assert again.columns.tolist() == [*range(inputs.width)]
-    assert again.kinds.tolist() == inputs.kinds[inputs.features()].tolist()
-    assert 0 < inputs.width < len(plan.features)
+    used, numbered = np.unique(inputs.features(), return_inverse=True)
+    own = [plan.features[feature] for feature in used.tolist()]
+    arrays = inputs.arrays() | {"features": numbered.astype(np.int32)}
+    again, selected = FeatureScaler.from_arrays(arrays, feature_kinds(own)), inputs.select(used)
+    for one, other in zip(fields(again), fields(selected), strict=True):
+        assert one.tolist() == other.tolist()
+    assert again.columns.tolist() == inputs.columns[used].tolist()
+    assert again.known_columns.tolist() == inputs.known_columns[used].tolist()
+    assert again.kinds.tolist() == inputs.kinds[used].tolist()
+    assert 0 < len(own) < len(plan.features)
 
 
 def test_kinds_that_are_known_need_not_be_found_again() -> None:

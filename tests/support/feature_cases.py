@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import free_variables, query_position
-from gaifman.logic.semantics import feature_value
+from gaifman.logic.semantics import Structure, feature_value
 from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
@@ -49,15 +50,39 @@ def check(graph: GaifmanGraph, drawn: NeighbourhoodBatch, phi: FeatureSet, hidde
     found = FeatureEvaluator(graph, plan).evaluate(drawn, hidden).to_dense()
     for row in range(len(drawn)):
         t = row // drawn.draws
-        unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist() if hidden else []
-        structure = kb.without_facts([graph.kb.fact_by_id(number) for number in unseen]).structure()
+        structure = visible(kb, hidden, t)
         members = drawn.members_of(t, row % drawn.draws)
         names = [kb.object_name(int(member)) for member in members]
         inside, pair = structure.induced(names), tuple(names[place] for place in drawn.own_positions[t])
         for column, feature in enumerate(plan.features):
             expected = np.float32(feature_value(inside, feature, pair))
-            assert found[row, column] == pytest.approx(expected, rel=1e-5, abs=1e-6), f"{feature} of {pair} in {names}"
+            same = pytest.approx(expected, rel=1e-5, abs=1e-6, nan_ok=True)
+            assert found[row, column] == same, f"{feature} of {pair} in {names}"
     return found.size
+
+
+def visible(kb: KnowledgeBase, hidden: HiddenFacts | None, t: int) -> Structure:
+    """The facts and values that are not hidden from a tuple."""
+    unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist() if hidden else []
+    known = kb.without_facts([kb.fact_by_id(number) for number in unseen if number < len(kb)]).structure()
+    values = {
+        attribute: {name: v for name, v in own.items() if kb.value_id(attribute, kb.object_id(str(name))) not in unseen}
+        for attribute, own in known.attributes.items()
+    }
+    return Structure(known.domain, known.relations, values)
+
+
+def hide(rng: random.Random, kb: KnowledgeBase, tuples: int, choices: Sequence[int]) -> HiddenFacts:
+    """Some facts and values for each tuple, as many as one of the choices."""
+    every = len(kb) + len(kb.value_table)
+    chosen = [sorted(rng.sample(range(every), min(every, rng.choice(choices)))) for _ in range(tuples)]
+    starts = np.append(0, np.cumsum([len(numbers) for numbers in chosen])).astype(np.int64)
+    return HiddenFacts(starts, np.array([n for numbers in chosen for n in numbers], np.int64))
+
+
+def equal(one: FeatureMatrix, other: FeatureMatrix) -> bool:
+    """Whether two matrices have the same values, missing ones included."""
+    return np.array_equal(one.to_dense(), other.to_dense(), equal_nan=True)
 
 
 def case(seed: int) -> tuple[random.Random, GaifmanGraph, NeighbourhoodBatch]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+import feature_cases
+from feature_cases import visible
 from gaifman.features.compiler import FeaturePlan, compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet
@@ -33,7 +35,7 @@ from gaifman.logic.ast import (
     query_position,
     walk,
 )
-from gaifman.logic.semantics import Structure, feature_value
+from gaifman.logic.semantics import feature_value
 from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
@@ -47,6 +49,7 @@ class Tally:
     cases: int = 0
     values: int = 0
     other_than_zero: int = 0
+    missing: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     worst: list[str] = field(default_factory=list)
     """The values that differ, in words."""
@@ -68,12 +71,8 @@ def knowledge(rng: random.Random) -> KnowledgeBase:
 
 
 def hide(rng: random.Random, graph: GaifmanGraph, tuples: int) -> HiddenFacts:
-    """From half of the tuples, a few facts."""
-    every = len(graph.kb)
-    most = [min(every, rng.choice([0, 0, 1, 3, 12])) for _ in range(tuples)]
-    chosen = [sorted(rng.sample(range(every), count)) for count in most]
-    starts = np.append(0, np.cumsum([len(numbers) for numbers in chosen])).astype(np.int64)
-    return HiddenFacts(starts, np.array([n for numbers in chosen for n in numbers], np.int64))
+    """From half of the tuples, a few facts and values."""
+    return feature_cases.hide(rng, graph.kb, tuples, [0, 0, 1, 3, 12])
 
 
 def features(rng: random.Random, width: int, count: int) -> FeatureSet:
@@ -125,22 +124,16 @@ def compare(
         t = row // drawn.draws
         names = [graph.kb.object_name(int(member)) for member in drawn.members_of(t, row % drawn.draws)]
         inside, objects = (
-            visible(graph, hidden, t).induced(names),
+            visible(graph.kb, hidden, t).induced(names),
             tuple(names[place] for place in drawn.own_positions[t]),
         )
         for column, feature in enumerate(plan.features):
             expected = np.float32(feature_value(inside, feature, objects))
             tally.values += 1
-            tally.other_than_zero += bool(expected)
-            if not np.isclose(found[row, column], expected, rtol=1e-5, atol=1e-6):
+            tally.other_than_zero += bool(np.nan_to_num(expected))
+            tally.missing += bool(np.isnan(expected))
+            if not np.isclose(found[row, column], expected, rtol=1e-5, atol=1e-6, equal_nan=True):
                 tally.worst.append(f"{feature} of {objects} in {names}: {found[row, column]}, not {expected}")
-
-
-def visible(graph: GaifmanGraph, hidden: HiddenFacts, t: int) -> Structure:
-    """The facts that are not hidden from a tuple."""
-    unseen = hidden.facts[hidden.starts[t] : hidden.starts[t + 1]].tolist()
-    kb = graph.kb.without_facts([graph.kb.fact_by_id(number) for number in unseen]) if unseen else graph.kb
-    return kb.structure()
 
 
 def main() -> int:
@@ -161,6 +154,7 @@ def main() -> int:
         "values": tally.values,
         "knowledge_bases": tally.cases,
         "other_than_zero": tally.other_than_zero,
+        "missing": tally.missing,
         "seeds": [options.seed, seed],
         "features_by_kind": dict(sorted(tally.kinds.items())),
         "differences": tally.worst,

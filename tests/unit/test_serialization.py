@@ -43,25 +43,28 @@ def features() -> tuple[Feature, ...]:
     return parse_phi("\n".join(TEXTS), Schema({"likes": 2}, {"age"}, {"bob"})).features
 
 
-def scorer(columns: list[int], base: BaseModel | None = None) -> Scorer:
-    """A scorer that uses only some features."""
-    own = np.array(columns, np.int32)
-    width = int((own >= 0).sum())
+def scorer(columns: list[int], base: BaseModel | None = None, known: int = -1) -> Scorer:
+    """A scorer that uses only some features; the age may have a second column, for whether it is known."""
+    own, known_columns = np.array(columns, np.int32), np.array([-1, -1, known, -1, -1], np.int32)
+    width = int((own >= 0).sum() + (known_columns >= 0).sum())
     base = base or MLP(hidden=(3,), epochs=1)
     base.reset(width, 7)
     centres, scales = np.arange(width, dtype=np.float32), np.arange(1, width + 1, dtype=np.float32)
-    return Scorer(FeatureScaler(own, feature_kinds(features()), centres, scales), base, (0.5, float("nan")))
+    scaler = FeatureScaler(own, known_columns, feature_kinds(features()), centres, scales)
+    return Scorer(scaler, base, (0.5, float("nan")))
 
 
 # Features and scorers
 
 
 def test_only_features_with_a_column_are_kept() -> None:
-    kept, found = scorer([-1, 0, 1, -1, 2]).prune(features())
+    kept, found = scorer([-1, 0, 1, -1, 3], known=2).prune(features())
     assert [str(feature) for feature in kept] == [TEXTS[1], TEXTS[2], TEXTS[4]]
-    assert found.scaler.columns.tolist() == [0, 1, 2]
+    assert found.scaler.columns.tolist() == [0, 1, 3]
+    assert found.scaler.known_columns.tolist() == [-1, 2, -1]
+    assert found.scaler.features().tolist() == [0, 1, 1, 2]
     assert found.scaler.kinds.tolist() == feature_kinds(kept).tolist()
-    assert found.scaler.centres.tolist() == [0, 1, 2]
+    assert found.scaler.centres.tolist() == [0, 1, 2, 3]
     assert found.losses[0] == 0.5
 
 
@@ -71,13 +74,13 @@ def test_all_features_can_be_pruned() -> None:
 
 
 def test_a_scorer_survives_its_arrays() -> None:
-    one = scorer([0, -1, 1, 2, -1])
+    one = scorer([0, -1, 1, 3, -1], known=2)
     arrays = scorer_arrays(one, "3/")
     assert all(name.startswith("3/") for name in arrays)
     again = scorer_from_arrays(strip_prefix(arrays, "3/"), feature_kinds(features()), MLP(hidden=(3,), epochs=1))
-    for field in ("columns", "kinds", "centres", "scales"):
+    for field in ("columns", "known_columns", "kinds", "centres", "scales"):
         assert np.array_equal(getattr(one.scaler, field), getattr(again.scaler, field))
-    rows = SparseRows(np.array([0, 2, 3]), np.array([0, 2, 1], np.int32), np.ones(3, np.float32), 3)
+    rows = SparseRows(np.array([0, 2, 3]), np.array([0, 2, 1], np.int32), np.ones(3, np.float32), 4)
     assert np.array_equal(one.base.probabilities(rows), again.base.probabilities(rows))
 
 

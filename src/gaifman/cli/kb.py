@@ -424,6 +424,8 @@ def evaluate_features(
     kb: KnowledgeBase, phi: FeatureSet, objects: tuple[str, ...], radius: int, size: int | None, seed: int
 ) -> dict[str, Any]:
     """Return the non-zero features of a sampled neighbourhood with their facts, as fields for JSON."""
+    import numpy as np
+
     from gaifman.features.compiler import compile_features
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.grounding import find_witness_facts
@@ -438,7 +440,7 @@ def evaluate_features(
     members = [kb.object_name(int(member)) for member in drawn.members_of(0)]
     inside = kb.induced(members).structure()
     rows = []
-    for column in values.nonzero()[0].tolist():
+    for column in np.nan_to_num(values).nonzero()[0].tolist():  # a missing number is NaN
         feature = plan.features[column]
         facts, more = find_witness_facts(inside, feature, objects)
         rows.append({"feature": str(feature), "value": float(values[column]), "facts": facts, "more": more})

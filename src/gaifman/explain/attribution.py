@@ -1,7 +1,7 @@
 """Attribution: which formulas and facts a prediction depends on.
 
-The effect of an input is the exact change of the log-odds if it is switched off, that is, set to its value in a
-neighbourhood of the same size without facts:
+The effect of a feature is the exact change of the log-odds if its inputs are switched off, that is, set to their values
+in a neighbourhood of the same size without facts and numbers:
 
 >>> import numpy as np
 >>> from gaifman.models.base import Batch, SparseRows
@@ -12,7 +12,7 @@ neighbourhood of the same size without facts:
 >>> for _ in range(50):
 ...     _ = base.fit_batch(Batch(rows, np.array([1, 0], np.float32)))
 >>> found = compute_effects(base, rows)
->>> found.columns.tolist(), found.draws.tolist(), bool(found.effects[0] > 0 > found.effects[1])
+>>> found.features.tolist(), found.draws.tolist(), bool(found.effects[0] > 0 > found.effects[1])
 ([0, 1], [1, 2], True)
 >>> abs(found.interactions) < 1e-6  # a linear model has no interactions
 True
@@ -39,6 +39,7 @@ from gaifman.features.grounding import LocalStructure, find_groundings, local_st
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
+from gaifman.kernels.evaluate import MISSING
 from gaifman.logic.ast import Constant, Feature, Query, Variable, to_bracketed
 from gaifman.logic.transforms import substitute
 from gaifman.logic.verbalize import describe_feature
@@ -54,48 +55,58 @@ MAX_ENTRIES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Effects of inputs on the log-odds, as means over draws: `base + effects.sum() + interactions` is `total`."""
+    """Effects of features on the log-odds, as means over draws: `base + effects.sum() + interactions` is `total`."""
 
     base: float
     """The log-odds of a row in which every input is off."""
-    columns: Ints
-    """Shape (inputs,), int32, ascending: the inputs that are on in some draw."""
+    features: Longs
+    """Shape (shown,), int64, ascending: the features with an input that is on in some draw."""
     effects: Floats
-    """Shape (inputs,), float64: by how much the mean falls if the input is switched off."""
+    """Shape (shown,), float64: by how much the mean falls if the inputs of the feature are switched off."""
     draws: Longs
-    """Shape (inputs,), int64: the number of draws in which the input is on."""
+    """Shape (shown,), int64: the number of draws in which an input of the feature is on."""
     total: float
     """The log-odds of the rows themselves."""
 
     @property
     def interactions(self) -> float:
-        """The part of the log-odds that is not the effect of a single input."""
+        """The part of the log-odds that is not the effect of a single feature."""
         return self.total - self.base - float(self.effects.sum())
 
 
-def compute_effects(base: BaseModel, rows: SparseRows, deadline: Deadline | None = None) -> Effects:
-    """The effect of each input over all rows; the deadline is checked between blocks of changed rows."""
+def compute_effects(
+    base: BaseModel, rows: SparseRows, features: Longs | None = None, deadline: Deadline | None = None
+) -> Effects:
+    """The effect of each feature over all rows; the deadline is checked between blocks of changed rows.
+
+    `features` (columns,), int64, ascending, has the feature of each column. By default each column is one.
+    """
     whole = base.scores(rows)
-    owner = np.repeat(np.arange(len(rows)), np.diff(rows.starts))
-    parts = _rows_without_entry(rows, owner, deadline or no_deadline())
+    features = np.arange(rows.width) if features is None else features
+    owner, feature = np.repeat(np.arange(len(rows)), np.diff(rows.starts)), features[rows.columns]
+    # The entries of one feature in a row stand together.
+    first = np.flatnonzero((np.diff(owner, prepend=-1) != 0) | (np.diff(feature, prepend=-1) != 0))
+    owner, feature = owner[first], feature[first]
+    parts = _rows_without_entries(rows, owner, first, np.append(first, len(rows.columns))[1:], deadline)
     changed = np.concatenate([np.zeros(0), *(base.scores(part) for part in parts)])
-    columns, at, draws = np.unique(rows.columns, return_inverse=True, return_counts=True)
-    sums = np.bincount(at, whole[owner] - changed, len(columns)).astype(np.float64)
+    shown, at, draws = np.unique(feature, return_inverse=True, return_counts=True)
+    sums = np.bincount(at, whole[owner] - changed, len(shown)).astype(np.float64)
     empty = SparseRows(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), rows.width)
     count = max(len(rows), 1)
-    return Effects(float(base.scores(empty)[0]), columns, sums / count, draws, float(whole.sum() / count))
+    return Effects(float(base.scores(empty)[0]), shown, sums / count, draws, float(whole.sum() / count))
 
 
-def _rows_without_entry(rows: SparseRows, owner: Longs, deadline: Deadline) -> Iterator[SparseRows]:
-    """For each entry, in order, its row without it; block by block."""
-    begins, ends = rows.starts[owner], rows.starts[owner + 1]
+def _rows_without_entries(
+    rows: SparseRows, owner: Longs, first: Longs, last: Longs, deadline: Deadline | None
+) -> Iterator[SparseRows]:
+    """For each range of entries, from `first` to `last`, the row that owns them without them; block by block."""
+    begins, ends, deadline = rows.starts[owner], rows.starts[owner + 1], deadline or no_deadline()
     blocks = np.cumsum(ends - begins) // MAX_ENTRIES
-    for entries in np.split(np.arange(len(owner)), np.flatnonzero(np.diff(blocks)) + 1):
+    for part in np.split(np.arange(len(owner)), np.flatnonzero(np.diff(blocks)) + 1):
         deadline.check()
-        lengths = (ends - begins)[entries]
-        kept = concatenate_ranges(begins[entries], ends[entries])
-        kept = kept[kept != np.repeat(entries, lengths)]
-        starts = np.append(0, np.cumsum(lengths - 1)).astype(np.int64)
+        before_and_after = (np.stack(pair, axis=1)[part].ravel() for pair in ((begins, last), (first, ends)))
+        kept = concatenate_ranges(*before_and_after)
+        starts = np.append(0, np.cumsum((ends - begins - last + first)[part])).astype(np.int64)
         yield SparseRows(starts, rows.columns[kept], rows.values[kept], rows.width)
 
 
@@ -129,13 +140,14 @@ def explain_prediction(
     budget = predictor.budget(draws, deadline)
     hidden = predictor.hidden_facts(tuples, budget.deadline.limit_budget())
     sample = _draw_sample(predictor, tuples, hidden, budget)
-    order = np.lexsort((sample.features, -np.abs(sample.effects.effects)))
+    features = sample.effects.features
+    order = np.lexsort((features, -np.abs(sample.effects.effects)))
     effects = sample.effects.effects[order]
     supporting, opposing = np.flatnonzero(effects > 0), np.flatnonzero(effects < 0)
     shown = order[np.sort(np.concatenate([supporting[:top], opposing[:top]]))]
     helping = order[supporting[:MAX_COUNTERFACTUAL_FORMULAS]]
-    witnesses = _count_witnesses(sample, {*sample.features[shown].tolist(), *sample.features[helping].tolist()})
-    counterfactual = _find_counterfactual(sample, [witnesses[f] for f in sample.features[helping].tolist()])
+    witnesses = _count_witnesses(sample, {*features[shown].tolist(), *features[helping].tolist()})
+    counterfactual = _find_counterfactual(sample, [witnesses[f] for f in features[helping].tolist()])
     reasons = tuple(_reason(sample, index, witnesses) for index in shown.tolist())
     return Explanation(
         _query_text(predictor.query, sample.names),
@@ -169,8 +181,6 @@ class _Sample:
     per_draw: Floats
     """Shape (1, draws), float64: the base model's probabilities."""
     effects: Effects
-    features: Longs
-    """Shape (inputs,), int64: the feature of each input in `effects`."""
     structures: Sequence[LocalStructure]
     """The facts among the members of the first draws; draws with the same members share one."""
     estimate: Estimate
@@ -189,7 +199,7 @@ def _draw_sample(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, budget
     matrix = predictor.evaluator.evaluate(neighbourhoods, hidden)
     rows = scorer.scaler.transform(matrix)
     per_draw = scorer.base.probabilities(rows).reshape(1, -1)
-    effects = compute_effects(scorer.base, rows, budget.deadline)
+    effects = compute_effects(scorer.base, rows, scorer.scaler.features(), budget.deadline)
     # From the same numbers in the same order as `Predictor.estimate`, so that both agree to the last bit.
     sums, squares = per_draw.sum(axis=1), (per_draw**2).sum(axis=1)
     estimates = estimate_from_sums(predictor.calibration, sums, squares, np.full(1, float(budget.draws)))
@@ -203,7 +213,6 @@ def _draw_sample(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, budget
         matrix,
         per_draw,
         effects,
-        scorer.scaler.features()[effects.columns],
         _local_structures(predictor.graph, neighbourhoods, hidden, budget, fact),
         estimates[0],
         fact,
@@ -248,8 +257,8 @@ def _query_text(query: Query, names: tuple[str, ...]) -> str:
 
 
 def _reason(sample: _Sample, index: int, witnesses: WitnessCounts) -> Reason:
-    """The reason for one input of `sample.effects`."""
-    number = int(sample.features[index])
+    """The reason for one feature of `sample.effects`."""
+    number = int(sample.effects.features[index])
     feature = sample.feature(number)
     names = {Variable(f"s{i}"): Constant(name) for i, name in enumerate(sample.names, start=1)}
     grounded = substitute(feature, names)
@@ -285,11 +294,11 @@ def _count_witnesses(sample: _Sample, features: set[int]) -> WitnessCounts:
 
 
 def _active_features(matrix: FeatureMatrix, draw: int) -> Iterator[tuple[int, bool]]:
-    """The features that differ from their default in a draw, and whether they are above it."""
+    """The features that differ from their default in a draw, or are known, and whether they are above it."""
     for entry in range(int(matrix.starts[draw]), int(matrix.starts[draw + 1])):
         row = int(matrix.default_rows[matrix.ids[entry]])
         default = matrix.defaults[row, matrix.sizes[draw]] if row >= 0 else 0.0
-        if matrix.values[entry] != default:
+        if matrix.values[entry] != default or row == MISSING:
             yield int(matrix.ids[entry]), bool(matrix.values[entry] > default)
 
 

@@ -24,6 +24,7 @@ from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels import bitset_vm as m
+from gaifman.kernels.evaluate import MISSING, NO_DEFAULT
 from gaifman.logic.ast import (
     AGGREGATES,
     OPERATORS,
@@ -49,6 +50,7 @@ from gaifman.logic.ast import (
     Term,
     Truth,
     Variable,
+    can_be_missing,
     free_variables,
     query_position,
     walk,
@@ -68,7 +70,9 @@ class FeaturePlan:
     relations: tuple[tuple[int, ...], ...]
     """For each feature the relations without which it has its default value; () if it must always be evaluated."""
     default_groups: Ints
-    """Shape (features,), int32: features with the same default, a function of the number of members."""
+    """Shape (features,), int32: features with the same default, a function of the number of members; or `NO_DEFAULT`,
+    or `MISSING` for a number that can be missing.
+    """
     names: tuple[str, ...]
     """Relations by number, for `listing`."""
 
@@ -79,14 +83,6 @@ class FeaturePlan:
         sizes = np.where(counts > 0, float(members) ** np.maximum(counts - 1, 0) * row_words, 1.0)
         total = np.diff(np.append(0.0, np.cumsum(sizes))[self.programs.register_starts])
         return np.minimum(total, 2.0**62).astype(np.int64)
-
-    def is_numeric(self, feature: int) -> bool:
-        """Return whether a feature is an attribute of the tuple's objects or a difference, which needs no facts."""
-        parts = list(walk(self.features[feature].body))
-        return all(
-            isinstance(part, Attribute | Difference) or (isinstance(part, Variable) and query_position(part) > 0)
-            for part in parts
-        )
 
     def listing(self, feature: int) -> str:
         """Return a program as text."""
@@ -381,15 +377,16 @@ class _Compiler:
         return tuple(sorted(number for number in numbers if number is not None))
 
     def _default_groups(self, features: tuple[Feature, ...], relations: Sequence[tuple[int, ...]]) -> Ints:
-        """Number features by their programs without relation names; −1 for no default."""
+        """Number features by their programs without relation names."""
         seen: dict[object, int] = {}
         groups = []
-        for p in range(len(features)):
+        for p, feature in enumerate(features):
             code = [tuple(row) for row in self.code[self.starts[p] : self.starts[p + 1]]]
             # An atom is (ATOM, target, relation, first term, …): without relation and terms.
             program = tuple((*row[:2], 0, 0, *row[4:]) if row[0] == m.ATOM else row for row in code)
             axes = tuple(self.axes[self.register_starts[p] : self.register_starts[p + 1]])
-            groups.append(seen.setdefault((program, axes), len(seen)) if relations[p] else -1)
+            without = MISSING if can_be_missing(feature.body) else NO_DEFAULT
+            groups.append(seen.setdefault((program, axes), len(seen)) if relations[p] else without)
         return freeze(np.array(groups, np.int32))
 
 

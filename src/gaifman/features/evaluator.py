@@ -30,11 +30,12 @@ from gaifman.kernels.evaluate import (
     DONE,
     FACTS_FULL,
     LABELS_FULL,
+    MISSING,
+    NO_DEFAULT,
     KnowledgeBaseArrays,
     NeighbourhoodArrays,
     ProgramIndex,
     ProgramWorkspace,
-    evaluate_numbers,
     evaluate_templates,
     run_programs,
 )
@@ -65,7 +66,11 @@ SparseArrays = tuple[Longs, Ints, Reals]
 
 @dataclass(frozen=True, slots=True)
 class FeatureMatrix:
-    """Feature values in compressed rows. A missing entry is the feature's default for the size of the neighbourhood."""
+    """Feature values in compressed rows.
+
+    Without an entry, a number that can be missing is missing, and another feature has its default for the size of the
+    neighbourhood.
+    """
 
     starts: Longs
     """Shape (rows + 1,), int64: the entries of row `i` are `starts[i]` to `starts[i + 1]`."""
@@ -76,7 +81,9 @@ class FeatureMatrix:
     sizes: Ints
     """Shape (rows,), int32: the number of members of each neighbourhood."""
     default_rows: Ints
-    """Shape (features,), int32: the row of `defaults` for each feature, or −1 for a default of 0."""
+    """Shape (features,), int32: the row of `defaults` for each feature; `NO_DEFAULT` for a default of 0, `MISSING` for
+    a number that can be missing.
+    """
     defaults: Reals
     """Shape (any, largest size + 1), float32: the default by the number of members."""
 
@@ -84,8 +91,9 @@ class FeatureMatrix:
         return len(self.sizes)
 
     def to_dense(self) -> Reals:
-        """Return all values, defaults included, with shape (rows, features). Meant for small matrices."""
+        """Return all values with shape (rows, features): defaults too, NaN if missing. Meant for small matrices."""
         dense = np.zeros((len(self), len(self.default_rows)), np.float32)
+        dense[:, self.default_rows == MISSING] = np.nan
         with_default = self.default_rows >= 0
         dense[:, with_default] = self.defaults[self.default_rows[with_default]][:, self.sizes].T
         dense[np.repeat(np.arange(len(self)), np.diff(self.starts)), self.ids] = self.values
@@ -263,7 +271,7 @@ class FeatureEvaluator:
         defaults = np.zeros((count, max_members + 1), np.float32)
         if count and len(sizes):
             chosen = np.array([int(np.argmax(groups == group)) for group in range(count)], np.int32)
-            none, no_defaults = np.full(len(groups), -1, np.int32), np.zeros((0, max_members + 1), np.float32)
+            none, no_defaults = np.full(len(groups), NO_DEFAULT, np.int32), np.zeros((0, max_members + 1), np.float32)
             index = self._index._replace(
                 always=freeze(chosen), default_rows=freeze(none), defaults=freeze(no_defaults), no_facts=True
             )
@@ -298,6 +306,7 @@ class _BlockEvaluator:
         self._workspace = ProgramWorkspace(
             _new_local_facts(graph, 1024), _new_vm_state(plan, table_words), np.zeros(count, np.int32)
         )
+        self._numbers = np.full((plan.arity, len(graph.kb.content.attributes)), np.nan)
         shape = (plan.arity, max_members)
         self._lists = LabelLists(
             np.empty(max_members, np.int64),
@@ -313,13 +322,14 @@ class _BlockEvaluator:
 
     def evaluate(self, index: ProgramIndex, neighbours: NeighbourhoodArrays, begin: int, end: int) -> SparseOutput:
         """Evaluate rows `begin` to `end` by templates and programs."""
-        run = self._evaluate_numbers if index.no_facts else self.run_programs
-        if self._templates is None:
-            return run(index, neighbours, begin, end)
-        matched = self._match_templates(self._templates, neighbours, begin, end)
         if not len(index.always) and not len(index.programs):
-            return matched
-        computed = run(index, neighbours, begin, end)
+            if self._templates is None:
+                return _new_output(0, begin, end)
+            return self._match_templates(self._templates, neighbours, begin, end)
+        computed = self.run_programs(index, neighbours, begin, end)
+        if self._templates is None:
+            return computed
+        matched = self._match_templates(self._templates, neighbours, begin, end)
         merged = _new_output(int(matched.state[1] + computed.state[1]), begin, end)
         merge(matched, computed, merged)
         merged.state[1] = merged.ends[-1]
@@ -329,22 +339,14 @@ class _BlockEvaluator:
         self, templates: TemplateIndex, neighbours: NeighbourhoodArrays, begin: int, end: int
     ) -> SparseOutput:
         output = _new_output(64 * (end - begin) + 2 * len(self._row.values), begin, end)
-        buffers = self._lists, self._walk_cache, self._row
+        buffers = self._lists, self._walk_cache, self._numbers, self._row
         while (status := evaluate_templates(templates, self._arrays, neighbours, *buffers, output)) != DONE:
             if status == LABELS_FULL:
                 longer = np.empty(4 * len(self._lists.labels), np.int32)
                 self._lists = self._lists._replace(labels=longer)
-                buffers = self._lists, self._walk_cache, self._row
+                buffers = self._lists, self._walk_cache, self._numbers, self._row
             else:
                 output = _grow_output(output)
-        return output
-
-    def _evaluate_numbers(
-        self, index: ProgramIndex, neighbours: NeighbourhoodArrays, begin: int, end: int
-    ) -> SparseOutput:
-        output = _new_output(len(index.always) * (end - begin), begin, end)
-        results = self._workspace.state.results
-        evaluate_numbers(self._programs, index.always, self._arrays.values, neighbours, results, output)
         return output
 
     def run_programs(self, index: ProgramIndex, neighbours: NeighbourhoodArrays, begin: int, end: int) -> SparseOutput:
@@ -369,7 +371,8 @@ def _counting_features(templates: TemplateIndex | None) -> list[int]:
         return []
     nary = templates.nary[templates.nary[:, 1] != 0, 0]
     hashed = (table[table[:, 0] >= 0, 1] & 0xFFFFFFFF for table in (templates.path, templates.walk))
-    tables = templates.hop_counts, nary, *(table - 1 for table in hashed)
+    numbers = templates.value, templates.differences[:, 0]
+    tables = templates.hop_counts, nary, *numbers, *(table - 1 for table in hashed)
     counting = {feature for table in tables for feature in table.ravel().tolist() if feature >= 0}
     return [*counting, *(other for one, other in templates.duplicates.tolist() if one in counting)]
 
@@ -400,10 +403,10 @@ def _program_index(graph: GaifmanGraph, plan: FeaturePlan, program_features: Lon
         sorted((r, p) for p in program_features.tolist() for r in plan.relations[p]), np.int64
     ).reshape(-1, 2)
     always = [p for p in program_features.tolist() if not plan.relations[p]]
-    groups = np.full(len(plan.features), -1, np.int32)
+    groups = np.minimum(plan.default_groups, NO_DEFAULT)
     groups[program_features] = plan.default_groups[program_features]
     present = np.unique(groups[groups >= 0])  # renumbered: groups of templates only need no default
-    groups = np.where(groups >= 0, np.searchsorted(present, groups), -1).astype(np.int32)
+    groups = np.where(groups >= 0, np.searchsorted(present, groups), groups).astype(np.int32)
     starts = np.searchsorted(dependencies[:, 0], np.arange(len(graph.kb.content.relations) + 1))
     needed = np.full(len(graph.kb.content.relations), len(always) > 0, np.uint8)
     needed[dependencies[:, 0]] = 1
@@ -414,7 +417,7 @@ def _program_index(graph: GaifmanGraph, plan: FeaturePlan, program_features: Lon
         freeze(groups),
         freeze(np.zeros((0, 0), np.float32)),
         freeze(needed),
-        not len(dependencies) and all(plan.is_numeric(p) for p in always),
+        False,
     )
 
 

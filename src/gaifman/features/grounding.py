@@ -21,6 +21,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from gaifman.errors import FormulaError, LimitError
 from gaifman.kb.gaifman_graph import GaifmanGraph, induced_facts
 from gaifman.kb.knowledge_base import Fact
@@ -121,7 +123,7 @@ class LocalStructure:
 def local_structure(
     graph: GaifmanGraph, members: Ints, hidden: Longs, get_fact: Callable[[int], Fact] | None = None
 ) -> LocalStructure:
-    """Return the structure that formulas see in a neighbourhood with these members, without the hidden facts.
+    """Return the structure that formulas see in a neighbourhood with these members, without what is hidden.
 
     Neighbourhoods of one tuple share facts; pass a cached `get_fact` for many of them.
     """
@@ -136,11 +138,20 @@ def local_structure(
         name: Extension(arity, frozenset(tuples.get(name, ())))
         for name, arity in zip(kb.content.relations, kb.content.arities, strict=True)
     }
-    values: dict[str, dict[Hashable, float]] = {}
-    for attribute in kb.attributes:
-        own_values = ((name, kb.value(attribute, name)) for name in names.values())
-        values[attribute] = {name: value for name, value in own_values if value is not None}
-    return LocalStructure(Structure(frozenset(names.values()), relations, values), fact_numbers)
+    return LocalStructure(
+        Structure(frozenset(names.values()), relations, _local_values(graph, names, hidden)), fact_numbers
+    )
+
+
+def _local_values(graph: GaifmanGraph, names: Mapping[int, str], hidden: Longs) -> dict[str, dict[Hashable, float]]:
+    """Return the values of members by attribute and name, without the hidden ones."""
+    arrays, attributes = graph.arrays.values, graph.kb.content.attributes
+    values: dict[str, dict[Hashable, float]] = {name: {} for name in attributes}
+    for member, name in names.items():
+        rows = arrays.object_rows[arrays.object_starts[member] : arrays.object_starts[member + 1]]
+        for row in rows[~np.isin(rows.astype(np.int64) + arrays.first, hidden)].tolist():
+            values[attributes[int(arrays.attributes[row])]][name] = float(arrays.values[row])
+    return values
 
 
 def find_groundings(
@@ -153,10 +164,12 @@ def find_groundings(
 ) -> list[tuple[Fact, ...]]:
     """Return the facts of up to `limit` groundings of a feature, each set once.
 
-    With `above_default=False` they are the facts that make the formula false. The list is empty if the value does not
-    depend on facts.
+    With `above_default=False` they are the facts that make the formula false; but an aggregate of numbers, which may be
+    negative, has its value by what makes its formula true. The list is empty if the value does not depend on facts.
     """
-    body = feature.body.formula if isinstance(feature.body, Aggregate) else feature.body
+    body: Node = feature.body
+    if isinstance(body, Aggregate):
+        above_default, body = above_default or body.quantity is not None, body.formula
     if not isinstance(body, Formula):
         return []
     try:

@@ -29,6 +29,7 @@ from gaifman.kernels.templates import (
     COUNTS,
     NARY,
     NONE,
+    NUMBERS,
     STEP,
     THREE_STEPS,
     TWO_STEPS,
@@ -47,7 +48,9 @@ from gaifman.logic.ast import (
     Aggregate,
     And,
     Atom,
+    Attribute,
     Constant,
+    Difference,
     Exists,
     Feature,
     Node,
@@ -144,7 +147,23 @@ class NaryAtom:
     counts: bool
 
 
-Template = Unary | Pair | Linked | ConstantFact | Hop | Path | Walk | NaryAtom
+@dataclass(frozen=True, slots=True)
+class Value:
+    """a(s_i)."""
+
+    position: int
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDifference:
+    """a(s_i) − b(s_j)."""
+
+    left: Value
+    right: Value
+
+
+Template = Unary | Pair | Linked | ConstantFact | Hop | Path | Walk | NaryAtom | Value | ValueDifference
 
 
 def match_template(feature: Feature) -> Template | None:
@@ -156,6 +175,8 @@ def match_template(feature: Feature) -> Template | None:
         case Exists((RelationVariable() as quantified,), Atom(RelationVariable() as used, (one, other))):
             i, j = _tuple_position(one), _tuple_position(other)
             return Linked(i, j) if used == quantified and i >= 0 and j >= 0 else None
+        case Attribute() | Difference():
+            return _match_number(body)
     variables: list[Variable | RelationVariable] = []
     exists = isinstance(body, Exists)
     while isinstance(body, Exists):
@@ -169,6 +190,19 @@ def match_template(feature: Feature) -> Template | None:
     if len(atoms) < len(parts) or (exists and (unbound or len(set(variables)) < len(variables))):
         return None
     return _match_atoms(atoms, [*variables, *unbound], counts=not exists)
+
+
+def _match_number(body: Attribute | Difference) -> Value | ValueDifference | None:
+    """Return the template of an attribute of the tuple's objects, or of a difference of two."""
+    parts = (body.left, body.right) if isinstance(body, Difference) else (body,)
+    values = [
+        Value(_tuple_position(part.term), part.name)
+        for part in parts
+        if isinstance(part, Attribute) and _tuple_position(part.term) >= 0
+    ]
+    if len(values) < len(parts):
+        return None
+    return ValueDifference(*values) if isinstance(body, Difference) else values[0]
 
 
 def _match_atoms(atoms: list[Atom], variables: list[Variable | RelationVariable], counts: bool) -> Template | None:
@@ -250,6 +284,8 @@ class _TemplateIndexBuilder:
         self._labels = labels = max(1, len(graph.label_table))
         self._objects = max(1, len(graph))
         self._nary: list[tuple[int, ...]] = []
+        self._differences: list[tuple[int, int, int, int]] = []
+        attributes = len(self._kb.content.attributes)
         counts = Counter(map(type, templates))
         words = _next_power_of_two(min(self._objects, MAX_CONSTANT_WORDS)) if counts[ConstantFact] else 1
         self._index = TemplateIndex(
@@ -272,8 +308,11 @@ class _TemplateIndexBuilder:
             walk=_new_hash_table(counts[Walk]),
             nary_starts=np.zeros(1, np.int64),
             nary=np.zeros((0, 10), np.int32),
+            value=np.full((arity, attributes), -1, np.int32),
+            difference_starts=np.zeros(1, np.int64),
+            differences=np.zeros((0, 3), np.int32),
             duplicates=np.zeros((0, 2), np.int32),
-            needs=np.zeros(4, np.uint8),
+            needs=np.zeros(5, np.uint8),
         )
 
     def add(self, template: Template, feature: int) -> int:
@@ -286,6 +325,8 @@ class _TemplateIndexBuilder:
                 return _insert(index.linked, (i, j), feature)
             case Unary(i, relation):
                 return _insert(index.unary, (i, self._relation(relation)), feature)
+            case Value() | ValueDifference():
+                return self._add_number(template, feature)
         index.needs[STEP] = 1
         match template:
             case NaryAtom():
@@ -305,7 +346,14 @@ class _TemplateIndexBuilder:
         relations = len(self._kb.content.relations)
         nary = np.array(sorted(self._nary), np.int32).reshape(-1, 11)
         starts = np.searchsorted(nary[:, 0], np.arange(relations + 1)).astype(np.int64)
-        return self._index._replace(nary_starts=starts, nary=np.ascontiguousarray(nary[:, 1:]))
+        differences = np.array(sorted(self._differences), np.int32).reshape(-1, 4)
+        first = np.searchsorted(differences[:, 0], np.arange(self._index.value.size + 1)).astype(np.int64)
+        return self._index._replace(
+            nary_starts=starts,
+            nary=np.ascontiguousarray(nary[:, 1:]),
+            difference_starts=first,
+            differences=np.ascontiguousarray(differences[:, 1:]),
+        )
 
     def _label(self, label: Label) -> int:
         return int(self._label_offsets[self._relation(label[0])]) + label[1]
@@ -354,6 +402,20 @@ class _TemplateIndexBuilder:
         """Return the label of a binary relation seen from the other end."""
         offset = int(self._label_offsets[np.searchsorted(self._label_offsets, label, side="right") - 1])
         return 2 * offset + 1 - label
+
+    def _add_number(self, template: Value | ValueDifference, feature: int) -> int:
+        self._index.needs[NUMBERS] = 1
+        if isinstance(template, Value):
+            return _insert(self._index.value, (template.position, self._attribute(template.attribute)), feature)
+        left, right = template.left, template.right
+        first = left.position * self._index.value.shape[1] + self._attribute(left.attribute)
+        self._differences.append((first, feature, right.position, self._attribute(right.attribute)))
+        return feature
+
+    def _attribute(self, name: str) -> int:
+        number = self._kb.content.attributes.find(name)
+        assert number is not None, "the compiler has checked the names"
+        return number
 
     def _add_nary(self, template: NaryAtom, feature: int) -> int:
         self._index.needs[NARY] = 1

@@ -37,7 +37,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 Meta = dict[str, Any]
 
 FORMAT = "gaifman model"
-VERSION = 2
+VERSION = 3
 """Raise it when the format changes, or the names of arrays or metadata."""
 MAX_HEADER_BYTES = 100_000_000
 """Maximum size of the header, as in safetensors."""

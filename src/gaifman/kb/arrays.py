@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gaifman.kb.tables import Ints, concatenate_ranges, freeze
-from gaifman.kernels.bitset_vm import AttributeArrays
 from gaifman.kernels.evaluate import KnowledgeBaseArrays
 from gaifman.kernels.graph import Adjacency, LabelledGraph, fill_bloom_filter, number_label_sets
 from gaifman.kernels.local_facts import FactArrays
+from gaifman.kernels.numbers import AttributeArrays
 
 if TYPE_CHECKING:
     from gaifman.kb.gaifman_graph import GaifmanGraph
@@ -28,9 +28,7 @@ BLOOM_BITS_PER_EDGE = 16
 
 def knowledge_base_arrays(graph: GaifmanGraph) -> KnowledgeBaseArrays:
     """Return the graph, facts and attribute values as arrays. Use `graph.arrays`, which keeps them."""
-    values = graph.kb.value_table
-    attributes = AttributeArrays(values.starts, values.objects, values.value)
-    return KnowledgeBaseArrays(labelled_graph(graph), fact_arrays(graph), attributes)
+    return KnowledgeBaseArrays(labelled_graph(graph), fact_arrays(graph), attribute_arrays(graph))
 
 
 def adjacency(graph: GaifmanGraph) -> Adjacency:
@@ -70,6 +68,16 @@ def _label_sets(graph: GaifmanGraph) -> tuple[Ints, Ints, Ints]:
     begins, ends = graph.label_starts[first_edges[:count]], graph.label_starts[first_edges[:count] + 1]
     starts = np.append(0, np.cumsum(ends - begins)).astype(np.int32)
     return freeze(label_sets), freeze(starts), freeze(graph.labels[concatenate_ranges(begins, ends)])
+
+
+def attribute_arrays(graph: GaifmanGraph) -> AttributeArrays:
+    """Return the values of attributes by attribute, and by object."""
+    values = graph.kb.value_table
+    rows = np.argsort(values.objects, kind="stable").astype(np.int32)
+    starts = np.searchsorted(values.objects[rows], np.arange(len(graph) + 1)).astype(np.int64)
+    return AttributeArrays(
+        values.starts, values.objects, values.value, values.attribute, freeze(starts), freeze(rows), len(graph.kb)
+    )
 
 
 def fact_arrays(graph: GaifmanGraph) -> FactArrays:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from gaifman.kernels.collections import Ints, Longs, Words, binary_search, popcount
+from gaifman.kernels.collections import Ints, Longs, Words, popcount
 from gaifman.kernels.jit import inline_kernel, inner_kernel
 from gaifman.kernels.local_facts import LocalFacts, NeighbourhoodView
+from gaifman.kernels.numbers import AttributeArrays, Floats, find_value
 
 AND, OR, SAME = 0, 1, 2
 ONES, NONE = np.uint64(0xFFFFFFFFFFFFFFFF), np.uint64(0)
@@ -280,8 +280,6 @@ VARIABLE, TUPLE_OBJECT, CONSTANT = 0, 1, 2
 NO_FACTS = -1
 """In place of a relation: one without facts here."""
 
-Floats = npt.NDArray[np.float64]
-
 
 class Programs(NamedTuple):
     """All programs, one after another."""
@@ -305,14 +303,6 @@ class Programs(NamedTuple):
     """Shape (relations,)."""
     relations_of_arity: Ints
     """Shape (9,): the number of relations of each arity."""
-
-
-class AttributeArrays(NamedTuple):
-    """Numeric attributes, as in `gaifman.kb.tables`."""
-
-    starts: Longs
-    objects: Ints
-    values: Floats
 
 
 class VmState(NamedTuple):
@@ -520,9 +510,7 @@ def _quantity(
     member = tables.at[which] if kind == VARIABLE else _member(kind, which, view, local)
     if member < 0:
         return np.nan
-    first, end = values.starts[attribute], values.starts[attribute + 1]
-    at = binary_search(values.objects, first, end, view.members[member])
-    return float(values.values[at]) if at >= 0 else np.nan
+    return find_value(values, int(attribute), int(view.members[member]), view.hidden)
 
 
 @inner_kernel

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kernels.bitset_vm import NUMBER, AttributeArrays, Floats, Programs, VmState, run_program
-from gaifman.kernels.collections import Bytes, Ints, Longs, binary_search
+from gaifman.kernels.bitset_vm import Programs, VmState, run_program
+from gaifman.kernels.collections import Bytes, Ints, Longs
 from gaifman.kernels.graph import LabelledGraph, prefetch_adjacency
 from gaifman.kernels.jit import inline_kernel, kernel, prefetch, zero
 from gaifman.kernels.local_facts import (
@@ -20,13 +20,16 @@ from gaifman.kernels.local_facts import (
     gather_facts,
     reset_local_facts,
 )
+from gaifman.kernels.numbers import AttributeArrays, Floats, set_numbers
 from gaifman.kernels.paths import WalkCache, list_labels, match_pair
 from gaifman.kernels.rng import fold_in
-from gaifman.kernels.rows import RowBuffer, SparseOutput, copy_duplicates, flush_row, set_feature
-from gaifman.kernels.templates import LabelLists, TemplateIndex
+from gaifman.kernels.rows import RowBuffer, SparseOutput, copy_duplicates, flush_row, set_number
+from gaifman.kernels.templates import NUMBERS, LabelLists, TemplateIndex
 
 DONE, FACTS_FULL, ENTRIES_FULL, LABELS_FULL = 0, 1, 2, 3
 """Status of an evaluation: done, or a full buffer of facts, entries or labels."""
+NO_DEFAULT, MISSING = -1, -2
+"""In place of a default: 0 where there is no entry, or a number that is missing where there is no entry."""
 
 
 class ProgramIndex(NamedTuple):
@@ -39,13 +42,13 @@ class ProgramIndex(NamedTuple):
     always: Ints
     """Programs without a default."""
     default_rows: Ints
-    """Shape (programs,): a row of `defaults`, or −1 for 0."""
+    """Shape (programs,): a row of `defaults`, or `NO_DEFAULT`, or `MISSING`."""
     defaults: npt.NDArray[np.float32]
     """Shape (any, members + 1): the value if none of the relations has facts, by the number of members."""
     needed: Bytes
     """Shape (relations,): whether the facts of the relation are needed."""
     no_facts: bool
-    """Whether no facts are needed: attributes of the tuple's objects, and defaults."""
+    """Whether no facts are gathered: for defaults."""
 
 
 class KnowledgeBaseArrays(NamedTuple):
@@ -126,6 +129,7 @@ def evaluate_templates(
     neighbours: NeighbourhoodArrays,
     lists: LabelLists,
     cache: WalkCache,
+    numbers: Floats,
     buffer: RowBuffer,
     output: SparseOutput,
 ) -> int:
@@ -146,6 +150,8 @@ def evaluate_templates(
                     templates, arrays.graph, arrays.facts, view, i, j, lists, cache, at, buffer
                 ):
                     at = -1
+        if templates.needs[NUMBERS]:
+            set_numbers(templates, arrays.values, view, numbers, buffer)
         copy_duplicates(buffer, templates.duplicates)
         end = flush_row(buffer, output)
         if at < 0:
@@ -153,41 +159,6 @@ def evaluate_templates(
         output.ends[row] = output.state[1] = end
         output.state[0] = row + 1
     return DONE
-
-
-@kernel
-def evaluate_numbers(
-    programs: Programs,
-    always: Ints,
-    values: AttributeArrays,
-    neighbours: NeighbourhoodArrays,
-    results: Floats,
-    output: SparseOutput,
-) -> None:
-    """Evaluate numeric features: attributes of the tuple's objects, and differences.
-
-    The default features need no other program, so `run_programs`, the largest kernel, is compiled only for formulas.
-    """
-    at = zero()
-    for row in range(len(output.ends)):
-        begin = neighbours.starts[row + output.state[2]]
-        own = neighbours.own[(row + output.state[2]) // neighbours.draws]
-        for p in always:
-            for pc in range(programs.starts[p], programs.starts[p + 1]):
-                code = programs.code[pc]
-                if code[0] == NUMBER:
-                    attribute, position = programs.quantities[code[2], 0], programs.quantities[code[2], 2]
-                    first, end = values.starts[attribute], values.starts[attribute + 1]
-                    index = binary_search(values.objects, first, end, neighbours.members[begin + own[position]])
-                    results[code[1]] = values.values[index] if index >= 0 else np.nan
-                else:
-                    results[code[1]] = results[code[2]] - results[code[3]]
-            value = np.float32(0.0 if np.isnan(results[0]) else results[0])
-            if value != np.float32(0.0):
-                output.ids[at], output.values[at] = p, value
-                at += 1
-        output.ends[row] = at
-    output.state[0], output.state[1] = len(output.ends), at
 
 
 @kernel
@@ -251,10 +222,8 @@ def _gather(arrays: KnowledgeBaseArrays, view: NeighbourhoodView, needed: Bytes,
 
 @inline_kernel
 def _set_value(buffer: RowBuffer, index: ProgramIndex, p: int, size: int, value: float) -> None:
-    """Set the value of a program if it differs from the default. A missing number counts as 0."""
-    stored = np.float32(0.0 if np.isnan(value) else value)
+    """Set the value of a program if it differs from the default, or if a number that can be missing is known."""
     row = index.default_rows[p]
     default = index.defaults[row, size] if row >= 0 else np.float32(0.0)
-    if stored != default:
-        set_feature(buffer, p)
-        buffer.values[p] = stored
+    if not np.isnan(value) and (row == MISSING or np.float32(value) != default):
+        set_number(buffer, p, value)

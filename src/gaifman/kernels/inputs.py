@@ -10,7 +10,7 @@ import numpy as np
 from gaifman.kernels.jit import kernel
 
 TRUTH, COUNT, NUMBER = 0, 1, 2
-"""Kinds of feature: true or false, a count, any number."""
+"""Kinds of feature: true or false; a count or sum, 0 where there is nothing; a number that can be missing."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -27,16 +27,19 @@ class FeatureArrays(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """For each feature its column or −1, and its kind; for each column its centre and scale."""
+    """For each feature its column, the column that says whether it is known, or −1, and its kind; for each column its
+    centre and scale.
+    """
 
     columns: Any
+    known_columns: Any
     kinds: Any
     centres: Any
     scales: Any
 
 
 class Moments(NamedTuple):
-    """For each feature, over the rows that differ from its default: count, sum, sum of squares."""
+    """For each feature, over the rows where it is known or differs from its default: count, sum, sum of squares."""
 
     counts: Any
     sums: Any
@@ -71,7 +74,7 @@ def accumulate_moments(matrix: FeatureArrays, kinds: Any, moments: Moments) -> N
         for entry in range(matrix.starts[row], matrix.starts[row + 1]):
             feature = matrix.ids[entry]
             deviation = _deviation(matrix, row, entry, kinds[feature])
-            if deviation != 0.0:
+            if deviation != 0.0 or kinds[feature] == NUMBER:
                 moments.counts[feature] += 1
                 moments.sums[feature] += deviation
                 moments.squares[feature] += deviation * deviation
@@ -79,7 +82,7 @@ def accumulate_moments(matrix: FeatureArrays, kinds: Any, moments: Moments) -> N
 
 @kernel
 def write_inputs(matrix: FeatureArrays, order: Any, scales: Scales, starts: Any, columns: Any, values: Any) -> int:
-    """Write the inputs of rows in the given order. Return the number of entries."""
+    """Write the inputs of rows in the given order, at most two for each entry. Return their number."""
     at = 0
     for i in range(len(order)):
         row = order[i]
@@ -88,10 +91,12 @@ def write_inputs(matrix: FeatureArrays, order: Any, scales: Scales, starts: Any,
             column = scales.columns[feature]
             if column >= 0:
                 deviation = _deviation(matrix, row, entry, scales.kinds[feature])
-                value = (deviation - scales.centres[column]) / scales.scales[column]
-                if deviation != 0.0 and value != 0.0:
-                    columns[at] = column
-                    values[at] = np.float32(value)
+                value = np.float32((deviation - scales.centres[column]) / scales.scales[column])
+                if value != np.float32(0.0) and (deviation != 0.0 or scales.kinds[feature] == NUMBER):
+                    columns[at], values[at] = column, value
+                    at += 1
+                if scales.known_columns[feature] >= 0:
+                    columns[at], values[at] = scales.known_columns[feature], np.float32(1.0)
                     at += 1
         starts[i + 1] = at
     return at

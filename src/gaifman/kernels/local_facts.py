@@ -45,9 +45,9 @@ class NeighbourhoodView(NamedTuple):
     own: Ints
     """Shape (n,): the index of each object of the tuple among the members."""
     hidden: Longs
-    """Facts that are not visible."""
+    """Facts that are not visible, and values: their numbers follow those of facts."""
     hidden_rows: Ints
-    """Shape (hidden, 3): relation and objects of each hidden binary fact; −1 for other facts."""
+    """Shape (hidden, 3): relation and objects of each hidden binary fact; −1 for other facts and for values."""
     key: np.uint64
     """The key that decides which uncertain facts drop out."""
 
@@ -224,15 +224,23 @@ def _owns_fact(
     return True
 
 
+@inline_kernel
+def is_hidden(hidden: Longs, number: int) -> bool:
+    """Return whether a fact, or a value of an attribute, is among the hidden ones."""
+    for other in hidden:  # noqa: SIM110 - a kernel has no generators
+        if other == number:
+            return True
+    return False
+
+
 @inner_kernel
 def is_visible(facts: FactArrays, fact: int, hidden: Longs, key: np.uint64) -> bool:
     """Return whether a fact is not hidden and does not drop out of this neighbourhood.
 
     With `NO_KEY` no fact drops out.
     """
-    for other in hidden:
-        if other == fact:
-            return False
+    if is_hidden(hidden, fact):
+        return False
     if len(facts.confidence) > 0 and key != NO_KEY:
         uniform = (random_word(fold_in(key, fact), ZERO) >> _11) * _UNIT
         return bool(uniform < facts.confidence[fact])

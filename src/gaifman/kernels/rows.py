@@ -58,6 +58,13 @@ def increment_feature(buffer: RowBuffer, feature: int) -> None:
 
 
 @inline_kernel
+def set_number(buffer: RowBuffer, feature: int, number: float) -> None:
+    """Set the value of a counting feature, which may be 0."""
+    set_feature(buffer, feature)
+    buffer.values[feature] = np.float32(number)
+
+
+@inline_kernel
 def copy_duplicates(buffer: RowBuffer, duplicates: Ints) -> None:
     """Copy the values of features to their duplicates."""
     for t in range(len(duplicates)):

@@ -137,13 +137,21 @@ class TemplateIndex(NamedTuple):
     """Shape (features, 10): for an atom of three or more positions the feature, whether it counts, and the object of
     the tuple at each position; −1 for a variable.
     """
+    value: Ints
+    """Shape (n, attributes): a(s_i)."""
+    difference_starts: Longs
+    """Shape (n · attributes + 1,): rows of `differences` by i · attributes + a."""
+    differences: Ints
+    """Shape (features, 3): for a(s_i) − b(s_j) the feature, j, and b."""
     duplicates: Ints
     """Shape (any, 2): a feature, and another with the same meaning."""
     needs: Bytes
-    """Shape (4,): whether any feature needs a step, counts steps, has a constant, or is n-ary; by the names below."""
+    """Shape (5,): whether any feature needs a step, counts steps, has a constant, is n-ary, or is a number; by the
+    names below.
+    """
 
 
-STEP, COUNTS, CONSTANTS, NARY = range(4)
+STEP, COUNTS, CONSTANTS, NARY, NUMBERS = range(5)
 TWO_STEPS, THREE_STEPS = 1, 2
 
 

@@ -448,6 +448,20 @@ class Difference(Node):
 FeatureBody = Formula | Aggregate | Attribute | Difference
 
 
+def can_be_missing(body: FeatureBody) -> bool:
+    """Return whether a feature has no value where numbers are missing; a count or sum of nothing is 0.
+
+    >>> can_be_missing(Attribute("age", Variable("s1"))), can_be_missing(Atom("old", (Variable("s1"),)))
+    (True, False)
+    """
+    match body:
+        case Difference(left, right):
+            return can_be_missing(left) or can_be_missing(right)
+        case Aggregate(kind, _, _):
+            return kind not in ("count", "sum")
+    return isinstance(body, Attribute)
+
+
 @dataclass(frozen=True, slots=True)
 class Feature(Node):
     """A formula or number that is evaluated in a neighbourhood.

@@ -23,6 +23,7 @@ True
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,7 +124,7 @@ def answers(structure: Structure, query: Query) -> set[tuple[Element, ...]]:
 
 
 def feature_value(structure: Structure, feature: Feature, objects: Sequence[Element]) -> float:
-    """Return a feature's value for a tuple of objects; 0 if an attribute that it needs is missing."""
+    """Return a feature's value for a tuple of objects; NaN if a number that it needs is missing."""
     if isinstance(objects, str):
         raise FormulaError(f"objects must be a tuple: ({objects!r},), got {objects!r}")
     if feature.each:
@@ -136,7 +137,7 @@ def feature_value(structure: Structure, feature: Feature, objects: Sequence[Elem
         if position:
             assignment[variable] = objects[position - 1]
     value = _value(structure, feature.body, assignment)
-    return 0.0 if value is None else float(value)
+    return math.nan if value is None else float(value)
 
 
 def _value(structure: Structure, body: FeatureBody, assignment: dict[Node, Element]) -> float | None:

@@ -117,8 +117,22 @@ def test_effects_equal_brute_force(name: str, seed: int) -> None:
     start, each, total = brute(base, rows)
     assert found.base == pytest.approx(start, abs=1e-12)
     assert found.total == pytest.approx(total, abs=1e-12)
-    assert dict(zip(found.columns.tolist(), found.effects.tolist(), strict=True)) == pytest.approx(each, abs=1e-12)
-    assert found.draws.tolist() == [int((dense_of(rows)[:, column] != 0).sum()) for column in found.columns]
+    assert dict(zip(found.features.tolist(), found.effects.tolist(), strict=True)) == pytest.approx(each, abs=1e-12)
+    assert found.draws.tolist() == [int((dense_of(rows)[:, column] != 0).sum()) for column in found.features]
+
+
+@pytest.mark.parametrize("name", ["logistic", "mlp"])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_the_columns_of_a_feature_are_switched_off_together(name: str, share: float) -> None:
+    """A number and whether it is known are two inputs, and one reason."""
+    base, rows = TAUGHT[name], random_rows(2, 9, share)
+    features = np.sort(np.random.default_rng(0).integers(0, 7, WIDTH)) * 3
+    found, dense = compute_effects(base, rows, features), dense_of(rows)
+    for feature, effect, draws in zip(found.features, found.effects, found.draws, strict=True):
+        off = np.where(features == feature, 0, dense)
+        assert draws == int((off != dense).any(axis=1).sum()) > 0
+        assert effect == pytest.approx(float(np.mean(base.scores(rows) - base.scores(rows_of(off)))), abs=1e-12)
+    assert set(found.features.tolist()) == set(features[np.unique(rows.columns)].tolist())
 
 
 @settings(max_examples=60)
@@ -148,7 +162,7 @@ def test_interactions_of_inputs_that_count_together() -> None:
 
 def test_rows_without_entries() -> None:
     found = compute_effects(TAUGHT["logistic"], rows_of(np.zeros((3, WIDTH))))
-    assert (len(found.columns), found.interactions, found.total) == (0, 0.0, found.base)
+    assert (len(found.features), found.interactions, found.total) == (0, 0.0, found.base)
 
 
 def test_blocks_do_not_change_effects(monkeypatch: pytest.MonkeyPatch) -> None:

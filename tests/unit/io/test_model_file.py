@@ -198,7 +198,8 @@ def metadata(data: bytes) -> dict[str, str]:
     ("changes", "message"),
     [
         ({"version": "1"}, "was trained by an earlier version: train again"),
-        ({"version": "3"}, "newer version: format 3, this one reads 2"),
+        ({"version": "2"}, "was trained by an earlier version: train again"),
+        ({"version": "4"}, "newer version: format 4, this one reads 3"),
         ({"version": "17"}, "written by a newer version"),
         ({"version": "-1"}, "'-1' is not a version"),
         ({"format": "pt"}, "written by another program"),
@@ -226,7 +227,12 @@ def forged(meta: str, content: dict[str, npt.NDArray[Any]] | None = None) -> byt
     from gaifman.io import model_file as modelfile
 
     content = content or {}
-    strings = {"checksum": modelfile._checksum(meta, content), "format": "gaifman model", "meta": meta, "version": "2"}
+    strings = {
+        "checksum": modelfile._checksum(meta, content),
+        "format": modelfile.FORMAT,
+        "meta": meta,
+        "version": str(modelfile.VERSION),
+    }
     raw = b"".join(content[name].tobytes() for name in modelfile._order(content))
     return modelfile._header(strings, content) + raw
 
