@@ -21,6 +21,7 @@ from gaifman.logic.transforms import used_symbols
 from gaifman.models.base import BaseModel
 from gaifman.models.registry import make_base_model
 from gaifman.models.scaling import FeatureScaler
+from gaifman.sampling.constraints import Constraints
 from gaifman.training import Scorer, TrainingConfig
 
 
@@ -36,8 +37,10 @@ def scorer_from_arrays(arrays: Arrays, kinds: Ints, base: BaseModel) -> Scorer:
     return Scorer(FeatureScaler.from_arrays(strip_prefix(arrays, "scaler/"), kinds), base)
 
 
-def training_metadata(config: TrainingConfig, base: BaseModel, kbs: Sequence[KnowledgeBase]) -> dict[str, Any]:
-    """Settings, base model and knowledge bases, for the file and the model card."""
+def training_metadata(
+    config: TrainingConfig, base: BaseModel, kbs: Sequence[KnowledgeBase], constraints: Constraints | None = None
+) -> dict[str, Any]:
+    """Settings, base model, knowledge bases and any constraints, for the file and the model card."""
     sizes = [
         {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
         for kb in kbs
@@ -47,6 +50,7 @@ def training_metadata(config: TrainingConfig, base: BaseModel, kbs: Sequence[Kno
         "config": config.as_dict(),
         "base": {"kind": base.kind, "settings": _settings(base) or {}},
         "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes},
+        **({"constraints": text} if constraints and (text := constraints.to_text()) else {}),
     }
 
 

@@ -109,10 +109,17 @@ class Completion(Model):
         max_error: float | None = None,
         max_draws: int = DEFAULT_MAX_DRAWS,
         prior: float | None = None,
+        constraints: bool = True,
     ) -> Estimate:
         """The probability of a fact: `completion.probability("capital", "france", "paris")`. See `probabilities`."""
         return self.probabilities(
-            relation, [objects], draws=draws, max_error=max_error, max_draws=max_draws, prior=prior
+            relation,
+            [objects],
+            draws=draws,
+            max_error=max_error,
+            max_draws=max_draws,
+            prior=prior,
+            constraints=constraints,
         )[0]
 
     def probabilities(
@@ -124,9 +131,10 @@ class Completion(Model):
         max_error: float | None = None,
         max_draws: int = DEFAULT_MAX_DRAWS,
         prior: float | None = None,
+        constraints: bool = True,
     ) -> Estimates:
         """The probabilities of facts of one relation; the arguments are those of `GaifmanModel.probabilities`."""
-        predictor = self.predictor(relation).with_prior(prior)
+        predictor = self.predictor(relation).with_prior(prior).with_constraints(constraints)
         budget = DrawBudget(predictor.budget(draws).draws, max_error, max_draws)
         return predictor.probabilities(tuples, budget)
 
@@ -137,20 +145,23 @@ class Completion(Model):
         draws: int | None = None,
         prior: float | None = None,
         top: int = DEFAULT_TOP,
+        constraints: bool = True,
         deadline: Deadline | None = None,
     ) -> Explanation:
         """Explain the probability of a fact: `completion.explain("capital", "france", "paris")`.
 
         The explanation is that of `GaifmanModel.explain`.
         """
-        predictor = self.predictor(relation).with_prior(prior)
+        predictor = self.predictor(relation).with_prior(prior).with_constraints(constraints)
         return explain_prediction(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
 
     def predictor(self, relation: str) -> Predictor:
         """The predictor of a relation for the knowledge base."""
         query = relation_query(relation, self.arity(relation))
-        evaluator = self._compile().evaluator(self.arity(relation))
-        return Predictor(query, evaluator, self.scorers.get(relation), self.calibration, self.config)
+        compiled = self._compile()
+        evaluator, checker = compiled.evaluator(self.arity(relation)), compiled.constraint_checker(query)
+        scorer = self.scorers.get(relation)
+        return Predictor(query, evaluator, scorer, self.calibration, self.config, constraints=checker)
 
     def model(self, relation: str) -> GaifmanModel:
         """The model of one relation by itself."""
@@ -253,6 +264,7 @@ def load(
             if meta["kind"] == "completion"
             else GaifmanModel.from_state(arrays, meta, base)
         )
+        _ = model.constraints  # parsed: damaged ones are found now, not at the first answer
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # intact, but not our format
         raise InputError(f"{path} is not a valid {meta['kind']}: {error!r}") from error
     return model if kb is None else model.with_kb(kb)
@@ -328,7 +340,7 @@ def complete(
         draws: N, neighbourhoods per prediction.
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
-        constraints: Types and functional relations, which decide what a negative can be.
+        constraints: Types and functional relations, which decide what a negative can be, and which answers respect.
         threads: The number of threads; None for all processors. The result does not depend on it.
     """
     config = TrainingConfig(
@@ -453,7 +465,7 @@ class RelationTrainer:
         meta: dict[str, Any] = {
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
-            **training_metadata(self.config, self.config.make_base_model(), [kb]),
+            **training_metadata(self.config, self.config.make_base_model(), [kb], self.constraints),
             "features": sum(map(len, features.values())),
             "metrics": {"answers": sum(kb.relations[name].count for name in names), **report.metrics()},
             "calibration": report.reliability_table(),

@@ -57,7 +57,8 @@ from gaifman.ranking.candidates import (
 )
 from gaifman.ranking.fast_scoring import FastScorer
 from gaifman.ranking.ranked_answers import RankedAnswers, rank_candidates
-from gaifman.sampling.constraints import Constraints
+from gaifman.sampling.conflicts import ConstraintChecker
+from gaifman.sampling.constraints import Constraints, parse_constraints
 from gaifman.training import (
     Callback,
     Scorer,
@@ -137,6 +138,11 @@ class Model(ABC):
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
         """The relations (name → arity) and attributes of the model."""
 
+    @property
+    def constraints(self) -> Constraints:
+        """The constraints that were declared for training. Answers respect them too."""
+        return parse_constraints(self.meta.get("constraints", ""))
+
     # The knowledge base
 
     @property
@@ -183,7 +189,7 @@ class Model(ABC):
             if self._compiled is None:
                 features = self._features_by_arity()
                 extended = self.kb.extend_schema(*self._symbols())
-                self._compiled = _CompiledFeatures(extended, features, self.config)
+                self._compiled = _CompiledFeatures(extended, features, self.config, self.constraints)
             return self._compiled
 
     # Predictions
@@ -200,6 +206,7 @@ class Model(ABC):
         max_candidates: int = MAX_CANDIDATES,
         draws: int | None = None,
         prior: float | None = None,
+        constraints: bool = True,
         **objects: str,
     ) -> RankedAnswers:
         """Rank the answers of a query by probability.
@@ -219,10 +226,13 @@ class Model(ABC):
             max_candidates: Limit on the candidates for several variables.
             draws: Neighbourhoods per candidate; None for the model's setting.
             prior: The share of candidates that are answers; None for one half.
+            constraints: Whether constraints lower the probabilities of answers in conflict with known facts. By
+                default, objects without the declared type and facts such as borders(x, x) are not proposed at all.
             objects: Variable → object.
         """
         options = RankingOptions(top, known, restrict_to, candidates, max_candidates)
-        return self.rank(query, {**(bindings or {}), **objects}, options, draws=draws, prior=prior)
+        given = {**(bindings or {}), **objects}
+        return self.rank(query, given, options, draws=draws, prior=prior, constraints=constraints)
 
     def rank(
         self,
@@ -232,11 +242,13 @@ class Model(ABC):
         *,
         draws: int | None = None,
         prior: float | None = None,
+        constraints: bool = True,
     ) -> RankedAnswers:
         """Rank answers as `answers` does, with all options in one object, which can have a deadline."""
         predictor, pattern = self._resolve(query, bindings)
         fast_scorer = None if predictor.scorer is None else self._compile().fast_scorer(predictor.arity)
-        return rank_candidates(predictor.with_prior(prior), pattern, fast_scorer, draws, options)
+        predictor = predictor.with_prior(prior).with_constraints(constraints)
+        return rank_candidates(predictor, pattern, fast_scorer, draws, options)
 
     def explain_answer(
         self,
@@ -247,12 +259,14 @@ class Model(ABC):
         draws: int | None = None,
         prior: float | None = None,
         top: int = DEFAULT_TOP,
+        constraints: bool = True,
         deadline: Deadline | None = None,
     ) -> Explanation:
         """Explain the probability of an answer to a query; `answer` names an object for each free variable."""
         predictor, pattern = self._resolve(query, bindings)
         ids = pattern.fill(predictor.kb, answer)
-        return explain_prediction(predictor.with_prior(prior), ids, draws, top, deadline)
+        predictor = predictor.with_prior(prior).with_constraints(constraints)
+        return explain_prediction(predictor, ids, draws, top, deadline)
 
     def _resolve(self, query: str | Query | None, bindings: Bindings) -> tuple[Predictor, QueryPattern]:
         target, pattern = self.match_query(query, bindings)
@@ -271,11 +285,18 @@ class Model(ABC):
 class _CompiledFeatures:
     """The features of a model, compiled for one knowledge base. Everything is built on first use."""
 
-    def __init__(self, kb: KnowledgeBase, features: Mapping[int, Sequence[Feature]], config: TrainingConfig) -> None:
-        self.kb, self._features, self._config = kb, features, config
+    def __init__(
+        self,
+        kb: KnowledgeBase,
+        features: Mapping[int, Sequence[Feature]],
+        config: TrainingConfig,
+        constraints: Constraints,
+    ) -> None:
+        self.kb, self._features, self._config, self._constraints = kb, features, config, constraints
         self._graph: GaifmanGraph | None = None
         self._evaluators: dict[int, FeatureEvaluator] = {}
         self._fast_scorers: dict[int, FastScorer] = {}
+        self._checkers: dict[Query, ConstraintChecker] = {}
         self._lock = threading.RLock()
 
     def evaluator(self, arity: int) -> FeatureEvaluator:
@@ -294,6 +315,13 @@ class _CompiledFeatures:
             if arity not in self._fast_scorers:
                 self._fast_scorers[arity] = FastScorer(self.evaluator(arity), self._config)
             return self._fast_scorers[arity]
+
+    def constraint_checker(self, query: Query) -> ConstraintChecker:
+        """The checker of a query's tuples."""
+        with self._lock:
+            if query not in self._checkers:
+                self._checkers[query] = ConstraintChecker(self.kb, query, self._constraints)
+            return self._checkers[query]
 
 
 class GaifmanModel(Model):
@@ -421,7 +449,7 @@ class GaifmanModel(Model):
         self.meta = {
             "kind": "model",
             "query": str(query),
-            **training_metadata(self.config, self.base, kbs),
+            **training_metadata(self.config, self.base, kbs, constraints),
             "features": len(self.features),
             "metrics": {"answers": answers, "losses": losses_as_json(scorer), **self.held_out_report.metrics()},
             "calibration": self.held_out_report.reliability_table(),
@@ -438,9 +466,12 @@ class GaifmanModel(Model):
         max_error: float | None = None,
         max_draws: int = DEFAULT_MAX_DRAWS,
         prior: float | None = None,
+        constraints: bool = True,
     ) -> Estimate:
         """The probability that a tuple is an answer: `model.probability("ann", "cleo")`. See `probabilities`."""
-        return self.probabilities([objects], draws=draws, max_error=max_error, max_draws=max_draws, prior=prior)[0]
+        return self.probabilities(
+            [objects], draws=draws, max_error=max_error, max_draws=max_draws, prior=prior, constraints=constraints
+        )[0]
 
     def probabilities(
         self,
@@ -450,6 +481,7 @@ class GaifmanModel(Model):
         max_error: float | None = None,
         max_draws: int = DEFAULT_MAX_DRAWS,
         prior: float | None = None,
+        constraints: bool = True,
     ) -> Estimates:
         """The probabilities that tuples are answers, with standard errors.
 
@@ -461,8 +493,9 @@ class GaifmanModel(Model):
             max_error: Sample until the standard error is at most this.
             max_draws: Limit on the draws if `max_error` is set.
             prior: The share of tuples that are answers; None for one half.
+            constraints: Whether constraints lower the probabilities of tuples in conflict with known facts.
         """
-        predictor = self.predictor.with_prior(prior)
+        predictor = self.predictor.with_prior(prior).with_constraints(constraints)
         budget = DrawBudget(predictor.budget(draws).draws, max_error, max_draws)
         return predictor.probabilities(tuples, budget)
 
@@ -472,14 +505,15 @@ class GaifmanModel(Model):
         draws: int | None = None,
         prior: float | None = None,
         top: int = DEFAULT_TOP,
+        constraints: bool = True,
         deadline: Deadline | None = None,
     ) -> Explanation:
         """Explain the probability of a tuple: `model.explain("ann", "cleo")`.
 
-        The explanation has the `top` formulas for and against it with their witnesses, and the probability without the
-        decisive facts.
+        The explanation has the `top` formulas for and against it with their witnesses, its conflicts with constraints,
+        and the probability without the decisive facts.
         """
-        predictor = self.predictor.with_prior(prior)
+        predictor = self.predictor.with_prior(prior).with_constraints(constraints)
         return explain_prediction(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
 
     def embed(self, tuples: Tuples, *, draws: int | None = None) -> Reals:
@@ -500,8 +534,9 @@ class GaifmanModel(Model):
     @property
     def predictor(self) -> Predictor:
         """The predictor for the knowledge base."""
-        scorer, arity = self.scorer, len(self.query.variables)
-        return Predictor(self.query, self._compile().evaluator(arity), scorer, self.calibration, self.config)
+        scorer, compiled = self.scorer, self._compile()
+        evaluator, checker = compiled.evaluator(len(self.query.variables)), compiled.constraint_checker(self.query)
+        return Predictor(self.query, evaluator, scorer, self.calibration, self.config, constraints=checker)
 
     def match_query(self, query: str | Query | None, bindings: Bindings | None = None) -> tuple[Query, QueryPattern]:
         """Match a query against the model's own query; None for that query itself."""
@@ -591,7 +626,7 @@ def fit(
         draws: N, neighbourhoods per prediction.
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
-        constraints: Types and functional relations, which decide what a negative can be.
+        constraints: Types and functional relations, which decide what a negative can be, and which answers respect.
         threads: The number of threads; None for all processors. The model does not depend on it.
         callback: Called during training.
     """

@@ -1,5 +1,7 @@
 """Probabilities of tuples: the mean of a trained base model over sampled neighbourhoods, calibrated, with its error.
 
+Constraints lower the probability of a tuple that conflicts with known facts (see `sampling.conflicts`).
+
 The knowledge base can be another than the one the model was trained on. Relations of the model that the knowledge base
 lacks count as relations without facts.
 """
@@ -22,7 +24,8 @@ from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
-from gaifman.models.calibration import Calibration
+from gaifman.models.calibration import MIN_PROBABILITY, Calibration
+from gaifman.sampling.conflicts import ConstraintChecker
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.neighbourhoods import MAX_DRAWS, HiddenFacts, SamplingConfig, check_tuples
 from gaifman.training import Scorer, TrainingConfig
@@ -102,6 +105,10 @@ class Estimates:
         """The estimates of some rows, in that order."""
         return Estimates(self.values[rows], self.errors[rows], self.draws[rows])
 
+    def scale(self, factors: Floats) -> Estimates:
+        """The estimates with their probabilities multiplied by factors (tuples,) from 0 to 1."""
+        return Estimates(np.maximum(self.values * factors, MIN_PROBABILITY), self.errors * factors, self.draws)
+
 
 @dataclass(frozen=True, slots=True)
 class DrawBudget:
@@ -140,6 +147,8 @@ class Predictor:
     config: TrainingConfig
     prior: float | None = None
     """The share of answers among the tuples; None for the share among the held-out tuples."""
+    constraints: ConstraintChecker | None = None
+    """Lowers the probabilities of tuples in conflict with known facts; None for no constraints."""
 
     @property
     def graph(self) -> GaifmanGraph:
@@ -161,6 +170,10 @@ class Predictor:
         if prior is None:
             return self
         return replace(self, calibration=self.calibration.with_prior(prior), prior=prior)
+
+    def with_constraints(self, active: bool) -> Predictor:
+        """The same predictor, without constraints if they are not active."""
+        return self if active else replace(self, constraints=None)
 
     def budget(self, draws: int | None = None, deadline: Deadline | None = None) -> DrawBudget:
         """A fixed number of draws; None for the model's own."""
@@ -196,6 +209,18 @@ class Predictor:
         return self.estimate(ids, self.hidden_facts(ids, budget.deadline.limit_budget()), budget)
 
     def estimate(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
+        """The probabilities of tuples, with standard errors, by the model and the constraints."""
+        return self.constrain(self.model_estimates(tuples, hidden, budget), tuples, hidden, budget.deadline)
+
+    def constrain(
+        self, estimates: Estimates, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None
+    ) -> Estimates:
+        """The model's estimates, lower for tuples in conflict with facts that are not hidden from them."""
+        if self.constraints is None:
+            return estimates
+        return estimates.scale(self.constraints.factors(tuples, hidden, deadline))
+
+    def model_estimates(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
         """The calibrated means over draws, with standard errors; more draws for tuples whose error is too large."""
         if self.scorer is None:
             return self._fallback_estimates(tuples)

@@ -221,6 +221,9 @@ MAX_DISTANCES = (2, 1)
 Restriction = Mapping[str, str | Sequence[str]]
 """Variable → the type of its objects, or their names."""
 UNRESTRICTED: Restriction = MappingProxyType({})
+PositionTypes = Mapping[int, tuple[str, Ints]]
+"""Position of the model's query → its declared type, and the objects (objects,) that do not provably lack it."""
+NO_TYPES: PositionTypes = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +267,18 @@ class Candidates:
 
 
 def select_candidates(
-    graph: GaifmanGraph, query: Query, pattern: QueryPattern, known: Ints, options: RankingOptions = DEFAULT_OPTIONS
+    graph: GaifmanGraph,
+    query: Query,
+    pattern: QueryPattern,
+    known: Ints,
+    options: RankingOptions = DEFAULT_OPTIONS,
+    types: PositionTypes = NO_TYPES,
 ) -> Candidates:
-    """The candidates for the variables of a pattern of `query`; `known` (b, arity) are known answers of the query."""
+    """The candidates for the variables of a pattern of `query`; `known` (b, arity) are known answers of the query.
+
+    Declared types of positions leave out other objects, unless they are known answers, all objects are asked for, or
+    the variable is restricted.
+    """
     kb, allowed = graph.kb, _allowed_objects(graph.kb, pattern, options.restrict_to)
     if options.known == "only":
         return _known_candidates(pattern, known, allowed)
@@ -274,6 +286,11 @@ def select_candidates(
     strategies = ("typed", "seen", "near")[: 3 if several else 1]
     for strategy in strategies if options.candidates == "auto" else (options.candidates,):
         pools = _pools(kb, query, pattern, allowed, strategy)
+        if strategy != "all":
+            pools = [
+                pool if restriction else _of_declared_types(pool, pattern.positions_of(name), known, types)
+                for name, pool, restriction in zip(pattern.variables, pools, allowed, strict=True)
+            ]
         if strategy == "near" and several:
             for steps in MAX_DISTANCES:
                 near = _near_values(graph, pattern, pools, steps, options)
@@ -350,6 +367,16 @@ def _pools(
             pools += [pool for own in variables if (pool := _objects_of(query.formula, own, pool_at)) is not None]
         found.append(reduce(_intersect, pools) if pools else every)
     return found
+
+
+def _of_declared_types(pool: _Pool, positions: Sequence[int], known: Ints, types: PositionTypes) -> _Pool:
+    """The objects of a pool that can be at some positions by their declared types, or are there in known answers."""
+    for position in positions:
+        if position in types:
+            name, objects = types[position]
+            possible = np.union1d(objects, known[:, position])
+            pool = _Pool(np.intersect1d(pool.objects, possible).astype(np.int32), name)
+    return pool
 
 
 def _objects_of(formula: Formula, variable: Variable, pool_at: _PoolFunction) -> _Pool | None:

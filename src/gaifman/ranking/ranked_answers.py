@@ -2,12 +2,17 @@
 
 Every candidate is scored. If that takes long, each first gets two draws, and only a shortlist of the best gets the
 model's number of draws. A known answer is scored as if it were not known.
+
+Constraints lower the probability of candidates in conflict with known facts. Two kinds of conflict leave a candidate
+out, unless it is known or was asked for by name: an object without the declared type of its position, and the same
+object twice where no known fact has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -21,8 +26,10 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, rows_in
 from gaifman.predict import Estimate, Estimates, Predictor
 from gaifman.queries.answers import answers as exact_answers
-from gaifman.ranking.candidates import DEFAULT_OPTIONS, QueryPattern, RankingOptions, select_candidates
+from gaifman.ranking.candidates import DEFAULT_OPTIONS, NO_TYPES, QueryPattern, RankingOptions, select_candidates
 from gaifman.ranking.fast_scoring import FIRST_PASS_DRAWS, FastScorer
+from gaifman.sampling.conflicts import Conflict, Rule, TypeRule
+from gaifman.sampling.neighbourhoods import HiddenFacts
 
 MAX_FULL_DRAWS = 20_000
 """Up to this many draws in total, there is no first pass."""
@@ -52,6 +59,8 @@ class Answer:
     """The probability, with standard error and number of draws."""
     known: bool
     """Whether it is an answer in the knowledge base."""
+    conflicts: tuple[Conflict, ...] = ()
+    """The constraints that make it improbable."""
 
     @property
     def probability(self) -> float:
@@ -59,12 +68,19 @@ class Answer:
         return self.estimate.value
 
     def __str__(self) -> str:
-        cells = [*map(escape_unprintable, self.names), str(self.estimate), *(["known"] if self.known else [])]
-        return "  ".join(cells)
+        cells = [*map(escape_unprintable, self.names), str(self.estimate), self.note]
+        return "  ".join(cell for cell in cells if cell)
+
+    @property
+    def note(self) -> str:
+        """Whether it is known, and its conflicts."""
+        notes = ["known" * self.known, *(escape_unprintable(conflict.message) for conflict in self.conflicts)]
+        return "; ".join(note for note in notes if note)
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as JSON types."""
-        return {"names": list(self.names), **self.estimate.as_dict(), "known": self.known}
+        conflicts = [conflict.as_dict() for conflict in self.conflicts]
+        return {"names": list(self.names), **self.estimate.as_dict(), "known": self.known, "conflicts": conflicts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +101,13 @@ class CandidateSummary:
     """Candidates that got these draws."""
     first_pass_draws: int = 0
     """Draws of the first pass; 0 if there was none."""
+    left_out: int = 0
+    """Candidates that constraints leave out; not in `count`."""
 
     def __str__(self) -> str:
         text = f"{plural(self.count, 'candidate')}: {self.description}"
+        if self.left_out:
+            text += f", {self.left_out:,} left out by constraints"
         if not self.first_pass_draws:
             return text
         first, full = plural(self.first_pass_draws, "draw"), plural(self.draws, "draw")
@@ -117,6 +137,8 @@ class RankedAnswers:
     """Which candidates were scored."""
     tuples: Ints = field(repr=False)
     """Shape (answers, arity), int32: the tuples, with the fixed objects."""
+    find_conflicts: Callable[[int], tuple[Conflict, ...]] = field(default=lambda _: (), repr=False)
+    """Row → the conflicts of the answer."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -140,7 +162,7 @@ class RankedAnswers:
         if not -len(self) <= row < len(self):
             raise IndexError(f"there are {plural(len(self), 'answer')}")
         names = tuple(self.kb.object_name(number) for number in self.values[row].tolist())
-        return Answer(names, self.estimates[row], bool(self.known[row]))
+        return Answer(names, self.estimates[row], bool(self.known[row]), self.find_conflicts(row))
 
     def __iter__(self) -> Iterator[Answer]:
         return (self[row] for row in range(len(self)))
@@ -152,7 +174,7 @@ class RankedAnswers:
         rows = [
             (*self.variables, "probability", ""),
             *(
-                (*map(escape_unprintable, one.names), str(one.estimate), "known" * one.known)
+                (*map(escape_unprintable, one.names), str(one.estimate), one.note)
                 for one in islice(self, MAX_PRINTED)
             ),
         ]
@@ -165,7 +187,7 @@ class RankedAnswers:
     def _repr_html_(self) -> str:
         """The same table with bars, for a notebook."""
         rows = [
-            (*one.names, bar(one.probability, one.estimate), muted("known" * one.known))
+            (*one.names, bar(one.probability, one.estimate), muted(one.note))
             for one in islice(self, MAX_PRINTED)
         ]
         rest = len(self) - MAX_PRINTED
@@ -195,18 +217,12 @@ def rank_candidates(
     Without a fast scorer there is no first pass: all candidates get all draws.
     """
     budget = predictor.budget(draws, options.deadline)
-    answers = known_answers(predictor, pattern, options.deadline)
-    candidates = select_candidates(predictor.graph, predictor.query, pattern, answers, options)
-    tuples = pattern.tuples(candidates.values)
-    known = rows_in(tuples, answers)
-    description = candidates.description
-    if options.known == "exclude":
-        tuples, known, description = tuples[~known], known[~known], f"{description}, without known answers"
-    hidden = predictor.hidden_facts(tuples, options.deadline.limit_budget())
+    chosen = _choose_tuples(predictor, pattern, options)
+    tuples, hidden = chosen.tuples, chosen.hidden
     shortlist, first_pass_draws = np.arange(len(tuples)), 0
     if fast_scorer is not None and _needs_first_pass(len(tuples), budget.draws, options.top):
-        scores = fast_scorer.scores(predictor, tuples, hidden, options.deadline)
-        order = _rank_order(np.round(scores, FIRST_PASS_DIGITS), tuples)
+        scores = np.round(fast_scorer.scores(predictor, tuples, hidden, options.deadline), FIRST_PASS_DIGITS)
+        order = _rank_order(_constrain_scores(predictor, scores, tuples, hidden, options.deadline), tuples)
         shortlist, first_pass_draws = np.sort(order[: _shortlist_size(options.top)]), FIRST_PASS_DRAWS
     estimates = predictor.estimate(tuples[shortlist], hidden.select(shortlist), budget)
     order = _rank_order(estimates.values, tuples[shortlist])[: options.top]
@@ -216,10 +232,85 @@ def rank_candidates(
         pattern,
         pattern.values(tuples[best]),
         estimates.select(order),
-        known[best],
-        CandidateSummary(len(tuples), description, full_draws, len(shortlist), first_pass_draws),
+        chosen.known[best],
+        CandidateSummary(
+            len(tuples), chosen.description, full_draws, len(shortlist), first_pass_draws, chosen.left_out
+        ),
         tuples[best],
+        partial(_conflicts_of, predictor, tuples[best], hidden.select(best)),
     )
+
+
+def _conflicts_of(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, row: int) -> tuple[Conflict, ...]:
+    """The conflicts of one of some tuples."""
+    if predictor.constraints is None:
+        return ()
+    at = np.array([row % len(tuples)])
+    return predictor.constraints.conflicts(tuples[at], hidden.select(at))
+
+
+def _constrain_scores(
+    predictor: Predictor, scores: Floats, tuples: Ints, hidden: HiddenFacts, deadline: Deadline
+) -> Floats:
+    """Scores (b,) of the first pass as probabilities with constraints; the scores themselves without conflicts."""
+    if predictor.constraints is None:
+        return scores
+    factors = predictor.constraints.factors(tuples, hidden, deadline)
+    return scores if (factors == 1).all() else predictor.calibration.apply(scores) * factors
+
+
+@dataclass(frozen=True, slots=True)
+class _ChosenTuples:
+    """The tuples that a ranking scores."""
+
+    tuples: Ints
+    """Shape (b, arity), int32."""
+    known: Bools
+    """Shape (b,): whether it is a known answer."""
+    hidden: HiddenFacts
+    """What each may not see."""
+    description: str
+    left_out: int
+    """Candidates that constraints leave out."""
+
+
+def _choose_tuples(predictor: Predictor, pattern: QueryPattern, options: RankingOptions) -> _ChosenTuples:
+    """The candidates as tuples, without excluded ones."""
+    answers, checker = known_answers(predictor, pattern, options.deadline), predictor.constraints
+    types = NO_TYPES if checker is None else checker.allowed_objects(options.deadline)
+    candidates = select_candidates(predictor.graph, predictor.query, pattern, answers, options, types)
+    tuples, description = pattern.tuples(candidates.values), candidates.description
+    known, rows = rows_in(tuples, answers), np.arange(len(tuples))
+    if options.known == "exclude":
+        rows, description = rows[~known], f"{description}, without known answers"
+    hidden = predictor.hidden_facts(tuples[rows], options.deadline.limit_budget())
+    kept = known[rows] | ~_left_out(predictor, pattern, tuples[rows], hidden, options)
+    tuples, known = tuples[rows[kept]], known[rows[kept]]
+    return _ChosenTuples(tuples, known, hidden.select(np.flatnonzero(kept)), description, int((~kept).sum()))
+
+
+def _left_out(
+    predictor: Predictor, pattern: QueryPattern, tuples: Ints, hidden: HiddenFacts, options: RankingOptions
+) -> Bools:
+    """Shape (b,): which tuples are not even proposed, by constraints."""
+    excluded = np.zeros(len(tuples), bool)
+    if predictor.constraints is None or options.candidates == "all" or options.known == "only":
+        return excluded
+    for rule in predictor.constraints.rules(options.deadline):
+        if rule.excludes and not _asked_directly(rule, pattern, options):
+            excluded |= rule.certainty(tuples, hidden) >= 1
+    return excluded
+
+
+def _asked_directly(rule: Rule, pattern: QueryPattern, options: RankingOptions) -> bool:
+    """Whether the query itself names the objects that a rule is about, or repeats a variable there."""
+    terms = [pattern.terms[position] for position in rule.positions]
+    named = {
+        name
+        for name, objects in options.restrict_to.items()
+        if isinstance(rule, TypeRule) or not isinstance(objects, str)
+    }
+    return len(set(terms)) < len(terms) or all(not isinstance(term, str) or term in named for term in terms)
 
 
 def known_answers(predictor: Predictor, pattern: QueryPattern, deadline: Deadline | None = None) -> Ints:

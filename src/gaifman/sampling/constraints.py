@@ -95,15 +95,23 @@ class Constraints:
         """
         functional: dict[tuple[tuple[int, ...], int], None] = {}
         types: list[str | None] = [None] * len(query.variables)
+        for rule, positions in self.of_query(query):
+            if isinstance(rule, FunctionalConstraint):
+                functional[tuple(sorted(positions[i] for i in rule.determinants)), positions[rule.dependent]] = None
+            else:
+                for position, own in zip(positions, rule.types, strict=False):
+                    types[position] = own or types[position]
+        return QueryConstraints(tuple(functional), tuple(types))
+
+    def of_query(self, query: Query) -> Iterator[tuple[FunctionalConstraint | TypeConstraint, tuple[int, ...]]]:
+        """Yield the constraints on a query's answers, each with the query's position for each of its own positions."""
         for name, positions in _constraint_names(query):
             for rule in (rule for rule in self.functional if rule.relation == name):
                 _check_arity(rule, 1 + max(*rule.determinants, rule.dependent), len(positions))
-                functional[tuple(sorted(positions[i] for i in rule.determinants)), positions[rule.dependent]] = None
+                yield rule, positions
             for typed in (typed for typed in self.types if typed.relation == name):
                 _check_arity(typed, len(typed.types), len(positions))
-                for position, own in zip(positions, typed.types, strict=False):
-                    types[position] = own or types[position]
-        return QueryConstraints(tuple(functional), tuple(types))
+                yield typed, positions
 
 
 def _constraint_names(query: Query) -> Iterator[tuple[str, tuple[int, ...]]]:
