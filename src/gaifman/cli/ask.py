@@ -36,6 +36,9 @@ KNOWN_CHOICES = ("mark", "exclude", "only")
 CANDIDATE_CHOICES = ("auto", "all", "typed", "seen", "near")
 PRIOR_HELP = "Fraction of candidates that are answers.  [default: 0.5]"
 DRAWS_HELP = "Neighbourhoods per candidate.  [default: the model's]"
+no_constraints_option = click.option(
+    "--no-constraints", is_flag=True, help="Ignore conflicts with known facts: no constraint lowers a probability."
+)
 
 
 @click.command(short_help="Answer a query exactly.")
@@ -205,6 +208,7 @@ def _first_witness(witnesses: list[list[str]]) -> tuple[str]:
 @click.option(
     "--max-candidates", type=int, default=100_000, show_default=True, help="Limit for tuples of several variables."
 )
+@no_constraints_option
 @kb_options
 @json_option
 def answer(
@@ -219,6 +223,7 @@ def answer(
     restrict_to: tuple[str, ...],
     candidates: str,
     max_candidates: int,
+    no_constraints: bool,
     reading: InputOptions,
     as_json: bool,
 ) -> None:
@@ -232,7 +237,7 @@ def answer(
 
     A completion takes one relation with objects and variables. The model of a query takes that query, which can be
     left out, or repeated with objects for variables. The probability of a known answer is computed without the facts
-    that make it true.
+    that make it true. The constraints of the model make answers improbable that conflict with known facts.
     """
     from gaifman.completion import load
 
@@ -249,6 +254,7 @@ def answer(
             max_candidates=max_candidates,
             draws=draws,
             prior=prior,
+            constraints=not no_constraints,
         )
     if as_json:
         print_json(ranked.as_dict())
@@ -265,9 +271,17 @@ def _print_ranked(answers: RankedAnswers, prior: float | None, hint: str) -> Non
     if not len(answers):
         click.echo("no candidate is left to rank", err=True)
         return
-    marked = any(row.known for row in answers)
-    columns = [*answers.variables, "probability", *(["known"] if marked else [])]
-    rows = [(*row.names, str(row.estimate), *(["yes" if row.known else "–"] if marked else [])) for row in answers]
+    marked, conflicting = (any(flags) for flags in zip(*((row.known, row.conflicts) for row in answers), strict=True))
+    columns = [*answers.variables, "probability", *["known"] * marked, *["conflicts"] * conflicting]
+    rows = [
+        (
+            *row.names,
+            str(row.estimate),
+            *(["yes" if row.known else "–"] if marked else []),
+            *(["; ".join(map(str, row.conflicts)) or "–"] if conflicting else []),
+        )
+        for row in answers
+    ]
     print_table("Answers", columns, rows)
 
 
@@ -286,6 +300,7 @@ def _prior_text(prior: float | None) -> str:
 @click.option("--top", type=int, default=10, show_default=True, help="Formulas to show, for and against.")
 @click.option("--prior", type=float, help=PRIOR_HELP)
 @click.option("--draws", type=int, help=DRAWS_HELP)
+@no_constraints_option
 @click.option("--picture", metavar="FILE", help="Draw a neighbourhood with the decisive facts: .svg.")
 @click.option("--force", is_flag=True, help="Replace the picture if it exists.")
 @kb_options
@@ -299,6 +314,7 @@ def explain(
     top: int,
     prior: float | None,
     draws: int | None,
+    no_constraints: bool,
     picture: str | None,
     force: bool,
     reading: InputOptions,
@@ -313,7 +329,8 @@ def explain(
       gaifman explain near.gaifman demo --bind x=portugal --answer france --json
 
     The output has the formulas for and against the answer with their weights in log-odds and the facts that make them
-    true, the other terms of the sum, and the probability without the decisive facts.
+    true, the constraints that it conflicts with, the other terms of the sum, and the probability without the decisive
+    facts.
     """
     from gaifman.completion import load
     from gaifman.explain.svg import check_svg_path, write_svg
@@ -324,7 +341,9 @@ def explain(
     objects = parse_bindings(bindings)
     loaded = load(model).with_kb(reading.read(kb))
     with kernel_progress():
-        explanation = loaded.explain_answer(query, objects, answer, top=top, draws=draws, prior=prior)
+        explanation = loaded.explain_answer(
+            query, objects, answer, top=top, draws=draws, prior=prior, constraints=not no_constraints
+        )
     if picture:
         write_svg(explanation.svg(), Path(picture))
     if as_json:
@@ -346,7 +365,7 @@ def _print_explanation(explanation: Explanation, prior: float | None) -> None:
             rows = [(f"{reason.effect:+.3f}", reason.formula, reason.evidence) for reason in reasons]
             print_table(title, ["log-odds", "formula", "facts"], rows, right=[0])
     terms = [
-        ("formulas above", sum(reason.effect for reason in explanation.reasons)),
+        (explanation.shown_label, sum(reason.effect for reason in explanation.reasons)),
         *explanation.parts.labelled(explanation.estimate.draws),
         ("total: log-odds of the probability", explanation.log_odds),
     ]

@@ -130,7 +130,11 @@ def training_options(command: Command) -> Command:
 @click.option("--relation", "relations", multiple=True, metavar="NAME", help="Without QUERY: only this relation.")
 @sampling_options
 @training_options
-@click.option("--constraints", metavar="FILE", help="Functional relations and types of positions.")
+@click.option(
+    "--constraints",
+    metavar="FILE",
+    help="Functional relations and types of positions. Negatives and answers respect them.",
+)
 @run_options
 @click.option("--plot", metavar="FILE", help="Plot the calibration: .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace MODEL, or an unfinished run.")

@@ -44,9 +44,10 @@ from gaifman.logic.ast import Constant, Feature, Query, Variable, to_bracketed
 from gaifman.logic.transforms import substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.base import BaseModel, SparseRows
-from gaifman.models.calibration import log_odds
+from gaifman.models.calibration import MIN_PROBABILITY, log_odds
 from gaifman.predict import DrawBudget, Estimate, Predictor, estimate_from_sums
 from gaifman.queries.witnesses import are_answers
+from gaifman.sampling.conflicts import Conflict
 from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, draw_neighbourhoods
 
 MAX_ENTRIES = 1 << 20
@@ -147,8 +148,9 @@ def explain_prediction(
     shown = order[np.sort(np.concatenate([supporting[:top], opposing[:top]]))]
     helping = order[supporting[:MAX_COUNTERFACTUAL_FORMULAS]]
     witnesses = _count_witnesses(sample, {*features[shown].tolist(), *features[helping].tolist()})
-    counterfactual = _find_counterfactual(sample, [witnesses[f] for f in features[helping].tolist()])
-    reasons = tuple(_reason(sample, index, witnesses) for index in shown.tolist())
+    supported = [witnesses[f] for f in features[helping].tolist()]
+    counterfactual = _without_conflicting_facts(sample) or _find_counterfactual(sample, supported)
+    reasons = (*_conflict_reasons(sample), *(_reason(sample, index, witnesses) for index in shown.tolist()))
     return Explanation(
         _query_text(predictor.query, sample.names),
         tuple(variable.name for variable in predictor.query.variables),
@@ -183,7 +185,11 @@ class _Sample:
     effects: Effects
     structures: Sequence[LocalStructure]
     """The facts among the members of the first draws; draws with the same members share one."""
+    model_estimate: Estimate
+    """The probability without constraints."""
     estimate: Estimate
+    conflicts: tuple[Conflict, ...]
+    """The constraints that lower the probability."""
     fact: Callable[[int], Fact]
     """Fact id → fact, cached."""
 
@@ -215,6 +221,8 @@ def _draw_sample(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, budget
         effects,
         _local_structures(predictor.graph, neighbourhoods, hidden, budget, fact),
         estimates[0],
+        predictor.constrain(estimates, tuples, hidden, budget.deadline)[0],
+        () if predictor.constraints is None else predictor.constraints.conflicts(tuples, hidden),
         fact,
     )
 
@@ -274,6 +282,20 @@ def _reason(sample: _Sample, index: int, witnesses: WitnessCounts) -> Reason:
     )
 
 
+def _conflict_reasons(sample: _Sample) -> Iterator[Reason]:
+    """The reason for each conflict: by how much it lowers the log-odds, after those before it."""
+    before, factor = float(log_odds(sample.model_estimate.value)), 1.0
+    for number, conflict in enumerate(sample.conflicts, start=1):
+        factor *= conflict.factor
+        last = number == len(sample.conflicts)  # exactly what is left, so that the effects add up
+        value = sample.estimate.value if last else max(sample.model_estimate.value * factor, MIN_PROBABILITY)
+        after = float(log_odds(value))
+        words = f"{conflict.message}; {conflict.evidence}"
+        draws = sample.budget.draws
+        yield Reason(conflict.constraint, "", after - before, draws, 1.0, conflict.facts, words, "constraint")
+        before = after
+
+
 def _count_witnesses(sample: _Sample, features: set[int]) -> WitnessCounts:
     """The facts that give features their values, over the first draws."""
     counts: WitnessCounts = {feature: Counter() for feature in features}
@@ -306,12 +328,24 @@ def _decompose(sample: _Sample, others: Longs) -> Decomposition:
     """The parts that add up with the shown effects to the log-odds of the estimate; `others` are not shown."""
     mean = float(log_odds(np.clip(sample.per_draw.sum(axis=1) / sample.budget.draws, 0.0, 1.0))[0])
     rest = OtherFormulas(len(others), float(sample.effects.effects[others].sum()))
-    calibrated = float(log_odds(sample.estimate.value))
+    calibrated = float(log_odds(sample.model_estimate.value))
     averaging, calibration = mean - sample.effects.total, calibrated - mean
     return Decomposition(sample.effects.base, rest, sample.effects.interactions, averaging, calibration)
 
 
 # Counterfactual and diagram
+
+
+def _without_conflicting_facts(sample: _Sample) -> Counterfactual | None:
+    """The probability without the facts that the tuple conflicts with; None if there are none, or too many."""
+    if sample.predictor.constraints is None:
+        return None
+    facts = sample.predictor.constraints.conflicting_facts(sample.tuples, sample.hidden)
+    if not 0 < len(facts) <= MAX_COUNTERFACTUAL_FACTS:
+        return None
+    hidden = np.union1d(sample.hidden.facts, facts).astype(np.int64)
+    [estimate] = estimate_hiding(sample.predictor, sample.tuples, [hidden], sample.budget)
+    return Counterfactual(tuple(sample.fact(fact) for fact in facts.tolist()), estimate)
 
 
 def _find_counterfactual(sample: _Sample, supporting: Sequence[Counter[int]]) -> Counterfactual | None:
@@ -347,7 +381,8 @@ def _fact_sets_to_hide(supporting: Sequence[frozenset[int]]) -> list[frozenset[i
 def _diagram(sample: _Sample, reasons: Sequence[Reason], counterfactual: Counterfactual | None) -> Diagram:
     """The neighbourhood of the draw that has most of the facts in the explanation."""
     decisive = frozenset(counterfactual.facts if counterfactual else ())
-    signs: dict[Fact, int] = dict.fromkeys(counterfactual.facts if counterfactual else (), 1)
+    signs = {fact: -1 for reason in reasons if reason.kind == "constraint" for fact in reason.facts}
+    signs = dict.fromkeys(decisive, 1) | signs
     for reason in reasons:  # the largest effects come first
         for fact in reason.facts:
             signs.setdefault(fact, 1 if reason.effect > 0 else -1)

@@ -40,14 +40,15 @@ MAX_PRINTED_FACTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A formula of the model that supports a prediction, or opposes it."""
+    """A formula of the model that supports a prediction, or opposes it; or a constraint that it conflicts with."""
 
     formula: str
-    """The formula with the names of the objects."""
+    """The formula with the names of the objects, or the constraint."""
     feature: str
-    """The feature of the model, with s1, s2 … for the objects."""
+    """The feature of the model, with s1, s2 … for the objects; empty for a constraint."""
     effect: float
-    """By how much the log-odds fall if the formula is switched off, as a mean over all draws."""
+    """By how much the log-odds fall if the formula is switched off, as a mean over all draws; for a constraint, by how
+    much it changes the log-odds."""
     draws: int
     """Draws in which its value differs from the default."""
     value: float
@@ -55,11 +56,15 @@ class Reason:
     facts: tuple[Fact, ...] = ()
     """Its witnesses, ordered by the number of draws; empty for formulas that no single facts make true."""
     description: str = ""
-    """The formula in words."""
+    """The formula in words; for a constraint, the conflict and how many known facts break the constraint."""
+    kind: str = "formula"
+    """`formula` or `constraint`."""
 
     @property
     def evidence(self) -> str:
-        """The first witnesses, or the value if there are none."""
+        """The first witnesses, or the value if there are none; the description of a constraint."""
+        if self.kind == "constraint":
+            return escape_unprintable(self.description)
         value = f"{self.value:,.0f}" if self.value.is_integer() else f"{self.value:,.4g}"
         return format_facts(self.facts) if self.facts else f"no single fact; its value is {value}"
 
@@ -80,7 +85,7 @@ class OtherFormulas:
 
 @dataclass(frozen=True, slots=True)
 class Decomposition:
-    """The parts that add up with the effects of the shown formulas to the log-odds of the probability."""
+    """The parts that add up with the effects of the reasons to the log-odds of the probability."""
 
     base: float
     """The log-odds of a neighbourhood in which no formula is active."""
@@ -140,11 +145,12 @@ class Explanation:
     estimate: Estimate
     """The probability that `model.probability` returns."""
     reasons: tuple[Reason, ...]
-    """The formulas with the largest effects, for and against, by the size of the effect."""
+    """The constraints that it conflicts with, then the formulas with the largest effects, for and against, by size."""
     parts: Decomposition
     """The other parts of the log-odds."""
     counterfactual: Counterfactual | None = None
-    """The decisive facts; None if hiding facts does not lower the probability."""
+    """The decisive facts: those that it conflicts with, or facts without which the probability is lower; None if there
+    are none."""
     diagram: Diagram | None = field(default=None, repr=False)
     """One of the sampled neighbourhoods."""
     hidden: bool = True
@@ -178,6 +184,12 @@ class Explanation:
         return (
             f"{other.estimate} (log-odds {float(log_odds(other.estimate.value)):+.2f} instead of {self.log_odds:+.2f})"
         )
+
+    @property
+    def shown_label(self) -> str:
+        """What the reasons are, as a term of the sum."""
+        constrained = any(reason.kind == "constraint" for reason in self.reasons)
+        return "constraints and formulas above" if constrained else "formulas above"
 
     @property
     def supporting(self) -> tuple[Reason, ...]:

@@ -34,9 +34,8 @@ from gaifman.sampling.neighbourhoods import HiddenFacts
 MAX_FULL_DRAWS = 20_000
 """Up to this many draws in total, there is no first pass."""
 SHORTLIST_PER_ANSWER, MIN_SHORTLIST = 20, 1_000
-"""The size of the shortlist, per requested answer, and at least. With 200 candidates the shortlist missed a quarter of
-the ten best pairs of four relations of the demo, with 1,000 none; nor did it miss one of the ten best objects of 24
-queries to FB15k."""
+"""The size of the shortlist, per requested answer, and at least. With 1,000 candidates it missed one of the ten best
+pairs of one of four relations of the demo, and none of the ten best objects of 24 queries to FB15k."""
 FIRST_PASS_DIGITS = 5
 """Scores of the first pass are rounded: the two ways to compute them differ in the last bits, and ties go by id."""
 MAX_PRINTED = 50
@@ -173,10 +172,7 @@ class RankedAnswers:
     def __str__(self) -> str:
         rows = [
             (*self.variables, "probability", ""),
-            *(
-                (*map(escape_unprintable, one.names), str(one.estimate), one.note)
-                for one in islice(self, MAX_PRINTED)
-            ),
+            *((*map(escape_unprintable, one.names), str(one.estimate), one.note) for one in islice(self, MAX_PRINTED)),
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -186,10 +182,7 @@ class RankedAnswers:
 
     def _repr_html_(self) -> str:
         """The same table with bars, for a notebook."""
-        rows = [
-            (*one.names, bar(one.probability, one.estimate), muted(one.note))
-            for one in islice(self, MAX_PRINTED)
-        ]
+        rows = [(*one.names, bar(one.probability, one.estimate), muted(one.note)) for one in islice(self, MAX_PRINTED)]
         rest = len(self) - MAX_PRINTED
         more = [paragraph(f"… and {rest:,} more")] if rest > 0 else []
         found = table((*self.variables, "probability", ""), rows)

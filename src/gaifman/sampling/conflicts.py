@@ -37,10 +37,10 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import plural
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
-from gaifman.logic.ast import Atom, Query, Variable
+from gaifman.logic.ast import Query
 from gaifman.logic.printer import format_relation
 from gaifman.queries.answers import answers as exact_answers
-from gaifman.sampling.constraints import Constraints, FunctionalConstraint
+from gaifman.sampling.constraints import Constraints, FunctionalConstraint, atom_positions
 from gaifman.sampling.neighbourhoods import HiddenFacts
 
 Bools = npt.NDArray[np.bool_]
@@ -112,18 +112,16 @@ class KnownTuples:
     """The known answers of a query, sorted, with the facts that they are."""
 
     def __init__(self, kb: KnowledgeBase, query: Query, deadline: Deadline | None = None) -> None:
-        self.kb, self.name = kb, query.head or "q"
-        match query.formula:
-            case Atom(str(relation), terms) if len(set(terms)) == len(terms) == len(query.variables):
-                self.name = relation
-                self._positions = tuple(query.variables.index(term) for term in terms if isinstance(term, Variable))
-                tuples, self._first_fact = _relation_tuples(kb, relation, self._positions)
-                confidence = _confidences(kb, relation)
-            case _:
-                self._positions, self._first_fact = tuple(range(len(query.variables))), None
-                budget = (deadline or no_deadline()).limit_budget()
-                tuples = exact_answers(kb, query, budget=budget).tuples
-                confidence = np.ones(len(tuples))
+        self.kb, atom = kb, atom_positions(query)
+        self._first_fact: int | None = None
+        if atom:
+            self.name, self._positions = atom
+            tuples, self._first_fact = _relation_tuples(kb, *atom)
+            confidence = _confidences(kb, self.name)
+        else:
+            self.name, self._positions = query.head or "q", tuple(range(len(query.variables)))
+            tuples = exact_answers(kb, query, budget=(deadline or no_deadline()).limit_budget()).tuples
+            confidence = np.ones(len(tuples))
         self._order: Longs = np.lexsort(tuples.T[::-1])
         """Shape (known,), int64: the fact, counted from the first of its relation, of each row."""
         self.tuples = freeze(tuples[self._order].astype(np.int32, copy=False))
@@ -426,9 +424,9 @@ class ConstraintChecker:
             return self._rules
 
     def _make_rules(self, deadline: Deadline | None) -> Iterator[Rule]:
-        """Only relations have found rules: all answers of another query can take long to compute."""
+        """Without a declared constraint only relations have rules: all answers of another query can take long."""
         declared = [*self._declared.of_query(self.query)]
-        if not declared and self.query.atomic_relation is None:
+        if not declared and atom_positions(self.query) is None:
             return
         self._known = known = KnownTuples(self.kb, self.query, deadline)
         seen = set[tuple[object, ...]]()

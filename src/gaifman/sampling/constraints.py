@@ -116,13 +116,19 @@ class Constraints:
 
 def _constraint_names(query: Query) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the names of a query that can have constraints, with the query's position for each of theirs."""
+    atom = atom_positions(query)
+    if atom:
+        yield atom
+    if query.head and (atom is None or query.head != atom[0]):
+        yield query.head, tuple(range(len(query.variables)))
+
+
+def atom_positions(query: Query) -> tuple[str, tuple[int, ...]] | None:
+    """The relation of a query that is one atom of distinct variables, with the query's position for each of its own."""
     match query.formula:
         case Atom(str(relation), terms) if len(set(terms)) == len(terms) == len(query.variables):
-            yield relation, tuple(query.variables.index(term) for term in terms if isinstance(term, Variable))
-        case _:
-            relation = ""
-    if query.head and query.head != relation:
-        yield query.head, tuple(range(len(query.variables)))
+            return relation, tuple(query.variables.index(term) for term in terms if isinstance(term, Variable))
+    return None
 
 
 def _check_arity(rule: FunctionalConstraint | TypeConstraint, positions: int, arity: int) -> None:

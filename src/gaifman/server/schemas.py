@@ -116,6 +116,9 @@ class AnswersParameters(ParameterModel):
         default=None, description="Neighbourhoods per candidate; by default the model's setting."
     )
     prior: PositiveFraction | None = Field(default=None, description="Share of candidates assumed to be true.")
+    constraints: bool = Field(
+        default=True, description="Whether constraints make answers improbable that conflict with known facts."
+    )
 
 
 class AnswersRequest(AnswersParameters):
@@ -141,6 +144,9 @@ class ExplanationParameters(ParameterModel):
     top: JsonPositive = Field(default=DEFAULT_TOP, description="Maximum number of formulas for it, and against it.")
     draws: JsonPositive | None = Field(default=None, description="Neighbourhoods; by default the model's setting.")
     prior: PositiveFraction | None = Field(default=None, description="Share of candidates assumed to be true.")
+    constraints: bool = Field(
+        default=True, description="Whether constraints make answers improbable that conflict with known facts."
+    )
 
 
 class ExplanationRequest(ExplanationParameters):
@@ -346,6 +352,16 @@ class QueryResponse(ResponseModel):
     truncated: bool
 
 
+class ConflictRow(ResponseModel):
+    """A constraint that makes an answer improbable."""
+
+    constraint: str
+    message: str = Field(description="What the answer conflicts with.")
+    evidence: str = Field(description="How many known facts break the constraint.")
+    factor: float = Field(description="The probability is multiplied by it.")
+    facts: list[FactRow] = Field(description="The first known facts that the answer conflicts with.")
+
+
 class AnswerRow(ResponseModel):
     """An answer with its probability."""
 
@@ -354,6 +370,7 @@ class AnswerRow(ResponseModel):
     standard_error: float | None = Field(description="Null for a single draw.")
     draws: int
     known: bool
+    conflicts: list[ConflictRow]
 
 
 class CandidateSummaryFields(ResponseModel):
@@ -364,6 +381,7 @@ class CandidateSummaryFields(ResponseModel):
     draws: int
     shortlisted: int
     first_pass_draws: int
+    left_out: int = Field(description="Candidates that constraints leave out.")
 
 
 class AnswersResponse(ResponseModel):
@@ -441,10 +459,11 @@ class ParseResponse(ResponseModel):
 
 
 class ReasonRow(ResponseModel):
-    """A formula for or against an answer."""
+    """A formula for or against an answer, or a constraint that it conflicts with."""
 
+    kind: str = Field(description="formula or constraint.")
     formula: str
-    description: str = Field(description="The formula in words.")
+    description: str = Field(description="The formula, or the conflict, in words.")
     feature: str
     effect: float = Field(description="In log-odds.")
     draws: int = Field(description="Draws in which the formula has an effect.")

@@ -321,7 +321,12 @@ class Service:
             request.top, request.known, request.restrict_to, request.candidates, self.limits.max_candidates, deadline
         )
         found = self.require_model().rank(
-            request.query, request.bindings, options, draws=request.draws, prior=request.prior
+            request.query,
+            request.bindings,
+            options,
+            draws=request.draws,
+            prior=request.prior,
+            constraints=request.constraints,
         )
         if next(self._rankings) % WARM_UP_AFTER == 0 and not self._warmed_up:
             threading.Thread(target=self._warm_up, name="gaifman-warm-up", daemon=True).start()
@@ -338,6 +343,7 @@ class Service:
             draws=request.draws,
             prior=request.prior,
             top=request.top,
+            constraints=request.constraints,
             deadline=deadline,
         )
         return ExplanationResponse(

@@ -77,6 +77,7 @@ def test_as_json() -> None:
     assert body["variables"] == {"x": "portugal", "y": "spain"}
     fact = {"relation": "borders", "objects": ["spain", "portugal"], "confidence": 0.9}
     assert body["reasons"][0] == {
+        "kind": "formula",
         "formula": "borders('spain', 'portugal')",
         "description": "",
         "feature": "borders(s2, s1)",

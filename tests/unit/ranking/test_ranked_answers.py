@@ -128,7 +128,7 @@ def test_known_answers_are_left_out() -> None:
     every, left = (worker().answers(x="p03", top=None, known=known) for known in ("mark", "exclude"))
     assert names(left) == [answer.names for answer in every if not answer.known]
     assert left.considered.count == every.considered.count - 1
-    assert str(left.considered).endswith("all objects, without known answers")
+    assert str(left.considered).endswith("all objects, without known answers, 1 left out by constraints")
     assert not left.known.any()
 
 
@@ -201,7 +201,7 @@ def test_types_and_lists() -> None:
 def test_pairs() -> None:
     every = worker().answers(top=None)
     assert every.considered.description == "pairs of person and any object"
-    assert len(every) == 40 * len(towns().objects)
+    assert len(every) == 40 * (len(towns().objects) - 1)  # nobody works in themselves
     seen = worker().answers(top=None, candidates="seen")
     assert len(seen) == 40 * 5
     near = worker().answers(top=None, candidates="near", max_candidates=150)
@@ -230,11 +230,12 @@ def test_many_candidates_have_a_first_pass() -> None:
 
 
 def test_the_first_pass_misses_none_of_the_best() -> None:
-    """A shortlist of 200 missed four of the ten best."""
+    """A shortlist of 200 missed one of the ten best. Two draws of four members would tell too little."""
+    model = gaifman.fit(demo(), "borders(x, y)", **{**FEW, "size": 20})
     for known in ("mark", "exclude"):
-        found = neighbour().answers(top=10, known=known, draws=10)
+        found = model.answers(top=10, known=known, draws=10)
         assert found.considered.first_pass_draws
-        assert names(found) == names(neighbour().answers(top=None, known=known, draws=10))[:10]
+        assert names(found) == names(model.answers(top=None, known=known, draws=10))[:10]
 
 
 def test_the_first_pass_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:

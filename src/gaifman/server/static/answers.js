@@ -92,7 +92,8 @@ function candidateLine({ considered, variables }, state) {
   if (!variables.length) return null;
   const all = state.candidates === "all";
   const link = all || !considered.description.startsWith("all ") ? h("a", { class: "why", href: queryLink(state, { candidates: all ? "" : "all" }) }, all ? "rank expected objects only" : "rank all objects") : null;
-  return h("p", {}, h("span", { class: "tag" }, `${countNoun(considered.count, "candidate")}: ${humanize(considered.description)}`), " ", link);
+  const leftOut = considered.left_out ? `, ${number(considered.left_out)} left out by constraints` : "";
+  return h("p", {}, h("span", { class: "tag" }, `${countNoun(considered.count, "candidate")}: ${humanize(considered.description)}${leftOut}`), " ", link);
 }
 
 function answerRow(answer, variables, state) {
@@ -107,7 +108,7 @@ function answerRow(answer, variables, state) {
     { class: `${kind}${open ? " open" : ""}`, onclick: (event) => answer.draws && !event.target.closest("a") && why.click() },
     cells.length ? cells : h("td", {}, h("code", {}, visible(state.q))),
     h("td", { class: "chance" }, bar(answer.probability, answer.standard_error, kind), h("span", { class: "figure" }, probability(answer.probability), h("small", {}, standardError))),
-    h("td", {}, h("span", { class: `tag ${kind}` }, kind)),
+    h("td", {}, h("span", { class: `tag ${kind}` }, kind), answer.conflicts.map(({ message }) => h("span", { class: "conflict" }, visible(message)))),
     h("td", { class: "last" }, why),
   );
 }

@@ -64,17 +64,19 @@ function reasonItem(reason, largest, draws) {
   const weight = h("span", { class: `weight ${sign}`, "aria-hidden": "true" });
   weight.style.inlineSize = `${((100 * Math.abs(reason.effect)) / largest).toFixed(1)}%`;
   const effect = `${reason.effect > 0 ? "+" : "−"}${Math.abs(reason.effect).toFixed(2)} log-odds`;
-  const where = reason.draws === draws ? "in every sampled neighbourhood" : `in ${number(reason.draws)} of ${countNoun(draws, "sampled neighbourhood")}`;
+  const where = reason.draws === draws ? ", in every sampled neighbourhood" : `, in ${number(reason.draws)} of ${countNoun(draws, "sampled neighbourhood")}`;
   return h(
     "li",
     {},
     h("span", { class: "track" }, weight),
     h("p", { class: "description" }, visible(reason.description)),
     h("code", { class: "formula" }, visible(reason.formula)),
-    h("p", {}, `${oddsText(reason.effect)}, ${where}`, h("span", { class: "muted" }, ` (${effect})`)),
+    h("p", {}, `${oddsText(reason.effect)}${isConstraint(reason) ? "" : where}`, h("span", { class: "muted" }, ` (${effect})`)),
     witnesses(reason),
   );
 }
+
+const isConstraint = (reason) => reason.kind === "constraint";
 
 function oddsText(effect) {
   const factor = Math.exp(Math.abs(effect));
@@ -84,6 +86,7 @@ function oddsText(effect) {
 }
 
 function witnesses(reason) {
+  if (!reason.facts.length && isConstraint(reason)) return null;
   if (!reason.facts.length) return h("p", { class: "muted" }, `no supporting facts; value ${Number(reason.value.toPrecision(4))}`);
   const facts = reason.facts.map((fact) => h("li", {}, factText(fact, objectLink)));
   if (facts.length <= 3) return h("ul", { class: "facts" }, facts);
@@ -108,7 +111,7 @@ function counterfactual(found) {
 function logOddsTable(found) {
   const { parts } = found;
   const rows = [
-    ["formulas above", found.reasons.reduce((sum, reason) => sum + reason.effect, 0)],
+    [found.reasons.some(isConstraint) ? "constraints and formulas above" : "formulas above", found.reasons.reduce((sum, reason) => sum + reason.effect, 0)],
     [countNoun(parts.others.count, "other formula"), parts.others.effect],
     ["base: nothing is known", parts.base],
     ["interactions of formulas", parts.interactions],

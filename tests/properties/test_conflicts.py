@@ -1,0 +1,92 @@
+"""Conflicts with constraints equal their definition, for any hidden facts and confidences."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
+from gaifman.logic.ast import relation_query
+from gaifman.logic.parser import parse_query
+from gaifman.sampling.conflicts import ConstraintChecker, hide_nothing
+from gaifman.sampling.constraints import Constraints, FunctionalConstraint, TypeConstraint
+from gaifman.sampling.neighbourhoods import HiddenFacts
+from reference_conflicts import reference_factor
+
+NAMES = ("a", "b", "c", "d")
+ARITIES = {"p": 1, "q": 1, "r": 2, "t": 3}
+objects = st.sampled_from(NAMES)
+confidences = st.sampled_from([1.0, 1.0, 0.9, 0.25])
+
+
+@st.composite
+def facts(draw: st.DrawFn) -> list[Fact]:
+    """Facts of all relations, without repetitions."""
+    found = {}
+    for name, arity in ARITIES.items():
+        for row in draw(st.lists(st.tuples(*[objects] * arity), max_size=7)):
+            found[name, row] = Fact(name, row, draw(confidences))
+    return [*found.values()]
+
+
+@st.composite
+def declared_constraints(draw: st.DrawFn) -> tuple[str, Constraints]:
+    """A relation and some constraints on it."""
+    relation = draw(st.sampled_from([*ARITIES]))
+    arity, functional = ARITIES[relation], []
+    for dependent in draw(st.lists(st.integers(0, arity - 1), max_size=2, unique=True)) if arity > 1 else []:
+        rest = [position for position in range(arity) if position != dependent]
+        chosen = draw(st.lists(st.sampled_from(rest), min_size=1, max_size=2, unique=True))
+        functional.append(FunctionalConstraint(relation, tuple(sorted(chosen)), dependent))
+    types = draw(st.lists(st.sampled_from(["p", "q", None]), min_size=arity, max_size=arity))
+    typed = (TypeConstraint(relation, tuple(types)),) if draw(st.booleans()) else ()
+    return relation, Constraints(tuple(functional), typed)
+
+
+def all_tuples(arity: int) -> np.ndarray:
+    return np.array([*product(range(len(NAMES)), repeat=arity)], np.int32)
+
+
+@given(facts(), declared_constraints(), st.data())
+def test_factors_equal_their_definition(
+    known: list[Fact], declared: tuple[str, Constraints], data: st.DataObject
+) -> None:
+    kb = KnowledgeBase.from_facts(
+        [*known, ("p", "a"), ("r", "a", "b"), ("t", "a", "b", "c"), ("q", "b")], objects=NAMES
+    )
+    relation, constraints = declared
+    checker = ConstraintChecker(kb, relation_query(relation, ARITIES[relation]), constraints)
+    tuples = all_tuples(ARITIES[relation])
+    own = kb.fact_ids(kb.content.relations.find(relation) or 0, tuples)
+    also = data.draw(st.lists(st.integers(0, len(kb) - 1), max_size=3))
+    numbers = [sorted({*also[: row % 4], *([own[row]] if own[row] >= 0 else [])}) for row in range(len(tuples))]
+    starts = np.append(0, np.cumsum([len(row) for row in numbers])).astype(np.int64)
+    hidden = HiddenFacts(starts, np.array([number for row in numbers for number in row], np.int64))
+    expected = [
+        reference_factor(
+            kb, relation, constraints, tuple(NAMES[i] for i in row), {kb.fact_by_id(int(number)) for number in unseen}
+        )
+        for row, unseen in zip(tuples.tolist(), numbers, strict=True)
+    ]
+    factors = checker.factors(tuples, hidden)
+    assert factors == pytest.approx(np.array(expected), abs=1e-12)
+    for row in range(len(tuples)):
+        single = np.array([row])
+        conflicts = checker.conflicts(tuples[single], hidden.select(single))
+        assert np.prod([conflict.factor for conflict in conflicts]) == pytest.approx(factors[row], abs=1e-12)
+        assert bool(conflicts) == (factors[row] < 1)
+
+
+@given(facts(), st.booleans())
+def test_a_query_with_another_order_of_positions_has_the_same_conflicts(known: list[Fact], by_head: bool) -> None:
+    kb = KnowledgeBase.from_facts([*known, ("r", "a", "b")], objects=NAMES)
+    plain = Constraints((FunctionalConstraint("r", (0,), 1),))
+    swapped = Constraints((FunctionalConstraint("turned", (1,), 0),)) if by_head else plain
+    one = ConstraintChecker(kb, relation_query("r", 2), plain)
+    other = ConstraintChecker(kb, parse_query("turned(y, x) :- r(x, y)"), swapped)
+    rows, nothing = all_tuples(2), hide_nothing(len(NAMES) ** 2)
+    assert one.factors(rows, nothing).tolist() == other.factors(rows[:, ::-1], nothing).tolist()

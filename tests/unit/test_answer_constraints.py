@@ -1,0 +1,314 @@
+"""Constraints act on answers: on probabilities, rankings, explanations and saved models, and can be switched off."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gaifman
+from gaifman.completion import Completion
+from gaifman.errors import FormulaError, InputError
+from gaifman.io.model_file import write_model
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
+from gaifman.model import GaifmanModel
+from gaifman.models.calibration import log_odds
+from gaifman.ranking import ranked_answers as ranking
+from gaifman.sampling.constraints import parse_constraints
+from trained import FEW, GOOD, demo, same
+
+DECLARED = "functional: capital 1→2\ntypes: capital country, city\n"
+COUNTRIES = 40
+
+
+def countries(*more: tuple[str, ...] | Fact) -> KnowledgeBase:
+    """Each country has two cities; the one with a palace is the capital. The last country's capital is not known.
+
+    Countries are near the next one.
+    """
+    facts: list[tuple[str, ...] | Fact] = [("river", "nile"), ("flows", "nile", "country00"), *more]
+    for i in range(COUNTRIES):
+        country, first, second = f"country{i:02d}", f"first{i:02d}", f"second{i:02d}"
+        facts += [("country", country), ("city", first), ("city", second), ("palace", first)]
+        facts += [
+            ("in", first, country),
+            ("in", second, country),
+            ("near", country, f"country{(i + 1) % COUNTRIES:02d}"),
+        ]
+        facts += [("capital", country, first)] if i < COUNTRIES - 1 else []
+    return KnowledgeBase.from_facts(facts, objects=["atlantis"])
+
+
+@cache
+def completed() -> Completion:
+    constraints = parse_constraints(DECLARED, countries())
+    return gaifman.complete(countries(), ["capital", "near"], constraints=constraints, **GOOD)
+
+
+@cache
+def model() -> GaifmanModel:
+    return gaifman.fit(countries(), "capital(x, y)", constraints=parse_constraints(DECLARED), **GOOD)
+
+
+def messages(answer: gaifman.Answer) -> list[str]:
+    return [str(conflict) for conflict in answer.conflicts]
+
+
+# Functional relations
+
+
+def test_a_second_capital_is_improbable_because_the_first_is_known() -> None:
+    kb = demo()
+    found = gaifman.complete(
+        kb, ["capital"], constraints=parse_constraints("functional: capital 1->2", kb), options={"epochs": 2}
+    )
+    assert found.probability("capital", "turkey", "istanbul", constraints=False).value > 0.5
+    assert found.probability("capital", "turkey", "istanbul").value < 0.01
+    ranked = found.answers("capital('turkey', y)", top=2)
+    assert [answer.names for answer in ranked] == [("ankara",), ("istanbul",)]
+    assert ranked[0].probability > 0.5
+    assert messages(ranked[1]) == ["conflicts with capital(turkey, ankara)"]
+    reason = found.explain("capital", "turkey", "istanbul").reasons[0]
+    assert (reason.kind, reason.formula) == ("constraint", "functional: capital 1→2")
+    assert reason.evidence == "conflicts with capital(turkey, ankara); broken by 0 of 197 known facts"
+
+
+def test_a_known_answer_does_not_conflict_with_itself() -> None:
+    assert completed().probability("capital", "country03", "first03").value > 0.5
+    assert model().answers(x="country03", top=1)[0].conflicts == ()
+
+
+def test_the_first_capital_stays_probable() -> None:
+    last = f"{COUNTRIES - 1}"
+    plain = completed().probability("capital", f"country{last}", f"first{last}", constraints=False)
+    assert completed().probability("capital", f"country{last}", f"first{last}") == plain
+    assert plain.value > 0.5
+
+
+def test_the_rate_of_known_exceptions_is_the_limit() -> None:
+    """A country with two capitals makes other second capitals less improbable, but not its own."""
+    kb = countries(("capital", "country00", "second00"))
+    found = completed().with_kb(kb)
+    limit = (2 + 0.5) / (COUNTRIES + 1)
+    plain = found.probability("capital", "country05", "second05", constraints=False)
+    value = found.probability("capital", "country05", "second05")
+    assert value.value == pytest.approx(plain.value * limit, rel=1e-12)
+    assert value.error == pytest.approx(plain.error * limit, rel=1e-12)
+    own = found.probability("capital", "country00", "second00").value
+    unknown = found.probability("capital", "country00", "second00", constraints=False).value
+    assert own == pytest.approx(unknown * 0.5 / COUNTRIES, rel=1e-12)  # scored as if it were not known
+
+
+def test_an_uncertain_fact_is_an_uncertain_conflict() -> None:
+    last = COUNTRIES - 1
+    kb = countries(Fact("capital", (f"country{last}", f"second{last}"), 0.1))
+    found = completed().with_kb(kb)
+    plain = found.probability("capital", f"country{last}", f"first{last}", constraints=False).value
+    value = found.probability("capital", f"country{last}", f"first{last}").value
+    assert value == pytest.approx(plain * (0.9 + 0.1 * 0.5 / (COUNTRIES + 1)), rel=1e-12)
+
+
+# Types of positions
+
+
+def test_objects_without_the_type_of_a_position_are_not_proposed() -> None:
+    names = {answer.names[0] for answer in completed().answers("capital('country39', y)", top=None)}
+    assert "second39" in names
+    assert not names & {"nile", "country00", "country39"}
+    every = completed().answers("capital('country39', y)", top=None, candidates="all")
+    assert len(every) == len(countries().objects)
+    river = next(answer for answer in every if answer.names == ("nile",))
+    assert messages(river) == ["nile is not of type city"]
+    assert not next(answer for answer in every if answer.names == ("atlantis",)).conflicts  # it has no type at all
+
+
+def test_a_known_answer_of_another_type_is_shown() -> None:
+    found = completed().with_kb(countries(("capital", "country39", "nile")))
+    answers = {answer.names[0]: answer for answer in found.answers("capital('country39', y)", top=None)}
+    assert answers["nile"].known
+    assert messages(answers["nile"]) == ["nile is not of type city"]
+    assert "nile" not in {answer.names[0] for answer in found.answers("capital('country38', y)", top=None)}
+
+
+def test_named_objects_are_ranked_with_their_conflicts() -> None:
+    chosen = {"y": ["nile", "second03", "country03"]}
+    found = completed().answers("capital('country03', y)", restrict_to=chosen)
+    assert len(found) == 3
+    assert all(answer.conflicts for answer in found)
+    assert len(completed().answers("capital('country39', y)", restrict_to={"y": "river"})) == 1
+
+
+def test_a_type_that_the_knowledge_base_does_not_use_excludes_nothing() -> None:
+    kb = countries().without_facts(list(countries().facts("city")))
+    other = completed().with_kb(kb)
+    assert other.probability("capital", "country39", "nile") == other.probability(
+        "capital", "country39", "nile", constraints=False
+    )
+
+
+# The same object twice
+
+
+def test_a_loop_is_never_proposed_where_no_fact_has_one() -> None:
+    found = completed().answers("near(x, y)", top=None)
+    assert all(len(set(answer.names)) == 2 for answer in found)
+    assert (found.considered.count, found.considered.left_out) == (COUNTRIES * (COUNTRIES - 1), COUNTRIES)
+    assert "40 left out by constraints" in str(found)
+    one = completed().answers("near('country03', y)", top=None)
+    assert (one.considered.count, one.considered.left_out) == (COUNTRIES - 1, 1)
+    every = completed().answers("near('country03', y)", top=None, candidates="all")
+    assert (len(every), every.considered.left_out) == (len(countries().objects), 0)
+
+
+def test_a_loop_is_improbable_if_asked_for() -> None:
+    for answers in (completed().answers("near('country03', 'country03')"), completed().answers("near(x, x)")):
+        assert messages(answers[0]) == ["no known fact has the form near(x, x)"]
+        assert answers[0].probability < 0.5 / COUNTRIES
+
+
+def test_loops_are_proposed_where_a_fact_has_one() -> None:
+    found = completed().with_kb(countries(("near", "country05", "country05")))
+    assert ("country03",) in {answer.names for answer in found.answers("near('country03', y)", top=None)}
+    assert not found.answers("near('country03', 'country03')")[0].conflicts
+    assert found.answers("near('country05', 'country05')")[0].conflicts  # as if it were not known
+    assert ("country05",) in {answer.names for answer in found.answers("near('country05', y)", top=None)}
+
+
+def test_positions_of_a_triple_whose_objects_never_coincide() -> None:
+    facts = [("gave", f"p{i}", f"p{i + 1}", f"p{i}") for i in range(20)]
+    found = gaifman.complete(KnowledgeBase.from_facts(facts), ["gave"], **FEW)
+    names = [answer.names for answer in found.answers("gave(x, y, z)", top=None)]
+    assert all(x != y != z for x, y, z in names)
+    assert any(x == z for x, _, z in names)
+    conflicts = found.answers("gave('p1', 'p1', 'p2')")[0].conflicts
+    assert [str(conflict) for conflict in conflicts] == ["no known fact has the form gave(x, x, _)"]
+    assert conflicts[0].constraint == "irreflexive: gave 1,2"
+
+
+# One number everywhere
+
+
+def test_rankings_probabilities_and_explanations_agree() -> None:
+    found = completed().answers("capital('country03', y)", top=None, candidates="all")
+    assert same(found.estimates, completed().probabilities("capital", found.tuples))
+    for name in ("first03", "second03", "nile", "country03"):
+        explained = completed().explain("capital", "country03", name)
+        assert explained.estimate == completed().probability("capital", "country03", name)
+        assert explained.log_odds == pytest.approx(float(log_odds(explained.probability)), abs=1e-9)
+
+
+def test_the_first_pass_respects_constraints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shortlist would be full of second capitals."""
+    every = completed().answers("capital(x, y)", top=None, known="exclude")
+    whole = completed().answers("capital(x, 'first03')", top=None, known="exclude", candidates="all")
+    for name, value in (("MAX_FULL_DRAWS", 0), ("MIN_SHORTLIST", 3), ("SHORTLIST_PER_ANSWER", 3)):
+        monkeypatch.setattr(ranking, name, value)
+    for prepared in (False, True):
+        found = completed().with_kb(countries())
+        if prepared:
+            found.warm_up()
+        some = found.answers("capital(x, y)", top=1, known="exclude")
+        assert some.considered.first_pass_draws
+        assert some[0] == every[0]
+        assert some[0].names == ("country39", "first39")
+        one = found.answers("capital(x, 'first03')", top=1, known="exclude", candidates="all")
+        assert not one[0].conflicts
+        assert one[0].probability > np.median(whole.probabilities)
+
+
+def test_constraints_can_be_switched_off() -> None:
+    plain = model().answers(x="country03", top=None, candidates="all", constraints=False)
+    assert not any(answer.conflicts for answer in plain)
+    assert same(plain.estimates, model().probabilities(plain.tuples, constraints=False))
+    explained = model().explain("country03", "second03", constraints=False)
+    assert {reason.kind for reason in explained.reasons} == {"formula"}
+    assert explained.probability == model().probability("country03", "second03", constraints=False).value
+    everyone = completed().answers("near(x, y)", top=None, constraints=False)
+    assert any(len(set(answer.names)) == 1 for answer in everyone)
+
+
+# Explanations
+
+
+def test_an_explanation_names_the_conflict_and_adds_up() -> None:
+    found = model().explain("country03", "second03")
+    reason = found.reasons[0]
+    assert reason.kind == "constraint"
+    assert found.opposing[0] == reason
+    assert [str(fact) for fact in reason.facts] == ["capital(country03, first03)."]
+    plain = model().probability("country03", "second03", constraints=False).value
+    assert reason.effect == pytest.approx(float(log_odds(found.probability) - log_odds(plain)), abs=1e-9)
+    assert "conflicts with capital(country03, first03); broken by 0 of 39 known facts" in str(found)
+
+
+def test_without_the_first_capital_the_second_is_as_probable_as_the_model_finds_it() -> None:
+    found = model().explain("country03", "second03")
+    assert found.counterfactual is not None
+    assert [str(fact) for fact in found.counterfactual.facts] == ["capital(country03, first03)."]
+    other = model().with_kb(countries().without_facts([("capital", "country03", "first03")]))
+    assert found.counterfactual.estimate == other.probability("country03", "second03")
+    assert found.diagram is not None
+    assert found.diagram.highlighted.get(Fact("capital", ("country03", "first03")), -1) == -1
+
+
+# Heads, files, edges
+
+
+def test_the_head_of_a_query_can_be_functional() -> None:
+    kb = countries()
+    query = "home(x, y) :- exists z. capital(y, z) & in(x, y)"
+    constraints = parse_constraints("functional: home 1→2", kb, query=gaifman.parse_query(query))
+    found = gaifman.fit(kb, query, constraints=constraints, **FEW)
+    [conflict] = found.answers(x="second03", restrict_to={"y": ["country05"]})[0].conflicts
+    assert str(conflict) == "conflicts with home(second03, country03)"
+    explained = found.explain("second03", "country05")
+    assert explained.reasons[0].kind == "constraint"
+    assert explained.log_odds == pytest.approx(float(log_odds(explained.probability)), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["model", "completion"])
+def test_a_saved_model_keeps_its_constraints(kind: str, tmp_path: Path) -> None:
+    made = model() if kind == "model" else completed()
+    made.save(tmp_path / "m.gaifman")
+    loaded = gaifman.load(tmp_path / "m.gaifman", countries())
+    assert loaded.constraints == made.constraints == parse_constraints(DECLARED)
+    query = "capital('country03', y)"
+    assert str(loaded.answers(query, top=3)) == str(made.answers(query, top=3))
+    assert "conflicts with capital(country03, first03)" in str(loaded.answers(query, top=3))
+
+
+def test_the_model_of_one_relation_keeps_the_constraints() -> None:
+    alone = completed().model("capital")
+    assert alone.probability("country03", "second03") == completed().probability("capital", "country03", "second03")
+
+
+def test_a_model_without_constraints_says_nothing_of_them() -> None:
+    found = gaifman.fit(countries(), "capital(x, y)", **FEW)
+    assert "constraints" not in found.meta
+    assert found.constraints == parse_constraints("")
+
+
+@pytest.mark.parametrize(("text", "error"), [("functional: capital", FormulaError), (["x"], InputError)])
+def test_damaged_constraints_of_a_file_are_found_when_it_is_loaded(
+    text: object, error: type[Exception], tmp_path: Path
+) -> None:
+    arrays, meta = model().state()
+    write_model(tmp_path / "m.gaifman", arrays, meta | {"constraints": text})
+    with pytest.raises(error):
+        gaifman.load(tmp_path / "m.gaifman")
+
+
+def test_a_relation_without_a_trained_model_has_constraints_too() -> None:
+    kb = countries(("mayor", "first00", "ann"))
+    found = gaifman.complete(kb, ["mayor"], constraints=parse_constraints("functional: mayor 1→2", kb), **FEW)
+    plain = found.probability("mayor", "first00", "nile", constraints=False).value
+    assert found.probability("mayor", "first00", "nile").value == plain * 0.25
+
+
+def test_a_relation_without_facts_has_no_found_constraints() -> None:
+    kb = countries().without_facts(list(countries().facts("near")))
+    checker = completed().with_kb(kb).predictor("near").constraints
+    assert checker is not None
+    assert checker.conflicts(np.zeros((1, 2), np.int32)) == ()
