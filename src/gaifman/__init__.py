@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gaifman.queries.engine import Engine
     from gaifman.queries.witnesses import why
     from gaifman.ranking.ranked_answers import Answer, RankedAnswers
+    from gaifman.sampling.conflicts import Conflict
     from gaifman.sampling.constraints import Constraints, parse_constraints
     from gaifman.training import Callback, TrainingConfig
 
@@ -49,6 +50,7 @@ _HOMES = {
     "Budget": "config",
     "Callback": "training",
     "Completion": "completion",
+    "Conflict": "sampling.conflicts",
     "Constraints": "sampling.constraints",
     "Engine": "queries.engine",
     "Estimate": "predict",
@@ -98,6 +100,7 @@ __all__ = [
     "Budget",
     "Callback",
     "Completion",
+    "Conflict",
     "Constraints",
     "Engine",
     "Estimate",

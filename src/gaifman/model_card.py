@@ -213,7 +213,8 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     config, base = meta["config"], meta["base"]
     size = "all objects" if config["size"] is None else f"{config['size']:,} objects"
     rows = [*_label({**config, "size": size}, _SETTINGS), ("features", meta["features"]), ("base model", base["kind"])]
-    return rows + [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
+    rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
+    return rows + [("constraint", line) for line in meta.get("constraints", "").splitlines()]
 
 
 def _metrics(meta: Mapping[str, Any]) -> str:

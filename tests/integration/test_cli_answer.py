@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import constrained
 import gaifman
 from cli_runner import one_message, output, run
 from gaifman.cli import cli
@@ -27,6 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     completed().save(place / "towns.gaifman")
     gaifman.write(completed().kb, place / "towns.facts")
     gaifman.write(towns(20, "new_"), place / "new.facts")
+    constrained.completed().save(place / "capitals.gaifman")
+    gaifman.write(constrained.countries(), place / "countries.duckdb")
     return place
 
 
@@ -81,6 +84,25 @@ def test_known_answers_are_left_out(folder: Path) -> None:
     body = asked(folder, "towns.gaifman", "towns.facts", *words)
     assert not any(row["known"] for row in body["answers"])
     assert "known" not in ask(folder, "towns.gaifman", "towns.facts", *words).split("probability")[1]
+
+
+def test_conflicts_are_a_column(folder: Path) -> None:
+    words = ("capitals.gaifman", "countries.duckdb", "capital('country03', y)", "--top", "2", "--candidates", "typed")
+    lines = ask(folder, *words).splitlines()
+    assert lines[5].split() == ["y", "probability", "known", "conflicts"]
+    assert lines[7].split()[0] == "first03"
+    assert lines[7].endswith("–")
+    assert lines[8].endswith("conflicts with capital(country03, first03)")
+    body = asked(folder, *words)
+    assert body == constrained.completed().answers(words[2], top=2, candidates="typed").as_dict()
+    assert body["answers"][1]["conflicts"][0]["constraint"] == "functional: capital 1→2"
+
+
+def test_constraints_can_be_switched_off(folder: Path) -> None:
+    words = ("capitals.gaifman", "countries.duckdb", "capital('country03', y)")
+    found = asked(folder, *words, "--no-constraints")
+    assert found == constrained.completed().answers(words[2], constraints=False).as_dict()
+    assert not any(answer["conflicts"] for answer in found["answers"])
 
 
 def test_a_model_of_a_query_needs_no_query(folder: Path) -> None:

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 import gaifman
 from browser import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, watched
+from constrained import completed, countries
 from gaifman.cli.console import InputOptions, python_snippet
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.limits import ServerLimits
@@ -208,6 +209,22 @@ def test_long_names_are_neither_wide_nor_squeezed(plain: Watched) -> None:
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (view, width)
             assert page.evaluate(SQUEEZED) == [], (view, width)
+
+
+def test_conflicts_are_shown_with_answers_and_explanations(window: Browser) -> None:
+    with serving(ServerState(Service(countries(), completed(), PATIENT))) as found:
+        for opened in watched(window, found.port):
+            page = opened.open(q="capital('country03', y)", why="second03")
+            message = "conflicts with capital(country03, first03)"
+            expect(page.locator("tr", has_text="second03").locator(".conflict")).to_have_text(message)
+            against = page.locator(".reasons", has_text="Evidence against").locator("li").first
+            expect(against).to_contain_text(message)
+            expect(against).to_contain_text("functional: capital 1→2")
+            expect(page.locator(".without")).to_contain_text("first03")
+            for width in (320, 800, 1600):
+                page.set_viewport_size({"width": width, "height": 800})
+                assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+                assert page.evaluate(SQUEEZED) == [], width
 
 
 def test_rows_of_answers_are_not_squeezed(web: Watched) -> None:

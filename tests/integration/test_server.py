@@ -12,11 +12,14 @@ from urllib.parse import quote
 import pytest
 
 import gaifman
+from constrained import completed, countries
+from gaifman.cancellation import Deadline
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.server.app import STATIC_DIR, create_app, static_files
 from gaifman.server.limits import ServerLimits
 from gaifman.server.middleware import SECURITY_HEADERS
+from gaifman.server.schemas import AnswersRequest
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState
 from http_client import ENDLESS, PATIENT, TIMEOUT, TOKEN, Client, metric, serving, unanswered
@@ -70,6 +73,25 @@ def test_every_route(client: Client) -> None:
     assert client.get("/api/degrees").json["objects"] == 47
     assert client.get("/api/model-card").json["card"].startswith("# Model of")
     assert b"gaifman_requests_total" in client.get("/metrics").body
+
+
+def test_constraints_act_on_served_answers_and_can_be_switched_off() -> None:
+    completion, query = completed(), "capital('country03', y)"
+    with serving(ServerState(Service(countries(), completion, PATIENT))) as client:
+        found = client.post("/api/answers", {"query": query, "top": 2}).json
+        assert found == {**completion.answers(query, top=2).as_dict(), "truncated": True}
+        assert found["answers"][1]["conflicts"][0]["message"] == "conflicts with capital(country03, first03)"
+        address = f"query={quote(query)}&constraints=false"
+        plain = client.get(f"/api/answers?top=2&{address}").json["answers"]
+        assert plain == completion.answers(query, top=2, constraints=False).as_dict()["answers"]
+        asked = {"query": query, "answer": ["second03"]}
+        reasons = client.post("/api/explanations", asked).json["reasons"]
+        assert (reasons[0]["kind"], reasons[0]["facts"][0]["objects"]) == ("constraint", ["country03", "first03"])
+        reasons = client.get(f"/api/explanations?answer=second03&{address}").json["reasons"]
+        assert {reason["kind"] for reason in reasons} == {"formula"}
+        added = Service(countries(), completion).with_facts([Fact("capital", ("country39", "second39"))])
+        [first, *_] = added.answers(AnswersRequest(query="capital('country39', 'first39')"), Deadline()).answers
+        assert first.conflicts[0].message == "conflicts with capital(country39, second39)"
 
 
 def test_a_completion_is_asked_for_its_relations() -> None:

@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gaifman
-from gaifman.completion import Completion
+from constrained import COUNTRIES, DECLARED, completed, countries, model
 from gaifman.errors import FormulaError, InputError
 from gaifman.io.model_file import write_model
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
-from gaifman.model import GaifmanModel
 from gaifman.models.calibration import log_odds
 from gaifman.ranking import ranked_answers as ranking
 from gaifman.sampling.constraints import parse_constraints
-from trained import FEW, GOOD, demo, same
-
-DECLARED = "functional: capital 1→2\ntypes: capital country, city\n"
-COUNTRIES = 40
-
-
-def countries(*more: tuple[str, ...] | Fact) -> KnowledgeBase:
-    """Each country has two cities; the one with a palace is the capital. The last country's capital is not known.
-
-    Countries are near the next one.
-    """
-    facts: list[tuple[str, ...] | Fact] = [("river", "nile"), ("flows", "nile", "country00"), *more]
-    for i in range(COUNTRIES):
-        country, first, second = f"country{i:02d}", f"first{i:02d}", f"second{i:02d}"
-        facts += [("country", country), ("city", first), ("city", second), ("palace", first)]
-        facts += [
-            ("in", first, country),
-            ("in", second, country),
-            ("near", country, f"country{(i + 1) % COUNTRIES:02d}"),
-        ]
-        facts += [("capital", country, first)] if i < COUNTRIES - 1 else []
-    return KnowledgeBase.from_facts(facts, objects=["atlantis"])
-
-
-@cache
-def completed() -> Completion:
-    constraints = parse_constraints(DECLARED, countries())
-    return gaifman.complete(countries(), ["capital", "near"], constraints=constraints, **GOOD)
-
-
-@cache
-def model() -> GaifmanModel:
-    return gaifman.fit(countries(), "capital(x, y)", constraints=parse_constraints(DECLARED), **GOOD)
+from trained import FEW, demo, same
 
 
 def messages(answer: gaifman.Answer) -> list[str]:

@@ -152,6 +152,12 @@ def test_the_card_of_a_model_has_its_settings_and_metrics() -> None:
     assert cells(several).count("ab12") == 2
 
 
+def test_the_card_names_the_constraints() -> None:
+    found = cells(model_card(MODEL | {"constraints": "functional: born_in 1→2\ntypes: born_in person, _\n"}))
+    rows = [(found[i], found[i + 1]) for i in range(len(found) - 1) if found[i] == "constraint"]
+    assert rows == [("constraint", "functional: born_in 1→2"), ("constraint", "types: born_in person, _")]
+
+
 def test_a_completion_lists_its_relations_the_largest_first() -> None:
     text = model_card(COMPLETION)
     found = cells(text)
