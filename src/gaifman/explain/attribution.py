@@ -290,7 +290,7 @@ def _conflict_reasons(sample: _Sample) -> Iterator[Reason]:
         last = number == len(sample.conflicts)  # exactly what is left, so that the effects add up
         value = sample.estimate.value if last else max(sample.model_estimate.value * factor, MIN_PROBABILITY)
         after = float(log_odds(value))
-        words = f"{conflict.message}; {conflict.evidence}"
+        words = f"{conflict.message}; the constraint {conflict.evidence}"
         draws = sample.budget.draws
         yield Reason(conflict.constraint, "", after - before, draws, 1.0, conflict.facts, words, "constraint")
         before = after

@@ -56,7 +56,7 @@ class Reason:
     facts: tuple[Fact, ...] = ()
     """Its witnesses, ordered by the number of draws; empty for formulas that no single facts make true."""
     description: str = ""
-    """The formula in words; for a constraint, the conflict and how many known facts break the constraint."""
+    """The formula in words; for a constraint, the conflict and for how many known facts the constraint holds."""
     kind: str = "formula"
     """`formula` or `constraint`."""
 

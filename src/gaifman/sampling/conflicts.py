@@ -10,7 +10,7 @@
 >>> tuples = np.array([[kb.object_id("turkey"), kb.object_id("izmir")]], np.int32)
 >>> [conflict] = checker.conflicts(tuples)
 >>> print(conflict, conflict.evidence, conflict.factor, sep="; ")
-conflicts with capital(turkey, ankara); broken by 0 of 3 known facts; 0.125
+conflicts with capital(turkey, ankara); holds for 3 of 3 known facts; 0.125
 
 A tuple in conflict with a constraint is false wherever the constraint holds. Where it does not, the model decides: the
 probability p becomes ρ · p. The rate ρ = (broken + ½) / (known + 1) is that of the known facts that break the
@@ -57,7 +57,7 @@ class Conflict:
     message: str
     """What the tuple conflicts with, such as `conflicts with capital(turkey, ankara)`."""
     evidence: str
-    """How many known facts break the constraint."""
+    """For how many known facts the constraint holds."""
     factor: float
     """The probability is multiplied by it."""
     facts: tuple[Fact, ...] = ()
@@ -117,20 +117,23 @@ class KnownTuples:
         if atom:
             self.name, self._positions = atom
             tuples, self._first_fact = _relation_tuples(kb, *atom)
-            confidence = _confidences(kb, self.name)
         else:
             self.name, self._positions = query.head or "q", tuple(range(len(query.variables)))
             tuples = exact_answers(kb, query, budget=(deadline or no_deadline()).limit_budget()).tuples
-            confidence = np.ones(len(tuples))
-        self._order: Longs = np.lexsort(tuples.T[::-1])
+        ordered = atom is not None and atom[1] == tuple(range(len(atom[1])))  # facts are sorted
+        self._order: Longs = np.arange(len(tuples)) if ordered else np.lexsort(tuples.T[::-1])
         """Shape (known,), int64: the fact, counted from the first of its relation, of each row."""
-        self.tuples = freeze(tuples[self._order].astype(np.int32, copy=False))
+        self.tuples = freeze((tuples if ordered else tuples[self._order]).astype(np.int32, copy=False))
         """Shape (known, arity), int32, ascending."""
-        self.presence = _presence(confidence[self._order])
-        """Shape (known, 3), float64: see `_presence`."""
 
     def __len__(self) -> int:
         return len(self.tuples)
+
+    @cached_property
+    def presence(self) -> Floats:
+        """Shape (known, 3), float64: see `_presence`."""
+        confidence = np.ones(len(self)) if self._first_fact is None else _confidences(self.kb, self.name)
+        return _presence(confidence[self._order])
 
     def find(self, tuples: Ints) -> Longs:
         """Shape (b,), int64: the row of each tuple (b, arity), or −1."""
@@ -167,8 +170,7 @@ class KnownTuples:
 def _relation_tuples(kb: KnowledgeBase, relation: str, positions: tuple[int, ...]) -> tuple[Ints, int]:
     """The facts of a relation with its positions in another order, and the id of the first."""
     own = kb.tuples(relation)
-    tuples = np.empty_like(own)
-    tuples[:, list(positions)] = own
+    tuples = own if positions == tuple(range(len(positions))) else own[:, np.argsort(positions)]
     number = kb.content.relations.find(relation)
     assert number is not None, "every relation of a query is in the schema"
     table = kb.fact_tables.get(own.shape[1])
@@ -376,7 +378,7 @@ class DistinctRule:
         if not same.any():
             return np.zeros(len(tuples))
         broken, known = self.counts(tuples)
-        return (same & (broken == 0) & (known > 0)).astype(np.float64)
+        return np.asarray(same & (broken == 0) & (known > 0), np.float64)
 
     def counts(self, tuples: Ints) -> tuple[Longs, Longs]:
         """A known tuple breaks the constraint if it has the same object twice."""
@@ -475,7 +477,7 @@ class ConstraintChecker:
         return Conflict(
             rule.text,
             rule.message(names, facts) + more,
-            f"broken by {int(broken[0]):,} of {plural(int(known[0]), 'known fact')}",
+            f"holds for {int(known[0] - broken[0]):,} of {plural(int(known[0]), 'known fact')}",
             float(_factors(certainty, broken, known)[0]),
             facts,
         )

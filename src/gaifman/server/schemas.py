@@ -357,7 +357,7 @@ class ConflictRow(ResponseModel):
 
     constraint: str
     message: str = Field(description="What the answer conflicts with.")
-    evidence: str = Field(description="How many known facts break the constraint.")
+    evidence: str = Field(description="For how many known facts the constraint holds.")
     factor: float = Field(description="The probability is multiplied by it.")
     facts: list[FactRow] = Field(description="The first known facts that the answer conflicts with.")
 
