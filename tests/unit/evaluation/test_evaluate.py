@@ -76,7 +76,7 @@ def parts(*both: Evaluation) -> list[list[Any]]:
 def slow_score(completion: Completion, relation: str, objects: Names) -> float:
     """The score of one tuple, with the draws of a prediction."""
     if relation not in completion.scorers:
-        return completion.probability(relation, *objects).value
+        return completion.probability(relation, *objects, constraints=False).value
     config, predictor = completion.config, completion.predictor(relation)
     sampling = SamplingConfig(config.radius, config.size, config.draws, config.seed, "answer 0", shared_order=True)
     nothing = HiddenFacts(np.zeros(2, np.int64), np.zeros(0, np.int64))

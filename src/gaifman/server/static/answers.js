@@ -92,8 +92,8 @@ function candidateLine({ considered, variables }, state) {
   if (!variables.length) return null;
   const all = state.candidates === "all";
   const link = all || !considered.description.startsWith("all ") ? h("a", { class: "why", href: queryLink(state, { candidates: all ? "" : "all" }) }, all ? "rank expected objects only" : "rank all objects") : null;
-  const leftOut = considered.left_out ? `, ${number(considered.left_out)} left out by constraints` : "";
-  return h("p", {}, h("span", { class: "tag" }, `${countNoun(considered.count, "candidate")}: ${humanize(considered.description)}${leftOut}`), " ", link);
+  const leftOut = considered.left_out ? h("span", { class: "muted" }, ` ${number(considered.left_out)} left out by constraints `) : " ";
+  return h("p", {}, h("span", { class: "tag" }, `${countNoun(considered.count, "candidate")}: ${humanize(considered.description)}`), leftOut, link);
 }
 
 function answerRow(answer, variables, state) {
