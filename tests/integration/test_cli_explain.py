@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import constrained
 import gaifman
 from cli_runner import one_message, output, run
 from trained import completion_with_mayor as completed
@@ -32,6 +33,19 @@ def ask(folder: Path, model: str, *words: str) -> str:
 def asked(folder: Path, model: str, *words: str) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(ask(folder, model, *words, "--json"))
     return body
+
+
+def test_a_conflict_is_a_reason_that_can_be_switched_off(tmp_path: Path) -> None:
+    constrained.model().save(tmp_path / "capital.gaifman")
+    gaifman.write(constrained.countries(), tmp_path / "countries.duckdb")
+    words = ("explain", "capital.gaifman", "countries.duckdb", "--bind", "x=country03", "--answer", "second03")
+    text = run(*words, folder=tmp_path).stdout
+    against = text.partition("\nAgainst\n")[2].splitlines()
+    assert against[2].split()[1:7] == ["functional:", "capital", "1→2", "conflicts", "with", "capital(country03,"]
+    assert "constraints and formulas above" in text
+    assert text.endswith("\n  capital(country03, first03).\n")
+    plain = run(*words, "--no-constraints", "--json", folder=tmp_path).stdout
+    assert json.loads(plain) == constrained.model().explain("country03", "second03", constraints=False).as_dict()
 
 
 def test_tables_of_formulas_for_and_against(folder: Path) -> None:
