@@ -13,9 +13,10 @@ import pytest
 import gaifman
 from gaifman.server.limits import ServerLimits
 from gaifman.server.middleware import MAX_HEAD_BYTES
+from gaifman.server.run import StallWatch
 from gaifman.server.service import Service
 from gaifman.server.state import EditsFile, ServerState
-from http_client import ENDLESS, PATIENT, TIMEOUT, TOKEN, Client, metric, serving, unanswered
+from http_client import ENDLESS, PATIENT, TIMEOUT, TOKEN, Client, metric, serving, unanswered, unread
 from processes import PATIENCE, wait_until
 from trained import FEW, demo, towns, worker
 
@@ -207,3 +208,22 @@ def test_an_upgrade_is_ignored_silently(client: Client, capfd: pytest.CaptureFix
     reply = client.get("/api/health", **{"connection": "upgrade", "upgrade": "websocket", "sec-websocket-key": "eA=="})
     assert reply.status == 200
     assert capfd.readouterr().err == ""
+
+
+def test_clients_that_never_read_do_not_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """540 of them once made the server answer 503 to everybody, for as long as they liked."""
+    limits = ServerLimits(max_open_requests=24, write_seconds=0.5)
+    monkeypatch.setattr(StallWatch, "is_stalled", lambda *_: False)  # none is cut before all have come
+    with (
+        serving(ServerState(Service(towns(), limits=limits)), send_buffer=8_192) as client,
+        ExitStack() as asked,
+    ):
+        for number in range(1, 25):
+            asked.enter_context(unread(client, "/openapi.json", 8))
+            wait_until(lambda: metric(client, "gaifman_open_requests") == number + 1)  # noqa: B023
+        refused = client.get("/api/about")
+        assert (refused.status, refused.error["message"]) == (503, "server overloaded: 24 requests are open")
+        monkeypatch.undo()
+        wait_until(lambda: client.get("/api/about").status == 200)
+        wait_until(lambda: metric(client, "gaifman_stalled_total") == 24)
+        wait_until(lambda: metric(client, "gaifman_open_requests") == 1)

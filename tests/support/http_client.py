@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from gaifman.server.app import create_app
 from gaifman.server.limits import ServerLimits
-from gaifman.server.run import UvicornServer, bind
+from gaifman.server.run import bind, create_server
 from gaifman.server.state import ServerState
 from processes import PATIENCE
 
@@ -88,11 +87,13 @@ class Client:
 
 
 @contextmanager
-def serving(state: ServerState, *hosts: str) -> Iterator[Client]:
-    """Run a server inside the `with` block."""
+def serving(state: ServerState, *hosts: str, send_buffer: int | None = None) -> Iterator[Client]:
+    """Run a server inside the `with` block; `send_buffer` is how much the kernel takes of unread output."""
     ready = threading.Event()
     with bind("127.0.0.1", 0) as sock:
-        server = UvicornServer(create_app(state, hosts), ready.set)
+        if send_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+        server = create_server(state, hosts, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:
@@ -119,3 +120,15 @@ def unanswered(client: Client, path: str, body: object, token: str = "") -> Iter
     with socket.create_connection(("127.0.0.1", client.port), timeout=TIMEOUT) as connection:
         connection.sendall(head.encode() + text)
         yield
+
+
+@contextmanager
+def unread(client: Client, path: str, times: int) -> Iterator[socket.socket]:
+    """Send the same request many times over one connection, and read nothing."""
+    request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+    with socket.socket() as connection:
+        connection.settimeout(TIMEOUT)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.connect(("127.0.0.1", client.port))
+        connection.sendall(request * times)
+        yield connection

@@ -35,6 +35,13 @@ MIN_TOKEN_LENGTH = 16
 @click.option("--allow-edit", is_flag=True, help="Allow adding facts with a token.")
 @click.option("--edits", metavar="FILE", help="File for added facts.  [default: KB.edits.facts]")
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Time limit of a request.")
+@click.option(
+    "--write-seconds",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="Time until a client that does not read is cut off.",
+)
 @click.option("--max-rows", type=int, default=1000, show_default=True, help="Maximum number of rows of a response.")
 @click.option(
     "--max-concurrency", type=int, default=16, show_default=True, help="Requests of a kind that run at a time."
@@ -52,6 +59,7 @@ def serve(
     allow_edit: bool,
     edits: str | None,
     seconds: float,
+    write_seconds: float,
     max_rows: int,
     max_concurrency: int,
     max_queued: int,
@@ -73,7 +81,13 @@ def serve(
     from gaifman.server import run
     from gaifman.server.limits import ServerLimits
 
-    limits = ServerLimits(seconds=seconds, max_rows=max_rows, max_concurrency=max_concurrency, max_queued=max_queued)
+    limits = ServerLimits(
+        seconds=seconds,
+        write_seconds=write_seconds,
+        max_rows=max_rows,
+        max_concurrency=max_concurrency,
+        max_queued=max_queued,
+    )
     own_token = token_from_environment() if allow_edit else ""
     token = own_token or (secrets.token_urlsafe(24) if allow_edit else None)
     edits_file = run.find_edits_file(kb, edits, needed=allow_edit)

@@ -17,6 +17,8 @@ class ServerLimits:
 
     seconds: float = 10.0
     """Time limit of a request, including the time in the queue."""
+    write_seconds: float = 10.0
+    """Time in which a client must take some of its waiting output: 1,000 bytes per second. Others are disconnected."""
     max_rows: int = 1_000
     """Rows of a page, answers of a ranking and members of a neighbourhood."""
     max_body_bytes: int = 2_000_000
@@ -41,13 +43,16 @@ class ServerLimits:
     """Characters of a name that is added or searched."""
 
     def __post_init__(self) -> None:
-        check_positive("ServerLimits.seconds", self.seconds, SERVER_MAXIMA["seconds"])
-        for name in self.__slots__[1:]:
+        times = ("seconds", "write_seconds")
+        for name in times:
+            check_positive(f"ServerLimits.{name}", getattr(self, name), SERVER_MAXIMA[name])
+        for name in (one for one in self.__slots__ if one not in times):
             check_int(f"ServerLimits.{name}", getattr(self, name), 1, SERVER_MAXIMA[name])
 
 
 SERVER_MAXIMA = {
     "seconds": 86_400,
+    "write_seconds": 86_400,
     "max_rows": 1_000_000,
     "max_body_bytes": 1_000_000_000,
     "max_concurrency": 1_000,

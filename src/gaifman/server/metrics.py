@@ -34,6 +34,9 @@ class Metrics:
         )
         self.overloaded = Counter("gaifman_overloaded_total", "Requests refused by overload.", registry=registry)
         self.timeouts = Counter("gaifman_timeouts_total", "Requests stopped at their time limit.", registry=registry)
+        self.stalled = Counter(
+            "gaifman_stalled_total", "Connections closed because the client did not read.", registry=registry
+        )
         self.added_facts = Counter("gaifman_added_facts_total", "Facts added.", registry=registry)
         self.open_requests = Gauge("gaifman_open_requests", "Open requests.", registry=registry)
         self.running_requests = Gauge("gaifman_running_requests", "Requests that run.", registry=registry)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import ipaddress
 import socket
+import sys
+import termios
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import h11
 import uvicorn
@@ -19,7 +24,7 @@ from gaifman.completion import load
 from gaifman.errors import GaifmanError, OutputError, shorten
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.app import create_app
-from gaifman.server.limits import ServerLimits
+from gaifman.server.limits import DEFAULT_SERVER_LIMITS, ServerLimits
 from gaifman.server.middleware import MAX_HEAD_BYTES
 from gaifman.server.service import Service
 from gaifman.server.state import EDITS_SUFFIX, EditsFile, ServerState
@@ -30,6 +35,8 @@ SHUTDOWN_TIMEOUT = 2
 """Seconds for running requests when the server stops."""
 HEAD_TIMEOUT = 10.0
 """Seconds for the head of a request to arrive."""
+MIN_BYTES_PER_SECOND = 1_000
+"""Output that a client takes at least, while some waits; otherwise it could hold its connection for ever."""
 BACKLOG = 2_048
 """Connections that the operating system queues."""
 ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
@@ -126,15 +133,78 @@ def create_state(
 # Server
 
 
-class HeadTimeoutProtocol(H11Protocol):
-    """Closes a connection if the head of a request does not arrive in time; uvicorn has no such limit."""
+class CountingTransport:
+    """A transport that counts the bytes written to it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.written = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, which may wait in a buffer."""
+        self.written += len(data)
+        self._transport.write(data)
+
+    @property
+    def taken(self) -> int:
+        """Bytes that the client has taken: neither in our buffer nor, where the system tells, in the kernel's."""
+        return self.written - self._transport.get_write_buffer_size() - self._kernel_queue()
+
+    def _kernel_queue(self) -> int:
+        """Return the bytes in the kernel that the client has not acknowledged.
+
+        The kernel takes megabytes at a time: without this, a slow client would seem to stand still.
+        """
+        try:
+            sock = self._transport.get_extra_info("socket")
+            return int.from_bytes(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        except (AttributeError, OSError, ValueError):  # another system, or the socket is closed
+            return 0
+
+
+class StallWatch:
+    """Finds out whether a client leaves its output unread: uvicorn waits for it without end."""
+
+    def __init__(self, transport: CountingTransport, seconds: float) -> None:
+        self._transport, self._seconds = transport, seconds
+        self._since: float | None = None
+        """When the present measurement began; None while no output waits."""
+        self._taken = 0
+
+    def is_stalled(self, now: float) -> bool:
+        """Whether output has waited for the whole time, and the client has taken next to nothing of it."""
+        if not self._transport.get_write_buffer_size():
+            self._since = None
+            return False
+        taken = self._transport.taken
+        if self._since is None or taken - self._taken >= MIN_BYTES_PER_SECOND * self._seconds:
+            self._since, self._taken = now, taken
+        return now - self._since >= self._seconds
+
+
+class GuardedProtocol(H11Protocol):
+    """Closes a connection if the head of a request does not arrive, or the output is not read; uvicorn would wait."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _stall_watch: StallWatch | None = None
+    write_seconds = DEFAULT_SERVER_LIMITS.write_seconds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer of the first request."""
-        super().connection_made(transport)
+        """Start the timer of the first request, and count the output."""
+        counting = CountingTransport(transport)
+        super().connection_made(counting)  # type: ignore[arg-type]
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT, transport.close)
+        self._stall_watch = StallWatch(counting, self.write_seconds)
+
+    def drop_if_stalled(self, now: float) -> bool:
+        """Close the connection at once if its client does not read; requests that wait to send are then over."""
+        stalled = self._stall_watch is not None and self._stall_watch.is_stalled(now)
+        if stalled:
+            self.transport.abort()
+        return stalled
 
     def data_received(self, data: bytes) -> None:
         """Stop the timer after a whole head; start it if a head has only begun."""
@@ -160,9 +230,20 @@ class HeadTimeoutProtocol(H11Protocol):
 
 
 class UvicornServer(uvicorn.Server):
-    """A uvicorn server that calls `on_ready` when it accepts requests; `should_exit = True` stops it."""
+    """A uvicorn server that calls `on_ready` when it accepts requests; `should_exit = True` stops it.
 
-    def __init__(self, app: ASGIApp, on_ready: Callable[[], None] | None = None) -> None:
+    Clients that do not read their output for `write_seconds` are disconnected; `on_stall` is called for each.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        on_ready: Callable[[], None] | None = None,
+        *,
+        write_seconds: float = DEFAULT_SERVER_LIMITS.write_seconds,
+        on_stall: Callable[[], None] | None = None,
+    ) -> None:
+        protocol = type("Protocol", (GuardedProtocol,), {"write_seconds": write_seconds})
         super().__init__(
             uvicorn.Config(
                 app,
@@ -173,13 +254,21 @@ class UvicornServer(uvicorn.Server):
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
                 h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-                http=HeadTimeoutProtocol,
+                http=protocol,
                 ws="none",
                 lifespan="on",
                 backlog=BACKLOG,
             )
         )
-        self._on_ready = on_ready
+        self._on_ready, self._on_stall = on_ready, on_stall
+
+    async def on_tick(self, counter: int) -> bool:
+        """Disconnect the clients that do not read; uvicorn calls this ten times a second."""
+        now = time.monotonic()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, GuardedProtocol) and connection.drop_if_stalled(now) and self._on_stall:
+                self._on_stall()
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen."""
@@ -202,7 +291,16 @@ def run_server(
             on_ready()
         threading.Thread(target=preload, args=(state.service, on_warning), daemon=True, name="gaifman-preload").start()
 
-    UvicornServer(create_app(state, allowed_hosts), ready).run(sockets=[sock])
+    create_server(state, allowed_hosts, ready).run(sockets=[sock])
+
+
+def create_server(
+    state: ServerState, allowed_hosts: Sequence[str] = (), on_ready: Callable[[], None] | None = None
+) -> UvicornServer:
+    """Return the server of a state, with its limits and metrics."""
+    app = create_app(state, allowed_hosts)
+    stalled = app.state.context.metrics.stalled
+    return UvicornServer(app, on_ready, write_seconds=state.service.limits.write_seconds, on_stall=stalled.inc)
 
 
 def preload(service: Service, on_warning: Callable[[str], None] | None = None) -> None:

@@ -48,6 +48,6 @@ def test_every_metric_is_described() -> None:
     families = {family.name: family for family in text_string_to_metric_families(metrics.render().decode())}
     own = {name.removesuffix("_total").removesuffix("_created") for name in families if name.startswith("gaifman_")}
     assert own == {name.removesuffix("_total") for name in metrics.names()}
-    assert len(own) == 10
+    assert len(own) == 11
     assert all(family.documentation for family in families.values())
     assert families["process_resident_memory_bytes"].samples[0].value > 0
