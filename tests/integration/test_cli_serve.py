@@ -24,9 +24,10 @@ from gaifman.cli.serve import open_page, print_warning, print_warnings
 from gaifman.errors import GaifmanError, OutputError
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.server import run
+from gaifman.server.edits import EditsFile
 from gaifman.server.run import bind, find_edits_file, preload
 from gaifman.server.service import Service
-from gaifman.server.state import EditsFile, ServerState
+from gaifman.server.state import ServerState
 from http_client import ENDLESS, Client, metric
 from processes import PATIENCE, child, python, wait_until
 from trained import FEW, worker
@@ -91,7 +92,7 @@ def test_added_facts_survive_even_a_kill(family: Path) -> None:
         assert client.post("/api/facts", new, "secret").json["added"] == 1
         running.kill()
     assert (family / "family.facts").read_text() == FACTS
-    assert (family / "family.facts.edits.facts").read_text() == "parent(cleo, dan).\n"
+    assert ("parent", "cleo", "dan") in EditsFile(family / "family.facts.edits.facts").kb
     with process("family.facts", folder=family) as (client, said, _):
         assert (said["facts"], said["edits"]) == (4, 1)
         assert client.post("/api/query", {"query": "parent('cleo', y)"}).json["answers"] == [["dan"]]
@@ -102,7 +103,7 @@ def test_a_token_is_made_where_none_is_given(family: Path) -> None:
         assert len(said["token"]) >= 24
         new = {"facts": [{"relation": "person", "objects": ["bob"]}]}
         assert client.post("/api/facts", new, said["token"]).json["added"] == 1
-    assert (family / "more.facts").read_text() == "person(bob).\n"
+    assert [str(fact) for fact in EditsFile(family / "more.facts").kb.facts()] == ["person(bob)."]
 
 
 def test_a_model_is_served(tmp_path: Path) -> None:
@@ -188,7 +189,8 @@ def test_facts_added_while_the_knowledge_base_is_read_are_not_lost(
     monkeypatch.setattr(InputOptions, "read", reading)
     here("serve", "family.facts", "--port", "0", "--allow-edit")
     assert seen == [5]
-    assert Path("family.facts.edits.facts").read_text() == "person(bob).\nperson(cleo).\n"
+    kept = EditsFile("family.facts.edits.facts").kb
+    assert [str(fact) for fact in kept.facts()] == ["person(bob).", "person(cleo)."]
 
 
 def test_a_model_that_has_nothing_to_do_with_the_knowledge_base_is_refused_at_the_start(family: Path) -> None:
@@ -265,3 +267,36 @@ def test_where_added_facts_are_kept(family: Path, monkeypatch: pytest.MonkeyPatc
     assert beside.path == Path("family.facts.edits.facts")
     with pytest.raises(OutputError):
         find_edits_file("demo", None, needed=True)
+
+
+def test_a_link_to_a_knowledge_base_has_its_added_facts(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link once had a file of its own: two servers of one knowledge base knew different facts."""
+    monkeypatch.chdir(family)
+    Path("link.facts").symlink_to("family.facts")
+    Path("next.facts").symlink_to("link.facts")
+    for name in ("family.facts", "link.facts", "next.facts"):
+        found = find_edits_file(name, None, needed=True)
+        assert found is not None
+        assert found.path.resolve() == (family / "family.facts.edits.facts").resolve()
+    EditsFile("link.facts.edits.facts").add([Fact("person", ("cleo",))])
+    with pytest.raises(OutputError, match=r"is a link: .* belong in .*/family\.facts\.edits\.facts") as caught:
+        find_edits_file("link.facts", None, needed=False)
+    assert "--edits" in caught.value.hint
+    Path("family.facts.edits.facts").symlink_to("link.facts.edits.facts")
+    assert len(find_edits_file("link.facts", None, needed=False) or ()) == 1, "they are one file"
+
+
+def test_added_facts_are_not_written_into_the_knowledge_base(family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(family)
+    Path("link.facts").symlink_to("family.facts")
+    for name in ("family.facts", "link.facts"):
+        with pytest.raises(OutputError, match="is the knowledge base itself"):
+            find_edits_file("family.facts", name, needed=True)
+
+
+def test_notes_about_added_facts_are_warnings(family: Path) -> None:
+    (family / "family.facts.edits.facts").write_text("person(cleo).\n")
+    with process("family.facts", folder=family) as (_, said, running):
+        assert said["edits"] == 1
+        running.send_signal(signal.SIGINT)
+        assert "warning: family.facts.edits.facts has no checksums" in running.communicate(timeout=PATIENCE)[1]

@@ -11,8 +11,9 @@ from playwright.sync_api import Page, expect
 
 from browser import CHROMIUM, CONTRAST, MISSING, Watched
 from gaifman.server.app import STATIC_DIR, static_files
+from gaifman.server.edits import EditsFile
 from gaifman.server.service import Service
-from gaifman.server.state import EditsFile, ServerState
+from gaifman.server.state import ServerState
 from http_client import PATIENT, TOKEN, Client, serving
 from processes import PATIENCE
 from trained import towns, worker

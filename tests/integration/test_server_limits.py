@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import gaifman
+from gaifman.server.edits import EditsFile
 from gaifman.server.limits import ServerLimits
 from gaifman.server.middleware import MAX_HEAD_BYTES
 from gaifman.server.run import StallWatch
 from gaifman.server.service import Service
-from gaifman.server.state import EditsFile, ServerState
+from gaifman.server.state import ServerState
 from http_client import ENDLESS, PATIENT, TIMEOUT, TOKEN, Client, metric, serving, unanswered, unread
 from processes import PATIENCE, wait_until
 from trained import FEW, demo, towns, worker

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import CHECKS
 
 from gaifman.server.app import create_app
+from gaifman.server.edits import EditsFile
 from gaifman.server.service import Service
-from gaifman.server.state import EditsFile, ServerState
+from gaifman.server.state import ServerState
 from http_client import PATIENT, TOKEN, Client, serving
 from trained import towns, worker
 

@@ -94,12 +94,14 @@ def serve(
     with run.bind(host, port) as sock, run.locked_edits(edits_file, needed=allow_edit):
         hosts = run.host_names(host, allowed_hosts)
         print_warnings(sock, hosts, own_token)
+        for note in edits_file.notes if edits_file else ():
+            print_warning(note)
         known = reading.read(kb)
         state = run.create_state(known, model, limits, edits_file, token)
         if state.service.model is not None:
             with kernel_progress():
                 state.service.model.compile_kernels()  # the first request would not wait long enough
-        added = [str(edits_file.path)] if edits_file and edits_file.path.exists() else []
+        added = [str(edits_file.path)] if edits_file and len(edits_file) else []
         local = run.is_loopback(sock)  # other machines need not know where files are
         state.python = python_snippet([kb, *reading.extra_files, *added], reading, model, full_paths=local)
         url = run.server_url(sock)

@@ -263,7 +263,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     A link stays a link, and its target is replaced. An existing file keeps its mode.
     """
     target, mode = _target(path)
-    temporary = target.parent / f".{_short_name(target.name)}.{secrets.token_hex(4)}.part"
+    temporary = temporary_path(target)
     try:
         # Not by tempfile, whose files are private: the result has the user's default mode.
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else 0o600))
@@ -281,13 +281,18 @@ def atomic_write(path: Path) -> Iterator[Path]:
         temporary.with_name(f"{temporary.name}.wal").unlink(missing_ok=True)  # of DuckDB, after an error
 
 
+def temporary_path(target: Path) -> Path:
+    """Return a new name beside a file; `leftover_files` finds it."""
+    return target.parent / f".{_short_name(target.name)}.{secrets.token_hex(4)}.part"
+
+
 def check_writable(path: Path) -> None:
     """Raise if the file cannot be written, before a long computation starts."""
     _target(path)
 
 
 def leftover_files(path: Path) -> list[Path]:
-    """Return the temporary files of `atomic_write` that killed processes left beside a file."""
+    """Return the temporary files beside a file that killed processes left."""
     target, _ = _target(path)
     ours = re.compile(re.escape(f".{_short_name(target.name)}.") + r"[0-9a-f]{8}\.part")
     return sorted(entry for entry in target.parent.iterdir() if ours.fullmatch(entry.name))

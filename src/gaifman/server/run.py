@@ -24,10 +24,11 @@ from gaifman.completion import load
 from gaifman.errors import GaifmanError, OutputError, shorten
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.app import create_app
+from gaifman.server.edits import EDITS_SUFFIX, EditsFile
 from gaifman.server.limits import DEFAULT_SERVER_LIMITS, ServerLimits
 from gaifman.server.middleware import MAX_HEAD_BYTES
 from gaifman.server.service import Service
-from gaifman.server.state import EDITS_SUFFIX, EditsFile, ServerState
+from gaifman.server.state import ServerState
 
 KEEP_ALIVE_SECONDS = 5
 """Seconds that an idle connection stays open."""
@@ -97,13 +98,29 @@ def host_names(host: str, allowed_hosts: Sequence[str]) -> list[str]:
 def find_edits_file(kb: str, path: str | None, *, needed: bool) -> EditsFile | None:
     """Return the file of added facts: `path`, or the one beside the knowledge base if it exists or is needed."""
     if path:
+        if Path(path).exists() and Path(kb).exists() and Path(path).samefile(kb):
+            raise OutputError(f"{path} is the knowledge base itself", hint="name another file with --edits")
         return EditsFile(path)
     if Path(kb).is_file():
-        beside = Path(f"{kb}{EDITS_SUFFIX}")
+        beside = _path_beside(kb)
         return EditsFile(beside) if needed or beside.exists() else None
     if needed:
         raise OutputError(f"{kb} is not a file, so there is no place for added facts", hint="name a file with --edits")
     return None
+
+
+def _path_beside(kb: str) -> Path:
+    """Return where the facts added to a file are: beside the file itself, also if `kb` is a link to it."""
+    named = Path(f"{kb}{EDITS_SUFFIX}")
+    if not Path(kb).is_symlink():
+        return named
+    beside = Path(f"{Path(kb).resolve()}{EDITS_SUFFIX}")
+    if named.exists() and not (beside.exists() and named.samefile(beside)):
+        raise OutputError(
+            f"{kb} is a link: facts added to it belong in {beside}, not in {named}",
+            hint="move the file there, or name it with --edits",
+        )
+    return beside
 
 
 @contextmanager

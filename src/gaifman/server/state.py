@@ -1,4 +1,4 @@
-"""What a server holds: the service, which is replaced when facts are added, and the file of added facts.
+"""What a server holds: the service, which is replaced when facts are added, and the file of added facts (`edits`).
 
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("person", "ann")])
 >>> validate_facts(kb, [Fact("parent", ("bob", "ann"))])
@@ -9,8 +9,7 @@ Traceback (most recent call last):
 gaifman.errors.KnowledgeBaseError: fact 1: there is no relation parnt
 did you mean: parent
 
-The file is a `.facts` file, which every command can read. Each addition rewrites it atomically. The files of the
-knowledge base itself are never changed.
+The files of the knowledge base itself are never changed.
 """
 
 from __future__ import annotations
@@ -18,83 +17,17 @@ from __future__ import annotations
 import hmac
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from gaifman import io
 from gaifman.cancellation import Deadline, no_deadline
-from gaifman.errors import KnowledgeBaseError, OutputError, plural, shorten, similar_names
-from gaifman.io.files import leftover_files
+from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, as_fact, format_name
 from gaifman.logic.names import name_problem
+from gaifman.server.edits import EditsFile
 from gaifman.server.schemas import AddFactsResponse
 from gaifman.server.service import Service
 
-EDITS_SUFFIX = ".edits.facts"
-"""Appended to the name of the knowledge base's file."""
 CLOSE_TIMEOUT = 2.0
 """Seconds to finish writing when the server stops."""
-
-
-class EditsFile:
-    """The facts of one file; while it is locked, no other server writes it."""
-
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        target = self.path.resolve()  # two links to one file share its lock
-        self._lock = FileLock(target.with_name(f".{target.name}.lock"), mode=0o600, thread_local=False)
-        self.kb = self._read()
-
-    def _read(self) -> KnowledgeBase:
-        return io.read(self.path, format="facts") if self.path.exists() else KnowledgeBase.from_facts([])
-
-    def __len__(self) -> int:
-        return len(self.kb)
-
-    def __bool__(self) -> bool:
-        """True, also without facts."""
-        return True
-
-    def lock(self) -> None:
-        """Lock the file until `close` or the end of the process, and read it again: another server may have written it.
-
-        Temporary files that a killed server left behind are removed.
-        """
-        if self._lock.is_locked:
-            return
-        folder = self.path.resolve().parent
-        if not folder.is_dir():  # filelock would make it
-            raise OutputError(f"cannot write {self.path}: there is no folder {folder}")
-        try:
-            self._lock.acquire(blocking=False)
-        except Timeout:
-            raise OutputError(
-                f"{self.path} is in use by another server", hint="stop it, or name another file with --edits"
-            ) from None
-        except OSError as error:
-            raise OutputError(f"cannot write {self.path}: {error.strerror or error}") from None
-        try:
-            self.kb = self._read()
-            for left in leftover_files(self.path):
-                left.unlink(missing_ok=True)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Release the lock."""
-        self._lock.release()
-
-    def apply_to(self, kb: KnowledgeBase) -> KnowledgeBase:
-        """Return a knowledge base with these facts."""
-        return kb.with_facts(self.kb.facts()) if len(self) else kb
-
-    def add(self, facts: Sequence[Fact]) -> None:
-        """Add facts to the file: all are on disk on return, none after an error."""
-        whole = self.kb.with_facts(facts)
-        io.write(whole, self.path, "facts")
-        self.kb = whole
 
 
 def validate_facts(
