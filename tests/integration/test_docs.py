@@ -26,7 +26,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SERVER_OPTIONS = ("seconds", "max_rows", "max_concurrency", "max_queued")
+SERVER_OPTIONS = ("seconds", "write_seconds", "memory", "disk", "max_rows", "max_concurrency", "max_queued")
 ENVIRONMENT = {**os.environ, "COLUMNS": "100", "PYTHONPATH": str(ROOT / "src")}
 
 

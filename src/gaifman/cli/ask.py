@@ -53,6 +53,7 @@ no_constraints_option = click.option(
 @click.option("--tsv", is_flag=True, help="Print tab-separated names, one answer per line, as they are found.")
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Time limit.")
 @click.option("--memory", type=int, metavar="MB", help="Memory limit; beyond it the disk is used.")
+@click.option("--disk", type=int, metavar="MB", help="Disk limit.  [default: 20,000]")
 @click.option(
     "--max-combinations",
     type=int,
@@ -74,6 +75,7 @@ def query(
     tsv: bool,
     seconds: float,
     memory: int | None,
+    disk: int | None,
     max_combinations: int,
     reading: InputOptions,
     as_json: bool,
@@ -100,7 +102,7 @@ def query(
         return
     if prepared.note:
         click.echo(f"note: {prepared.note}", err=True)
-    with Engine(known, memory_mb=memory) as engine:
+    with Engine(known, memory_mb=memory, disk_mb=disk) as engine:
         if only_count:
             _print_count(engine, prepared, budget, as_json=as_json)
         elif tsv and not as_json:

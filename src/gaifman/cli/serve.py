@@ -42,6 +42,12 @@ MIN_TOKEN_LENGTH = 16
     show_default=True,
     help="Time until a client that does not read is cut off.",
 )
+@click.option(
+    "--memory", type=int, metavar="MB", default=1024, show_default=True, help="Memory of all exact queries together."
+)
+@click.option(
+    "--disk", type=int, metavar="MB", default=4096, show_default=True, help="Disk that they use beyond that memory."
+)
 @click.option("--max-rows", type=int, default=1000, show_default=True, help="Maximum number of rows of a response.")
 @click.option(
     "--max-concurrency", type=int, default=16, show_default=True, help="Requests of a kind that run at a time."
@@ -60,6 +66,8 @@ def serve(
     edits: str | None,
     seconds: float,
     write_seconds: float,
+    memory: int,
+    disk: int,
     max_rows: int,
     max_concurrency: int,
     max_queued: int,
@@ -84,6 +92,8 @@ def serve(
     limits = ServerLimits(
         seconds=seconds,
         write_seconds=write_seconds,
+        max_query_memory_mb=memory,
+        max_query_disk_mb=disk,
         max_rows=max_rows,
         max_concurrency=max_concurrency,
         max_queued=max_queued,

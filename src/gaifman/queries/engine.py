@@ -12,11 +12,8 @@ created once, and many threads can query them at a time. A statement stops at on
 # ruff: noqa: S608 - table and column names are ours
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
-import weakref
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -29,6 +26,7 @@ from gaifman.cancellation import current_deadline
 from gaifman.config import check_int, cpu_count
 from gaifman.errors import StoppedError
 from gaifman.io.duckdb import create_table
+from gaifman.io.scratch import ScratchFolder
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 
@@ -37,6 +35,10 @@ MAX_CONCURRENCY = 32
 """Maximum number of statements that run at a time. A server allows half as many queries, so rankings can run too."""
 MIN_MEMORY_MB = 64
 """DuckDB does not start with less memory."""
+MAX_MB = 1_000_000_000
+"""A petabyte: DuckDB reads larger limits wrongly."""
+DEFAULT_DISK_MB = 20_000
+"""Disk that the statements of one database use beyond its memory."""
 STOP_GRACE_SECONDS = 0.4
 """Time that a statement has to stop before its caller continues without it."""
 _STOP_POLL_SECONDS = 0.02
@@ -49,21 +51,28 @@ class Database:
     It does not refer to the knowledge base, which owns it.
     """
 
-    def __init__(self, kb: KnowledgeBase, *, memory_mb: int | None = None, threads: int | None = None) -> None:
-        """Create the tables; statements that need more than `memory_mb` use the disk."""
+    def __init__(
+        self,
+        kb: KnowledgeBase,
+        *,
+        memory_mb: int | None = None,
+        disk_mb: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Create the tables; statements that need more than `memory_mb` use up to `disk_mb` of the disk."""
         import duckdb
 
         if memory_mb is not None:
-            check_int("memory_mb", memory_mb, MIN_MEMORY_MB)
+            check_int("memory_mb", memory_mb, MIN_MEMORY_MB, MAX_MB)
+        if disk_mb is not None:
+            check_int("disk_mb", disk_mb, 0, MAX_MB)
         if threads is not None:
             check_int("threads", threads, 1)
         self.memory_mb = memory_mb
-        self.temp_dir = tempfile.mkdtemp(prefix="gaifman-")
+        self._scratch = ScratchFolder()
+        self.temp_dir = str(self._scratch.path)
         """Where statements write what does not fit into memory."""
-        self._remove_temp_dir = weakref.finalize(self, shutil.rmtree, self.temp_dir, ignore_errors=True)
         settings: dict[str, Any] = {"temp_directory": self.temp_dir, "threads": threads or cpu_count()}
-        if memory_mb is not None:
-            settings["memory_limit"] = f"{memory_mb}MB"
         self._connection = duckdb.connect(":memory:", config=settings)
         self._workers = ThreadPoolExecutor(MAX_CONCURRENCY, thread_name_prefix="gaifman-query")
         self._idle_cursors: list[Any] = []
@@ -72,18 +81,36 @@ class Database:
         """Translated queries, see `gaifman.queries.answers`."""
         try:
             with self._translate_errors():
+                self.limit(memory_mb, disk_mb)
                 _create_tables(self._connection, kb)
                 self._connection.execute("SET enable_external_access = false")  # no files, no network
+                self.table_mb = _used_mb(self._connection)
+                """Memory of the tables, rounded up."""
         except BaseException:
             self.close()
             raise
+
+    def limit(self, memory_mb: int | None, disk_mb: int | None) -> None:
+        """Set the memory of all statements together, and the disk that they use beyond it.
+
+        None leaves the memory as it is (most of the machine's at first), and sets the disk to `DEFAULT_DISK_MB`.
+        """
+        if memory_mb is not None:
+            check_int("memory_mb", memory_mb, MIN_MEMORY_MB, MAX_MB)
+            self.memory_mb = memory_mb
+        self.disk_mb = DEFAULT_DISK_MB if disk_mb is None else disk_mb
+        check_int("disk_mb", self.disk_mb, 0, MAX_MB)
+        with self._translate_errors():
+            self._connection.execute(f"SET max_temp_directory_size = '{self.disk_mb}MB'")
+            if memory_mb is not None:
+                self._connection.execute(f"SET memory_limit = '{memory_mb}MB'")
 
     def close(self) -> None:
         """Free the tables and remove the temporary folder."""
         self._workers.shutdown(wait=False)
         self._idle_cursors.clear()
         self._connection.close()
-        self._remove_temp_dir()
+        self._scratch.remove()
 
     @property
     def running(self) -> int:
@@ -164,11 +191,12 @@ class Database:
             yield
         except (duckdb.InterruptException, CancelledError):
             raise StoppedError("the query was cancelled") from None
-        except duckdb.OutOfMemoryException:
-            limit = f"{self.memory_mb:,} MB" if self.memory_mb else "the available memory"
+        except duckdb.OutOfMemoryException as error:
+            memory = f"{self.memory_mb:,} MB" if self.memory_mb else "the available memory"
+            disk = f" and {self.disk_mb:,} MB of disk" if "max_temp_directory_size" in str(error) else ""
             raise StoppedError(
-                f"the query needs more memory than {limit}",
-                hint="ask for less, bind some variables, or allow more memory",
+                f"the query needs more memory than {memory}{disk}",
+                hint=f"ask for less, bind some variables, or allow more memory{' or disk' if disk else ''}",
             ) from None
         except duckdb.IOException as error:
             message = str(error).split("\n", 1)[0].replace(self.temp_dir, "the temporary folder")
@@ -182,10 +210,17 @@ class Engine:
     number of threads, and close it after use.
     """
 
-    def __init__(self, kb: KnowledgeBase, *, memory_mb: int | None = None, threads: int | None = None) -> None:
-        """Create a database. By default it uses most of the memory and all processors."""
+    def __init__(
+        self,
+        kb: KnowledgeBase,
+        *,
+        memory_mb: int | None = None,
+        disk_mb: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Create a database. By default it uses 80 % of the memory, then 20 GB of disk, and all processors."""
         self.kb = kb
-        self.database = Database(kb, memory_mb=memory_mb, threads=threads)
+        self.database = Database(kb, memory_mb=memory_mb, disk_mb=disk_mb, threads=threads)
 
     @classmethod
     def shared(cls, kb: KnowledgeBase) -> Engine:
@@ -231,6 +266,13 @@ def _keep_interrupting(cursor: Any, future: Future[Any]) -> None:
     while not future.done():
         cursor.interrupt()
         wait([future], _STOP_POLL_SECONDS)
+
+
+def _used_mb(connection: Any) -> int:
+    (used,) = connection.execute(
+        "SELECT sum(memory_usage_bytes + temporary_storage_bytes) FROM duckdb_memory()"
+    ).fetchone()
+    return int(used) // 1_000_000 + 1
 
 
 def _create_tables(connection: Any, kb: KnowledgeBase) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gaifman.config import check_int, check_positive
+from gaifman.queries.engine import MIN_MEMORY_MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class ServerLimits:
     """Requests of one kind in the queue; further ones are refused."""
     max_open_requests: int = 512
     """Open requests of all kinds, including those still being received; further ones are refused."""
+    max_query_memory_mb: int = 1_024
+    """Memory of all queries to the database together, besides its tables; beyond it the disk is used. At least 64."""
+    max_query_disk_mb: int = 4_096
+    """Disk of all queries together; a query that needs more is stopped."""
     max_draws: int = 100
     """Neighbourhoods per tuple, for an average or to show."""
     max_members: int = 10_000
@@ -47,7 +52,8 @@ class ServerLimits:
         for name in times:
             check_positive(f"ServerLimits.{name}", getattr(self, name), SERVER_MAXIMA[name])
         for name in (one for one in self.__slots__ if one not in times):
-            check_int(f"ServerLimits.{name}", getattr(self, name), 1, SERVER_MAXIMA[name])
+            minimum = MIN_MEMORY_MB if name == "max_query_memory_mb" else 1
+            check_int(f"ServerLimits.{name}", getattr(self, name), minimum, SERVER_MAXIMA[name])
 
 
 SERVER_MAXIMA = {
@@ -58,6 +64,8 @@ SERVER_MAXIMA = {
     "max_concurrency": 1_000,
     "max_queued": 100_000,
     "max_open_requests": 100_000,
+    "max_query_memory_mb": 100_000_000,
+    "max_query_disk_mb": 100_000_000,
     "max_draws": 10_000,
     "max_members": 10_000_000,
     "max_candidates": 1_000_000_000,

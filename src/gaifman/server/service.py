@@ -91,6 +91,8 @@ class Service:
         self.kb, self.limits = kb, limits
         self.model: Model | None = None if model is None else model.with_kb(kb)
         self.engine: Engine = get_engine(kb)
+        database = self.engine.database
+        database.limit(database.table_mb + limits.max_query_memory_mb, limits.max_query_disk_mb)
         self._rankings, self._warmed_up = count(1), False
         self._warm_up_lock, self._retired = warm_up_lock or threading.Lock(), Deadline()
 

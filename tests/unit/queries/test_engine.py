@@ -25,7 +25,7 @@ from gaifman.io import write
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.queries.answers import answers, prepare
 from gaifman.queries.engine import Engine, get_engine
-from processes import PATIENCE, child, cpu_seconds, wait_until
+from processes import PATIENCE, child, cpu_seconds, python, run, wait_until
 from worst_queries import EVERYTHING, WORST, crowded, idle, measured
 
 KB = KnowledgeBase.from_facts(
@@ -84,8 +84,11 @@ def test_a_database_ends_with_its_knowledge_base_at_once() -> None:
 
 def test_settings_that_cannot_be_are_refused() -> None:
     for memory in (1, 0, -5, 1.5, "much"):
-        with pytest.raises(KnowledgeBaseError, match="memory_mb must be an integer of at least"):
+        with pytest.raises(KnowledgeBaseError, match="memory_mb must be an integer from 64"):
             Engine(KB, memory_mb=memory)  # type: ignore[arg-type]
+    for disk in (-1, 1.5, 10**30):
+        with pytest.raises(KnowledgeBaseError, match="disk_mb must be an integer from 0"):
+            Engine(KB, disk_mb=disk)  # type: ignore[arg-type]
     for threads in (0, 1.5):
         with pytest.raises(KnowledgeBaseError, match="threads must be an integer"):
             Engine(KB, threads=threads)  # type: ignore[arg-type]
@@ -184,6 +187,42 @@ def test_more_memory_than_there_may_be_is_a_clear_error() -> None:
         text = "SELECT len(list(a.range || b.range::VARCHAR)) FROM range(20000) a, range(20000) b"
         with pytest.raises(StoppedError, match="more memory than 64 MB"):
             engine.database.fetch_scalar(text, 60)
+
+
+def test_more_disk_than_there_may_be_is_a_clear_error() -> None:
+    """A query could once fill the disk."""
+    everything = "SELECT a.id AS x, b.id AS y, a.id AS z, b.id AS u FROM objects a, objects b ORDER BY ALL"
+    with (
+        Engine(crowded(2_000, 20_000), memory_mb=100, disk_mb=10, threads=1) as engine,
+        pytest.raises(StoppedError, match="more memory than 100 MB and 10 MB of disk") as caught,
+    ):
+        next(engine.database.fetch_batches(everything, 10))
+    assert caught.value.hint.endswith("or allow more memory or disk")
+
+
+def test_limits_can_be_set_later() -> None:
+    with Engine(KB) as engine:
+        read = "SELECT current_setting('memory_limit'), current_setting('max_temp_directory_size')"
+        engine.database.limit(1_000, 5_000)
+        assert engine.database.run_job(lambda cursor: cursor.execute(read).fetchone()) == ("953.6 MiB", "4.6 GiB")
+        assert engine.database.table_mb > 0
+
+
+def test_the_folder_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
+    """One of them once held 55 GB."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    script = SCRIPT.format(tests=str(Path(__file__).parents[2] / "support"))
+    with child([sys.executable, "-c", script], env=environment) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        (folder / "duckdb_temp_storage-0.tmp").write_bytes(bytes(1_000))
+        ended = "import sys, gaifman; sys.exit(len(gaifman.query(gaifman.demo(), 'country(x)')) == 0)"
+        run(python("-c", ended), env=environment, check=True)
+        assert folder.is_dir(), "its process runs"
+        process.kill()
+        process.wait()
+        run(python("-c", ended), env=environment, check=True)
+    assert not list(tmp_path.glob("gaifman-*"))
 
 
 def test_rows_keep_the_order_of_facts() -> None:

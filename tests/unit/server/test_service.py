@@ -30,7 +30,9 @@ from gaifman.server.schemas import (
     RelationSummary,
 )
 from gaifman.server.service import WARM_UP_AFTER, Service, strip_svg_style
+from processes import PATIENCE
 from trained import FEW, demo, neighbour, towns, worker
+from worst_queries import crowded
 
 
 @pytest.fixture(scope="module")
@@ -388,3 +390,30 @@ def test_facts_are_added_by_another_service(query_service: Service) -> None:
     assert more.model is not query_service.model
     Service(demo(), neighbour()).preload()
     Service(towns(), gaifman.complete(towns(), ["citizen"], **FEW)).preload()
+
+
+def test_all_queries_of_a_server_share_its_memory() -> None:
+    """Thirty heavy ones once took two gigabytes."""
+    kb = crowded(2_000, 20_000)
+    list(gaifman.query(kb, "p(x)"))  # the database exists before the service
+    service = Service(kb, limits=ServerLimits(max_query_memory_mb=64, max_query_disk_mb=1))
+    database = service.engine.database
+    assert (database.memory_mb, database.disk_mb) == (database.table_mb + 64, 1)
+    refused = list[str]()
+
+    def ask(number: int) -> None:
+        try:
+            service.query(QueryRequest(query=f"r(x, y) & s(y, z) & t(z, u) & age(x) < {number}"), Deadline(PATIENCE))
+        except StoppedError as error:
+            refused.append(error.message)
+
+    asking = [threading.Thread(target=ask, args=(50 + number,)) for number in range(8)]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert refused
+    assert all("more memory than" in message for message in refused)
+    after = service.with_facts([Fact("p", ("new",))]).engine.database
+    assert (after.memory_mb, after.disk_mb) == (after.table_mb + 64, 1)
+    service.query(QueryRequest(query="p(x)"), no_deadline())
