@@ -94,7 +94,7 @@ def cpu_count() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Largest sizes of a formula and of a line in a file.
+    """Largest sizes of a formula and of what is read from files and databases.
 
     >>> Limits(depth=100).depth
     100
@@ -110,6 +110,14 @@ class Limits:
     """Number of distinct variables of a formula."""
     line: int = 1_048_576
     """Length of a line of a file, in bytes."""
+    bytes: int = 10_000_000_000
+    """Size of a file after decompression, and of what is read from a pipe or standard input."""
+    expansion: int = 250
+    """How many times larger decompression may make a file of more than 100 MB; usual is 3 to 30."""
+    facts: int = 200_000_000
+    """Number of facts and values in all files that are read together, repeated ones included."""
+    database_seconds: int = 600
+    """Time until a table or view of a database gives its next rows."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -143,3 +151,15 @@ DEFAULT_BUDGET = Budget()
 """No limit on time or rows, a billion combinations."""
 
 DEFAULT_LIMITS = Limits()
+
+FILE_LIMITS = ("line", "bytes", "expansion", "facts", "database_seconds")
+"""The limits of what is read from files and databases."""
+
+
+def raise_limit_hint(name: str) -> str:
+    """Return how to raise one of the file limits.
+
+    >>> raise_limit_hint("facts")
+    'to allow more: --limit facts=NUMBER, in Python limits=gaifman.Limits(facts=NUMBER)'
+    """
+    return f"to allow more: --limit {name}=NUMBER, in Python limits=gaifman.Limits({name}=NUMBER)"

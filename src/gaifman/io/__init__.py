@@ -8,7 +8,7 @@ write(kb, "family.duckdb")                     atomic: an error leaves the old f
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import get_args
@@ -49,7 +49,8 @@ def read(
 
     `format` is one of `READ_FORMATS`; by default it is detected for each file. `table` is the table of a database to
     read; by default all. `iris="local"` shortens the names of RDF to the part after the last `#` or `/`. `limits`
-    bounds the length of a line. `progress` is called with the phase, the bytes read and the size of the file.
+    bounds the length of a line, the bytes and the facts. `progress` is called with the phase, the bytes read and the
+    size of the file.
     """
     if not sources:
         raise InputError("no file to read")
@@ -58,9 +59,9 @@ def read(
         raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(str(source) == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    reader = _Reader(limits, table, NodeNamer(iris), progress)
+    reader = _Reader(limits, table, NodeNamer(iris), progress, KnowledgeBaseBuilder(limits.facts))
     for name in sources:
-        with open_input(name) as source:
+        with open_input(name, limits) as source:
             detected = reader.read_file(source, format or detect_format(source))
             reader.builder.add_note(1, f"files read as {detected}", source.name, f"file read as {detected}")
     return reader.finish()
@@ -74,7 +75,7 @@ class _Reader:
     table: str | None
     namer: NodeNamer
     progress: ProgressCallback | None
-    builder: KnowledgeBaseBuilder = field(default_factory=KnowledgeBaseBuilder)
+    builder: KnowledgeBaseBuilder
     files: int = 0
     fingerprint: str | None = None
     """Fingerprint in the last DuckDB file that gaifman wrote."""
@@ -86,11 +87,11 @@ class _Reader:
             raise InputError(f"{source.name} is not a database and has no table {self.table}")
         match file_format:
             case "parquet":
-                read_parquet(source, self.builder, self.progress)
+                read_parquet(source, self.limits, self.builder, self.progress)
             case "duckdb":
-                self.fingerprint = read_duckdb(source, self.table, self.builder, self.progress)
+                self.fingerprint = read_duckdb(source, self.table, self.limits, self.builder, self.progress)
             case "sqlite":
-                read_sqlite(source, self.table, self.builder, self.progress)
+                read_sqlite(source, self.table, self.limits, self.builder, self.progress)
             case _:
                 return self._read_text_file(source, file_format)
         return file_format

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -12,8 +13,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from gaifman.config import MAX_ARITY, ProgressCallback
-from gaifman.errors import InputError, shorten, similar_names
+from gaifman.config import MAX_ARITY, Limits, ProgressCallback, raise_limit_hint
+from gaifman.errors import InputError, Location, shorten, similar_names
 from gaifman.io.files import BATCH_SIZE, InputFile, uncompressed_path
 from gaifman.io.formats import file_stem
 from gaifman.io.layouts import DEFAULT_LAYOUTS, TableLayout, find_header_problem, parse_header
@@ -23,6 +24,8 @@ from gaifman.kb.builder import KnowledgeBaseBuilder
 ColumnKind = Literal["text", "integer", "float", "other"]
 Cell = str | int | float | None
 
+NO_DISK: Mapping[str, str] = {"temp_directory": ""}
+"""DuckDB's setting for reading: nothing is written beside a user's file. A view that needs more memory is refused."""
 MAIN_SCHEMA = "main"
 """The default schema of a database."""
 
@@ -39,6 +42,9 @@ class SourceTable(Protocol):
         self, columns: Sequence[str], not_null: str | None, is_null: str | None
     ) -> Iterator[Sequence[Sequence[Cell]]]:
         """Yield batches of rows of some columns, filtered by a column that is not null and one that is."""
+
+    def interrupt(self) -> None:
+        """Stop a running `fetch`, from another thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ def _check_column_names(words: Mapping[str, str], source: str) -> None:
 
 
 def read_tables(
-    tables: Iterable[SourceTable], builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
+    tables: Iterable[SourceTable], limits: Limits, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None
 ) -> None:
     """Read tables into the builder."""
     for table in tables:
@@ -118,13 +124,48 @@ def read_tables(
             progress(f"reading {table.name}", 0, None)
         for plan in plan_passes(table):
             first = 1
-            for batch in table.fetch(plan.columns, plan.not_null, plan.is_null):
+            for batch in _fetch_in_time(table, plan, limits):
                 rows = _rows(table.source, plan, batch, first)
                 if len(rows) < len(batch):
                     skipped = len(batch) - len(rows)
+                    builder.count_rows(skipped, lambda: Location(table.source, first, 1, ""))  # noqa: B023 - called at once
                     builder.add_note(skipped, "rows with NULL skipped", table.source, "row with NULL skipped")
                 add_rows(rows, plan.layout, builder)
                 first += len(batch)
+
+
+def _fetch_in_time(table: SourceTable, plan: TablePass, limits: Limits) -> Iterator[Sequence[Sequence[Cell]]]:
+    """Yield the batches of a pass; a view may never give the next one."""
+    batches = table.fetch(plan.columns, plan.not_null, plan.is_null)
+    while True:
+        with _time_limit(table, limits.database_seconds):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+@contextmanager
+def _time_limit(table: SourceTable, seconds: int) -> Iterator[None]:
+    """Stop a table that gives no rows in time."""
+    late = threading.Event()
+
+    def stop() -> None:
+        late.set()
+        table.interrupt()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception:
+        if not late.is_set():
+            raise
+        message = f"{table.source}: no rows within {seconds:,} seconds"
+        raise InputError(message, hint=raise_limit_hint("database_seconds")) from None
+    finally:
+        timer.cancel()
 
 
 def _rows(source: str, plan: TablePass, batch: Sequence[Sequence[Cell]], first: int) -> RowBatch:
@@ -170,15 +211,21 @@ def translate_duckdb_errors(source: InputFile) -> Iterator[None]:
         raise InputError(f"{source.name} cannot be read: it holds text that is not UTF-8") from None
 
 
-def read_parquet(source: InputFile, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None) -> None:
+def read_parquet(
+    source: InputFile, limits: Limits, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None
+) -> None:
     """Read a Parquet file into the builder."""
     import duckdb
 
-    with uncompressed_path(source) as file, translate_duckdb_errors(source), duckdb.connect() as connection:
+    with (
+        uncompressed_path(source, limits) as file,
+        translate_duckdb_errors(source),
+        duckdb.connect(config=dict(NO_DISK)) as connection,
+    ):
         pattern = re.sub(r"([\[*?])", r"[\1]", str(file))  # DuckDB reads the name as a pattern
         connection.execute(f"CREATE VIEW facts AS FROM read_parquet({quote_literal(pattern)})")
         table = _DuckDBTable(connection, source.name, f"{MAIN_SCHEMA}.facts", file_stem(source.name))
-        read_tables([table], builder, progress)
+        read_tables([table], limits, builder, progress)
 
 
 def list_tables(connection: Any, kind: str = "table") -> list[tuple[str, str]]:
@@ -194,6 +241,7 @@ def read_duckdb_tables(
     source: InputFile,
     connection: Any,
     table: str | None,
+    limits: Limits,
     builder: KnowledgeBaseBuilder,
     progress: ProgressCallback | None,
 ) -> None:
@@ -210,23 +258,27 @@ def read_duckdb_tables(
         )
         for schema, name in chosen
     ]
-    read_tables(tables, builder, progress)
+    read_tables(tables, limits, builder, progress)
 
 
 def read_sqlite(
-    source: InputFile, table: str | None, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None
+    source: InputFile,
+    table: str | None,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None = None,
 ) -> None:
     """Read tables of an SQLite database into the builder."""
     import sqlite3
     from urllib.parse import quote
 
-    with uncompressed_path(source) as file:
+    with uncompressed_path(source, limits) as file:
         try:
             with closing(sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)) as connection:
                 names, views = _list_sqlite_tables(connection)
                 chosen = _select_tables(source, names, table, views)
                 tables = [_SQLiteTable(connection, f"{source.name}, table {name}", name) for _, name in chosen]
-                read_tables(tables, builder, progress)
+                read_tables(tables, limits, builder, progress)
         except sqlite3.Error as error:
             raise InputError(f"{source.name} cannot be read: {error}") from None
         except UnicodeDecodeError:
@@ -287,7 +339,7 @@ class _DuckDBTable:
 
     def __init__(self, connection: Any, source: str, table: str, name: str) -> None:
         self.source, self.name = source, name
-        self._connection, self._table = connection, table
+        self._connection, self._table = connection.cursor(), table
         described = connection.execute(f"DESCRIBE {table}").fetchall()
         self.columns: Mapping[str, ColumnKind] = {row[0]: _duckdb_kind(row[1]) for row in described}
 
@@ -302,10 +354,13 @@ class _DuckDBTable:
             for name in columns
         ]
         # In the order of the table: error messages give the number of a row.
-        cursor = self._connection.cursor()
-        cursor.execute(f"SELECT {', '.join(parts)} FROM {self._table}{_condition(not_null, is_null)}")
-        while batch := cursor.fetchmany(BATCH_SIZE):
+        self._connection.execute(f"SELECT {', '.join(parts)} FROM {self._table}{_condition(not_null, is_null)}")
+        while batch := self._connection.fetchmany(BATCH_SIZE):
             yield batch
+
+    def interrupt(self) -> None:
+        """Stop a running `fetch`."""
+        self._connection.interrupt()
 
 
 def _duckdb_kind(kind: str) -> ColumnKind:
@@ -342,6 +397,10 @@ class _SQLiteTable:
         )
         while batch := cursor.fetchmany(BATCH_SIZE):
             yield batch
+
+    def interrupt(self) -> None:
+        """Stop a running `fetch`."""
+        self.connection.interrupt()
 
 
 def _sqlite_kind(kind: str) -> ColumnKind:

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import MAX_ARITY, ProgressCallback
+from gaifman.config import MAX_ARITY, Limits, ProgressCallback
 from gaifman.errors import InputError, Location, OutputError, shorten
 from gaifman.io.databases import (
     MAIN_SCHEMA,
+    NO_DISK,
     list_tables,
     quote_identifier,
     quote_literal,
@@ -29,6 +30,7 @@ from gaifman.io.databases import (
     translate_duckdb_errors,
 )
 from gaifman.io.files import InputFile, uncompressed_path
+from gaifman.io.scratch import ScratchFolder
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
 from gaifman.kb.knowledge_base import KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints
@@ -42,12 +44,15 @@ def _connect_for_writing(database: str, path: Path, name: str) -> Iterator[Any]:
     """Open a DuckDB connection to write a file; its errors become OutputError with the file's name."""
     import duckdb
 
+    scratch = ScratchFolder()
     try:
-        with duckdb.connect(database) as connection:
+        with duckdb.connect(database, config={"temp_directory": str(scratch.path)}) as connection:
             yield connection
     except duckdb.Error as error:
         message = str(error).split("\n", 1)[0].replace(str(path), name)
         raise OutputError(f"{name} cannot be written: {message}") from None
+    finally:
+        scratch.remove()
 
 
 def write_duckdb(kb: KnowledgeBase, path: Path, name: str) -> None:
@@ -117,21 +122,25 @@ def _create_views(connection: Any, arities: list[int]) -> None:
 
 
 def read_duckdb(
-    source: InputFile, table: str | None, builder: KnowledgeBaseBuilder, progress: ProgressCallback | None = None
+    source: InputFile,
+    table: str | None,
+    limits: Limits,
+    builder: KnowledgeBaseBuilder,
+    progress: ProgressCallback | None = None,
 ) -> str | None:
     """Read a DuckDB file into the builder; return the fingerprint if gaifman wrote the file."""
     import duckdb
 
-    closed: Any = {"enable_external_access": "false"}  # an untrusted file must not reach other files
     with (
-        uncompressed_path(source) as file,
+        uncompressed_path(source, limits) as file,
         translate_duckdb_errors(source),
-        duckdb.connect(str(file), read_only=True, config=closed) as connection,
+        duckdb.connect(str(file), read_only=True, config=dict(NO_DISK)) as connection,
     ):
+        connection.execute("SET enable_external_access = false")  # an untrusted file must not reach other files
         names = {name for schema, name in list_tables(connection) if schema == MAIN_SCHEMA}
         if table is None and {"gaifman", "objects", "relations"} <= names:
             return _read_native(_ColumnReader(source.name, connection, builder), names, builder, progress)
-        read_duckdb_tables(source, connection, table, builder, progress)
+        read_duckdb_tables(source, connection, table, limits, builder, progress)
         return None
 
 
@@ -140,6 +149,8 @@ def _read_native(
 ) -> str | None:
     """Read a file that gaifman wrote, and return its fingerprint."""
     about = columns.metadata()
+    for table in ("objects", "relations", "attributes"):
+        columns.count_rows(table)
     objects, relations, attributes = (columns.names(table) for table in ("objects", "relations", "attributes"))
     arities = columns.integers("relations", "arity")
     if not ((arities >= 1) & (arities <= MAX_ARITY)).all():
@@ -152,11 +163,13 @@ def _read_native(
             continue
         if progress:
             progress(f"reading {table}", 0, None)
+        columns.count_rows(table)
         relation = columns.ids(table, "relation", relations)
         members = [columns.ids(table, f"a{i + 1}", objects) for i in range(arity)]
         confidence = columns.floats(table, "confidence")
         with columns.locating_errors(table) as locate:
             builder.add_facts(relation, np.stack(members, axis=1), confidence, locate)
+    columns.count_rows("attribute_values")
     attribute = columns.ids("attribute_values", "attribute", attributes)
     holder = columns.ids("attribute_values", "object", objects)
     with columns.locating_errors("attribute_values") as locate:
@@ -180,6 +193,11 @@ class _ColumnReader:
                 hint="install a newer version of gaifman",
             )
         return about
+
+    def count_rows(self, table: str) -> None:
+        """Refuse a table with too many rows before its columns are in memory: a small file can hold billions."""
+        (count,) = self._connection.execute(f"SELECT count(*) FROM {quote_identifier(table)}").fetchone()
+        self._builder.check_row_count(count, lambda: Location(f"{self._source}, table {table}", 1, 1, ""))
 
     def column(self, table: str, column: str, kinds: str, what: str) -> npt.NDArray[Any]:
         """Return a column in the order of the table; nulls and other kinds of cells are refused."""

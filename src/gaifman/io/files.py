@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 import stat
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,11 +16,14 @@ from typing import BinaryIO, NoReturn
 
 import numpy as np
 
-from gaifman.config import Limits, ProgressCallback
+from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback, raise_limit_hint
 from gaifman.errors import InputError, Location, OutputError, shorten, similar_names
+from gaifman.io.scratch import ScratchFolder
 
 BLOCK_SIZE = 1 << 21
 """Bytes of a block."""
+UNCHECKED_EXPANSION = 100_000_000
+"""Bytes that a compressed file of any size may have after decompression."""
 BATCH_SIZE = 20_000
 """Rows that a reader passes on at once."""
 
@@ -91,8 +92,8 @@ STDIN = "-"
 
 
 @contextmanager
-def open_input(name: str | Path) -> Iterator[InputFile]:
-    """Open a file by name. Pipes and devices can be read only once, so they are copied to disk first."""
+def open_input(name: str | Path, limits: Limits = DEFAULT_LIMITS) -> Iterator[InputFile]:
+    """Open a file by name. Pipes can be read only once, so they are copied to disk first. Devices are refused."""
     if not isinstance(name, str | os.PathLike):
         raise InputError(f"a file name must be a string or path, got {name!r}")
     path = Path(name)
@@ -100,26 +101,58 @@ def open_input(name: str | Path) -> Iterator[InputFile]:
         stream = getattr(sys.stdin, "buffer", None)
         if stream is None:
             raise InputError("there is no standard input to read")
-        with _copied(stream, "standard input") as source:
+        with _copied(stream, "standard input", limits) as source:
             yield source
         return
     check_exists(path)
     if path.is_file():
         yield InputFile.from_path(path)
         return
+    check_not_device(path)
     with translate_read_errors(str(path)):
         file = path.open("rb")
-    with file, _copied(file, str(path)) as source:
+    with file, _copied(file, str(path), limits) as source:
         yield source
 
 
 @contextmanager
-def _copied(stream: BinaryIO, name: str) -> Iterator[InputFile]:
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "copy"
+def _copied(stream: BinaryIO, name: str, limits: Limits, packed: int | None = None) -> Iterator[InputFile]:
+    """Yield a copy of a stream on disk; `packed` is the size of the compressed file that the stream comes from."""
+    scratch = ScratchFolder()
+    try:
+        copy, size = scratch.path / "copy", 0
         with translate_read_errors(name), copy.open("wb") as file:
-            shutil.copyfileobj(stream, file)
+            while data := stream.read(BLOCK_SIZE):
+                size += len(data)
+                check_size(name, size, packed, limits)
+                file.write(data)
         yield InputFile(name, copy)
+    finally:
+        scratch.remove()
+
+
+def check_size(name: str, size: int, packed: int | None, limits: Limits) -> None:
+    """Raise if a file has become too large: `size` bytes so far, decompressed from `packed` bytes if not None."""
+    if size > limits.bytes:
+        after = "" if packed is None else " after decompression"
+        raise InputError(f"{name} has more than {limits.bytes:,} bytes{after}", hint=raise_limit_hint("bytes"))
+    if packed is not None and size > max(UNCHECKED_EXPANSION, limits.expansion * packed):
+        raise InputError(
+            f"{name} becomes more than {limits.expansion:,} times as large by decompression: "
+            f"{packed:,} bytes gave {size:,} and more",
+            hint=raise_limit_hint("expansion"),
+        )
+
+
+def check_not_device(path: Path) -> None:
+    """Raise if the path is a device, which may have no end."""
+    with translate_read_errors(str(path)):
+        mode = path.stat().st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise InputError(
+            f"{display_path(path)} is a device, not a file",
+            hint=f"pass what you need of it to standard input, which is the file name {STDIN}",
+        )
 
 
 def check_exists(path: Path) -> None:
@@ -168,14 +201,14 @@ def open_binary(source: InputFile) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def uncompressed_path(source: InputFile) -> Iterator[Path]:
+def uncompressed_path(source: InputFile, limits: Limits = DEFAULT_LIMITS) -> Iterator[Path]:
     """Return the path of the file, or of a decompressed copy: a database is not read as a stream."""
     with translate_read_errors(source.name), source.path.open("rb") as start:
         compressed = start.read(2) == GZIP_MAGIC
     if not compressed:
         yield source.path
         return
-    with open_binary(source) as file, _copied(file, source.name) as copy:
+    with open_binary(source) as file, _copied(file, source.name, limits, source.path.stat().st_size) as copy:
         yield copy.path
 
 
@@ -200,10 +233,13 @@ def read_blocks(
     source: InputFile, limits: Limits, progress: ProgressCallback | None = None, size: int = BLOCK_SIZE
 ) -> Iterator[TextBlock]:
     """Yield the file in blocks of whole lines."""
-    name, line, rest = source.name, 1, b""
+    name, line, rest, done = source.name, 1, b"", 0
     with open_binary(source) as file:
         total = source.path.stat().st_size
+        packed = None if _on_disk(file) is file else total
         while data := file.read(size):
+            done += len(data)
+            check_size(name, done, packed, limits)
             if line == 1 and not rest:
                 data = _strip_bom(name, data)
             cut = data.rfind(b"\n") + 1
@@ -218,15 +254,14 @@ def read_blocks(
             if len(rest) > limits.line:
                 _raise_line_too_long(TextBlock(name, line, rest[:400] + b"\n"), 0, limits)
             if progress:
-                progress(f"reading {Path(name).name}", _position(file), total)
+                progress(f"reading {Path(name).name}", _on_disk(file).tell(), total)
     if rest:
         yield TextBlock(name, line, rest + b"\n")
 
 
-def _position(file: BinaryIO) -> int:
-    """Return how many bytes of the file on disk have been read."""
-    inner = getattr(file, "fileobj", None)
-    return (inner or file).tell()
+def _on_disk(file: BinaryIO) -> BinaryIO:
+    """Return the file on disk that is being decompressed, or the file itself."""
+    return getattr(file, "fileobj", None) or file
 
 
 def _strip_bom(name: str, data: bytes) -> bytes:
@@ -252,7 +287,7 @@ def _raise_line_too_long(block: TextBlock, offset: int, limits: Limits) -> NoRet
     raise InputError(
         f"the line is longer than {limits.line:,} bytes",
         location=block.location(offset),
-        hint="perhaps the file does not have one fact per line; set the limit by Limits(line=…)",
+        hint=f"perhaps the file does not have one fact per line; {raise_limit_hint('line')}",
     )
 
 

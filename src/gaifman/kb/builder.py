@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.config import DEFAULT_LIMITS, raise_limit_hint
 from gaifman.errors import InputError, Location, plural, shorten
 from gaifman.kb.knowledge_base import KnowledgeBase, Note, duplicate_notes, format_name
-from gaifman.kb.tables import FactChunk, Floats, Ints, Longs, NameEncoder, RawFacts, build_tables, find_invalid_name
+from gaifman.kb.tables import (
+    Duplicates,
+    FactChunk,
+    Floats,
+    Ints,
+    Longs,
+    NameEncoder,
+    RawFacts,
+    SortedNames,
+    Tables,
+    build_tables,
+    find_invalid_name,
+    stack_chunks,
+    unique_rows,
+)
 
 UInt64Array = npt.NDArray[np.uint64]
 WordColumn = tuple[Longs | None, UInt64Array]
@@ -153,13 +168,76 @@ NUMBER_FIELD = -1
 """Field of the confidence or value."""
 
 
+FOLD_ROWS = 1 << 21
+"""Rows that a store holds before it looks for repeated ones."""
+_SAMPLE_BITS = 6
+"""One row in 2^6 is looked at to find out whether rows repeat."""
+_MIN_REPEATED = 0.25
+"""Share of repeated rows that makes folding worth its time."""
+
+
+class RowStore:
+    """Facts of one arity, or values: chunks of names' numbers and weights.
+
+    If many rows repeat, they are folded as they come: memory holds a few times the distinct rows, however many come.
+    """
+
+    def __init__(self) -> None:
+        self.chunks: list[FactChunk] = []
+        """Relation or attribute, objects, and confidence or value."""
+        self.repeated_count = 0
+        """Number of repeated rows that were folded."""
+        self.repeated: tuple[int, ...] | None = None
+        """One of them: relation or attribute, and objects."""
+        self._rows, self._next_fold = 0, FOLD_ROWS
+
+    def add(self, chunk: FactChunk) -> None:
+        """Add rows."""
+        self.chunks.append(chunk)
+        self._rows += len(chunk[0])
+        if self._rows >= self._next_fold:
+            if self._repeats():
+                self._fold()
+            self._next_fold = max(FOLD_ROWS, 2 * self._rows)
+
+    def _repeats(self) -> bool:
+        """Whether many rows are repeated, by the rows whose hash is small: of equal rows all or none are among them."""
+        seen = [_row_hashes(relation, objects) for relation, objects, _ in self.chunks]
+        small = np.concatenate([hashes[hashes >> np.uint64(64 - _SAMPLE_BITS) == 0] for hashes in seen])
+        return len(np.unique(small)) < (1 - _MIN_REPEATED) * self._rows / (1 << _SAMPLE_BITS)
+
+    def _fold(self) -> None:
+        """Keep each row once, with its largest weight."""
+        rows, weight = stack_chunks(self.chunks)
+        self.chunks = []
+        folded = unique_rows(rows, [int(column.max()) + 1 for column in rows], weight)
+        self.chunks = [(folded.columns[0], np.stack(folded.columns[1:], axis=1), folded.weight)]
+        self.repeated_count += folded.duplicates
+        self.repeated = self.repeated or folded.example
+        self._rows = len(folded.columns[0])
+
+
+def _row_hashes(relation: Ints, objects: Ints) -> UInt64Array:
+    """Return a hash of each row, shape (rows,)."""
+    hashes = relation.astype(np.uint64)
+    for column in objects.T:
+        hashes ^= hashes >> np.uint64(29)
+        hashes *= np.uint64(0x9E3779B97F4A7C15)
+        hashes += column.astype(np.uint64)
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= np.uint64(0xBF58476D1CE4E5B9)
+    return hashes ^ (hashes << np.uint64(32))
+
+
 class KnowledgeBaseBuilder:
     """Collects facts and values whose names are encoded by one numbering.
 
     Relations, objects and attributes share the numbering, so a reader looks each word of a text up only once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_rows: int = DEFAULT_LIMITS.facts) -> None:
+        """`max_rows` bounds the facts and values, repeated ones included."""
+        self._max_rows, self._row_count = max_rows, 0
         self._names = NameEncoder()
         self._interner = Interner()
         self._arity = np.zeros(0, np.int8)
@@ -168,9 +246,12 @@ class KnowledgeBaseBuilder:
         """By name: whether it is an attribute."""
         self._first: dict[tuple[str, int], str] = {}
         """Kind and name → location of the first use."""
-        self._objects: list[Ints] = []
-        self._facts: dict[int, list[FactChunk]] = {}
-        self._values: list[tuple[Ints, Ints, Floats]] = []
+        self._object = np.zeros(0, bool)
+        """By name: whether it is an object without a fact, or of facts that were folded."""
+        self._facts: dict[int, RowStore] = {}
+        """Arity → relation, objects and confidence."""
+        self._values = RowStore()
+        """Attribute, object and value."""
         self._notes: dict[str, Note] = {}
 
     def add_note(self, count: int, text: str, example: str = "", singular: str = "") -> None:
@@ -209,7 +290,8 @@ class KnowledgeBaseBuilder:
             if wrong.any():
                 location = locate(int(np.argmax(wrong)), NUMBER_FIELD)
                 raise InputError("a confidence must be above 0 and at most 1", location=location)
-        self._facts.setdefault(objects.shape[1], []).append((relation, objects, confidence))
+        self.count_rows(len(relation), lambda: locate(0, 0))
+        self._facts.setdefault(objects.shape[1], RowStore()).add((relation, objects, confidence))
 
     def add_values(self, attribute: Ints, holder: Ints, value: Floats, locate: Locator) -> None:
         """Add encoded values of attributes, all of shape (values,)."""
@@ -217,11 +299,24 @@ class KnowledgeBaseBuilder:
         wrong = ~np.isfinite(value)
         if wrong.any():
             raise InputError("a value must be a finite number", location=locate(int(np.argmax(wrong)), NUMBER_FIELD))
-        self._values.append((attribute, holder, value))
+        self.count_rows(len(attribute), lambda: locate(0, 0))
+        self._values.add((attribute, holder[:, None], value))
+
+    def count_rows(self, number: int, locate: Callable[[], Location]) -> None:
+        """Count rows that are read, and refuse more than the limit; `locate` gives their location."""
+        self._row_count += number
+        self.check_row_count(0, locate)
+
+    def check_row_count(self, more: int, locate: Callable[[], Location]) -> None:
+        """Refuse to read so many more rows if the limit would be exceeded."""
+        if self._row_count + more > self._max_rows:
+            message = f"there are more than {self._max_rows:,} facts and values, repeated ones included"
+            raise InputError(message, location=locate(), hint=raise_limit_hint("facts"))
 
     def declare(self, objects: Ints, relations: Ints, arities: Ints, attributes: Ints, locate: Locator) -> None:
         """Add objects, relations with arities, and attributes, which need no facts or values."""
-        self._objects.append(objects)
+        self._grow()
+        self._object[objects] = True
         for arity in np.unique(arities).tolist():
             chosen = np.flatnonzero(arities == arity).tolist()
             self._register_relations(relations[chosen], arity, lambda row, field, at=chosen: locate(at[row], field))  # type: ignore[misc]
@@ -263,13 +358,10 @@ class KnowledgeBaseBuilder:
         """Return the knowledge base; the builder cannot be used again."""
         self._grow()
         names = np.array([*self._names, *[""] * (len(self._arity) - len(self._names))], object)
-        used = np.zeros(len(names), bool)
-        for objects in self._objects:
-            used[objects] = True
-        for _, objects, _ in (chunk for chunks in self._facts.values() for chunk in chunks):
-            used[objects] = True
-        for _, holder, _ in self._values:
-            used[holder] = True
+        used = self._object
+        for store in (*self._facts.values(), self._values):
+            for _, objects, _ in store.chunks:
+                used[objects] = True
         relation, holder, attribute = map(_renumber, (self._arity > 0, used, self._attribute))
         raw = RawFacts(
             names[used].tolist(),
@@ -277,13 +369,31 @@ class KnowledgeBaseBuilder:
             self._arity[self._arity > 0].tolist(),
             names[self._attribute].tolist(),
         )
-        for chunks in self._facts.values():
-            while chunks:  # frees each chunk, so that memory never holds two copies of all facts
-                rows, objects, confidence = chunks.pop()
+        for store in self._facts.values():
+            while store.chunks:  # frees each chunk, so that memory never holds two copies of all facts
+                rows, objects, confidence = store.chunks.pop()
                 raw.add_facts(relation[rows], holder[objects], confidence)
-        raw.values = [(attribute[a], holder[o], value) for a, o, value in self._values]
+        raw.values = [
+            (attribute[a], holder[o[:, 0]], value) for a, o, value in self._values.chunks if value is not None
+        ]
         tables, duplicates = build_tables(raw)
+        duplicates = self._with_folded(duplicates, tables, names)
         return KnowledgeBase(tables, (*self._notes.values(), *duplicate_notes(tables, duplicates)))
+
+    def _with_folded(self, found: Duplicates, tables: Tables, names: npt.NDArray[np.object_]) -> Duplicates:
+        """Add the rows that were folded before the tables were built."""
+
+        def final(kinds: SortedNames, rows: Iterable[tuple[int, ...] | None]) -> tuple[int, ...] | None:
+            row = next((row for row in rows if row is not None), None)
+            return row and (_rank(kinds, names[row[0]]), *(_rank(tables.objects, names[one]) for one in row[1:]))
+
+        stores = [self._facts[arity] for arity in sorted(self._facts)]
+        return Duplicates(
+            found.fact_count + sum(store.repeated_count for store in stores),
+            found.example_fact or final(tables.relations, (store.repeated for store in stores)),
+            found.value_count + self._values.repeated_count,
+            found.example_value or final(tables.attributes, [self._values.repeated]),
+        )
 
     def _grow(self) -> None:
         """Make room for the names so far, and as many again."""
@@ -291,6 +401,7 @@ class KnowledgeBaseBuilder:
             more = 2 * len(self._names) - len(self._arity)
             self._arity = np.concatenate([self._arity, np.zeros(more, np.int8)])
             self._attribute = np.concatenate([self._attribute, np.zeros(more, bool)])
+            self._object = np.concatenate([self._object, np.zeros(more, bool)])
 
     def _name(self, number: int) -> str:
         return next(name for name, known in self._names.items() if known == number)
@@ -323,6 +434,12 @@ class KnowledgeBaseBuilder:
             location=locate(row, 0),
             hint=f"it is {kind} in {first}",
         )
+
+
+def _rank(names: SortedNames, name: str) -> int:
+    rank = names.find(name)
+    assert rank is not None
+    return rank
 
 
 def _renumber(used: npt.NDArray[np.bool_]) -> Ints:

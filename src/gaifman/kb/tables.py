@@ -255,7 +255,9 @@ def build_tables(raw: RawFacts) -> tuple[Tables, Duplicates]:
     arities = dict(zip(raw.relations, raw.arities, strict=True))
     facts, duplicates, example = {}, 0, None
     for arity in sorted(raw.facts):
-        columns, confidence = _stack_columns(raw.facts.pop(arity), arity, relation_rank, object_rank)
+        columns, confidence = stack_chunks(raw.facts.pop(arity))
+        for number, column in enumerate(columns):
+            columns[number] = (object_rank if number else relation_rank)[column]
         rows = unique_rows(columns, [len(relations)] + [len(objects)] * arity, confidence)
         duplicates, example = duplicates + rows.duplicates, example or rows.example
         if len(rows.columns[0]):
@@ -310,16 +312,14 @@ def _sort_names(names: Sequence[str]) -> tuple[SortedNames, Ints]:
     return ranked, np.fromiter(map(ranks.__getitem__, names), np.int32, len(names))
 
 
-def _stack_columns(
-    chunks: list[FactChunk], arity: int, relation_rank: Ints, object_rank: Ints
-) -> tuple[list[Ints], Floats | None]:
-    """Return relation and objects of all chunks as columns of final numbers, and their confidence."""
-    relation = relation_rank[np.concatenate([chunk[0] for chunk in chunks])]
-    columns = [object_rank[np.concatenate([chunk[1][:, i] for chunk in chunks])] for i in range(arity)]
+def stack_chunks(chunks: list[FactChunk]) -> tuple[list[Ints], Floats | None]:
+    """Return relation and objects of all chunks as columns, shape (facts,) each, and their confidence or None."""
+    columns = [np.concatenate([chunk[0] for chunk in chunks])]
+    columns += [np.concatenate([chunk[1][:, i] for chunk in chunks]) for i in range(chunks[0][1].shape[1])]
     confidence = None
     if any(chunk[2] is not None for chunk in chunks):
         confidence = np.concatenate([np.ones(len(c[0])) if c[2] is None else c[2] for c in chunks])
-    return [relation, *columns], confidence
+    return columns, confidence
 
 
 @dataclass(frozen=True, slots=True)
