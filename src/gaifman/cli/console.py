@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gaifman.config import ProgressCallback
+from gaifman.config import FILE_LIMITS, Limits, ProgressCallback
 from gaifman.errors import escape_unprintable, shorten
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class InputOptions:
     iris: str = "full"
     extra_files: tuple[str, ...] = ()
     """Files of `--with`, which are read into the knowledge base too."""
+    limits: tuple[str, ...] = ()
+    """Limits of `--limit`: `facts=1000000`."""
 
     def read(self, *sources: str) -> KnowledgeBase:
         """Read the files and the extra files; `demo` is the bundled one, unless a file has that name."""
@@ -106,7 +109,14 @@ class InputOptions:
         paths = [str(DEMO_FILE) if is_demo else name for name, is_demo in zip(names, bundled, strict=True)]
         iris: Any = self.iris
         with read_progress() as report:
-            return io.read(*paths, format=self.file_format, table=self.table, iris=iris, progress=report)
+            return io.read(
+                *paths,
+                format=self.file_format,
+                table=self.table,
+                iris=iris,
+                limits=parse_limits(self.limits),
+                progress=report,
+            )
 
     def without_extra_files(self) -> InputOptions:
         """Return the options for another file, into which the extra files are not read."""
@@ -119,7 +129,7 @@ class InputOptions:
 
 
 def input_options(command: Command) -> Command:
-    """Add `--format`, `--table` and `--iris`; the command gets them as one argument `reading`."""
+    """Add `--format`, `--table`, `--iris` and `--limit`; the command gets them as one argument `reading`."""
     return _reading_options(command)
 
 
@@ -136,13 +146,22 @@ def _reading_options(command: Command) -> Command:
         file_format: str | None,
         table: str | None,
         iris: str,
+        limits: tuple[str, ...],
         extra_files: tuple[str, ...] = (),
         **settings: Any,
     ) -> Any:
-        return command(*arguments, reading=InputOptions(file_format, table, iris, extra_files), **settings)
+        parse_limits(limits)  # a mistake is reported before the work begins
+        return command(*arguments, reading=InputOptions(file_format, table, iris, extra_files, limits), **settings)
 
     found: Any = with_reading
     for option in (
+        click.option(
+            "--limit",
+            "limits",
+            multiple=True,
+            metavar="NAME=NUMBER",
+            help=f"Read more or less than by default: {', '.join(FILE_LIMITS)}.",
+        ),
         click.option(
             "--iris",
             type=click.Choice(["full", "local"]),
@@ -178,6 +197,8 @@ def python_snippet(
         return json.dumps(value if full_paths else Path(value).name, ensure_ascii=False)
 
     options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in reading.arguments().items()]
+    if reading.limits:
+        options.append(f"limits=gaifman.Limits({', '.join(reading.limits)})")
     bundled = sources[0] == "demo" and not Path("demo").exists() and not options
     files = sources[1:] if bundled else sources
     read = f"gaifman.read({', '.join([*map(literal, files), *options])})"
@@ -209,6 +230,31 @@ def parse_bindings(texts: Sequence[str], option: str = "--bind", kind: str = "ob
             raise FormulaError(f"{option} has two values for {name}: {shorten(bindings[name])} and {shorten(value)}")
         bindings[name] = value
     return bindings
+
+
+def parse_limits(texts: Sequence[str]) -> Limits:
+    """Return the limits of `--limit`.
+
+    >>> parse_limits(["facts=1_000", "bytes=5000"]).facts
+    1000
+    """
+    from gaifman.errors import InputError, similar_names
+
+    given: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if name not in FILE_LIMITS:
+            raise InputError(
+                f"there is no limit {shorten(name)}",
+                suggestions=similar_names(name, FILE_LIMITS),
+                hint=f"limits: {', '.join(FILE_LIMITS)}",
+            )
+        if not re.fullmatch(r"[1-9][0-9_]{0,30}", number):
+            raise InputError(
+                f"--limit needs NAME=NUMBER, got {shorten(text)!r}", hint="for example: --limit facts=1000"
+            )
+        given[name] = int(number)
+    return Limits(**given)
 
 
 def parse_model_options(texts: Sequence[str]) -> dict[str, Any]:

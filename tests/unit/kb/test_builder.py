@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gaifman.errors import InputError, Location
-from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
+from gaifman.kb import builder as kb_builder
+from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator, RowStore
 from gaifman.kb.knowledge_base import KnowledgeBase, Note
 from gaifman.kb.tables import Ints
 
@@ -129,3 +132,66 @@ def test_notes_of_one_kind_are_added_up() -> None:
 
 def test_an_empty_builder_gives_an_empty_knowledge_base() -> None:
     assert KnowledgeBaseBuilder().build() == KnowledgeBase.from_facts([])
+
+
+# Repeated rows are folded as they come
+
+
+@given(
+    blocks=st.lists(
+        st.lists(st.tuples(st.sampled_from("pq"), st.sampled_from("abc"), st.sampled_from("ab")), max_size=8),
+        max_size=12,
+    ),
+    certain=st.booleans(),
+    fold_rows=st.integers(1, 40),
+)
+def test_folding_changes_nothing(blocks: list[list[tuple[str, str, str]]], certain: bool, fold_rows: int) -> None:
+    """Facts, confidences, values and the counts of the notes are those of the definition, whatever is folded when."""
+    facts, values = dict[tuple[str, ...], float](), dict[tuple[str, str], float]()
+    builder, rows = KnowledgeBaseBuilder(), 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kb_builder, "FOLD_ROWS", fold_rows)
+        for block in filter(None, blocks):
+            confidence = [1.0 if certain else 1 / (1 + number) for number in range(rows, rows + len(block))]
+            add(builder, *(f"{r} {x} {y}" for r, x, y in block), confidence=None if certain else confidence)
+            rows += len(block)
+            for (relation, one, other), share in zip(block, confidence, strict=True):
+                key = (relation, one, other)
+                facts[key] = max(share, facts.get(key, 0))
+                value(builder, "age", one, share)
+                values["age", one] = max(share, values.get(("age", one), 0))
+        kb = builder.build()
+    assert {(fact.relation, *fact.objects): fact.confidence for fact in kb.facts()} == facts
+    assert {(attribute, name): number for attribute, name, number in kb.values()} == values
+    counts = {note.text: note.count for note in kb.notes}
+    assert counts.get("repeated facts, kept once", 0) == rows - len(facts)
+    assert counts.get("repeated values of an attribute, the largest kept", 0) == rows - len(values)
+
+
+def test_equal_rows_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 million equal lines once took 2.3 GB."""
+    monkeypatch.setattr(kb_builder, "FOLD_ROWS", 1_000)
+    builder = KnowledgeBaseBuilder()
+    most = 0
+    for _ in range(100):
+        add(builder, *["parent ann bob"] * 100)
+        most = max(most, sum(len(chunk[0]) for chunk in builder._facts[2].chunks))
+    assert most < 2_000
+    assert builder.build().notes == (Note(9_999, "repeated facts, kept once", "parent(ann, bob)."),)
+
+
+def test_distinct_rows_are_not_sorted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kb_builder, "FOLD_ROWS", 10_000)
+    store, numbers = RowStore(), np.arange(60_000, dtype=np.int32)
+    monkeypatch.setattr(store, "_fold", lambda: pytest.fail("nothing is repeated"))
+    for first in range(0, 60_000, 5_000):
+        part = numbers[first : first + 5_000]
+        store.add((part // 9_000, np.stack([part % 300, part // 300], axis=1), None))
+
+
+def test_rows_beyond_the_limit_are_refused() -> None:
+    builder = KnowledgeBaseBuilder(max_rows=3)
+    add(builder, "parent ann bob", "parent ann bob")
+    value(builder, "age", "ann", 80)
+    error = refused(builder, "parent bob cleo")
+    assert "more than 3 facts and values, repeated ones included" in error.message
