@@ -328,7 +328,12 @@ def test_a_fact_whose_file_disappears_meanwhile_is_not_confirmed(
     one = EditsFile(path)
     one.lock()
     fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (path.unlink(missing_ok=True), fsync(file)))
+
+    def slow_fsync(file: int) -> None:
+        path.unlink(missing_ok=True)
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", slow_fsync)
     with pytest.raises(OutputError, match="removed or replaced"):
         one.add([Fact("person", ("ann",))])
     assert len(one) == 0
