@@ -219,12 +219,26 @@ def test_clients_that_never_read_do_not_keep_others_out(monkeypatch: pytest.Monk
         serving(ServerState(Service(towns(), limits=limits)), send_buffer=8_192) as client,
         ExitStack() as asked,
     ):
-        for number in range(1, 25):
+        for number in range(1, 24):
             asked.enter_context(unread(client, "/openapi.json", 8))
             wait_until(lambda: metric(client, "gaifman_open_requests") == number + 1)  # noqa: B023
-        refused = client.get("/api/about")
-        assert (refused.status, refused.error["message"]) == (503, "server overloaded: 24 requests are open")
+        asked.enter_context(unread(client, "/openapi.json", 500))  # some are refused while we look
+        refused = wait_until(lambda: (reply := client.get("/api/about")).status == 503 and reply)
+        assert refused.error["message"] == "server overloaded: 24 requests are open"
         monkeypatch.undo()
         wait_until(lambda: client.get("/api/about").status == 200)
         wait_until(lambda: metric(client, "gaifman_stalled_total") == 24)
         wait_until(lambda: metric(client, "gaifman_open_requests") == 1)
+
+
+def test_a_server_stops_without_a_word_about_clients_that_do_not_read(capfd: pytest.CaptureFixture[str]) -> None:
+    """Each was once a traceback."""
+    limits = ServerLimits(max_open_requests=3, write_seconds=3_000)
+    with ExitStack() as asked, serving(ServerState(Service(towns(), limits=limits))) as client:
+        for number in range(1, 3):
+            asked.enter_context(unread(client, "/openapi.json", 32))
+            wait_until(lambda: metric(client, "gaifman_open_requests") == number + 1)  # noqa: B023
+        for _ in range(2):
+            asked.enter_context(unread(client, "/openapi.json", 3_000))
+        wait_until(lambda: metric(client, "gaifman_open_requests") == 5)  # a refusal waits too
+    assert capfd.readouterr().err == ""

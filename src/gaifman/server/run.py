@@ -36,6 +36,8 @@ SHUTDOWN_TIMEOUT = 2
 """Seconds for running requests when the server stops."""
 HEAD_TIMEOUT = 10.0
 """Seconds for the head of a request to arrive."""
+MAX_UNSENT_BYTES = 131_072
+"""Output of a connection in the kernel that the client has no room for. By default it would be megabytes."""
 MIN_BYTES_PER_SECOND = 1_000
 """Output that a client takes at least, while some waits; otherwise it could hold its connection for ever."""
 BACKLOG = 2_048
@@ -54,6 +56,8 @@ def bind(host: str, port: int) -> socket.socket:
         with ExitStack() as stack:
             sock = stack.enter_context(socket.socket(family, kind, protocol))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # connections inherit it; other systems have other limits
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT_BYTES)
             sock.bind(address)
             stack.pop_all()  # keep it open
             return sock
@@ -216,6 +220,11 @@ class GuardedProtocol(H11Protocol):
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT, transport.close)
         self._stall_watch = StallWatch(counting, self.write_seconds)
 
+    @property
+    def has_waiting_output(self) -> bool:
+        """Whether output waits for the client."""
+        return self.transport.get_write_buffer_size() > 0
+
     def drop_if_stalled(self, now: float) -> bool:
         """Close the connection at once if its client does not read; requests that wait to send are then over."""
         stalled = self._stall_watch is not None and self._stall_watch.is_stalled(now)
@@ -286,6 +295,20 @@ class UvicornServer(uvicorn.Server):
             if isinstance(connection, GuardedProtocol) and connection.drop_if_stalled(now) and self._on_stall:
                 self._on_stall()
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish running requests within the grace period; half of it is for clients that still read."""
+        timer = asyncio.get_running_loop().call_later(SHUTDOWN_TIMEOUT / 2, self._drop_waiting)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+    def _drop_waiting(self) -> None:
+        """Disconnect the clients that have not read their output; uvicorn would cancel them with a traceback each."""
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, GuardedProtocol) and connection.has_waiting_output:
+                connection.transport.abort()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen."""
