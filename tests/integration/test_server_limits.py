@@ -223,8 +223,7 @@ def test_clients_that_never_read_do_not_keep_others_out(monkeypatch: pytest.Monk
             asked.enter_context(unread(client, "/openapi.json", 8))
             wait_until(lambda: metric(client, "gaifman_open_requests") == number + 1)  # noqa: B023
         asked.enter_context(unread(client, "/openapi.json", 500))  # some are refused while we look
-        refused = wait_until(lambda: (reply := client.get("/api/about")).status == 503 and reply)
-        assert refused.error["message"] == "server overloaded: 24 requests are open"
+        wait_until(lambda: b"server overloaded: 24 requests are open" in client.get("/api/about").body)
         monkeypatch.undo()
         wait_until(lambda: client.get("/api/about").status == 200)
         wait_until(lambda: metric(client, "gaifman_stalled_total") == 24)
