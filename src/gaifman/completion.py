@@ -14,7 +14,6 @@ without unknown tuples, or without features cannot be trained. Its tuples get th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
+from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -404,7 +404,7 @@ class RelationTrainer:
     ) -> None:
         self.graph, self.phi, self.config, self.constraints = graph, phi, config, constraints
         self._prepared: dict[int, tuple[FeatureEvaluator, Ints]] = {}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def evaluator_and_kinds(self, arity: int) -> tuple[FeatureEvaluator, Ints]:
         """The compiled features of relations of this arity, and their kinds."""

@@ -12,7 +12,6 @@ True
 from __future__ import annotations
 
 import copy
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,6 +35,7 @@ from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
+from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -103,7 +103,15 @@ class Model(ABC):
 
     def _bind(self, kb: KnowledgeBase | None) -> None:
         """Answer from `kb` from now on."""
-        self._kb, self._compiled, self._lock = kb, None, threading.Lock()
+        self._kb, self._compiled, self._lock = kb, None, ProcessLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle the model with its knowledge base, but without the features compiled for it."""
+        return {name: value for name, value in vars(self).items() if name not in ("_compiled", "_lock")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self._bind(self._kb)
 
     def _repr_html_(self) -> str:
         title = repr(self)[1:-1]
@@ -297,7 +305,7 @@ class _CompiledFeatures:
         self._evaluators: dict[int, FeatureEvaluator] = {}
         self._fast_scorers: dict[int, FastScorer] = {}
         self._checkers: dict[Query, ConstraintChecker] = {}
-        self._lock = threading.RLock()
+        self._lock = ProcessLock()
 
     def evaluator(self, arity: int) -> FeatureEvaluator:
         """The evaluator for tuples of this length."""

@@ -15,12 +15,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from gaifman.config import MAX_ARITY, Limits
 from gaifman.errors import InputError, Location
+from gaifman.forks import cached_property
 from gaifman.io.files import TextBlock
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
 from gaifman.logic.names import PATH, WORD, unquote

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from gaifman.config import MAX_ARITY
 from gaifman.errors import InputError, Location, shorten
+from gaifman.forks import cached_property
 from gaifman.io.files import BATCH_SIZE, BLOCK_SIZE, TextBlock
 from gaifman.io.layouts import DECIMAL, TableLayout, detect_layout, layout_for_format
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder

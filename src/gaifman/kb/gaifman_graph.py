@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ import numpy.typing as npt
 
 from gaifman.config import check_int
 from gaifman.errors import KnowledgeBaseError, plural
+from gaifman.forks import cached_property
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Ints, Longs, concatenate_ranges, freeze
 

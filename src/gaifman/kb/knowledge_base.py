@@ -14,10 +14,8 @@ parent(ann, bob). parent(bob, cleo).
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import accumulate, islice
 from numbers import Real
 from types import MappingProxyType
@@ -28,6 +26,7 @@ import numpy as np
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.config import MAX_ARITY
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
+from gaifman.forks import PerProcess, ProcessLock, cached_property
 from gaifman.kb.tables import (
     Duplicates,
     FactTable,
@@ -54,7 +53,7 @@ T = TypeVar("T")
 
 
 class ResourceCache:
-    """One object of each class, created on first use. Threads can share it.
+    """One object of each class, created on first use. Threads can share it; a forked child has its own objects.
 
     >>> cache = ResourceCache()
     >>> cache.get(list, lambda: [1]) is cache.get(list, lambda: [2])
@@ -62,16 +61,22 @@ class ResourceCache:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._resources: dict[type, Any] = {}
+        self._lock = ProcessLock()
+        self._resources: PerProcess[dict[type, Any]] = PerProcess(dict)
 
     def get(self, kind: type[T], create: Callable[[], T]) -> T:
         """Return the resource of a class; the first call creates it, and others wait for it."""
         with self._lock:
-            if kind not in self._resources:
-                self._resources[kind] = create()
-            resource: T = self._resources[kind]
+            resources = self._resources.get()
+            if kind not in resources:
+                resources[kind] = create()
+            resource: T = resources[kind]
             return resource
+
+    def pop(self, kind: type[T]) -> T | None:
+        """Remove the resource of a class, and return it if it was created in this process."""
+        with self._lock:
+            return self._resources.get().pop(kind, None)
 
 
 ExampleFact = Callable[[str], str]
