@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,15 @@ def base_from_metadata(meta: Mapping[str, Any], base: BaseModel | None) -> BaseM
         raise InputError(
             f"the file needs a base model of kind {kind}", hint="pass an untrained one: gaifman.load(file, base=…)"
         ) from None
+
+
+@contextmanager
+def translate_state_errors(kind: str) -> Iterator[None]:
+    """Raise InputError for arrays and metadata that are not those of a model."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InputError(f"the content is not a valid {kind}: {error!r}") from error
 
 
 def read_model_state(path: str | Path) -> tuple[Arrays, dict[str, Any]]:

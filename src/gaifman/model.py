@@ -26,8 +26,10 @@ from gaifman._serialization import (
     scorer_arrays,
     scorer_from_arrays,
     training_metadata,
+    translate_state_errors,
     untrained_copy,
 )
+from gaifman.arguments import checked, checked_methods
 from gaifman.cancellation import Deadline
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
@@ -72,6 +74,7 @@ DEFAULT_CONFIG = TrainingConfig()
 """The default of every training setting."""
 
 
+@checked_methods
 class Model(ABC):
     """A trained model with the knowledge base that it answers from: a `GaifmanModel` or a `Completion`.
 
@@ -332,6 +335,7 @@ class _CompiledFeatures:
             return self._checkers[query]
 
 
+@checked_methods
 class GaifmanModel(Model):
     """A Gaifman model (q, r, k, Φ, M): target query, radius and size of neighbourhoods, features, base model class.
 
@@ -570,6 +574,7 @@ class GaifmanModel(Model):
         return arrays, self.meta | feature_metadata(self.features, self.query)
 
     @classmethod
+    @translate_state_errors("model")
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any], base: BaseModel | None = None) -> GaifmanModel:
         """The model of a file."""
         features = features_from_metadata(meta)
@@ -585,6 +590,7 @@ class GaifmanModel(Model):
         )
 
 
+@checked
 def fit(
     kb: KnowledgeBase | Sequence[KnowledgeBase],
     query: str | Query,

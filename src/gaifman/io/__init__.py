@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import get_args
 
+from gaifman.arguments import checked
 from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback
 from gaifman.errors import InputError, OutputError
 from gaifman.io.databases import read_parquet, read_sqlite
@@ -37,6 +38,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase, Note
 __all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "demo", "detect_format", "read", "write"]
 
 
+@checked
 def read(
     *sources: str | Path,
     format: str | None = None,  # noqa: A002
@@ -116,6 +118,7 @@ class _Reader:
         return kb
 
 
+@checked
 def write(
     kb: KnowledgeBase,
     path: str | Path,

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from gaifman._html import code, muted, paragraph, stack, table
-from gaifman.config import MAX_ARITY
+from gaifman.arguments import checked, checked_methods, unchecked
+from gaifman.config import MAX_ARITY, check_int
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
 from gaifman.forks import PerProcess, ProcessLock, cached_property
 from gaifman.kb.tables import (
@@ -305,6 +306,7 @@ def knowledge_base_html(
     return stack(*parts)
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class KnowledgeBase:
     """Objects, facts of relations between them, and numeric attributes. Immutable.
@@ -416,7 +418,7 @@ class KnowledgeBase:
             table = tables.get(self.content.arities[number])
             for row in table.rows(number) if table else ():
                 assert table is not None
-                yield self.fact_at(table, row)
+                yield self._fact_at(table, row)
 
     def tuples(self, relation: str) -> Ints:
         """Shape (facts, arity), int32: the object ids of a relation's facts; no rows if it has no facts."""
@@ -439,6 +441,7 @@ class KnowledgeBase:
 
     # By number
 
+    @unchecked
     def object_id(self, name: str) -> int:
         """Return the number of an object: its position among the sorted names."""
         number = self.objects.find(name)
@@ -468,6 +471,10 @@ class KnowledgeBase:
 
     def fact_at(self, table: FactTable, row: int) -> Fact:
         """Return the fact in a row of a table."""
+        check_int("row", row, 0, len(table) - 1)
+        return self._fact_at(table, row)
+
+    def _fact_at(self, table: FactTable, row: int) -> Fact:
         confidence = 1.0 if table.confidence is None else float(table.confidence[row])
         names = tuple(map(self.objects.__getitem__, table.objects[row].tolist()))
         return Fact(self.content.relations[int(table.relation[row])], names, confidence)
@@ -479,11 +486,12 @@ class KnowledgeBase:
         >>> str(kb.fact_by_id(0)), str(kb.fact_by_id(1))
         ('old(ann).', 'likes(ann, bob).')
         """
+        whole = isinstance(fact_id, int | np.integer)
         for arity, offset in self.fact_offsets.items():
             table = self.fact_tables[arity]
-            if 0 <= fact_id - offset < len(table):
+            if whole and 0 <= fact_id - offset < len(table):
                 return self.fact_at(table, fact_id - offset)
-        raise KnowledgeBaseError(f"facts are numbered from 0 to {len(self) - 1}, got {fact_id}")
+        raise KnowledgeBaseError(f"facts are numbered from 0 to {len(self) - 1}, got {shorten(repr(fact_id))}")
 
     def fact_ids(self, relation: Ints | int, tuples: Ints) -> Longs:
         """Return the ids of the facts `relation(tuple)`, shape (b,), int64; −1 for a fact that is not known.
@@ -494,6 +502,11 @@ class KnowledgeBase:
         >>> kb.fact_ids(0, np.array([[1, 0], [1, 1]])).tolist()
         [2, -1]
         """
+        for name, array in (("relation", np.asarray(relation)), ("tuples", tuples)):
+            if not np.issubdtype(array.dtype, np.integer):
+                raise KnowledgeBaseError(f"{name} must be integers, got {array.dtype}")
+        if tuples.ndim != 2:
+            raise KnowledgeBaseError(f"tuples must have the shape (tuples, arity), got {tuples.shape}")
         count, arity = tuples.shape
         table = self.fact_tables.get(arity)
         found = np.full(count, -1, np.int64)
@@ -676,6 +689,7 @@ class KnowledgeBase:
         return KnowledgeBaseError(f"the fact {shorten(str(fact), 80)} is not known", suggestions=others)
 
 
+@checked
 def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -> KnowledgeBase:
     """Return one knowledge base of several that share relations but no objects.
 

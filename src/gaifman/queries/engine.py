@@ -26,8 +26,9 @@ from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 
+from gaifman.arguments import checked_methods
 from gaifman.cancellation import current_deadline
-from gaifman.config import check_int, cpu_count
+from gaifman.config import check_int, check_threads
 from gaifman.errors import GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.forks import process_key
 from gaifman.io.duckdb import create_table
@@ -39,6 +40,8 @@ MAX_CONCURRENCY = 32
 """Maximum number of statements that run at a time. A server allows half as many queries, so rankings can run too."""
 MIN_MEMORY_MB = 64
 """DuckDB does not start with less memory."""
+MAX_MEMORY_MB = 1_000_000_000
+"""Largest memory limit, a petabyte."""
 STOP_GRACE_SECONDS = 0.4
 """Time that a statement has to stop before its caller continues without it."""
 _STOP_POLL_SECONDS = 0.02
@@ -57,15 +60,13 @@ class Database:
         import duckdb
 
         if memory_mb is not None:
-            check_int("memory_mb", memory_mb, MIN_MEMORY_MB)
-        if threads is not None:
-            check_int("threads", threads, 1)
+            check_int("memory_mb", memory_mb, MIN_MEMORY_MB, limit=MAX_MEMORY_MB)
         self.memory_mb = memory_mb
         self._process, self._closed = process_key(), False
         self.temp_dir = tempfile.mkdtemp(prefix="gaifman-")
         """Where statements write what does not fit into memory."""
         self._remove_temp_dir = weakref.finalize(self, _remove_folder, self.temp_dir, process_key())
-        settings: dict[str, Any] = {"temp_directory": self.temp_dir, "threads": threads or cpu_count()}
+        settings: dict[str, Any] = {"temp_directory": self.temp_dir, "threads": check_threads(threads)}
         if memory_mb is not None:
             settings["memory_limit"] = f"{memory_mb}MB"
         self._connection = duckdb.connect(":memory:", config=settings)
@@ -197,6 +198,7 @@ class Database:
             raise StoppedError(f"the query cannot use the disk: {message}") from None
 
 
+@checked_methods
 class Engine:
     """A knowledge base with its database: what exact queries run on.
 

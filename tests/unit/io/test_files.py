@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.config import Limits
-from gaifman.errors import InputError, OutputError
+from gaifman.errors import ArgumentError, InputError, OutputError
 from gaifman.io import read, write
 from gaifman.io.files import InputFile, TextBlock, atomic_write, check_exists, check_writable, read_blocks, read_head
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -221,9 +221,9 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", [None, 5, b"x"])
 def test_other_types_than_paths_are_refused(name: object) -> None:
-    with pytest.raises(InputError, match="a file name must be a string or path"):
+    with pytest.raises(ArgumentError, match="sources must be a string or a path"):
         read(name)  # type: ignore[arg-type]
-    with pytest.raises(OutputError, match="a file name must be a string or path"):
+    with pytest.raises(ArgumentError, match="path must be a string or a path"):
         write(KnowledgeBase.from_facts([]), name)  # type: ignore[arg-type]
 
 
