@@ -93,6 +93,8 @@ class InputOptions:
     """A table of a database; None for all tables."""
     iris: str = "full"
     extra_files: tuple[str, ...] = ()
+    header: bool | None = None
+    """Whether the first line of a table is a header; None to detect it."""
     """Files of `--with`, which are read into the knowledge base too."""
 
     def read(self, *sources: str) -> KnowledgeBase:
@@ -106,7 +108,9 @@ class InputOptions:
         paths = [str(DEMO_FILE) if is_demo else name for name, is_demo in zip(names, bundled, strict=True)]
         iris: Any = self.iris
         with read_progress() as report:
-            return io.read(*paths, format=self.file_format, table=self.table, iris=iris, progress=report)
+            return io.read(
+                *paths, format=self.file_format, table=self.table, iris=iris, header=self.header, progress=report
+            )
 
     def without_extra_files(self) -> InputOptions:
         """Return the options for another file, into which the extra files are not read."""
@@ -117,9 +121,14 @@ class InputOptions:
         given = {"format": self.file_format, "table": self.table, "iris": None if self.iris == "full" else self.iris}
         return {name: value for name, value in given.items() if value}
 
+    def flags(self) -> list[str]:
+        """Return the options as words of a command."""
+        header = [] if self.header is None else ["--header" if self.header else "--no-header"]
+        return [*(word for name, value in self.arguments().items() for word in (f"--{name}", value)), *header]
+
 
 def input_options(command: Command) -> Command:
-    """Add `--format`, `--table` and `--iris`; the command gets them as one argument `reading`."""
+    """Add `--format`, `--table`, `--iris` and `--header`; the command gets them as one argument `reading`."""
     return _reading_options(command)
 
 
@@ -136,13 +145,19 @@ def _reading_options(command: Command) -> Command:
         file_format: str | None,
         table: str | None,
         iris: str,
+        header: bool | None,
         extra_files: tuple[str, ...] = (),
         **settings: Any,
     ) -> Any:
-        return command(*arguments, reading=InputOptions(file_format, table, iris, extra_files), **settings)
+        return command(*arguments, reading=InputOptions(file_format, table, iris, extra_files, header), **settings)
 
     found: Any = with_reading
     for option in (
+        click.option(
+            "--header/--no-header",
+            default=None,
+            help="Whether the first line of a table names its columns.  [default: detected]",
+        ),
         click.option(
             "--iris",
             type=click.Choice(["full", "local"]),
@@ -178,6 +193,7 @@ def python_snippet(
         return json.dumps(value if full_paths else Path(value).name, ensure_ascii=False)
 
     options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in reading.arguments().items()]
+    options += [] if reading.header is None else [f"header={reading.header}"]
     bundled = sources[0] == "demo" and not Path("demo").exists() and not options
     files = sources[1:] if bundled else sources
     read = f"gaifman.read({', '.join([*map(literal, files), *options])})"

@@ -45,13 +45,15 @@ def read(
     limits: Limits = DEFAULT_LIMITS,
     table: str | None = None,
     iris: IriStyle = "full",
+    header: bool | None = None,
     progress: ProgressCallback | None = None,
 ) -> KnowledgeBase:
     """Read one or more files into one knowledge base; `-` is standard input.
 
     `format` is one of `READ_FORMATS`; by default it is detected for each file. `table` is the table of a database to
-    read; by default all. `iris="local"` shortens the names of RDF to the part after the last `#` or `/`. `limits`
-    bounds the length of a line. `progress` is called with the phase, the bytes read and the size of the file.
+    read; by default all. `iris="local"` shortens the names of RDF to the part after the last `#` or `/`. `header` says
+    whether the first line of a text table names its columns; by default that is detected and reported. `limits` bounds
+    the length of a line. `progress` is called with the phase, the bytes read and the size of the file.
     """
     if not sources:
         raise InputError("no file to read")
@@ -60,7 +62,7 @@ def read(
         raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(str(source) == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    reader = _Reader(limits, table, NodeNamer(iris), progress)
+    reader = _Reader(limits, table, NodeNamer(iris), header, progress)
     for name in sources:
         with open_input(name) as source:
             detected = reader.read_file(source, format or detect_format(source))
@@ -75,6 +77,7 @@ class _Reader:
     limits: Limits
     table: str | None
     namer: NodeNamer
+    header: bool | None
     progress: ProgressCallback | None
     builder: KnowledgeBaseBuilder = field(default_factory=KnowledgeBaseBuilder)
     files: int = 0
@@ -106,7 +109,7 @@ class _Reader:
                 read_rdf(blocks, source.name, file_format, self.namer, self.builder)
             case _:
                 layout = file_format if file_format in TABLE_FORMATS else None
-                return read_table(blocks, file_suffix(source.name), layout, self.builder)
+                return read_table(blocks, file_suffix(source.name), layout, self.builder, self.header)
         return file_format
 
     def finish(self) -> KnowledgeBase:

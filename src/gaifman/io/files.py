@@ -199,13 +199,15 @@ def translate_read_errors(name: str) -> Iterator[None]:
 def read_blocks(
     source: InputFile, limits: Limits, progress: ProgressCallback | None = None, size: int = BLOCK_SIZE
 ) -> Iterator[TextBlock]:
-    """Yield the file in blocks of whole lines."""
+    """Yield the file in blocks of whole lines, which end with a newline also in files of old Macs."""
     name, line, rest = source.name, 1, b""
+    returns = has_returns(read_head(source, BLOCK_SIZE))
     with open_binary(source) as file:
         total = source.path.stat().st_size
         while data := file.read(size):
             if line == 1 and not rest:
                 data = _strip_bom(name, data)
+            data = data.replace(b"\r", b"\n") if returns else data
             cut = data.rfind(b"\n") + 1
             if cut:
                 block = TextBlock(name, line, rest + data[:cut])
@@ -221,6 +223,11 @@ def read_blocks(
                 progress(f"reading {Path(name).name}", _position(file), total)
     if rest:
         yield TextBlock(name, line, rest + b"\n")
+
+
+def has_returns(data: bytes) -> bool:
+    """Return whether lines end with carriage returns alone, as on old Macs, by the first bytes of a file."""
+    return b"\r" in data and b"\n" not in data
 
 
 def _position(file: BinaryIO) -> int:
