@@ -123,7 +123,7 @@ class _Rules:
         annotation = self._function.__annotations__.get(own, Any)
         if not isinstance(annotation, str):
             return annotation
-        scope = inspect.unwrap(self._function).__globals__  # type: ignore[attr-defined]
+        scope = inspect.unwrap(self._function).__globals__
         return eval(annotation, scope)  # noqa: S307 - our own source text
 
     def _order_hint(self, name: str, value: object, given: Mapping[str, object]) -> str:

@@ -23,6 +23,9 @@ WRONG: tuple[Any, ...] = (
     np.zeros(3), np.zeros((2, 2), np.int64) - 5, len, iter("ab"), Exception("x"),
 )  # fmt: skip
 """Values that some parameter cannot take."""
+LIBRARY: Any = gaifman
+MODEL: Any = worker
+"""Without types, so that mypy lets wrong arguments pass."""
 PLAIN = ("Callback",)
 """Classes whose methods a user overrides: they do nothing with their arguments."""
 
@@ -173,20 +176,20 @@ def test_a_public_function_takes_wrong_types_or_refuses_them_with_one_error(name
 @pytest.mark.parametrize(
     ("call", "message", "hint"),
     [
-        (lambda: gaifman.query("demo", "p(x)"), "kb must be a KnowledgeBase or an Engine, got 'demo'", "demo()"),
-        (lambda: gaifman.query("kb.tsv", "p(x)"), "got 'kb.tsv'", "read it first: gaifman.read('kb.tsv')"),
-        (lambda: gaifman.query("works_in(x, y)", small()), "kb must be", "the order is kb, query"),
-        (lambda: gaifman.query(small(), None), "query must be a string or a Query, got None", "write a formula"),
-        (lambda: gaifman.count(worker(), "p(x)"), "got a GaifmanModel", ".kb"),
-        (lambda: gaifman.query(small(), "works_in(x, y)", x=5), "x must be a string, got 5", ""),
-        (lambda: gaifman.fit("path", "p(x)"), "kb must be a KnowledgeBase", "gaifman.read('path')"),
-        (lambda: gaifman.fit([small(), "path"], "p(x)"), "a sequence of KnowledgeBases", ""),
-        (lambda: gaifman.load(None), "path must be a string or a path, got None", ""),
-        (lambda: KnowledgeBase.from_facts(None), "facts must be an iterable of Facts or tuples, got None", ""),
-        (lambda: worker().probability(("p01", "t1")), "got ('p01', 't1')", "probability('p01', 't1')"),
-        (lambda: worker().with_kb("kb.tsv"), "kb must be a KnowledgeBase, got 'kb.tsv'", "read it first"),
-        (lambda: gaifman.complete(small(), "works_in"), "relations must be an iterable of strings", "['works_in']"),
-        (lambda: gaifman.write("kb.tsv", small()), "kb must be a KnowledgeBase", "the order is kb, path"),
+        (lambda: LIBRARY.query("demo", "p(x)"), "kb must be a KnowledgeBase or an Engine, got 'demo'", "demo()"),
+        (lambda: LIBRARY.query("kb.tsv", "p(x)"), "got 'kb.tsv'", "read it first: gaifman.read('kb.tsv')"),
+        (lambda: LIBRARY.query("works_in(x, y)", small()), "kb must be", "the order is kb, query"),
+        (lambda: LIBRARY.query(small(), None), "query must be a string or a Query, got None", "write a formula"),
+        (lambda: LIBRARY.count(worker(), "p(x)"), "got a GaifmanModel", ".kb"),
+        (lambda: LIBRARY.query(small(), "works_in(x, y)", x=5), "x must be a string, got 5", ""),
+        (lambda: LIBRARY.fit("path", "p(x)"), "kb must be a KnowledgeBase", "gaifman.read('path')"),
+        (lambda: LIBRARY.fit([small(), "path"], "p(x)"), "a sequence of KnowledgeBases", ""),
+        (lambda: LIBRARY.load(None), "path must be a string or a path, got None", ""),
+        (lambda: LIBRARY.KnowledgeBase.from_facts(None), "facts must be an iterable of Facts or tuples, got None", ""),
+        (lambda: MODEL().probability(("p01", "t1")), "got ('p01', 't1')", "probability('p01', 't1')"),
+        (lambda: MODEL().with_kb("kb.tsv"), "kb must be a KnowledgeBase, got 'kb.tsv'", "read it first"),
+        (lambda: LIBRARY.complete(small(), "works_in"), "relations must be an iterable of strings", "['works_in']"),
+        (lambda: LIBRARY.write("kb.tsv", small()), "kb must be a KnowledgeBase", "the order is kb, path"),
     ],
 )
 def test_the_message_says_what_to_write_instead(call: Callable[[], Any], message: str, hint: str) -> None:

@@ -80,7 +80,7 @@ def main() -> None:
         sys.stdout.flush()  # here, because Python would end with a traceback if the disk is full
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
-        error.message = shorten(error.message, MAX_USAGE_ERROR)  # it repeats what was typed
+        vars(error)["message"] = shorten(error.message, MAX_USAGE_ERROR)  # it repeats what was typed
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:

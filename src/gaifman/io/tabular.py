@@ -193,7 +193,7 @@ class ByteRowBatch(RowBatch):
             raise
 
     @cached_property
-    def fields(self) -> list[str]:  # type: ignore[override]
+    def fields(self) -> list[str]:
         """All fields, row after row, decoded."""
         return self.fields_at(np.arange(len(self._spans[0])))
 

@@ -77,7 +77,8 @@ class ResourceCache:
     def pop(self, kind: type[T]) -> T | None:
         """Remove the resource of a class, and return it if it was created in this process."""
         with self._lock:
-            return self._resources.get().pop(kind, None)
+            resource: T | None = self._resources.get().pop(kind, None)
+            return resource
 
 
 ExampleFact = Callable[[str], str]
