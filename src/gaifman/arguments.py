@@ -24,6 +24,7 @@ from types import NoneType, UnionType
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from gaifman.errors import ArgumentError, shorten
+from gaifman.forks import cached_property
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,7 +90,7 @@ class _Rules:
         self._keywords = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
         self._checks: dict[str, Check] = {}
 
-    @functools.cached_property
+    @cached_property
     def positional(self) -> list[Check]:
         """The checks of the parameters that have a position."""
         return [self._check(name) for name in self._names]

@@ -50,7 +50,8 @@ def valid(folder: Path) -> dict[str, Any]:
         "purpose": "test", "settings": {"seed": 1}, "grouping": "relation", "arity": 2, "features": (),
         "counts": [1, 2], "table": kb.fact_tables[2], "row": 0, "content": kb.content, "message": "wrong",
         "rows": np.array([0]), "answers": ["t1"], "arrays": worker().state()[0], "meta": worker().state()[1],
-        "value": "p01", "scorer": worker().scorer, "calibration": worker().calibration, "known": "mark", "rules": (),
+        "value": "p01", "object_id": 1,
+        "scorer": worker().scorer, "calibration": worker().calibration, "known": "mark", "rules": (),
     }  # fmt: skip
 
 
@@ -104,6 +105,7 @@ def example(cls: type) -> Any:
     found: dict[str, Callable[[], Any]] = {
         "Answer": lambda: model.answers(x="p01")[0],
         "Completion": completion,
+        "Conflict": lambda: gaifman.Conflict("functional: r 1→2", "conflicts with r(a, b)", "always", 0.1),
         "Constraints": lambda: gaifman.parse_constraints("functional: works_in 1->2"),
         "Engine": lambda: gaifman.Engine(small(), threads=1),
         "Estimate": lambda: model.probability("p01", "t1"),

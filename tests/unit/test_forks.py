@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -135,6 +136,16 @@ def test_a_fork_waits_for_a_kernel_that_another_thread_compiles() -> None:
     taken.wait()
     assert in_child(lambda: global_compiler_lock._lock.acquire(timeout=HANG))
     thread.join()
+
+
+def test_all_locks_of_the_library_are_free_in_a_child() -> None:
+    """Server, command line and jobs belong to one process."""
+    source = Path(gaifman.__file__).parent
+    held_forever = re.compile(
+        r"threading\.R?Lock\(|from functools import .*cached_property|@functools\.cached_property"
+    )
+    files = [path.relative_to(source) for path in source.rglob("*.py") if held_forever.search(path.read_text())]
+    assert [str(path) for path in files if path.parts[0] not in ("server", "cli", "jobs")] == []
 
 
 def test_a_value_per_process_is_made_once_for_all_threads() -> None:

@@ -540,6 +540,7 @@ class KnowledgeBase:
         >>> kb.value_id("age", 0), kb.value_id("age", 1), kb.value_id("size", 1), dict(kb.value_offsets)
         (1, -1, 3, {'age': 1, 'size': 2})
         """
+        check_int("object_id", object_id, 0, len(self.objects) - 1)
         number = self.content.attributes.find(attribute)
         if number is None:
             raise self._unknown("attribute", attribute, self.content.attributes)
