@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gaifman import __version__
-from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.errors import ArgumentError, InputError, KnowledgeBaseError, OutputError
 from gaifman.io.model_file import Arrays, read_model, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
@@ -111,7 +111,7 @@ def translate_state_errors(kind: str) -> Iterator[None]:
     """Raise InputError for arrays and metadata that are not those of a model."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (ArgumentError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise InputError(f"the content is not a valid {kind}: {error!r}") from error
 
 

@@ -110,7 +110,10 @@ class _Rules:
         name, value = next((name, value) for name, value in given if not self._check(name)(value))
         annotation = self._annotation(name)
         message = f"{name} must be {describe_type(annotation)}, got {describe_value(value)}"
-        hint = self._order_hint(name, value, dict(given)) or _hint(self._function.__name__, annotation, value)
+        if name == self._rest and isinstance(value, tuple | list):
+            hint = f"give them one by one: {self._function.__name__}({shorten(', '.join(map(repr, value)))})"
+        else:
+            hint = self._order_hint(name, value, dict(given)) or _hint(annotation, value)
         return ArgumentError(message, hint=hint)
 
     def _check(self, name: str) -> Check:
@@ -225,7 +228,7 @@ def describe_value(value: object) -> str:
     return f"the class {name}" if isinstance(value, type) else f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
 
 
-def _hint(function: str, annotation: Any, value: object) -> str:
+def _hint(annotation: Any, value: object) -> str:
     """Return what to write instead."""
     expected = describe_type(annotation)
     if "KnowledgeBase" in expected:
@@ -240,8 +243,6 @@ def _hint(function: str, annotation: Any, value: object) -> str:
         return f"wrap it: gaifman.models.SklearnModel({type(value).__name__}(…))"
     if "BaseModel" in expected and hasattr(value, "parameters"):
         return "wrap it: gaifman.models.TorchModel(module)"
-    if expected == "a string" and isinstance(value, tuple | list) and all(isinstance(each, str) for each in value):
-        return f"give its names one by one: {function}({shorten(', '.join(map(repr, value)))})"
     if isinstance(value, str) and expected.startswith(("a sequence of strings", "an iterable of strings")):
         return f"write [{shorten(value)!r}]"
     if "Query" in expected:
