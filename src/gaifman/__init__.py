@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gaifman.completion import Completion, complete, load
     from gaifman.config import Budget, Limits
     from gaifman.errors import (
+        ArgumentError,
         FormulaError,
         GaifmanError,
         InputError,
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Answer": "ranking.ranked_answers",
+    "ArgumentError": "errors",
     "Budget": "config",
     "Callback": "training",
     "Completion": "completion",
@@ -97,6 +99,7 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "ArgumentError",
     "Budget",
     "Callback",
     "Completion",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gaifman import __version__
-from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.errors import ArgumentError, InputError, KnowledgeBaseError, OutputError
 from gaifman.io.model_file import Arrays, read_model, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
@@ -103,6 +104,15 @@ def base_from_metadata(meta: Mapping[str, Any], base: BaseModel | None) -> BaseM
         raise InputError(
             f"the file needs a base model of kind {kind}", hint="pass an untrained one: gaifman.load(file, base=…)"
         ) from None
+
+
+@contextmanager
+def translate_state_errors(kind: str) -> Iterator[None]:
+    """Raise InputError for arrays and metadata that are not those of a model."""
+    try:
+        yield
+    except (ArgumentError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InputError(f"the content is not a valid {kind}: {error!r}") from error
 
 
 def read_model_state(path: str | Path) -> tuple[Arrays, dict[str, Any]]:

@@ -14,7 +14,6 @@ without unknown tuples, or without features cannot be trained. Its tuples get th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,15 +29,18 @@ from gaifman._serialization import (
     scorer_arrays,
     scorer_from_arrays,
     training_metadata,
+    translate_state_errors,
 )
+from gaifman.arguments import checked, checked_methods
 from gaifman.cancellation import Deadline
-from gaifman.config import cpu_count
+from gaifman.config import check_threads
 from gaifman.errors import InputError, KnowledgeBaseError, similar_names
 from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
 from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
+from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -61,6 +63,7 @@ RelationModel = tuple[Arrays, dict[str, Any]]
 """The trained model of one relation: arrays and metadata. The arrays are empty if it was not trained."""
 
 
+@checked_methods
 class Completion(Model):
     """One model for each relation of a knowledge base; relations are addressed by name."""
 
@@ -221,6 +224,7 @@ class Completion(Model):
         return arrays, self.meta | {"arities": arities}
 
     @classmethod
+    @translate_state_errors("completion")
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> Completion:
         """The completion of a file."""
         features = {int(arity): features_from_metadata(texts) for arity, texts in meta["arities"].items()}
@@ -245,6 +249,7 @@ class Completion(Model):
         )
 
 
+@checked
 def load(
     path: str | Path, kb: KnowledgeBase | None = None, *, base: BaseModel | None = None
 ) -> GaifmanModel | Completion:
@@ -264,9 +269,10 @@ def load(
             if meta["kind"] == "completion"
             else GaifmanModel.from_state(arrays, meta, base)
         )
-        _ = model.constraints  # parsed: damaged ones are found now, not at the first answer
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # intact, but not our format
-        raise InputError(f"{path} is not a valid {meta['kind']}: {error!r}") from error
+        with translate_state_errors(meta["kind"]):
+            _ = model.constraints  # parsed: damaged ones are found now, not at the first answer
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", hint=error.hint) from error
     return model if kb is None else model.with_kb(kb)
 
 
@@ -292,6 +298,7 @@ class PartStore:
         return Callback()
 
 
+@checked
 def complete(
     kb: KnowledgeBase,
     relations: Iterable[str] | None = None,
@@ -379,7 +386,7 @@ def train_completion(
     """Train a completion with these settings; `phi` replaces a name in the settings."""
     names = check_relations(kb, relations)
     trainer = RelationTrainer(build_graph(kb), config.phi if phi is None else phi, config, constraints)
-    parts = trainer.train_all(names, threads or cpu_count(), store or PartStore())
+    parts = trainer.train_all(names, check_threads(threads), store or PartStore())
     return trainer.build_completion(names, parts)
 
 
@@ -404,7 +411,7 @@ class RelationTrainer:
     ) -> None:
         self.graph, self.phi, self.config, self.constraints = graph, phi, config, constraints
         self._prepared: dict[int, tuple[FeatureEvaluator, Ints]] = {}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def evaluator_and_kinds(self, arity: int) -> tuple[FeatureEvaluator, Ints]:
         """The compiled features of relations of this arity, and their kinds."""

@@ -8,13 +8,19 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from gaifman.errors import KnowledgeBaseError, similar_names
+from gaifman.errors import KnowledgeBaseError, shorten, similar_names
 
 MAX_ARITY = 8
 """Largest arity of a relation."""
 
 MAX_SEED = 2**64 - 1
 """Largest seed: random keys have 64 bits."""
+
+MAX_INT = 2**62
+"""Largest value of an integer setting that has no other limit: it fits into 64 bits, also with one added."""
+
+MAX_THREADS = 1_024
+"""Largest number of threads."""
 
 MAX_QUERY_SECONDS = 31_536_000
 """Longest time limit of a query, one year: the system's timers do not accept infinity."""
@@ -26,8 +32,12 @@ ProgressCallback = Callable[[str, int, int | None], None]
 """Called with the phase, the amount done and the total, or None if the total is not known."""
 
 
-def check_int(name: str, value: object, minimum: int, maximum: int | None = None, *, hint: str = "") -> None:
+def check_int(
+    name: str, value: object, minimum: int, maximum: int | None = None, *, limit: int = MAX_INT, hint: str = ""
+) -> None:
     """Refuse a setting that is not an integer of at least `minimum` and at most `maximum`.
+
+    `limit` bounds a setting without a maximum: what computers can do, which only too large a value mentions.
 
     >>> check_int("min_examples", -1, 0)
     Traceback (most recent call last):
@@ -35,9 +45,11 @@ def check_int(name: str, value: object, minimum: int, maximum: int | None = None
     gaifman.errors.KnowledgeBaseError: min_examples must be an integer of at least 0, got -1
     """
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < minimum or (maximum is not None and value > maximum):  # type: ignore[operator]
+    if not whole or not minimum <= value <= (limit if maximum is None else maximum):  # type: ignore[operator]
         allowed = f"of at least {minimum:,}" if maximum is None else f"from {minimum:,} to {maximum:,}"
-        raise KnowledgeBaseError(f"{name} must be an integer {allowed}, got {value!r}", hint=hint)
+        if whole and maximum is None and value > minimum:  # type: ignore[operator]
+            allowed = f"of at most {limit:,}"
+        raise KnowledgeBaseError(f"{name} must be an integer {allowed}, got {shorten(repr(value))}", hint=hint)
 
 
 def check_seed(seed: object) -> None:
@@ -56,7 +68,7 @@ def check_fraction(name: str, value: object, *, zero: bool = True, one: bool = T
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not 0 <= value <= 1 or (value == 0 and not zero) or (value == 1 and not one):  # type: ignore[operator]
         lower, upper = "at least 0" if zero else "above 0", "at most 1" if one else "below 1"
-        raise KnowledgeBaseError(f"{name} must be a number, {lower} and {upper}, got {value!r}")
+        raise KnowledgeBaseError(f"{name} must be a number, {lower} and {upper}, got {shorten(repr(value))}")
 
 
 def check_positive(name: str, value: object, maximum: float | None = None, *, hint: str = "") -> None:
@@ -70,7 +82,7 @@ def check_positive(name: str, value: object, maximum: float | None = None, *, hi
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not 0 < value < math.inf or (maximum is not None and value > maximum):  # type: ignore[operator]
         allowed = "above 0" if maximum is None else f"above 0 and at most {maximum:,}"
-        raise KnowledgeBaseError(f"{name} must be a number {allowed}, got {value!r}", hint=hint)
+        raise KnowledgeBaseError(f"{name} must be a number {allowed}, got {shorten(repr(value))}", hint=hint)
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
@@ -84,7 +96,16 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """
     if not isinstance(value, str) or value not in choices:
         suggestions = similar_names(value, choices) if isinstance(value, str) else ()
-        raise KnowledgeBaseError(f"{name} must be one of {', '.join(choices)}, got {value!r}", suggestions=suggestions)
+        message = f"{name} must be one of {', '.join(choices)}, got {shorten(repr(value))}"
+        raise KnowledgeBaseError(message, suggestions=suggestions)
+
+
+def check_threads(threads: int | None) -> int:
+    """Return the number of threads: all processors for None. Refuse what is not an integer from 1 to 1,024."""
+    if threads is None:
+        return cpu_count()
+    check_int("threads", threads, 1, limit=MAX_THREADS)
+    return int(threads)
 
 
 def cpu_count() -> int:
@@ -144,7 +165,7 @@ class Budget:
             check_positive("Budget.seconds", self.seconds, MAX_QUERY_SECONDS, hint="None for no time limit")
         if self.rows is not None:
             check_int("Budget.rows", self.rows, 1)
-        check_int("Budget.combinations", self.combinations, 1)
+        check_int("Budget.combinations", self.combinations, 1, limit=10**100)
 
 
 DEFAULT_BUDGET = Budget()

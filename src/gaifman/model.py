@@ -12,7 +12,6 @@ True
 from __future__ import annotations
 
 import copy
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,8 +26,10 @@ from gaifman._serialization import (
     scorer_arrays,
     scorer_from_arrays,
     training_metadata,
+    translate_state_errors,
     untrained_copy,
 )
+from gaifman.arguments import checked, checked_methods
 from gaifman.cancellation import Deadline
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
@@ -36,6 +37,7 @@ from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
+from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -72,6 +74,7 @@ DEFAULT_CONFIG = TrainingConfig()
 """The default of every training setting."""
 
 
+@checked_methods
 class Model(ABC):
     """A trained model with the knowledge base that it answers from: a `GaifmanModel` or a `Completion`.
 
@@ -103,7 +106,15 @@ class Model(ABC):
 
     def _bind(self, kb: KnowledgeBase | None) -> None:
         """Answer from `kb` from now on."""
-        self._kb, self._compiled, self._lock = kb, None, threading.Lock()
+        self._kb, self._compiled, self._lock = kb, None, ProcessLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle the model with its knowledge base, but without the features compiled for it."""
+        return {name: value for name, value in vars(self).items() if name not in ("_compiled", "_lock")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self._bind(self._kb)
 
     def _repr_html_(self) -> str:
         title = repr(self)[1:-1]
@@ -297,7 +308,7 @@ class _CompiledFeatures:
         self._evaluators: dict[int, FeatureEvaluator] = {}
         self._fast_scorers: dict[int, FastScorer] = {}
         self._checkers: dict[Query, ConstraintChecker] = {}
-        self._lock = threading.RLock()
+        self._lock = ProcessLock()
 
     def evaluator(self, arity: int) -> FeatureEvaluator:
         """The evaluator for tuples of this length."""
@@ -324,6 +335,7 @@ class _CompiledFeatures:
             return self._checkers[query]
 
 
+@checked_methods
 class GaifmanModel(Model):
     """A Gaifman model (q, r, k, Φ, M): target query, radius and size of neighbourhoods, features, base model class.
 
@@ -562,6 +574,7 @@ class GaifmanModel(Model):
         return arrays, self.meta | feature_metadata(self.features, self.query)
 
     @classmethod
+    @translate_state_errors("model")
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any], base: BaseModel | None = None) -> GaifmanModel:
         """The model of a file."""
         features = features_from_metadata(meta)
@@ -577,6 +590,7 @@ class GaifmanModel(Model):
         )
 
 
+@checked
 def fit(
     kb: KnowledgeBase | Sequence[KnowledgeBase],
     query: str | Query,

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import bar, stack
+from gaifman.arguments import checked_methods
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import DEFAULT_BUDGET, Budget, check_int, check_positive
-from gaifman.errors import KnowledgeBaseError
+from gaifman.errors import KnowledgeBaseError, shorten
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -84,6 +85,7 @@ class Estimate:
         return {"probability": self.value, "standard_error": error, "draws": self.draws}
 
 
+@checked_methods
 @dataclass(frozen=True, slots=True)
 class Estimates:
     """Probabilities of several tuples, in order; `estimates[0]` is an `Estimate`."""
@@ -103,6 +105,8 @@ class Estimates:
 
     def select(self, rows: npt.NDArray[np.integer]) -> Estimates:
         """The estimates of some rows, in that order."""
+        if not np.issubdtype(rows.dtype, np.integer) or ((rows < 0) | (rows >= len(self))).any():
+            raise KnowledgeBaseError(f"rows are integers from 0 to {len(self) - 1}")
         return Estimates(self.values[rows], self.errors[rows], self.draws[rows])
 
     def scale(self, factors: Floats) -> Estimates:
@@ -186,8 +190,10 @@ class Predictor:
                 raise KnowledgeBaseError(f"tuples have shape (tuples, {self.arity}), not {tuples.shape}")
             return check_tuples(self.graph, tuples)
         for names in tuples:
-            if isinstance(names, str) or len(names) != self.arity:
-                raise KnowledgeBaseError(f"the query has {self.arity} variables: name as many objects, not {names!r}")
+            if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != self.arity:
+                raise KnowledgeBaseError(
+                    f"the query has {self.arity} variables: name as many objects, not {shorten(repr(names))}"
+                )
         ids = [[self.kb.object_id(name) for name in names] for names in tuples]
         return np.array(ids, np.int32).reshape(-1, self.arity)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.arguments import checked_methods
 from gaifman.config import check_int
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.features.compiler import compile_features
@@ -46,6 +47,7 @@ DEFAULT_BASE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "
 reports an AUC of 0.976, with `--option activation=sigmoid --option batch_size=128` 0.955."""
 
 
+@checked_methods
 @dataclass(frozen=True, slots=True)
 class TrainingConfig(ExampleConfig):
     """All training settings: those of the examples, and these.
@@ -115,6 +117,8 @@ class TrainingConfig(ExampleConfig):
         >>> config.num_epochs(90, base_epochs=3), config.num_epochs(90, base_epochs=1)
         (12, 1)
         """
+        check_int("base_epochs", base_epochs, 1)
+        check_int("examples", examples, 0)
         if base_epochs == 1:
             return 1  # it collects the examples and has no use for more epochs
         return max(base_epochs, min(MAX_EPOCHS, -(-self.min_examples // max(examples, 1))))

@@ -12,7 +12,7 @@ import pytest
 import gaifman
 from cli_runner import one_message, output, run
 from gaifman.cli import cli, main
-from gaifman.cli.console import FORMATS
+from gaifman.cli.console import FORMATS, InputOptions, python_snippet
 from gaifman.cli.kb import OUTPUT_FORMATS
 from gaifman.io import READ_FORMATS as READABLE
 from gaifman.io import WRITE_FORMATS as WRITABLE
@@ -57,6 +57,24 @@ def test_info_of_several_files(family: Path, tmp_path: Path) -> None:
     ages.write_text("ann\tage\t80\nbob\tage\t50.5\n")
     body = json.loads(output("info", str(family), str(ages), "--json"))
     assert body["by_attribute"] == {"age": {"values": 2}}
+
+
+def test_a_header_is_reported_and_can_be_refused(tmp_path: Path) -> None:
+    """`h,r,t` was read as a fact."""
+    (tmp_path / "family.csv").write_text("h,r,t\nann,parent,bob\n")
+    body = json.loads(output("info", str(tmp_path / "family.csv"), "--json"))
+    assert body["by_relation"] == {"parent": {"arity": 2, "facts": 1}}
+    notes = {note["text"]: note["example"].rpartition("/")[2] for note in body["notes"]}
+    assert notes["first lines read as headers"] == "family.csv: h, r, t"
+    body = json.loads(output("info", str(tmp_path / "family.csv"), "--no-header", "--json"))
+    assert sorted(body["by_relation"]) == ["parent", "r"]
+
+
+def test_the_python_of_a_reading_has_its_header() -> None:
+    options = InputOptions("triples", header=False)
+    assert python_snippet(["a.tsv"], options)[1] == 'kb = gaifman.read("a.tsv", format="triples", header=False)'
+    assert options.flags() == ["--format", "triples", "--no-header"]
+    assert InputOptions(header=True).flags() == ["--header"]
 
 
 def test_parse_shows_the_reading() -> None:

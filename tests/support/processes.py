@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 PATIENCE = 240.0
 """Seconds: far longer than anything takes on a busy machine. Only a test that fails waits this long."""
 
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1
+"""Linux: the signal that a process gets when its parent ends."""
 _Result = TypeVar("_Result")
 
 
@@ -127,7 +128,7 @@ def _dying_with_us(words: Sequence[str | os.PathLike[str]]) -> list[str]:
 
 
 def _main(parent: str, *words: str) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == int(parent):
         os.execvp(words[0], words)
 

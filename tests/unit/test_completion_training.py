@@ -223,7 +223,7 @@ def test_features_can_be_given() -> None:
     ("relations", "message"),
     [
         (["works_inn"], "there is no relation works_inn"),
-        ("works_in", "relations is a list"),
+        ("works_in", "relations must be an iterable of strings"),
         ([], "there are no relations to train"),
     ],
 )

@@ -240,7 +240,7 @@ def test_a_text_is_no_tuple() -> None:
     kb = KnowledgeBase.from_facts([("r", "a", "b"), ("r", "b", "c"), ("r", "c", "a")])
     model = gaifman.fit(kb, "r(x, y)", **FEW)
     for wrong in (["ab"], "ab", ["ab", ("a", "b")]):
-        with pytest.raises(KnowledgeBaseError, match="the query has 2 variables"):
+        with pytest.raises(KnowledgeBaseError, match=r"the query has 2 variables|must be a sequence"):
             model.probabilities(wrong)
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 import click
@@ -21,7 +22,10 @@ from gaifman.cli.evaluate import evaluate, reproduce
 from gaifman.cli.kb import convert, features, graph, info, mine, neighbourhood, parse
 from gaifman.cli.serve import serve
 from gaifman.cli.train import resume, train
-from gaifman.errors import GaifmanError, StoppedError
+from gaifman.errors import GaifmanError, OutputError, StoppedError, shorten
+
+MAX_USAGE_ERROR = 400
+"""Characters of a message about wrong usage."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -73,8 +77,10 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks ∃ gets \u2203
     try:
         code = cli.main(prog_name="gaifman", standalone_mode=False)  # click would exit with 1 after Ctrl-C
+        sys.stdout.flush()  # here, because Python would end with a traceback if the disk is full
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
+        vars(error)["message"] = shorten(error.message, MAX_USAGE_ERROR)  # it repeats what was typed
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
@@ -84,13 +90,22 @@ def main() -> None:
         _refuse(error)
     except MemoryError as error:
         _refuse(StoppedError(f"not enough memory: {error}", hint="ask for less at a time"))
-    except BrokenPipeError:
-        # The reader of the output is gone; Python would print an error when it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of the output is gone
+        _discard_output()
         sys.exit(1)
+    except OSError as error:
+        _discard_output()
+        _refuse(OutputError(f"the output cannot be written: {error.strerror or error}"))
+
+
+def _discard_output() -> None:
+    """Discard what is left of standard output: Python would print an error when it closes it."""
+    with suppress(OSError, ValueError):  # a test's output has no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(error: GaifmanError) -> NoReturn:
     wants_json = "--json" in sys.argv
-    click.echo(json.dumps(error.as_dict()) if wants_json else f"error: {error}", err=True)
+    with suppress(OSError):  # standard error may be on the same full disk
+        click.echo(json.dumps(error.as_dict()) if wants_json else f"error: {error}", err=True)
     sys.exit(1)

@@ -95,6 +95,8 @@ class InputOptions:
     iris: str = "full"
     extra_files: tuple[str, ...] = ()
     """Files of `--with`, which are read into the knowledge base too."""
+    header: bool | None = None
+    """Whether the first line of a table is a header; None to detect it."""
     limits: tuple[str, ...] = ()
     """Limits of `--limit`: `facts=1000000`."""
 
@@ -114,6 +116,7 @@ class InputOptions:
                 format=self.file_format,
                 table=self.table,
                 iris=iris,
+                header=self.header,
                 limits=parse_limits(self.limits),
                 progress=report,
             )
@@ -127,9 +130,15 @@ class InputOptions:
         given = {"format": self.file_format, "table": self.table, "iris": None if self.iris == "full" else self.iris}
         return {name: value for name, value in given.items() if value}
 
+    def flags(self) -> list[str]:
+        """Return the options as words of a command."""
+        header = [] if self.header is None else ["--header" if self.header else "--no-header"]
+        words = [word for name, value in self.arguments().items() for word in (f"--{name}", value)]
+        return [*words, *header, *(word for limit in self.limits for word in ("--limit", limit))]
+
 
 def input_options(command: Command) -> Command:
-    """Add `--format`, `--table`, `--iris` and `--limit`; the command gets them as one argument `reading`."""
+    """Add `--format`, `--table`, `--iris`, `--header` and `--limit`: the argument `reading` of the command."""
     return _reading_options(command)
 
 
@@ -146,12 +155,14 @@ def _reading_options(command: Command) -> Command:
         file_format: str | None,
         table: str | None,
         iris: str,
+        header: bool | None,
         limits: tuple[str, ...],
         extra_files: tuple[str, ...] = (),
         **settings: Any,
     ) -> Any:
         parse_limits(limits)  # a mistake is reported before the work begins
-        return command(*arguments, reading=InputOptions(file_format, table, iris, extra_files, limits), **settings)
+        reading = InputOptions(file_format, table, iris, extra_files, header, limits)
+        return command(*arguments, reading=reading, **settings)
 
     found: Any = with_reading
     for option in (
@@ -161,6 +172,11 @@ def _reading_options(command: Command) -> Command:
             multiple=True,
             metavar="NAME=NUMBER",
             help=f"Read more or less than by default: {', '.join(FILE_LIMITS)}.",
+        ),
+        click.option(
+            "--header/--no-header",
+            default=None,
+            help="Whether the first line of a table names its columns.  [default: detected]",
         ),
         click.option(
             "--iris",
@@ -197,6 +213,7 @@ def python_snippet(
         return json.dumps(value if full_paths else Path(value).name, ensure_ascii=False)
 
     options = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in reading.arguments().items()]
+    options += [] if reading.header is None else [f"header={reading.header}"]
     if reading.limits:
         options.append(f"limits=gaifman.Limits({', '.join(reading.limits)})")
     bundled = sources[0] == "demo" and not Path("demo").exists() and not options

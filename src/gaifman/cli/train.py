@@ -178,7 +178,8 @@ def train(
     spec.check()
     sources = [kb, *reading.extra_files]
     _check_sources(sources)
-    files = {"format": reading.file_format, "table": reading.table, "iris": reading.iris, "limits": [*reading.limits]}
+    files = {"format": reading.file_format, "table": reading.table, "iris": reading.iris, "header": reading.header}
+    files["limits"] = [*reading.limits]
     record: dict[str, Any] = {
         "kb": {"sources": sources, **files, "working_dir": str(Path.cwd())},
         "spec": spec.as_dict(),
@@ -314,7 +315,14 @@ def _reopen_kb(record: dict[str, Any]) -> KnowledgeBase:
 
 
 def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOptions:
-    return InputOptions(record["format"], record["table"], record["iris"], tuple(extra_files), tuple(record["limits"]))
+    return InputOptions(
+        record["format"],
+        record["table"],
+        record["iris"],
+        tuple(extra_files),
+        record.get("header"),
+        tuple(record["limits"]),
+    )
 
 
 def _recorded_sources(record: dict[str, Any]) -> list[str]:
@@ -384,8 +392,7 @@ def _print_next_steps(model: TrainedModel, kb: KnowledgeBase, target: Path, reco
     relation, answer = _example_answer(model, kb)
     words = ["gaifman", "answer", str(target), sources[0], *_query_arguments(model, kb, relation, answer)]
     words += [word for file in reading.extra_files for word in ("--with", file)]
-    words += [word for name, value in reading.arguments().items() for word in (f"--{name}", value)]
-    words += [word for limit in reading.limits for word in ("--limit", limit)]
+    words += reading.flags()
     click.echo(f"to rank answers:\n  {shlex.join(words)}", err=True)
     call = f"model.probability({', '.join(map(repr, [*relation, *(answer or ('…',))]))})"
     click.echo("in Python:", err=True)

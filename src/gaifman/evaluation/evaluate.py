@@ -28,8 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import muted, paragraph, stack, table
+from gaifman.arguments import checked, checked_methods
 from gaifman.completion import Completion
-from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, check_seed, cpu_count
+from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, check_seed, check_threads
 from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.evaluation.ranks import (
     BOOTSTRAP_RESAMPLES,
@@ -120,6 +121,7 @@ class Classification:
         return both | {"auc": round(area, 6), "average_precision": round(precision, 6)}
 
 
+@checked_methods
 @dataclass(frozen=True, slots=True, repr=False)
 class Evaluation:
     """The ranks of test facts, and metrics. Prints as a table."""
@@ -189,6 +191,8 @@ class Evaluation:
             ties: `realistic`, `optimistic` or `pessimistic`.
         """
         selected = np.ones(len(self), bool) if rows is None else rows
+        if selected.shape != (len(self),) or selected.dtype != bool:
+            raise KnowledgeBaseError(f"rows is a mask of {len(self):,} booleans, got {selected.dtype}{selected.shape}")
         ranks = (self.raw if raw else self.filtered).with_ties(ties)
         return compute_metrics(ranks[selected], self.fact[selected], self.seed)
 
@@ -261,6 +265,7 @@ def format_metrics(metrics: RankMetrics) -> list[str]:
     return [f"{metrics.ranks:,}", f"{metrics.mean_rank.value:,.1f}", *(f"{share.value:.3f}" for share in shares)]
 
 
+@checked
 def evaluate(
     model: GaifmanModel | Completion,
     kb: KnowledgeBase,
@@ -299,6 +304,7 @@ def evaluate(
     return _evaluate(model, kb, test, known, counts, config, threads, progress, checkpoint_dir)[0]
 
 
+@checked
 def evaluate_draw_counts(
     model: GaifmanModel | Completion,
     kb: KnowledgeBase,
@@ -336,7 +342,7 @@ def _evaluate(
     progress: ProgressCallback | None,
     checkpoint_dir: Path | str | None,
 ) -> list[Evaluation]:
-    workers = threads or cpu_count()
+    workers = check_threads(threads)
     if progress:
         progress("preparing", 0, None)
     others = (known,) if isinstance(known, KnowledgeBase) else tuple(known)

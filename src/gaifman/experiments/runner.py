@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from gaifman.config import ProgressCallback
 from gaifman.errors import GaifmanError, InputError, OutputError
 from gaifman.evaluation.evaluate import Evaluation, evaluate_draw_counts
 from gaifman.experiments.paper import DATASET_NAMES, PAPER_NETWORK, Experiment, TableRow, TrainingSetting, paper_result
+from gaifman.forks import cached_property
 from gaifman.io.files import atomic_write, display_path
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import LOG, RECORD, Run, check_same_settings, read_log

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import cpu_count
+from gaifman.config import check_threads
 from gaifman.errors import KnowledgeBaseError, LimitError
 from gaifman.features.compiler import FeaturePlan
 from gaifman.features.templates import build_template_index, with_label_sets
@@ -190,7 +190,7 @@ class FeatureEvaluator:
         index = self._index._replace(defaults=self._defaults(np.unique(sizes), largest))
         neighbours = _neighbourhood_arrays(self.graph, drawn, hidden, drop_uncertain)
         blocks = [(begin, min(begin + ROWS_PER_BLOCK, len(drawn))) for begin in range(0, len(drawn), ROWS_PER_BLOCK)]
-        threads = cpu_count() if threads is None else threads
+        threads = check_threads(threads)
 
         def make_worker() -> Callable[[tuple[int, int]], SparseOutput]:
             worker = self._worker(largest)
@@ -233,7 +233,7 @@ class FeatureEvaluator:
 
             return finish
 
-        outputs = job.map_blocks(cpu_count() if threads is None else threads, make_worker)
+        outputs = job.map_blocks(check_threads(threads), make_worker)
         sizes = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in outputs)])
         return _collect_matrix([part[0] for part in outputs], sizes, index)
 

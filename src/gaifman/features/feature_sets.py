@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from itertools import combinations, count, permutations
 from pathlib import Path
 
+from gaifman.arguments import checked, checked_methods
 from gaifman.config import DEFAULT_LIMITS, Limits
 from gaifman.errors import FormulaError, InputError, Location, plural, shorten, similar_names
 from gaifman.logic.ast import Attribute, Difference, Feature, Variable, free_variables, query_position
@@ -42,6 +43,7 @@ VARIABLE_NAMES = "xyzuvwab"
 """Variables of the named sets: one for each argument of a relation."""
 
 
+@checked_methods
 @dataclass(frozen=True, slots=True)
 class FeatureSet:
     """Features in order. Each is one column of the matrix, or a schema for many."""
@@ -75,6 +77,7 @@ class FeatureSet:
         return tuple(found)
 
 
+@checked
 def parse_phi(
     text: str,
     schema: SchemaLike = None,

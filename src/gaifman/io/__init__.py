@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import get_args
 
+from gaifman.arguments import checked
 from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback
 from gaifman.errors import InputError, OutputError
 from gaifman.io.databases import read_parquet, read_sqlite
@@ -37,20 +38,23 @@ from gaifman.kb.knowledge_base import KnowledgeBase, Note
 __all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "demo", "detect_format", "read", "write"]
 
 
+@checked
 def read(
     *sources: str | Path,
     format: str | None = None,  # noqa: A002
     limits: Limits = DEFAULT_LIMITS,
     table: str | None = None,
     iris: IriStyle = "full",
+    header: bool | None = None,
     progress: ProgressCallback | None = None,
 ) -> KnowledgeBase:
     """Read one or more files into one knowledge base; `-` is standard input.
 
     `format` is one of `READ_FORMATS`; by default it is detected for each file. `table` is the table of a database to
-    read; by default all. `iris="local"` shortens the names of RDF to the part after the last `#` or `/`. `limits`
-    bounds the length of a line, the bytes and the facts. `progress` is called with the phase, the bytes read and the
-    size of the file.
+    read; by default all. `iris="local"` shortens the names of RDF to the part after the last `#` or `/`. `header` says
+    whether the first line of a text table names its columns; by default that is detected and reported. `limits` bounds
+    the length of a line, the bytes and the facts. `progress` is called with the phase, the bytes read and the size of
+    the file.
     """
     if not sources:
         raise InputError("no file to read")
@@ -59,7 +63,7 @@ def read(
         raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(str(source) == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    reader = _Reader(limits, table, NodeNamer(iris), progress, KnowledgeBaseBuilder(limits.facts))
+    reader = _Reader(limits, table, NodeNamer(iris), header, progress, KnowledgeBaseBuilder(limits.facts))
     for name in sources:
         with open_input(name, limits) as source:
             detected = reader.read_file(source, format or detect_format(source))
@@ -74,6 +78,7 @@ class _Reader:
     limits: Limits
     table: str | None
     namer: NodeNamer
+    header: bool | None
     progress: ProgressCallback | None
     builder: KnowledgeBaseBuilder
     files: int = 0
@@ -105,7 +110,7 @@ class _Reader:
                 read_rdf(blocks, source.name, file_format, self.namer, self.builder)
             case _:
                 layout = file_format if file_format in TABLE_FORMATS else None
-                return read_table(blocks, file_suffix(source.name), layout, self.builder)
+                return read_table(blocks, file_suffix(source.name), layout, self.builder, self.header)
         return file_format
 
     def finish(self) -> KnowledgeBase:
@@ -117,6 +122,7 @@ class _Reader:
         return kb
 
 
+@checked
 def write(
     kb: KnowledgeBase,
     path: str | Path,

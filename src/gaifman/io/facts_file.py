@@ -15,12 +15,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from gaifman.config import MAX_ARITY, Limits
 from gaifman.errors import InputError, Location
+from gaifman.forks import cached_property
 from gaifman.io.files import TextBlock
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
 from gaifman.logic.names import PATH, WORD, unquote
@@ -28,13 +28,13 @@ from gaifman.logic.names import PATH, WORD, unquote
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _QUOTED = r"""'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+\""""
 _NAME = rf"(?>{WORD}|{PATH}|{_QUOTED})"
-_GAP = r"(?:\s|[%#][^\n]*+)*+"
+_GAP = r"(?:\s|[%#][^\r\n]*+)*+"
 _STATEMENT = re.compile(
     rf"{_GAP}(?:({_NUMBER}){_GAP}::{_GAP})?({_NAME}){_GAP}\({_GAP}({_NAME}{_GAP}(?:,{_GAP}{_NAME}{_GAP})*+)\)"
     rf"{_GAP}(?:={_GAP}({_NUMBER}){_GAP})?\."
 )
 _CONFIDENCE, _RELATION, _OBJECTS, _VALUE = 1, 2, 3, 4
-_NAMES = re.compile(rf"[%#][^\n]*+|({_NAME})")
+_NAMES = re.compile(rf"[%#][^\r\n]*+|({_NAME})")
 _BLANK = re.compile(_GAP)
 
 

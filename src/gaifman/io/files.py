@@ -232,8 +232,9 @@ def translate_read_errors(name: str) -> Iterator[None]:
 def read_blocks(
     source: InputFile, limits: Limits, progress: ProgressCallback | None = None, size: int = BLOCK_SIZE
 ) -> Iterator[TextBlock]:
-    """Yield the file in blocks of whole lines."""
+    """Yield the file in blocks of whole lines, which end with a newline also in files of old Macs."""
     name, line, rest, done = source.name, 1, b"", 0
+    returns = has_returns(read_head(source, BLOCK_SIZE))
     with open_binary(source) as file:
         total = source.path.stat().st_size
         packed = None if _on_disk(file) is file else total
@@ -242,6 +243,7 @@ def read_blocks(
             check_size(name, done, packed, limits)
             if line == 1 and not rest:
                 data = _strip_bom(name, data)
+            data = data.replace(b"\r", b"\n") if returns else data
             cut = data.rfind(b"\n") + 1
             if cut:
                 block = TextBlock(name, line, rest + data[:cut])
@@ -262,6 +264,11 @@ def read_blocks(
 def _on_disk(file: BinaryIO) -> BinaryIO:
     """Return the file on disk that is being decompressed, or the file itself."""
     return getattr(file, "fileobj", None) or file
+
+
+def has_returns(data: bytes) -> bool:
+    """Return whether lines end with carriage returns alone, as on old Macs, by the first bytes of a file."""
+    return b"\r" in data and b"\n" not in data
 
 
 def _strip_bom(name: str, data: bytes) -> bytes:

@@ -76,6 +76,8 @@ _WORDS: Final = {
 }
 _CONFIDENCE: Final = frozenset({"confidence", "weight", "probability", "score"})
 _ROLES: Final[frozenset[str]] = _CONFIDENCE.union(*(words for roles in _WORDS.values() for words in roles))
+_SHORT: Final = (("h", "r", "t"), ("s", "p", "o"), ("subj", "pred", "obj"), ("src", "rel", "dst"))
+"""Short names of head, relation and tail, which are used together."""
 _NUMBERED: Final = frozenset({"relation", "predicate"})
 """Names of the relation's column beside numbered arguments; `a1 edge a2` may be a fact."""
 _POSITION: Final = re.compile(r"(?:arg|argument|a|object|obj|entity)_?([1-9])")
@@ -86,10 +88,10 @@ def parse_header(row: Sequence[str]) -> TableLayout | None:
 
     >>> parse_header(["relation", "arg1", "arg2"])
     TableLayout(format='nary', relation=0, objects=None, number_column=None, header=True)
-    >>> parse_header(["arg2", "relation", "arg1"]).objects
-    (2, 0)
+    >>> parse_header(["arg2", "relation", "arg1"]).objects, parse_header(["H", "R", "T"]).objects
+    ((2, 0), (0, 2))
     """
-    words = [word.strip().lower() for word in row]
+    words = _spell_out([word.strip().lower() for word in row])
     if len(set(words)) != len(words):
         return None
     number = next((column for column, word in enumerate(words) if word in _CONFIDENCE), None)
@@ -103,6 +105,21 @@ def parse_header(row: Sequence[str]) -> TableLayout | None:
         if number is None:
             return TableLayout(file_format, columns[1], (columns[0],), columns[2] if columns[2:] else None, True)
     return _numbered(words, number)
+
+
+def _spell_out(words: list[str]) -> list[str]:
+    """Return the words with the short names of head, relation and tail written out."""
+    for names in _SHORT:
+        if set(names) == set(words) - _CONFIDENCE:
+            long = dict(zip(names, ("head", "relation", "tail"), strict=True))
+            return [long.get(word, word) for word in words]
+    return words
+
+
+def _is_fact(first: Sequence[str], layout: TableLayout, rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a row of single letters is a fact, not a header: it is alone, or others have its relation."""
+    name, column = first[layout.relation], layout.relation
+    return len(name.strip()) == 1 and (not rows or any(row[column] == name for row in rows if len(row) > column))
 
 
 def _numbered(words: Sequence[str], number: int | None) -> TableLayout | None:
@@ -142,23 +159,39 @@ def find_header_problem(row: Sequence[str]) -> LayoutProblem | None:
     numbered = sum(known) > 1 and not _NUMBERED.isdisjoint(words)
     if len(_ROLES.intersection(words)) < 2 and not numbered:
         return None
-    hint = "remove such columns; if the row is data, set --format (in Python format=…)"
+    hint = f"remove such columns; {_DATA}"
     if not all(known):
         column = known.index(False)
         return LayoutProblem(f"this looks like a header; the column {shorten(row[column])} is unknown", hint, column)
+    if _KINDS.isdisjoint(words):
+        return LayoutProblem("this looks like a header, but it has no column for the relation", f"add one; {_DATA}")
     return LayoutProblem("this looks like a header, but its columns are not those of facts", f"{_HEADERS}; {hint}")
 
 
+_KINDS: Final = _RELATION | {"type", "class", "attribute"}
+_DATA: Final = "if the row is data, set --no-header (in Python header=False)"
 _HEADERS: Final = "headers are head, relation, tail; relation, arg1, arg2 …; object, type; object, attribute, value"
 
 
-def detect_layout(rows: Sequence[Sequence[str]]) -> TableLayout | LayoutProblem:
-    """Return the layout of a table by its first rows, or why it cannot be detected."""
+def find_header(rows: Sequence[Sequence[str]], header: bool | None) -> TableLayout | None:
+    """Return the layout that the first row names; None if it is not a header, or with `header=False`."""
+    named = None if header is False else parse_header(rows[0])
+    return None if named and header is None and _is_fact(rows[0], named, rows[1:]) else named
+
+
+def detect_layout(rows: Sequence[Sequence[str]], header: bool | None = None) -> TableLayout | LayoutProblem:
+    """Return the layout of a table by its first rows, or why it cannot be detected.
+
+    `header` says whether the first row is a header; None to detect it.
+    """
     if not rows:
         return LayoutProblem("there are no rows", "")
-    named = parse_header(rows[0]) or find_header_problem(rows[0])
+    named = find_header(rows, header) or (None if header is False else find_header_problem(rows[0]))
     if named:
         return named
+    if header:
+        rest = detect_layout(rows[1:], header=False)
+        return replace(rest, header=True) if isinstance(rest, TableLayout) else rest
     width = _width(rows)
     if width is None or width > 4:
         return DEFAULT_LAYOUTS["nary"]
@@ -219,10 +252,10 @@ def is_number(text: str) -> bool:
     return DECIMAL.fullmatch(text) is not None or text.lower().lstrip("+-") in ("nan", "inf", "infinity")
 
 
-def layout_for_format(file_format: str, first: Sequence[str]) -> TableLayout:
+def layout_for_format(file_format: str, rows: Sequence[Sequence[str]], header: bool | None = None) -> TableLayout:
     """Return the layout of a format; a header may name the columns."""
-    named = parse_header(first)
+    named = find_header(rows, header)
     if named and named.format == file_format:
         return named
-    plain = DEFAULT_LAYOUTS[file_format]
-    return replace(plain, number_column=3) if file_format == "triples" and len(first) == 4 else plain
+    plain = replace(DEFAULT_LAYOUTS[file_format], header=bool(header))
+    return replace(plain, number_column=3) if file_format == "triples" and len(rows[0]) == 4 else plain

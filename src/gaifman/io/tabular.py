@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from gaifman.config import MAX_ARITY
 from gaifman.errors import InputError, Location, shorten
+from gaifman.forks import cached_property
 from gaifman.io.files import BATCH_SIZE, BLOCK_SIZE, TextBlock
 from gaifman.io.layouts import DECIMAL, TableLayout, detect_layout, layout_for_format
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder
@@ -29,8 +29,14 @@ _SNIFF_BYTES = 1 << 16
 _QUOTED = re.compile(rb'(?:^|(?<=[\t,;\n]))"(?:[^"]|"")*+(?:"(?=[\t,;\r\n])|"?\Z)')
 
 
-def read_table(blocks: Iterator[TextBlock], suffix: str, file_format: str | None, builder: KnowledgeBaseBuilder) -> str:
-    """Read a table into the builder and return its format."""
+def read_table(
+    blocks: Iterator[TextBlock],
+    suffix: str,
+    file_format: str | None,
+    builder: KnowledgeBaseBuilder,
+    header: bool | None = None,
+) -> str:
+    """Read a table into the builder and return its format; `header` is that of `gaifman.read`."""
     first = next(blocks, None)
     if first is None:
         return file_format or "triples"
@@ -38,7 +44,10 @@ def read_table(blocks: Iterator[TextBlock], suffix: str, file_format: str | None
     part = next((part for part in rows if len(part)), None)
     if part is None:
         return file_format or "triples"
-    layout = layout_for_format(file_format, part.row(0)) if file_format else _detect_layout(part)
+    layout = layout_for_format(file_format, _sample(part), header) if file_format else _detect_layout(part, header)
+    if layout.header:
+        example = f"{first.source}: {', '.join(map(shorten, part.row(0)))}"
+        builder.add_note(1, "first lines read as headers", example, "first line read as a header")
     add_rows(part.tail(1) if layout.header else part, layout, builder)
     for part in rows:
         add_rows(part, layout, builder)
@@ -57,8 +66,12 @@ def detect_table_layout(data: bytes, suffix: str) -> tuple[str, TableLayout] | N
         return None
 
 
-def _detect_layout(rows: RowBatch) -> TableLayout:
-    layout = detect_layout([rows.row(number) for number in range(min(len(rows), SAMPLE_ROWS))])
+def _sample(rows: RowBatch) -> list[list[str]]:
+    return [rows.row(number) for number in range(min(len(rows), SAMPLE_ROWS))]
+
+
+def _detect_layout(rows: RowBatch, header: bool | None = None) -> TableLayout:
+    layout = detect_layout(_sample(rows), header)
     if isinstance(layout, TableLayout):
         return layout
     raise InputError(layout.message, location=rows.location(0, layout.column), hint=layout.hint)
@@ -180,7 +193,7 @@ class ByteRowBatch(RowBatch):
             raise
 
     @cached_property
-    def fields(self) -> list[str]:  # type: ignore[override]
+    def fields(self) -> list[str]:
         """All fields, row after row, decoded."""
         return self.fields_at(np.arange(len(self._spans[0])))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ import numpy.typing as npt
 
 from gaifman.config import check_int
 from gaifman.errors import KnowledgeBaseError, plural
+from gaifman.forks import cached_property
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Ints, Longs, concatenate_ranges, freeze
 
@@ -165,10 +165,14 @@ def weighted_median(distribution: list[tuple[int, int]]) -> int:
     return 0
 
 
+MAX_RADIUS = 1_000_000
+"""Largest radius of a neighbourhood: further than any two objects of a knowledge base are apart."""
+
+
 def check_radius(radius: int) -> None:
-    """Refuse a radius that is not an integer of at least 0."""
+    """Refuse a radius that is not an integer from 0 to `MAX_RADIUS`."""
     hint = "r=1 takes the objects that share a fact with one of the tuple; r=0 takes the tuple's own objects only"
-    check_int("radius", radius, 0, hint=hint)
+    check_int("radius", radius, 0, limit=MAX_RADIUS, hint=hint)
 
 
 def build_graph(kb: KnowledgeBase) -> GaifmanGraph:

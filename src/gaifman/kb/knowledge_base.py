@@ -14,10 +14,8 @@ parent(ann, bob). parent(bob, cleo).
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import accumulate, islice
 from numbers import Real
 from types import MappingProxyType
@@ -26,8 +24,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from gaifman._html import code, muted, paragraph, stack, table
-from gaifman.config import MAX_ARITY
+from gaifman.arguments import checked, checked_methods, unchecked
+from gaifman.config import MAX_ARITY, check_int
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
+from gaifman.forks import PerProcess, ProcessLock, cached_property
 from gaifman.kb.tables import (
     Duplicates,
     FactTable,
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class ResourceCache:
-    """One object of each class, created on first use. Threads can share it.
+    """One object of each class, created on first use. Threads can share it; a forked child has its own objects.
 
     >>> cache = ResourceCache()
     >>> cache.get(list, lambda: [1]) is cache.get(list, lambda: [2])
@@ -62,15 +62,22 @@ class ResourceCache:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._resources: dict[type, Any] = {}
+        self._lock = ProcessLock()
+        self._resources: PerProcess[dict[type, Any]] = PerProcess(dict)
 
     def get(self, kind: type[T], create: Callable[[], T]) -> T:
         """Return the resource of a class; the first call creates it, and others wait for it."""
         with self._lock:
-            if kind not in self._resources:
-                self._resources[kind] = create()
-            resource: T = self._resources[kind]
+            resources = self._resources.get()
+            if kind not in resources:
+                resources[kind] = create()
+            resource: T = resources[kind]
+            return resource
+
+    def pop(self, kind: type[T]) -> T | None:
+        """Remove the resource of a class, and return it if it was created in this process."""
+        with self._lock:
+            resource: T | None = self._resources.get().pop(kind, None)
             return resource
 
 
@@ -300,6 +307,7 @@ def knowledge_base_html(
     return stack(*parts)
 
 
+@checked_methods
 @dataclass(frozen=True, eq=False, repr=False)
 class KnowledgeBase:
     """Objects, facts of relations between them, and numeric attributes. Immutable.
@@ -411,7 +419,7 @@ class KnowledgeBase:
             table = tables.get(self.content.arities[number])
             for row in table.rows(number) if table else ():
                 assert table is not None
-                yield self.fact_at(table, row)
+                yield self._fact_at(table, row)
 
     def tuples(self, relation: str) -> Ints:
         """Shape (facts, arity), int32: the object ids of a relation's facts; no rows if it has no facts."""
@@ -434,6 +442,7 @@ class KnowledgeBase:
 
     # By number
 
+    @unchecked
     def object_id(self, name: str) -> int:
         """Return the number of an object: its position among the sorted names."""
         number = self.objects.find(name)
@@ -463,6 +472,10 @@ class KnowledgeBase:
 
     def fact_at(self, table: FactTable, row: int) -> Fact:
         """Return the fact in a row of a table."""
+        check_int("row", row, 0, len(table) - 1)
+        return self._fact_at(table, row)
+
+    def _fact_at(self, table: FactTable, row: int) -> Fact:
         confidence = 1.0 if table.confidence is None else float(table.confidence[row])
         names = tuple(map(self.objects.__getitem__, table.objects[row].tolist()))
         return Fact(self.content.relations[int(table.relation[row])], names, confidence)
@@ -474,11 +487,12 @@ class KnowledgeBase:
         >>> str(kb.fact_by_id(0)), str(kb.fact_by_id(1))
         ('old(ann).', 'likes(ann, bob).')
         """
+        whole = isinstance(fact_id, int | np.integer)
         for arity, offset in self.fact_offsets.items():
             table = self.fact_tables[arity]
-            if 0 <= fact_id - offset < len(table):
+            if whole and 0 <= fact_id - offset < len(table):
                 return self.fact_at(table, fact_id - offset)
-        raise KnowledgeBaseError(f"facts are numbered from 0 to {len(self) - 1}, got {fact_id}")
+        raise KnowledgeBaseError(f"facts are numbered from 0 to {len(self) - 1}, got {shorten(repr(fact_id))}")
 
     def fact_ids(self, relation: Ints | int, tuples: Ints) -> Longs:
         """Return the ids of the facts `relation(tuple)`, shape (b,), int64; −1 for a fact that is not known.
@@ -489,6 +503,11 @@ class KnowledgeBase:
         >>> kb.fact_ids(0, np.array([[1, 0], [1, 1]])).tolist()
         [2, -1]
         """
+        for name, array in (("relation", np.asarray(relation)), ("tuples", tuples)):
+            if not np.issubdtype(array.dtype, np.integer):
+                raise KnowledgeBaseError(f"{name} must be integers, got {array.dtype}")
+        if tuples.ndim != 2:
+            raise KnowledgeBaseError(f"tuples must have the shape (tuples, arity), got {tuples.shape}")
         count, arity = tuples.shape
         table = self.fact_tables.get(arity)
         found = np.full(count, -1, np.int64)
@@ -521,6 +540,7 @@ class KnowledgeBase:
         >>> kb.value_id("age", 0), kb.value_id("age", 1), kb.value_id("size", 1), dict(kb.value_offsets)
         (1, -1, 3, {'age': 1, 'size': 2})
         """
+        check_int("object_id", object_id, 0, len(self.objects) - 1)
         number = self.content.attributes.find(attribute)
         if number is None:
             raise self._unknown("attribute", attribute, self.content.attributes)
@@ -671,6 +691,7 @@ class KnowledgeBase:
         return KnowledgeBaseError(f"the fact {shorten(str(fact), 80)} is not known", suggestions=others)
 
 
+@checked
 def union(kbs: Iterable[KnowledgeBase], prefixes: Sequence[str] | None = None) -> KnowledgeBase:
     """Return one knowledge base of several that share relations but no objects.
 

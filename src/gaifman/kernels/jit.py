@@ -17,6 +17,7 @@ from numba import njit, types
 from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 from numpy import int64
 
@@ -32,6 +33,13 @@ _NUMBA_INTERNALS = (
 )
 """Methods of numba's code library that `linked_compiler` calls or overrides."""
 _COMPILER_PARAMETERS = ["typingctx", "targetctx", "library"]
+
+# A fork waits until no other thread compiles: a child would find the locks of numba and LLVM held for ever.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)
 
 
 class _NoEnvironment:

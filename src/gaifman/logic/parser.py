@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gaifman.arguments import checked
 from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
 from gaifman.errors import LimitError, Location, plural, similar_names
 from gaifman.logic.ast import (
@@ -52,6 +53,7 @@ NAME_KINDS = ("word", "path", "quoted")
 PRECEDENCE = {"↔": 1, "→": 2, "∨": 3, "∧": 4}
 
 
+@checked
 def parse(text: str, schema: SchemaLike = None, *, limits: Limits = DEFAULT_LIMITS, source: str = "formula") -> Formula:
     """Parse a formula; with a schema, all its names must be known."""
     parser = Parser(text, limits, source)
@@ -62,6 +64,7 @@ def parse(text: str, schema: SchemaLike = None, *, limits: Limits = DEFAULT_LIMI
     return formula
 
 
+@checked
 def parse_query(
     text: str, schema: SchemaLike = None, *, limits: Limits = DEFAULT_LIMITS, source: str = "query"
 ) -> Query:
@@ -73,6 +76,7 @@ def parse_query(
     return query
 
 
+@checked
 def parse_feature(
     text: str,
     schema: SchemaLike = None,

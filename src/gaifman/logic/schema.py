@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gaifman.errors import FormulaError, plural, similar_names
 from gaifman.logic.ast import Atom, Attribute, Constant, Feature, Node, RelationVariable, Span, Variable, walk
@@ -102,6 +102,7 @@ class Schema:
             raise error(span, f"there is no attribute {format_relation(name)}", suggestions=suggestions, hint=hint)
 
 
+@runtime_checkable
 class HasSchema(Protocol):
     """Something with a schema, such as a knowledge base."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from gaifman.config import check_choice, check_fraction, check_int, check_positive
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.features.evaluator import Reals
+from gaifman.forks import ProcessLock
 from gaifman.kb.tables import Floats
 from gaifman.models.base import BaseModel, Batch, SparseRows, State, import_extra
 from gaifman.models.calibration import logistic
@@ -31,7 +31,7 @@ LAYERS_WITH_WIDTH = ("Linear", "LayerNorm", "BatchNorm1d")
 LAYERS = (*LAYERS_WITH_WIDTH, "Dropout", "ELU", "GELU", "LeakyReLU", "ReLU", "SiLU", "Sigmoid", "Softplus", "Tanh")
 """Layers that can be given by name and saved."""
 
-_LOCK = threading.RLock()
+_LOCK = ProcessLock()
 # PyTorch has one random state and one number of threads per process.
 
 

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any
 
 from gaifman._html import bold, code, muted, paragraph, stack, table
+from gaifman.arguments import checked
 from gaifman.config import DEFAULT_BUDGET, Budget, check_int
 from gaifman.errors import FormulaError, LimitError, plural, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -129,6 +130,7 @@ class Answers:
         )
 
 
+@checked
 def answers(
     kb: Queryable,
     query: str | Query,
@@ -161,6 +163,7 @@ query = answers
 """The same function as `gaifman.query`."""
 
 
+@checked
 def count(
     kb: Queryable,
     query: str | Query,
@@ -179,6 +182,7 @@ def count_answers(engine: Engine, prepared: PreparedQuery, budget: Budget = DEFA
     return engine.database.fetch_scalar(prepared.statement.count_sql(), budget.seconds)
 
 
+@checked
 def exists(
     kb: Queryable,
     query: str | Query,
@@ -193,6 +197,7 @@ def exists(
     return engine.database.fetch_scalar(prepared.statement.sql, budget.seconds) > 0
 
 
+@checked
 def stream(
     kb: Queryable,
     query: str | Query,

@@ -12,22 +12,25 @@ created once, and many threads can query them at a time. A statement stops at on
 # ruff: noqa: S608 - table and column names are ours
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 
+from gaifman.arguments import checked_methods
 from gaifman.cancellation import current_deadline
-from gaifman.config import check_int, cpu_count
-from gaifman.errors import StoppedError
+from gaifman.config import check_int, check_threads
+from gaifman.errors import GaifmanError, KnowledgeBaseError, StoppedError
+from gaifman.forks import process_key
 from gaifman.io.duckdb import create_table
 from gaifman.io.scratch import ScratchFolder
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, ResourceCache
 from gaifman.kb.tables import Ints
 
 T = TypeVar("T")
@@ -48,7 +51,8 @@ _STOP_POLL_SECONDS = 0.02
 class Database:
     """DuckDB with the facts and values of a knowledge base, by the numbers of its objects and relations.
 
-    It does not refer to the knowledge base, which owns it.
+    It does not refer to the knowledge base, which owns it. It belongs to the process that created it: a forked child
+    has none of its threads, and neither uses nor frees it.
     """
 
     def __init__(
@@ -66,13 +70,12 @@ class Database:
             check_int("memory_mb", memory_mb, MIN_MEMORY_MB, MAX_MB)
         if disk_mb is not None:
             check_int("disk_mb", disk_mb, 0, MAX_MB)
-        if threads is not None:
-            check_int("threads", threads, 1)
         self.memory_mb = memory_mb
+        self._process, self._closed = process_key(), False
         self._scratch = ScratchFolder()
         self.temp_dir = str(self._scratch.path)
         """Where statements write what does not fit into memory."""
-        settings: dict[str, Any] = {"temp_directory": self.temp_dir, "threads": threads or cpu_count()}
+        settings: dict[str, Any] = {"temp_directory": self.temp_dir, "threads": check_threads(threads)}
         self._connection = duckdb.connect(":memory:", config=settings)
         self._workers = ThreadPoolExecutor(MAX_CONCURRENCY, thread_name_prefix="gaifman-query")
         self._idle_cursors: list[Any] = []
@@ -107,10 +110,24 @@ class Database:
 
     def close(self) -> None:
         """Free the tables and remove the temporary folder."""
+        if self._process != process_key():
+            return
+        self._closed = True
         self._workers.shutdown(wait=False)
         self._idle_cursors.clear()
         self._connection.close()
         self._scratch.remove()
+
+    def __del__(self) -> None:
+        # Freeing the connection in a forked child stops threads that it does not have: it would hang or crash.
+        if getattr(self, "_process", None) != process_key() and hasattr(self, "_idle_cursors"):
+            for left in (self._connection, self._idle_cursors, self._running):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(left))
+
+    def __reduce__(self) -> NoReturn:
+        raise KnowledgeBaseError(
+            "a database cannot be copied or pickled", hint="pass the Engine or the knowledge base, which can"
+        )
 
     @property
     def running(self) -> int:
@@ -124,6 +141,8 @@ class Database:
 
     def cursor(self) -> Any:
         """Return a new connection with its own temporary tables. The caller closes it."""
+        if self._closed:
+            raise closed_engine()
         return self._connection.cursor()
 
     def _idle_cursor(self) -> Any:
@@ -146,6 +165,8 @@ class Database:
 
         It stops after `seconds`, and when the active deadline is cancelled.
         """
+        if self._closed:
+            raise closed_engine()
         own = cursor or self._idle_cursor()
         future = self._workers.submit(job, own)
         self._running[future] = own
@@ -203,11 +224,12 @@ class Database:
             raise StoppedError(f"the query cannot use the disk: {message}") from None
 
 
+@checked_methods
 class Engine:
     """A knowledge base with its database: what exact queries run on.
 
     `gaifman.query(kb, …)` uses the database that the knowledge base owns. Create an engine to set the memory and the
-    number of threads, and close it after use.
+    number of threads, and close it after use. A forked child, a copy and a pickle create a database of their own.
     """
 
     def __init__(
@@ -220,14 +242,29 @@ class Engine:
     ) -> None:
         """Create a database. By default it uses 80 % of the memory, then 20 GB of disk, and all processors."""
         self.kb = kb
-        self.database = Database(kb, memory_mb=memory_mb, disk_mb=disk_mb, threads=threads)
+        self._settings = {"memory_mb": memory_mb, "disk_mb": disk_mb, "threads": threads}
+        self._resources, self._closed = ResourceCache(), False
+        _ = self.database  # now, so that the first query is as fast as the others
 
     @classmethod
     def shared(cls, kb: KnowledgeBase) -> Engine:
         """Return an engine on the database that the knowledge base owns; the first call creates it."""
         engine = cls.__new__(cls)
-        engine.kb, engine.database = kb, kb.resources.get(Database, lambda: Database(kb))
+        engine.kb, engine._settings, engine._resources, engine._closed = kb, {}, kb.resources, False
         return engine
+
+    @property
+    def database(self) -> Database:
+        """The database of this process."""
+        if self._closed:
+            raise closed_engine()
+        return self._resources.get(Database, lambda: Database(self.kb, **self._settings))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._closed:
+            raise closed_engine()
+        shared = self._resources is self.kb.resources
+        return (Engine.shared, (self.kb,)) if shared else (_make_engine, (self.kb, self._settings))
 
     def __enter__(self) -> Self:
         return self
@@ -236,8 +273,19 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Close the database."""
-        self.database.close()
+        """Close the database. A knowledge base creates a new one when it is queried again."""
+        self._closed = True
+        if database := self._resources.pop(Database):
+            database.close()
+
+
+def _make_engine(kb: KnowledgeBase, settings: dict[str, int | None]) -> Engine:
+    return Engine(kb, **settings)
+
+
+def closed_engine() -> GaifmanError:
+    """Return the error of a query on a closed engine."""
+    return KnowledgeBaseError("the engine is closed", hint="make another one: Engine(kb), or query the knowledge base")
 
 
 def get_engine(kb: KnowledgeBase | Engine) -> Engine:

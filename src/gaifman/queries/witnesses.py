@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.arguments import checked
 from gaifman.cancellation import Deadline
 from gaifman.config import DEFAULT_BUDGET, Budget
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError, plural
@@ -97,6 +98,7 @@ class _AnswerTable:
         return self._run(lambda cursor: list(cursor.execute(sql).fetchall()))
 
 
+@checked
 def why(
     kb: Queryable,
     query: str | Query,

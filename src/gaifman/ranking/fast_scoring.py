@@ -8,11 +8,9 @@ they do, the features of the pair are added. Candidates with other features are 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +30,7 @@ from gaifman.features.templates import (
     Walk,
     match_template,
 )
+from gaifman.forks import ProcessLock, cached_property
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, SortedNames, concatenate_ranges, freeze
@@ -116,7 +115,7 @@ class ObjectFeatures:
         self._padded_evaluator = FeatureEvaluator(self._padded_graph, evaluator.plan)
         self._by_position: dict[int, PositionFeatures] = {}
         self._row_groups: dict[tuple[int, int, int], tuple[Ints, Longs]] = {}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     @cached_property
     def templates(self) -> list[Template | None]:
@@ -418,7 +417,7 @@ class SplitScorerCache:
     ) -> None:
         self.object_features, self._counts, self._max_bytes = object_features, counts, max_bytes
         self._idle: list[SplitScorer] = []
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     @contextmanager
     def borrow(self, scorer: Scorer) -> Iterator[SplitScorer]:
@@ -445,7 +444,7 @@ class FastScorer:
         self._evaluator, self._config = evaluator, config
         self._sampling = replace(config.sampling(FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE), shared_order=True)
         self._cache: SplitScorerCache | None = None
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     @property
     def prepared(self) -> bool:

@@ -24,10 +24,8 @@ positions, then those objects differ.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +33,7 @@ import numpy.typing as npt
 
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import plural
+from gaifman.forks import ProcessLock, cached_property
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import Query
@@ -416,7 +415,7 @@ class ConstraintChecker:
         self.kb, self.query, self._declared = kb, query, declared
         self._known: KnownTuples | None = None
         self._rules: tuple[Rule, ...] | None = None
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def rules(self, deadline: Deadline | None = None) -> tuple[Rule, ...]:
         """The rules: declared ones first, then those found in the data."""

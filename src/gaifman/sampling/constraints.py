@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from gaifman.arguments import checked, checked_methods
 from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
 from gaifman.errors import FormulaError, Location, plural, similar_names
 from gaifman.io.files import open_input, read_blocks
@@ -76,6 +77,7 @@ class QueryConstraints:
     """The type of each position, or None."""
 
 
+@checked_methods
 @dataclass(frozen=True, slots=True)
 class Constraints:
     """Constraints in the order in which they were written."""
@@ -149,6 +151,7 @@ def read_constraints(
         return parse_constraints(text, schema, query=query, source=Path(source.name).name)
 
 
+@checked
 def parse_constraints(
     text: str, schema: SchemaLike = None, *, query: Query | None = None, source: str = "constraints"
 ) -> Constraints:

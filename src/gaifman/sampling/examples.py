@@ -39,6 +39,8 @@ from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 
 HIDE_MODES = ("facts", "links")
 """What to hide: the facts that make an answer true, or also all facts between its objects."""
+MAX_PER_ANSWER = 100_000
+"""Largest number of neighbourhoods or negatives of one answer."""
 NEGATIVES_PURPOSE = "corrupt"
 """Purpose of the keys of negatives."""
 MIN_ANSWERS_FOR_HOLDOUT = 10
@@ -70,7 +72,9 @@ class ExampleConfig:
     """The fraction of hard negatives: the new object is a few steps from one that stays."""
 
     def __post_init__(self) -> None:
-        for name, minimum in (("positives", 1), ("negatives", 0), ("max_held_out", 0), ("block_size", 1)):
+        for name, minimum in (("positives", 1), ("negatives", 0)):
+            check_int(name, getattr(self, name), minimum, limit=MAX_PER_ANSWER)
+        for name, minimum in (("max_held_out", 0), ("block_size", 1)):
             check_int(name, getattr(self, name), minimum)
         check_seed(self.seed)
         check_choice("negative_sampling", self.negative_sampling, NEGATIVE_SAMPLING)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_int, check_seed, cpu_count
+from gaifman.config import check_int, check_seed, check_threads
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.arrays import adjacency
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, check_radius
@@ -152,11 +152,10 @@ def draw_neighbourhoods(
     The result depends on the graph, the tuple, its hidden facts and the sampling, never on other tuples, their order or
     the number of threads (default: one per processor).
     """
-    threads = cpu_count() if threads is None else threads
-    check_int("threads", threads, 1)
+    threads = check_threads(threads)
     numbers = check_tuples(graph, tuples)
     job = make_draw_job(graph, numbers, sampling or SamplingConfig(), hidden)
-    return collect_neighbourhoods(job, numbers, job.draw(int(threads)))
+    return collect_neighbourhoods(job, numbers, job.draw(threads))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import json
 import re
 import threading
 from collections.abc import Collection, Iterable
-from functools import cached_property
 from itertools import count, islice
 from typing import TypeVar
 
@@ -25,6 +24,7 @@ from gaifman.completion import Completion
 from gaifman.config import Budget
 from gaifman.errors import GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.explain.svg import Diagram
+from gaifman.forks import cached_property
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Bindings, relation_query, to_bracketed

@@ -369,7 +369,7 @@ def test_explain_an_answer_to_a_query() -> None:
     with pytest.raises(KnowledgeBaseError, match="names an object for each of x, y, not t3"):
         worker().explain_answer(None, {}, ["t3"])
     with pytest.raises(KnowledgeBaseError, match="names no object, not t3"):
-        worker().explain_answer("works_in('p03', 't3')", {}, "t3")
+        worker().explain_answer("works_in('p03', 't3')", {}, ["t3"])
 
 
 def test_the_query_of_an_explanation_holds_iff_known() -> None:

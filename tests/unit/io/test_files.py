@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.config import Limits
-from gaifman.errors import InputError, OutputError
+from gaifman.errors import ArgumentError, InputError, OutputError
 from gaifman.io import read, write
 from gaifman.io.files import InputFile, TextBlock, atomic_write, check_exists, check_writable, read_blocks, read_head
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -29,6 +29,7 @@ def test_blocks_are_the_file_in_whole_lines(tmp_path_factory, data: bytes, size:
     path.write_bytes(gzip.compress(data) if packed else data)
     found = list(read_blocks(InputFile.from_path(path), Limits(), size=size))
     whole = b"".join(block.data for block in found)
+    data = data if b"\n" in data else data.replace(b"\r", b"\n")
     assert whole == data + b"\n" * (bool(data) and not data.endswith(b"\n"))
     assert all(block.data.endswith(b"\n") for block in found)
     line = 1
@@ -221,9 +222,9 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", [None, 5, b"x"])
 def test_other_types_than_paths_are_refused(name: object) -> None:
-    with pytest.raises(InputError, match="a file name must be a string or path"):
+    with pytest.raises(ArgumentError, match="sources must be a string or a path"):
         read(name)  # type: ignore[arg-type]
-    with pytest.raises(OutputError, match="a file name must be a string or path"):
+    with pytest.raises(ArgumentError, match="path must be a string or a path"):
         write(KnowledgeBase.from_facts([]), name)  # type: ignore[arg-type]
 
 

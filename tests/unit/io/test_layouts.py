@@ -56,7 +56,8 @@ def contents(rows: RowBatch, layout: TableLayout) -> list[str]:
         (["relation a1 x"], "this looks like a header; the column x is unknown"),
         (["relation arg1 arg3"], "this looks like a header, but its columns are not those of facts"),
         (["relation arg1 arg1"], "this looks like a header, but its columns are not those of facts"),
-        (["source target weight"], "this looks like a header, but its columns are not those of facts"),
+        (["source target weight"], "this looks like a header, but it has no column for the relation"),
+        (["source target"], "this looks like a header, but it has no column for the relation"),
         (["a1 edge a2"], "triples"),
         (["head parent bob"], "triples"),
         (["ann age 80", "bob age 1e2"], "attributes"),
@@ -129,10 +130,12 @@ def test_a_layout_describes_its_columns(layout: TableLayout, says: str, width: i
 
 
 def test_a_given_format_keeps_its_header_and_confidence() -> None:
-    assert layout_for_format("triples", ["a", "r", "b"]) == DEFAULT_LAYOUTS["triples"]
-    assert layout_for_format("triples", ["a", "r", "b", "0.5"]).number_column == 3
-    assert layout_for_format("triples", ["tail", "relation", "head"]).objects == (2, 0)
-    assert layout_for_format("nary", ["head", "relation", "tail"]) == DEFAULT_LAYOUTS["nary"]
+    assert layout_for_format("triples", [["a", "r", "b"]]) == DEFAULT_LAYOUTS["triples"]
+    assert layout_for_format("triples", [["a", "r", "b", "0.5"]]).number_column == 3
+    assert layout_for_format("triples", [["tail", "relation", "head"]]).objects == (2, 0)
+    assert layout_for_format("triples", [["head", "relation", "tail"]], header=False) == DEFAULT_LAYOUTS["triples"]
+    assert layout_for_format("triples", [["x", "y", "z"]], header=True).header
+    assert layout_for_format("nary", [["head", "relation", "tail"]]) == DEFAULT_LAYOUTS["nary"]
 
 
 @pytest.mark.parametrize("text", ["1", "-1", "+1.5", ".5", "5.", "1e5", "1E-5", "007"])

@@ -25,8 +25,9 @@ from kbs import TAME
 
 
 def plain_twin(text: str) -> list[tuple[int, list[str]]]:
-    """The rows of a tab-separated text, by definition."""
+    """The rows of a tab-separated text, by definition; without newlines, carriage returns end the lines."""
     rows = []
+    text = text if "\n" in text else text.replace("\r", "\n")
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
         fields = line.removesuffix("\r").split("\t")
         if fields != [""]:
@@ -270,6 +271,12 @@ def test_a_file_without_facts_is_an_empty_knowledge_base(tmp_path: Path, text: b
         ("arg1 relation arg2", "nary", (0, 2), None),
         ("relation arg1 arg2 confidence", "nary", (1, 2), 3),
         ("Score A_2 Predicate A_1", "nary", (3, 1), 0),
+        ("h r t", "triples", (0, 2), None),
+        ("O P S", "triples", (2, 0), None),
+        ("h r t score", "triples", (0, 2), 3),
+        ("src rel dst", "triples", (0, 2), None),
+        ("subj pred obj", "triples", (0, 2), None),
+        ("h p o", None, None, None),
         ("relation arg1 arg3", None, None, None),
         ("relation a1 a2 a3 a4 a5 a6 a7 a8 a9", None, None, None),
     ],

@@ -24,20 +24,20 @@ BOB = KnowledgeBase.from_facts([("parent", "cleo", "dan")])
 
 @pytest.mark.parametrize("name", [5, 1.5, None, b"ann", ["ann"], float("nan")])
 def test_other_types_than_strings_are_refused_as_names(name: str) -> None:
-    with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
+    with pytest.raises(KnowledgeBaseError, match=r"must be a(?:n iterable of)? strings?.*, got"):
         ANN.object_id(name)
-    with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
+    with pytest.raises(KnowledgeBaseError, match=r"must be a(?:n iterable of)? strings?.*, got"):
         ANN.value(name, "ann")
-    with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
+    with pytest.raises(KnowledgeBaseError, match=r"must be a(?:n iterable of)? strings?.*, got"):
         ANN.value("age", name)
-    with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
+    with pytest.raises(KnowledgeBaseError, match=r"must be a(?:n iterable of)? strings?.*, got"):
         ANN.induced([name])
     if name is not None:  # None asks for all
-        with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
+        with pytest.raises(KnowledgeBaseError, match=r"must be a(?:n iterable of)? strings?.*, got"):
             ANN.types(name)
-        with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
+        with pytest.raises(KnowledgeBaseError, match=r"must be a(?:n iterable of)? strings?.*, got"):
             ANN.facts(name)
-        with pytest.raises(KnowledgeBaseError, match="a name must be a string, got"):
+        with pytest.raises(KnowledgeBaseError, match=r"must be a(?:n iterable of)? strings?.*, got"):
             ANN.facts(obj=name)
     assert name not in ANN.objects
 
@@ -61,9 +61,9 @@ def test_a_prefix_is_checked_like_a_name(prefix: str) -> None:
 
 
 def test_invalid_arguments_of_union() -> None:
-    with pytest.raises(KnowledgeBaseError, match="got 1"):
+    with pytest.raises(KnowledgeBaseError, match="kbs must be an iterable of KnowledgeBases"):
         union([1])  # type: ignore[list-item]
-    with pytest.raises(KnowledgeBaseError, match="2 knowledge bases but 2 prefixes"):
+    with pytest.raises(KnowledgeBaseError, match="prefixes must be a sequence of strings or None, got '12'"):
         union([ANN, BOB], prefixes="12")
     assert len(union([ANN, BOB], prefixes=("", ""))) == 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gaifman
-from gaifman.errors import FormulaError
+from gaifman.errors import ArgumentError, FormulaError
 from gaifman.logic.ast import (
     Aggregate,
     And,
@@ -203,7 +203,7 @@ def test_expected_tokens_are_described(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("text", [None, 5, b"p(x)"])
 def test_other_types_than_text_are_refused(text: object) -> None:
-    with pytest.raises(FormulaError, match="a formula is text, not"):
+    with pytest.raises(ArgumentError, match="text must be a string, got"):
         parse(text)  # type: ignore[arg-type]
 
 
