@@ -12,6 +12,7 @@ import numpy as np
 from gaifman import __version__
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError
 from gaifman.io.model_file import Arrays, read_model, strip_prefix
+from gaifman.kb.collection import shared_names
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Feature, Query
@@ -49,7 +50,7 @@ def training_metadata(
         "version": __version__,
         "config": config.as_dict(),
         "base": {"kind": base.kind, "settings": _settings(base) or {}},
-        "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes},
+        "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes, "shared_names": len(shared_names(kbs))},
         **({"constraints": text} if constraints and (text := constraints.to_text()) else {}),
     }
 

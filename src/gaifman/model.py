@@ -37,6 +37,7 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
+from gaifman.kb.collection import KnowledgeBases, as_collection
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Bindings, Feature, Query
@@ -427,15 +428,15 @@ class GaifmanModel(Model):
 
     def fit(
         self,
-        kb: KnowledgeBase | Sequence[KnowledgeBase],
+        kb: KnowledgeBases,
         *,
         constraints: Constraints | None = None,
         threads: int | None = None,
         callback: Callback | None = None,
     ) -> Self:
         """Train on one knowledge base, or on several that share relations but no objects."""
-        kbs = [kb] if isinstance(kb, KnowledgeBase) else list(kb)
-        kbs, query, features = prepare_training(kbs, self._source, self._phi)
+        given = as_collection(kb)
+        kbs, query, features = prepare_training(given, self._source, self._phi)
         self.base = untrained_copy(self.base)
         sources = training_sources(kbs, query, features, self.config, constraints)
         trainer = Trainer(sources, self.config, self.base, threads)
@@ -449,7 +450,7 @@ class GaifmanModel(Model):
         self.meta = {
             "kind": "model",
             "query": str(query),
-            **training_metadata(self.config, self.base, kbs, constraints),
+            **training_metadata(self.config, self.base, given, constraints),
             "features": len(self.features),
             "metrics": {"answers": answers, "losses": losses_as_json(scorer), **self.held_out_report.metrics()},
             "calibration": self.held_out_report.reliability_table(),
@@ -578,7 +579,7 @@ class GaifmanModel(Model):
 
 
 def fit(
-    kb: KnowledgeBase | Sequence[KnowledgeBase],
+    kb: KnowledgeBases,
     query: str | Query,
     *,
     radius: int = DEFAULT_CONFIG.radius,

@@ -19,6 +19,7 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.io.model_file import Arrays, strip_prefix
+from gaifman.kb.collection import unify_schemas
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
@@ -155,12 +156,11 @@ def prepare_training(
     kbs: Sequence[KnowledgeBase], query: str | Query, phi: str | FeatureSet
 ) -> tuple[list[KnowledgeBase], Query, tuple[Feature, ...]]:
     """Return the knowledge bases with one schema, the parsed query, and the features over all relations."""
-    if not kbs:
-        raise KnowledgeBaseError("there is no knowledge base to train on")
-    relations = {name: relation.arity for kb in kbs for name, relation in kb.relations.items()}
-    attributes = sorted({name for kb in kbs for name in kb.attributes})
-    kbs = [kb.extend_schema(relations, attributes) for kb in kbs]
-    parsed = parse_query(query, kbs[0]) if isinstance(query, str) else query
+    kbs = unify_schemas(kbs)
+    relations, attributes = {name: each.arity for name, each in kbs[0].relations.items()}, sorted(kbs[0].attributes)
+    parsed, *_ = [
+        parse_query(query, kb) if isinstance(query, str) else query for kb in kbs
+    ]  # every one has its objects
     if not parsed.variables:
         raise FormulaError(f"{parsed} has no free variables: it is true or false, and has no answers to learn")
     arity = len(parsed.variables)
