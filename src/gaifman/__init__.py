@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         LimitError,
         OutputError,
         StoppedError,
+        TrainingError,
     )
     from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
     from gaifman.explain.explanation import Explanation, Reason
@@ -72,6 +73,7 @@ _HOMES = {
     "RankedAnswers": "ranking.ranked_answers",
     "Reason": "explain.explanation",
     "StoppedError": "errors",
+    "TrainingError": "errors",
     "TrainingConfig": "training",
     "complete": "completion",
     "count": "queries.answers",
@@ -123,6 +125,7 @@ __all__ = [
     "Reason",
     "StoppedError",
     "TrainingConfig",
+    "TrainingError",
     "__version__",
     "complete",
     "count",

@@ -6,6 +6,7 @@
     ├─ InputError           a file, table, model or run cannot be read
     ├─ OutputError          a file cannot be written, or its format cannot hold the data
     ├─ KnowledgeBaseError   an unknown object, relation or attribute, or an invalid setting
+    ├─ TrainingError        training diverged, or a model overflows
     ├─ StoppedError         the work took too much time, memory or disk, or was cancelled
     └─ BusyError            the server is overloaded; try again later
 
@@ -163,6 +164,10 @@ class OutputError(GaifmanError):
 
 class KnowledgeBaseError(GaifmanError):
     """An object, relation or attribute is unknown, a knowledge base cannot be built, or a setting is invalid."""
+
+
+class TrainingError(GaifmanError):
+    """Training diverged: the loss or the probabilities of a base model are not finite, or far too large."""
 
 
 class StoppedError(GaifmanError):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_int
-from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, similar_names
+from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, TrainingError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
@@ -41,6 +41,12 @@ SCANNED_NEGATIVES = 2
 
 MAX_EPOCHS = 50
 """Maximum number of epochs if there are few examples."""
+
+MAX_BLOCK_LOSS = 1e6
+"""Training has diverged if the mean loss of a block of examples, in nats, is larger."""
+MAX_EPOCH_LOSS = 20.0
+"""Training has diverged if the mean loss of an epoch is larger, unless it is the first of several: with a rate that is a
+little too high, the network recovers."""
 
 DEFAULT_BASE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch_size": 32}}
 """Default options of base models. With a few hundred answers the paper's sigmoids hardly learn: `gaifman train demo`
@@ -218,7 +224,12 @@ class Scorer:
 
     def probabilities(self, matrix: FeatureMatrix) -> Floats:
         """Return the base model's probability for each neighbourhood."""
-        return self.base.probabilities(self.scaler.transform(matrix))
+        p = self.base.probabilities(self.scaler.transform(matrix))
+        if np.isnan(p).any():
+            raise TrainingError(
+                "the base model overflows: its probabilities are not numbers", hint=_rate_hint(self.base)
+            )
+        return p
 
     def prune(self, features: Sequence[Feature]) -> tuple[tuple[Feature, ...], Scorer]:
         """Return the features that the base model uses, and the scorer for these alone."""
@@ -280,15 +291,28 @@ class Trainer:
         while progress.epoch < self.num_epochs and not progress.should_stop(self.config.patience):
             for batch in self.batches(scaler, progress.epoch, progress.block):
                 count = len(batch.rows)
-                progress.fit_batch(batch)
+                loss = progress.fit_batch(batch)
                 del batch  # free its memory before the next one is made
+                self._check_loss(loss, MAX_BLOCK_LOSS, progress.epoch)
                 callback.on_block(count, progress.state)
             self.base.end_epoch()
             held_out_loss = self._held_out_loss(scaler) if self.config.patience else None
             progress.end_epoch(held_out_loss)
+            if progress.epoch > 1 or self.num_epochs == 1:
+                self._check_loss(progress.losses[-1], MAX_EPOCH_LOSS, progress.epoch - 1)
             callback.on_epoch_end(progress.epoch, progress.losses[-1], held_out_loss)
         progress.restore_best()
         return Scorer(scaler, self.base, tuple(progress.losses))
+
+    def _check_loss(self, loss: float, limit: float, epoch: int) -> None:
+        """Raise TrainingError for a loss above the limit; NaN is not known."""
+        if loss > limit:
+            size = f"{loss:.3g} nats" if np.isfinite(loss) else "not finite"
+            query = self.sources[0].examples.query
+            raise TrainingError(
+                f"the training of {query} diverged in epoch {epoch + 1}: its loss is {size}",
+                hint=_rate_hint(self.base),
+            )
 
     def batches(self, scaler: FeatureScaler, epoch: int, first: int = 0) -> Iterator[Batch]:
         """Yield the blocks of an epoch as shuffled rows, from block `first` on."""
@@ -374,10 +398,12 @@ class _Progress:
         """Examples of the current epoch so far."""
         return self._count
 
-    def fit_batch(self, batch: Batch) -> None:
-        self._sum += self._base.fit_batch(batch) * len(batch.rows)
+    def fit_batch(self, batch: Batch) -> float:
+        loss = self._base.fit_batch(batch)
+        self._sum += loss * len(batch.rows)
         self._count += len(batch.rows)
         self.block += 1
+        return loss
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         arrays = {f"model/{name}": array for name, array in self._base.state(resumable=True).items()}
@@ -404,6 +430,16 @@ class _Progress:
     def restore_best(self) -> None:
         if self._best_state:
             self._base.restore(self._best_state)
+
+
+def _rate_hint(base: BaseModel) -> str:
+    """Return how to lower the learning rate of a base model that has diverged."""
+    rate = getattr(base, "learning_rate", None)
+    if not isinstance(rate, float | int):
+        return "train again with a lower learning rate of the base model"
+    lower = f"{min(rate / 10, 0.05):.2g}"
+    how = f'--option learning_rate={lower}, or options={{"learning_rate": {lower}}} in Python'
+    return f"train again with a lower learning_rate than {rate:g}, such as {lower}: {how}"
 
 
 def _nan_to_none(numbers: Sequence[float]) -> list[float | None]:

@@ -263,7 +263,7 @@ def _check_sources(sources: list[str]) -> None:
 
 def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, is_new: bool) -> None:
     """Train, and print the outcome; after Ctrl-C, print how to resume."""
-    from gaifman.errors import GaifmanError
+    from gaifman.errors import GaifmanError, TrainingError
     from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
     from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
@@ -291,6 +291,9 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
     except (TrainingInterrupted, KeyboardInterrupt):
         print_stopped("training", again, as_json)
         sys.exit(128 + (interrupt.received or signal.SIGINT))
+    except TrainingError:
+        _leave_diverged(run, as_json)
+        raise
     except GaifmanError:
         if is_new and not has_progress(run):
             run.discard()  # the input was wrong: leave nothing behind
@@ -298,6 +301,18 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
             click.echo(f"the trained relations are saved; after the error is fixed: {again}", err=True)
         raise
     _print_outcome(model, known, target, run.settings, as_json)
+
+
+def _leave_diverged(run: Run, as_json: bool) -> None:
+    """Leave a run that would diverge again: a run keeps its settings. Without trained relations, nothing is left."""
+    from gaifman.errors import plural
+    from gaifman.jobs.train import count_trained
+
+    if not (trained := count_trained(run)):
+        run.discard()
+    elif not as_json:
+        saved = f"{plural(trained, 'trained relation')} of this run cannot be used with another learning rate"
+        click.echo(f"{saved}; to start again: the same command with a lower rate and --force", err=True)
 
 
 def feature_source(phi: str) -> tuple[str, SourceText | None]:

@@ -214,7 +214,12 @@ def finish_cleanup(run: Run, target: Path) -> TrainedModel | None:
 
 def has_progress(run: Run) -> bool:
     """Return whether the run has trained anything."""
-    return run.has_checkpoints() or bool(run.finished_tasks() - {KB_TASK})
+    return run.has_checkpoints() or count_trained(run) > 0
+
+
+def count_trained(run: Run) -> int:
+    """Return the number of relations, or the model, that the run has trained."""
+    return len(run.finished_tasks() - {KB_TASK})
 
 
 def _train(context: RunContext, spec: TrainingSpec, kbs: list[KnowledgeBase], threads: int | None) -> TrainedModel:

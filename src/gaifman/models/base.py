@@ -106,7 +106,9 @@ class BaseModel(ABC):
 
     @abstractmethod
     def fit_batch(self, batch: Batch) -> float:
-        """Train on a batch. Return its mean cross-entropy in nats, or NaN if it is not known yet."""
+        """Train on a batch. Return its mean cross-entropy in nats; NaN if it is not known yet; infinity if the model
+        has diverged, so that its outputs are not finite.
+        """
 
     def end_epoch(self) -> None:  # noqa: B027 - optional
         """End an epoch: every batch has been seen once more."""

@@ -48,6 +48,8 @@ INITIAL_SQUARES = 1e-3
 """Initial value of Adagrad's sums of squares: it keeps the first steps small."""
 TYPICAL_ROW_ENTRIES = 64
 """Typical number of entries of a row: the fan-in that the first weights are scaled for."""
+PROBED_ROWS = 64
+"""Rows of a batch that are evaluated after its last step, to find out whether the network has diverged."""
 PURPOSE = 0x6E6574
 """Purpose of the random numbers."""
 
@@ -105,7 +107,9 @@ class MLP(BaseModel):
         """Make one Adagrad step per mini-batch."""
         loss = self._run_steps(batch, ADAGRAD, self._squares)
         self._seen += len(batch.targets)
-        return loss / max(len(batch.targets), 1)
+        # The loss is that before the last step: some rows show what the step has done.
+        finite = np.isfinite(loss) and np.isfinite(self.scores(batch.rows.slice(0, PROBED_ROWS))).all()
+        return loss / max(len(batch.targets), 1) if finite else np.inf
 
     def gradients(self, batch: Batch) -> State:
         """Return the gradient of the mean cross-entropy, with dropout, under the names of `state`."""

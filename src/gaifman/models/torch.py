@@ -109,7 +109,9 @@ class TorchModel(BaseModel):
                 self._optimiser.step()
                 total += loss.item() * (end - begin)
             self._random = torch.get_rng_state()
-        return total / count if count else float("nan")
+        if not count:
+            return float("nan")
+        return total / count if np.isfinite(total) else float("inf")
 
     def probabilities(self, rows: SparseRows) -> Floats:
         return logistic(self._apply(rows, self._logits)[:, 0])
