@@ -27,6 +27,7 @@ from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, Batch
 from gaifman.models.calibration import HeldOut
+from gaifman.models.portable_math import add_up, log
 from gaifman.models.registry import make_base_model, option_names
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics, feature_kinds
 from gaifman.sampling.constraints import Constraints
@@ -45,8 +46,8 @@ MAX_EPOCHS = 50
 MAX_BLOCK_LOSS = 1e6
 """Training has diverged if the mean loss of a block of examples, in nats, is larger."""
 MAX_EPOCH_LOSS = 20.0
-"""Training has diverged if the mean loss of an epoch is larger, unless it is the first of several: with a rate that is a
-little too high, the network recovers."""
+"""Training has diverged if the mean loss of an epoch is larger, unless it is the first of several: with a rate that is
+a little too high, the network recovers."""
 
 DEFAULT_BASE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch_size": 32}}
 """Default options of base models. With a few hundred answers the paper's sigmoids hardly learn: `gaifman train demo`
@@ -352,10 +353,10 @@ class Trainer:
                     tuples, self.config.sampling(1, "stop"), hidden, threads=self.threads
                 )
                 p = np.clip(self.base.probabilities(scaler.transform(matrix)), 1e-12, 1 - 1e-12)
-                losses.append(-(labels * np.log(p) + (1 - labels) * np.log(1 - p)))
+                losses.append(-(labels * log(p) + (1 - labels) * log(1 - p)))
                 weights.append(np.full(len(p), self.config.positives if labels.any() else self.config.negatives))
-        total = np.concatenate(weights)
-        return float(np.average(np.concatenate(losses), weights=total)) if total.sum() else float("nan")
+        each, mass = np.concatenate(losses), np.concatenate(weights)
+        return add_up(each * mass) / add_up(mass) if mass.any() else float("nan")
 
 
 def _first_negatives(block: ExampleBlock, count: int) -> Longs:
