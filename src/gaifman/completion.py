@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._serialization import (
+    base_from_metadata,
     feature_metadata,
     features_from_metadata,
     losses_as_json,
@@ -30,10 +31,11 @@ from gaifman._serialization import (
     scorer_arrays,
     scorer_from_arrays,
     training_metadata,
+    translate_state_errors,
 )
 from gaifman.cancellation import Deadline
-from gaifman.config import cpu_count
-from gaifman.errors import InputError, KnowledgeBaseError, similar_names
+from gaifman.config import MAX_ARITY, check_int, cpu_count
+from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
 from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
 from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
@@ -47,9 +49,9 @@ from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query
 from gaifman.logic.transforms import used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
+from gaifman.model_card import model_card
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc, fit_calibration
-from gaifman.models.registry import make_base_model
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
@@ -222,20 +224,22 @@ class Completion(Model):
         return arrays, self.meta | {"arities": arities}
 
     @classmethod
+    @translate_state_errors("completion")
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> Completion:
         """The completion of a file."""
-        features = {int(arity): features_from_metadata(texts) for arity, texts in meta["arities"].items()}
-        relations = {row["name"]: row["arity"] for row in meta["relations"]}
+        features = {int(arity): features_from_metadata(texts, int(arity)) for arity, texts in meta["arities"].items()}
+        relations = _relations_from_metadata(meta)
         parts: dict[int, Arrays] = {}
         for name, array in arrays.items():
             number, _, rest = name.partition("/")
             if number.isdecimal():
                 parts.setdefault(int(number), {})[rest] = array
+        if parts and max(parts) >= len(relations):
+            raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
         scorers, kinds = {}, {arity: feature_kinds(own) for arity, own in features.items()}
         for index, (relation, arity) in enumerate(relations.items()):
             if index in parts:
-                base = make_base_model(meta["base"]["kind"], meta["base"]["settings"])
-                scorers[relation] = scorer_from_arrays(parts[index], kinds[arity], base)
+                scorers[relation] = scorer_from_arrays(parts[index], kinds[arity], base_from_metadata(meta, None))
         return cls(
             TrainingConfig.from_settings(meta["config"]),
             relations,
@@ -244,6 +248,30 @@ class Completion(Model):
             Calibration.from_arrays(strip_prefix(arrays, "calibration/")),
             {name: value for name, value in meta.items() if name != "arities"},
         )
+
+
+def _relations_from_metadata(meta: Mapping[str, Any]) -> dict[str, int]:
+    """Relation → arity, as in a file: the arrays of a relation are numbered by its position."""
+    relations: dict[str, int] = {}
+    for row in meta["relations"]:
+        name, arity = row["name"], row["arity"]
+        check_int("the arity of a relation", arity, 1, MAX_ARITY)
+        if not isinstance(name, str) or name in relations:
+            raise InputError(f"the names of relations must be different texts, got {shorten(repr(name))}")
+        relations[name] = arity
+    used = {(name, arity) for texts in meta["arities"].values() for name, arity in texts["relations_used"].items()}
+    for name, arity in used:
+        if relations.get(name, arity) != arity:
+            raise InputError(f"{shorten(name)} is a relation of {relations[name]} places and of {arity}")
+    return relations
+
+
+@translate_state_errors("model")
+def _check_metadata(model: Model) -> None:
+    """Refuse metadata that cannot be shown, by the card or in notebooks, and constraints that cannot be parsed."""
+    model_card(model.meta)
+    model._repr_html_()
+    _ = model.constraints  # parsed
 
 
 def load(
@@ -265,9 +293,10 @@ def load(
             if meta["kind"] == "completion"
             else GaifmanModel.from_state(arrays, meta, base)
         )
-        _ = model.constraints  # parsed: damaged ones are found now, not at the first answer
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:  # intact, but not our format
-        raise InputError(f"{path} is not a valid {meta['kind']}: {error!r}") from error
+        _check_metadata(model)
+    except InputError as error:  # intact, but not our format
+        name = shorten(str(path), 120)
+        raise InputError(f"{name}: {error.message}", suggestions=error.suggestions, hint=error.hint) from error
     return model if kb is None else model.with_kb(kb)
 
 

@@ -27,9 +27,11 @@ from gaifman._serialization import (
     scorer_arrays,
     scorer_from_arrays,
     training_metadata,
+    translate_state_errors,
     untrained_copy,
 )
 from gaifman.cancellation import Deadline
+from gaifman.config import check_int
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
 from gaifman.explain.explanation import Explanation
@@ -563,13 +565,16 @@ class GaifmanModel(Model):
         return arrays, self.meta | feature_metadata(self.features, self.query)
 
     @classmethod
+    @translate_state_errors("model")
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any], base: BaseModel | None = None) -> GaifmanModel:
         """The model of a file."""
-        features = features_from_metadata(meta)
+        query = parse_query(meta["query"])
+        check_int("the number of variables of the query", len(query.variables), 1)
+        features = features_from_metadata(meta, len(query.variables))
         scorer = scorer_from_arrays(arrays, feature_kinds(features), base_from_metadata(meta, base))
         texts = ("feature_texts", "relations_used", "attributes_used")
         return cls.from_parts(
-            parse_query(meta["query"]),
+            query,
             TrainingConfig.from_settings(meta["config"]),
             features,
             scorer,

@@ -170,7 +170,7 @@ def train(
       gaifman train demo -o countries.gaifman
       gaifman train demo "exists z. borders(x, z) & borders(z, y)" -o near.gaifman --size 10
       gaifman train train.tsv "born_in(x, y)" -o born.gaifman --phi born.phi --option epochs=5
-      gaifman train 2023.tsv --also 2024.tsv --also 2025.tsv -o years.gaifman
+      gaifman train smith.tsv --also jones.tsv --also lee.tsv -o families.gaifman
 
     Writes the model to MODEL, its model card to MODEL.md and the training log to MODEL.log.jsonl. If the training is
     interrupted, `gaifman resume MODEL` continues it; the model is the same.

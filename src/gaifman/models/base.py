@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeBaseError
+from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
 from gaifman.features.evaluator import Reals, concatenate_rows
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.models.calibration import log_odds
@@ -135,7 +135,16 @@ class BaseModel(ABC):
 
     @abstractmethod
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Load what `state` returned."""
+        """Load what `state` returned. Raise InputError for any other arrays: they may come from a crafted file."""
+
+    def check_width(self, width: int) -> None:
+        """Raise InputError unless a restored model takes rows of `width` columns."""
+        try:
+            p = self.probabilities(SparseRows.empty(1, width))
+        except (GaifmanError, ArithmeticError, ValueError, IndexError) as error:
+            raise InputError(f"the base model does not take rows of {width:,} columns: {error}") from error
+        if not (p.shape == (1,) and 0 <= p[0] <= 1):
+            raise InputError("the base model gives no probability for a row without entries")
 
 
 def import_extra(module: str, extra: str) -> Any:

@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from gaifman.config import check_fraction, check_positive
 from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.io.model_file import require_array
 from gaifman.kb.tables import Floats
 from gaifman.models.portable_math import add_up, exp, log, log1p
 
@@ -46,6 +47,8 @@ MIN_KNOT_GAP = 0.05
 """Minimum distance of neighbouring knots in log-odds. Closer knots would fit noise with steep steps."""
 IDENTITY_PRIOR_WEIGHT = 8.0
 """Number of pseudo-tuples that pull the linear map towards the identity."""
+MAX_STORED = 1e12
+"""Largest number in the arrays of a calibration; one over it is the smallest distance of knots."""
 MAX_ABS_LOG_ODDS = 16.0
 """The fit clips log-odds to this range, so that one outlier does not bend the whole map."""
 
@@ -144,12 +147,16 @@ class Calibration:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Calibration:
         """Load what `arrays` returned."""
-        missing = {"knots", "values", "rest"} - set(arrays)
-        if missing or np.shape(arrays["rest"]) != (4,):
-            raise InputError(f"not the arrays of a calibration: {', '.join(sorted(arrays)) or 'none'}")
-        knots, values = (np.array(arrays[name], np.float64) for name in ("knots", "values"))
-        shift, answers, others, fitted = np.asarray(arrays["rest"], np.float64).tolist()
-        return cls(knots, values, shift, answers, others, bool(fitted))
+        knots, values = (require_array(arrays, name, np.float64, (None,)) for name in ("knots", "values"))
+        rest = require_array(arrays, "rest", np.float64, (4,))
+        shift, answers, others, fitted = rest.tolist()
+        largest = np.abs(np.concatenate([knots, values, rest])).max()
+        if min(answers, others) < 0 or fitted not in (0, 1) or (fitted and not min(answers, others) > 0):
+            raise InputError("the weights of a calibration must be at least 0, and above 0 if it was fitted")
+        found = cls(knots, values, shift, answers, others, bool(fitted))
+        if largest > MAX_STORED or np.diff(knots).min() < 1 / MAX_STORED:
+            raise InputError(f"the numbers of a calibration must be below {MAX_STORED:g}, and its knots apart")
+        return found
 
     def _piece(self, x: Floats) -> npt.NDArray[np.intp]:
         """Return the piece of the map that each value falls on."""
