@@ -78,9 +78,9 @@ def trained(kb: KnowledgeBase, names: list[str], settings: dict[str, Any]) -> tu
     """A completion, its seconds, and examples per second of training."""
     gaifman.complete(kb, names[-1:], threads=1, **SETTINGS | {"options": PAPER | {"epochs": 1}})
     counting, begin = Counting(), time.perf_counter()
-    trainer = RelationTrainer(build_graph(kb), "paper", TrainingConfig.from_settings(settings), None)
+    trainer = RelationTrainer(kb, "paper", TrainingConfig.from_settings(settings), None)
     for arity in {kb.relations[name].arity for name in names}:
-        trainer.evaluator_and_kinds(arity)
+        trainer.evaluators_and_kinds(arity)
     ready = time.perf_counter()
     parts = trainer.train_all(names, threads=2, store=counting)
     done = time.perf_counter()
@@ -112,7 +112,7 @@ def attributes(quick: bool) -> dict[str, float]:
     plain = loaded("FB15k-237", 14_541, 272_115, 237)
     names = some(plain, 3_000 if quick else 20_000)
     config = TrainingConfig.from_settings(SETTINGS | {"phi": "default", "options": PAPER | {"epochs": 1}})
-    trainers = [RelationTrainer(build_graph(kb), "default", config, None) for kb in (plain, with_values(plain))]
+    trainers = [RelationTrainer(kb, "default", config, None) for kb in (plain, with_values(plain))]
     counting = Counting()
     for trainer in trainers:
         trainer.train_all(names[:1], threads=1, store=counting)

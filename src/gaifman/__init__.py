@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         LimitError,
         OutputError,
         StoppedError,
+        TrainingError,
     )
     from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
     from gaifman.explain.explanation import Explanation, Reason
@@ -74,6 +75,7 @@ _HOMES = {
     "RankedAnswers": "ranking.ranked_answers",
     "Reason": "explain.explanation",
     "StoppedError": "errors",
+    "TrainingError": "errors",
     "TrainingConfig": "training",
     "complete": "completion",
     "count": "queries.answers",
@@ -126,6 +128,7 @@ __all__ = [
     "Reason",
     "StoppedError",
     "TrainingConfig",
+    "TrainingError",
     "__version__",
     "complete",
     "count",

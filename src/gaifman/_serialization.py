@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from gaifman import __version__
-from gaifman.errors import ArgumentError, InputError, KnowledgeBaseError, OutputError
+from gaifman.config import MAX_ARITY, check_int
+from gaifman.errors import GaifmanError, InputError, OutputError, shorten
+from gaifman.features.feature_sets import FeatureSet
 from gaifman.io.model_file import Arrays, read_model, strip_prefix
+from gaifman.kb.collection import shared_names
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Feature, Query
@@ -20,7 +23,7 @@ from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
 from gaifman.logic.transforms import used_symbols
 from gaifman.models.base import BaseModel
-from gaifman.models.registry import make_base_model
+from gaifman.models.registry import BASE_MODELS, make_base_model
 from gaifman.models.scaling import FeatureScaler
 from gaifman.sampling.constraints import Constraints
 from gaifman.training import Scorer, TrainingConfig
@@ -34,8 +37,12 @@ def scorer_arrays(scorer: Scorer, prefix: str = "") -> Arrays:
 
 def scorer_from_arrays(arrays: Arrays, kinds: Ints, base: BaseModel) -> Scorer:
     """The scorer of arrays without a prefix; `base` is the untrained base model, which is restored."""
-    base.restore(strip_prefix(arrays, "base/"))
-    return Scorer(FeatureScaler.from_arrays(strip_prefix(arrays, "scaler/"), kinds), base)
+    scaler, state = FeatureScaler.from_arrays(strip_prefix(arrays, "scaler/"), kinds), strip_prefix(arrays, "base/")
+    if "width" in state and state["width"].tolist() != [scaler.width]:  # before it is made, which takes memory
+        raise InputError(f"the base model is for {state['width'].tolist()} columns, and there are {scaler.width:,}")
+    base.restore(state)
+    base.check_width(scaler.width)
+    return Scorer(scaler, base)
 
 
 def training_metadata(
@@ -50,7 +57,7 @@ def training_metadata(
         "version": __version__,
         "config": config.as_dict(),
         "base": {"kind": base.kind, "settings": _settings(base) or {}},
-        "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes},
+        "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes, "shared_names": len(shared_names(kbs))},
         **({"constraints": text} if constraints and (text := constraints.to_text()) else {}),
     }
 
@@ -84,11 +91,17 @@ def feature_metadata(features: Sequence[Feature], query: Query) -> dict[str, Any
     }
 
 
-def features_from_metadata(meta: Mapping[str, Any]) -> tuple[Feature, ...]:
-    """The features of a file."""
-    schema = Schema(dict(meta["relations_used"]), tuple(meta["attributes_used"]), ())
+def features_from_metadata(meta: Mapping[str, Any], arity_of_tuples: int) -> tuple[Feature, ...]:
+    """The features of a file, for tuples of this length."""
+    relations, attributes = dict(meta["relations_used"]), tuple(meta["attributes_used"])
+    for name, arity in relations.items():
+        check_int(f"the arity of {name}", arity, 1, MAX_ARITY)
+    schema = Schema(relations, attributes, ())
     # Not checked against the schema: ∃r ranges over relations that no feature names.
-    return tuple(schema.resolve_attribute(parse_feature(text)) for text in meta["feature_texts"])
+    features = tuple(schema.resolve_attribute(parse_feature(text)) for text in meta["feature_texts"])
+    if FeatureSet(features).expand(relations, arity_of_tuples) != features:
+        raise InputError("a feature comes twice, or stands for several")  # the numbers of features would be others
+    return features
 
 
 def base_from_metadata(meta: Mapping[str, Any], base: BaseModel | None) -> BaseModel:
@@ -98,12 +111,11 @@ def base_from_metadata(meta: Mapping[str, Any], base: BaseModel | None) -> BaseM
         if base.kind != kind:
             raise InputError(f"the file needs a base model of kind {kind}, not {base.kind}")
         return base
-    try:
-        return make_base_model(kind, settings)
-    except KnowledgeBaseError:
+    if kind not in BASE_MODELS:
         raise InputError(
             f"the file needs a base model of kind {kind}", hint="pass an untrained one: gaifman.load(file, base=…)"
-        ) from None
+        )
+    return make_base_model(kind, settings)
 
 
 @contextmanager
@@ -111,8 +123,16 @@ def translate_state_errors(kind: str) -> Iterator[None]:
     """Raise InputError for arrays and metadata that are not those of a model."""
     try:
         yield
-    except (ArgumentError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise InputError(f"the content is not a valid {kind}: {error!r}") from error
+    except InputError:
+        raise
+    except GaifmanError as error:
+        raise InputError(
+            f"this is not a valid {kind}: {error.message}", suggestions=error.suggestions, hint=error.hint
+        ) from error
+    except MemoryError as error:
+        raise InputError(f"the {kind} needs more memory than there is") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"this is not a valid {kind}: {shorten(repr(error), 200)}") from error
 
 
 def read_model_state(path: str | Path) -> tuple[Arrays, dict[str, Any]]:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._serialization import (
+    base_from_metadata,
     feature_metadata,
     features_from_metadata,
     losses_as_json,
@@ -33,8 +34,8 @@ from gaifman._serialization import (
 )
 from gaifman.arguments import checked, checked_methods
 from gaifman.cancellation import Deadline
-from gaifman.config import check_threads
-from gaifman.errors import InputError, KnowledgeBaseError, similar_names
+from gaifman.config import MAX_ARITY, check_int, check_threads
+from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
 from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
 from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
@@ -42,15 +43,16 @@ from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix
+from gaifman.kb.collection import KnowledgeBases, as_collection, unify_schemas
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query
 from gaifman.logic.transforms import used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
+from gaifman.model_card import model_card
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc, fit_calibration
-from gaifman.models.registry import make_base_model
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
@@ -227,18 +229,19 @@ class Completion(Model):
     @translate_state_errors("completion")
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> Completion:
         """The completion of a file."""
-        features = {int(arity): features_from_metadata(texts) for arity, texts in meta["arities"].items()}
-        relations = {row["name"]: row["arity"] for row in meta["relations"]}
+        features = {int(arity): features_from_metadata(texts, int(arity)) for arity, texts in meta["arities"].items()}
+        relations = _relations_from_metadata(meta)
         parts: dict[int, Arrays] = {}
         for name, array in arrays.items():
             number, _, rest = name.partition("/")
             if number.isdecimal():
                 parts.setdefault(int(number), {})[rest] = array
+        if parts and max(parts) >= len(relations):
+            raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
         scorers, kinds = {}, {arity: feature_kinds(own) for arity, own in features.items()}
         for index, (relation, arity) in enumerate(relations.items()):
             if index in parts:
-                base = make_base_model(meta["base"]["kind"], meta["base"]["settings"])
-                scorers[relation] = scorer_from_arrays(parts[index], kinds[arity], base)
+                scorers[relation] = scorer_from_arrays(parts[index], kinds[arity], base_from_metadata(meta, None))
         return cls(
             TrainingConfig.from_settings(meta["config"]),
             relations,
@@ -247,6 +250,30 @@ class Completion(Model):
             Calibration.from_arrays(strip_prefix(arrays, "calibration/")),
             {name: value for name, value in meta.items() if name != "arities"},
         )
+
+
+def _relations_from_metadata(meta: Mapping[str, Any]) -> dict[str, int]:
+    """Relation → arity, as in a file: the arrays of a relation are numbered by its position."""
+    relations: dict[str, int] = {}
+    for row in meta["relations"]:
+        name, arity = row["name"], row["arity"]
+        check_int("the arity of a relation", arity, 1, MAX_ARITY)
+        if not isinstance(name, str) or name in relations:
+            raise InputError(f"the names of relations must be different texts, got {shorten(repr(name))}")
+        relations[name] = arity
+    used = {(name, arity) for texts in meta["arities"].values() for name, arity in texts["relations_used"].items()}
+    for name, arity in used:
+        if relations.get(name, arity) != arity:
+            raise InputError(f"{shorten(name)} is a relation of {relations[name]} places and of {arity}")
+    return relations
+
+
+@translate_state_errors("model")
+def _check_metadata(model: Model) -> None:
+    """Refuse metadata that cannot be shown, by the card or in notebooks, and constraints that cannot be parsed."""
+    model_card(model.meta)
+    model._repr_html_()
+    _ = model.constraints  # parsed
 
 
 @checked
@@ -269,10 +296,10 @@ def load(
             if meta["kind"] == "completion"
             else GaifmanModel.from_state(arrays, meta, base)
         )
-        with translate_state_errors(meta["kind"]):
-            _ = model.constraints  # parsed: damaged ones are found now, not at the first answer
-    except InputError as error:
-        raise InputError(f"{path}: {error.message}", hint=error.hint) from error
+        _check_metadata(model)
+    except InputError as error:  # intact, but not our format
+        name = shorten(str(path), 120)
+        raise InputError(f"{name}: {error.message}", suggestions=error.suggestions, hint=error.hint) from error
     return model if kb is None else model.with_kb(kb)
 
 
@@ -300,7 +327,7 @@ class PartStore:
 
 @checked
 def complete(
-    kb: KnowledgeBase,
+    kb: KnowledgeBases,
     relations: Iterable[str] | None = None,
     *,
     radius: int = DEFAULT_CONFIG.radius,
@@ -327,7 +354,7 @@ def complete(
     """Train one model for each relation of a knowledge base.
 
     Args:
-        kb: The knowledge base.
+        kb: The knowledge base, or several that share relations but no objects.
         relations: The relations; None for all.
         radius: r, the largest distance of a member from the tuple's objects.
         size: k, the number of members besides the tuple's objects; None for all.
@@ -374,7 +401,7 @@ def complete(
 
 
 def train_completion(
-    kb: KnowledgeBase,
+    kb: KnowledgeBases,
     config: TrainingConfig,
     relations: Iterable[str] | None = None,
     *,
@@ -384,8 +411,8 @@ def train_completion(
     store: PartStore | None = None,
 ) -> Completion:
     """Train a completion with these settings; `phi` replaces a name in the settings."""
-    names = check_relations(kb, relations)
-    trainer = RelationTrainer(build_graph(kb), config.phi if phi is None else phi, config, constraints)
+    trainer = RelationTrainer(kb, config.phi if phi is None else phi, config, constraints)
+    names = check_relations(trainer.kbs[0], relations)
     parts = trainer.train_all(names, check_threads(threads), store or PartStore())
     return trainer.build_completion(names, parts)
 
@@ -404,29 +431,45 @@ def check_relations(kb: KnowledgeBase, relations: Iterable[str] | None) -> list[
 
 
 class RelationTrainer:
-    """Trains the relations of one knowledge base, which share graph and compiled features."""
+    """Trains the relations of one knowledge base or a collection, which share graphs and compiled features."""
 
     def __init__(
-        self, graph: GaifmanGraph, phi: str | FeatureSet, config: TrainingConfig, constraints: Constraints | None
+        self, kb: KnowledgeBases, phi: str | FeatureSet, config: TrainingConfig, constraints: Constraints | None
     ) -> None:
-        self.graph, self.phi, self.config, self.constraints = graph, phi, config, constraints
-        self._prepared: dict[int, tuple[FeatureEvaluator, Ints]] = {}
+        self._given = as_collection(kb)
+        self.kbs = unify_schemas(self._given)
+        """The knowledge bases, each with the relations and attributes of all."""
+        self.phi, self.config, self.constraints = phi, config, constraints
+        self._graphs: list[GaifmanGraph] | None = None
+        self._prepared: dict[int, tuple[list[FeatureEvaluator], Ints]] = {}
         self._lock = ProcessLock()
 
-    def evaluator_and_kinds(self, arity: int) -> tuple[FeatureEvaluator, Ints]:
-        """The compiled features of relations of this arity, and their kinds."""
+    def graphs(self) -> list[GaifmanGraph]:
+        """The Gaifman graph of each knowledge base."""
+        with self._lock:
+            if self._graphs is None:
+                self._graphs = [build_graph(kb) for kb in self.kbs]
+            return self._graphs
+
+    def evaluators_and_kinds(self, arity: int) -> tuple[list[FeatureEvaluator], Ints]:
+        """The features of relations of this arity, compiled for each knowledge base, and their kinds."""
         with self._lock:
             if arity not in self._prepared:
-                kb = self.graph.kb
+                kb = self.kbs[0]
                 arities = {name: relation.arity for name, relation in kb.relations.items()}
                 features = resolve_feature_set(self.phi, arity, arities, kb.attributes, kb)
-                plan = compile_features(_features_of_arity(features, arity), kb, arity)
-                self._prepared[arity] = FeatureEvaluator(self.graph, plan), feature_kinds(plan.features)
+                own = _features_of_arity(features, arity)
+                plans = [compile_features(own, graph.kb, arity) for graph in self.graphs()]
+                evaluators = [FeatureEvaluator(*each) for each in zip(self.graphs(), plans, strict=True)]
+                self._prepared[arity] = evaluators, feature_kinds(plans[0].features)
             return self._prepared[arity]
+
+    def count_facts(self, name: str) -> int:
+        """The number of facts of a relation in all knowledge bases."""
+        return sum(kb.relations[name].count for kb in self.kbs)
 
     def train_all(self, names: Sequence[str], threads: int, store: PartStore) -> dict[str, RelationModel]:
         """Relation → its model: from the store, or trained now."""
-        kb = self.graph.kb
 
         def train(name: str) -> RelationModel:
             part = store.load(name)
@@ -436,28 +479,38 @@ class RelationTrainer:
             return part
 
         order = sorted(names)
-        parts = map_threaded(train, order, threads, cost=lambda name: kb.relations[name].count)
+        parts = map_threaded(train, order, threads, cost=self.count_facts)
         return dict(zip(order, parts, strict=True))
 
     def train(self, name: str, callback: Callback) -> RelationModel:
         """Train one relation; if that is impossible, the metadata say why."""
-        relation = self.graph.kb.relations[name]
-        about: dict[str, Any] = {"name": name, "arity": relation.arity, "answers": relation.count, "trained": False}
-        if relation.count < MIN_FACTS:
+        arity, count = self.kbs[0].relations[name].arity, self.count_facts(name)
+        about: dict[str, Any] = {"name": name, "arity": arity, "answers": count, "trained": False}
+        if count < MIN_FACTS:
             return {}, about | {"reason": "fewer than two facts"}
-        examples = TrainingExamples(self.graph, relation_query(name, relation.arity), self.config, self.constraints)
-        if self.config.negatives and not len(next(examples.blocks(0)).negatives):
+        examples = [self._examples(graph, relation_query(name, arity), name) for graph in self.graphs()]
+        if not any(examples):
             return {}, about | {"reason": "every tuple is known"}
-        evaluator, kinds = self.evaluator_and_kinds(relation.arity)
+        evaluators, kinds = self.evaluators_and_kinds(arity)
         if not len(kinds):
             return {}, about | {"reason": "no feature fits"}
-        trainer = Trainer([TrainingSource(evaluator, examples, kinds)], self.config, self.config.make_base_model())
+        pairs = zip(evaluators, examples, strict=True)
+        sources = [TrainingSource(evaluator, own, kinds) for evaluator, own in pairs if own is not None]
+        trainer = Trainer(sources, self.config, self.config.make_base_model())
         scorer = trainer.train(callback)
         held_out = trainer.held_out(scorer)
         arrays = scorer_arrays(scorer) | {"held/means": held_out.means, "held/targets": held_out.targets}
         area = auc(held_out.means, held_out.targets)
         metrics = {"held_out": len(held_out.means), "auc": None if area is None else round(area, 6)}
         return arrays, about | {"trained": True, "losses": losses_as_json(scorer), **metrics}
+
+    def _examples(self, graph: GaifmanGraph, query: Query, name: str) -> TrainingExamples | None:
+        """The examples of a relation in one knowledge base; None if it has no facts there, or no unknown tuples."""
+        if not graph.kb.relations[name].count:
+            return None
+        examples = TrainingExamples(graph, query, self.config, self.constraints)
+        usable = not self.config.negatives or len(next(examples.blocks(0)).negatives)
+        return examples if usable else None
 
     def build_completion(self, names: Sequence[str], parts: Mapping[str, RelationModel]) -> Completion:
         """Join the models. They share one calibration: most relations have too few held-out tuples for their own."""
@@ -467,17 +520,17 @@ class RelationTrainer:
         )
         report = HeldOutReport.from_held_out(HeldOut(means, targets), self.config.negative_ratio)
         calibration = fit_calibration(means, targets, ratio=self.config.negative_ratio)
-        kb = self.graph.kb
         features, scorers = self._shared_features(trained)
         meta: dict[str, Any] = {
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
-            **training_metadata(self.config, self.config.make_base_model(), [kb], self.constraints),
+            **training_metadata(self.config, self.config.make_base_model(), self._given, self.constraints),
             "features": sum(map(len, features.values())),
-            "metrics": {"answers": sum(kb.relations[name].count for name in names), **report.metrics()},
+            "metrics": {"answers": sum(map(self.count_facts, names)), **report.metrics()},
             "calibration": report.reliability_table(),
         }
-        arities = {name: kb.relations[name].arity for name in names}
+        arities = {name: self.kbs[0].relations[name].arity for name in names}
+        kb = self.kbs[0] if len(self.kbs) == 1 else None
         return Completion(self.config, arities, features, scorers, calibration, meta, kb, report)
 
     def _shared_features(
@@ -486,12 +539,12 @@ class RelationTrainer:
         """Arity → the features that its relations use; relation → scorer, which counts among these features."""
         scorers: dict[str, Scorer] = {}
         features: dict[int, tuple[Feature, ...]] = {}
-        arities = {name: self.graph.kb.relations[name].arity for name in trained}
+        arities = {name: self.kbs[0].relations[name].arity for name in trained}
         for arity in sorted(set(arities.values())):
             own = {name: arrays for name, arrays in trained.items() if arities[name] == arity}
             used = np.unique(_concatenate(own.values(), "scaler/features", np.zeros(0, np.int32)))
-            evaluator, kinds = self.evaluator_and_kinds(arity)
-            features[arity] = tuple(evaluator.plan.features[number] for number in used.tolist())
+            evaluators, kinds = self.evaluators_and_kinds(arity)
+            features[arity] = tuple(evaluators[0].plan.features[number] for number in used.tolist())
             for name, arrays in own.items():
                 scorers[name] = _renumber_features(arrays, used, kinds[used], self.config.make_base_model())
         return features, scorers

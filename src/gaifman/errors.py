@@ -7,6 +7,7 @@
     ├─ OutputError          a file cannot be written, or its format cannot hold the data
     ├─ KnowledgeBaseError   an unknown object, relation or attribute, or an invalid setting
     │  └─ ArgumentError     an argument has the wrong type
+    ├─ TrainingError        training diverged, or a model overflows
     ├─ StoppedError         the work took too much time, memory or disk, or was cancelled
     └─ BusyError            the server is overloaded; try again later
 
@@ -168,6 +169,10 @@ class KnowledgeBaseError(GaifmanError):
 
 class ArgumentError(KnowledgeBaseError):
     """An argument of a function has the wrong type."""
+
+
+class TrainingError(GaifmanError):
+    """Training diverged: the loss or the probabilities of a base model are not finite, or far too large."""
 
 
 class StoppedError(GaifmanError):

@@ -31,6 +31,7 @@ from gaifman._serialization import (
 )
 from gaifman.arguments import checked, checked_methods
 from gaifman.cancellation import Deadline
+from gaifman.config import check_int
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
 from gaifman.explain.explanation import Explanation
@@ -39,6 +40,7 @@ from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
+from gaifman.kb.collection import KnowledgeBases, as_collection
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Bindings, Feature, Query
@@ -439,15 +441,15 @@ class GaifmanModel(Model):
 
     def fit(
         self,
-        kb: KnowledgeBase | Sequence[KnowledgeBase],
+        kb: KnowledgeBases,
         *,
         constraints: Constraints | None = None,
         threads: int | None = None,
         callback: Callback | None = None,
     ) -> Self:
         """Train on one knowledge base, or on several that share relations but no objects."""
-        kbs = [kb] if isinstance(kb, KnowledgeBase) else list(kb)
-        kbs, query, features = prepare_training(kbs, self._source, self._phi)
+        given = as_collection(kb)
+        kbs, query, features = prepare_training(given, self._source, self._phi)
         self.base = untrained_copy(self.base)
         sources = training_sources(kbs, query, features, self.config, constraints)
         trainer = Trainer(sources, self.config, self.base, threads)
@@ -461,7 +463,7 @@ class GaifmanModel(Model):
         self.meta = {
             "kind": "model",
             "query": str(query),
-            **training_metadata(self.config, self.base, kbs, constraints),
+            **training_metadata(self.config, self.base, given, constraints),
             "features": len(self.features),
             "metrics": {"answers": answers, "losses": losses_as_json(scorer), **self.held_out_report.metrics()},
             "calibration": self.held_out_report.reliability_table(),
@@ -577,11 +579,13 @@ class GaifmanModel(Model):
     @translate_state_errors("model")
     def from_state(cls, arrays: Arrays, meta: Mapping[str, Any], base: BaseModel | None = None) -> GaifmanModel:
         """The model of a file."""
-        features = features_from_metadata(meta)
+        query = parse_query(meta["query"])
+        check_int("the number of variables of the query", len(query.variables), 1)
+        features = features_from_metadata(meta, len(query.variables))
         scorer = scorer_from_arrays(arrays, feature_kinds(features), base_from_metadata(meta, base))
         texts = ("feature_texts", "relations_used", "attributes_used")
         return cls.from_parts(
-            parse_query(meta["query"]),
+            query,
             TrainingConfig.from_settings(meta["config"]),
             features,
             scorer,
@@ -592,7 +596,7 @@ class GaifmanModel(Model):
 
 @checked
 def fit(
-    kb: KnowledgeBase | Sequence[KnowledgeBase],
+    kb: KnowledgeBases,
     query: str | Query,
     *,
     radius: int = DEFAULT_CONFIG.radius,

@@ -205,8 +205,11 @@ def _summarize_losses(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kb_rows(kb: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    kbs = kb.get("collection", [kb])
-    return [(key, part[key]) for part in kbs for key in _KB_ROWS]
+    kbs, shared = kb.get("collection", [kb]), kb.get("shared_names")
+    rows = [(key, part[key]) for part in kbs for key in _KB_ROWS]
+    return rows + (
+        [("names that objects of several knowledge bases have; these are different objects", shared)] if shared else []
+    )
 
 
 def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from gaifman.arguments import checked_methods
 from gaifman.config import check_int
-from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, similar_names
+from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, TrainingError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.io.model_file import Arrays, strip_prefix
+from gaifman.kb.collection import unify_schemas
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
@@ -27,6 +28,7 @@ from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, Batch
 from gaifman.models.calibration import HeldOut
+from gaifman.models.portable_math import add_up, log
 from gaifman.models.registry import make_base_model, option_names
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics, feature_kinds
 from gaifman.sampling.constraints import Constraints
@@ -41,6 +43,12 @@ SCANNED_NEGATIVES = 2
 
 MAX_EPOCHS = 50
 """Maximum number of epochs if there are few examples."""
+
+MAX_BLOCK_LOSS = 1e6
+"""Training has diverged if the mean loss of a block of examples, in nats, is larger."""
+MAX_EPOCH_LOSS = 20.0
+"""Training has diverged if the mean loss of an epoch is larger, unless it is the first of several: with a rate that is
+a little too high, the network recovers."""
 
 DEFAULT_BASE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch_size": 32}}
 """Default options of base models. With a few hundred answers the paper's sigmoids hardly learn: `gaifman train demo`
@@ -159,12 +167,11 @@ def prepare_training(
     kbs: Sequence[KnowledgeBase], query: str | Query, phi: str | FeatureSet
 ) -> tuple[list[KnowledgeBase], Query, tuple[Feature, ...]]:
     """Return the knowledge bases with one schema, the parsed query, and the features over all relations."""
-    if not kbs:
-        raise KnowledgeBaseError("there is no knowledge base to train on")
-    relations = {name: relation.arity for kb in kbs for name, relation in kb.relations.items()}
-    attributes = sorted({name for kb in kbs for name in kb.attributes})
-    kbs = [kb.extend_schema(relations, attributes) for kb in kbs]
-    parsed = parse_query(query, kbs[0]) if isinstance(query, str) else query
+    kbs = unify_schemas(kbs)
+    relations, attributes = {name: each.arity for name, each in kbs[0].relations.items()}, sorted(kbs[0].attributes)
+    parsed, *_ = [
+        parse_query(query, kb) if isinstance(query, str) else query for kb in kbs
+    ]  # every one has its objects
     if not parsed.variables:
         raise FormulaError(f"{parsed} has no free variables: it is true or false, and has no answers to learn")
     arity = len(parsed.variables)
@@ -222,7 +229,12 @@ class Scorer:
 
     def probabilities(self, matrix: FeatureMatrix) -> Floats:
         """Return the base model's probability for each neighbourhood."""
-        return self.base.probabilities(self.scaler.transform(matrix))
+        p = self.base.probabilities(self.scaler.transform(matrix))
+        if np.isnan(p).any():
+            raise TrainingError(
+                "the base model overflows: its probabilities are not numbers", hint=_rate_hint(self.base)
+            )
+        return p
 
     def prune(self, features: Sequence[Feature]) -> tuple[tuple[Feature, ...], Scorer]:
         """Return the features that the base model uses, and the scorer for these alone."""
@@ -284,15 +296,28 @@ class Trainer:
         while progress.epoch < self.num_epochs and not progress.should_stop(self.config.patience):
             for batch in self.batches(scaler, progress.epoch, progress.block):
                 count = len(batch.rows)
-                progress.fit_batch(batch)
+                loss = progress.fit_batch(batch)
                 del batch  # free its memory before the next one is made
+                self._check_loss(loss, MAX_BLOCK_LOSS, progress.epoch)
                 callback.on_block(count, progress.state)
             self.base.end_epoch()
             held_out_loss = self._held_out_loss(scaler) if self.config.patience else None
             progress.end_epoch(held_out_loss)
+            if progress.epoch > 1 or self.num_epochs == 1:
+                self._check_loss(progress.losses[-1], MAX_EPOCH_LOSS, progress.epoch - 1)
             callback.on_epoch_end(progress.epoch, progress.losses[-1], held_out_loss)
         progress.restore_best()
         return Scorer(scaler, self.base, tuple(progress.losses))
+
+    def _check_loss(self, loss: float, limit: float, epoch: int) -> None:
+        """Raise TrainingError for a loss above the limit; NaN is not known."""
+        if loss > limit:
+            size = f"{loss:.3g} nats" if np.isfinite(loss) else "not finite"
+            query = self.sources[0].examples.query
+            raise TrainingError(
+                f"the training of {query} diverged in epoch {epoch + 1}: its loss is {size}",
+                hint=_rate_hint(self.base),
+            )
 
     def batches(self, scaler: FeatureScaler, epoch: int, first: int = 0) -> Iterator[Batch]:
         """Yield the blocks of an epoch as shuffled rows, from block `first` on."""
@@ -332,10 +357,10 @@ class Trainer:
                     tuples, self.config.sampling(1, "stop"), hidden, threads=self.threads
                 )
                 p = np.clip(self.base.probabilities(scaler.transform(matrix)), 1e-12, 1 - 1e-12)
-                losses.append(-(labels * np.log(p) + (1 - labels) * np.log(1 - p)))
+                losses.append(-(labels * log(p) + (1 - labels) * log(1 - p)))
                 weights.append(np.full(len(p), self.config.positives if labels.any() else self.config.negatives))
-        total = np.concatenate(weights)
-        return float(np.average(np.concatenate(losses), weights=total)) if total.sum() else float("nan")
+        each, mass = np.concatenate(losses), np.concatenate(weights)
+        return add_up(each * mass) / add_up(mass) if mass.any() else float("nan")
 
 
 def _first_negatives(block: ExampleBlock, count: int) -> Longs:
@@ -378,10 +403,12 @@ class _Progress:
         """Examples of the current epoch so far."""
         return self._count
 
-    def fit_batch(self, batch: Batch) -> None:
-        self._sum += self._base.fit_batch(batch) * len(batch.rows)
+    def fit_batch(self, batch: Batch) -> float:
+        loss = self._base.fit_batch(batch)
+        self._sum += loss * len(batch.rows)
         self._count += len(batch.rows)
         self.block += 1
+        return loss
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         arrays = {f"model/{name}": array for name, array in self._base.state(resumable=True).items()}
@@ -408,6 +435,16 @@ class _Progress:
     def restore_best(self) -> None:
         if self._best_state:
             self._base.restore(self._best_state)
+
+
+def _rate_hint(base: BaseModel) -> str:
+    """Return how to lower the learning rate of a base model that has diverged."""
+    rate = getattr(base, "learning_rate", None)
+    if not isinstance(rate, float | int):
+        return "train again with a lower learning rate of the base model"
+    lower = f"{min(rate / 10, 0.05):.2g}"
+    how = f'--option learning_rate={lower}, or options={{"learning_rate": {lower}}} in Python'
+    return f"train again with a lower learning_rate than {rate:g}, such as {lower}: {how}"
 
 
 def _nan_to_none(numbers: Sequence[float]) -> list[float | None]:

@@ -16,10 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 import gaifman as library
-from cli_runner import here, on_terminal, refused, stop, training_process
+from cli_runner import here, on_terminal, one_message, refused, stop, training_process
 from gaifman.cli import cli, main
 from gaifman.errors import GaifmanError
 from gaifman.jobs.run import Run, read_log
+from gaifman.training import Trainer
 from training_runs import QUERY, QUICK, command, gaifman, small
 
 LONG = ("--min-examples", "0", "--option", "epochs=100000", "--checkpoint-interval", "0.2")
@@ -266,7 +267,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize(
     ("where", "message", "left"),
-    [("_check_output", "stopped\n", []), ("_reopen_kb", "to resume: gaifman resume m.gaifman\n", ["m.gaifman.run"])],
+    [("_check_output", "stopped\n", []), ("_reopen_kbs", "to resume: gaifman resume m.gaifman\n", ["m.gaifman.run"])],
 )
 def test_a_stop_before_training_prints_what_there_is(
     where: str,
@@ -363,3 +364,76 @@ def test_the_options_are_the_settings_of_training() -> None:
         assert field.name in options, field.name
         if field.name != "options":
             assert options[field.name] == getattr(library.TrainingConfig(), field.name), field.name
+
+
+# Collections
+
+
+def test_a_collection_is_trained_and_resumed_to_the_same_bytes(folder: Path) -> None:
+    small(folder / "two.facts", people=15, seed=2)
+    words = ("train", "small.facts", "--also", "two.facts", *QUICK, "--threads", "1")
+    whole = gaifman(*words, "-o", "whole.gaifman", folder=folder)
+    assert "note: objects of several knowledge bases have the same name: 15 names, such as p0." in whole.stderr
+    assert "They are different objects; --with FILE reads a file into KB instead" in whole.stderr
+    assert "gaifman answer whole.gaifman small.facts" in whole.stderr
+    killed = gaifman(*words, "-o", "m.gaifman", "--checkpoint-interval", "0", folder=folder, kill=30, code=None)
+    assert killed.returncode == -9
+    (folder / "sub").mkdir()
+    gaifman("resume", "../m.gaifman", folder=folder / "sub")
+    assert (folder / "m.gaifman").read_bytes() == (folder / "whole.gaifman").read_bytes()
+    model = library.load("m.gaifman", library.read("two.facts"))
+    assert model.meta["kb"]["shared_names"] == 15
+    assert [kb["objects"] for kb in model.meta["kb"]["collection"]].count(24) == 1
+    card = Path("m.gaifman.md").read_text()
+    assert "these are different objects | 15 |" in card
+    other = here("train", "two.facts", QUERY, "--also", "small.facts", "-o", "q.gaifman", *QUICK, "--json")
+    assert len(json.loads(other.stdout)["kb"]["collection"]) == 2
+    assert other.stderr == ""
+
+
+def test_a_changed_or_missing_knowledge_base_of_a_collection_is_refused(folder: Path) -> None:
+    assert "there is no file two.facts" in str(refused("train", "small.facts", "--also", "two.facts", "-o", "m"))
+    assert "cannot read standard input" in str(refused("train", "small.facts", "--also", "-", "-o", "m"))
+    small(folder / "two.facts", people=15, seed=2)
+    words = ("train", "small.facts", "--also", "two.facts", *QUICK, "-o", "m.gaifman", "--checkpoint-interval", "0")
+    assert gaifman(*words, folder=folder, kill=30, code=None).returncode == -9
+    small(folder / "two.facts", people=15, seed=3)
+    assert "has changed since the run was started" in str(refused("resume", "m.gaifman"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_relation_that_only_another_knowledge_base_has() -> None:
+    Path("two.facts").write_text("\n".join(f"sells(q{i}, q{i * 5 % 30})." for i in range(30)) + "\nknows(q1, q2).\n")
+    done = here("train", "two.facts", "--also", "small.facts", "--relation", "likes", "-o", "m.gaifman", *QUICK)
+    assert "wrote m.gaifman" in done.stderr
+
+
+# Divergence
+
+
+def test_a_run_that_diverges_leaves_nothing_and_says_how_to_lower_the_rate(folder: Path) -> None:
+    """It once left a run that could not be resumed."""
+    words = ("train", "small.facts", "-o", "m.gaifman", *QUICK, "--checkpoint-interval", "0")
+    done = gaifman(*words, "--option", "learning_rate=1e30", folder=folder, code=1)
+    one_message(done, "diverged in epoch 1: its loss is not finite")
+    assert "--option learning_rate=0.05" in done.stderr
+    assert names(folder) == ["small.facts"]
+    gaifman(*words, "--option", "learning_rate=0.05", folder=folder)
+
+
+def test_trained_relations_of_a_run_that_diverges_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Trainer._check_loss
+
+    def likes_diverges(trainer: Trainer, loss: float, limit: float, epoch: int) -> None:
+        check(trainer, float("inf") if "likes" in str(trainer.sources[0].examples.query) else loss, limit, epoch)
+
+    monkeypatch.setattr(Trainer, "_check_loss", likes_diverges)
+    for words in (["train", "small.facts", "-o", "m.gaifman", *QUICK], ["resume", "m.gaifman"]):
+        result = CliRunner().invoke(cli, [*words, "--threads", "1"])
+        assert "the training of likes(x, y) diverged" in str(result.exception)
+        assert "of this run cannot be used with another learning rate" in result.stderr
+        assert "to start again: the same command with a lower rate and --force" in result.stderr
+    assert (folder / "m.gaifman.run" / "run.json").exists()
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    here("train", "small.facts", "-o", "m.gaifman", *QUICK, "--option", "learning_rate=0.01", "--force")

@@ -13,7 +13,6 @@ import gaifman
 from gaifman.completion import Completion, PartStore, RelationModel, RelationTrainer, complete, train_completion
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.features.feature_sets import parse_phi
-from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.models.calibration import fit_calibration
 from gaifman.sampling.constraints import parse_constraints
@@ -205,9 +204,9 @@ def test_only_features_that_some_relation_uses_are_kept() -> None:
 
 
 def test_evaluators_are_built_once() -> None:
-    trainer = RelationTrainer(build_graph(towns()), "paper", TrainingConfig(), None)
-    assert trainer.evaluator_and_kinds(2) is trainer.evaluator_and_kinds(2)
-    assert trainer.evaluator_and_kinds(1) is not trainer.evaluator_and_kinds(2)
+    trainer = RelationTrainer(towns(), "paper", TrainingConfig(), None)
+    assert trainer.evaluators_and_kinds(2) is trainer.evaluators_and_kinds(2)
+    assert trainer.evaluators_and_kinds(1) is not trainer.evaluators_and_kinds(2)
 
 
 def test_features_can_be_given() -> None:
@@ -256,3 +255,72 @@ def test_one_set_of_features_serves_relations_of_all_arities() -> None:
     about = {row["name"]: row for row in pairs.meta["relations"]}
     assert (about["old"]["trained"], about["old"]["reason"]) == (False, "no feature fits")
     assert 0 < pairs.probability("old", "p7").value < 1
+
+
+# Collections
+
+
+def test_a_completion_of_several_knowledge_bases(tmp_path: Path) -> None:
+    """It was once an AttributeError."""
+    one, two = towns(30), towns(20, "other ").with_facts([("rents", f"other p{i:02d}", "other t1") for i in range(9)])
+    found = complete([one, two], **FEW)
+    about = {row["name"]: row for row in found.meta["relations"]}
+    assert about["works_in"]["answers"] == 50
+    assert about["rents"]["trained"]
+    assert found.meta["metrics"]["answers"] == len(one) + len(two)
+    assert {kb["fingerprint"] for kb in found.meta["kb"]["collection"]} == {one.fingerprint, two.fingerprint}
+    assert found.meta["kb"]["shared_names"] == 0
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base to answer from"):
+        found.probability("works_in", "p01", "t1")
+    found.save(tmp_path / "a.gaifman")
+    for kb, person, town in ((one, "p01", "t1"), (two, "other p01", "other t1"), (towns(9, "3 "), "3 p01", "3 t1")):
+        answer = gaifman.load(tmp_path / "a.gaifman", kb)
+        assert isinstance(answer, Completion)
+        assert 0 < answer.probability("works_in", person, town).value < 1
+
+
+def test_a_collection_of_one_is_that_knowledge_base() -> None:
+    alone, listed = complete(towns(), ["works_in"], **FEW), complete([towns()], ["works_in"], **FEW)
+    assert alone.meta == listed.meta
+    assert same(alone.probabilities("works_in", PAIRS), listed.probabilities("works_in", PAIRS))
+
+
+def test_the_order_of_a_collection_and_threads_do_not_change_the_bytes(tmp_path: Path) -> None:
+    one, two = towns(30), towns(20, "other ")
+    found = set()
+    for kbs, threads in (([one, two], 1), ([two, one], 1), ([one, two], 3)):
+        complete(kbs, threads=threads, **FEW).save(tmp_path / "a.gaifman")
+        found.add((tmp_path / "a.gaifman").read_bytes())
+    assert len(found) == 1
+
+
+def test_objects_of_a_collection_are_different_even_if_named_alike() -> None:
+    """`p01` works in another town in the second one: a model of both sees no contradiction."""
+    moved = towns(20).without_facts(towns(20).facts("works_in")).with_facts([("works_in", "p01", "t9")])
+    found = complete([towns(20), moved], ["works_in"], **FEW)
+    assert found.meta["kb"]["shared_names"] == len(towns(20).objects)
+    assert found.meta["relations"][0]["answers"] == 21
+
+
+def test_a_knowledge_base_where_a_relation_has_no_facts_or_no_unknown_tuples_adds_no_examples() -> None:
+    facts = [("r", one, other) for one in "ab" for other in "ab"] + [("q", "a", "b")]
+    whole = KnowledgeBase.from_facts(facts)
+    rest = KnowledgeBase.from_facts([("r", f"o{i}", f"o{i * 3 % 7}") for i in range(7)])
+    rows = {row["name"]: row for row in complete([whole, rest], **FEW).meta["relations"]}
+    assert rows["r"]["trained"]
+    assert (rows["q"]["trained"], rows["q"]["reason"]) == (False, "fewer than two facts")
+    again = {row["name"]: row for row in complete([whole, whole], **FEW).meta["relations"]}
+    assert again["r"]["reason"] == "every tuple is known"
+
+
+def test_a_relation_of_eight_places_can_be_trained() -> None:
+    """It once made the whole knowledge base untrainable: LimitError."""
+    wide = [("wide", *(f"p{(i * j + j) % 11:02d}" for j in range(8))) for i in range(15)]
+    kb = towns(20).with_facts(wide)
+    found = complete(kb, **FEW)
+    assert {"wide", "works_in"} <= set(found.trained_relations)
+    objects = [f"p{i:02d}" for i in range(8)]
+    assert 0 < found.probability("wide", *objects).value < 1
+    bound = dict(zip("abcdefg", objects, strict=False))
+    assert len(found.answers("wide(a, b, c, d, e, f, g, h)", bound, top=3)) == 3
+    assert found.explain("wide", *objects).probability > 0

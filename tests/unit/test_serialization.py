@@ -100,19 +100,19 @@ def test_symbols_of_features_and_query() -> None:
 def test_features_survive_their_texts() -> None:
     meta = feature_metadata(features(), parse_query("likes(x, y)"))
     assert meta["feature_texts"] == list(TEXTS)
-    assert features_from_metadata(meta) == features()
+    assert features_from_metadata(meta, 2) == features()
 
 
 def test_attributes_and_types_are_distinguished() -> None:
     """`old(s1)` is a relation, `age(s1)` an attribute: only the schema says which."""
     meta = {"feature_texts": ["old(s1)", "age(s1)"], "relations_used": {"old": 1}, "attributes_used": ["age"]}
-    assert feature_kinds(features_from_metadata(meta)).tolist() == [0, 2]
+    assert feature_kinds(features_from_metadata(meta, 2)).tolist() == [0, 2]
 
 
 def test_second_order_features_need_no_relation_of_the_file() -> None:
     meta = feature_metadata([parse_feature("exists r. r(s1, s2)")], parse_query("x = y"))
     assert meta["relations_used"] == {}
-    assert list(map(str, features_from_metadata(meta))) == ["∃r r(s1, s2)"]
+    assert list(map(str, features_from_metadata(meta, 2))) == ["∃r r(s1, s2)"]
 
 
 # Metadata

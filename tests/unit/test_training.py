@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import tracemalloc
 import weakref
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 
+import gaifman
 from gaifman import training as module
-from gaifman.errors import KnowledgeBaseError
+from gaifman.errors import KnowledgeBaseError, TrainingError
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import parse_phi
@@ -21,7 +23,8 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.models.base import Batch
 from gaifman.models.mlp import MLP, Logistic
 from gaifman.sampling.neighbourhoods import SamplingConfig
-from gaifman.training import MAX_EPOCHS, Scorer, TrainingConfig, TrainingSource
+from gaifman.training import MAX_EPOCHS, Callback, Scorer, TrainingConfig, TrainingSource
+from trained import towns
 from training_cases import SMALL, Notes, Recorder, Scripted, people, source, trainer
 
 # What training neighbourhoods show
@@ -403,3 +406,66 @@ def test_a_source_is_uncertain_where_a_fact_is() -> None:
     assert isinstance(source(sure, SMALL, "r(x, y)"), TrainingSource)
     assert not source(sure, SMALL, "r(x, y)").has_confidences
     assert source(unsure, SMALL, "r(x, y)").has_confidences
+
+
+# Divergence
+
+DIVERGING = [
+    ({"learning_rate": 1e30}, "epoch 1: its loss is not finite"),
+    ({"learning_rate": 1e6}, r"epoch 1: its loss is .* nats"),
+    ({"learning_rate": 1e4, "activation": "sigmoid", "epochs": 4}, r"epoch 2: its loss is .* nats"),
+    ({"learning_rate": 1e38, "hidden": []}, r"epoch 1: its loss is"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), DIVERGING)
+def test_training_that_diverges_says_so_and_how_to_lower_the_rate(options: dict[str, Any], message: str) -> None:
+    """A rate of 1e30 once ended in `probabilities are from 0 to 1, not nan`."""
+    settings: dict[str, Any] = {"options": {"epochs": 2, "hidden": [8], **options}, "min_examples": 0}
+    with pytest.raises(TrainingError, match=rf"training of works_in\(x, y\) diverged in {message}") as caught:
+        gaifman.fit(towns(), "works_in(x, y)", **settings)
+    assert f"lower learning_rate than {options['learning_rate']:g}, such as 0.05" in caught.value.hint
+    with pytest.raises(TrainingError, match=r"training of \w+\(.*\) diverged in epoch"):
+        gaifman.complete(towns(), **settings)
+
+
+def test_divergence_is_found_before_a_checkpoint_is_written() -> None:
+    """A checkpoint of such a network could not be resumed."""
+    written = []
+
+    class Note(Callback):
+        def on_block(self, examples: int, state: Callable[[], tuple[Any, Any]]) -> None:
+            written.append(examples)
+
+    with pytest.raises(TrainingError):
+        gaifman.fit(towns(), "works_in(x, y)", options={"learning_rate": 1e30}, callback=Note())
+    assert not written
+
+
+def test_a_rate_that_is_a_little_too_high_is_no_divergence() -> None:
+    model = gaifman.fit(towns(), "works_in(x, y)", options={"learning_rate": 2.0, "epochs": 5}, min_examples=0)
+    assert max(model.meta["metrics"]["losses"]) > model.meta["metrics"]["losses"][-1]
+
+
+def test_a_base_model_whose_loss_is_not_known_does_not_diverge() -> None:
+    class Silent(MLP):
+        kind = "silent"
+
+        def fit_batch(self, batch: Batch) -> float:
+            super().fit_batch(batch)
+            return float("nan")
+
+    assert gaifman.fit(towns(), "works_in(x, y)", base=Silent([4]), min_examples=0).features
+
+
+def test_the_rate_of_other_base_models_is_named_in_general() -> None:
+    class Infinite(MLP):
+        kind = "infinite"
+
+        def fit_batch(self, batch: Batch) -> float:
+            del self.learning_rate
+            return float("inf")
+
+    with pytest.raises(TrainingError) as caught:
+        gaifman.fit(towns(), "works_in(x, y)", base=Infinite([4]))
+    assert caught.value.hint == "train again with a lower learning rate of the base model"

@@ -127,6 +127,12 @@ def training_options(command: Command) -> Command:
 @click.argument("kb")
 @click.argument("query", required=False)
 @click.option("--output", "-o", required=True, metavar="MODEL", help="The model file to write.")
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="KB",
+    help="Train on this knowledge base too; its objects are others, even if named alike. Repeatable.",
+)
 @click.option("--relation", "relations", multiple=True, metavar="NAME", help="Without QUERY: only this relation.")
 @sampling_options
 @training_options
@@ -144,6 +150,7 @@ def train(
     kb: str,
     query: str | None,
     output: str,
+    also: tuple[str, ...],
     relations: tuple[str, ...],
     constraints: str | None,
     threads: int | None,
@@ -163,6 +170,7 @@ def train(
       gaifman train demo -o countries.gaifman
       gaifman train demo "exists z. borders(x, z) & borders(z, y)" -o near.gaifman --size 10
       gaifman train train.tsv "born_in(x, y)" -o born.gaifman --phi born.phi --option epochs=5
+      gaifman train smith.tsv --also jones.tsv --also lee.tsv -o families.gaifman
 
     Writes the model to MODEL, its model card to MODEL.md and the training log to MODEL.log.jsonl. If the training is
     interrupted, `gaifman resume MODEL` continues it; the model is the same.
@@ -177,11 +185,11 @@ def train(
     spec = TrainingSpec(settings, query, relations or None, file, rules)
     spec.check()
     sources = [kb, *reading.extra_files]
-    _check_sources(sources)
+    _check_sources([*sources, *also])
     files = {"format": reading.file_format, "table": reading.table, "iris": reading.iris, "header": reading.header}
     files["limits"] = [*reading.limits]
     record: dict[str, Any] = {
-        "kb": {"sources": sources, **files, "working_dir": str(Path.cwd())},
+        "kb": {"sources": sources, "also": list(also), **files, "working_dir": str(Path.cwd())},
         "spec": spec.as_dict(),
         "command": shlex.join(["gaifman", *sys.argv[1:]]),
         "plot": plot,
@@ -256,7 +264,7 @@ def _check_sources(sources: list[str]) -> None:
 
 def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, is_new: bool) -> None:
     """Train, and print the outcome; after Ctrl-C, print how to resume."""
-    from gaifman.errors import GaifmanError
+    from gaifman.errors import GaifmanError, TrainingError
     from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
     from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
@@ -267,11 +275,14 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
     try:
         model, known = finish_cleanup(run, target), None
         if model is None:
-            known = _reopen_kb(run.settings["kb"])  # before the handler: here Ctrl-C stops at once
+            kbs = _reopen_kbs(run.settings["kb"])  # before the handler: here Ctrl-C stops at once
+            known = kbs[0]
+            if not as_json:
+                _print_shared_names(kbs)
             with interrupt, work_progress(kernels=TRAIN_FUNCTIONS) as report:
                 model = run_training(
                     run,
-                    known,
+                    kbs,
                     target,
                     threads=threads,
                     report=report,
@@ -281,6 +292,9 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
     except (TrainingInterrupted, KeyboardInterrupt):
         print_stopped("training", again, as_json)
         sys.exit(128 + (interrupt.received or signal.SIGINT))
+    except TrainingError:
+        _leave_diverged(run, as_json)
+        raise
     except GaifmanError:
         if is_new and not has_progress(run):
             run.discard()  # the input was wrong: leave nothing behind
@@ -288,6 +302,18 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
             click.echo(f"the trained relations are saved; after the error is fixed: {again}", err=True)
         raise
     _print_outcome(model, known, target, run.settings, as_json)
+
+
+def _leave_diverged(run: Run, as_json: bool) -> None:
+    """Leave a run that would diverge again: a run keeps its settings. Without trained relations, nothing is left."""
+    from gaifman.errors import plural
+    from gaifman.jobs.train import count_trained
+
+    if not (trained := count_trained(run)):
+        run.discard()
+    elif not as_json:
+        saved = f"{plural(trained, 'trained relation')} of this run cannot be used with another learning rate"
+        click.echo(f"{saved}; to start again: the same command with a lower rate and --force", err=True)
 
 
 def feature_source(phi: str) -> tuple[str, SourceText | None]:
@@ -308,10 +334,23 @@ def read_text_file(path: str) -> SourceText:
         raise InputError(f"cannot read {path}: {reason}") from None
 
 
-def _reopen_kb(record: dict[str, Any]) -> KnowledgeBase:
-    """Read the knowledge base of a run again; its paths are relative to the folder where the run began."""
+def _reopen_kbs(record: dict[str, Any]) -> list[KnowledgeBase]:
+    """Read the knowledge bases of a run again; paths are relative to the folder where the run began."""
     first, *rest = _recorded_sources(record)
-    return _recorded_options(record, rest).read(first)
+    options = _recorded_options(record, rest)
+    also = map(options.without_extra_files().read, _recorded_sources(record, "also"))
+    return [options.read(first), *also]
+
+
+def _print_shared_names(kbs: list[KnowledgeBase]) -> None:
+    """Say that objects of a collection are different even if they have the same name."""
+    from gaifman.errors import plural, shorten
+    from gaifman.kb.collection import shared_names
+
+    if names := shared_names(kbs):
+        where = f"objects of several knowledge bases have the same name: {plural(len(names), 'name')}"
+        what = f"such as {shorten(names[0])}. They are different objects; --with FILE reads a file into KB instead"
+        click.echo(f"note: {where}, {what}", err=True)
 
 
 def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOptions:
@@ -325,10 +364,10 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
     )
 
 
-def _recorded_sources(record: dict[str, Any]) -> list[str]:
+def _recorded_sources(record: dict[str, Any], key: str = "sources") -> list[str]:
     """Return the files of a run, relative to this folder; `demo` means what it meant when the run began."""
     start, found = Path(record["working_dir"]), []
-    for name in record["sources"]:
+    for name in record[key]:
         if name == "demo" and not (start / name).exists():
             found.append("demo" if not Path("demo").exists() else str(DEMO_FILE))
         else:
@@ -419,7 +458,8 @@ def _example_query(model: TrainedModel, kb: KnowledgeBase) -> tuple[list[str], Q
     from gaifman.logic.ast import Query, relation_query
 
     if isinstance(model, Completion):
-        relation = max(model.relations, key=lambda name: (name in model.scorers, kb.relations[name].count))
+        sizes = {name: known.count for name, known in kb.relations.items()}  # others of a collection may have more
+        relation = max(model.relations, key=lambda name: (name in sizes, name in model.scorers, sizes.get(name)))
         return [relation], relation_query(relation, model.relations[relation])
     assert isinstance(model.query, Query), "training parses the query"
     return [], model.query

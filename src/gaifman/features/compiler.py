@@ -274,9 +274,12 @@ class _Compiler:
             source = self.join(op, source, self.formula(part, env, slots))
         return source
 
-    def atom(self, atom: Atom, env: _Env, slots: dict[RelationVariable, int]) -> int:
+    def atom(
+        self, atom: Atom, env: _Env, slots: dict[RelationVariable, int], bound: frozenset[int] = frozenset()
+    ) -> int:
+        """Emit an atom; its table leaves out the `bound` variables, over which ∃ ranges."""
         terms = [self.term(term, env) for term in atom.terms]
-        target = self.register(tuple(sorted({which for kind, which in terms if kind == m.VARIABLE})))
+        target = self.register(tuple(sorted({which for kind, which in terms if kind == m.VARIABLE} - bound)))
         if isinstance(atom.relation, str):
             relation = self.kb.content.relations.find(atom.relation)
             assert relation is not None, "the schema was checked"
@@ -312,6 +315,9 @@ class _Compiler:
     ) -> int:
         if not variables:
             return self.formula(body, env, slots)
+        objects = [variable for variable in variables if isinstance(variable, Variable)]
+        if not every and isinstance(body, Atom) and len(body.terms) > 2 and len(objects) == len(variables):
+            return self.project(objects, body, env, slots)
         variable, rest = variables[0], variables[1:]
         if isinstance(variable, RelationVariable):
             return self.loop(every, variable, rest, body, env, slots)
@@ -322,6 +328,11 @@ class _Compiler:
         target = self.register(tuple(other for other in self.axes_of(source) if other != axis))
         self.emit(m.FORALL if every else m.EXISTS, target, source, axis)
         return target
+
+    def project(self, variables: Sequence[Variable], atom: Atom, env: _Env, slots: dict[RelationVariable, int]) -> int:
+        """Emit ∃ over an atom of three or more places as one scan of its facts: a table of all places may not fit."""
+        axes = {variable: (m.VARIABLE, self.new_variable()) for variable in variables}
+        return self.atom(atom, {**env, **axes}, slots, frozenset(axis for _, axis in axes.values()))
 
     def loop(
         self,

@@ -39,8 +39,10 @@ Meta = dict[str, Any]
 FORMAT = "gaifman model"
 VERSION = 3
 """Raise it when the format changes, or the names of arrays or metadata."""
-MAX_HEADER_BYTES = 100_000_000
-"""Maximum size of the header, as in safetensors."""
+MAX_HEADER_BYTES = 32_000_000
+"""Maximum size of the header: 600,000 features. Python's objects take up to twenty times as much."""
+MAX_HEADER_BRACKETS = 2_000_000
+"""Maximum number of lists and objects in the header: 600,000 arrays. An empty list takes 56 bytes of memory."""
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
@@ -131,6 +133,30 @@ def strip_prefix(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
+def require_array(
+    arrays: Mapping[str, npt.NDArray[Any]], name: str, dtype: npt.DTypeLike, shape: tuple[int | None, ...]
+) -> npt.NDArray[Any]:
+    """Return an array that a model needs; refuse another type or shape (None for any length), NaN and infinity.
+
+    >>> require_array({"scales": np.ones(3)}, "scales", np.float64, (2,))
+    Traceback (most recent call last):
+    gaifman.errors.InputError: the array 'scales' must be float64 of shape (2,), got float64 of shape (3,)
+    """
+    if name not in arrays:
+        raise InputError(f"the array {name!r} is missing")
+    array = arrays[name]
+    fits = len(array.shape) == len(shape) and all(
+        wanted in (None, found) for wanted, found in zip(shape, array.shape, strict=True)
+    )
+    if array.dtype != dtype or not fits:
+        wanted = str(tuple("any" if length is None else length for length in shape)).replace("'", "")
+        expected = f"{np.dtype(dtype)} of shape {wanted}"
+        raise InputError(f"the array {name!r} must be {expected}, got {array.dtype} of shape {array.shape}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(f"the array {name!r} has numbers that are not finite")
+    return array
+
+
 def _to_plain(value: Any) -> Any:
     """Return the value as plain Python objects that JSON has."""
     match value:
@@ -153,8 +179,8 @@ def _pack(arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> tu
     text = canonical_json(meta)
     strings = {"checksum": _checksum(text, checked), "format": FORMAT, "meta": text, "version": str(VERSION)}
     header = _header(strings, checked)
-    if len(header) > MAX_HEADER_BYTES:
-        raise OutputError(f"the metadata of the model has {len(header):,} bytes, more than {MAX_HEADER_BYTES:,}")
+    if problem := _header_problem(len(header) - 8, header):
+        raise OutputError(f"the model is too large: its header has {problem}")
     return header, [checked[name] for name in _order(checked)]
 
 
@@ -219,13 +245,25 @@ def _read_header(file: BinaryIO, size: int, name: str) -> bytes:
     if first != b"{":
         raise InputError(f"{name} is not a model file", hint=f"{_MODEL_HINT}; name the model before the knowledge base")
     count = int.from_bytes(length, "little")
-    text = first + file.read(min(count, MAX_HEADER_BYTES) - 1) if count else b""
-    expected = 8 + count + (_data_end(text) if len(text) == count else 0)
-    if len(text) == count and size > expected:
+    if size < 8 + count:
+        _raise_cut_off(name, size, 8 + count)
+    text = first + file.read(count - 1) if 0 < count <= MAX_HEADER_BYTES else b""
+    if problem := _header_problem(count, text):
+        raise InputError(f"{name} is refused: its header has {problem}", hint=_RETRY_HINT)
+    expected = 8 + count + _data_end(text)
+    if size > expected:
         _raise_damaged(name, f"it has {size - expected:,} bytes too many")
     if size < expected:
-        raise InputError(f"{name} is cut off: it has {size:,} of {expected:,} bytes", hint=_RETRY_HINT)
+        _raise_cut_off(name, size, expected)
     return length + text
+
+
+def _header_problem(count: int, text: bytes) -> str:
+    """Return why a header of `count` bytes is too large to be parsed; "" if it is not."""
+    if count > MAX_HEADER_BYTES:
+        return f"{count:,} bytes, more than {MAX_HEADER_BYTES:,}"
+    brackets = text.count(b"[") + text.count(b"{")
+    return f"{brackets:,} brackets, more than {MAX_HEADER_BRACKETS:,}" if brackets > MAX_HEADER_BRACKETS else ""
 
 
 def _data_end(text: bytes) -> int:
@@ -243,6 +281,12 @@ def _translate_errors(name: str) -> Iterator[None]:
         _raise_damaged(name, shorten(str(error), 100), error)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
         _raise_damaged(name, "its header cannot be read", error)
+    except MemoryError:
+        raise InputError(f"{name} needs more memory than there is") from None
+
+
+def _raise_cut_off(name: str, size: int, expected: int) -> NoReturn:
+    raise InputError(f"{name} is cut off: it has {size:,} of {expected:,} bytes", hint=_RETRY_HINT)
 
 
 def _raise_damaged(name: str, reason: str, cause: Exception | None = None) -> NoReturn:

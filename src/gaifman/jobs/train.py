@@ -20,6 +20,7 @@ from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, parse_p
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.io.model_file import Arrays
 from gaifman.jobs.run import ProgressCounter, Run
+from gaifman.kb.collection import KnowledgeBases, as_collection, unify_schemas
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel
@@ -170,7 +171,7 @@ class RunPartStore(PartStore):
 
 def run_training(
     run: Run,
-    kb: KnowledgeBase,
+    kb: KnowledgeBases,
     target: Path,
     *,
     threads: int | None = None,
@@ -184,13 +185,15 @@ def run_training(
     true, `TrainingInterrupted` is raised after the checkpoints are written.
     """
     spec = TrainingSpec.from_dict(run.settings["spec"])
-    _check_same_kb(run, kb)
+    kbs = as_collection(kb)
+    fingerprint = "+".join(each.fingerprint for each in kbs)
+    _check_same_kb(run, fingerprint)
     done = len(run.finished_tasks() - {KB_TASK})
-    run.log("start", facts=len(kb), fingerprint=kb.fingerprint, done=done, threads=threads)
+    run.log("start", facts=sum(map(len, kbs)), fingerprint=fingerprint, done=done, threads=threads)
     if report:
         report("preparing", 0, None)
     try:
-        model = _train(RunContext(run, ProgressCounter("training", report), should_stop), spec, kb, threads)
+        model = _train(RunContext(run, ProgressCounter("training", report), should_stop), spec, kbs, threads)
     except TrainingInterrupted:
         run.log("stop")
         raise
@@ -211,20 +214,26 @@ def finish_cleanup(run: Run, target: Path) -> TrainedModel | None:
 
 def has_progress(run: Run) -> bool:
     """Return whether the run has trained anything."""
-    return run.has_checkpoints() or bool(run.finished_tasks() - {KB_TASK})
+    return run.has_checkpoints() or count_trained(run) > 0
 
 
-def _train(context: RunContext, spec: TrainingSpec, kb: KnowledgeBase, threads: int | None) -> TrainedModel:
-    config = TrainingConfig.from_settings(spec.config)
-    phi, constraints = spec.feature_set(kb), spec.load_constraints(kb)
+def count_trained(run: Run) -> int:
+    """Return the number of relations, or the model, that the run has trained."""
+    return len(run.finished_tasks() - {KB_TASK})
+
+
+def _train(context: RunContext, spec: TrainingSpec, kbs: list[KnowledgeBase], threads: int | None) -> TrainedModel:
+    config, unified = TrainingConfig.from_settings(spec.config), unify_schemas(kbs)
+    phi, constraints = spec.feature_set(unified[0]), spec.load_constraints(unified[0])
     if spec.query is not None:
         model = GaifmanModel.from_config(spec.query, config, phi)
-        return model.fit(kb, constraints=constraints, threads=threads, callback=RunCallback(context, MODEL_TASK))
-    names = check_relations(kb, spec.relations)
-    sizes = {RELATION_PREFIX + name: _expected_examples(config, kb.relations[name].count) for name in names}
+        return model.fit(kbs, constraints=constraints, threads=threads, callback=RunCallback(context, MODEL_TASK))
+    names = check_relations(unified[0], spec.relations)
+    counts = {name: sum(kb.relations[name].count for kb in unified) for name in names}
+    sizes = {RELATION_PREFIX + name: _expected_examples(config, count) for name, count in counts.items()}
     context.progress.plan(sizes, context.run.finished_tasks())
     store = RunPartStore(context)
-    return train_completion(kb, config, names, phi=phi, constraints=constraints, threads=threads, store=store)
+    return train_completion(kbs, config, names, phi=phi, constraints=constraints, threads=threads, store=store)
 
 
 def _expected_examples(config: TrainingConfig, answers: int) -> int:
@@ -243,11 +252,11 @@ def _write_card(run: Run, model: TrainedModel, target: Path) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _check_same_kb(run: Run, kb: KnowledgeBase) -> None:
+def _check_same_kb(run: Run, fingerprint: str) -> None:
     """Refuse to resume a run with another knowledge base."""
     if KB_TASK not in run.finished_tasks():
-        run.save_task(KB_TASK, {}, {"fingerprint": kb.fingerprint})
-    elif run.load_task(KB_TASK)[1]["fingerprint"] != kb.fingerprint:
+        run.save_task(KB_TASK, {}, {"fingerprint": fingerprint})
+    elif run.load_task(KB_TASK)[1]["fingerprint"] != fingerprint:
         raise InputError(
             "the knowledge base has changed since the run was started",
             hint="restore it, or start again with the new one: gaifman train … --force",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import KnowledgeBaseError
+from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
 from gaifman.features.evaluator import Reals, concatenate_rows
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.models.calibration import log_odds
@@ -106,7 +106,9 @@ class BaseModel(ABC):
 
     @abstractmethod
     def fit_batch(self, batch: Batch) -> float:
-        """Train on a batch. Return its mean cross-entropy in nats, or NaN if it is not known yet."""
+        """Train on a batch. Return its mean cross-entropy in nats; NaN if it is not known yet; infinity if the model
+        has diverged, so that its outputs are not finite.
+        """
 
     def end_epoch(self) -> None:  # noqa: B027 - optional
         """End an epoch: every batch has been seen once more."""
@@ -133,7 +135,16 @@ class BaseModel(ABC):
 
     @abstractmethod
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Load what `state` returned."""
+        """Load what `state` returned. Raise InputError for any other arrays: they may come from a crafted file."""
+
+    def check_width(self, width: int) -> None:
+        """Raise InputError unless a restored model takes rows of `width` columns."""
+        try:
+            p = self.probabilities(SparseRows.empty(1, width))
+        except (GaifmanError, ArithmeticError, ValueError, IndexError) as error:
+            raise InputError(f"the base model does not take rows of {width:,} columns: {error}") from error
+        if not (p.shape == (1,) and 0 <= p[0] <= 1):
+            raise InputError("the base model gives no probability for a row without entries")
 
 
 def import_extra(module: str, extra: str) -> Any:

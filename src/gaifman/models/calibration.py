@@ -31,7 +31,9 @@ import numpy.typing as npt
 
 from gaifman.config import check_fraction, check_positive
 from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.io.model_file import require_array
 from gaifman.kb.tables import Floats
+from gaifman.models.portable_math import add_up, exp, log, log1p
 
 MIN_PROBABILITY, MAX_PROBABILITY = 2.0**-50, 1 - 2.0**-50
 """Probabilities are clipped to this range, so that log-odds are finite."""
@@ -45,6 +47,8 @@ MIN_KNOT_GAP = 0.05
 """Minimum distance of neighbouring knots in log-odds. Closer knots would fit noise with steep steps."""
 IDENTITY_PRIOR_WEIGHT = 8.0
 """Number of pseudo-tuples that pull the linear map towards the identity."""
+MAX_STORED = 1e12
+"""Largest number in the arrays of a calibration; one over it is the smallest distance of knots."""
 MAX_ABS_LOG_ODDS = 16.0
 """The fit clips log-odds to this range, so that one outlier does not bend the whole map."""
 
@@ -56,7 +60,7 @@ def logistic(x: npt.ArrayLike) -> Floats:
     [0.0, 0.5, 1.0]
     """
     logits = np.asarray(x, np.float64)
-    small = np.exp(-np.abs(logits))
+    small = exp(-np.abs(logits))
     return np.asarray(np.where(logits >= 0, 1.0, small) / (1.0 + small))
 
 
@@ -67,7 +71,7 @@ def log_odds(p: npt.ArrayLike) -> Floats:
     [-34.7, 0.0, 34.7]
     """
     inside = np.clip(np.asarray(p, np.float64), MIN_PROBABILITY, MAX_PROBABILITY)
-    return np.asarray(np.log(inside) - np.log1p(-inside))
+    return np.asarray(log(inside) - log1p(-inside))
 
 
 def correct_class_ratio(p: npt.ArrayLike, ratio: float, prior: float = 0.5) -> Floats:
@@ -126,7 +130,7 @@ class Calibration:
 
     def with_prior(self, prior: float) -> Calibration:
         """Return the calibration for tuples of which the fraction `prior` are answers."""
-        move = float(np.log(_odds(prior))) - float(np.log(_odds(self._base_rate())))
+        move = float(log(_odds(prior))) - float(log(_odds(self._base_rate())))
         return Calibration(
             self.knots, self.values + move, self.shift, self.answer_weight, self.negative_weight, self.fitted
         )
@@ -143,12 +147,16 @@ class Calibration:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Calibration:
         """Load what `arrays` returned."""
-        missing = {"knots", "values", "rest"} - set(arrays)
-        if missing or np.shape(arrays["rest"]) != (4,):
-            raise InputError(f"not the arrays of a calibration: {', '.join(sorted(arrays)) or 'none'}")
-        knots, values = (np.array(arrays[name], np.float64) for name in ("knots", "values"))
-        shift, answers, others, fitted = np.asarray(arrays["rest"], np.float64).tolist()
-        return cls(knots, values, shift, answers, others, bool(fitted))
+        knots, values = (require_array(arrays, name, np.float64, (None,)) for name in ("knots", "values"))
+        rest = require_array(arrays, "rest", np.float64, (4,))
+        shift, answers, others, fitted = rest.tolist()
+        largest = np.abs(np.concatenate([knots, values, rest])).max()
+        if min(answers, others) < 0 or fitted not in (0, 1) or (fitted and not min(answers, others) > 0):
+            raise InputError("the weights of a calibration must be at least 0, and above 0 if it was fitted")
+        found = cls(knots, values, shift, answers, others, bool(fitted))
+        if largest > MAX_STORED or np.diff(knots).min() < 1 / MAX_STORED:
+            raise InputError(f"the numbers of a calibration must be below {MAX_STORED:g}, and its knots apart")
+        return found
 
     def _piece(self, x: Floats) -> npt.NDArray[np.intp]:
         """Return the piece of the map that each value falls on."""
@@ -170,9 +178,9 @@ def fit_calibration(
     probabilities refer to the class ratio of the held-out tuples; `Calibration.with_prior` changes it.
     """
     check_positive("ratio", ratio)
-    shift = float(np.log(ratio))
+    shift = float(log(ratio))
     predicted, labels, mass = _check_arrays(p, targets, weights)
-    answers, others = float(mass @ labels), float(mass @ (1 - labels))
+    answers, others = add_up(mass * labels), add_up(mass * (1 - labels))
     if min(answers, others) < MIN_PER_CLASS:
         return Calibration.identity(shift, answers, others)
     clipped = np.clip(log_odds(predicted) + shift, -MAX_ABS_LOG_ODDS, MAX_ABS_LOG_ODDS)
@@ -183,7 +191,7 @@ def fit_calibration(
     where, bins, hits, expected = (_bin_sums(at, c) for c in (z * count, count, positive, logistic(z) * count))
     # Observed against expected counts, with half a tuple added to each side: a bin that the line explains keeps its
     # value, and an empty side moves it only a little.
-    moved = np.log((hits + 0.5) / (expected + 0.5)) - np.log((bins - hits + 0.5) / (bins - expected + 0.5))
+    moved = log((hits + 0.5) / (expected + 0.5)) - log((bins - hits + 0.5) / (bins - expected + 0.5))
     moved *= _shrinkage(hits - expected, _bin_sums(at, logistic(z) * logistic(-z) * count))
     rates, block = fit_isotonic(logistic(where / bins + moved), bins)
     centres = _bin_sums(block, where) / _bin_sums(block, bins)
@@ -218,27 +226,34 @@ def _fit_platt(x: Floats, count: Floats, positive: Floats) -> tuple[float, float
 
     Gauss-Newton steps on the logarithm of the slope and the offset, halved until the loss falls.
     """
-    pseudo = count * (IDENTITY_PRIOR_WEIGHT / count.sum())
+    pseudo = count * (IDENTITY_PRIOR_WEIGHT / add_up(count))
     count, positive = count + pseudo, positive + pseudo * logistic(x)
 
     def loss(at: Floats) -> float:
-        z = np.exp(at[0]) * x + at[1]
-        return float(count @ np.logaddexp(0, z) - positive @ z + at[0] ** 2 / 2)
+        z = exp(at[0]) * x + at[1]
+        return add_up(count * (np.maximum(z, 0.0) + log1p(exp(-np.abs(z)))) - positive * z) + float(at[0]) ** 2 / 2
 
     at = np.array([0.0, 0.0])
     for _ in range(100):
-        inputs = np.stack([np.exp(at[0]) * x, np.ones(len(x))])
-        rate = logistic(inputs[0] + at[1])
-        gradient = inputs @ (count * rate - positive) + [at[0], 0]
-        curvature = (inputs * (count * rate * (1 - rate) + 1e-9)) @ inputs.T + np.diag([1.0, 0.0])
-        step, now = np.linalg.solve(curvature, gradient), loss(at)
+        step, now = _platt_step(at, x, count, positive), loss(at)
         step = step / max(1.0, abs(step[0]))  # the slope changes by a factor of e at most: no overflow
         while np.abs(step).max() > 1e-12 and not loss(at - step) < now:
             step = step / 2
         if np.abs(step).max() <= 1e-12:
             break
         at = at - step
-    return float(np.exp(at[0])), float(at[1])
+    return float(exp(at[0])), float(at[1])
+
+
+def _platt_step(at: Floats, x: Floats, count: Floats, positive: Floats) -> Floats:
+    """Return the Gauss-Newton step (2,) at the logarithm of the slope and the offset."""
+    scaled = exp(at[0]) * x
+    rate = logistic(scaled + at[1])
+    difference, weight = count * rate - positive, count * rate * (1 - rate) + 1e-9
+    first, second = add_up(scaled * difference) + float(at[0]), add_up(difference)
+    a, b, c = add_up(scaled * scaled * weight) + 1.0, add_up(scaled * weight), add_up(weight)
+    determinant = a * c - b * b
+    return np.array([c * first - b * second, a * second - b * first]) / determinant
 
 
 def _bin_sums(at: npt.NDArray[np.intp], numbers: Floats, bins: int = 0) -> Floats:
@@ -255,13 +270,13 @@ def _group_equal(x: Floats, targets: Floats, weights: Floats) -> tuple[Floats, F
 def _quantile_bins(count: Floats, bins: int) -> npt.NDArray[np.intp]:
     """Return the quantile bin of each sorted value, by weight. Equal values share a bin."""
     middle = np.cumsum(count) - count / 2
-    quantile = np.minimum(bins * middle / count.sum(), bins - 1).astype(np.intp)
+    quantile = np.minimum(bins * middle / add_up(count), bins - 1).astype(np.intp)
     return np.unique(quantile, return_inverse=True)[1]
 
 
 def _bins(z: Floats, count: Floats) -> npt.NDArray[np.intp]:
     """Return the bin of each sorted log-odds value: quantile bins, merged where they are too close."""
-    at = _quantile_bins(count, int(np.clip(count.sum() // MIN_PER_BIN, 1, MAX_BINS)))
+    at = _quantile_bins(count, int(np.clip(add_up(count) // MIN_PER_BIN, 1, MAX_BINS)))
     sums, masses = _bin_sums(at, z * count), _bin_sums(at, count)
     joined, total, mass = [0], sums[0], masses[0]
     for more, weight in zip(sums[1:], masses[1:], strict=True):
@@ -276,7 +291,7 @@ def _shrinkage(differences: Floats, variances: Floats) -> float:
 
     The line uses up two degrees of freedom.
     """
-    scatter = float((differences**2 / (variances + 0.5)).sum())
+    scatter = add_up(differences * differences / (variances + 0.5))
     return max(0.0, 1 - max(len(differences) - 2, 1) / scatter) if scatter > 0 else 0.0
 
 
@@ -322,7 +337,7 @@ def reliability(
 ) -> Reliability:
     """Compare predicted probabilities with targets: 1 for answers, 0 for others, or between."""
     p, targets, mass = _check_arrays(p, targets, weights)
-    if bins < 1 or not mass.sum() > 0:
+    if bins < 1 or not add_up(mass) > 0:
         raise KnowledgeBaseError(f"reliability needs tuples and at least one bin, got {len(p)} and {bins}")
     edges = np.linspace(0, 1, bins + 1)
     by_width = np.clip(np.searchsorted(edges, p, side="right") - 1, 0, bins - 1)
@@ -330,7 +345,7 @@ def reliability(
     distinct, at = np.unique(p, return_inverse=True)
     by_count = _quantile_bins(_bin_sums(at, mass, len(distinct)), bins)[at]
     clipped = np.clip(p, np.finfo(float).eps, 1 - np.finfo(float).eps)
-    losses = -(targets * np.log(clipped) + (1 - targets) * np.log1p(-clipped))
+    losses = -(targets * log(clipped) + (1 - targets) * log1p(-clipped))
     return Reliability(
         edges,
         counts,
@@ -338,8 +353,8 @@ def reliability(
         observed,
         _expected_calibration_error(counts, predicted, observed),
         _expected_calibration_error(*_bin_means(by_count, p, targets, mass, bins)),
-        float(np.average((p - targets) ** 2, weights=mass)),
-        float(np.average(losses, weights=mass)),
+        add_up(mass * (p - targets) * (p - targets)) / add_up(mass),
+        add_up(mass * losses) / add_up(mass),
     )
 
 
@@ -353,7 +368,8 @@ def _bin_means(
 
 
 def _expected_calibration_error(counts: Floats, predicted: Floats, observed: Floats) -> float:
-    return float(np.nansum(counts * np.abs(observed - predicted)) / counts.sum())
+    used = counts > 0
+    return add_up((counts * np.abs(observed - predicted))[used]) / add_up(counts)
 
 
 def _check_arrays(
@@ -432,7 +448,7 @@ class HeldOutReport:
             "auc": auc(self.held_out.means, self.held_out.targets),
         }
         rounded = {name: None if value is None else round(value, 6) for name, value in metrics.items()}
-        prior = round(float(self.held_out.targets.mean()), 6)
+        prior = round(add_up(self.held_out.targets) / len(self.held_out.targets), 6)
         return {"held_out": len(self.held_out.means), "prior": prior, **rounded}
 
     def reliability_table(self) -> list[dict[str, float]]:

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_choice, check_fraction, check_int, check_positive
-from gaifman.errors import KnowledgeBaseError
+from gaifman.errors import InputError, KnowledgeBaseError, shorten
 from gaifman.features.evaluator import Reals
+from gaifman.io.model_file import require_array
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.mlp import (
     ADAGRAD,
@@ -43,11 +44,17 @@ from gaifman.kernels.rng import fold_in
 from gaifman.models.base import BaseModel, Batch, SparseRows, State
 from gaifman.models.calibration import logistic
 
+MAX_WEIGHTS = 500_000_000
+"""Largest number of weights of a network: 2 GB; training needs three times as much."""
+MAX_BATCH_SIZE = 1_000_000
+"""Largest number of rows per step."""
 ACTIVATIONS = {"sigmoid": SIGMOID, "relu": RELU}
 INITIAL_SQUARES = 1e-3
 """Initial value of Adagrad's sums of squares: it keeps the first steps small."""
 TYPICAL_ROW_ENTRIES = 64
 """Typical number of entries of a row: the fan-in that the first weights are scaled for."""
+PROBED_ROWS = 64
+"""Rows of a batch that are evaluated after its last step, to find out whether the network has diverged."""
 PURPOSE = 0x6E6574
 """Purpose of the random numbers."""
 
@@ -79,20 +86,22 @@ class MLP(BaseModel):
         check_positive("learning_rate", learning_rate)
         check_int("epochs", epochs, 1)
         check_fraction("dropout", dropout, one=False)
-        check_int("batch_size", batch_size, 1)
+        check_int("batch_size", batch_size, 1, MAX_BATCH_SIZE)
         self.hidden, self.activation, self.learning_rate = tuple(hidden), activation, learning_rate
         self.epochs, self.dropout, self.batch_size = epochs, dropout, batch_size
         sizes = np.array([*self.hidden, 1], np.int64)
         self._shape = Architecture(freeze(sizes), ACTIVATIONS[activation])
         self._width, self._seen, self._key = 0, 0, np.uint64(0)
         self._workspace: Workspace | None = None
-        self.reset(0, 0)
+        self._trained: tuple[Weights, Weights] | None = None
+        self._check_size(0)
 
     def reset(self, width: int, seed: int) -> None:
         """Draw small random weights from the seed."""
+        self._check_size(width)
         self._width, self._seen, self._workspace = width, 0, None
         self._key = np.uint64(fold_in(np.uint64(seed), np.uint64(PURPOSE)))
-        self._weights, self._squares = self._zeros(), self._initial_squares()
+        self._trained = self._zeros(), self._initial_squares()
         sizes = [min(width, TYPICAL_ROW_ENTRIES), *self.hidden, 1]
         bounds = [float(np.sqrt(6 / (inner + units))) for inner, units in pairwise(sizes)]  # Glorot and Bengio's
         fill_uniform(np.uint64(fold_in(self._key, 0)), bounds[0], self._weights.first)
@@ -101,11 +110,40 @@ class MLP(BaseModel):
                 np.uint64(fold_in(self._key, number)), bounds[number], self._weights.dense[at : at + inner * units]
             )
 
+    # Weights are made at the first use: before a file is loaded, only its metadata say how many there are.
+
+    @property
+    def _weights(self) -> Weights:
+        return self._parameters()[0]
+
+    @property
+    def _squares(self) -> Weights:
+        """Adagrad's sums of squares, of the shape of the weights."""
+        return self._parameters()[1]
+
+    def _parameters(self) -> tuple[Weights, Weights]:
+        if self._trained is None:
+            self.reset(0, 0)
+        assert self._trained is not None, "reset makes them"
+        return self._trained
+
+    def _check_size(self, width: int) -> None:
+        """Refuse a network that is too large, before memory is asked for."""
+        weights = sum(inner * units for inner, units in pairwise([width, *self.hidden, 1]))
+        if weights > MAX_WEIGHTS:
+            raise KnowledgeBaseError(
+                f"a network of {width:,} inputs and hidden layers of {shorten(str(list(self.hidden)))} units has "
+                f"{weights:,} weights, more than {MAX_WEIGHTS:,}",
+                hint="choose smaller hidden layers or fewer features",
+            )
+
     def fit_batch(self, batch: Batch) -> float:
         """Make one Adagrad step per mini-batch."""
         loss = self._run_steps(batch, ADAGRAD, self._squares)
         self._seen += len(batch.targets)
-        return loss / max(len(batch.targets), 1)
+        # The loss is that before the last step: some rows show what the step has done.
+        finite = np.isfinite(loss) and np.isfinite(self.scores(batch.rows.slice(0, PROBED_ROWS))).all()
+        return loss / max(len(batch.targets), 1) if finite else np.inf
 
     def gradients(self, batch: Batch) -> State:
         """Return the gradient of the mean cross-entropy, with dropout, under the names of `state`."""
@@ -168,8 +206,9 @@ class MLP(BaseModel):
 
     def _infer(self, rows: SparseRows, size: int) -> tuple[Reals, Reals]:
         logits, hidden = np.zeros(len(rows), np.float32), np.zeros(len(rows) * size, np.float32)
-        active = np.empty(self.batch_size * int(self._shape.sizes.sum()), np.float32)
-        infer(self._weights, self._shape, self._entries(rows), self.batch_size, active, logits, hidden)
+        batch_size = min(self.batch_size, max(len(rows), 1))
+        active = np.empty(batch_size * int(self._shape.sizes.sum()), np.float32)
+        infer(self._weights, self._shape, self._entries(rows), batch_size, active, logits, hidden)
         return logits, hidden
 
     def settings(self) -> Mapping[str, Any]:
@@ -187,13 +226,18 @@ class MLP(BaseModel):
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Load what `state` returned. If it was not resumable, further training starts with small steps again."""
         resumable = "squares/weights/1" in state
-        width = len(state["weights/1"]) if "weights/1" in state else 0
+        width = len(state["weights/1"]) if "weights/1" in state and state["weights/1"].ndim else 0
         self._check_state(state, width, ("", "squares/") if resumable else ("",))
         self._width, self._workspace, self._seen = width, None, 0
-        self._weights = self._from_matrices(state, "")
-        self._squares = self._from_matrices(state, "squares/") if resumable else self._initial_squares()
+        weights = self._from_matrices(state, "")
+        self._trained = weights, self._from_matrices(state, "squares/") if resumable else self._initial_squares()
         if "progress" in state:
-            self._key, self._seen = np.uint64(state["progress"][0]), int(state["progress"][1])
+            key, seen = require_array(state, "progress", np.uint64, (2,))
+            self._key, self._seen = np.uint64(key), int(seen)
+
+    def check_width(self, width: int) -> None:
+        if width != self._width:
+            raise InputError(f"the network takes rows of {self._width:,} columns, and there are {width:,} features")
 
     # The kernels use flat arrays, `state` uses matrices.
 
@@ -220,13 +264,9 @@ class MLP(BaseModel):
     def _check_state(self, state: Mapping[str, npt.NDArray[Any]], width: int, prefixes: tuple[str, ...]) -> None:
         """Refuse weights of another shape: the kernels would read past their end."""
         for number, (inner, units) in enumerate(pairwise([width, *self.hidden, 1]), start=1):
-            for name, shape in ((f"weights/{number}", (inner, units)), (f"biases/{number}", (units,))):
-                for array in (prefix + name for prefix in prefixes):
-                    if array not in state:
-                        raise KnowledgeBaseError(f"the state of a network must have an array {array!r}")
-                    if state[array].shape != shape:
-                        found = state[array].shape
-                        raise KnowledgeBaseError(f"{array!r} must have shape {shape}, got {found}")
+            for prefix in prefixes:
+                require_array(state, f"{prefix}weights/{number}", np.float32, (inner, units))
+                require_array(state, f"{prefix}biases/{number}", np.float32, (units,))
 
     def _as_matrices(self, weights: Weights) -> State:
         """Return copies: further training does not change them."""

@@ -33,7 +33,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.errors import InputError
 from gaifman.features.evaluator import FeatureMatrix, Reals
+from gaifman.io.model_file import require_array
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.candidate_pairs import PairFeatures
 from gaifman.kernels.inputs import (
@@ -128,12 +130,18 @@ class FeatureScaler:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], kinds: Ints) -> FeatureScaler:
         """Load what `arrays` returned, for features of these kinds."""
-        features, first = np.unique(arrays["features"], return_index=True)
+        of_columns = require_array(arrays, "features", np.int32, (None,))
+        centres, scales = (require_array(arrays, name, np.float32, of_columns.shape) for name in ("centres", "scales"))
+        features, first, counts = np.unique(of_columns, return_index=True, return_counts=True)
+        second = np.diff(of_columns, prepend=-1) == 0
+        rising = (np.diff(of_columns) >= 0).all() and (features >= 0).all() and (features < len(kinds)).all()
+        if not rising or not (scales > 0).all():
+            raise InputError(f"features must be ascending numbers below {len(kinds):,}, and their scales above 0")
+        if (counts > 1 + (kinds[features] == NUMBER)).any():
+            raise InputError("only a number has a second column, for whether it is known")
         columns, known_columns = np.full(len(kinds), -1, np.int32), np.full(len(kinds), -1, np.int32)
-        columns[features] = first
-        second = np.diff(arrays["features"], prepend=-1) == 0
-        known_columns[arrays["features"][second]] = np.flatnonzero(second)
-        return cls(columns, known_columns, kinds, arrays["centres"], arrays["scales"])
+        columns[features], known_columns[of_columns[second]] = first, np.flatnonzero(second)
+        return cls(columns, known_columns, kinds, centres, scales)
 
 
 def feature_kinds(features: Sequence[Feature]) -> Ints:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError, shorten
 from gaifman.features.evaluator import Reals
+from gaifman.io.model_file import require_array
 from gaifman.kb.tables import Floats
 from gaifman.models.base import BaseModel, Batch, SparseRows, State, import_extra
 from gaifman.models.calibration import log_odds, logistic
@@ -84,8 +85,11 @@ class _FittedLinear(_Fitted):
 class _FittedTrees(_Fitted):
     """LightGBM's trees, always read from the text that model files hold."""
 
-    def __init__(self, text: str) -> None:
-        self._text, self._booster = text, import_extra("lightgbm", "lightgbm").Booster(model_str=text)
+    def __init__(self, text: str, width: int | None = None) -> None:
+        lightgbm = import_extra("lightgbm", "lightgbm")
+        self._text, self._booster = text, lightgbm.Booster(model_str=text)
+        if width is not None and self._booster.num_feature() != width:
+            raise lightgbm.basic.LightGBMError(f"the trees have {self._booster.num_feature():,} columns")
 
     def scores(self, rows: SparseRows) -> Floats:
         return np.asarray(self._booster.predict(rows.to_csr(), raw_score=True), np.float64)
@@ -201,16 +205,18 @@ class SklearnModel(BaseModel):
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         if "width" not in state or "seed" not in state:
             raise InputError(f"not the state of a classifier: {', '.join(sorted(state)) or 'no arrays'}")
-        self.reset(int(state["width"][0]), int(state["seed"][0]))
+        width = int(require_array(state, "width", np.int64, (1,))[0])
+        self.reset(width, int(require_array(state, "seed", np.uint64, (1,))[0]))
         if "constant" in state:
-            self._fitted = _FittedConstant(float(state["constant"][0]))
+            self._fitted = _FittedConstant(float(require_array(state, "constant", np.float64, (1,))[0]))
         elif "weights" in state:
-            self._fitted = _FittedLinear(np.array(state["weights"], np.float64), float(state["offset"][0]))
+            weights = require_array(state, "weights", np.float64, (width,)).copy()
+            self._fitted = _FittedLinear(weights, float(require_array(state, "offset", np.float64, (1,))[0]))
         elif "trees" in state:
-            self._fitted = _FittedTrees(np.asarray(state["trees"]).tobytes().decode())
+            self._fitted = _trees_from_text(require_array(state, "trees", np.uint8, (None,)).tobytes(), width)
         else:
-            starts, columns, values = (np.array(state[name]) for name in ("starts", "columns", "values"))
-            self.fit_batch(Batch(SparseRows(starts, columns, values, self._width), np.array(state["targets"])))
+            rows = _rows_from_state(state, width)
+            self.fit_batch(Batch(rows, require_array(state, "targets", np.float32, (len(rows),)).copy()))
 
     def _new_estimator(self) -> Any:
         """Return an untrained estimator with our seed."""
@@ -239,6 +245,26 @@ class SklearnModel(BaseModel):
             raise KnowledgeBaseError("the classifier is not initialised", hint="call reset(width, seed) first")
         if rows is not None and rows.width != self._width:
             raise KnowledgeBaseError(f"the classifier takes rows of {self._width:,} columns, got {rows.width:,}")
+
+
+def _trees_from_text(text: bytes, width: int) -> _FittedTrees:
+    """Return the trees of a model file; refuse text that LightGBM does not read."""
+    error = import_extra("lightgbm", "lightgbm").basic.LightGBMError
+    try:
+        return _FittedTrees(text.decode(), width)
+    except (error, UnicodeDecodeError) as cause:
+        raise InputError(f"not the trees of a classifier of {width:,} columns: {shorten(str(cause), 100)}") from None
+
+
+def _rows_from_state(state: Mapping[str, npt.NDArray[Any]], width: int) -> SparseRows:
+    """Return the collected examples of a checkpoint."""
+    starts = require_array(state, "starts", np.int64, (None,))
+    columns = require_array(state, "columns", np.int32, (None,))
+    values = require_array(state, "values", np.float32, (len(columns),))
+    good = len(starts) and starts[0] == 0 and starts[-1] == len(columns) and (np.diff(starts) >= 0).all()
+    if not good or ((columns < 0) | (columns >= width)).any():
+        raise InputError(f"not the rows of a classifier of {width:,} columns")
+    return SparseRows(starts.copy(), columns.copy(), values.copy(), width)
 
 
 def _fit_estimator(estimator: Any, rows: SparseRows, targets: Reals) -> _Fitted:

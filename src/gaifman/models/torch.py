@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_choice, check_fraction, check_int, check_positive
-from gaifman.errors import InputError, KnowledgeBaseError, OutputError
+from gaifman.errors import InputError, KnowledgeBaseError, OutputError, shorten
 from gaifman.features.evaluator import Reals
 from gaifman.forks import ProcessLock
+from gaifman.io.model_file import require_array
 from gaifman.kb.tables import Floats
 from gaifman.models.base import BaseModel, Batch, SparseRows, State, import_extra
 from gaifman.models.calibration import logistic
@@ -109,7 +110,9 @@ class TorchModel(BaseModel):
                 self._optimiser.step()
                 total += loss.item() * (end - begin)
             self._random = torch.get_rng_state()
-        return total / count if count else float("nan")
+        if not count:
+            return float("nan")
+        return total / count if np.isfinite(total) else float("inf")
 
     def probabilities(self, rows: SparseRows) -> Floats:
         return logistic(self._apply(rows, self._logits)[:, 0])
@@ -156,14 +159,17 @@ class TorchModel(BaseModel):
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         if "width" not in state:
             raise InputError(f"not the state of a module: {', '.join(sorted(state)) or 'no arrays'}")
-        self.reset(int(state["width"][0]), 0)
+        self.reset(int(require_array(state, "width", np.int64, (1,))[0]), 0)
+        for name, array in state.items():
+            if not name.startswith("optimiser."):  # its bounds may be infinite
+                require_array(state, name, array.dtype, array.shape)
         with _exclusive_torch() as torch:
             tensors = {name: torch.from_numpy(np.array(array)) for name, array in state.items()}
             parameters = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
             try:
                 self._module.load_state_dict(parameters)
             except RuntimeError as error:
-                raise InputError(f"the state of another module: {error}") from None
+                raise InputError(f"the state of another module: {shorten(str(error), 200)}") from None
             self._random = tensors.get("random", self._random)
             steps: dict[int, dict[str, Tensor]] = {}
             for name, tensor in tensors.items():

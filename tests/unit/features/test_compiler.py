@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from feature_cases import check
 from gaifman.errors import FormulaError, LimitError
 from gaifman.features import evaluator as features
 from gaifman.features.compiler import FeaturePlan, compile_features
 from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.feature_sets import parse_phi
+from gaifman.features.feature_sets import named_feature_set, parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kernels import bitset_vm as vm
@@ -21,7 +24,8 @@ KB = KnowledgeBase.from_facts(
 LISTINGS = {
     "likes(s1, x)": ["r0(x1) = likes(s1, x1)", "result 0 = count r0"],
     "count likes(s1, x)": ["r0(x1) = likes(s1, x1)", "result 0 = count r0"],
-    "∃x gave(s1, x, s2)": ["r0(x1) = gave(s1, x1, s2)", "r1() = ∃x1 r0", "result 0 = count r1"],
+    "∃x gave(s1, x, s2)": ["r0() = gave(s1, x1, s2)", "result 0 = count r0"],
+    "∃x gave(s1, x, y)": ["r0(x1) = gave(s1, x2, x1)", "result 0 = count r0"],
     "likes(s1, 'bob') ↔ likes(s2, x)": [
         "r0() = likes(s1, object 1)",
         "r1(x1) = likes(s2, x1)",
@@ -180,3 +184,38 @@ def test_a_default_is_the_value_without_facts(members: int) -> None:
     )
     assert len(found.ids) == 0, "only defaults"
     assert found.to_dense().tolist() == [[0, members, 1, members**2, 0]]
+
+
+WIDE = """
+∃a, b, c, d, e, f, g wide(s1, a, b, c, d, e, f, g)
+∃a, b, c, d, e, f wide(a, b, s2, c, d, s1, e, f)
+∃a, b, c, d, e, f wide(s1, a, a, b, c, d, e, f)
+∃a, b, c, d, e, f, g wide(s1, a, b, c, d, e, f, g) ∧ wide(s2, a, b, c, d, e, f, g)
+wide(s1, x, y, s2, s2, s1, z, u)
+¬∃a, b, c, d, e, f, g wide(a, b, c, d, e, f, g, s2)
+"""
+
+
+def test_a_relation_of_eight_places_has_features_with_the_values_of_the_definition() -> None:
+    """∃ over seven places was once a table of seven dimensions, which is one more than there are."""
+    rng = random.Random(1)
+    facts = [("wide", *(f"o{rng.randrange(4)}" for _ in range(8))) for _ in range(40)]
+    graph = build_graph(KnowledgeBase.from_facts(facts))
+    texts = WIDE.replace("∃a, b, c, d, e, f, g wide(s1, a, b, c, d, e, f, g) ∧ wide(s2, a, b, c, d, e, f, g)\n", "")
+    phi, pairs = parse_phi(texts), [[one, other] for one in range(4) for other in range(4)]
+    plan = compile_features(phi, graph.kb, 2)
+    for sampling in (SamplingConfig(size=1, draws=2), SamplingConfig(size=None)):
+        drawn = draw_neighbourhoods(graph, pairs, sampling)
+        check(graph, drawn, phi)
+        fast, slow = (FeatureEvaluator(graph, plan, use_templates=use).evaluate(drawn) for use in (True, False))
+        assert (fast.to_dense() == slow.to_dense()).all()
+    with pytest.raises(LimitError, match="7 free variables; the limit is 6"):
+        compile_features(parse_phi(WIDE), graph.kb, 2)
+
+
+def test_the_default_features_of_eight_places_are_bounded() -> None:
+    relations = {"wide": 8, "borders": 2, "country": 1}
+    for arity in range(1, 9):
+        for name in ("default", "paper"):
+            found = named_feature_set(name, arity, relations).expand(relations, arity)
+            assert len(found) <= 8 * arity + 56 * arity * (arity - 1) // 2 + 300 + arity

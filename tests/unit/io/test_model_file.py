@@ -6,6 +6,9 @@ import itertools
 import json
 import os
 import sys
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,15 @@ from safetensors.numpy import load, save
 
 import gaifman
 from gaifman.errors import InputError, OutputError
-from gaifman.io.model_file import DTYPES, canonical_json, model_bytes, parse_model, read_model, write_model
+from gaifman.io.model_file import (
+    DTYPES,
+    canonical_json,
+    model_bytes,
+    parse_model,
+    read_model,
+    require_array,
+    write_model,
+)
 from kbs import HOSTILE
 from processes import run
 
@@ -304,6 +315,52 @@ def test_a_shape_too_large_for_any_memory_is_refused() -> None:
         entry["data_offsets"] = [0, 0]
         with pytest.raises(InputError):
             parse_model(changed_header(SMALL, w=entry, b=None)[: -(8 + 1)])
+
+
+@contextmanager
+def memory_limit(limit: float) -> Iterator[None]:
+    """Fail if Python and numpy take more bytes at once."""
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < limit
+
+
+def test_a_large_header_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """75 MB of header were once parsed to gigabytes of lists."""
+    path = tmp_path / "m"
+    for size, message in ((75_000_000, "75,000,000 bytes, more than 32,000,000"), (2**50, "cut off")):
+        with path.open("wb") as file:
+            file.write(size.to_bytes(8, "little") + b"{")
+            file.truncate(8 + 75_000_000)
+        with pytest.raises(InputError, match=message) as caught, memory_limit(1e6):
+            read_model(path)
+        assert caught.value.hint
+    path.write_bytes(forged('{"a":[' + ",".join(["[]"] * 2_000_000) + "]}"))
+    with pytest.raises(InputError, match=r"brackets, more than 2,000,000"), memory_limit(20e6):
+        read_model(path)
+    with pytest.raises(OutputError, match=r"brackets, more than 2,000,000"):
+        model_bytes({}, {"a": [[]] * 2_000_000})
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(2), r"'x' must be float32 of shape \(any, 2\), got float64 of shape \(2,\)"),
+        (np.zeros((3, 2), np.int32), "got int32"),
+        (np.zeros((3, 3), np.float32), r"got float32 of shape \(3, 3\)"),
+        (np.full((1, 2), np.inf, np.float32), "has numbers that are not finite"),
+    ],
+)
+def test_arrays_of_another_type_or_shape_are_refused(array: npt.NDArray[Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        require_array({"x": array}, "x", np.float32, (None, 2))
+    with pytest.raises(InputError, match="'y' is missing"):
+        require_array({"x": array}, "y", np.float32, (None, 2))
+    assert require_array({"x": np.zeros((0, 2), np.float32)}, "x", np.float32, (None, 2)).shape == (0, 2)
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "a\0", "\x7f", "\u202e", "\ud800", "__metadata__", 3])

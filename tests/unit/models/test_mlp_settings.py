@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaifman.errors import KnowledgeBaseError
+from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.models.base import BaseModel, Batch, SparseRows
 from gaifman.models.mlp import INITIAL_SQUARES, MLP, Logistic
 from gaifman.models.registry import make_base_model
@@ -94,22 +94,28 @@ def test_a_state_that_is_not_whole_gives_the_same_probabilities_and_learns_on_wi
 
 def test_a_state_of_another_network_is_refused_by_what_is_wrong() -> None:
     state = trained(MLP([5])).state(resumable=True)
-    with pytest.raises(KnowledgeBaseError, match=r"'weights/3'"):
+    with pytest.raises(InputError, match=r"'weights/3'"):
         MLP([5, 1]).restore(state)
-    with pytest.raises(KnowledgeBaseError, match=r"'weights/1' must have shape \(9, 6\), got \(9, 5\)"):
+    with pytest.raises(
+        InputError, match=r"'weights/1' must be float32 of shape \(9, 6\), got float32 of shape \(9, 5\)"
+    ):
         MLP([6]).restore(state)
-    with pytest.raises(KnowledgeBaseError, match=r"'weights/1'"):
+    with pytest.raises(InputError, match=r"'weights/1'"):
         MLP([5]).restore({})
-    with pytest.raises(KnowledgeBaseError, match=r"'squares/biases/2'"):
+    with pytest.raises(InputError, match=r"'squares/biases/2'"):
         MLP([5]).restore({name: array for name, array in state.items() if name != "squares/biases/2"})
-    with pytest.raises(KnowledgeBaseError, match=r"'biases/1' .* got \(4,\)"):
+    with pytest.raises(InputError, match=r"'biases/1' .* of shape \(4,\)"):
         MLP([5]).restore(state | {"biases/1": np.zeros(4, np.float32)})
+    with pytest.raises(InputError, match=r"'biases/1' must be float32 .*, got float64"):
+        MLP([5]).restore(state | {"biases/1": np.zeros(5)})
+    with pytest.raises(InputError, match=r"'biases/1' has numbers that are not finite"):
+        MLP([5]).restore(state | {"biases/1": np.full(5, np.nan, np.float32)})
 
 
 def test_a_refused_state_changes_nothing() -> None:
     network = trained(MLP([5]))
     before = network.state(resumable=True)
-    with pytest.raises(KnowledgeBaseError):
+    with pytest.raises(InputError):
         network.restore(trained(MLP([6])).state())
     assert same_bits(before, network.state(resumable=True))
 
@@ -178,7 +184,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"learning_rate": "fast"}, "got 'fast'"),
     ({"epochs": 0}, "epochs must be an integer of at least 1, got 0"),
     ({"epochs": 2.0}, "got 2.0"),
-    ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+    ({"batch_size": 0}, "batch_size must be an integer from 1 to 1,000,000, got 0"),
     ({"dropout": 1}, "dropout must be a number, at least 0 and below 1, got 1"),
     ({"dropout": -0.1}, "got -0.1"),
     ({"dropout": "0.2"}, "got '0.2'"),

@@ -198,14 +198,14 @@ def test_trees_do_not_depend_on_the_number_of_threads() -> None:
 def test_linear_models_are_restored_without_scikit_learn(name: str) -> None:
     batch = examples(8)
     model = trained(ESTIMATORS[name](), batch)
-    state = {key: array.tolist() for key, array in model.state().items()}
+    state = {key: (array.tolist(), array.dtype.str) for key, array in model.state().items()}
     rows = [batch.rows.starts.tolist(), batch.rows.columns.tolist(), batch.rows.values.tolist()]
     code = (
         "import sys, json; sys.modules['sklearn'] = sys.modules['scipy'] = None\n"
         "import numpy as np; from gaifman.models import SklearnModel, SparseRows\n"
         "settings, state, rows = json.load(sys.stdin)\n"
         "model = SklearnModel(**settings)\n"
-        "model.restore({name: np.array(values) for name, values in state.items()})\n"
+        "model.restore({name: np.array(values, dtype) for name, (values, dtype) in state.items()})\n"
         "starts, columns, values = rows\n"
         "rows = SparseRows(np.array(starts), np.array(columns, np.int32), np.array(values, np.float32), 6)\n"
         "print(json.dumps(model.probabilities(rows).tolist()))"

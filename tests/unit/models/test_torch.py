@@ -303,7 +303,10 @@ def test_a_module_that_runs_away_says_so() -> None:
     model = TorchModel(LAYERS)
     model.reset(6, 0)
     state = model.state()
-    model.restore(state | {"module.2.bias": np.array([np.nan], np.float32)})
+    with pytest.raises(InputError, match="has numbers that are not finite"):
+        model.restore(state | {"module.2.bias": np.array([np.nan], np.float32)})
+    large = {name: np.full_like(array, 3e38) for name, array in state.items() if name.startswith("module.")}
+    model.restore(state | large)
     with pytest.raises(KnowledgeBaseError, match="not finite") as caught:
         model.probabilities(examples(14).rows)
     assert "lower the learning_rate" in caught.value.hint
