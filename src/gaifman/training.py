@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_int
+from gaifman.config import check_fraction, check_int
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
@@ -76,12 +76,16 @@ class TrainingConfig(ExampleConfig):
     """Early stopping: epochs without a better held-out loss before training stops; 0 for never."""
     draws: int = 10
     """N: the number of neighbourhoods that a probability is averaged over."""
+    missing: float = 0.0
+    """The share of true answers that the knowledge base is assumed to miss. Some negatives are then true: probabilities
+    and held-out figures are corrected for it. 0 counts every negative as false."""
 
     def __post_init__(self) -> None:
         ExampleConfig.__post_init__(self)
         self.sampling(self.draws, "check")
         for name in ("min_examples", "min_feature_count", "patience"):
             check_int(name, getattr(self, name), 0)
+        check_fraction("missing", self.missing, one=False)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:
@@ -312,13 +316,16 @@ class Trainer:
 
     def held_out(self, scorer: Scorer) -> HeldOut:
         """Predict held-out answers and as many negatives, averaged over the draws of a prediction."""
-        means, targets = [np.zeros(0)], [np.zeros(0)]
+        means, targets, shares = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
-            block = source.examples.held_out_block(rows=self.measured_rows(source))
+            rows = self.measured_rows(source)
+            block = source.examples.held_out_block(rows=rows)
             for tuples, hidden, labels in _labelled_tuples(block):
                 means.append(self.held_out_scores(scorer, source, tuples, hidden))
                 targets.append(labels)
-        return HeldOut(np.concatenate(means), np.concatenate(targets))
+            shares += [np.zeros(len(rows)), source.examples.true_shares(rows, block, self.config.missing)]
+        true_shares = np.concatenate(shares) if self.config.missing else None
+        return HeldOut(np.concatenate(means), np.concatenate(targets), true_shares)
 
     def measured_rows(self, source: TrainingSource) -> Longs:
         """Return the held-out answers for calibration and figures, by row: none that early stopping has used."""

@@ -31,15 +31,6 @@ from gaifman._html import muted, paragraph, stack, table
 from gaifman.completion import Completion
 from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, check_seed, cpu_count
 from gaifman.errors import KnowledgeBaseError, plural
-from gaifman.evaluation.ranks import (
-    BOOTSTRAP_RESAMPLES,
-    CONFIDENCE_LEVEL,
-    HITS_AT,
-    RankMetrics,
-    Ranks,
-    average_precision,
-    compute_metrics,
-)
 from gaifman.evaluation.tasks import (
     EvaluationData,
     EvaluationTask,
@@ -54,6 +45,15 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.model import GaifmanModel
 from gaifman.models.calibration import auc
+from gaifman.ranking.ranks import (
+    BOOTSTRAP_RESAMPLES,
+    CONFIDENCE_LEVEL,
+    HITS_AT,
+    RankMetrics,
+    Ranks,
+    average_precision,
+    compute_metrics,
+)
 from gaifman.sampling.negatives import NEGATIVE_SAMPLING
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"

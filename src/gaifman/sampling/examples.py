@@ -29,7 +29,7 @@ import numpy.typing as npt
 from gaifman.config import check_choice, check_fraction, check_int, check_seed
 from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.kb.gaifman_graph import GaifmanGraph
-from gaifman.kb.tables import Ints, Longs, freeze
+from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import Atom, Query
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
@@ -179,6 +179,14 @@ class TrainingExamples:
         key = make_key(self.config.seed, NEGATIVES_PURPOSE, epoch)
         chosen = self.held_out_rows if rows is None else rows
         return self.make_block(chosen, self._held_out_sampler.sample(chosen, count, key))
+
+    def true_shares(self, rows: Longs, block: ExampleBlock, missing: float) -> Floats:
+        """Shape (c,), float64: the probability that each negative of a block of held-out answers, by row, is true.
+
+        A share `missing` of all answers is assumed to be missing from the knowledge base.
+        """
+        negatives = Negatives(block.negatives, block.sources)
+        return self._held_out_sampler.true_shares(rows, negatives, missing)
 
     def _sampler(self, answers: Ints) -> NegativeSampler:
         """Return a sampler whose negatives are none of these answers."""
