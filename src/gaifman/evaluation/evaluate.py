@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ from gaifman.ranking.ranks import (
     average_precision,
     compute_metrics,
 )
+from gaifman.ranking.scorers import PopularityScorer
 from gaifman.sampling.negatives import NEGATIVE_SAMPLING
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
@@ -297,6 +298,24 @@ def evaluate(
     config = EvaluationConfig(relations, fraction, count, negative_sampling, seed)
     counts = [model.config.draws if draws is None else draws]
     return _evaluate(model, kb, test, known, counts, config, threads, progress, checkpoint_dir)[0]
+
+
+def evaluate_popularity(
+    model: GaifmanModel | Completion,
+    kb: KnowledgeBase,
+    test: KnowledgeBase,
+    known: KnowledgeBase | Iterable[KnowledgeBase] = (),
+    *,
+    seed: int = DEFAULT_CONFIG.seed,
+) -> Evaluation:
+    """Evaluate the baseline of a model, on the same test facts: the most frequent object first."""
+    data = EvaluationData(kb, test, (known,) if isinstance(known, KnowledgeBase) else tuple(known))
+    objects = len(data.visible.objects)
+    tasks = [
+        replace(task, scorer=PopularityScorer(task.visible, objects)) for task in build_tasks(model, data, None, [1])
+    ]
+    results = TaskRunner(data.visible, DEFAULT_CONFIG.negative_sampling, seed).run(tasks, cpu_count(), None)
+    return _combine_results(tasks, results, 0, 0, sum(map(len, tasks)), data, seed)
 
 
 def evaluate_draw_counts(

@@ -447,8 +447,8 @@ def correct_targets(p: Floats, targets: Floats, true_shares: Floats) -> Floats:
     f1 / f0 = (1 - e) l / (1 - e l). A negative that is true with probability e_i before it is scored is true with odds
     e_i / (1 - e_i) · f1 / f0 after.
 
-    >>> correct_targets(np.array([0.9, 0.9, 0.5, 0.1]), np.array([1.0, 0, 0, 0]), np.array([0, 0.1, 0.1, 0.1])).round(2)
-    array([1.  , 0.9 , 0.1 , 0.01])
+    >>> correct_targets(np.array([0.9, 0.9, 0.5, 0.1]), np.array([1.0, 0, 1, 0]), np.array([0, 0.1, 0, 0.1])).round(2)
+    array([1.  , 0.9 , 1.  , 0.01])
     """
     negatives = targets == 0
     share = min(float(true_shares[negatives].mean()), MAX_TRUE_SHARE) if negatives.any() else 0.0
@@ -535,7 +535,7 @@ class HeldOutReport:
     def metrics(self, answers: int) -> dict[str, Any]:
         """Return the metrics for the model's metadata, given the number of all answers; None if there is a reason."""
         found, names = auc_metrics(self.held_out, answers), ("ece_before", "ece_after", "brier", "loss")
-        if "reason" in found or self.uncalibrated is None or self.calibrated is None:
+        if "auc_reason" in found or self.uncalibrated is None or self.calibrated is None:
             return {"prior": None, **dict.fromkeys(names), **found}
         values = self.uncalibrated.ece, self.calibrated.ece, self.calibrated.brier, self.calibrated.log_loss
         rounded = {name: round(value, 6) for name, value in zip(names, values, strict=True)}
@@ -564,7 +564,7 @@ def auc_metrics(held_out: HeldOut, answers: int) -> dict[str, Any]:
         surplus = (held_out.expected_share - share) * int((held_out.targets == 0).sum())
         if not reason and surplus >= MIN_SURPLUS:
             found["missing_reason"] = f"at most {share:.3g} of the negatives can be true, by their scores"
-    return found | ({"reason": reason} if reason else {})
+    return found | ({"auc_reason": reason} if reason else {})
 
 
 def no_figure_reason(held_out: HeldOut, answers: int) -> str | None:

@@ -125,10 +125,13 @@ class TrainingExamples:
         """Shape (held out,), int64: rows of the held-out answers."""
         self.training_rows: Longs = np.flatnonzero(~chosen)
         """Shape (training,), int64: rows of the other answers."""
-        # A held-out answer can be a negative in training, as a missing fact can. The negatives of held-out answers
-        # exclude all answers, as those of test facts do.
-        self._negative_sampler = self._sampler(self.answers[self.training_rows])
-        self._held_out_sampler = self._sampler(self.answers) if chosen.any() else self._negative_sampler
+        # A held-out answer can be a negative in training, as a missing fact can, unless every tuple is known. The
+        # negatives of held-out answers exclude all answers, as those of test facts do.
+        self._held_out_sampler = self._sampler(self.answers)
+        self._protected = not chosen.any() or not self._has_negatives()
+        self._negative_sampler = (
+            self._held_out_sampler if self._protected else self._sampler(self.answers[self.training_rows])
+        )
 
     def __repr__(self) -> str:
         training = f"{plural(len(self.training_rows), 'answer')} to {self.query} in {plural(len(self), 'block')}"
@@ -200,9 +203,15 @@ class TrainingExamples:
             graph=self.graph,
         )
 
+    def _has_negatives(self) -> bool:
+        """Return whether a tuple that differs from an answer at one position is unknown."""
+        key, size = make_key(self.config.seed, NEGATIVES_PURPOSE), 1_024
+        blocks = (np.arange(begin, min(begin + size, len(self.answers))) for begin in range(0, len(self.answers), size))
+        return any(len(self._held_out_sampler.sample(rows, 1, key)) for rows in blocks)
+
     def _training_numbers(self, rows: Longs) -> Longs:
-        """Return the number of each row among the training answers."""
-        return np.searchsorted(self.training_rows, rows)
+        """Return the number of each row among the answers of the sampler for training."""
+        return rows if self._protected else np.searchsorted(self.training_rows, rows)
 
     def make_block(self, rows: Longs, found: Negatives) -> ExampleBlock:
         """Return answers, by row, with these negatives."""

@@ -324,8 +324,8 @@ def test_blocks_are_made_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(count)
         return plain(self, chosen, count, key)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(NegativeSampler, "sample", counted)
     found = examples(towns(), "born_in(x, y)", ExampleConfig(block_size=5))
+    monkeypatch.setattr(NegativeSampler, "sample", counted)
     blocks = found.blocks(0)
     assert asked == []
     assert len(next(blocks).answers) == 5
