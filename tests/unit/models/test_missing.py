@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -115,25 +117,23 @@ def test_functions_have_no_missing_facts() -> None:
     assert not sampler.true_shares(np.arange(30), negatives, 0.5).any()
 
 
-def test_a_model_of_a_kb_with_removed_facts() -> None:
-    """The corrected AUC is nearer to that of the removed facts against false ones."""
-    kb, gone = friends(0, 0.3, groups=2)
-    quick = {
-        "holdout": 0.2,
-        "min_examples": 5_000,
-        "draws": 3,
-        "options": {"hidden": [20]},
-        "negative_sampling": "typed",
-    }
-    model = gaifman.fit(kb, "friend(x, y)", missing=0.3, **quick)  # type: ignore[arg-type]
-    metrics = model.meta["metrics"]
-    known, random = {fact.objects for fact in kb.facts("friend")}, np.random.default_rng(0)
-    drawn = [(x, f"p{random.integers(90):02d}") for x, _ in sorted(known)]
-    false = [pair for pair in drawn if pair not in known and pair not in gone and pair[0] != pair[1]]
-    pairs = sorted(gone) + false
+def claimed_and_true(seed: int) -> list[float]:
+    """The AUC that a model claims, the corrected one, and that of removed facts against false negatives."""
+    kb, gone = friends(seed, 0.3, groups=2)
+    quick: dict[str, Any] = {"holdout": 0.2, "min_examples": 5_000, "draws": 3, "options": {"hidden": [20]}}
+    model = gaifman.fit(kb, "friend(x, y)", missing=0.3, negative_sampling="uniform", seed=seed, **quick)
+    answers = kb.tuples("friend")
+    sampler = NegativeSampler(kb, answers, negative_sampling="uniform")
+    drawn = sampler.sample(np.arange(len(answers)), 1, make_key(seed, "test")).tuples.tolist()
+    false = [pair for x, y in drawn if (pair := (kb.object_name(x), kb.object_name(y))) not in gone]
     truth = np.repeat([1.0, 0.0], [len(gone), len(false)])
-    true = auc(model.probabilities(pairs).values, truth)
+    true = auc(model.probabilities(sorted(gone) + false).values, truth)
     assert true is not None
-    assert metrics["auc"] < metrics["auc_corrected"]
-    assert abs(metrics["auc_corrected"] - true) < 0.03 < abs(metrics["auc"] - true)
     assert model.meta["config"]["missing"] == 0.3
+    return [model.meta["metrics"]["auc"], model.meta["metrics"]["auc_corrected"], true]
+
+
+def test_the_corrected_auc_of_a_model_is_that_of_removed_facts() -> None:
+    claimed, corrected, true = np.mean([claimed_and_true(seed) for seed in range(4)], axis=0)
+    assert abs(corrected - true) < 0.015
+    assert claimed < true - 0.025
