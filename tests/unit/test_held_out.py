@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import gaifman
@@ -26,7 +28,7 @@ def random_split(seed: int, *, objects: int = 14, relations: int = 20) -> tuple[
 
 
 def test_the_auc_of_random_facts_among_14_objects_is_not_inflated() -> None:
-    quick = {"holdout": 0.2, "min_examples": 8_000, "draws": 3, "options": {"hidden": [50]}}
+    quick: dict[str, Any] = {"holdout": 0.2, "min_examples": 8_000, "draws": 3, "options": {"hidden": [50]}}
     pairs = [claimed_and_tested(*random_split(seed), seed=seed, **quick) for seed in range(4)]
     claimed, tested = np.mean(pairs, axis=0)
     assert abs(claimed - tested) < TOLERANCE

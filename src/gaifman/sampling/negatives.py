@@ -40,8 +40,8 @@ NEGATIVE_SAMPLING = ("uniform", "typed", "mixed")
 """Where replacements are drawn from: all objects; objects that answers have at the position; one of the two at random.
 """
 
-UNIFORM_POOL, TYPED_POOL = 0, 1
-"""Numbers of the pools; also the kinds of sampling that use only one of them."""
+UNIFORM_POOL, TYPED_POOL, MIXED_POOLS = range(3)
+"""The pools, and the kinds of sampling that use one of them or both: the indices of `NEGATIVE_SAMPLING`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +120,14 @@ class NegativeSampler:
         sources = rows[negatives.sources]
         position = (self._answers[sources] != negatives.tuples).argmax(axis=1)
         odds, kind = missing / (1 - missing), self._pools.kind
-        uniform = self._shares_of_pool(UNIFORM_POOL, position, sources, odds) if kind != TYPED_POOL else None
-        typed = self._shares_of_pool(TYPED_POOL, position, sources, odds) if kind != UNIFORM_POOL else None
-        if uniform is None or typed is None:
-            expected = np.nan_to_num(uniform if typed is None else typed)  # type: ignore[arg-type]
-        else:  # a coin decides, and an exhausted typed pool falls back to the uniform one
-            expected = (np.where(np.isnan(typed), uniform, typed) + uniform) / 2
+        shares = [
+            self._shares_of_pool(pool, position, sources, odds)
+            for pool in (UNIFORM_POOL, TYPED_POOL)
+            if kind in (pool, MIXED_POOLS)
+        ]
+        # A coin decides between two pools, and an exhausted typed pool falls back to the uniform one.
+        filled = [np.where(np.isnan(share), shares[0], share) for share in shares]
+        expected = np.nan_to_num(np.mean(filled, axis=0))
         return np.where(self._certain[position], 0.0, expected)
 
     def _shares_of_pool(self, pool: int, position: Longs, sources: Longs, odds: float) -> Floats:
@@ -136,7 +138,7 @@ class NegativeSampler:
         unknown = pools.sizes[position, pool] - known
         inside = self._seen_again[position] if pool == TYPED_POOL else 1.0
         expected = np.maximum(known - 1, 0) * odds * inside
-        return np.minimum(expected / np.where(unknown > 0, unknown, np.nan), 1.0)
+        return np.asarray(np.minimum(expected / np.where(unknown > 0, unknown, np.nan), 1.0))
 
 
 def _hard_negative_walks(

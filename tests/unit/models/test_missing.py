@@ -9,6 +9,7 @@ import pytest
 
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats
 from gaifman.models.calibration import HeldOut, HeldOutReport, auc, auc_metrics, correct_auc, reliability
 from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.rng import make_key
@@ -16,10 +17,10 @@ from gaifman.sampling.rng import make_key
 SHARES = pytest.mark.parametrize("share", [0.05, 0.2, 0.4])
 
 
-def scores(share: float, count: int = 20_000, seed: int = 0) -> tuple[HeldOut, np.ndarray]:
+def scores(share: float, count: int = 20_000, seed: int = 0) -> tuple[HeldOut, Floats]:
     """Held-out tuples of which a share of the negatives is true and scored as answers are, and the truth of each."""
     random = np.random.default_rng(seed)
-    truth = np.append(np.ones(count), random.random(count) < share)
+    truth = np.concatenate([np.ones(count), (random.random(count) < share).astype(np.float64)])
     logits = random.normal(np.where(truth > 0, 1.2, -1.2), 1.5)
     shares = np.repeat([0.0, share], count)
     return HeldOut(1 / (1 + np.exp(-logits)), np.repeat([1.0, 0.0], count), shares), truth
@@ -37,9 +38,9 @@ def test_the_corrected_auc_is_that_of_the_truth(share: float) -> None:
     assert "missing_reason" not in metrics
 
 
-def weigh(truth: np.ndarray) -> np.ndarray:
+def weigh(truth: Floats) -> Floats:
     """Weights with which as many tuples are true as false."""
-    return np.where(truth > 0, 1 / truth.sum(), 1 / (1 - truth).sum())
+    return np.asarray(np.where(truth > 0, 1 / truth.sum(), 1 / (1 - truth).sum()))
 
 
 @SHARES
@@ -127,7 +128,7 @@ def claimed_and_true(seed: int) -> list[float]:
     drawn = sampler.sample(np.arange(len(answers)), 1, make_key(seed, "test")).tuples.tolist()
     false = [pair for x, y in drawn if (pair := (kb.object_name(x), kb.object_name(y))) not in gone]
     truth = np.repeat([1.0, 0.0], [len(gone), len(false)])
-    true = auc(model.probabilities(sorted(gone) + false).values, truth)
+    true = auc(model.probabilities([*sorted(gone), *false]).values, truth)
     assert true is not None
     assert model.meta["config"]["missing"] == 0.3
     return [model.meta["metrics"]["auc"], model.meta["metrics"]["auc_corrected"], true]

@@ -31,7 +31,7 @@ def score(one: Trainer, scorer: Scorer, row: int, tuples: list[tuple[int, ...]])
     (given,) = one.sources
     negatives = Negatives(np.array(tuples, np.int32), np.zeros(len(tuples), np.int64))
     block = given.examples.make_block(np.array([row]), negatives)
-    return one.held_out_scores(scorer, given, block.negatives, block.negatives_hidden).tolist()
+    return [*map(float, one.held_out_scores(scorer, given, block.negatives, block.negatives_hidden))]
 
 
 def test_ranks_equal_their_definition() -> None:
