@@ -174,7 +174,7 @@ class Completion(Model):
             "kind": "model",
             "query": str(query),
             "features": len(features),
-            "metrics": {"answers": about["answers"], "losses": about["losses"]},
+            "metrics": {key: value for key, value in about.items() if key not in ("name", "arity", "trained")},
         }
         return GaifmanModel.from_parts(query, self.config, features, pruned, self.calibration, meta, self._kb)
 

@@ -1,8 +1,9 @@
 """Ranks of held-out answers: MRR and the AUC among objects of the right type, beside those of popularity.
 
 For each position of a held-out answer, its object is ranked among the objects that `answers` would propose there,
-without those that give another known answer. All of them see what the held-out answer sees. The baseline, popularity,
-puts the object first that training answers have most often at the position.
+without those that give another known answer. All of them see what the held-out answer sees. The model alone ranks them:
+constraints leave out candidates, but lower no score. The baseline, popularity, puts the object first that training
+answers have most often at the position.
 
 The work is bounded: some answers are sampled, and if an answer has very many candidates, some objects of the right
 type. These are the objects of the position's type; if it has none, the objects seen there. All samples are keyed.
@@ -21,6 +22,7 @@ from gaifman.errors import plural
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.ranking.candidates import QueryPattern, RankingOptions, select_candidates
 from gaifman.ranking.ranks import CandidateFilter, Ranks, compute_ranks
+from gaifman.sampling.conflicts import ConstraintChecker, hide_nothing
 from gaifman.sampling.negatives import Negatives
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 from gaifman.training import Scorer, Trainer, TrainingSource
@@ -127,6 +129,7 @@ class _SourceRanking:
         self._answers, self._training = source.examples.answers, source.examples.training_rows
         keys = fold_in_rows(make_key(trainer.config.seed, "rank"), self._answers[rows])
         self._rows = rows[np.argsort(keys, kind="stable")]
+        self._checker = ConstraintChecker(source.evaluator.graph.kb, source.examples.query, source.examples.constraints)
         self._pools = [self._pool(position) for position in range(self._answers.shape[1])]
 
     def rank(self, budget: int) -> HeldOutRanks:
@@ -144,7 +147,8 @@ class _SourceRanking:
         terms = [*self._answers[self._rows[0]].tolist()]
         terms[position] = "candidate"
         pattern = QueryPattern(tuple(terms), ("candidate",), "")
-        pool = select_candidates(graph, query, pattern, self._answers).values[:, 0]
+        types = self._checker.allowed_objects()
+        pool = select_candidates(graph, query, pattern, self._answers, types=types).values[:, 0]
         if len(pool) < len(graph):
             return pool, np.ones(len(pool), bool)
         seen = select_candidates(graph, query, pattern, self._answers, RankingOptions(candidates="seen"))
@@ -184,7 +188,18 @@ class _SourceRanking:
             left = possible[pool]
             objects, right = pool[left], typed[left]
             chosen = _sample(objects, right, most, keys[row])
-            yield objects[chosen], right[chosen], 1 + len(objects)
+            kept = chosen[~self._left_out(tuples[row], position, objects[chosen])]
+            yield objects[kept], right[kept], 1 + len(objects) - (len(chosen) - len(kept))
+
+    def _left_out(self, answer: Ints, position: int, objects: Ints) -> Bools:
+        """Shape (b,): which objects (b,) `answers` does not propose in place of an answer's, because of constraints."""
+        tuples = np.tile(answer, (len(objects), 1))
+        tuples[:, position] = objects
+        excluded = np.zeros(len(objects), bool)
+        for rule in self._checker.rules():
+            if rule.excludes:
+                excluded |= rule.certainty(tuples, hide_nothing(len(tuples))) >= 1
+        return excluded
 
     def _scores(self, tuples: Ints, rows: Longs, sources: Longs) -> Floats:
         """Shape (b,), float64: scores of tuples (b, n), each of which sees what its answer sees."""

@@ -118,7 +118,8 @@ class TrainingExamples:
         self.graph, self.query, self.config = graph, query, config or ExampleConfig()
         self.answers, self._hidden, self.targets = _find_answers(graph, query, self.config.seed)
         """Shape (a, n), int32: all answers, by object number."""
-        self._constraints = (constraints or Constraints()).for_query(query)
+        self.constraints = constraints or Constraints()
+        """The declared constraints."""
         self._known = None if known is None else _check_known(graph, known, len(query.variables))
         chosen = self._choose_held_out()
         self.held_out_rows: Longs = np.flatnonzero(chosen)
@@ -197,7 +198,7 @@ class TrainingExamples:
             self.graph.kb,
             answers,
             negative_sampling=self.config.negative_sampling,
-            constraints=self._constraints,
+            constraints=self.constraints.for_query(self.query),
             known=self._known,
             hard_negative_fraction=self.config.hard_negative_fraction,
             graph=self.graph,

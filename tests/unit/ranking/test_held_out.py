@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.ranking import held_out as module
-from gaifman.ranking.candidates import select_candidates
+from gaifman.ranking.candidates import atom_pattern, select_candidates
 from gaifman.ranking.held_out import MIN_RANKED_FACTS, RANK_FIGURES, HeldOutRanks, rank_held_out
+from gaifman.sampling.constraints import parse_constraints
+from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.negatives import Negatives
 from gaifman.training import Scorer, Trainer, TrainingConfig
 from reference_ranks import slow_ranks
@@ -44,7 +47,7 @@ def test_ranks_equal_their_definition() -> None:
     for row in rows.tolist():
         for position in range(2):
             others = [tuple(np.where(np.arange(2) == position, obj, answers[row])) for obj in range(objects)]
-            left_out = {obj for obj, other in enumerate(others) if other in known}
+            left_out = {obj for obj, other in enumerate(others) if other in known or other[0] == other[1]}
             if position == 1:  # a town: its type is known
                 left_out |= {obj for obj in range(objects) if obj not in set(answers[:, 1].tolist())}
             target = int(answers[row, position])
@@ -115,13 +118,29 @@ def test_a_collection_is_ranked_as_a_whole() -> None:
     assert model.meta["metrics"]["mrr"] > 0
 
 
+def test_what_answers_leaves_out_is_no_candidate() -> None:
+    """No one knows themself, and a declared type leaves out the dogs, which have another."""
+    config, kb = replace(CONFIG, draws=2), people(60).with_facts([("dog", f"d{i}") for i in range(5)])
+    given = source(kb, config, "knows(x, y)")
+    dogs = {kb.object_id(f"d{i}") for i in range(5)}
+    for text, proposed in (("", dogs), ("types: knows town, _", set())):
+        graph, query = given.evaluator.graph, given.examples.query
+        examples = TrainingExamples(graph, query, config, parse_constraints(text, kb))
+        one = trainer(replace(given, examples=examples), config=config)
+        ranking = module._SourceRanking(one, None, one.sources[0], examples.held_out_rows)  # type: ignore[arg-type]
+        rows = examples.held_out_rows
+        lists = list(ranking._candidates(0, rows, 1_000))
+        for row, (objects, _, available) in zip(rows.tolist(), lists, strict=True):
+            assert examples.answers[row, 1] not in objects
+            assert available == len(objects) + 1
+            assert dogs & set(objects.tolist()) == proposed
+
+
 def test_candidates_are_those_of_answers() -> None:
     one, _ = trained()
     (given,) = one.sources
     ranking = module._SourceRanking(one, None, given, given.examples.held_out_rows)  # type: ignore[arg-type]
     kb = given.evaluator.graph.kb
-    from gaifman.ranking.candidates import atom_pattern
-
     for position, text in enumerate(("lives_in(x, 't1')", "lives_in('p001', y)")):
         _, pattern = atom_pattern(text, kb, ["lives_in"])
         wanted = select_candidates(given.evaluator.graph, given.examples.query, pattern, given.examples.answers)
