@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from common import arguments, interleaved, median_ratio, report
-from gaifman.evaluation.ranks import HITS_AT, TIES, CandidateFilter, Ranks, compute_ranks
 from gaifman.kb.tables import Floats, Ints
+from gaifman.ranking.ranks import HITS_AT, TIES, CandidateFilter, Ranks, compute_ranks
 
 BATCH = 128
 Metrics = dict[tuple[int, str, str], float]

@@ -14,7 +14,7 @@ without unknown tuples, or without features cannot be trained. Its tuples get th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,11 @@ from gaifman.logic.transforms import used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
 from gaifman.model_card import model_card
 from gaifman.models.base import BaseModel
-from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc, fit_calibration
+from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc_metrics
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
+from gaifman.ranking.held_out import HeldOutRanks, rank_held_out
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.threads import map_threaded
@@ -178,7 +179,7 @@ class Completion(Model):
             "kind": "model",
             "query": str(query),
             "features": len(features),
-            "metrics": {"answers": about["answers"], "losses": about["losses"]},
+            "metrics": {key: value for key, value in about.items() if key not in ("name", "arity", "trained")},
         }
         return GaifmanModel.from_parts(query, self.config, features, pruned, self.calibration, meta, self._kb)
 
@@ -346,6 +347,7 @@ def complete(
     min_feature_count: int = DEFAULT_CONFIG.min_feature_count,
     patience: int = DEFAULT_CONFIG.patience,
     draws: int = DEFAULT_CONFIG.draws,
+    missing: float = DEFAULT_CONFIG.missing,
     seed: int = DEFAULT_CONFIG.seed,
     block_size: int = DEFAULT_CONFIG.block_size,
     constraints: Constraints | None = None,
@@ -372,6 +374,8 @@ def complete(
         min_feature_count: Drop features that were seen less often.
         patience: Stop after this many epochs without a better loss on held-out tuples; 0 never stops early.
         draws: N, neighbourhoods per prediction.
+        missing: The share of true facts that the knowledge base is assumed to miss; probabilities and held-out figures
+            are corrected for it. 0 counts every negative as false.
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
         constraints: Types and functional relations, which decide what a negative can be, and which answers respect.
@@ -394,6 +398,7 @@ def complete(
         min_feature_count=min_feature_count,
         patience=patience,
         draws=draws,
+        missing=missing,
         seed=seed,
         block_size=block_size,
     )
@@ -474,7 +479,7 @@ class RelationTrainer:
         def train(name: str) -> RelationModel:
             part = store.load(name)
             if part is None:
-                part = self.train(name, store.callback(name))
+                part = self.train(name, store.callback(name), len(names))
                 store.save(name, part)
             return part
 
@@ -482,8 +487,8 @@ class RelationTrainer:
         parts = map_threaded(train, order, threads, cost=self.count_facts)
         return dict(zip(order, parts, strict=True))
 
-    def train(self, name: str, callback: Callback) -> RelationModel:
-        """Train one relation; if that is impossible, the metadata say why."""
+    def train(self, name: str, callback: Callback, models: int = 1) -> RelationModel:
+        """Train one of some relations; if that is impossible, the metadata say why."""
         arity, count = self.kbs[0].relations[name].arity, self.count_facts(name)
         about: dict[str, Any] = {"name": name, "arity": arity, "answers": count, "trained": False}
         if count < MIN_FACTS:
@@ -498,10 +503,9 @@ class RelationTrainer:
         sources = [TrainingSource(evaluator, own, kinds) for evaluator, own in pairs if own is not None]
         trainer = Trainer(sources, self.config, self.config.make_base_model())
         scorer = trainer.train(callback)
-        held_out = trainer.held_out(scorer)
-        arrays = scorer_arrays(scorer) | {"held/means": held_out.means, "held/targets": held_out.targets}
-        area = auc(held_out.means, held_out.targets)
-        metrics = {"held_out": len(held_out.means), "auc": None if area is None else round(area, 6)}
+        held_out, ranks = trainer.held_out(scorer), rank_held_out(trainer, scorer, models)
+        arrays = scorer_arrays(scorer) | _held_out_arrays(held_out, ranks)
+        metrics = auc_metrics(held_out, count) | ranks.metrics()
         return arrays, about | {"trained": True, "losses": losses_as_json(scorer), **metrics}
 
     def _examples(self, graph: GaifmanGraph, query: Query, name: str) -> TrainingExamples | None:
@@ -515,18 +519,17 @@ class RelationTrainer:
     def build_completion(self, names: Sequence[str], parts: Mapping[str, RelationModel]) -> Completion:
         """Join the models. They share one calibration: most relations have too few held-out tuples for their own."""
         trained = {name: arrays for name in names if (arrays := parts[name][0])}
-        means, targets = (
-            _concatenate(trained.values(), f"held/{field}", np.zeros(0)) for field in ("means", "targets")
-        )
-        report = HeldOutReport.from_held_out(HeldOut(means, targets), self.config.negative_ratio)
-        calibration = fit_calibration(means, targets, ratio=self.config.negative_ratio)
+        held_out, ranks = _pool_held_out(trained.values(), bool(self.config.missing))
+        report = HeldOutReport.from_held_out(held_out, self.config.negative_ratio)
+        calibration = held_out.fit_calibration(self.config.negative_ratio)
         features, scorers = self._shared_features(trained)
+        answers = sum(map(self.count_facts, names))
         meta: dict[str, Any] = {
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
             **training_metadata(self.config, self.config.make_base_model(), self._given, self.constraints),
             "features": sum(map(len, features.values())),
-            "metrics": {"answers": sum(map(self.count_facts, names)), **report.metrics()},
+            "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
             "calibration": report.reliability_table(),
         }
         arities = {name: self.kbs[0].relations[name].arity for name in names}
@@ -559,6 +562,30 @@ def _features_of_arity(features: FeatureSet, arity: int) -> FeatureSet:
 def _concatenate(parts: Iterable[Arrays], name: str, none: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The arrays of one name, concatenated."""
     return np.concatenate([none, *(arrays[name] for arrays in parts)])
+
+
+def _held_out_arrays(held_out: HeldOut, ranks: HeldOutRanks) -> Arrays:
+    """The arrays of a relation's held-out tuples, which the completion pools."""
+    shares = np.zeros(len(held_out.means)) if held_out.true_shares is None else held_out.true_shares
+    return {
+        "held/means": held_out.means,
+        "held/targets": held_out.targets,
+        "held/shares": shares,
+        "held/ranks": ranks.counts,
+        "held/ranked": np.array(ranks.facts, np.int64),
+        "held/available": ranks.available,
+    }
+
+
+def _pool_held_out(parts: Collection[Arrays], corrected: bool) -> tuple[HeldOut, HeldOutRanks]:
+    """The held-out tuples and ranks of all relations."""
+    means, targets, shares = (
+        _concatenate(parts, f"held/{field}", np.zeros(0)) for field in ("means", "targets", "shares")
+    )
+    ranks = [
+        HeldOutRanks(arrays["held/ranks"], int(arrays["held/ranked"]), arrays["held/available"]) for arrays in parts
+    ]
+    return HeldOut(means, targets, shares if corrected else None), HeldOutRanks.concatenate(ranks)
 
 
 def _renumber_features(arrays: Arrays, used: Ints, kinds: Ints, base: BaseModel) -> Scorer:

@@ -48,7 +48,7 @@ from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import used_symbols
 from gaifman.model_card import summary_html
 from gaifman.models.base import BaseModel
-from gaifman.models.calibration import Calibration, HeldOutReport, fit_calibration
+from gaifman.models.calibration import Calibration, HeldOutReport
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import (
@@ -60,6 +60,7 @@ from gaifman.ranking.candidates import (
     model_pattern,
 )
 from gaifman.ranking.fast_scoring import FastScorer
+from gaifman.ranking.held_out import rank_held_out
 from gaifman.ranking.ranked_answers import RankedAnswers, rank_candidates
 from gaifman.sampling.conflicts import ConstraintChecker
 from gaifman.sampling.constraints import Constraints, parse_constraints
@@ -365,6 +366,7 @@ class GaifmanModel(Model):
         min_feature_count: int = DEFAULT_CONFIG.min_feature_count,
         patience: int = DEFAULT_CONFIG.patience,
         draws: int = DEFAULT_CONFIG.draws,
+        missing: float = DEFAULT_CONFIG.missing,
         seed: int = DEFAULT_CONFIG.seed,
         block_size: int = DEFAULT_CONFIG.block_size,
     ) -> None:
@@ -385,6 +387,7 @@ class GaifmanModel(Model):
             min_feature_count=min_feature_count,
             patience=patience,
             draws=draws,
+            missing=missing,
             seed=seed,
             block_size=block_size,
         )
@@ -456,16 +459,23 @@ class GaifmanModel(Model):
         scorer = trainer.train(callback)
         held_out = trainer.held_out(scorer)
         self.query = query
-        self.calibration = fit_calibration(held_out.means, held_out.targets, ratio=self.config.negative_ratio)
+        self.calibration = held_out.fit_calibration(self.config.negative_ratio)
         self.features, self._scorer = scorer.prune(features)
         self.held_out_report = HeldOutReport.from_held_out(held_out, self.config.negative_ratio)
+        ranks = rank_held_out(trainer, scorer)
         answers = sum(len(source.examples.training_rows) for source in trainer.sources)
+        total = sum(len(source.examples.answers) for source in trainer.sources)
         self.meta = {
             "kind": "model",
             "query": str(query),
             **training_metadata(self.config, self.base, given, constraints),
             "features": len(self.features),
-            "metrics": {"answers": answers, "losses": losses_as_json(scorer), **self.held_out_report.metrics()},
+            "metrics": {
+                "answers": answers,
+                "losses": losses_as_json(scorer),
+                **self.held_out_report.metrics(total),
+                **ranks.metrics(),
+            },
             "calibration": self.held_out_report.reliability_table(),
         }
         self._bind(kbs[0] if len(kbs) == 1 else None)
@@ -615,6 +625,7 @@ def fit(
     min_feature_count: int = DEFAULT_CONFIG.min_feature_count,
     patience: int = DEFAULT_CONFIG.patience,
     draws: int = DEFAULT_CONFIG.draws,
+    missing: float = DEFAULT_CONFIG.missing,
     seed: int = DEFAULT_CONFIG.seed,
     block_size: int = DEFAULT_CONFIG.block_size,
     constraints: Constraints | None = None,
@@ -642,6 +653,8 @@ def fit(
         min_feature_count: Drop features that were seen less often.
         patience: Stop after this many epochs without a better loss on held-out tuples; 0 never stops early.
         draws: N, neighbourhoods per prediction.
+        missing: The share of true answers that the knowledge base is assumed to miss; probabilities and held-out
+            figures are corrected for it. 0 counts every negative as false.
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
         constraints: Types and functional relations, which decide what a negative can be, and which answers respect.
@@ -666,6 +679,7 @@ def fit(
         min_feature_count=min_feature_count,
         patience=patience,
         draws=draws,
+        missing=missing,
         seed=seed,
         block_size=block_size,
     )

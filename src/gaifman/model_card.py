@@ -16,6 +16,7 @@ from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable, plural
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
+from gaifman.ranking.held_out import RANKING_NOTE, describe_sample
 
 MAX_RELATIONS = 50
 """Maximum number of listed relations: those with the most answers."""
@@ -43,9 +44,10 @@ $settings
 
 ## Evaluation
 
-The held-out tuples are $holdout of the known answers, which were not used in training, and negatives made from them,
-with objects drawn by $negative_sampling sampling. A negative counts as wrong unless it is a known answer. Where the
-knowledge base is incomplete, some negatives are true, and the metrics are too low.
+The held-out tuples are $holdout of the known answers, which were not answers in training, and negatives made from them,
+with objects drawn by $negative_sampling sampling. A negative counts as wrong because the knowledge base does not hold
+it. Unknown is not false: where facts are missing, some negatives are true, and AUC, MRR and probabilities are too low.
+$missing
 
 $metrics
 
@@ -87,6 +89,12 @@ _METRICS = {
     "held_out": "held-out tuples",
     "prior": "prior: fraction of answers among the held-out tuples",
     "auc": "AUC: probability that an answer scores above a negative",
+    "true_negatives": "fraction of negatives assumed to be true",
+    "auc_corrected": "AUC, corrected for negatives that are true",
+    "typed_auc": "typed AUC: probability that a held-out object ranks above another of the right type",
+    "typed_auc_popularity": "typed AUC of popularity: most frequent object first",
+    "mrr": "MRR: mean of 1 / rank of a held-out object",
+    "mrr_popularity": "MRR of popularity: most frequent object first",
     "loss": "loss: mean cross-entropy in nats; a constant 0.5 gives 0.693",
     "brier": "Brier score: mean squared error; a constant 0.5 gives 0.25",
     "ece_before": "calibration error before calibration",
@@ -103,6 +111,7 @@ _SETTINGS = {
     "hide": "hidden from an example",
     "holdout": "fraction of answers held out",
     "draws": "draws per prediction",
+    "missing": "fraction of true answers assumed to be missing",
 }
 _RELATION_COLUMNS = {
     "name": "relation",
@@ -111,6 +120,11 @@ _RELATION_COLUMNS = {
     "trained": "trained",
     "training_loss": "training loss",
     "auc": "AUC",
+    "auc_corrected": "corrected AUC",
+    "typed_auc": "typed AUC",
+    "typed_auc_popularity": "of popularity",
+    "mrr": "MRR",
+    "mrr_popularity": "of popularity",
     "epochs": "epochs",
     "held_out": "held-out tuples",
     "reason": "reason",
@@ -133,6 +147,7 @@ def model_card(meta: Mapping[str, Any]) -> str:
         settings=_markdown_table(["setting", ""], _setting_rows(meta)),
         holdout=_format_value(config["holdout"]),
         negative_sampling=escape_markdown(config["negative_sampling"]),
+        missing=escape_markdown(_missing(meta)),
         metrics=_metrics(meta),
         prior=_prior(meta),
         python=_fence("python", *python),
@@ -190,11 +205,17 @@ def _introduction(meta: Mapping[str, Any]) -> dict[str, str]:
 
 def _relation_table(meta: Mapping[str, Any]) -> tuple[list[str], list[list[Any]], int]:
     """Return the columns, the rows of the largest relations, and the number of the others."""
-    relations = [_summarize_losses(relation) for relation in meta["relations"]]
+    relations = [_summarize_losses(_with_reason(relation)) for relation in meta["relations"]]
     relations.sort(key=lambda relation: (-relation["answers"], relation["name"]))
     keys = [key for key in _RELATION_COLUMNS if any(key in relation for relation in relations)]
     rows = [[relation.get(key) for key in keys] for relation in relations[:MAX_RELATIONS]]
     return [_RELATION_COLUMNS[key] for key in keys], rows, max(0, len(relations) - MAX_RELATIONS)
+
+
+def _with_reason(relation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Add why a relation has no model, or no figures, if it has none."""
+    reason = next((relation[name] for name in ("reason", "auc_reason", "mrr_reason") if relation.get(name)), None)
+    return {**relation, "reason": reason} if reason else relation
 
 
 def _summarize_losses(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,14 +242,32 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _metrics(meta: Mapping[str, Any]) -> str:
-    parts = [_markdown_table(["metric", ""], _label(_summarize_losses(meta["metrics"]), _METRICS))]
+    metrics = meta["metrics"]
+    parts = [_markdown_table(["metric", ""], _label(_summarize_losses(metrics), _METRICS))]
+    if metrics.get("ranked_facts"):
+        parts.append(f"Ranked were {describe_sample(metrics)}. {RANKING_NOTE}")
+    reasons = [metrics[name] for name in ("auc_reason", "mrr_reason", "typed_auc_reason") if metrics.get(name)]
+    parts += [escape_markdown(f"Where no figure stands, none is claimed: {reasons[0]}.")] if reasons else []
     if meta.get("calibration"):
         cells = [[row["predicted"], row["observed"], row["count"]] for row in meta["calibration"]]
         parts.append("Held-out tuples by predicted probability, and the fraction of answers among them:")
         parts.append(_markdown_table(["predicted", "observed", "tuples"], cells))
     else:
-        parts.append("No tuples were held out: evaluate the model before you rely on its probabilities.")
+        parts.append("No probability was checked: evaluate the model before you rely on them.")
     return "\n\n".join(parts)
+
+
+def _missing(meta: Mapping[str, Any]) -> str:
+    """Return what is assumed about missing facts."""
+    metrics, share = meta["metrics"], meta["config"].get("missing")
+    if not share:
+        return "The setting missing corrects figures and probabilities for an assumed share of missing facts."
+    expected = metrics.get("true_negatives")
+    text = f"Here a fraction of {share:.4g} of the true answers is assumed to be missing, at random"
+    text += "." if expected is None else f": then {expected:.4g} of the negatives are true."
+    text += " Probabilities, calibration error after calibration, Brier score and loss are corrected for it."
+    reason = metrics.get("missing_reason")
+    return f"{text} But {reason}: fewer are missing, or not at random." if reason else text
 
 
 def _prior(meta: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.arguments import checked_methods
-from gaifman.config import check_int
+from gaifman.config import check_fraction, check_int
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, TrainingError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
@@ -40,6 +40,9 @@ MAX_SCANNED_ANSWERS = 20_000
 """Maximum number of answers that the scaler is fitted to."""
 SCANNED_NEGATIVES = 2
 """Number of negatives per scanned answer."""
+
+BLOCK_SIZE = 16_384
+"""Neighbourhoods of held-out tuples in memory at once."""
 
 MAX_EPOCHS = 50
 """Maximum number of epochs if there are few examples."""
@@ -83,12 +86,16 @@ class TrainingConfig(ExampleConfig):
     """Early stopping: epochs without a better held-out loss before training stops; 0 for never."""
     draws: int = 10
     """N: the number of neighbourhoods that a probability is averaged over."""
+    missing: float = 0.0
+    """The share of true answers that the knowledge base is assumed to miss. Some negatives are then true: probabilities
+    and held-out figures are corrected for it. 0 counts every negative as false."""
 
     def __post_init__(self) -> None:
         ExampleConfig.__post_init__(self)
         self.sampling(self.draws, "check")
         for name in ("min_examples", "min_feature_count", "patience"):
             check_int(name, getattr(self, name), 0)
+        check_fraction("missing", self.missing, one=False)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:
@@ -337,22 +344,43 @@ class Trainer:
         return Batch(scaler.transform(FeatureMatrix.concatenate([answers, negatives]), order), targets[order])
 
     def held_out(self, scorer: Scorer) -> HeldOut:
-        """Predict the held-out answers and as many negatives, averaged over the draws of a prediction."""
-        means, targets = [np.zeros(0)], [np.zeros(0)]
+        """Predict held-out answers and as many negatives, averaged over the draws of a prediction."""
+        means, targets, shares = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
-            block = source.examples.held_out_block()
+            rows = self.measured_rows(source)
+            block = source.examples.held_out_block(rows=rows)
             for tuples, hidden, labels in _labelled_tuples(block):
-                sampling = self.config.sampling(self.config.draws, "held out")
-                matrix = source.evaluator.sample_and_evaluate(tuples, sampling, hidden, threads=self.threads)
-                means.append(scorer.mean_probabilities(matrix, self.config.draws)[0])
+                means.append(self.held_out_scores(scorer, source, tuples, hidden))
                 targets.append(labels)
-        return HeldOut(np.concatenate(means), np.concatenate(targets))
+            shares += [np.zeros(len(rows)), source.examples.true_shares(rows, block, self.config.missing)]
+        true_shares = np.concatenate(shares) if self.config.missing else None
+        return HeldOut(np.concatenate(means), np.concatenate(targets), true_shares)
+
+    def measured_rows(self, source: TrainingSource) -> Longs:
+        """Return the held-out answers for calibration and figures, by row: none that early stopping has used."""
+        return source.examples.split_held_out()[1] if self.config.patience else source.examples.held_out_rows
+
+    def held_out_scores(self, scorer: Scorer, source: TrainingSource, tuples: Ints, hidden: HiddenFacts) -> Floats:
+        """Return the mean score of each tuple over the draws of a prediction, as a user would see it."""
+        sampling = self.config.sampling(self.config.draws, "held out")
+        step, parts = max(1, BLOCK_SIZE // self.config.draws), [np.zeros(0)]
+        for begin in range(0, len(tuples), step):
+            rows = np.arange(begin, min(begin + step, len(tuples)))
+            matrix = source.evaluator.sample_and_evaluate(
+                tuples[rows], sampling, hidden.select(rows), threads=self.threads
+            )
+            parts.append(scorer.mean_probabilities(matrix, self.config.draws)[0])
+        return np.concatenate(parts)
 
     def _held_out_loss(self, scaler: FeatureScaler) -> float:
-        """Return the mean cross-entropy of held-out tuples, one draw each, with the class weights of training."""
+        """Return the mean cross-entropy of tuples held out for it, one draw each, with the class weights of training.
+
+        Calibration and figures use others: a model that was chosen by some tuples seems better on them than it is.
+        """
         losses, weights = [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
-            for tuples, hidden, labels in _labelled_tuples(source.examples.held_out_block()):
+            stopping = source.examples.held_out_block(rows=source.examples.split_held_out()[0])
+            for tuples, hidden, labels in _labelled_tuples(stopping):
                 matrix = source.evaluator.sample_and_evaluate(
                     tuples, self.config.sampling(1, "stop"), hidden, threads=self.threads
                 )

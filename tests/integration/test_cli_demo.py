@@ -24,6 +24,8 @@ from gaifman.cli.demo import (
     train_query,
 )
 from gaifman.completion import Completion, train_completion
+from gaifman.evaluation.evaluate import evaluate_popularity
+from gaifman.ranking.held_out import RANK_FIGURES
 from gaifman.training import TrainingConfig
 from trained import FEW, GOOD, demo, towns
 
@@ -76,7 +78,9 @@ def test_demo_as_json() -> None:
     assert found["held_out"] == sum(row["held_out"] for row in found["relations"])
     assert {row["fact"].partition("(")[0] for row in found["missing"]} == {"borders", "member_of"}
     assert all(0 < row["probability"] < 1 for row in found["missing"])
-    assert found["query"]["auc"] > 0.9
+    assert found["query"]["metrics"]["auc"] > 0.9
+    for row in (*found["relations"], found["query"]["metrics"]):
+        assert all(0 <= row[name] <= 1 for name in RANK_FIGURES)
 
 
 def test_the_next_commands_parse() -> None:
@@ -126,12 +130,18 @@ def test_ranks_are_those_of_an_evaluation() -> None:
     rest, test = towns().without_facts(held_out), gaifman.KnowledgeBase.from_facts(held_out)
     completion = gaifman.complete(rest, ["works_in", "citizen"], **GOOD)
     evaluation = gaifman.evaluate(completion, rest, test, draws=trial.DRAWS)
-    rows = relation_rows(evaluation)
+    popularity = evaluate_popularity(completion, rest, test)
+    rows = relation_rows(evaluation, popularity)
     assert {row["relation"]: row["held_out"] for row in rows} == {"works_in": 2, "citizen": 1}
     metrics = evaluation.metrics_by("relation")["works_in"]
     (own,) = [row for row in rows if row["relation"] == "works_in"]
     assert own["mrr"] == pytest.approx(metrics.mrr.value, abs=5e-4)
     assert own["hits_at_10"] == pytest.approx(metrics.hits[10].value, abs=5e-4)
+    baseline = popularity.metrics_by("relation")["works_in"]
+    assert own["mrr_popularity"] == pytest.approx(baseline.mrr.value, abs=5e-4)
+    counts = {name: [objects[1] for _, *objects in held_out].count(name) for name in ("t3", "t4")}
+    assert counts == {"t3": 1, "t4": 1}
+    assert baseline.ranks == 4
 
 
 def test_the_most_probable_missing_fact() -> None:
@@ -157,18 +167,28 @@ def test_the_query_and_whether_its_answers_are_true(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_trial_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    query = {"bracketed": "r(x, y)", "auc": 0.75, "missing": []}
+    figures = {
+        "auc": 0.75,
+        "ece_before": 0.2,
+        "ece_after": 0.1,
+        "ranked_facts": 12,
+        "ranked_among": 5.0,
+        "candidates": 5,
+    }
+    own = {"mrr": 0.5, "mrr_popularity": 0.25, "typed_auc": 0.625, "typed_auc_popularity": 0.375}
+    query = {"bracketed": "r(x, y)", "metrics": figures | own, "missing": []}
     estimate = {"probability": 0.25, "standard_error": 0.125}
     missing = {"fact": "r(a, b)", **estimate, "held_out": False, "held_out_in_top_10": 3}
-    relations = [{"relation": "r", "held_out": 2, "mean_rank": 4.5, "mrr": 0.5, "hits_at_10": 1.0}]
+    relations = [{"relation": "r", "held_out": 2, "mean_rank": 4.5, "hits_at_10": 1.0, **own}]
     print_trial({"held_out": 2, "relations": relations, "missing": [missing], "prior": 0.01, "query": query})
     text = capsys.readouterr().out
     assert "Training: 2 facts of 1 relations are held out" in text
     assert "assuming 1.0% of candidates are true" in text
     lines = [line.split() for line in text.splitlines()]
-    assert ["r", "2", "4.5", "0.500", "1.000"] in lines
+    assert ["r", "2", "4.5", "0.625", "(0.375)", "0.500", "(0.250)", "1.000"] in lines
     assert ["r(a,", "b)", "0.250", "±", "0.125", "–", "3"] in lines
-    assert ["AUC,", "held-out", "0.750"] in lines
+    assert ["AUC", "0.750"] in lines
+    assert "MRR                0.500 (0.250 by popularity: most frequent object first)" in text
 
 
 def test_how_the_command_is_found_where_it_would_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

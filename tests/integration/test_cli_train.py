@@ -51,8 +51,14 @@ def test_a_completion_its_summary_and_next_steps(folder: Path) -> None:
     assert fields["answers"] == "264"
     assert 0 <= float(fields["AUC"]) <= 1
     assert re.fullmatch(r"\d\.\d{3} \(\d\.\d{3} uncalibrated\)", fields["calibration error"])
-    assert re.search(r"^knows +96 +\d+ +\d\.\d{3}$", done.stdout, flags=re.MULTILINE)
-    assert re.search(r"^person +24 +– +no model: every tuple is known$", done.stdout, flags=re.MULTILINE)
+    assert re.search(
+        r"^knows +96 +\d+ +\d\.\d{3} +\d\.\d{3} \(\d\.\d{3}\) +\d\.\d{3} \(\d\.\d{3}\)$",
+        done.stdout,
+        flags=re.MULTILINE,
+    )
+    assert re.search(r"^person +24 +– +– +– +–$", done.stdout, flags=re.MULTILINE)
+    assert "no model of person: every tuple is known\n" in done.stdout
+    assert "count what is unknown as false" in done.stdout
     assert "wrote m.gaifman, m.gaifman.md (model card), m.gaifman.log.jsonl (training log)\n" in done.stderr
     found: dict[str, Any] = {}
     lines = python_lines(done.stderr).splitlines()

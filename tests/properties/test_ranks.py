@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gaifman.errors import KnowledgeBaseError
-from gaifman.evaluation import ranks as measures
-from gaifman.evaluation.ranks import (
+from gaifman.kb.tables import Floats, Ints
+from gaifman.models.calibration import auc
+from gaifman.ranking import ranks as measures
+from gaifman.ranking.ranks import (
     TIES,
     CandidateFilter,
     ExcludedCandidates,
@@ -21,8 +23,6 @@ from gaifman.evaluation.ranks import (
     compute_metrics,
     compute_ranks,
 )
-from gaifman.kb.tables import Floats, Ints
-from gaifman.models.calibration import auc
 from reference_ranks import slow_ranks
 
 FEW = st.sampled_from([0.0, 0.25, 0.5, 0.5000000000000001, 1.0, math.nan])

@@ -146,7 +146,9 @@ def test_a_complete_relation_is_not_trained() -> None:
     assert not found.scorers
     assert found.probability("near", "a", "b").value == 2.5 / 3
     assert not found.calibration.fitted
-    assert found.meta["metrics"] == {"answers": 9, "held_out": 0}
+    metrics = found.meta["metrics"]
+    assert (metrics["answers"], metrics["held_out"], metrics["auc"], metrics["mrr"]) == (9, 0, None, None)
+    assert metrics["auc_reason"] == "none of 9 answers was held out"
 
 
 def test_without_negatives_a_complete_relation_is_trained() -> None:

@@ -167,7 +167,7 @@ def test_a_completion_lists_its_relations_the_largest_first() -> None:
     assert "# Completion of 2 relations" in text
     assert "1 relation could not be trained" in text
     assert "all objects" in text
-    assert "No tuples were held out" in text
+    assert "No probability was checked" in text
 
 
 def test_of_many_relations_the_largest_are_listed() -> None:

@@ -234,12 +234,12 @@ def test_calibration_does_not_fit_noise() -> None:
 
 
 def test_the_metrics_of_a_model() -> None:
-    found = HeldOutReport.from_held_out(held(400), 1.0).metrics()
+    found = HeldOutReport.from_held_out(held(400), 1.0).metrics(4_000)
     assert found["held_out"] == 400
     assert set(found) == {"held_out", "prior", "ece_before", "ece_after", "brier", "loss", "auc"}
     assert found["ece_after"] < found["ece_before"]
     assert canonical_json(found)
-    assert HeldOutReport.from_held_out(HeldOut(np.ones(3) / 2, np.ones(3)), 1.0).metrics()["auc"] is None
+    assert HeldOutReport.from_held_out(HeldOut(np.ones(3) / 2, np.ones(3)), 1.0).metrics(9)["auc"] is None
 
 
 def test_the_table_of_a_model_has_every_tuple_once() -> None:
@@ -251,17 +251,18 @@ def test_the_table_of_a_model_has_every_tuple_once() -> None:
 
 def test_without_held_out_tuples_there_are_no_metrics() -> None:
     trust = HeldOutReport.from_held_out(HeldOut(np.zeros(0), np.zeros(0)), 5.0)
-    assert (trust.uncalibrated, trust.calibrated, trust.metrics(), trust.reliability_table()) == (
-        None,
-        None,
-        {"held_out": 0},
-        [],
-    )
+    assert (trust.uncalibrated, trust.calibrated, trust.reliability_table()) == (None, None, [])
+    reason = {"auc_reason": "a single answer: none can be held out"}
+    assert trust.metrics(1) == {
+        **dict.fromkeys(("prior", "ece_before", "ece_after", "brier", "loss", "auc")),
+        "held_out": 0,
+        **reason,
+    }
 
 
 def test_the_report_is_in_the_metadata() -> None:
     trust = little().held_out_report
     assert trust is not None
-    assert trust.metrics().items() <= little().meta["metrics"].items()
+    assert trust.metrics(40).items() <= little().meta["metrics"].items()
     assert little().meta["calibration"] == trust.reliability_table()
     assert len(trust.held_out.means) == little().meta["metrics"]["held_out"] == 8

@@ -95,7 +95,7 @@ def test_uncertain_facts_drop_out_in_training_as_often_as_they_are_wrong_and_nev
     seen = recorded(kb, TrainingConfig(positives=5, negatives=1, min_examples=0), "near(s1, s2)\nsure(s1, s2)")
     true = facts_of(kb, "lives_in")
     drawn = [value for row, value in seen.values("near(s1, s2)", "train") if row in true]
-    assert len(drawn) == 2 * 180 * 5
+    assert 2 * 180 * 5 <= len(drawn) < 2 * 180 * 5 + 20, "held-out answers can be negatives"
     assert abs(np.mean(drawn) - 0.3) < 5 * (0.3 * 0.7 / len(drawn)) ** 0.5
     assert {value for row, value in seen.values("sure(s1, s2)", "train") if row in true} == {1.0}
     judged = [value for row, value in seen.values("near(s1, s2)", "held out") if row in true]
@@ -184,7 +184,9 @@ def test_held_out_tuples_have_both_classes_and_are_not_used_in_training() -> Non
     one = trainer(given)
     scorer = one.train()
     assert isinstance(given.evaluator, Recorder)
-    taught = {tuple(row) for seen in given.evaluator.seen for row in seen.tuples.tolist()}
+    taught = {
+        tuple(row) for epoch in range(9) for block in given.examples.blocks(epoch) for row in block.answers.tolist()
+    }
     given.evaluator.seen.clear()
     held = one.held_out(scorer)
     answers, others = given.evaluator.seen

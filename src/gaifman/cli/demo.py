@@ -13,6 +13,7 @@ import click
 
 from gaifman.cli.console import json_option, kernel_progress, print_fields, print_json, print_table, work_progress
 from gaifman.cli.kb import kb_summary, print_neighbourhood
+from gaifman.cli.train import held_out_fields
 from gaifman.config import ProgressCallback
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _print_formula(formula: dict[str, Any]) -> None:
 def run_trial(kb: KnowledgeBase, progress: ProgressCallback | None = None) -> dict[str, Any]:
     """Hold out facts, train on the rest, rank the held-out facts, and find the best missing ones."""
     from gaifman.completion import train_completion
-    from gaifman.evaluation.evaluate import evaluate
+    from gaifman.evaluation.evaluate import evaluate, evaluate_popularity
     from gaifman.kb.knowledge_base import KnowledgeBase
     from gaifman.training import TrainingConfig
 
@@ -165,13 +166,15 @@ def run_trial(kb: KnowledgeBase, progress: ProgressCallback | None = None) -> di
     rest = kb.without_facts(facts)
     store = _counting_store(len(held_out), progress)
     completion = train_completion(rest, TrainingConfig(seed=SEED), held_out, store=store)
-    evaluation = evaluate(completion, rest, KnowledgeBase.from_facts(facts), draws=DRAWS, progress=progress)
+    test = KnowledgeBase.from_facts(facts)
+    evaluation = evaluate(completion, rest, test, draws=DRAWS, progress=progress)
+    popularity = evaluate_popularity(completion, rest, test)
     _report(progress, "ranking missing facts")
     missing = [best_missing(completion, name, own) for name, own in held_out.items()]
     _report(progress, "training a query")
     return {
         "held_out": len(facts),
-        "relations": relation_rows(evaluation),
+        "relations": relation_rows(evaluation, popularity),
         "missing": sorted(missing, key=lambda row: (-row["probability"], row["fact"])),
         "prior": PRIOR,
         "query": train_query(kb, rest),
@@ -193,18 +196,29 @@ def hold_out_facts(kb: KnowledgeBase) -> FactsByRelation:
     return held_out
 
 
-def relation_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Return the filtered metrics of each relation, over both positions."""
+def relation_rows(evaluation: Evaluation, popularity: Evaluation) -> list[dict[str, Any]]:
+    """Return the filtered metrics of each relation, over both positions, and those of popularity."""
+    by_relation, baseline = (each.metrics_by("relation") for each in (evaluation, popularity))
+    typed = [each.as_dict()["classification"]["relation"] for each in (evaluation, popularity)]
     return [
         {
             "relation": name,
             "held_out": metrics.ranks // 2,
             "mean_rank": round(metrics.mean_rank.value, 1),
             "mrr": round(metrics.mrr.value, 3),
+            "mrr_popularity": round(baseline[name].mrr.value, 3),
             "hits_at_10": round(metrics.hits[10].value, 3),
+            **_typed_auc(*(each[name]["auc"] for each in typed)),
         }
-        for name, metrics in evaluation.metrics_by("relation").items()
+        for name, metrics in by_relation.items()
     ]
+
+
+def _typed_auc(own: float | None, popularity: float | None) -> dict[str, float | None]:
+    """Return the AUC of held-out facts and of negatives with objects of the right type."""
+    if own is None or popularity is None:
+        return {"typed_auc": None, "typed_auc_popularity": None}
+    return {"typed_auc": round(own, 3), "typed_auc_popularity": round(popularity, 3)}
 
 
 def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple[str, ...]]) -> dict[str, Any]:
@@ -239,8 +253,8 @@ def train_query(kb: KnowledgeBase, training_kb: KnowledgeBase) -> dict[str, Any]
     return {
         "text": TRAINED_QUERY,
         "bracketed": to_bracketed(parse_query(TRAINED_QUERY, kb)),
-        "auc": model.meta["metrics"]["auc"],
         "answers": model.meta["metrics"]["answers"],
+        "metrics": {name: value for name, value in model.meta["metrics"].items() if name not in ("answers", "losses")},
         "missing": rows[:MAX_ANSWERS],
     }
 
@@ -253,11 +267,15 @@ def print_trial(results: dict[str, Any]) -> None:
         "Each held-out fact is then ranked among all objects, at both of its positions."
     )
     rows = [
-        (row["relation"], row["held_out"], row["mean_rank"], f"{row['mrr']:.3f}", f"{row['hits_at_10']:.3f}")
+        (row["relation"], row["held_out"], row["mean_rank"], *_beside_popularity(row), f"{row['hits_at_10']:.3f}")
         for row in results["relations"]
     ]
-    columns = ["relation", "held out", "mean rank", "MRR", "hits@10"]
-    print_table("Ranks of held-out facts", columns, rows, right=[1, 2, 3, 4])
+    columns = ["relation", "held out", "mean rank", "typed AUC", "MRR", "hits@10"]
+    print_table("Ranks of held-out facts (in brackets: by popularity)", columns, rows, right=[1, 2, 3, 4, 5])
+    click.echo(
+        "\nTyped AUC compares a held-out fact with one that has another object of the right type.\n"
+        "Popularity puts the most frequent object first. What is unknown counts as false."
+    )
     facts = [
         (row["fact"], _probability_text(row), _yes_or_dash(row["held_out"]), row["held_out_in_top_10"])
         for row in results["missing"]
@@ -270,9 +288,15 @@ def print_trial(results: dict[str, Any]) -> None:
     )
     query = results["query"]
     _heading("A model of a query: which countries share a river?")
-    print_fields([("query", query["bracketed"]), ("AUC, held-out", f"{query['auc']:.3f}")])
+    print_fields([("query", query["bracketed"]), *held_out_fields(query["metrics"])])
     pairs = [(*row["names"], _probability_text(row), _yes_or_dash(row["true"])) for row in query["missing"]]
     print_table("Probably missing answers", ["x", "y", "probability", "held out"], pairs)
+
+
+def _beside_popularity(row: dict[str, Any]) -> list[str]:
+    """Return the typed AUC and the MRR of a relation, with those of popularity in brackets."""
+    pairs = [(row[name], row[f"{name}_popularity"]) for name in ("typed_auc", "mrr")]
+    return ["–" if own is None else f"{own:.3f} ({popularity:.3f})" for own, popularity in pairs]
 
 
 def _probability_text(row: dict[str, Any]) -> str:

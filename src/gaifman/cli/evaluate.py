@@ -28,10 +28,10 @@ from gaifman.cli.train import feature_source
 
 if TYPE_CHECKING:
     from gaifman.evaluation.evaluate import Evaluation
-    from gaifman.evaluation.ranks import MetricValue, RankMetrics
     from gaifman.experiments.paper import Experiment
     from gaifman.experiments.runner import DatasetSplits, ExperimentRunner, RowResult
     from gaifman.jobs.run import InterruptHandler
+    from gaifman.ranking.ranks import MetricValue, RankMetrics
 
 
 @click.command(short_help="Evaluate a model on test facts.")

@@ -29,6 +29,7 @@ from gaifman.cli.console import (
     sampling_options,
     work_progress,
 )
+from gaifman.errors import escape_unprintable
 
 if TYPE_CHECKING:
     from gaifman.jobs.run import Run
@@ -62,6 +63,13 @@ def training_options(command: Command) -> Command:
             "--option", "options", multiple=True, metavar="NAME=VALUE", help="Base model setting, like epochs=5."
         ),
         click.option("--base", default="mlp", show_default=True, help="Base model: mlp or logistic."),
+        click.option(
+            "--missing",
+            type=float,
+            default=0.0,
+            show_default=True,
+            help="Fraction of true facts that KB is assumed to miss; corrects figures and probabilities.",
+        ),
         click.option("--draws", type=int, default=10, show_default=True, help="Neighbourhoods per prediction (N)."),
         click.option(
             "--patience",
@@ -404,24 +412,68 @@ def _print_outcome(
 def _print_metrics(meta: dict[str, Any], target: Path) -> None:
     metrics = meta["metrics"]
     rows = [("answers", metrics["answers"]), ("features", meta["features"]), ("held-out tuples", metrics["held_out"])]
-    if metrics["held_out"]:
-        auc = "–" if metrics["auc"] is None else f"{metrics['auc']:.3f}"
-        error = f"{metrics['ece_after']:.3f} ({metrics['ece_before']:.3f} uncalibrated)"
-        rows += [("AUC", auc), ("calibration error", error)]
-    print_fields(rows)
-    if "relations" not in meta:
-        return
-    by_size = sorted(meta["relations"], key=lambda row: (-row["answers"], row["name"]))
-    table = [(row["name"], row["answers"], *_relation_metrics(row)) for row in by_size]
-    print_table("Relations", ["relation", "answers", "held-out tuples", "AUC"], table[:MAX_LISTED], right=[1, 2, 3])
-    print_more(len(table) - MAX_LISTED, "relations", f"in {target}.md")
+    print_fields([*rows, *held_out_fields(metrics, meta["config"]["missing"])])
+    if "relations" in meta:
+        _print_relations(meta["relations"], target)
+    click.echo(f"\n{_assumption(metrics, meta['config']['missing'])}")
 
 
-def _relation_metrics(row: dict[str, Any]) -> tuple[object, str]:
-    """Held-out tuples and AUC of a relation, or why it has no model."""
+def held_out_fields(metrics: dict[str, Any], missing: float = 0.0) -> list[tuple[str, object]]:
+    """Return the held-out figures of a model as fields, those of popularity beside them; or why there are none."""
+    from gaifman.ranking.held_out import describe_sample
+
+    if reason := metrics.get("auc_reason"):
+        return [("figures", f"none: {reason}")]
+    error = f"{metrics['ece_after']:.3f} ({metrics['ece_before']:.3f} uncalibrated)"
+    rows: list[tuple[str, object]] = [("AUC", f"{metrics['auc']:.3f}"), ("calibration error", error)]
+    if missing:
+        share = f"if {missing:g} of the facts are missing: {metrics['true_negatives']:.3g} of the negatives are true"
+        rows.insert(1, ("AUC, corrected", f"{metrics['auc_corrected']:.3f} {share}"))
+    if metrics["ranked_facts"]:
+        rows += [("typed AUC", _beside_popularity(metrics, "typed_auc", "typed_auc_reason"))]
+        rows += [("MRR", _beside_popularity(metrics, "mrr", "mrr_reason")), ("ranked", describe_sample(metrics))]
+    return rows
+
+
+def _beside_popularity(metrics: dict[str, Any], name: str, reason: str) -> str:
+    if metrics[name] is None:
+        return f"none: {metrics.get(reason) or metrics.get('mrr_reason')}"
+    return f"{metrics[name]:.3f} ({metrics[f'{name}_popularity']:.3f} by popularity: most frequent object first)"
+
+
+def _assumption(metrics: dict[str, Any], missing: float) -> str:
+    """Return what the figures assume about tuples that the knowledge base does not hold."""
+    if reason := metrics.get("missing_reason"):
+        return f"--missing {missing:g} is too much for these figures: {reason}."
+    if missing:
+        return f"Probabilities and corrected figures assume that {missing:g} of the true facts are missing, at random."
+    return (
+        "Figures and probabilities count what is unknown as false: where facts are missing, they are too low.\n"
+        "--missing corrects for an assumed fraction of missing facts."
+    )
+
+
+def _print_relations(relations: list[dict[str, Any]], target: Path) -> None:
+    """Print the figures of the largest relations; below, why some have none."""
+    by_size = sorted(relations, key=lambda row: (-row["answers"], row["name"]))
+    table = [(row["name"], row["answers"], *_relation_metrics(row)) for row in by_size[:MAX_LISTED]]
+    columns = ["relation", "answers", "held out", "AUC", "typed AUC", "MRR"]
+    print_table("Relations (in brackets: by popularity)", columns, table, right=[1, 2, 3, 4, 5])
+    for row in by_size[:MAX_LISTED]:
+        if reason := row.get("reason") or row.get("auc_reason") or row.get("mrr_reason"):
+            click.echo(
+                f"{'no figures' if row['trained'] else 'no model'} of {escape_unprintable(row['name'])}: {reason}"
+            )
+    print_more(len(by_size) - MAX_LISTED, "relations", f"in {target}.md")
+
+
+def _relation_metrics(row: dict[str, Any]) -> list[object]:
+    """Held-out tuples, AUC, typed AUC and MRR of a relation; a dash for what it does not have."""
     if not row["trained"]:
-        return "–", f"no model: {row['reason']}"
-    return row["held_out"], "–" if row["auc"] is None else f"{row['auc']:.3f}"
+        return ["–"] * 4
+    pairs = [(row[name], row[f"{name}_popularity"]) for name in ("typed_auc", "mrr")]
+    beside = ["–" if own is None else f"{own:.3f} ({popularity:.3f})" for own, popularity in pairs]
+    return [row["held_out"], "–" if row["auc"] is None else f"{row['auc']:.3f}", *beside]
 
 
 def _print_next_steps(model: TrainedModel, kb: KnowledgeBase, target: Path, record: dict[str, Any]) -> None:

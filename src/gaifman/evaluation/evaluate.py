@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,6 @@ from gaifman.arguments import checked, checked_methods
 from gaifman.completion import Completion
 from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, check_seed, check_threads
 from gaifman.errors import KnowledgeBaseError, plural
-from gaifman.evaluation.ranks import (
-    BOOTSTRAP_RESAMPLES,
-    CONFIDENCE_LEVEL,
-    HITS_AT,
-    RankMetrics,
-    Ranks,
-    average_precision,
-    compute_metrics,
-)
 from gaifman.evaluation.tasks import (
     EvaluationData,
     EvaluationTask,
@@ -55,6 +46,16 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.model import GaifmanModel
 from gaifman.models.calibration import auc
+from gaifman.ranking.ranks import (
+    BOOTSTRAP_RESAMPLES,
+    CONFIDENCE_LEVEL,
+    HITS_AT,
+    RankMetrics,
+    Ranks,
+    average_precision,
+    compute_metrics,
+)
+from gaifman.ranking.scorers import PopularityScorer
 from gaifman.sampling.negatives import NEGATIVE_SAMPLING
 
 INTERVALS = f"{CONFIDENCE_LEVEL:.0%}, bootstrap over facts, {BOOTSTRAP_RESAMPLES:,} resamples"
@@ -302,6 +303,24 @@ def evaluate(
     config = EvaluationConfig(relations, fraction, count, negative_sampling, seed)
     counts = [model.config.draws if draws is None else draws]
     return _evaluate(model, kb, test, known, counts, config, threads, progress, checkpoint_dir)[0]
+
+
+def evaluate_popularity(
+    model: GaifmanModel | Completion,
+    kb: KnowledgeBase,
+    test: KnowledgeBase,
+    known: KnowledgeBase | Iterable[KnowledgeBase] = (),
+    *,
+    seed: int = DEFAULT_CONFIG.seed,
+) -> Evaluation:
+    """Evaluate the baseline of a model, on the same test facts: the most frequent object first."""
+    data = EvaluationData(kb, test, (known,) if isinstance(known, KnowledgeBase) else tuple(known))
+    objects = len(data.visible.objects)
+    tasks = [
+        replace(task, scorer=PopularityScorer(task.visible, objects)) for task in build_tasks(model, data, None, [1])
+    ]
+    results = TaskRunner(data.visible, DEFAULT_CONFIG.negative_sampling, seed).run(tasks, check_threads(None), None)
+    return _combine_results(tasks, results, 0, 0, sum(map(len, tasks)), data, seed)
 
 
 @checked

@@ -23,7 +23,6 @@ import numpy as np
 from gaifman.completion import Completion
 from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
-from gaifman.evaluation.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.io.files import display_path
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import RECORD, ProgressCounter, Run, check_same_settings
@@ -35,6 +34,7 @@ from gaifman.models.mlp import MLP
 from gaifman.predict import DrawBudget, Predictor
 from gaifman.queries.answers import answers
 from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorerCache, supports_fast_scoring
+from gaifman.ranking.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.ranking.scorers import CandidateScorer, FallbackScorer, ModelScorer
 from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.rng import fold_in_rows, make_key

@@ -23,14 +23,14 @@ The second step fits a monotone map to held-out tuples. This model is overconfid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_fraction, check_positive
-from gaifman.errors import InputError, KnowledgeBaseError
+from gaifman.errors import InputError, KnowledgeBaseError, plural
 from gaifman.io.model_file import require_array
 from gaifman.kb.tables import Floats
 from gaifman.models.portable_math import add_up, exp, log, log1p
@@ -130,13 +130,14 @@ class Calibration:
 
     def with_prior(self, prior: float) -> Calibration:
         """Return the calibration for tuples of which the fraction `prior` are answers."""
-        move = float(log(_odds(prior))) - float(log(_odds(self._base_rate())))
+        move = float(log(_odds(prior))) - float(log(_odds(self.prior)))
         return Calibration(
             self.knots, self.values + move, self.shift, self.answer_weight, self.negative_weight, self.fitted
         )
 
-    def _base_rate(self) -> float:
-        """Return the fraction of answers that the probabilities refer to, 0.5 if nothing was fitted."""
+    @property
+    def prior(self) -> float:
+        """The fraction of answers that the probabilities refer to, 0.5 if nothing was fitted."""
         return self.answer_weight / (self.answer_weight + self.negative_weight) if self.fitted else 0.5
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -402,6 +403,12 @@ def _odds(prior: float) -> float:
 
 CALIBRATION_FOLDS = 5
 """Cross-validation folds for the reliability after calibration."""
+MIN_ANSWERS_FOR_FIGURES = 10
+"""With fewer held-out answers no figure is claimed: that of a guess would often be 0.2 away from its true value."""
+MIN_SURPLUS = 3.0
+"""True negatives beyond what the scores allow, before it is said that fewer are missing: fewer may be chance."""
+MAX_TRUE_SHARE = 0.95
+"""Largest share of true tuples among negatives that is corrected for: beyond it there is nothing left to compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +419,114 @@ class HeldOut:
     """Shape (tuples,), float64: the mean of the base model's probabilities over the draws."""
     targets: Floats
     """Shape (tuples,), float64: 1 for answers (less if they are uncertain), 0 for negatives."""
+    true_shares: Floats | None = None
+    """Shape (tuples,), float64: the probability that a negative is true, before it is scored; 0 for answers. None if
+    all negatives are taken to be false."""
+
+    @property
+    def expected_share(self) -> float:
+        """The share of the negatives that are expected to be true."""
+        negatives = self.targets == 0
+        return 0.0 if self.true_shares is None or not negatives.any() else _mean(self.true_shares[negatives])
+
+    @property
+    def true_share(self) -> float:
+        """The expected share, but no more than the scores allow: true negatives are scored as answers are.
+
+        If a share e of the negatives were true, the AUC could be 1 - e / 2 at most.
+        """
+        area = auc(self.means, self.targets)
+        return 0.0 if area is None else max(0.0, min(self.expected_share, 2 * (1 - area), MAX_TRUE_SHARE))
+
+    def fit_calibration(self, ratio: float, rows: npt.NDArray[np.bool_] | None = None) -> Calibration:
+        """Fit a calibration to all tuples or some; `ratio` is the number of negatives per answer in training.
+
+        If some negatives are true, the calibrated probabilities are those of being true, among as many true as false
+        tuples as there are answers and negatives.
+        """
+        rows = np.ones(len(self.means), bool) if rows is None else rows
+        means, targets = self.means[rows], self.targets[rows]
+        found = fit_calibration(means, targets, ratio=ratio)
+        share = self.true_share
+        if not share or self.true_shares is None or not found.fitted:
+            return found
+        truth = correct_targets(found.apply(means), targets, self.true_shares[rows] * (share / self.expected_share))
+        true = fit_calibration(means, truth, ratio=ratio).with_prior(found.prior)
+        return replace(true, answer_weight=found.answer_weight, negative_weight=found.negative_weight)
+
+
+def correct_targets(p: Floats, targets: Floats, true_shares: Floats) -> Floats:
+    """Return the probability that each tuple is true: of an answer its target, of a negative more than 0.
+
+    The negatives are a mixture: a share e of them is true and scored as answers are, with density f1, the others have
+    density f0. The calibrated probabilities p give the ratio l of f1 to the density of the mixture, and so
+    f1 / f0 = (1 - e) l / (1 - e l). A negative that is true with probability e_i before it is scored is true with odds
+    e_i / (1 - e_i) · f1 / f0 after.
+
+    >>> correct_targets(np.array([0.9, 0.9, 0.5, 0.1]), np.array([1.0, 0, 1, 0]), np.array([0, 0.1, 0, 0.1])).round(2)
+    array([1.  , 0.9 , 1.  , 0.01])
+    """
+    negatives = targets == 0
+    share = min(_mean(true_shares[negatives]), MAX_TRUE_SHARE) if negatives.any() else 0.0
+    prior = _mean(targets)
+    mixture = p / (1 - p) * (1 - prior) / prior
+    ratio = (1 - share) * mixture / np.maximum(1 - share * mixture, 1e-9)
+    own = np.minimum(true_shares, MAX_TRUE_SHARE)
+    return np.where(negatives, own * ratio / (1 - own + own * ratio), targets)
+
+
+def _mean(values: Floats) -> float:
+    """Return the mean, added up in order."""
+    return add_up(values) / len(values)
+
+
+def correct_auc(area: float, true_share: float) -> float:
+    """Return the AUC against false tuples, if a share of the negatives are true and scored as the answers are.
+
+    Against true tuples it would be ½: area = (1 - share) · corrected + share / 2.
+
+    >>> round(correct_auc(0.85, 0.2), 4)
+    0.9375
+    """
+    return min(1.0, max(0.0, (area - true_share / 2) / (1 - true_share)))
+
+
+def correct_reliability(p: Floats, targets: Floats, true_share: float, *, bins: int = 10) -> Reliability:
+    """Compare probabilities with the truth, if a share of the negatives are true and scored as the answers are.
+
+    The distribution of false tuples is that of the negatives minus that of the answers, in this proportion:
+    f0 = (g - share · f1) / (1 - share). A bin has at least 0 false tuples.
+    """
+    answers = targets > 0
+    per_answer = float((~answers).sum()) / max(1, int(answers.sum()))
+    weights = np.where(answers, -true_share * per_answer, 1.0) / (1 - true_share)  # of being a false tuple
+    edges = np.linspace(0, 1, bins + 1)
+    distinct, at = np.unique(p, return_inverse=True)
+    by_width = np.clip(np.searchsorted(edges, p, side="right") - 1, 0, bins - 1)
+    by_count = _quantile_bins(_bin_sums(at, np.ones(len(p)), len(distinct)), bins)[at]
+    parts = [_true_and_false(number, p, targets, weights, bins) for number in (by_width, by_count)]
+    true, false = np.where(answers, targets, 0.0), np.where(answers, 1 - targets, 0.0) + weights
+    inside = np.clip(p, np.finfo(float).eps, 1 - np.finfo(float).eps)
+    return Reliability(
+        edges,
+        *parts[0],
+        _expected_calibration_error(*parts[0]),
+        _expected_calibration_error(*parts[1]),
+        max(0.0, add_up(true * (1 - p) ** 2 + false * p**2) / len(p)),
+        max(0.0, -add_up(true * log(inside) + false * log1p(-inside)) / len(p)),
+    )
+
+
+def _true_and_false(
+    at: npt.NDArray[np.intp], p: Floats, targets: Floats, weights: Floats, bins: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return the expected number of tuples, the mean probability and the fraction of true ones of each bin."""
+    true = _bin_sums(at, targets, bins)
+    false = np.maximum(_bin_sums(at, np.where(targets > 0, 1 - targets, 0.0) + weights, bins), 0.0)
+    tuples = _bin_sums(at, np.ones(len(p)), bins)
+    counts = np.where(tuples > 0, true + false, 0.0)
+    divisor = np.where(counts > 0, counts, np.nan)
+    return counts, _bin_sums(at, p, bins) / np.where(tuples > 0, tuples, np.nan), true / divisor
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,34 +548,63 @@ class HeldOutReport:
         fold, calibrated = np.arange(len(means)) % CALIBRATION_FOLDS, np.empty(len(means))
         for number in range(CALIBRATION_FOLDS):
             own = fold == number
-            calibrated[own] = fit_calibration(means[~own], targets[~own], ratio=ratio).apply(means[own])
-        return cls(held_out, reliability(means, targets), reliability(calibrated, targets))
+            calibrated[own] = held_out.fit_calibration(ratio, ~own).apply(means[own])
+        share = held_out.true_share
+        measured = correct_reliability(calibrated, targets, share) if share else reliability(calibrated, targets)
+        return cls(held_out, reliability(means, targets), measured)
 
-    def metrics(self) -> dict[str, Any]:
-        """Return the metrics for the model's metadata."""
-        if self.uncalibrated is None or self.calibrated is None:
-            return {"held_out": 0}
-        metrics = {
-            "ece_before": self.uncalibrated.ece,
-            "ece_after": self.calibrated.ece,
-            "brier": self.calibrated.brier,
-            "loss": self.calibrated.log_loss,
-            "auc": auc(self.held_out.means, self.held_out.targets),
-        }
-        rounded = {name: None if value is None else round(value, 6) for name, value in metrics.items()}
+    def metrics(self, answers: int) -> dict[str, Any]:
+        """Return the metrics for the model's metadata, given the number of all answers; None if there is a reason."""
+        found, names = auc_metrics(self.held_out, answers), ("ece_before", "ece_after", "brier", "loss")
+        if "auc_reason" in found or self.uncalibrated is None or self.calibrated is None:
+            return {"prior": None, **dict.fromkeys(names), **found}
+        values = self.uncalibrated.ece, self.calibrated.ece, self.calibrated.brier, self.calibrated.log_loss
+        rounded = {name: round(value, 6) for name, value in zip(names, values, strict=True)}
         prior = round(add_up(self.held_out.targets) / len(self.held_out.targets), 6)
-        return {"held_out": len(self.held_out.means), "prior": prior, **rounded}
+        return {"prior": prior, **rounded, **found}
 
     def reliability_table(self) -> list[dict[str, float]]:
-        """Return the reliability after calibration, for the model's metadata."""
-        if self.calibrated is None:
+        """Return the reliability after calibration, for the model's metadata; nothing if no figure is claimed."""
+        if self.calibrated is None or no_figure_reason(self.held_out, MIN_ANSWERS_FOR_FIGURES):
             return []
         bins = zip(self.calibrated.predicted, self.calibrated.observed, self.calibrated.counts, strict=True)
         return [
-            {"predicted": round(float(p), 6), "observed": round(float(s), 6), "count": float(n)}
+            {"predicted": round(float(p), 6), "observed": round(float(s), 6), "count": round(float(n), 6)}
             for p, s, n in bins
             if n
         ]
+
+
+def auc_metrics(held_out: HeldOut, answers: int) -> dict[str, Any]:
+    """Return the number of held-out tuples and the AUC, given the number of all answers; None with a reason."""
+    reason, share = no_figure_reason(held_out, answers), held_out.true_share
+    area = None if reason else auc(held_out.means, held_out.targets)
+    found: dict[str, Any] = {"held_out": len(held_out.means), "auc": None if area is None else round(area, 6)}
+    if held_out.true_shares is not None:
+        corrected = None if area is None else round(correct_auc(area, share), 6)
+        found |= {"true_negatives": round(held_out.expected_share, 6), "auc_corrected": corrected}
+        surplus = (held_out.expected_share - share) * int((held_out.targets == 0).sum())
+        if not reason and surplus >= MIN_SURPLUS:
+            found["missing_reason"] = f"at most {share:.3g} of the negatives can be true, by their scores"
+    return found | ({"auc_reason": reason} if reason else {})
+
+
+def no_figure_reason(held_out: HeldOut, answers: int) -> str | None:
+    """Return in words why nothing can be claimed about a model with this many answers, or None.
+
+    >>> no_figure_reason(HeldOut(np.zeros(0), np.zeros(0)), answers=1)
+    'a single answer: none can be held out'
+    >>> no_figure_reason(HeldOut(np.zeros(6), np.repeat([1.0, 0.0], 3)), answers=30)
+    '3 held-out answers: at least 10 are needed for a figure'
+    """
+    positive = int((held_out.targets > 0).sum())
+    if answers == 1:
+        return "a single answer: none can be held out"
+    if not positive:
+        return f"none of {answers:,} answers was held out"
+    if positive < MIN_ANSWERS_FOR_FIGURES:
+        return f"{plural(positive, 'held-out answer')}: at least {MIN_ANSWERS_FOR_FIGURES} are needed for a figure"
+    return None if positive < len(held_out.targets) else "no negatives: every tuple is known"
 
 
 def auc(scores: Floats, targets: Floats) -> float | None:

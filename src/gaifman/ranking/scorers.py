@@ -1,7 +1,7 @@
 """Scores of every candidate for a position of test tuples, for evaluation.
 
 `DirectScorer` samples neighbourhoods of each tuple. `ModelScorer` splits the scores if it can (see `fast_scoring`), and
-`FallbackScorer` is for relations without a trained model.
+`FallbackScorer` is for relations without a trained model, `PopularityScorer` is a baseline.
 """
 
 from __future__ import annotations
@@ -125,3 +125,31 @@ class FallbackScorer:
     def tuple_scores(self, tuples: Ints) -> Floats:
         """The fallback probability of the tuples, for each number of draws."""
         return np.tile(self._predictor.fallback_probabilities(tuples), (len(self._counts), 1))
+
+
+class PopularityScorer:
+    """Scores by frequency, the baseline of a ranking: the object first that known tuples have most often.
+
+    >>> scorer = PopularityScorer(np.array([[0, 3], [1, 3], [1, 2]]), 4)
+    >>> scorer.scores(np.array([[0, 0]]), 1).tolist()
+    [[[0.0, 0.0, 1.0, 2.0]]]
+    """
+
+    def __init__(self, known: Ints, objects: int, counts: int = 1) -> None:
+        """`known` (k, arity) are the tuples to count; there is one score for each of `counts` numbers of draws."""
+        self._frequency = [np.bincount(column, minlength=objects).astype(np.float64) for column in known.T]
+        self._counts = counts
+
+    @property
+    def block_size(self) -> int:
+        """As many as fit into memory: nothing is sampled."""
+        return MAX_CELLS
+
+    def scores(self, tuples: Ints, position: int) -> Floats:
+        """The frequency of every object at the position."""
+        return np.tile(self._frequency[position], (self._counts, len(tuples), 1))
+
+    def tuple_scores(self, tuples: Ints) -> Floats:
+        """The logarithm of the product of the frequencies of a tuple's objects, each plus one."""
+        found = sum(np.log1p(own[tuples[:, position]]) for position, own in enumerate(self._frequency))
+        return np.tile(found, (self._counts, 1))

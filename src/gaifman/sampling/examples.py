@@ -12,8 +12,10 @@
 [(8, 16), (8, 16), (2, 4)]
 
 Facts hidden from an answer are hidden from its negatives too. If negatives saw them, these facts alone would tell
-answers from negatives, and be useless for tuples that are not known yet. All random choices are keyed by the seed, the
-epoch and the answer's objects, so they do not depend on the block size or on where an epoch is resumed.
+answers from negatives, and be useless for tuples that are not known yet. A held-out answer is treated as a missing
+one: in training it can be a negative, from which the facts that make it true are hidden. All random choices are keyed
+by the seed, the epoch and the answer's objects, so they do not depend on the block size or on where an epoch is
+resumed.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ import numpy.typing as npt
 from gaifman.config import check_choice, check_fraction, check_int, check_seed
 from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.kb.gaifman_graph import GaifmanGraph
-from gaifman.kb.tables import Ints, Longs, freeze
+from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import Atom, Query
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.hiding import hide
-from gaifman.sampling.negatives import NEGATIVE_SAMPLING, NegativeSampler
+from gaifman.sampling.negatives import NEGATIVE_SAMPLING, Negatives, NegativeSampler
 from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 
@@ -120,20 +122,21 @@ class TrainingExamples:
         self.graph, self.query, self.config = graph, query, config or ExampleConfig()
         self.answers, self._hidden, self.targets = _find_answers(graph, query, self.config.seed)
         """Shape (a, n), int32: all answers, by object number."""
-        self._negative_sampler = NegativeSampler(
-            graph.kb,
-            self.answers,
-            negative_sampling=self.config.negative_sampling,
-            constraints=(constraints or Constraints()).for_query(query),
-            known=None if known is None else _check_known(graph, known, len(query.variables)),
-            hard_negative_fraction=self.config.hard_negative_fraction,
-            graph=graph,
-        )
+        self.constraints = constraints or Constraints()
+        """The declared constraints."""
+        self._known = None if known is None else _check_known(graph, known, len(query.variables))
         chosen = self._choose_held_out()
         self.held_out_rows: Longs = np.flatnonzero(chosen)
         """Shape (held out,), int64: rows of the held-out answers."""
         self.training_rows: Longs = np.flatnonzero(~chosen)
         """Shape (training,), int64: rows of the other answers."""
+        # A held-out answer can be a negative in training, as a missing fact can, unless every tuple is known. The
+        # negatives of held-out answers exclude all answers, as those of test facts do.
+        self._held_out_sampler = self._sampler(self.answers)
+        self._protected = not chosen.any() or not self._has_negatives()
+        self._negative_sampler = (
+            self._held_out_sampler if self._protected else self._sampler(self.answers[self.training_rows])
+        )
 
     def __repr__(self) -> str:
         training = f"{plural(len(self.training_rows), 'answer')} to {self.query} in {plural(len(self), 'block')}"
@@ -161,28 +164,86 @@ class TrainingExamples:
         order, size = self.training_rows[np.argsort(keys, kind="stable")], self.config.block_size
         key = make_key(self.config.seed, NEGATIVES_PURPOSE, epoch)
         for begin in range(first * size, len(order), size):
-            yield self._block(order[begin : begin + size], key, self.config.negatives)
+            rows = order[begin : begin + size]
+            found = self._negative_sampler.sample(self._training_numbers(rows), self.config.negatives, key)
+            yield self.make_block(rows, found)
 
     def sample_negatives(self, rows: Longs, negatives: int = 1, epoch: int = 0) -> Ints:
-        """Return negatives (c, n) of some answers, given by row."""
-        return self._negative_sampler.sample(rows, negatives, make_key(self.config.seed, "corrupt", epoch)).tuples
+        """Return negatives (c, n) of some training answers, given by row."""
+        key = make_key(self.config.seed, NEGATIVES_PURPOSE, epoch)
+        return self._negative_sampler.sample(self._training_numbers(rows), negatives, key).tuples
 
-    def held_out_block(self, epoch: int = 0, negatives: int | None = None) -> ExampleBlock:
-        """Return the held-out answers with `negatives` negatives each (default 1)."""
+    def split_held_out(self) -> tuple[Longs, Longs]:
+        """Return the held-out rows in two parts, by key: for early stopping, and for calibration and figures."""
+        keys = fold_in_rows(make_key(self.config.seed, "stop"), self.answers[self.held_out_rows])
+        order, half = self.held_out_rows[np.argsort(keys, kind="stable")], len(keys) // 2
+        return np.sort(order[:half]), np.sort(order[half:])
+
+    def held_out_block(self, epoch: int = 0, negatives: int | None = None, rows: Longs | None = None) -> ExampleBlock:
+        """Return the held-out answers, or some of them by row, with `negatives` negatives each (default 1)."""
         check_int("epoch", epoch, 0)
         count = 1 if negatives is None else negatives
         check_int("negatives", count, 0)
-        return self._block(self.held_out_rows, make_key(self.config.seed, NEGATIVES_PURPOSE, epoch), count)
+        key = make_key(self.config.seed, NEGATIVES_PURPOSE, epoch)
+        chosen = self.held_out_rows if rows is None else rows
+        return self.make_block(chosen, self._held_out_sampler.sample(chosen, count, key))
 
-    def _block(self, rows: Longs, key: np.uint64, negatives: int) -> ExampleBlock:
-        found = self._negative_sampler.sample(rows, negatives, key)
+    def true_shares(self, rows: Longs, block: ExampleBlock, missing: float) -> Floats:
+        """Shape (c,), float64: the probability that each negative of a block of held-out answers, by row, is true.
+
+        A share `missing` of all answers is assumed to be missing from the knowledge base.
+        """
+        negatives = Negatives(block.negatives, block.sources)
+        return self._held_out_sampler.true_shares(rows, negatives, missing)
+
+    def _sampler(self, answers: Ints) -> NegativeSampler:
+        """Return a sampler whose negatives are none of these answers."""
+        return NegativeSampler(
+            self.graph.kb,
+            answers,
+            negative_sampling=self.config.negative_sampling,
+            constraints=self.constraints.for_query(self.query),
+            known=self._known,
+            hard_negative_fraction=self.config.hard_negative_fraction,
+            graph=self.graph,
+        )
+
+    def _has_negatives(self) -> bool:
+        """Return whether a tuple that differs from an answer at one position is unknown."""
+        key, size = make_key(self.config.seed, NEGATIVES_PURPOSE), 1_024
+        blocks = (np.arange(begin, min(begin + size, len(self.answers))) for begin in range(0, len(self.answers), size))
+        return any(len(self._held_out_sampler.sample(rows, 1, key)) for rows in blocks)
+
+    def _training_numbers(self, rows: Longs) -> Longs:
+        """Return the number of each row among the answers of the sampler for training."""
+        return rows if self._protected else np.searchsorted(self.training_rows, rows)
+
+    def make_block(self, rows: Longs, found: Negatives) -> ExampleBlock:
+        """Return answers, by row, with these negatives."""
         tuples, hidden = self.answers[rows], self._hidden.select(rows)
         if self.config.hide == "links":
             hidden = _hide_links(self.graph, tuples, hidden, np.arange(len(rows)))
-            unseen = _hide_links(self.graph, found.tuples, hidden, found.sources)
-        else:
-            unseen = hidden.select(found.sources)
+        unseen = self._hidden_from_negatives(found.tuples, found.sources, hidden)
         return ExampleBlock(tuples, self.targets[rows], hidden, found.tuples, found.sources, unseen)
+
+    def _hidden_from_negatives(self, tuples: Ints, sources: Longs, hidden: HiddenFacts) -> HiddenFacts:
+        """Return what is hidden from negatives (c, n): the facts of their sources, and those that make them true."""
+        if self.config.hide == "links":
+            unseen = _hide_links(self.graph, tuples, hidden, sources)
+        else:
+            unseen = hidden.select(sources)
+        negatives, rows = self._find_held_out(tuples)
+        return unseen.with_facts(negatives, self._hidden.select(rows)) if len(rows) else unseen
+
+    def _find_held_out(self, tuples: Ints) -> tuple[Longs, Longs]:
+        """Return which tuples (c, n) are held-out answers, by index, and the row of each."""
+        key = make_key(self.config.seed, "hold")
+        keys = fold_in_rows(key, self.answers[self.held_out_rows])
+        order = np.argsort(keys)
+        at = np.searchsorted(keys[order], fold_in_rows(key, tuples))
+        rows = self.held_out_rows[order[np.minimum(at, len(order) - 1)]] if len(order) else np.zeros(0, np.int64)
+        same = np.flatnonzero((self.answers[rows] == tuples).all(axis=1)) if len(order) else rows
+        return same, rows[same]
 
     def _choose_held_out(self) -> npt.NDArray[np.bool_]:
         """Choose the held-out answers: those with the smallest keys."""

@@ -29,7 +29,7 @@ from gaifman.config import check_choice, check_fraction
 from gaifman.errors import KnowledgeBaseError, similar_names
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Ints, Longs, freeze
+from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.sampling.constraints import QueryConstraints
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ BoolArray = npt.NDArray[np.bool_]
 NEGATIVE_SAMPLING = ("uniform", "typed", "mixed")
 """Where replacements are drawn from: all objects; objects that answers have at the position; one of the two at random.
 """
+
+UNIFORM_POOL, TYPED_POOL, MIXED_POOLS = range(3)
+"""The pools, and the kinds of sampling that use one of them or both: the indices of `NEGATIVE_SAMPLING`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,9 @@ class NegativeSampler:
         self._known = _known_tables(
             rows, len(answers), constraints if hard_negative_fraction or self._pools.bound.any() else None
         )
+        self._certain = _certain_positions(constraints, answers.shape[1])
+        self._seen_again = np.array([_share_seen_again(column) for column in answers.T])
+        self._seen_again[[kind is not None for kind in constraints.types]] = 1.0
 
     def sample(self, rows: Longs, count: int, key: np.uint64) -> Negatives:
         """Make `count` negatives of each of some rows of the answers; fewer if no other tuple can be false.
@@ -102,6 +108,37 @@ class NegativeSampler:
         prepared = self._known, self._runs, self._pools, self._walks
         total = corrupt(self._answers, freeze(rows), key, count, *prepared, tuples, sources)
         return Negatives(freeze(tuples[:total]), freeze(sources[:total]))
+
+    def true_shares(self, rows: Longs, negatives: Negatives, missing: float) -> Floats:
+        """Shape (c,), float64: the probability that each negative of some rows is true, by the known answers alone.
+
+        A share m = `missing` of all answers is assumed to be missing, at random. If k other known answers differ from
+        a row at one position only, k · m / (1 - m) missing ones are expected there, among the unknown objects of the
+        pool. Of these, the typed pool has those that occur in another answer. Where a constraint says that a negative
+        is false, the probability is 0.
+        """
+        sources = rows[negatives.sources]
+        position = (self._answers[sources] != negatives.tuples).argmax(axis=1)
+        odds, kind = missing / (1 - missing), self._pools.kind
+        shares = [
+            self._shares_of_pool(pool, position, sources, odds)
+            for pool in (UNIFORM_POOL, TYPED_POOL)
+            if kind in (pool, MIXED_POOLS)
+        ]
+        # A coin decides between two pools, and an exhausted typed pool falls back to the uniform one.
+        filled = [np.where(np.isnan(share), shares[0], share) for share in shares]
+        expected = np.nan_to_num(np.mean(filled, axis=0))
+        return np.where(self._certain[position], 0.0, expected)
+
+    def _shares_of_pool(self, pool: int, position: Longs, sources: Longs, odds: float) -> Floats:
+        """Shape (c,), float64: the share of true ones among the unknown objects of a pool; NaN if there are none."""
+        runs, pools = self._runs, self._pools
+        at = runs.offsets[position, pool] + runs.groups[position, sources]
+        known = runs.starts[at + 1] - runs.starts[at]
+        unknown = pools.sizes[position, pool] - known
+        inside = self._seen_again[position] if pool == TYPED_POOL else 1.0
+        expected = np.maximum(known - 1, 0) * odds * inside
+        return np.asarray(np.minimum(expected / np.where(unknown > 0, unknown, np.nan), 1.0))
 
 
 def _hard_negative_walks(
@@ -225,6 +262,24 @@ def _bound_positions(constraints: QueryConstraints, arity: int) -> npt.NDArray[n
     for _, determined in constraints.functional:
         bound[determined] = 0
     return bound
+
+
+def _share_seen_again(objects: Ints) -> float:
+    """Return the share of answers whose object at one position (a,) occurs there in another answer.
+
+    >>> _share_seen_again(np.array([5, 5, 7]))
+    0.6666666666666666
+    """
+    counts = np.unique(objects, return_counts=True)[1]
+    return float(counts[counts > 1].sum() / max(1, len(objects)))
+
+
+def _certain_positions(constraints: QueryConstraints, arity: int) -> BoolArray:
+    """Return the positions at which a constraint says that every negative is false: all that a function names."""
+    certain = np.zeros(arity, bool)
+    for determining, determined in constraints.functional:
+        certain[[*determining, determined]] = True
+    return certain
 
 
 def _objects_of_type(kb: KnowledgeBase, name: str | None) -> Ints:

@@ -109,6 +109,23 @@ class HiddenFacts:
         first, last = self.starts[tuples], self.starts[tuples + 1]
         return HiddenFacts(np.append(0, np.cumsum(last - first)), self.facts[concatenate_ranges(first, last)])
 
+    def with_facts(self, tuples: Longs, more: HiddenFacts) -> HiddenFacts:
+        """Return what is hidden if `more` is hidden as well from some tuples, given by index; each fact once.
+
+        >>> one = HiddenFacts(np.array([0, 1, 2]), np.array([7, 7]))
+        >>> joined = one.with_facts(np.array([1]), HiddenFacts(np.array([0, 2]), np.array([7, 9])))
+        >>> joined.starts.tolist(), joined.facts.tolist()
+        ([0, 1, 3], [7, 7, 9])
+        """
+        owners = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        others = np.repeat(tuples, np.diff(more.starts))
+        span = 1 + max(self.facts.max(initial=0), more.facts.max(initial=0))
+        new = ~np.isin(others * span + more.facts, owners * span + self.facts)
+        owners = np.concatenate([owners, others[new]])
+        order = np.argsort(owners, kind="stable")
+        starts = np.searchsorted(owners[order], np.arange(len(self.starts)))
+        return HiddenFacts(starts, np.concatenate([self.facts, more.facts[new]])[order])
+
 
 @dataclass(frozen=True, slots=True)
 class NeighbourhoodBatch:

@@ -14,10 +14,10 @@ from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.evaluation import tasks as subjects
 from gaifman.evaluation.evaluate import Classification, Evaluation, EvaluationConfig, evaluate
-from gaifman.evaluation.ranks import TIES
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.ranking import scorers
+from gaifman.ranking.ranks import TIES
 from gaifman.ranking.scorers import ModelScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.training import TrainingConfig

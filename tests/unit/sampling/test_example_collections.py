@@ -93,10 +93,11 @@ def test_the_laws_hold_for_every_relation(kb: KnowledgeBase, pool: str, hide: st
                 TrainingExamples(graph, query, config)
             continue
         found = TrainingExamples(graph, query, config)
-        true, seen = set(rows(found.answers)), []
+        true, trained, seen = set(rows(found.answers)), set(rows(found.answers[found.training_rows])), []
+        assert true.isdisjoint(rows(found.held_out_block().negatives))
         for one in found.blocks(1):
             assert len(one.answers) <= block
-            assert true.isdisjoint(rows(one.negatives))
+            assert trained.isdisjoint(rows(one.negatives))
             assert ((one.answers[one.sources] != one.negatives).sum(axis=1) == 1).all()
             assert (np.bincount(one.sources, minlength=1) <= 3).all()
             hidden, unseen = one.hidden.select(one.sources), one.negatives_hidden

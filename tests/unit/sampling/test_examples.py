@@ -31,7 +31,7 @@ from kbs import knowledge_bases
 
 def test_the_fact_of_an_answer_is_hidden_from_it_and_its_negatives() -> None:
     kb = towns()
-    for block in examples(kb, "born_in(x, y)").blocks(0):
+    for block in examples(kb, "born_in(x, y)", ExampleConfig(negatives=4, holdout=0)).blocks(0):
         for t, (x, y) in enumerate(rows(block.answers)):
             own = {f"born_in({kb.object_name(x)}, {kb.object_name(y)})."}
             assert named(kb, block.hidden, t) == own
@@ -101,12 +101,43 @@ def test_known_answers_are_never_negatives(pool: str, near: float) -> None:
         "born_in(x, y)",
         ExampleConfig(negatives=30, negative_sampling=pool, hard_negative_fraction=near, block_size=7),
     )
-    true = set(rows(found.answers))
-    assert len(true) == 40
-    for block in (*found.blocks(0), *found.blocks(1), found.held_out_block(negatives=30)):
-        assert true.isdisjoint(rows(block.negatives))
+    assert len(found.answers) == 40
+    trained, held_out = rows(found.answers[found.training_rows]), found.held_out_block(negatives=30)
+    for block in (*found.blocks(0), *found.blocks(1), held_out):
+        assert set(trained).isdisjoint(rows(block.negatives))
         changed = block.answers[block.sources] != block.negatives
         assert (changed.sum(axis=1) == 1).all()
+    assert set(rows(found.answers)).isdisjoint(rows(held_out.negatives))
+
+
+@pytest.mark.parametrize("hide", ["facts", "links"])
+@pytest.mark.parametrize("query", ["likes(x, y)", "exists z. likes(x, z) & likes(z, y)"])
+def test_held_out_answers_are_drawn_as_negatives_in_training_as_missing_facts_are(query: str, hide: str) -> None:
+    names = "abcdefgh"
+    kb = KnowledgeBase.from_facts([("likes", x, y) for x, y in itertools.product(names, names) if (x, y) > (y, x)])
+    found = examples(kb, query, ExampleConfig(negatives=20, holdout=0.3, hide=hide))
+    held_out, drawn = set(rows(found.answers[found.held_out_rows])), set()
+    own = dict(zip(rows(found.answers), range(len(found.answers)), strict=True))
+    for epoch in range(3):
+        for block in found.blocks(epoch):
+            for c, (row, source) in enumerate(zip(rows(block.negatives), block.sources.tolist(), strict=True)):
+                hidden = facts(block.negatives_hidden, c)
+                assert len(set(hidden)) == len(hidden)
+                assert set(hidden) >= set(facts(block.hidden, source))
+                if row in held_out:  # what makes it true is hidden, as if it were missing
+                    drawn.add(row)
+                    assert set(hidden) >= set(facts(found._hidden, own[row]))
+    assert drawn == held_out
+
+
+def test_early_stopping_and_calibration_share_no_held_out_answer() -> None:
+    found = examples(towns(100), "born_in(x, y)", ExampleConfig(holdout=0.25))
+    stopping, measured = found.split_held_out()
+    assert (len(stopping), len(measured)) == (12, 13)
+    assert sorted([*stopping, *measured]) == found.held_out_rows.tolist()
+    assert rows(found.held_out_block(rows=measured).answers) == rows(found.answers[measured])
+    other = examples(towns(100), "born_in(x, y)", ExampleConfig(holdout=0.25, seed=1))
+    assert other.split_held_out()[0].tolist() != stopping.tolist()
 
 
 def test_what_is_only_known_is_never_a_negative_either() -> None:
@@ -129,8 +160,9 @@ def test_a_saturated_relation_and_a_tiny_domain_have_no_negatives() -> None:
 def test_pools_hold_all_objects_or_those_seen_at_the_position() -> None:
     kb = towns()
     people, places = set(range(40)), set(range(40, 45))
-    (typed,) = examples(kb, "born_in(x, y)", ExampleConfig(negative_sampling="typed", negatives=60)).blocks(0)
-    assert set(typed.negatives[:, 0].tolist()) == people
+    found = examples(kb, "born_in(x, y)", ExampleConfig(negative_sampling="typed", negatives=60))
+    (typed,) = found.blocks(0)
+    assert set(typed.negatives[:, 0].tolist()) == people - set(found.answers[found.held_out_rows, 0].tolist())
     assert set(typed.negatives[:, 1].tolist()) == places
     (uniform,) = examples(kb, "born_in(x, y)", ExampleConfig(negative_sampling="uniform", negatives=60)).blocks(0)
     assert set(uniform.negatives[:, 1].tolist()) == people | places
@@ -292,8 +324,8 @@ def test_blocks_are_made_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(count)
         return plain(self, chosen, count, key)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(NegativeSampler, "sample", counted)
     found = examples(towns(), "born_in(x, y)", ExampleConfig(block_size=5))
+    monkeypatch.setattr(NegativeSampler, "sample", counted)
     blocks = found.blocks(0)
     assert asked == []
     assert len(next(blocks).answers) == 5

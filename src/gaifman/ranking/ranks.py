@@ -74,6 +74,16 @@ class Ranks:
         found: Floats = self.optimistic + self.tied
         return found
 
+    @property
+    def auc(self) -> Floats:
+        """Shape (rows,), float64: the share of other candidates below the target, ties count half; NaN without others.
+
+        >>> Ranks(*np.array([[1], [1], [5]])).auc.tolist()
+        [0.625]
+        """
+        others = np.where(self.candidates > 1, self.candidates - 1, np.nan)
+        return np.asarray(1 - (self.realistic - 1) / others)
+
     def without(self, excluded: ExcludedCandidates, scores: Floats, target: npt.NDArray[np.integer]) -> Ranks:
         """The ranks without some candidates, which are subtracted from the counts."""
         others = excluded.objects != target[excluded.rows]
