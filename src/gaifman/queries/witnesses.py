@@ -28,7 +28,6 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import (
     And,
-    Atom,
     Comparison,
     Equal,
     Exists,
@@ -38,7 +37,6 @@ from gaifman.logic.ast import (
     Or,
     Query,
     Truth,
-    all_free_variables,
     walk,
 )
 from gaifman.queries.answers import Queryable, prepare
@@ -180,30 +178,17 @@ def witnesses(
     *,
     max_witnesses: int = MAX_WITNESSES,
     budget: Budget = DEFAULT_BUDGET,
+    with_values: bool = False,
 ) -> Witnesses:
-    """Return all witnesses of answers (b, variables), given by numbers; refuse more than `max_witnesses`."""
+    """Return all witnesses of answers (b, variables), given by numbers; refuse more than `max_witnesses`.
+
+    With `with_values`, the values that the query compares belong to a witness; their numbers follow those of facts.
+    """
     engine = get_engine(kb)
     query = prepare(engine, query, budget=budget).query
     ways = list(alternatives(normalize_for_kb(query.formula, engine.kb)))
-    return _find_witnesses(engine, query, ways, answers, max_witnesses, budget)
-
-
-def ground_instances(
-    kb: Queryable,
-    query: str | Query,
-    answers: npt.ArrayLike,
-    *,
-    max_witnesses: int = MAX_WITNESSES,
-    budget: Budget = DEFAULT_BUDGET,
-) -> Witnesses:
-    """Return the facts that are atoms of the query with an answer for its variables, each as a witness of one fact."""
-    engine = get_engine(kb)
-    query = prepare(engine, query, budget=budget).query
-    atoms = (part for part in walk(normalize_for_kb(query.formula, engine.kb)) if isinstance(part, Atom))
-    ways: list[list[Formula]] = [
-        [atom] for atom in dict.fromkeys(atoms) if all_free_variables(atom) <= frozenset(query.variables)
-    ]
-    return _find_witnesses(engine, query, ways, answers, max_witnesses, budget)
+    statements = [_witnesses_sql(engine.kb, query, way, max_witnesses, with_values) for way in ways]
+    return _find_witnesses(engine, query, statements, answers, max_witnesses, budget)
 
 
 def are_answers(
@@ -220,12 +205,14 @@ def are_answers(
     return found
 
 
-def is_monotone(query: Query, kb: KnowledgeBase) -> bool:
-    """Return whether more facts never make an answer false: no ¬, ↔ or ∀ of atoms."""
-    parts = walk(normalize_for_kb(query.formula, kb))
+def is_monotone(query: Query, kb: KnowledgeBase, *, in_values: bool = False) -> bool:
+    """Return whether more facts never make an answer false: no ¬, ↔ or ∀ of atoms.
+
+    With `in_values`, more values never do so either: no ¬ of a comparison, which is true for a missing value.
+    """
+    parts, harmless = walk(normalize_for_kb(query.formula, kb)), Equal if in_values else Equal | Comparison
     return not any(
-        isinstance(part, Iff) or (isinstance(part, Not) and not isinstance(part.body, Equal | Comparison))
-        for part in parts
+        isinstance(part, Iff) or (isinstance(part, Not) and not isinstance(part.body, harmless)) for part in parts
     )
 
 
@@ -267,21 +254,20 @@ def _count_alternatives(formula: Formula) -> int:
 def _find_witnesses(
     engine: Engine,
     query: Query,
-    alternatives: list[list[Formula]],
+    statements: list[tuple[str, list[int]]],
     answers: npt.ArrayLike,
     max_witnesses: int,
     budget: Budget,
 ) -> Witnesses:
     """Return the facts of all ways, for every answer, with one statement for each way."""
-    statements = [_witnesses_sql(engine.kb, query, way, max_witnesses) for way in alternatives]
     table, parts = _AnswerTable(engine, query, answers, budget), []
-    for statement, arities in statements:
+    for statement, offsets in statements:
         columns = table.fetch_columns(statement)
         if len(columns[0]) > max_witnesses:
             raise StoppedError(
                 f"the answers have more than {max_witnesses:,} witnesses", hint="ask about fewer answers at a time"
             )
-        parts.append((columns[0], _fact_numbers(engine.kb, columns[1:], arities)))
+        parts.append((columns[0], [c.astype(np.int64) + first for c, first in zip(columns[1:], offsets, strict=True)]))
     table.check_deadline()
     return _collect_witnesses(parts)
 
@@ -300,12 +286,14 @@ def as_answer_rows(query: Query, answers: npt.ArrayLike) -> Ints:
 
 
 def _witnesses_sql(
-    kb: KnowledgeBase, query: Query, alternative: list[Formula], max_witnesses: int
+    kb: KnowledgeBase, query: Query, alternative: list[Formula], max_witnesses: int, with_values: bool
 ) -> tuple[str, list[int]]:
-    """Return SQL for the table rows of all facts of one way, and the arities of the facts."""
+    """Return SQL for the table rows of all facts, and values, of one way, and the number of each table's first row."""
     frame = _witness_select(kb, query, alternative)
-    columns = ["a0.n", *(f"{alias}.rowid AS w{at}" for at, (_, alias) in enumerate(frame.fact_tables))]
-    return f"{frame.to_sql(columns)} LIMIT {max_witnesses + 1:d}", [arity for arity, _ in frame.fact_tables]
+    sources = [(alias, kb.fact_offsets[arity]) for arity, alias in frame.fact_tables]
+    sources += [(alias, len(kb)) for alias in frame.value_tables if with_values]
+    columns = ["a0.n", *(f"{alias}.rowid AS w{at}" for at, (alias, _) in enumerate(sources))]
+    return f"{frame.to_sql(columns)} LIMIT {max_witnesses + 1:d}", [first for _, first in sources]
 
 
 def _witness_select(kb: KnowledgeBase, query: Query, alternative: list[Formula]) -> SelectBuilder:
@@ -314,12 +302,6 @@ def _witness_select(kb: KnowledgeBase, query: Query, alternative: list[Formula])
     frame.join(f"{ANSWERS_TABLE} a0", [])
     translator = Translator(kb, And((Truth(True), Truth(True), *alternative)))
     return translator.select(alternative, (), frame.env, base=frame)
-
-
-def _fact_numbers(kb: KnowledgeBase, columns: list[npt.NDArray[Any]], arities: list[int]) -> list[Longs]:
-    """Turn rows of the tables into fact numbers."""
-    first = kb.fact_offsets
-    return [column.astype(np.int64) + first[arity] for column, arity in zip(columns, arities, strict=True)]
 
 
 def _collect_witnesses(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Witnesses:

@@ -104,6 +104,10 @@ class HiddenFacts:
         """Hide at most one fact per tuple: `numbers` (b,), with −1 for none, as `fact_ids` returns them."""
         return cls(np.append(0, np.cumsum(numbers >= 0)), numbers[numbers >= 0])
 
+    def of(self, tuple_number: int) -> Longs:
+        """Return what is hidden from one tuple."""
+        return self.facts[self.starts[tuple_number] : self.starts[tuple_number + 1]]
+
     def select(self, tuples: Longs) -> HiddenFacts:
         """Return what is hidden from some tuples, given by index, in that order."""
         first, last = self.starts[tuples], self.starts[tuples + 1]
