@@ -53,6 +53,8 @@ FEW_WITNESSES = 100
 OVERSAMPLING = 24
 """Rows fetched per witness at first: four atoms of one relation give the same facts in 24 orders."""
 ANSWERS_TABLE = "asked"
+MIXING_FACTOR, MIXING_PRIME = 2_654_435_761, 4_294_967_291
+"""Numbers that put objects in an arbitrary order: that of a database's own hash may change with its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,38 @@ def are_answers(
     found = np.zeros(len(table.rows), bool)
     found[numbers.astype(np.int64)] = True
     return found
+
+
+def find_replacements(
+    kb: Queryable,
+    query: Query,
+    formula: Formula,
+    tuples: npt.ArrayLike,
+    position: int,
+    limit: int,
+    *,
+    budget: Budget = DEFAULT_BUDGET,
+) -> tuple[Longs, Ints]:
+    """Return the rows (r,) of tuples (b, variables), and objects (r,) that make a normal formula true at a position.
+
+    At most `limit` objects for each tuple: an arbitrary choice, which depends on the tuple only.
+    """
+    engine = get_engine(kb)
+    table = _AnswerTable(engine, query, tuples, budget)
+    variable = query.variables[position]
+    frame = SelectBuilder({v: f"a0.c{at}" for at, v in enumerate(query.variables) if v != variable})
+    frame.join(f"{ANSWERS_TABLE} a0", [])
+    frame = Translator(engine.kb, formula).select([formula], (variable,), frame.env, base=frame)
+    places = range(len(query.variables))
+    columns = ["a0.n AS n", f"CAST({frame.env[variable]} AS BIGINT) AS o"]
+    columns += [f"CAST(a0.c{at} AS BIGINT) AS c{at}" for at in places]
+    mixed = " + ".join([f"o * {MIXING_FACTOR}", *(f"c{at} * {MIXING_FACTOR >> (at + 1)}" for at in places)])
+    inner = frame.to_sql(columns, distinct=True)
+    found = table.fetch_columns(
+        f"SELECT n, o FROM ({inner}) "  # noqa: S608 - numbers and our own names
+        f"QUALIFY row_number() OVER (PARTITION BY n ORDER BY ({mixed}) % {MIXING_PRIME}, o) <= {limit:d} ORDER BY n, o"
+    )
+    return found[0].astype(np.int64), found[1].astype(np.int32)
 
 
 def is_monotone(query: Query, kb: KnowledgeBase, *, in_values: bool = False) -> bool:

@@ -32,10 +32,11 @@ from gaifman.logic.ast import Atom, Query
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
 from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.hiding import hide
-from gaifman.sampling.negatives import NEGATIVE_SAMPLING, NegativeSampler
+from gaifman.sampling.hiding import Hiding, find_hiding
+from gaifman.sampling.negatives import NEGATIVE_SAMPLING, Negatives, NegativeSampler
 from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
-from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
+from gaifman.sampling.rng import Keys, fold_in, fold_in_rows, make_key
+from gaifman.sampling.twins import TwinSampler
 
 HIDE_MODES = ("facts", "links")
 """What to hide: the facts that make an answer true, or also all facts between its objects."""
@@ -114,8 +115,12 @@ class TrainingExamples:
     ) -> None:
         """`known` (k, n) are more true tuples, which are never negatives."""
         self.graph, self.query, self.config = graph, query, config or ExampleConfig()
-        self.answers, self._hidden, self.targets = _find_answers(graph, query, self.config.seed)
+        self.answers, hiding, self.targets = _find_answers(graph, query, self.config.seed)
         """Shape (a, n), int32: all answers, by object number."""
+        self._hidden, self._can_hide = hiding.hidden, hiding.complete
+        atomic = query.atomic_relation is not None
+        self._twins = None if atomic else TwinSampler(graph, query, self.answers, self._hidden)
+        self._known = self.answers if known is None else np.concatenate([self.answers, np.asarray(known, np.int32)])
         self._negative_sampler = NegativeSampler(
             graph.kb,
             self.answers,
@@ -126,10 +131,12 @@ class TrainingExamples:
             graph=graph,
         )
         chosen = self._choose_held_out()
+        used = self._can_hide if self._can_hide.any() else ~self._can_hide
         self.held_out_rows: Longs = np.flatnonzero(chosen)
         """Shape (held out,), int64: rows of the held-out answers."""
-        self.training_rows: Longs = np.flatnonzero(~chosen)
-        """Shape (training,), int64: rows of the other answers."""
+        self.training_rows: Longs = np.flatnonzero(used & ~chosen)
+        """Shape (training,), int64: rows of the other answers, without those whose truth cannot be hidden if others'
+        can."""
 
     def __repr__(self) -> str:
         training = f"{plural(len(self.training_rows), 'answer')} to {self.query} in {plural(len(self), 'block')}"
@@ -138,6 +145,11 @@ class TrainingExamples:
     def __len__(self) -> int:
         """Return the number of blocks of an epoch."""
         return (len(self.training_rows) + self.config.block_size - 1) // self.config.block_size
+
+    @property
+    def not_held_out(self) -> int:
+        """Number of answers that are true whatever is hidden: they cannot be held out."""
+        return int((~self._can_hide).sum())
 
     def count(self) -> int:
         """Return the number of examples of an epoch, w + w̃ per answer; fewer if an answer has fewer negatives."""
@@ -164,35 +176,64 @@ class TrainingExamples:
         return self._negative_sampler.sample(rows, negatives, make_key(self.config.seed, "corrupt", epoch)).tuples
 
     def held_out_block(self, epoch: int = 0, negatives: int | None = None) -> ExampleBlock:
-        """Return the held-out answers with `negatives` negatives each (default 1)."""
+        """Return the held-out answers with `negatives` negatives each (default 1).
+
+        For a query that is no single atom the negatives are twins, and answers without a twin are left out.
+        """
         check_int("epoch", epoch, 0)
         count = 1 if negatives is None else negatives
         check_int("negatives", count, 0)
-        return self._block(self.held_out_rows, make_key(self.config.seed, NEGATIVES_PURPOSE, epoch), count)
+        rows, key = self.held_out_rows, make_key(self.config.seed, NEGATIVES_PURPOSE, epoch)
+        if self._twins is None or not count or not len(rows):
+            return self._block(rows, key, count)
+        found = self._twins.sample(rows, count, key, self._negative_sampler, self._known)
+        paired, sources = np.unique(found.sources, return_inverse=True)
+        return self._make_block(rows[paired], Negatives(found.tuples, freeze(sources)))
 
     def _block(self, rows: Longs, key: np.uint64, negatives: int) -> ExampleBlock:
-        found = self._negative_sampler.sample(rows, negatives, key)
+        return self._make_block(rows, self._negative_sampler.sample(rows, negatives, key))
+
+    def _make_block(self, rows: Longs, found: Negatives) -> ExampleBlock:
         tuples, hidden = self.answers[rows], self._hidden.select(rows)
         if self.config.hide == "links":
             hidden = _hide_links(self.graph, tuples, hidden, np.arange(len(rows)))
             unseen = _hide_links(self.graph, found.tuples, hidden, found.sources)
         else:
             unseen = hidden.select(found.sources)
+        if self._twins is not None:
+            unseen = self._twins.hide_from_negatives(unseen, rows[found.sources], found.tuples)
         return ExampleBlock(tuples, self.targets[rows], hidden, found.tuples, found.sources, unseen)
 
     def _choose_held_out(self) -> npt.NDArray[np.bool_]:
-        """Choose the held-out answers: those with the smallest keys."""
-        total = len(self.answers)
-        count = (
-            min(round(self.config.holdout * total), self.config.max_held_out, total - 1)
-            if total >= MIN_ANSWERS_FOR_HOLDOUT
-            else 0
-        )
-        held_out = np.zeros(total, bool)
+        """Choose the held-out answers: those with the smallest keys, of those whose truth can be hidden.
+
+        Answers from which the same fact is hidden are held out together: a model that has learned from one of them
+        that the fact is true would know the others. None if less than half of all answers can be hidden: figures of
+        the rest would be of another kind of answers.
+        """
+        total = int(self._can_hide.sum())
+        enough = total >= MIN_ANSWERS_FOR_HOLDOUT and 2 * total >= len(self.answers)
+        count = min(round(self.config.holdout * total), self.config.max_held_out, total - 1) if enough else 0
+        held_out = np.zeros(len(self.answers), bool)
         if count:
-            keys = fold_in_rows(make_key(self.config.seed, "hold"), self.answers)
-            held_out[np.argsort(keys, kind="stable")[:count]] = True
+            key = make_key(self.config.seed, "hold")
+            atomic = self._twins is None  # then each answer has a fact of its own
+            keys = fold_in_rows(key, self.answers) if atomic else fold_in(key, self._hidden.first())
+            held_out[_first_groups(keys, self._can_hide, count)] = True
         return held_out
+
+
+def _first_groups(keys: Keys, usable: npt.NDArray[np.bool_], count: int) -> Longs:
+    """Return at most `count` usable rows with the smallest keys, and all or none of those with the same key.
+
+    >>> _first_groups(np.array([5, 1, 5, 1, 3], np.uint64), np.ones(5, bool), 4).tolist()
+    [1, 3, 4]
+    """
+    order = np.argsort(keys, kind="stable")
+    order = order[usable[order]]
+    following = np.append(keys[order], 0)[: count + 1]
+    ends = np.flatnonzero(following[1:] != following[:-1]) + 1
+    return order[: ends[-1] if len(ends) else 0]
 
 
 class ExampleCollection:
@@ -242,8 +283,8 @@ class ExampleCollection:
 # The answers of a query
 
 
-def _find_answers(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, HiddenFacts, Targets]:
-    """Return all answers, the facts hidden from each, and the confidence of each."""
+def _find_answers(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, Hiding, Targets]:
+    """Return all answers, what is hidden from each, and the confidence of each."""
     if not query.variables:
         raise KnowledgeBaseError(f"{query} has no free variables, so there are no tuples to train on")
     found = _answers_of_atom(graph, query) or _answers_of_formula(graph, query, seed)
@@ -252,7 +293,7 @@ def _find_answers(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, H
     return found
 
 
-def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, HiddenFacts, Targets] | None:
+def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, Hiding, Targets] | None:
     """Return the facts themselves if the query is an atom with distinct variables, else None."""
     formula, kb = query.formula, graph.kb
     if not isinstance(formula, Atom) or not isinstance(formula.relation, str):
@@ -269,10 +310,10 @@ def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, HiddenFac
         rows, tuples = rows[order], tuples[order]
     confidence = np.ones(len(rows)) if table.confidence is None else table.confidence[rows]
     hidden = HiddenFacts(np.arange(len(rows) + 1), rows + graph.kb.fact_offsets[table.arity])
-    return freeze(tuples), hidden, freeze(confidence.astype(np.float32))
+    return freeze(tuples), Hiding(hidden, np.ones(len(rows), bool)), freeze(confidence.astype(np.float32))
 
 
-def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, HiddenFacts, Targets]:
+def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, Hiding, Targets]:
     """Return the answers by the engine, a smallest set of facts to hide, and the confidence of the best witness."""
     tuples = answers(graph.kb, query).tuples
     confidence = np.ones(len(tuples))
@@ -282,7 +323,7 @@ def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[I
         fact_confidences = np.append(_fact_confidences(graph), 1.0)  # the last one is for −1, no fact
         confidence[:] = 0
         np.maximum.at(confidence, found.answer, fact_confidences[found.facts].prod(axis=1))
-    return freeze(tuples), hide(graph.kb, query, tuples, seed=seed), freeze(confidence.astype(np.float32))
+    return freeze(tuples), find_hiding(graph.kb, query, tuples, seed=seed), freeze(confidence.astype(np.float32))
 
 
 def _fact_confidences(graph: GaifmanGraph) -> npt.NDArray[np.float64]:

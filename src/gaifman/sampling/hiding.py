@@ -87,7 +87,7 @@ def find_hiding(
     found = witnesses(engine, query, rows, max_witnesses=max_witnesses, budget=budget, with_values=True)
     complete = np.ones(len(rows), bool)
     complete[found.answer[(found.facts < 0).all(axis=1)]] = False
-    return Hiding(_group_by_answer(len(rows), *_choose_facts(found, complete, keys, deadline)), complete)
+    return Hiding(HiddenFacts.from_pairs(len(rows), *_choose_facts(found, complete, keys, deadline)), complete)
 
 
 def _refute(engine: Engine, query: Query, rows: Ints, keys: Keys, budget: Budget, deadline: Deadline) -> Hiding:
@@ -105,14 +105,7 @@ def _refute(engine: Engine, query: Query, rows: Ints, keys: Keys, budget: Budget
         complete[number] = found is not None
         owners.append(np.full(len(found or ()), number, np.int64))
         numbers.append(np.array(found or (), np.int64))
-    return Hiding(_group_by_answer(len(rows), np.concatenate(owners), np.concatenate(numbers)), complete)
-
-
-def _group_by_answer(count: int, answer: Longs, facts: Longs) -> HiddenFacts:
-    """Return pairs of answer and fact as rows; facts are distinct and ascending."""
-    pairs = np.unique(np.stack([answer, facts], axis=1), axis=0)
-    starts = np.searchsorted(pairs[:, 0], np.arange(count + 1)).astype(np.int64)
-    return HiddenFacts(starts, pairs[:, 1].copy())
+    return Hiding(HiddenFacts.from_pairs(len(rows), np.concatenate(owners), np.concatenate(numbers)), complete)
 
 
 def _choose_facts(
