@@ -446,12 +446,13 @@ class GaifmanModel(Model):
         self.features, self._scorer = scorer.prune(features)
         self.held_out_report = HeldOutReport.from_held_out(held_out, self.config.negative_ratio)
         answers = sum(len(source.examples.training_rows) for source in trainer.sources)
+        metrics = {**self.held_out_report.metrics(), **trainer.hiding_metrics(held_out)}
         self.meta = {
             "kind": "model",
             "query": str(query),
             **training_metadata(self.config, self.base, kbs, constraints),
             "features": len(self.features),
-            "metrics": {"answers": answers, "losses": losses_as_json(scorer), **self.held_out_report.metrics()},
+            "metrics": {"answers": answers, "losses": losses_as_json(scorer), **metrics},
             "calibration": self.held_out_report.reliability_table(),
         }
         self._bind(kbs[0] if len(kbs) == 1 else None)

@@ -45,7 +45,8 @@ $settings
 
 The held-out tuples are $holdout of the known answers, which were not used in training, and negatives made from them,
 with objects drawn by $negative_sampling sampling. A negative counts as wrong unless it is a known answer. Where the
-knowledge base is incomplete, some negatives are true, and the metrics are too low.
+knowledge base is incomplete, some negatives are true, and the metrics are too low. If the query has several parts, a
+negative fulfils all but the part that is hidden from the answer: the metrics say how well the model predicts that part.
 
 $metrics
 
@@ -85,6 +86,7 @@ _METRICS = {
     "epochs": "epochs",
     "training_loss": "loss of the last epoch, on the training examples",
     "held_out": "held-out tuples",
+    "not_hidden": "answers that are true whatever is hidden, and in no figure",
     "prior": "prior: fraction of answers among the held-out tuples",
     "auc": "AUC: probability that an answer scores above a negative",
     "loss": "loss: mean cross-entropy in nats; a constant 0.5 gives 0.693",
@@ -224,7 +226,9 @@ def _metrics(meta: Mapping[str, Any]) -> str:
         parts.append("Held-out tuples by predicted probability, and the fraction of answers among them:")
         parts.append(_markdown_table(["predicted", "observed", "tuples"], cells))
     else:
-        parts.append("No tuples were held out: evaluate the model before you rely on its probabilities.")
+        reason = meta["metrics"].get("not_held_out")
+        missing = "No tuples were held out" if reason is None else f"Not held out: {escape_markdown(reason)}"
+        parts.append(f"{missing}. Evaluate the model before you rely on its probabilities.")
     return "\n\n".join(parts)
 
 

@@ -319,6 +319,17 @@ class Trainer:
                 targets.append(labels)
         return HeldOut(np.concatenate(means), np.concatenate(targets))
 
+    def hiding_metrics(self, held_out: HeldOut) -> dict[str, Any]:
+        """Return how many answers cannot be hidden, and why no answer was held out, for the model's metadata."""
+        examples = [source.examples for source in self.sources]
+        visible, total = sum(one.visible_count for one in examples), sum(len(one.answers) for one in examples)
+        metrics: dict[str, Any] = {"not_hidden": visible} if visible else {}
+        if 2 * visible > total:
+            metrics["not_held_out"] = f"{visible:,} of {total:,} answers are true whatever is hidden"
+        elif not len(held_out.means) and any(len(one.held_out_rows) for one in examples):
+            metrics["not_held_out"] = "no negative fulfils as much of the query as an answer"
+        return metrics
+
     def _held_out_loss(self, scaler: FeatureScaler) -> float:
         """Return the mean cross-entropy of held-out tuples, one draw each, with the class weights of training."""
         losses, weights = [np.zeros(0)], [np.zeros(0)]

@@ -361,6 +361,10 @@ def _print_metrics(meta: dict[str, Any], target: Path) -> None:
         auc = "–" if metrics["auc"] is None else f"{metrics['auc']:.3f}"
         error = f"{metrics['ece_after']:.3f} ({metrics['ece_before']:.3f} uncalibrated)"
         rows += [("AUC", auc), ("calibration error", error)]
+    if "not_hidden" in metrics:
+        rows.append(("true whatever is hidden", f"{metrics['not_hidden']:,} answers, in no figure"))
+    if "not_held_out" in metrics:
+        rows.append(("not held out", f"{metrics['not_held_out']}; there is no figure"))
     print_fields(rows)
     if "relations" not in meta:
         return

@@ -118,15 +118,15 @@ class TrainingExamples:
         self.answers, hiding, self.targets = _find_answers(graph, query, self.config.seed)
         """Shape (a, n), int32: all answers, by object number."""
         self._hidden, self._can_hide = hiding.hidden, hiding.complete
-        atomic = query.atomic_relation is not None
-        self._twins = None if atomic else TwinSampler(graph, query, self.answers, self._hidden)
-        self._known = self.answers if known is None else np.concatenate([self.answers, np.asarray(known, np.int32)])
+        self._twins = None if _is_atom(query) else TwinSampler(graph, query, self.answers, self._hidden)
+        more = None if known is None else _check_known(graph, known, len(query.variables))
+        self._known = self.answers if more is None else np.concatenate([self.answers, more])
         self._negative_sampler = NegativeSampler(
             graph.kb,
             self.answers,
             negative_sampling=self.config.negative_sampling,
             constraints=(constraints or Constraints()).for_query(query),
-            known=None if known is None else _check_known(graph, known, len(query.variables)),
+            known=more,
             hard_negative_fraction=self.config.hard_negative_fraction,
             graph=graph,
         )
@@ -147,7 +147,7 @@ class TrainingExamples:
         return (len(self.training_rows) + self.config.block_size - 1) // self.config.block_size
 
     @property
-    def not_held_out(self) -> int:
+    def visible_count(self) -> int:
         """Number of answers that are true whatever is hidden: they cannot be held out."""
         return int((~self._can_hide).sum())
 
@@ -293,15 +293,21 @@ def _find_answers(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, H
     return found
 
 
+def _is_atom(query: Query) -> bool:
+    """Return whether the query is one atom, with each variable once."""
+    formula = query.formula
+    if not isinstance(formula, Atom) or not isinstance(formula.relation, str):
+        return False
+    return len(formula.terms) == len(query.variables) and set(formula.terms) == set(query.variables)
+
+
 def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, Hiding, Targets] | None:
     """Return the facts themselves if the query is an atom with distinct variables, else None."""
     formula, kb = query.formula, graph.kb
     if not isinstance(formula, Atom) or not isinstance(formula.relation, str):
         return None
     number, table = kb.content.relations.find(formula.relation), kb.fact_tables.get(len(formula.terms))
-    different = len(set(formula.terms)) == len(formula.terms) == len(query.variables)
-    different = different and set(formula.terms) == set(query.variables)
-    if not different or number is None or table is None or kb.content.arities[number] != len(formula.terms):
+    if not _is_atom(query) or number is None or table is None or kb.content.arities[number] != len(formula.terms):
         return None  # the engine reports an unknown relation
     rows = np.arange(table.starts[number], table.starts[number + 1])
     tuples = table.objects[rows][:, [formula.terms.index(variable) for variable in query.variables]]
