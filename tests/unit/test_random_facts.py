@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,14 @@ import gaifman
 from gaifman.model_card import model_card
 from random_facts import random_ages, random_facts
 
-SETTINGS = {"positives": 2, "negatives": 6, "holdout": 0.4, "min_examples": 20_000, "draws": 3, "size": 10}
+SETTINGS: dict[str, Any] = {
+    "positives": 2,
+    "negatives": 6,
+    "holdout": 0.4,
+    "min_examples": 20_000,
+    "draws": 3,
+    "size": 10,
+}
 OPTIONS = {"hidden": [20]}
 SEEDS = (0, 1, 2)
 

@@ -247,11 +247,11 @@ class _Search:
         if max(sizes) == 1:
             sets = [frozenset().union(*options) for options in small]
             return frozenset(minimum_hitting_set(sets, {n: self._word(n) for one in sets for n in one}))
-        chosen = NOTHING
+        chosen: set[int] = set()
         for options in small:
             if not any(option <= chosen for option in options):
                 chosen |= min(options, key=lambda option: (len(option - chosen), self._order(option)))
-        return chosen
+        return frozenset(chosen)
 
     def _order(self, numbers: Numbers) -> tuple[int, list[int]]:
         """Sort by size, then at random."""

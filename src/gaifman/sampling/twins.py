@@ -253,11 +253,10 @@ def _value_fits(
 
 
 def _term_fits(kb: KnowledgeBase, term: Term, query: Query, objects: Ints, tuples: Ints) -> npt.NDArray[np.bool_]:
-    if not isinstance(term, Variable):
-        return objects == kb.object_id(term.name)
-    if term not in query.variables:
+    if isinstance(term, Variable) and term not in query.variables:
         return np.ones(len(objects), bool)
-    fits: npt.NDArray[np.bool_] = objects == tuples[:, query.variables.index(term)]
+    wanted = tuples[:, query.variables.index(term)] if isinstance(term, Variable) else kb.object_id(term.name)
+    fits: npt.NDArray[np.bool_] = objects == wanted
     return fits
 
 
