@@ -247,11 +247,10 @@ class _Search:
         if max(sizes) == 1:
             sets = [frozenset().union(*options) for options in small]
             return frozenset(minimum_hitting_set(sets, {n: self._word(n) for one in sets for n in one}))
-        chosen: set[int] = set()
+        chosen = NOTHING
         for options in small:
-            if not any(option <= chosen for option in options):
-                chosen |= min(options, key=lambda option: (len(option - chosen), self._order(option)))
-        return frozenset(chosen)
+            chosen |= min((option - chosen for option in options), key=self._order)
+        return chosen
 
     def _order(self, numbers: Numbers) -> tuple[int, list[int]]:
         """Sort by size, then at random."""
