@@ -249,7 +249,8 @@ class _Search:
             return frozenset(minimum_hitting_set(sets, {n: self._word(n) for one in sets for n in one}))
         chosen = NOTHING
         for options in small:
-            chosen |= min((option - chosen for option in options), key=self._order)
+            best: Numbers = min((option - chosen for option in options), key=self._order)
+            chosen |= best
         return chosen
 
     def _order(self, numbers: Numbers) -> tuple[int, list[int]]:
