@@ -475,6 +475,7 @@ class GaifmanModel(Model):
                 "losses": losses_as_json(scorer),
                 **self.held_out_report.metrics(total),
                 **ranks.metrics(),
+                **trainer.hiding_metrics(held_out),
             },
             "calibration": self.held_out_report.reliability_table(),
         }

@@ -49,6 +49,9 @@ with objects drawn by $negative_sampling sampling. A negative counts as wrong be
 it. Unknown is not false: where facts are missing, some negatives are true, and AUC, MRR and probabilities are too low.
 $missing
 
+If the query has several parts, a negative fulfils all but the part that is hidden from the answer: the metrics say how
+well the model predicts that part.
+
 $metrics
 
 ## Limits
@@ -87,6 +90,7 @@ _METRICS = {
     "epochs": "epochs",
     "training_loss": "loss of the last epoch, on the training examples",
     "held_out": "held-out tuples",
+    "not_hidden": "answers that are true whatever is hidden, and in no figure",
     "prior": "prior: fraction of answers among the held-out tuples",
     "auc": "AUC: probability that an answer scores above a negative",
     "true_negatives": "fraction of negatives assumed to be true",
@@ -253,7 +257,9 @@ def _metrics(meta: Mapping[str, Any]) -> str:
         parts.append("Held-out tuples by predicted probability, and the fraction of answers among them:")
         parts.append(_markdown_table(["predicted", "observed", "tuples"], cells))
     else:
-        parts.append("No probability was checked: evaluate the model before you rely on them.")
+        reason = meta["metrics"].get("not_held_out")
+        missing = "No probability was checked" if reason is None else f"Not held out: {escape_markdown(reason)}"
+        parts.append(f"{missing}. Evaluate the model before you rely on its probabilities.")
     return "\n\n".join(parts)
 
 

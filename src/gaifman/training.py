@@ -347,12 +347,11 @@ class Trainer:
         """Predict held-out answers and as many negatives, averaged over the draws of a prediction."""
         means, targets, shares = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
-            rows = self.measured_rows(source)
-            block = source.examples.held_out_block(rows=rows)
+            block = source.examples.held_out_block(rows=self.measured_rows(source))
             for tuples, hidden, labels in _labelled_tuples(block):
                 means.append(self.held_out_scores(scorer, source, tuples, hidden))
                 targets.append(labels)
-            shares += [np.zeros(len(rows)), source.examples.true_shares(rows, block, self.config.missing)]
+            shares += [np.zeros(len(block.answers)), source.examples.true_shares(block, self.config.missing)]
         true_shares = np.concatenate(shares) if self.config.missing else None
         return HeldOut(np.concatenate(means), np.concatenate(targets), true_shares)
 
@@ -371,6 +370,17 @@ class Trainer:
             )
             parts.append(scorer.mean_probabilities(matrix, self.config.draws)[0])
         return np.concatenate(parts)
+
+    def hiding_metrics(self, held_out: HeldOut) -> dict[str, Any]:
+        """Return how many answers cannot be hidden, and why no answer was held out, for the model's metadata."""
+        examples = [source.examples for source in self.sources]
+        visible, total = sum(one.visible_count for one in examples), sum(len(one.answers) for one in examples)
+        metrics: dict[str, Any] = {"not_hidden": visible} if visible else {}
+        if 2 * visible > total:
+            metrics["not_held_out"] = f"{visible:,} of {total:,} answers are true whatever is hidden"
+        elif not len(held_out.means) and any(len(one.held_out_rows) for one in examples):
+            metrics["not_held_out"] = "no negative fulfils as much of the query as an answer"
+        return metrics
 
     def _held_out_loss(self, scaler: FeatureScaler) -> float:
         """Return the mean cross-entropy of tuples held out for it, one draw each, with the class weights of training.

@@ -181,9 +181,6 @@ def test_which_tuples_are_answers_of_a_query_of_very_many_ways() -> None:
     rows = [[FAMILY.object_id(name) for name in names], [FAMILY.object_id(name) for name in reversed(names)]]
     assert are_answers(FAMILY, text, rows).tolist() == [True, False]
     hidden = hide(FAMILY, text, rows)
-    assert [str(FAMILY.fact_by_id(number)) for number in hidden.facts.tolist()] == [
-        "person(ann).",
-        "parent(ann, bob).",
-    ]
+    assert [str(FAMILY.fact_by_id(number)) for number in hidden.facts.tolist()] == ["parent(ann, bob)."]
     with pytest.raises(LimitError):
         witnesses(FAMILY, text, rows)

@@ -412,6 +412,8 @@ def _print_outcome(
 def _print_metrics(meta: dict[str, Any], target: Path) -> None:
     metrics = meta["metrics"]
     rows = [("answers", metrics["answers"]), ("features", meta["features"]), ("held-out tuples", metrics["held_out"])]
+    if "not_hidden" in metrics:
+        rows.append(("true whatever is hidden", f"{metrics['not_hidden']:,} answers, in no figure"))
     print_fields([*rows, *held_out_fields(metrics, meta["config"]["missing"])])
     if "relations" in meta:
         _print_relations(meta["relations"], target)
@@ -422,6 +424,8 @@ def held_out_fields(metrics: dict[str, Any], missing: float = 0.0) -> list[tuple
     """Return the held-out figures of a model as fields, those of popularity beside them; or why there are none."""
     from gaifman.ranking.held_out import describe_sample
 
+    if reason := metrics.get("not_held_out"):
+        return [("not held out", f"{reason}; there is no figure")]
     if reason := metrics.get("auc_reason"):
         return [("figures", f"none: {reason}")]
     error = f"{metrics['ece_after']:.3f} ({metrics['ece_before']:.3f} uncalibrated)"

@@ -154,7 +154,7 @@ class Explanation:
     diagram: Diagram | None = field(default=None, repr=False)
     """One of the sampled neighbourhoods."""
     hidden: bool = True
-    """For a known answer, whether its facts were hidden. Values of attributes and negated atoms cannot be hidden."""
+    """For a known answer, whether facts or values were hidden. The lack of a fact cannot be hidden."""
 
     @property
     def known_note(self) -> str:

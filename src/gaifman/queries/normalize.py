@@ -175,6 +175,11 @@ def _normalize(formula: Formula, domain: Domain, *, positive: bool) -> Formula:
     return _with_sign(_simplify_literal(formula, domain), positive)
 
 
+def negate(formula: Formula) -> Formula:
+    """Return the normal form of the negation of a normal formula."""
+    return _with_sign(formula, False)
+
+
 def _with_sign(formula: Formula, positive: bool) -> Formula:
     """Return a normal formula or its negation."""
     if positive:

@@ -60,6 +60,8 @@ class SelectBuilder:
     inner_combinations: int = 1
     fact_tables: list[tuple[int, str]] = field(default_factory=list)
     """Arity and alias of the table of each atom."""
+    value_tables: list[str] = field(default_factory=list)
+    """Alias of the table of each compared attribute."""
 
     def join(self, table: str, conditions: Sequence[str], kind: str = "") -> None:
         """Join a table; `kind` is empty, SEMI or ANTI."""
@@ -354,6 +356,7 @@ class Translator:
         """Join the table of an atom or the numbers of a comparison."""
         if isinstance(piece, Comparison):
             for table, conditions, found in self._numbers(piece, frame.env):
+                frame.value_tables.append(table.split()[1])
                 frame.join(table, conditions)
                 frame.bind(found)
             return

@@ -29,7 +29,6 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import (
     And,
-    Atom,
     Comparison,
     Equal,
     Exists,
@@ -39,7 +38,6 @@ from gaifman.logic.ast import (
     Or,
     Query,
     Truth,
-    all_free_variables,
     walk,
 )
 from gaifman.queries.answers import Queryable, prepare
@@ -56,6 +54,8 @@ FEW_WITNESSES = 100
 OVERSAMPLING = 24
 """Rows fetched per witness at first: four atoms of one relation give the same facts in 24 orders."""
 ANSWERS_TABLE = "asked"
+MIXING_FACTOR, MIXING_PRIME = 2_654_435_761, 4_294_967_291
+"""Numbers that put objects in an arbitrary order: that of a database's own hash may change with its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,30 +182,17 @@ def witnesses(
     *,
     max_witnesses: int = MAX_WITNESSES,
     budget: Budget = DEFAULT_BUDGET,
+    with_values: bool = False,
 ) -> Witnesses:
-    """Return all witnesses of answers (b, variables), given by numbers; refuse more than `max_witnesses`."""
+    """Return all witnesses of answers (b, variables), given by numbers; refuse more than `max_witnesses`.
+
+    With `with_values`, the values that the query compares belong to a witness; their numbers follow those of facts.
+    """
     engine = get_engine(kb)
     query = prepare(engine, query, budget=budget).query
     ways = list(alternatives(normalize_for_kb(query.formula, engine.kb)))
-    return _find_witnesses(engine, query, ways, answers, max_witnesses, budget)
-
-
-def ground_instances(
-    kb: Queryable,
-    query: str | Query,
-    answers: npt.ArrayLike,
-    *,
-    max_witnesses: int = MAX_WITNESSES,
-    budget: Budget = DEFAULT_BUDGET,
-) -> Witnesses:
-    """Return the facts that are atoms of the query with an answer for its variables, each as a witness of one fact."""
-    engine = get_engine(kb)
-    query = prepare(engine, query, budget=budget).query
-    atoms = (part for part in walk(normalize_for_kb(query.formula, engine.kb)) if isinstance(part, Atom))
-    ways: list[list[Formula]] = [
-        [atom] for atom in dict.fromkeys(atoms) if all_free_variables(atom) <= frozenset(query.variables)
-    ]
-    return _find_witnesses(engine, query, ways, answers, max_witnesses, budget)
+    statements = [_witnesses_sql(engine.kb, query, way, max_witnesses, with_values) for way in ways]
+    return _find_witnesses(engine, query, statements, answers, max_witnesses, budget)
 
 
 def are_answers(
@@ -222,12 +209,46 @@ def are_answers(
     return found
 
 
-def is_monotone(query: Query, kb: KnowledgeBase) -> bool:
-    """Return whether more facts never make an answer false: no ¬, ↔ or ∀ of atoms."""
-    parts = walk(normalize_for_kb(query.formula, kb))
+def find_replacements(
+    kb: Queryable,
+    query: Query,
+    formula: Formula,
+    tuples: npt.ArrayLike,
+    position: int,
+    limit: int,
+    *,
+    budget: Budget = DEFAULT_BUDGET,
+) -> tuple[Longs, Ints]:
+    """Return the rows (r,) of tuples (b, variables), and objects (r,) that make a normal formula true at a position.
+
+    At most `limit` objects for each tuple: an arbitrary choice, which depends on the tuple only.
+    """
+    engine = get_engine(kb)
+    table = _AnswerTable(engine, query, tuples, budget)
+    variable = query.variables[position]
+    frame = SelectBuilder({v: f"a0.c{at}" for at, v in enumerate(query.variables) if v != variable})
+    frame.join(f"{ANSWERS_TABLE} a0", [])
+    frame = Translator(engine.kb, formula).select([formula], (variable,), frame.env, base=frame)
+    places = range(len(query.variables))
+    columns = ["a0.n AS n", f"CAST({frame.env[variable]} AS BIGINT) AS o"]
+    columns += [f"CAST(a0.c{at} AS BIGINT) AS c{at}" for at in places]
+    mixed = " + ".join([f"o * {MIXING_FACTOR}", *(f"c{at} * {MIXING_FACTOR >> (at + 1)}" for at in places)])
+    inner = frame.to_sql(columns, distinct=True)
+    found = table.fetch_columns(
+        f"SELECT n, o FROM ({inner}) "  # noqa: S608 - numbers and our own names
+        f"QUALIFY row_number() OVER (PARTITION BY n ORDER BY ({mixed}) % {MIXING_PRIME}, o) <= {limit:d} ORDER BY n, o"
+    )
+    return found[0].astype(np.int64), found[1].astype(np.int32)
+
+
+def is_monotone(query: Query, kb: KnowledgeBase, *, in_values: bool = False) -> bool:
+    """Return whether more facts never make an answer false: no ¬, ↔ or ∀ of atoms.
+
+    With `in_values`, more values never do so either: no ¬ of a comparison, which is true for a missing value.
+    """
+    parts, harmless = walk(normalize_for_kb(query.formula, kb)), Equal if in_values else Equal | Comparison
     return not any(
-        isinstance(part, Iff) or (isinstance(part, Not) and not isinstance(part.body, Equal | Comparison))
-        for part in parts
+        isinstance(part, Iff) or (isinstance(part, Not) and not isinstance(part.body, harmless)) for part in parts
     )
 
 
@@ -269,21 +290,20 @@ def _count_alternatives(formula: Formula) -> int:
 def _find_witnesses(
     engine: Engine,
     query: Query,
-    alternatives: list[list[Formula]],
+    statements: list[tuple[str, list[int]]],
     answers: npt.ArrayLike,
     max_witnesses: int,
     budget: Budget,
 ) -> Witnesses:
     """Return the facts of all ways, for every answer, with one statement for each way."""
-    statements = [_witnesses_sql(engine.kb, query, way, max_witnesses) for way in alternatives]
     table, parts = _AnswerTable(engine, query, answers, budget), []
-    for statement, arities in statements:
+    for statement, offsets in statements:
         columns = table.fetch_columns(statement)
         if len(columns[0]) > max_witnesses:
             raise StoppedError(
                 f"the answers have more than {max_witnesses:,} witnesses", hint="ask about fewer answers at a time"
             )
-        parts.append((columns[0], _fact_numbers(engine.kb, columns[1:], arities)))
+        parts.append((columns[0], [c.astype(np.int64) + first for c, first in zip(columns[1:], offsets, strict=True)]))
     table.check_deadline()
     return _collect_witnesses(parts)
 
@@ -302,12 +322,14 @@ def as_answer_rows(query: Query, answers: npt.ArrayLike) -> Ints:
 
 
 def _witnesses_sql(
-    kb: KnowledgeBase, query: Query, alternative: list[Formula], max_witnesses: int
+    kb: KnowledgeBase, query: Query, alternative: list[Formula], max_witnesses: int, with_values: bool
 ) -> tuple[str, list[int]]:
-    """Return SQL for the table rows of all facts of one way, and the arities of the facts."""
+    """Return SQL for the table rows of all facts, and values, of one way, and the number of each table's first row."""
     frame = _witness_select(kb, query, alternative)
-    columns = ["a0.n", *(f"{alias}.rowid AS w{at}" for at, (_, alias) in enumerate(frame.fact_tables))]
-    return f"{frame.to_sql(columns)} LIMIT {max_witnesses + 1:d}", [arity for arity, _ in frame.fact_tables]
+    sources = [(alias, kb.fact_offsets[arity]) for arity, alias in frame.fact_tables]
+    sources += [(alias, len(kb)) for alias in frame.value_tables if with_values]
+    columns = ["a0.n", *(f"{alias}.rowid AS w{at}" for at, (alias, _) in enumerate(sources))]
+    return f"{frame.to_sql(columns)} LIMIT {max_witnesses + 1:d}", [first for _, first in sources]
 
 
 def _witness_select(kb: KnowledgeBase, query: Query, alternative: list[Formula]) -> SelectBuilder:
@@ -316,12 +338,6 @@ def _witness_select(kb: KnowledgeBase, query: Query, alternative: list[Formula])
     frame.join(f"{ANSWERS_TABLE} a0", [])
     translator = Translator(kb, And((Truth(True), Truth(True), *alternative)))
     return translator.select(alternative, (), frame.env, base=frame)
-
-
-def _fact_numbers(kb: KnowledgeBase, columns: list[npt.NDArray[Any]], arities: list[int]) -> list[Longs]:
-    """Turn rows of the tables into fact numbers."""
-    first = kb.fact_offsets
-    return [column.astype(np.int64) + first[arity] for column, arity in zip(columns, arities, strict=True)]
 
 
 def _collect_witnesses(parts: list[tuple[npt.NDArray[Any], list[Longs]]]) -> Witnesses:

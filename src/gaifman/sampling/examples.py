@@ -34,10 +34,11 @@ from gaifman.logic.ast import Atom, Query
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
 from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.hiding import hide
+from gaifman.sampling.hiding import Hiding, find_hiding
 from gaifman.sampling.negatives import NEGATIVE_SAMPLING, Negatives, NegativeSampler
 from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
-from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
+from gaifman.sampling.rng import Keys, fold_in, fold_in_rows, make_key
+from gaifman.sampling.twins import TwinSampler
 
 HIDE_MODES = ("facts", "links")
 """What to hide: the facts that make an answer true, or also all facts between its objects."""
@@ -89,6 +90,8 @@ class ExampleConfig:
 class ExampleBlock:
     """Some answers and their negatives."""
 
+    rows: Longs
+    """Shape (a,), int64: the row of each answer among all answers."""
     answers: Ints
     """Shape (a, n), int32: objects."""
     targets: Targets
@@ -120,22 +123,28 @@ class TrainingExamples:
     ) -> None:
         """`known` (k, n) are more true tuples, which are never negatives."""
         self.graph, self.query, self.config = graph, query, config or ExampleConfig()
-        self.answers, self._hidden, self.targets = _find_answers(graph, query, self.config.seed)
+        self.answers, hiding, self.targets = _find_answers(graph, query, self.config.seed)
         """Shape (a, n), int32: all answers, by object number."""
         self.constraints = constraints or Constraints()
         """The declared constraints."""
-        self._known = None if known is None else _check_known(graph, known, len(query.variables))
+        self._hidden, self._can_hide = hiding.hidden, hiding.complete
+        self._twins = None if _is_atom(query) else TwinSampler(graph, query, self.answers, self._hidden)
+        more = self.answers[:0] if known is None else _check_known(graph, known, len(query.variables))
+        self._known = np.concatenate([self.answers, more])
         chosen = self._choose_held_out()
+        used = self._can_hide if self._can_hide.any() else ~self._can_hide
         self.held_out_rows: Longs = np.flatnonzero(chosen)
         """Shape (held out,), int64: rows of the held-out answers."""
-        self.training_rows: Longs = np.flatnonzero(~chosen)
-        """Shape (training,), int64: rows of the other answers."""
+        self.training_rows: Longs = np.flatnonzero(used & ~chosen)
+        """Shape (training,), int64: rows of the other answers, without those whose truth cannot be hidden if others'
+        can."""
         # A held-out answer can be a negative in training, as a missing fact can, unless every tuple is known. The
         # negatives of held-out answers exclude all answers, as those of test facts do.
-        self._held_out_sampler = self._sampler(self.answers)
+        self._held_out_sampler = self._sampler(self.answers, more)
         self._protected = not chosen.any() or not self._has_negatives()
+        visible = np.concatenate([self.answers[~used & ~chosen], more])
         self._negative_sampler = (
-            self._held_out_sampler if self._protected else self._sampler(self.answers[self.training_rows])
+            self._held_out_sampler if self._protected else self._sampler(self.answers[self.training_rows], visible)
         )
 
     def __repr__(self) -> str:
@@ -145,6 +154,11 @@ class TrainingExamples:
     def __len__(self) -> int:
         """Return the number of blocks of an epoch."""
         return (len(self.training_rows) + self.config.block_size - 1) // self.config.block_size
+
+    @property
+    def visible_count(self) -> int:
+        """Number of answers that are true whatever is hidden: they cannot be held out."""
+        return int((~self._can_hide).sum())
 
     def count(self) -> int:
         """Return the number of examples of an epoch, w + w̃ per answer; fewer if an answer has fewer negatives."""
@@ -180,30 +194,37 @@ class TrainingExamples:
         return np.sort(order[:half]), np.sort(order[half:])
 
     def held_out_block(self, epoch: int = 0, negatives: int | None = None, rows: Longs | None = None) -> ExampleBlock:
-        """Return the held-out answers, or some of them by row, with `negatives` negatives each (default 1)."""
+        """Return the held-out answers, or some of them by row, with `negatives` negatives each (default 1).
+
+        For a query that is no single atom the negatives are twins, and answers without a twin are left out.
+        """
         check_int("epoch", epoch, 0)
         count = 1 if negatives is None else negatives
         check_int("negatives", count, 0)
         key = make_key(self.config.seed, NEGATIVES_PURPOSE, epoch)
         chosen = self.held_out_rows if rows is None else rows
-        return self.make_block(chosen, self._held_out_sampler.sample(chosen, count, key))
+        if self._twins is None or not count or not len(chosen):
+            return self.make_block(chosen, self._held_out_sampler.sample(chosen, count, key))
+        found = self._twins.sample(chosen, count, key, self._held_out_sampler, self._known)
+        paired, sources = np.unique(found.sources, return_inverse=True)
+        return self.make_block(chosen[paired], Negatives(found.tuples, freeze(sources)))
 
-    def true_shares(self, rows: Longs, block: ExampleBlock, missing: float) -> Floats:
-        """Shape (c,), float64: the probability that each negative of a block of held-out answers, by row, is true.
+    def true_shares(self, block: ExampleBlock, missing: float) -> Floats:
+        """Shape (c,), float64: the probability that each negative of a block of held-out answers is true.
 
         A share `missing` of all answers is assumed to be missing from the knowledge base.
         """
         negatives = Negatives(block.negatives, block.sources)
-        return self._held_out_sampler.true_shares(rows, negatives, missing)
+        return self._held_out_sampler.true_shares(block.rows, negatives, missing)
 
-    def _sampler(self, answers: Ints) -> NegativeSampler:
-        """Return a sampler whose negatives are none of these answers."""
+    def _sampler(self, answers: Ints, known: Ints) -> NegativeSampler:
+        """Return a sampler whose negatives are none of these answers, nor other known tuples."""
         return NegativeSampler(
             self.graph.kb,
             answers,
             negative_sampling=self.config.negative_sampling,
             constraints=self.constraints.for_query(self.query),
-            known=self._known,
+            known=known if len(known) else None,
             hard_negative_fraction=self.config.hard_negative_fraction,
             graph=self.graph,
         )
@@ -224,7 +245,9 @@ class TrainingExamples:
         if self.config.hide == "links":
             hidden = _hide_links(self.graph, tuples, hidden, np.arange(len(rows)))
         unseen = self._hidden_from_negatives(found.tuples, found.sources, hidden)
-        return ExampleBlock(tuples, self.targets[rows], hidden, found.tuples, found.sources, unseen)
+        if self._twins is not None:
+            unseen = self._twins.hide_from_negatives(unseen, rows[found.sources], found.tuples)
+        return ExampleBlock(rows, tuples, self.targets[rows], hidden, found.tuples, found.sources, unseen)
 
     def _hidden_from_negatives(self, tuples: Ints, sources: Longs, hidden: HiddenFacts) -> HiddenFacts:
         """Return what is hidden from negatives (c, n): the facts of their sources, and those that make them true."""
@@ -246,18 +269,35 @@ class TrainingExamples:
         return same, rows[same]
 
     def _choose_held_out(self) -> npt.NDArray[np.bool_]:
-        """Choose the held-out answers: those with the smallest keys."""
-        total = len(self.answers)
-        count = (
-            min(round(self.config.holdout * total), self.config.max_held_out, total - 1)
-            if total >= MIN_ANSWERS_FOR_HOLDOUT
-            else 0
-        )
-        held_out = np.zeros(total, bool)
+        """Choose the held-out answers: those with the smallest keys, of those whose truth can be hidden.
+
+        Answers from which the same fact is hidden are held out together: a model that has learned from one of them
+        that the fact is true would know the others. None if less than half of all answers can be hidden: figures of
+        the rest would be of another kind of answers.
+        """
+        total = int(self._can_hide.sum())
+        enough = total >= MIN_ANSWERS_FOR_HOLDOUT and 2 * total >= len(self.answers)
+        count = min(round(self.config.holdout * total), self.config.max_held_out, total - 1) if enough else 0
+        held_out = np.zeros(len(self.answers), bool)
         if count:
-            keys = fold_in_rows(make_key(self.config.seed, "hold"), self.answers)
-            held_out[np.argsort(keys, kind="stable")[:count]] = True
+            key = make_key(self.config.seed, "hold")
+            atomic = self._twins is None  # then each answer has a fact of its own
+            keys = fold_in_rows(key, self.answers) if atomic else fold_in(key, self._hidden.first())
+            held_out[_first_groups(keys, self._can_hide, count)] = True
         return held_out
+
+
+def _first_groups(keys: Keys, usable: npt.NDArray[np.bool_], count: int) -> Longs:
+    """Return at most `count` usable rows with the smallest keys, and all or none of those with the same key.
+
+    >>> _first_groups(np.array([5, 1, 5, 1, 3], np.uint64), np.ones(5, bool), 4).tolist()
+    [1, 3, 4]
+    """
+    order = np.argsort(keys, kind="stable")
+    order = order[usable[order]]
+    following = np.append(keys[order], 0)[: count + 1]
+    ends = np.flatnonzero(following[1:] != following[:-1]) + 1
+    return order[: ends[-1] if len(ends) else 0]
 
 
 class ExampleCollection:
@@ -307,8 +347,8 @@ class ExampleCollection:
 # The answers of a query
 
 
-def _find_answers(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, HiddenFacts, Targets]:
-    """Return all answers, the facts hidden from each, and the confidence of each."""
+def _find_answers(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, Hiding, Targets]:
+    """Return all answers, what is hidden from each, and the confidence of each."""
     if not query.variables:
         raise KnowledgeBaseError(f"{query} has no free variables, so there are no tuples to train on")
     found = _answers_of_atom(graph, query) or _answers_of_formula(graph, query, seed)
@@ -317,15 +357,21 @@ def _find_answers(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, H
     return found
 
 
-def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, HiddenFacts, Targets] | None:
+def _is_atom(query: Query) -> bool:
+    """Return whether the query is one atom, with each variable once."""
+    formula = query.formula
+    if not isinstance(formula, Atom) or not isinstance(formula.relation, str):
+        return False
+    return len(formula.terms) == len(query.variables) and set(formula.terms) == set(query.variables)
+
+
+def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, Hiding, Targets] | None:
     """Return the facts themselves if the query is an atom with distinct variables, else None."""
     formula, kb = query.formula, graph.kb
     if not isinstance(formula, Atom) or not isinstance(formula.relation, str):
         return None
     number, table = kb.content.relations.find(formula.relation), kb.fact_tables.get(len(formula.terms))
-    different = len(set(formula.terms)) == len(formula.terms) == len(query.variables)
-    different = different and set(formula.terms) == set(query.variables)
-    if not different or number is None or table is None or kb.content.arities[number] != len(formula.terms):
+    if not _is_atom(query) or number is None or table is None or kb.content.arities[number] != len(formula.terms):
         return None  # the engine reports an unknown relation
     rows = np.arange(table.starts[number], table.starts[number + 1])
     tuples = table.objects[rows][:, [formula.terms.index(variable) for variable in query.variables]]
@@ -334,10 +380,10 @@ def _answers_of_atom(graph: GaifmanGraph, query: Query) -> tuple[Ints, HiddenFac
         rows, tuples = rows[order], tuples[order]
     confidence = np.ones(len(rows)) if table.confidence is None else table.confidence[rows]
     hidden = HiddenFacts(np.arange(len(rows) + 1), rows + graph.kb.fact_offsets[table.arity])
-    return freeze(tuples), hidden, freeze(confidence.astype(np.float32))
+    return freeze(tuples), Hiding(hidden, np.ones(len(rows), bool)), freeze(confidence.astype(np.float32))
 
 
-def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, HiddenFacts, Targets]:
+def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[Ints, Hiding, Targets]:
     """Return the answers by the engine, a smallest set of facts to hide, and the confidence of the best witness."""
     tuples = answers(graph.kb, query).tuples
     confidence = np.ones(len(tuples))
@@ -347,7 +393,7 @@ def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[I
         fact_confidences = np.append(_fact_confidences(graph), 1.0)  # the last one is for −1, no fact
         confidence[:] = 0
         np.maximum.at(confidence, found.answer, fact_confidences[found.facts].prod(axis=1))
-    return freeze(tuples), hide(graph.kb, query, tuples, seed=seed), freeze(confidence.astype(np.float32))
+    return freeze(tuples), find_hiding(graph.kb, query, tuples, seed=seed), freeze(confidence.astype(np.float32))
 
 
 def _fact_confidences(graph: GaifmanGraph) -> npt.NDArray[np.float64]:

@@ -104,6 +104,21 @@ class HiddenFacts:
         """Hide at most one fact per tuple: `numbers` (b,), with −1 for none, as `fact_ids` returns them."""
         return cls(np.append(0, np.cumsum(numbers >= 0)), numbers[numbers >= 0])
 
+    @classmethod
+    def from_pairs(cls, count: int, owners: Longs, numbers: Longs) -> HiddenFacts:
+        """Hide numbers (p,) from the tuples `owners` (p,), of `count`; those of a tuple are distinct and ascending."""
+        pairs = np.unique(np.stack([owners, numbers], axis=1), axis=0)
+        starts = np.searchsorted(pairs[:, 0], np.arange(count + 1)).astype(np.int64)
+        return cls(starts, pairs[:, 1].copy())
+
+    def first(self) -> Longs:
+        """Return the first number (b,) hidden from each tuple, or −1."""
+        return np.where(np.diff(self.starts) > 0, np.append(self.facts, -1)[self.starts[:-1]], -1)
+
+    def of(self, tuple_number: int) -> Longs:
+        """Return what is hidden from one tuple."""
+        return self.facts[self.starts[tuple_number] : self.starts[tuple_number + 1]]
+
     def select(self, tuples: Longs) -> HiddenFacts:
         """Return what is hidden from some tuples, given by index, in that order."""
         first, last = self.starts[tuples], self.starts[tuples + 1]

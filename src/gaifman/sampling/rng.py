@@ -55,8 +55,13 @@ def make_key(seed: int, *parts: int | str) -> np.uint64:
     key = 0  # Python integers: for one key arrays take ten times as long
     for part in (seed, *parts):
         number = _hash_text(part) if isinstance(part, str) else int(part)
-        key = _mix_int((key ^ _mix_int((number + int(_GAMMA)) & _ALL)) + int(_GAMMA) & _ALL)
+        key = fold_in_int(key, number)
     return np.uint64(key)
+
+
+def fold_in_int(key: int, number: int) -> int:
+    """Return the key derived from `key` and one integer, as `fold_in` does for arrays."""
+    return _mix_int((key ^ _mix_int((number + int(_GAMMA)) & _ALL)) + int(_GAMMA) & _ALL)
 
 
 def _mix_int(z: int) -> int:

@@ -17,7 +17,7 @@ from trained import FEW, towns
         ("lives_in(x, y) & ~works_in(x, y)", {True: "scored as if it were not known", False: ""}),
         ("age(x) > 40 & lives_in(x, y)", {True: "scored as if it were not known", False: ""}),
         ("age(x) > 40 & town_of(y, 'c0')", {True: "scored as if it were not known", False: ""}),
-        ("age(x) > 40 & x != y", {True: "known by evidence that cannot be hidden", False: ""}),
+        ("age(x) > 40 & x != y", {True: "scored as if it were not known", False: ""}),
     ],
 )
 def test_known_does_not_depend_on_what_can_be_hidden(query: str, note: dict[bool, str]) -> None:

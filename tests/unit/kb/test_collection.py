@@ -37,7 +37,7 @@ def test_names_of_several_are_found() -> None:
     ("kbs", "message"),
     [
         ([], "there is no knowledge base to train on"),
-        ([ONE, "two.tsv"], "a collection has knowledge bases only, got str"),
+        ([ONE, "two.tsv"], "kb must be a KnowledgeBase or a sequence of KnowledgeBases"),
         ([ONE, KnowledgeBase.from_facts([])], "a knowledge base of the collection has no facts"),
         (
             [ONE, KnowledgeBase.from_facts([("likes", "a", "b", "c")])],
