@@ -25,7 +25,7 @@ from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, Batch
-from gaifman.models.calibration import HeldOut
+from gaifman.models.calibration import HeldOut, mean_over_draws
 from gaifman.models.registry import make_base_model, option_names
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics, feature_kinds
 from gaifman.sampling.constraints import Constraints
@@ -108,6 +108,13 @@ class TrainingConfig(ExampleConfig):
         """Number of negatives per neighbourhood of an answer; 1 if there are no negatives."""
         return self.negatives / self.positives if self.negatives else 1.0
 
+    def draw_ratio(self, kb: KnowledgeBase) -> float:
+        """Number of negatives per answer that each draw is corrected for before draws are averaged.
+
+        1 if all facts are certain: then all draws see the same world, and their mean is corrected.
+        """
+        return self.negative_ratio if kb.has_confidences else 1.0
+
     def num_epochs(self, examples: int, base_epochs: int) -> int:
         """Return the number of epochs: that of the base model, or more if there are few examples.
 
@@ -137,18 +144,11 @@ class TrainingSource:
     kinds: Ints
     """Shape (features,), int32: the kind of each feature of the evaluator."""
 
-    @property
-    def has_confidences(self) -> bool:
-        """Whether facts have confidences: then they are dropped at random."""
-        return any(table.confidence is not None for table in self.evaluator.graph.kb.fact_tables.values())
-
     def feature_matrix(
         self, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts | None, threads: int | None
     ) -> FeatureMatrix:
         """Draw training neighbourhoods and evaluate their features."""
-        return self.evaluator.sample_and_evaluate(
-            tuples, sampling, hidden, drop_uncertain=self.has_confidences, threads=threads
-        )
+        return self.evaluator.sample_and_evaluate(tuples, sampling, hidden, threads=threads)
 
 
 def prepare_training(
@@ -225,11 +225,11 @@ class Scorer:
         used = np.unique(self.scaler.features())
         return tuple(features[number] for number in used.tolist()), replace(self, scaler=self.scaler.select(used))
 
-    def mean_probabilities(self, matrix: FeatureMatrix, draws: int) -> tuple[Floats, Floats]:
+    def mean_probabilities(self, matrix: FeatureMatrix, draws: int, ratio: float = 1.0) -> tuple[Floats, Floats]:
         """Return the mean over each tuple's draws and its standard error, which is NaN for a single draw."""
         each = self.probabilities(matrix).reshape(-1, draws)
         spread = each.std(axis=1, ddof=1) / np.sqrt(draws) if draws > 1 else np.full(len(each), np.nan)
-        return each.mean(axis=1), spread
+        return mean_over_draws(each, ratio), spread
 
 
 class Trainer:
@@ -311,11 +311,11 @@ class Trainer:
         """Predict the held-out answers and as many negatives, averaged over the draws of a prediction."""
         means, targets = [np.zeros(0)], [np.zeros(0)]
         for source in self.sources:
-            block = source.examples.held_out_block()
+            block, ratio = source.examples.held_out_block(), self.config.draw_ratio(source.evaluator.graph.kb)
             for tuples, hidden, labels in _labelled_tuples(block):
                 sampling = self.config.sampling(self.config.draws, "held out")
                 matrix = source.evaluator.sample_and_evaluate(tuples, sampling, hidden, threads=self.threads)
-                means.append(scorer.mean_probabilities(matrix, self.config.draws)[0])
+                means.append(scorer.mean_probabilities(matrix, self.config.draws, ratio)[0])
                 targets.append(labels)
         return HeldOut(np.concatenate(means), np.concatenate(targets))
 
