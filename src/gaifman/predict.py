@@ -25,7 +25,7 @@ from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
-from gaifman.models.calibration import MIN_PROBABILITY, Calibration
+from gaifman.models.calibration import MIN_PROBABILITY, Calibration, correct_class_ratio, mean_over_draws
 from gaifman.sampling.conflicts import ConstraintChecker
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.neighbourhoods import MAX_DRAWS, HiddenFacts, SamplingConfig, check_tuples
@@ -236,14 +236,29 @@ class Predictor:
             draws = min(drawn or budget.draws, budget.limit - drawn)
             sampling = self.config.sampling(draws, f"answer {drawn}")
             per_draw = self.probabilities_per_draw(tuples[left], sampling, hidden.select(left), budget.deadline)
+            per_draw = self.correct_draws(per_draw)
             sums[left] += per_draw.sum(axis=1)
             squares[left] += (per_draw**2).sum(axis=1)
             counts[left] += draws
             drawn += draws
             if budget.max_error is not None:
-                errors = estimate_from_sums(self.calibration, sums[left], squares[left], counts[left]).errors
+                errors = estimate_from_sums(self.mean_calibration, sums[left], squares[left], counts[left]).errors
                 left = left[~((errors <= budget.max_error) & (drawn >= MIN_DRAWS))]
-        return estimate_from_sums(self.calibration, sums, squares, counts)
+        return estimate_from_sums(self.mean_calibration, sums, squares, counts)
+
+    @property
+    def draw_ratio(self) -> float:
+        """Negatives per answer that each draw is corrected for; see `TrainingConfig.draw_ratio`."""
+        return self.config.draw_ratio(self.kb)
+
+    def correct_draws(self, per_draw: Floats) -> Floats:
+        """The probabilities of draws as they are averaged, of the same shape."""
+        return per_draw if self.draw_ratio == 1 else correct_class_ratio(per_draw, self.draw_ratio)
+
+    @property
+    def mean_calibration(self) -> Calibration:
+        """The calibration of the mean of corrected draws."""
+        return replace(self.calibration, shift=self.calibration.shift - float(np.log(self.draw_ratio)))
 
     def _fallback_estimates(self, tuples: Ints) -> Estimates:
         values = self.fallback_probabilities(tuples)
@@ -252,14 +267,18 @@ class Predictor:
         return Estimates(values, np.zeros(len(values)), np.zeros(len(values), np.int32))
 
     def fallback_probabilities(self, tuples: Ints) -> Floats:
-        """Shape (tuples,), float64: (m + ½) / (arity + 1), where m objects are at the same position of another fact."""
+        """Shape (tuples,), float64: (m + ½) / (arity + 1), where m objects are at the same position of another fact.
+
+        If facts are uncertain, m is its expected value.
+        """
         relation = self.query.atomic_relation
         assert relation is not None, "only relations have a fallback"
-        own = self.kb.fact_ids(self._relation_id(relation), tuples) >= 0  # its own fact is not another fact
-        facts, seen = self.kb.tuples(relation), np.zeros(len(tuples))
+        facts, confidences = self.kb.tuples(relation), self.kb.confidences_of(relation)
+        first, ids = (self.kb.fact_ids(self._relation_id(relation), rows) for rows in (facts[:1], tuples))
+        own, seen = np.zeros(len(tuples)), np.zeros(len(tuples))
+        own[ids >= 0] = confidences[ids[ids >= 0] - first]  # its own fact is not another fact
         for position in range(self.arity):
-            counts = np.bincount(facts[:, position], minlength=len(self.graph))
-            seen += counts[tuples[:, position]] > own
+            seen += _present_at_least_one(facts[:, position], confidences, tuples[:, position], own)
         values: Floats = (seen + 0.5) / (self.arity + 1)
         return values
 
@@ -303,13 +322,33 @@ class Predictor:
         return np.concatenate(parts)
 
 
-def prefix_means(per_draw: Floats, counts: Sequence[int]) -> Floats:
+def _present_at_least_one(holders: Ints, confidences: Floats, objects: Ints, own: Floats) -> Floats:
+    """Shape (objects,), float64: the probability that a fact of each object is present, besides its own one.
+
+    `holders` and `confidences` (facts,) are the object and the confidence of each fact; `own` (objects,) is the
+    confidence of the fact that is left out, 0 for none.
+
+    >>> holders, confidences = np.array([0, 0, 1]), np.array([0.5, 0.5, 1.0])
+    >>> _present_at_least_one(holders, confidences, np.array([0, 0, 1, 1]), np.array([0, 0.5, 0, 1])).tolist()
+    [0.75, 0.5, 1.0, 0.0]
+    """
+    size = int(max(holders.max(initial=-1), objects.max(initial=-1))) + 1
+    certain, own_certain = confidences == 1, own == 1
+    logs, own_logs = (np.log1p(-np.where(c < 1, c, 0.0)) for c in (confidences, own))
+    sure = np.bincount(holders[certain], minlength=size)[objects] > own_certain
+    absent = np.exp(np.minimum(np.bincount(holders, logs, size)[objects] - own_logs, 0.0))
+    return np.where(sure, 1.0, 1.0 - absent)
+
+
+def prefix_means(per_draw: Floats, counts: Sequence[int], ratio: float = 1.0) -> Floats:
     """Shape (counts, tuples), float64: for each count, the means over the first draws of `per_draw` (tuples, draws).
+
+    `ratio` is as for `mean_over_draws`.
 
     >>> prefix_means(np.array([[1.0, 0.0, 0.5]]), (1, 2)).tolist()
     [[1.0], [0.5]]
     """
-    return np.stack([per_draw[:, :count].mean(axis=1) for count in counts])
+    return np.stack([mean_over_draws(per_draw[:, :count], ratio) for count in counts])
 
 
 def estimate_from_sums(calibration: Calibration, sums: Floats, squares: Floats, counts: Floats) -> Estimates:

@@ -27,7 +27,7 @@ from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, Batch
-from gaifman.models.calibration import HeldOut
+from gaifman.models.calibration import HeldOut, mean_over_draws
 from gaifman.models.portable_math import add_up, log
 from gaifman.models.registry import make_base_model, option_names
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics, feature_kinds
@@ -125,6 +125,13 @@ class TrainingConfig(ExampleConfig):
         """Number of negatives per neighbourhood of an answer; 1 if there are no negatives."""
         return self.negatives / self.positives if self.negatives else 1.0
 
+    def draw_ratio(self, kb: KnowledgeBase) -> float:
+        """Number of negatives per answer that each draw is corrected for before draws are averaged.
+
+        1 if all facts are certain: then all draws see the same world, and their mean is corrected.
+        """
+        return self.negative_ratio if kb.has_confidences else 1.0
+
     def num_epochs(self, examples: int, base_epochs: int) -> int:
         """Return the number of epochs: that of the base model, or more if there are few examples.
 
@@ -156,18 +163,11 @@ class TrainingSource:
     kinds: Ints
     """Shape (features,), int32: the kind of each feature of the evaluator."""
 
-    @property
-    def has_confidences(self) -> bool:
-        """Whether facts have confidences: then they are dropped at random."""
-        return any(table.confidence is not None for table in self.evaluator.graph.kb.fact_tables.values())
-
     def feature_matrix(
         self, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts | None, threads: int | None
     ) -> FeatureMatrix:
         """Draw training neighbourhoods and evaluate their features."""
-        return self.evaluator.sample_and_evaluate(
-            tuples, sampling, hidden, drop_uncertain=self.has_confidences, threads=threads
-        )
+        return self.evaluator.sample_and_evaluate(tuples, sampling, hidden, threads=threads)
 
 
 def prepare_training(
@@ -248,11 +248,11 @@ class Scorer:
         used = np.unique(self.scaler.features())
         return tuple(features[number] for number in used.tolist()), replace(self, scaler=self.scaler.select(used))
 
-    def mean_probabilities(self, matrix: FeatureMatrix, draws: int) -> tuple[Floats, Floats]:
+    def mean_probabilities(self, matrix: FeatureMatrix, draws: int, ratio: float = 1.0) -> tuple[Floats, Floats]:
         """Return the mean over each tuple's draws and its standard error, which is NaN for a single draw."""
         each = self.probabilities(matrix).reshape(-1, draws)
         spread = each.std(axis=1, ddof=1) / np.sqrt(draws) if draws > 1 else np.full(len(each), np.nan)
-        return each.mean(axis=1), spread
+        return mean_over_draws(each, ratio), spread
 
 
 class Trainer:
@@ -363,12 +363,13 @@ class Trainer:
         """Return the mean score of each tuple over the draws of a prediction, as a user would see it."""
         sampling = self.config.sampling(self.config.draws, "held out")
         step, parts = max(1, BLOCK_SIZE // self.config.draws), [np.zeros(0)]
+        ratio = self.config.draw_ratio(source.evaluator.graph.kb)
         for begin in range(0, len(tuples), step):
             rows = np.arange(begin, min(begin + step, len(tuples)))
             matrix = source.evaluator.sample_and_evaluate(
                 tuples[rows], sampling, hidden.select(rows), threads=self.threads
             )
-            parts.append(scorer.mean_probabilities(matrix, self.config.draws)[0])
+            parts.append(scorer.mean_probabilities(matrix, self.config.draws, ratio)[0])
         return np.concatenate(parts)
 
     def hiding_metrics(self, held_out: HeldOut) -> dict[str, Any]:

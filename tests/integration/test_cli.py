@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -45,6 +46,21 @@ def test_info_counts_relations_attributes_and_notes(family: Path) -> None:
     assert body["by_relation"] == {"parent": {"arity": 2, "facts": 2}}
     assert body["fingerprint"] == gaifman.read(family).fingerprint
     assert {"text": "repeated facts, kept once", "count": 1, "example": "parent(ann, bob)."} in body["notes"]
+
+
+def test_info_shows_how_confidences_are_spread(family: Path, tmp_path: Path) -> None:
+    assert "confidences" not in json.loads(output("info", str(family), "--json")), "all facts are certain"
+    path = tmp_path / "doubts.facts"
+    path.write_text("0.1::r(a, b).\n0.3::r(a, c).\n0.35::r(b, c).\n0.999::r(c, a).\nr(b, a).\n")
+    body = json.loads(output("info", str(path), "--json"))["confidences"]
+    assert (body["certain"], body["uncertain"]) == (1, 4)
+    assert body["mean"] == pytest.approx(0.5498)
+    assert body["quartiles"] == [0.3, 0.35, 0.999]
+    assert body["uncertain_by_tenth"] == [0, 1, 0, 2, 0, 0, 0, 0, 0, 1]
+    text = output("info", str(path))
+    assert "mean 0.550; quartiles 0.300, 0.350, 0.999" in text
+    for row in ("0.1 – 0.2 +1 +20.0%", "0.3 – 0.4 +2 +40.0%", "0.9 – 1.0 +1 +20.0%", r"1 \(certain\) +1 +20.0%"):
+        assert re.search(rf"^{row}$", text, flags=re.MULTILINE), row
 
 
 def test_info_lists_the_largest_relations_and_counts_the_others() -> None:

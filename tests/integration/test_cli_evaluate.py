@@ -68,6 +68,20 @@ def test_json_equals_the_result_of_the_library() -> None:
     assert body["ranks"] == 11
 
 
+def test_confidences_of_test_facts_are_compared(folder: Path) -> None:
+    assert "Confidences" not in here(*ALL).stdout, "all test facts are certain"
+    (folder / "unsure.facts").write_text("0.4::knows(p0, p9).\n0.8::knows(p1, p7).\nlikes(p3, p4).\n")
+    unsure = (*ALL[:3], "unsure.facts")
+    text = here(*unsure).stdout
+    assert "\nConfidences of 3 test facts\n" in text
+    body = json.loads(here(*unsure, "--json").stdout)["confidences"]
+    assert body["facts"] == 3
+    assert re.search(rf"^model +{body['model']['mae']:.3f} +-?[01]\.\d{{3}}$", text, flags=re.MULTILINE)
+    assert body["relation_mean"] == {"mae": 0.266667, "correlation": None}, "every visible fact is certain"
+    for name in ("mean", "median"):
+        assert re.search(rf"^{name} of the relation +0\.267$", text, flags=re.MULTILINE)
+
+
 @pytest.mark.usefixtures("folder")
 def test_raw_ranks_and_known_facts() -> None:
     assert "\nRaw ranks\n" in here(*ALL, "--raw").stdout

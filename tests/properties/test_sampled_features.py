@@ -66,8 +66,8 @@ def test_uncertain_facts_drop_out_alike() -> None:
     evaluator = FeatureEvaluator(graph, compile_features(named_feature_set("default", 2, {"r": 2}), kb, 2))
     tuples = [[0, 1], [2, 2], [3, 7]]
     expected = evaluator.evaluate(draw_neighbourhoods(graph, tuples, sampling), drop_uncertain=sampling)
-    assert_equal(evaluator.sample_and_evaluate(tuples, sampling, drop_uncertain=True), expected)
-    assert len(evaluator.sample_and_evaluate(tuples, sampling).ids) > len(expected.ids)
+    assert_equal(evaluator.sample_and_evaluate(tuples, sampling), expected)
+    assert len(evaluator.sample_and_evaluate(tuples, sampling, drop_uncertain=False).ids) > len(expected.ids)
 
 
 def test_no_tuples_and_no_features_give_empty_matrices() -> None:

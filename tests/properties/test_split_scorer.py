@@ -13,6 +13,7 @@ from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Floats, Ints
 from gaifman.kernels.candidate_pairs import FILLED, FULL_PATH, SEPARATE, TOUCHING
+from gaifman.models.calibration import mean_over_draws
 from gaifman.models.mlp import MLP, Logistic
 from gaifman.predict import Predictor
 from gaifman.ranking import fast_scoring as splits
@@ -26,9 +27,8 @@ def plainly(predictor: Predictor, scorer: Scorer, sampling: SamplingConfig, pair
     count = len(predictor.graph)
     tuples = np.repeat(pair[None], count, axis=0)
     tuples[:, position] = np.arange(count)
-    return np.asarray(
-        scorer.probabilities(predictor.evaluator.sample_and_evaluate(tuples, sampling)).reshape(count, -1).mean(axis=1)
-    )
+    each = scorer.probabilities(predictor.evaluator.sample_and_evaluate(tuples, sampling)).reshape(count, -1)
+    return mean_over_draws(each, predictor.draw_ratio)
 
 
 WALKS = "∃x, y r0(s1, x) ∧ r1(x, y) ∧ r0(s2, y)\nr1(s1, 'o00')\nr0('o01', s2)\n∃x r0(x, s1) ∧ r2(x, s2)\nr2(s1, x)"
@@ -44,13 +44,14 @@ FIXED = "r1(s1, 'o00')\nr0('o01', s2)\neach r. r(s1, x)\neach r. r(x, s2)\neach 
     wide=st.booleans(),
     draws=st.integers(1, 3),
     kind=st.sampled_from(["sigmoid", "relu", "logistic"]),
+    uncertain=st.booleans(),
 )
 def test_split_scores_equal_full_scores(
-    seed: int, phi: str, size: int | None, wide: bool, draws: int, kind: str
+    seed: int, phi: str, size: int | None, wide: bool, draws: int, kind: str, uncertain: bool
 ) -> None:
     config = TrainingConfig(size=size, seed=seed)
     base = Logistic() if kind == "logistic" else MLP([9, 5], kind, batch_size=7)
-    predictor, scorer = ready(town(seed, wide=wide), phi, config, base)
+    predictor, scorer = ready(town(seed, wide=wide, uncertain=uncertain), phi, config, base)
     object_features = ObjectFeatures(predictor.evaluator, config, draws)
     split = SplitScorer(object_features, scorer)
     for pair in (np.array([seed % 40, 3], np.int32), np.array([0, 41], np.int32)):
@@ -70,11 +71,12 @@ def test_several_tuples_are_scored_as_each_alone() -> None:
         assert together[row].tolist() == split.scores(pair[None], 1)[0, 0].tolist()
 
 
+@pytest.mark.parametrize("uncertain", [False, True])
 @pytest.mark.parametrize("seed", range(2))
-def test_scores_of_a_pair_are_distributed_as_by_algorithm_1(seed: int) -> None:
-    """Candidates share draws; the scores of one pair are distributed as if it were sampled alone."""
+def test_scores_of_a_pair_are_distributed_as_by_algorithm_1(seed: int, uncertain: bool) -> None:
+    """Candidates share draws and worlds; the scores of one pair are distributed as if it were sampled alone."""
     draws, config = 2_000, TrainingConfig(size=6, seed=seed)
-    predictor, scorer = ready(town(seed, 60, 150, wide=False), "default", config, MLP([9, 5]))
+    predictor, scorer = ready(town(seed, 60, 150, False, uncertain), "default", config, MLP([9, 5]))
     object_features = ObjectFeatures(predictor.evaluator, config, draws)
     many = np.flatnonzero(predictor.graph.degrees > 4)
     one = int(many[np.argmin(predictor.graph.degrees[many])])  # few are adjacent to it

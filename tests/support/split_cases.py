@@ -8,7 +8,7 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, named_feature_set, parse_phi
 from gaifman.kb.gaifman_graph import build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import relation_query
 from gaifman.models.calibration import Calibration
 from gaifman.models.mlp import MLP
@@ -17,7 +17,7 @@ from gaifman.predict import Predictor
 from gaifman.training import Scorer, TrainingConfig
 
 
-def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> KnowledgeBase:
+def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True, uncertain: bool = False) -> KnowledgeBase:
     """Random facts with hubs, types, loops and objects without facts; `wide` adds relations of arity 3."""
     rng = np.random.default_rng(seed)
     names = [f"o{i:02}" for i in range(people)]
@@ -26,7 +26,9 @@ def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True) -> Kn
     found |= {("old", name) for name in names[::3]}
     if wide:
         found |= {("gave", names[a], names[b], names[a * 7 % people]) for a, b in skewed[:30].tolist()}
-    return KnowledgeBase.from_facts(sorted(found), objects=[*names, "zoe", "nil"])
+    confidences = rng.choice([0.1, 0.5, 0.9, 1.0], len(found)) if uncertain else np.ones(len(found))
+    known = [Fact(row[0], row[1:], float(c)) for row, c in zip(sorted(found), confidences, strict=True)]
+    return KnowledgeBase.from_facts(known, objects=[*names, "zoe", "nil"])
 
 
 def ready(kb: KnowledgeBase, phi: str, config: TrainingConfig, base: MLP) -> tuple[Predictor, Scorer]:

@@ -63,7 +63,7 @@ class Recorder(FeatureEvaluator):
         sampling: SamplingConfig,
         hidden: HiddenFacts | None = None,
         *,
-        drop_uncertain: bool = False,
+        drop_uncertain: bool = True,
         threads: int | None = None,
     ) -> FeatureMatrix:
         found = super().sample_and_evaluate(tuples, sampling, hidden, drop_uncertain=drop_uncertain, threads=threads)

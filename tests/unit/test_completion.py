@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -157,12 +158,15 @@ def test_the_fallback_refuses_invalid_arguments() -> None:
 
 
 def slow_fallback(kb: KnowledgeBase, relation: str, tuples: Ints) -> list[float]:
-    """By its definition."""
+    """By its definition: the expected number of objects that another fact has at their position."""
     found = []
     for row in tuples.tolist():
         names = [kb.object_name(number) for number in row]
-        others = [fact.objects for fact in kb.facts(relation) if list(fact.objects) != names]
-        seen = sum(any(other[i] == name for other in others) for i, name in enumerate(names))
+        others = [fact for fact in kb.facts(relation) if list(fact.objects) != names]
+        absent = [
+            prod(1 - fact.confidence for fact in others if fact.objects[i] == names[i]) for i in range(len(names))
+        ]
+        seen = sum(1 - share for share in absent)
         found.append((seen + 0.5) / (len(names) + 1))
     return found
 

@@ -196,19 +196,18 @@ def test_blocks_do_not_change_predictions(monkeypatch: pytest.MonkeyPatch) -> No
     assert np.array_equal(little().embed(pairs, draws=3), embedded)
 
 
-def test_uncertain_facts_are_not_dropped_in_predictions() -> None:
+def test_uncertain_facts_are_present_in_predictions_as_often_as_they_are_right() -> None:
     kb = towns()
-    doubtful = KnowledgeBase.from_facts([Fact(f.relation, f.objects, 0.1) for f in kb.facts()], objects=kb.objects)
-    query = relation_query("person", 1)
-    tuples = np.array([[kb.object_id("p01")], [kb.object_id("t1")]], np.int32)
-    sampling = little().config.sampling(3, "answer 0")
-    found = [
-        untrained_predictor(each, query, "exists x. lives_in(s1, x)")
-        .evaluator.sample_and_evaluate(tuples, sampling)
-        .ids.tolist()
-        for each in (kb, doubtful)
-    ]
-    assert found[0] == found[1]
+    query, draws = relation_query("person", 1), 2_000
+    tuples = np.array([[kb.object_id("p01")]], np.int32)
+    for confidence in (0.1, 0.5, 1.0):
+        doubtful = [Fact(f.relation, f.objects, confidence) for f in kb.facts()]
+        predictor = untrained_predictor(
+            KnowledgeBase.from_facts(doubtful, objects=kb.objects), query, "exists x. lives_in(s1, x)"
+        )
+        matrix = predictor.evaluator.sample_and_evaluate(tuples, little().config.sampling(draws, "answer 0"))
+        share = matrix.to_dense().mean()
+        assert abs(share - confidence) <= 5 * (confidence * (1 - confidence) / draws) ** 0.5
 
 
 # Sums over draws

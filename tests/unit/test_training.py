@@ -87,7 +87,7 @@ def test_leakage_of_each_negative_by_its_source() -> None:
     assert (values[~same & resident] == 1).mean() > 0.3, "another s1 keeps its own fact, where its town was drawn"
 
 
-def test_uncertain_facts_drop_out_in_training_as_often_as_they_are_wrong_and_never_in_prediction() -> None:
+def test_uncertain_facts_drop_out_of_training_and_held_out_neighbourhoods_alike() -> None:
     facts = [Fact("lives_in", (f"p{i}", f"t{i % 9}")) for i in range(200)]
     facts += [Fact("near", (f"p{i}", f"t{i % 9}"), 0.3) for i in range(200)]
     facts += [Fact("sure", (f"p{i}", f"t{i % 9}")) for i in range(200)]
@@ -100,12 +100,12 @@ def test_uncertain_facts_drop_out_in_training_as_often_as_they_are_wrong_and_nev
     assert {value for row, value in seen.values("sure(s1, s2)", "train") if row in true} == {1.0}
     judged = [value for row, value in seen.values("near(s1, s2)", "held out") if row in true]
     assert len(judged) == 20 * 10
-    assert set(judged) == {1.0}
+    assert abs(np.mean(judged) - 0.3) < 5 * (0.3 * 0.7 / len(judged)) ** 0.5, "as when answering"
     assert {(one.purpose, one.dropping) for one in seen.seen} == {
         ("survey", True),
         ("train 0", True),
         ("train 1", True),
-        ("held out", False),
+        ("held out", True),
     }
 
 
@@ -406,8 +406,8 @@ def test_a_source_is_uncertain_where_a_fact_is() -> None:
     sure = KnowledgeBase.from_facts([("r", f"a{i}", f"b{i}") for i in range(3)])
     unsure = sure.with_facts([Fact("r", ("a0", "b1"), 0.5)])
     assert isinstance(source(sure, SMALL, "r(x, y)"), TrainingSource)
-    assert not source(sure, SMALL, "r(x, y)").has_confidences
-    assert source(unsure, SMALL, "r(x, y)").has_confidences
+    assert not source(sure, SMALL, "r(x, y)").evaluator.graph.kb.has_confidences
+    assert source(unsure, SMALL, "r(x, y)").evaluator.graph.kb.has_confidences
 
 
 # Divergence

@@ -140,6 +140,8 @@ def _print_evaluation(evaluation: Evaluation, raw: bool) -> None:
     if untrained:
         click.echo(f"ranked by the fallback, because they have no model: {', '.join(untrained[:MAX_LISTED])}")
     _print_classification(evaluation.classification.metrics())
+    if evaluation.confidences is not None:
+        _print_confidences(evaluation.confidences.metrics())
 
 
 def _candidates_text(evaluation: Evaluation) -> str:
@@ -169,6 +171,16 @@ def _print_classification(metrics: dict[str, Any]) -> None:
     click.echo("\n" + click.style(title, bold=True))
     auc, precision = f"{metrics['auc']:.3f}", f"{metrics['average_precision']:.3f}"
     print_fields([("AUC", auc), ("average precision", precision)])
+
+
+def _print_confidences(metrics: dict[str, Any]) -> None:
+    """Print how near the probabilities are to the confidences of the test facts, beside constants."""
+    names = {"model": "model", "relation_mean": "mean of the relation", "relation_median": "median of the relation"}
+    rows = [
+        (text, f"{metrics[name]['mae']:.3f}", "" if (r := metrics[name]["correlation"]) is None else f"{r:.3f}")
+        for name, text in names.items()
+    ]
+    print_table(f"Confidences of {metrics['facts']:,} test facts", ["", "MAE", "correlation"], rows, right=[1, 2])
 
 
 @click.command(short_help="Reproduce the paper's experiments.")

@@ -32,6 +32,7 @@ MAX_RELATIONS = 20
 MAX_FACTS = 30
 MAX_FEATURES = 40
 BAR_WIDTH = 40
+CONFIDENCE_BINS = 10
 OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
 INPUT_KINDS = ("query", "formula", "feature")
 
@@ -42,7 +43,7 @@ INPUT_KINDS = ("query", "formula", "feature")
 @input_options
 @json_option
 def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bool) -> None:
-    """Show the contents of a knowledge base: its size, relations and attributes.
+    """Show the contents of a knowledge base: its size, relations, attributes and confidences.
 
     \b
     Examples:
@@ -58,6 +59,7 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
         print_json(body)
         return
     print_fields((name, body[name]) for name in ("objects", "facts", "relations", "attributes", "fingerprint"))
+    _print_confidences(body.get("confidences"))
     _print_relations(known, None if show_all else MAX_RELATIONS)
     _print_attributes(known, None if show_all else MAX_RELATIONS)
     if known.notes:
@@ -66,8 +68,8 @@ def info(kb: tuple[str, ...], show_all: bool, reading: InputOptions, as_json: bo
 
 
 def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
-    """Return sizes, relations, attributes and notes as fields for JSON."""
-    return {
+    """Return sizes, relations, attributes, notes and, if facts are uncertain, confidences as fields for JSON."""
+    summary = {
         "objects": len(kb.objects),
         "facts": len(kb),
         "relations": len(kb.relations),
@@ -77,6 +79,37 @@ def kb_summary(kb: KnowledgeBase) -> dict[str, Any]:
         "by_attribute": {a.name: {"values": a.count} for a in kb.attributes.values()},
         "notes": [{"text": n.text, "count": n.count, "example": n.example} for n in kb.notes],
     }
+    return summary | {"confidences": _confidence_summary(kb)} if kb.has_confidences else summary
+
+
+def _confidence_summary(kb: KnowledgeBase) -> dict[str, Any]:
+    """Return how confidences are spread: certain facts, mean, quartiles, and uncertain facts in ten bins."""
+    import numpy as np
+
+    values = kb.confidences
+    certain = values == 1
+    bins = np.bincount(
+        np.minimum(values[~certain] * CONFIDENCE_BINS, CONFIDENCE_BINS - 1).astype(int), minlength=CONFIDENCE_BINS
+    )
+    return {
+        "certain": int(certain.sum()),
+        "uncertain": int((~certain).sum()),
+        "mean": float(values.mean()),
+        "quartiles": np.quantile(values, [0.25, 0.5, 0.75]).tolist(),
+        "uncertain_by_tenth": bins.tolist(),
+    }
+
+
+def _print_confidences(summary: dict[str, Any] | None) -> None:
+    if summary is None:
+        return
+    total = summary["certain"] + summary["uncertain"]
+    ends = [f"{i / CONFIDENCE_BINS:.1f} – {(i + 1) / CONFIDENCE_BINS:.1f}" for i in range(CONFIDENCE_BINS)]
+    counts = [*zip(ends, summary["uncertain_by_tenth"], strict=True), ("1 (certain)", summary["certain"])]
+    rows = [(name, count, f"{count / total:.1%}") for name, count in counts]
+    quartiles = ", ".join(f"{value:.3f}" for value in summary["quartiles"])
+    print_table("Confidences", ["confidence", "facts", "share"], rows, right=[1, 2])
+    click.echo(f"mean {summary['mean']:.3f}; quartiles {quartiles}")
 
 
 def _print_relations(kb: KnowledgeBase, limit: int | None) -> None:

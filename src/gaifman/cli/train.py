@@ -194,8 +194,13 @@ def train(
     spec.check()
     sources = [kb, *reading.extra_files]
     _check_sources([*sources, *also])
-    files = {"format": reading.file_format, "table": reading.table, "iris": reading.iris, "header": reading.header}
-    files["limits"] = [*reading.limits]
+    files: dict[str, Any] = {
+        "format": reading.file_format,
+        "table": reading.table,
+        "iris": reading.iris,
+        "header": reading.header,
+        "limits": [*reading.limits],
+    }
     record: dict[str, Any] = {
         "kb": {"sources": sources, "also": list(also), **files, "working_dir": str(Path.cwd())},
         "spec": spec.as_dict(),

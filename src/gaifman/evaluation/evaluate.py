@@ -32,6 +32,7 @@ from gaifman.arguments import checked, checked_methods
 from gaifman.completion import Completion
 from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, check_seed, check_threads
 from gaifman.errors import KnowledgeBaseError, plural
+from gaifman.evaluation.confidences import ConfidenceTest
 from gaifman.evaluation.tasks import (
     EvaluationData,
     EvaluationTask,
@@ -157,6 +158,8 @@ class Evaluation:
     """Neighbourhoods per score."""
     seed: int
     """The seed of the sample, the negatives and the intervals."""
+    confidences: ConfidenceTest | None = None
+    """The probabilities and confidences of the test facts; None if all test facts are certain."""
 
     def __repr__(self) -> str:
         ranks, facts, objects = (
@@ -238,7 +241,7 @@ class Evaluation:
         found["classification"] = self.classification.metrics() | {"relation": by_relation}
         rows = zip(self.relations, self.categories, self.trained, strict=True)
         found["relations"] = [{"name": name, "category": kind, "trained": trained} for name, kind, trained in rows]
-        return found
+        return found if self.confidences is None else found | {"confidences": self.confidences.metrics()}
 
     def table_rows(self, *, raw: bool = False) -> list[tuple[str, RankMetrics]]:
         """The rows of the printed table: all ranks with each kind of ties, then by position and category."""
@@ -410,6 +413,10 @@ def _combine_results(
     shapes = [task.tuples.shape for task in tasks]
     indices, ends = np.arange(len(tasks), dtype=np.int32), np.cumsum([count for count, _ in shapes])
     fact_ranges = zip(ends, shapes, strict=True)
+    tests = (
+        task.confidence_test(result.scores[number, : len(task)]) for task, result in zip(tasks, results, strict=True)
+    )
+    compared = [test for test in tests if test is not None]
     return Evaluation(
         tuple(task.name for task in tasks),
         tuple(task.category for task in tasks),
@@ -430,4 +437,5 @@ def _combine_results(
         data.hidden_count,
         draws,
         seed,
+        ConfidenceTest.concatenate(compared) if compared else None,
     )

@@ -23,6 +23,7 @@ import numpy as np
 from gaifman.completion import Completion
 from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
+from gaifman.evaluation.confidences import ConfidenceTest
 from gaifman.io.files import display_path
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import RECORD, ProgressCounter, Run, check_same_settings
@@ -57,9 +58,25 @@ class EvaluationTask:
     """Shape (v, arity), int32: the visible facts or answers."""
     known: Ints
     """Shape (k, arity), int32, distinct, sorted: all tuples known to be true, test facts included."""
+    confidences: Floats | None = None
+    """Shape (facts,), float64: the confidences of the test facts; None if all test facts are certain."""
+    visible_confidences: Floats | None = None
+    """Shape (v,), float64: the confidences of the visible facts, or of all relations if this one has none."""
 
     def __len__(self) -> int:
         return len(self.tuples)
+
+    def select(self, rows: Longs) -> EvaluationTask:
+        """The task with some of its test facts, given by row."""
+        confidences = None if self.confidences is None else self.confidences[rows]
+        return replace(self, tuples=self.tuples[rows], confidences=confidences)
+
+    def confidence_test(self, scores: Floats) -> ConfidenceTest | None:
+        """Compare the probabilities of the test facts, given by their scores (facts,), with their confidences."""
+        if self.confidences is None or self.visible_confidences is None:
+            return None
+        constants = (np.full(len(self), each(self.visible_confidences)) for each in (np.mean, np.median))
+        return ConfidenceTest(self.scorer.probabilities(scores), self.confidences, *constants)
 
     @property
     def trained(self) -> bool:
@@ -116,6 +133,20 @@ class EvaluationData:
                 f"{relation} has {plural(arity, 'argument')} in the model and {found} in the facts"
             )
         return np.ascontiguousarray(self._object_ids[id(kb)][kb.tuples(relation)])
+
+    def confidences_of(self, relation: str, tuples: Ints) -> tuple[Floats, Floats] | tuple[None, None]:
+        """The confidences of test facts, given as visible objects, and of the visible facts of their relation.
+
+        None if all test facts are certain, of any relation.
+        """
+        if not self.test.has_confidences:
+            return None, None
+        facts, confidences = self.facts_of(self.test, relation, tuples.shape[1]), self.test.confidences_of(relation)
+        ids, wanted = row_ids(facts, tuples)
+        order = np.argsort(ids)
+        visible = self.visible.confidences_of(relation) if relation in self.visible.relations else np.zeros(0)
+        found = confidences[order[np.searchsorted(ids, wanted, sorter=order)]]
+        return found, visible if len(visible) else np.append(self.visible.confidences, [] if len(self.visible) else 1.0)
 
     def count_unseen(self, tasks: Sequence[EvaluationTask]) -> int:
         """The number of objects in test facts that the knowledge base does not have."""
@@ -177,7 +208,8 @@ def _completion_tasks(
             if arity not in caches:
                 caches[arity] = _split_scorer_cache(predictor, counts)
             scorer = ModelScorer(predictor, counts, threads=threads, cache=caches[arity])
-        tasks.append(EvaluationTask(name, scorer, tuples, visible, np.unique(known, axis=0)))
+        confidences = data.confidences_of(name, tuples)
+        tasks.append(EvaluationTask(name, scorer, tuples, visible, np.unique(known, axis=0), *confidences))
     return tasks
 
 
@@ -200,7 +232,8 @@ def _query_task(model: GaifmanModel, data: EvaluationData, counts: Sequence[int]
     known = np.unique(np.concatenate([visible, tested, true]), axis=0)
     new = np.unique(tested[~rows_in(tested, visible)], axis=0)
     scorer = ModelScorer(model.predictor, counts, threads=threads)
-    return EvaluationTask(str(query), scorer, new, visible, known)
+    confidences = (None, None) if query.atomic_relation is None else data.confidences_of(query.atomic_relation, new)
+    return EvaluationTask(str(query), scorer, new, visible, known, *confidences)
 
 
 def sample_tasks(tasks: Sequence[EvaluationTask], count: int, seed: int) -> list[EvaluationTask]:
@@ -212,7 +245,7 @@ def sample_tasks(tasks: Sequence[EvaluationTask], count: int, seed: int) -> list
     for task, end in zip(tasks, ends.tolist(), strict=True):
         rows: Longs = np.sort(order[(order >= end - len(task)) & (order < end)]) - (end - len(task))
         if len(rows):
-            sampled.append(replace(task, tuples=task.tuples[rows]))
+            sampled.append(task.select(rows))
     return sampled
 
 

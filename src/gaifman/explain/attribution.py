@@ -36,7 +36,7 @@ from gaifman.explain.explanation import Counterfactual, Decomposition, Explanati
 from gaifman.explain.svg import Diagram
 from gaifman.features.evaluator import FeatureMatrix
 from gaifman.features.grounding import LocalStructure, find_groundings, local_structure
-from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.kernels.evaluate import MISSING
@@ -49,6 +49,7 @@ from gaifman.predict import DrawBudget, Estimate, Predictor, estimate_from_sums
 from gaifman.queries.witnesses import are_answers
 from gaifman.sampling.conflicts import Conflict
 from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.sampling.worlds import World, worlds_of_tuple
 
 MAX_ENTRIES = 1 << 20
 """Approximate limit on the entries of changed rows in memory at once."""
@@ -181,10 +182,10 @@ class _Sample:
     neighbourhoods: NeighbourhoodBatch
     matrix: FeatureMatrix
     per_draw: Floats
-    """Shape (1, draws), float64: the base model's probabilities."""
+    """Shape (1, draws), float64: the base model's probabilities, as they are averaged."""
     effects: Effects
     structures: Sequence[LocalStructure]
-    """The facts among the members of the first draws; draws with the same members share one."""
+    """The facts among the members that are present, for the first draws; draws with the same facts share one."""
     model_estimate: Estimate
     """The probability without constraints."""
     estimate: Estimate
@@ -202,13 +203,13 @@ def _draw_sample(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, budget
     scorer, fact = predictor.trained_scorer(), cache(predictor.kb.fact_by_id)
     sampling = predictor.config.sampling(budget.draws, "answer 0")
     neighbourhoods = draw_neighbourhoods(predictor.graph, tuples, sampling, hidden)
-    matrix = predictor.evaluator.evaluate(neighbourhoods, hidden)
+    matrix = predictor.evaluator.evaluate(neighbourhoods, hidden, drop_uncertain=sampling)
     rows = scorer.scaler.transform(matrix)
-    per_draw = scorer.base.probabilities(rows).reshape(1, -1)
+    per_draw = predictor.correct_draws(scorer.base.probabilities(rows).reshape(1, -1))
     effects = compute_effects(scorer.base, rows, scorer.scaler.features(), budget.deadline)
     # From the same numbers in the same order as `Predictor.estimate`, so that both agree to the last bit.
     sums, squares = per_draw.sum(axis=1), (per_draw**2).sum(axis=1)
-    estimates = estimate_from_sums(predictor.calibration, sums, squares, np.full(1, float(budget.draws)))
+    estimates = estimate_from_sums(predictor.mean_calibration, sums, squares, np.full(1, float(budget.draws)))
     return _Sample(
         predictor,
         tuples,
@@ -219,7 +220,7 @@ def _draw_sample(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, budget
         matrix,
         per_draw,
         effects,
-        _local_structures(predictor.graph, neighbourhoods, hidden, budget, fact),
+        _local_structures(worlds_of_tuple(predictor.graph, sampling, tuples[0]), neighbourhoods, hidden, budget, fact),
         estimates[0],
         predictor.constrain(estimates, tuples, hidden, budget.deadline)[0],
         () if predictor.constraints is None else predictor.constraints.conflicts(tuples, hidden),
@@ -228,21 +229,22 @@ def _draw_sample(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, budget
 
 
 def _local_structures(
-    graph: GaifmanGraph,
+    worlds: Sequence[World],
     neighbourhoods: NeighbourhoodBatch,
     hidden: HiddenFacts,
     budget: DrawBudget,
     fact: Callable[[int], Fact],
 ) -> list[LocalStructure]:
-    by_members: dict[bytes, LocalStructure] = {}
+    found: dict[tuple[bytes, bytes], LocalStructure] = {}
     structures = []
-    for draw in range(min(budget.draws, MAX_WITNESS_DRAWS)):
+    for draw, world in enumerate(worlds[:MAX_WITNESS_DRAWS]):
         budget.deadline.check()
         members = neighbourhoods.members_of(0, draw)
-        key = members.tobytes()
-        if key not in by_members:
-            by_members[key] = local_structure(graph, members, hidden.facts, fact)
-        structures.append(by_members[key])
+        absent = world.absent(induced_facts(world.graph, members, hidden.facts))
+        key = members.tobytes(), absent.tobytes()
+        if key not in found:
+            found[key] = local_structure(world.graph, members, np.union1d(hidden.facts, absent), fact)
+        structures.append(found[key])
     return structures
 
 
@@ -327,6 +329,7 @@ def _active_features(matrix: FeatureMatrix, draw: int) -> Iterator[tuple[int, bo
 def _decompose(sample: _Sample, others: Longs) -> Decomposition:
     """The parts that add up with the shown effects to the log-odds of the estimate; `others` are not shown."""
     mean = float(log_odds(np.clip(sample.per_draw.sum(axis=1) / sample.budget.draws, 0.0, 1.0))[0])
+    mean -= float(np.log(sample.predictor.draw_ratio))  # the correction for the class ratio is part of the calibration
     rest = OtherFormulas(len(others), float(sample.effects.effects[others].sum()))
     calibrated = float(log_odds(sample.model_estimate.value))
     averaging, calibration = mean - sample.effects.total, calibrated - mean

@@ -55,6 +55,7 @@ from gaifman.sampling.neighbourhoods import (
     fact_rows,
     make_draw_job,
 )
+from gaifman.sampling.worlds import world_keys
 from gaifman.threads import map_with_workers
 
 Reals = npt.NDArray[np.float32]
@@ -178,9 +179,9 @@ class FeatureEvaluator:
     ) -> FeatureMatrix:
         """Return the features of all drawn neighbourhoods.
 
-        Facts `hidden` from a tuple are not seen. With `drop_uncertain`, a fact of confidence c drops out of a
-        neighbourhood with probability 1 − c, keyed by that sampling. The result does not depend on the number of
-        threads.
+        Facts `hidden` from a tuple are not seen. With `drop_uncertain`, each neighbourhood sees a possible world, keyed
+        by that sampling: a fact of confidence c is present with probability c (see `gaifman.sampling.worlds`). Without
+        it, all facts are present. The result does not depend on the number of threads.
         """
         if drawn.own_positions.shape[1] != self.plan.arity:
             arity = drawn.own_positions.shape[1]
@@ -205,13 +206,13 @@ class FeatureEvaluator:
         sampling: SamplingConfig,
         hidden: HiddenFacts | None = None,
         *,
-        drop_uncertain: bool = False,
+        drop_uncertain: bool = True,
         threads: int | None = None,
     ) -> FeatureMatrix:
         """Draw neighbourhoods of tuples and evaluate them block by block.
 
-        The result equals that of `draw_neighbourhoods` and `evaluate`, in less time and memory. With `drop_uncertain`,
-        uncertain facts drop out, keyed by the sampling.
+        The result equals that of `draw_neighbourhoods` and `evaluate`, in less time and memory. Uncertain facts drop
+        out, keyed by the sampling, unless `drop_uncertain` is False.
         """
         numbers = check_tuples(self.graph, tuples)
         if sampling.size is None or numbers.shape[1] != self.plan.arity:  # sizes are unknown before the draw
@@ -464,5 +465,6 @@ def _neighbourhood_arrays(
         freeze(starts),
         freeze(facts),
         fact_rows(graph, facts),
-        freeze(np.zeros(0, np.uint64) if drop_uncertain is None else drop_uncertain.keys()),
+        freeze(world_keys(drop_uncertain) if drop_uncertain and graph.kb.has_confidences else np.zeros(0, np.uint64)),
+        drop_uncertain is not None and drop_uncertain.shared_order,
     )

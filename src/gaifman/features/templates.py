@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from gaifman.features.compiler import FeaturePlan
 from gaifman.kb.gaifman_graph import GaifmanGraph
@@ -461,9 +462,14 @@ def with_label_sets(templates: TemplateIndex, graph: LabelledGraph) -> TemplateI
     hop = np.ascontiguousarray(templates.hop[:, graph.label_set_labels])
     if not (templates.path_lengths & THREE_STEPS).any():
         return templates._replace(label_set_hop=hop)
-    starts = graph.label_set_starts[:-1]
-    last, ends = (
-        np.bitwise_or.reduceat(table[:, :, graph.label_set_labels], starts, axis=2) if len(starts) else table[:, :, :0]
-        for table in (templates.walk_last, templates.walk_ends)
-    )
+    last, ends = (_join_sets(table, graph) for table in (templates.walk_last, templates.walk_ends))
     return templates._replace(label_set_hop=hop, label_set_walk_last=last, label_set_walk_ends=ends)
+
+
+def _join_sets(table: npt.NDArray[np.uint64], graph: LabelledGraph) -> npt.NDArray[np.uint64]:
+    """Return the union of the bits (arity, arity, labels) over the labels of each label set, none for an empty set."""
+    starts, ends = graph.label_set_starts[:-1], graph.label_set_starts[1:]
+    joined, filled = np.zeros((*table.shape[:2], len(starts)), np.uint64), starts < ends
+    if filled.any():
+        joined[:, :, filled] = np.bitwise_or.reduceat(table[:, :, graph.label_set_labels], starts[filled], axis=2)
+    return joined

@@ -96,13 +96,11 @@ def fact_arrays(graph: GaifmanGraph) -> FactArrays:
     owners = objects[starts[own]]
     order = np.lexsort([own, owners])
     own_starts = np.searchsorted(owners[order], np.arange(len(graph) + 1))
-    certain = all(table.confidence is None for table in tables)
-    confidence = [np.ones(len(t)) if t.confidence is None else t.confidence for t in tables]
     return FactArrays(
         freeze(relations),
         freeze(starts),
         freeze(objects),
         freeze(own_starts.astype(np.int64)),
         freeze(own[order].astype(np.int32)),
-        freeze(np.concatenate([np.zeros(0), *([] if certain else confidence)])),
+        freeze(graph.kb.confidences if graph.kb.has_confidences else np.zeros(0)),
     )

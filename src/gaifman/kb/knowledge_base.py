@@ -428,6 +428,13 @@ class KnowledgeBase:
         table = self.fact_tables.get(arity)
         return np.zeros((0, arity), np.int32) if table is None else table.objects[table.rows(number)]
 
+    def confidences_of(self, relation: str) -> Floats:
+        """Shape (facts,), float64: the confidences of a relation's facts, in the order of `tuples`."""
+        number = self._relation_id(relation)
+        table = self.fact_tables.get(self.content.arities[number])
+        rows = range(0) if table is None else table.rows(number)
+        return np.ones(len(rows)) if table is None or table.confidence is None else table.confidence[rows]
+
     def value(self, attribute: str, obj: str) -> float | None:
         """Return an object's value of an attribute, or None."""
         number = self.value_id(attribute, self.object_id(obj))
@@ -469,6 +476,19 @@ class KnowledgeBase:
         arities = sorted(self.fact_tables)
         counts = (len(self.fact_tables[arity]) for arity in arities)
         return MappingProxyType(dict(zip(arities, accumulate(counts, initial=0), strict=False)))
+
+    @property
+    def has_confidences(self) -> bool:
+        """Whether some fact is uncertain: its confidence is below 1."""
+        return any(table.confidence is not None for table in self.fact_tables.values())
+
+    @property
+    def confidences(self) -> Floats:
+        """Shape (facts,), float64: the confidence of each fact, by id."""
+        tables = [self.fact_tables[arity] for arity in self.fact_offsets]
+        return np.concatenate(
+            [np.zeros(0), *(np.ones(len(t)) if t.confidence is None else t.confidence for t in tables)]
+        )
 
     def fact_at(self, table: FactTable, row: int) -> Fact:
         """Return the fact in a row of a table."""

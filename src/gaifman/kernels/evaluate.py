@@ -73,7 +73,9 @@ class NeighbourhoodArrays(NamedTuple):
     hidden_rows: Ints
     """Shape (hidden, 3): relation and objects of each hidden binary fact; −1 for other facts."""
     keys: npt.NDArray[np.uint64]
-    """Shape (w,), or (0,) if no uncertain fact drops out."""
+    """Shape (w,): the key of the world of each draw, or (0,) if no uncertain fact drops out."""
+    shared_worlds: bool
+    """Whether all tuples see the same world in a draw; otherwise each tuple sees its own."""
 
 
 class ProgramWorkspace(NamedTuple):
@@ -91,11 +93,12 @@ def _view_row(neighbours: NeighbourhoodArrays, row: int) -> NeighbourhoodView:
     has_edges = len(neighbours.edges) > 0
     members, own = neighbours.members[begin:end], neighbours.own[t]
     key = NO_KEY
-    if len(neighbours.keys) > 0:  # drop-out is keyed by the draw and the tuple
+    if len(neighbours.keys) > 0:
         key = neighbours.keys[row % neighbours.draws]
-        for at in own:
-            key = fold_in(key, members[at])
-        key |= np.uint64(1)
+        if not neighbours.shared_worlds:
+            for at in own:
+                key = fold_in(key, members[at])
+        key |= np.uint64(1)  # never `NO_KEY`
     edges = neighbours.edges[begin:end] if has_edges else neighbours.edges
     first, last = neighbours.hidden_starts[t], neighbours.hidden_starts[t + 1]
     return NeighbourhoodView(

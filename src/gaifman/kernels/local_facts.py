@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gaifman.kernels.collections import Bytes, Ints, Longs
 from gaifman.kernels.graph import LabelledGraph, find_edge, find_edge_in_row, may_be_adjacent
-from gaifman.kernels.jit import ZERO, inline_kernel, inner_kernel
+from gaifman.kernels.jit import ZERO, inline_kernel, inner_kernel, kernel
 from gaifman.kernels.rng import fold_in, random_word
 
 MAX_ARITY = 8
@@ -241,10 +241,22 @@ def is_visible(facts: FactArrays, fact: int, hidden: Longs, key: np.uint64) -> b
     """
     if is_hidden(hidden, fact):
         return False
-    if len(facts.confidence) > 0 and key != NO_KEY:
-        uniform = (random_word(fold_in(key, fact), ZERO) >> _11) * _UNIT
-        return bool(uniform < facts.confidence[fact])
-    return True
+    return len(facts.confidence) == 0 or key == NO_KEY or _is_present(facts.confidence, fact, key)
+
+
+@inline_kernel
+def _is_present(confidence: npt.NDArray[np.float64], fact: int, key: np.uint64) -> bool:
+    """Return whether a fact is present in the world of a key: with a probability that is its confidence."""
+    return bool((random_word(fold_in(key, fact), ZERO) >> _11) * _UNIT < confidence[fact])
+
+
+@kernel
+def find_present_facts(
+    confidence: npt.NDArray[np.float64], numbers: Longs, key: np.uint64, present: npt.NDArray[np.bool_]
+) -> None:
+    """Write for each of some facts whether it is present in the world of a key."""
+    for i in range(len(numbers)):
+        present[i] = _is_present(confidence, numbers[i], key)
 
 
 @inner_kernel

@@ -84,6 +84,21 @@ def correct_class_ratio(p: npt.ArrayLike, ratio: float, prior: float = 0.5) -> F
     return np.asarray(predicted * odds / (predicted * odds + (1 - predicted)))
 
 
+def mean_over_draws(per_draw: Floats, ratio: float = 1.0) -> Floats:
+    """Return the means of the base model's probabilities over draws, the last axis.
+
+    Draws that see different worlds are corrected for the class ratio before they are averaged, and the mean is turned
+    back. An unlikely world in which a tuple is certain then counts as much as it is likely, not `ratio` times as much:
+
+    >>> worlds = np.array([1.0] + [0.0] * 9)
+    >>> correct_class_ratio(mean_over_draws(worlds, ratio=5), ratio=5).round(3).tolist()
+    0.1
+    """
+    if ratio == 1:
+        return np.asarray(per_draw.mean(axis=-1))
+    return correct_class_ratio(correct_class_ratio(per_draw, ratio).mean(axis=-1), 1 / ratio)
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """A strictly increasing map of probabilities, piecewise linear in log-odds.

@@ -4,6 +4,9 @@ The features around each object are computed once. Draws are shared: the members
 one random order, and the other object decides only how long the prefix is. If a candidate and the fixed object share no
 member or edge, every feature depends on one of the two, and the first layer of the network is the sum of two parts. If
 they do, the features of the pair are added. Candidates with other features are scored directly, with the same draws.
+
+All pairs see the same possible world in a draw (`gaifman.sampling.worlds`), so that the scores are those of the plain
+path also if facts are uncertain.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from gaifman.features.templates import (
     Unary,
     Walk,
     match_template,
+    with_label_sets,
 )
 from gaifman.forks import ProcessLock, cached_property
 from gaifman.kb.gaifman_graph import GaifmanGraph
@@ -52,9 +56,13 @@ from gaifman.kernels.candidate_pairs import (
     mark_settled_features,
     unmark_neighbourhood,
 )
+from gaifman.kernels.evaluate import KnowledgeBaseArrays
+from gaifman.kernels.graph import LabelledGraph
 from gaifman.kernels.ranking import group_equal_rows
 from gaifman.kernels.sampling import DrawnMembers
+from gaifman.kernels.templates import TemplateIndex
 from gaifman.logic.ast import Feature
+from gaifman.models.calibration import mean_over_draws
 from gaifman.models.mlp import MLP
 from gaifman.predict import Predictor, prefix_means
 from gaifman.sampling.neighbourhoods import (
@@ -64,6 +72,7 @@ from gaifman.sampling.neighbourhoods import (
     draw_neighbourhoods,
     make_draw_job,
 )
+from gaifman.sampling.worlds import World, world_keys
 from gaifman.training import Scorer, TrainingConfig
 
 ONE_SIDED = (Hop, Unary, ConstantFact)
@@ -110,9 +119,11 @@ class ObjectFeatures:
     ) -> None:
         self.evaluator, self.graph, self.draws, self.size = evaluator, evaluator.graph, draws, config.size
         self.quota = 0 if config.size is None else config.size // 2
+        self.draw_ratio = config.draw_ratio(self.graph.kb)
         self.sampling = replace(config.sampling(draws, purpose), shared_order=True)
         self._padded_graph = _with_dummy_object(self.graph)
         self._padded_evaluator = FeatureEvaluator(self._padded_graph, evaluator.plan)
+        self._worlds = [World(self.graph, key) for key in world_keys(self.sampling)]
         self._by_position: dict[int, PositionFeatures] = {}
         self._row_groups: dict[tuple[int, int, int], tuple[Ints, Longs]] = {}
         self._lock = ProcessLock()
@@ -121,6 +132,18 @@ class ObjectFeatures:
     def templates(self) -> list[Template | None]:
         """The template of each feature."""
         return [match_template(feature) for feature in self.evaluator.plan.features]
+
+    def world(self, number: int) -> KnowledgeBaseArrays:
+        """The knowledge base in the world of a draw."""
+        return self._worlds[number].arrays
+
+    @cached_property
+    def template_indices(self) -> list[TemplateIndex | None]:
+        """The template index of each draw: it has tables by label set, which depend on the world."""
+        templates = self.evaluator.templates
+        if templates is None or not self.graph.kb.has_confidences:
+            return [templates] * self.draws
+        return [with_label_sets(templates, self.world(number).graph) for number in range(self.draws)]
 
     @cached_property
     def decomposable(self) -> bool:
@@ -185,8 +208,8 @@ class ObjectFeatures:
                 rows[level, chosen] = count + np.arange(len(chosen)) * self.draws
                 count += len(chosen) * self.draws
                 matrices.append(self._padded_evaluator.sample_and_evaluate(tuples, sampling))
-        label_sets = self._padded_evaluator.arrays.graph.label_sets
-        orders = tuple(_draw_order(len(objects), levels, drawn, number, label_sets) for number in range(self.draws))
+        label_sets = [self.world(number).graph.label_sets for number in range(self.draws)]
+        orders = tuple(_draw_order(len(objects), levels, drawn, *each) for each in enumerate(label_sets))
         return PositionFeatures(FeatureMatrix.concatenate(matrices), rows, orders)
 
     def equal_row_groups(self, position: int, level: int, number: int) -> tuple[Ints, Longs]:
@@ -254,7 +277,7 @@ class SplitScorer:
         left = [np.zeros((0, 2), np.int64)]
         for row, fixed in enumerate(tuples[:, 1 - position].tolist()):
             per_draw, kinds = self._score_draws(fixed, position)
-            found[:, row] = prefix_means(per_draw, self.counts)
+            found[:, row] = prefix_means(per_draw, self.counts, self.object_features.draw_ratio)
             direct = np.flatnonzero(kinds == FULL_PATH)
             left.append(np.stack([np.full(len(direct), row), direct], axis=1))
         rows, direct = np.concatenate(left).T
@@ -266,7 +289,8 @@ class SplitScorer:
         pairs = tuples.copy()
         pairs[:, position] = candidates
         matrix = self.object_features.evaluator.sample_and_evaluate(pairs, self.object_features.sampling, threads=1)
-        return prefix_means(self.scorer.probabilities(matrix).reshape(-1, self.object_features.draws), self.counts)
+        per_draw = self.scorer.probabilities(matrix).reshape(-1, self.object_features.draws)
+        return prefix_means(per_draw, self.counts, self.object_features.draw_ratio)
 
     def _score_draws(self, fixed: int, position: int) -> tuple[Floats, Kinds]:
         """The score of every candidate in each draw, (objects, draws), and FULL_PATH for those to score directly."""
@@ -311,7 +335,6 @@ class _PairFeatureFinder:
 
     def __init__(self, object_features: ObjectFeatures, used_features: Longs) -> None:
         self._features, evaluator = object_features, object_features.evaluator
-        self._adjacency, self._facts, self._templates = *evaluator.arrays[:2], evaluator.templates
         count, features = len(object_features.graph), len(evaluator.plan.features)
         self._touching = TouchIndex(
             np.zeros(count, np.uint8),
@@ -343,7 +366,7 @@ class _PairFeatureFinder:
 
     def find(self, fixed: int, position: int, number: int) -> tuple[Kinds, PairFeatures]:
         """The kind of each candidate for a position, and the pair features of the candidates that touch."""
-        features, adjacency = self._features, self._adjacency
+        features, adjacency = self._features, self._features.world(number).graph
         own, others = features.at_position(1 - position), features.at_position(position)
         size = -1 if features.size is None else features.size
         orders = own.draw_orders[number], others.draw_orders[number]
@@ -354,7 +377,7 @@ class _PairFeatureFinder:
         filled = classify_candidates(
             adjacency, query, self._touching, features.decomposable, features.uses_walks, kinds
         )
-        starts, members = self._draw_fillers(query, kinds, number) if filled else _NO_MEMBERS
+        starts, members = self._draw_fillers(adjacency, query, kinds, number) if filled else _NO_MEMBERS
         pairs = int(((kinds != 0) & (kinds != FULL_PATH)).sum())
         rows = (
             own.select_rows(own.rows[:, fixed] + number),
@@ -362,27 +385,30 @@ class _PairFeatureFinder:
         )
         if pairs:
             mark_settled_features(rows[0], self._used, self._sides.settled)
-            while self._collect(query, kinds, starts, members, rows) < 0:
+            while self._collect(number, query, kinds, starts, members, rows) < 0:
                 self._pair_features = self._allocate(2 * len(self._pair_features.ids))
         unmark_neighbourhood(adjacency, query, self._touching)
         return kinds, self._pair_features._replace(starts=self._pair_features.starts[: pairs + 1])
 
     def _collect(
         self,
+        number: int,
         query: CandidateQuery,
         kinds: Kinds,
         starts: Longs,
         members: DrawnMembers,
         rows: tuple[ObjectRows, ObjectRows],
     ) -> int:
-        templates = self._templates
+        templates, world = self._features.template_indices[number], self._features.world(number)
         assert templates is not None, "pair features come from templates"
         tools = self._sides, *rows, self._row_buffer, self._pair_features
         return collect_pair_features(
-            templates, self._adjacency, self._facts, query, self._touching, kinds, starts, members, *tools
+            templates, world.graph, world.facts, query, self._touching, kinds, starts, members, *tools
         )
 
-    def _draw_fillers(self, query: CandidateQuery, kinds: Kinds, number: int) -> tuple[Longs, DrawnMembers]:
+    def _draw_fillers(
+        self, adjacency: LabelledGraph, query: CandidateQuery, kinds: Kinds, number: int
+    ) -> tuple[Longs, DrawnMembers]:
         """The further members of pairs that share members."""
         candidates = np.flatnonzero(kinds == FILLED)
         pairs = np.full((len(candidates), 2), query.fixed, np.int32)
@@ -391,7 +417,7 @@ class _PairFeatureFinder:
         (batch,) = job.row_batches(0, len(pairs))
         scratch, members = job.allocate(batch, self._scratch)
         ends = np.empty(len(pairs), np.int64)
-        draw_fillers(self._adjacency, self._touching, batch, job.plan, scratch, number, query, members, ends)
+        draw_fillers(adjacency, self._touching, batch, job.plan, scratch, number, query, members, ends)
         return freeze(np.append(0, ends)), members
 
 
@@ -481,7 +507,8 @@ class FastScorer:
         return found
 
     def _sampled_scores(self, predictor: Predictor, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
-        return np.asarray(predictor.probabilities_per_draw(tuples, self._sampling, hidden, deadline).mean(axis=1))
+        per_draw = predictor.probabilities_per_draw(tuples, self._sampling, hidden, deadline)
+        return mean_over_draws(per_draw, predictor.draw_ratio)
 
 
 def varying_position(tuples: Ints, objects: int) -> int | None:

@@ -40,6 +40,9 @@ class CandidateScorer(Protocol):
     def tuple_scores(self, tuples: Ints) -> Floats:
         """Shape (counts, b), float64: the tuples themselves."""
 
+    def probabilities(self, scores: Floats) -> Floats:
+        """The probabilities of tuples with these scores, of the same shape."""
+
 
 class DirectScorer:
     """Scores every candidate by sampling its neighbourhoods. Nothing is hidden from the tuples."""
@@ -66,13 +69,20 @@ class DirectScorer:
             block = ids[cells // objects]
             block[:, position] = cells % objects
             matrix = self.predictor.evaluator.sample_and_evaluate(block, self.sampling, threads=self.threads)
-            found[:, cells] = prefix_means(self.scorer.probabilities(matrix).reshape(len(cells), -1), self.counts)
+            found[:, cells] = self._means(self.scorer.probabilities(matrix).reshape(len(cells), -1))
         return found.reshape(len(self.counts), len(ids), objects)
 
     def tuple_scores(self, tuples: Ints) -> Floats:
         """Scores with the same draws as among all candidates."""
         nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
-        return prefix_means(self.predictor.probabilities_per_draw(tuples, self.sampling, nothing), self.counts)
+        return self._means(self.predictor.probabilities_per_draw(tuples, self.sampling, nothing))
+
+    def _means(self, per_draw: Floats) -> Floats:
+        return prefix_means(per_draw, self.counts, self.predictor.draw_ratio)
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """The calibrated scores."""
+        return self.predictor.calibration.apply(np.clip(scores, 0.0, 1.0))
 
 
 class ModelScorer(DirectScorer):
@@ -126,6 +136,10 @@ class FallbackScorer:
         """The fallback probability of the tuples, for each number of draws."""
         return np.tile(self._predictor.fallback_probabilities(tuples), (len(self._counts), 1))
 
+    def probabilities(self, scores: Floats) -> Floats:
+        """The scores are probabilities already."""
+        return scores
+
 
 class PopularityScorer:
     """Scores by frequency, the baseline of a ranking: the object first that known tuples have most often.
@@ -153,3 +167,7 @@ class PopularityScorer:
         """The logarithm of the product of the frequencies of a tuple's objects, each plus one."""
         found = sum(np.log1p(own[tuples[:, position]]) for position, own in enumerate(self._frequency))
         return np.tile(found, (self._counts, 1))
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """Frequencies have no probabilities: NaN."""
+        return np.full(scores.shape, np.nan)

@@ -131,7 +131,7 @@ class KnownTuples:
     @cached_property
     def presence(self) -> Floats:
         """Shape (known, 3), float64: see `_presence`."""
-        confidence = np.ones(len(self)) if self._first_fact is None else _confidences(self.kb, self.name)
+        confidence = np.ones(len(self)) if self._first_fact is None else self.kb.confidences_of(self.name)
         return _presence(confidence[self._order])
 
     def find(self, tuples: Ints) -> Longs:
@@ -174,15 +174,6 @@ def _relation_tuples(kb: KnowledgeBase, relation: str, positions: tuple[int, ...
     assert number is not None, "every relation of a query is in the schema"
     table = kb.fact_tables.get(own.shape[1])
     return tuples, 0 if table is None else kb.fact_offsets[own.shape[1]] + table.rows(number).start
-
-
-def _confidences(kb: KnowledgeBase, relation: str) -> Floats:
-    """Shape (facts,), float64: the confidences of a relation's facts."""
-    info = kb.relations[relation]
-    table, number = kb.fact_tables.get(info.arity), kb.content.relations.find(relation)
-    if table is None or table.confidence is None or number is None:
-        return np.ones(info.count)
-    return table.confidence[table.rows(number)]
 
 
 def _presence(confidence: Floats) -> Floats:

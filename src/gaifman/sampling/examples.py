@@ -387,19 +387,12 @@ def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[I
     """Return the answers by the engine, a smallest set of facts to hide, and the confidence of the best witness."""
     tuples = answers(graph.kb, query).tuples
     confidence = np.ones(len(tuples))
-    uncertain = any(table.confidence is not None for table in graph.kb.fact_tables.values())
-    if uncertain and len(tuples) and is_monotone(query, graph.kb):
+    if graph.kb.has_confidences and len(tuples) and is_monotone(query, graph.kb):
         found = witnesses(graph.kb, query, tuples)
-        fact_confidences = np.append(_fact_confidences(graph), 1.0)  # the last one is for −1, no fact
+        fact_confidences = np.append(graph.kb.confidences, 1.0)  # the last one is for −1, no fact
         confidence[:] = 0
         np.maximum.at(confidence, found.answer, fact_confidences[found.facts].prod(axis=1))
     return freeze(tuples), find_hiding(graph.kb, query, tuples, seed=seed), freeze(confidence.astype(np.float32))
-
-
-def _fact_confidences(graph: GaifmanGraph) -> npt.NDArray[np.float64]:
-    """Return the confidence of every fact, by number."""
-    tables = [graph.kb.fact_tables[arity] for arity in graph.kb.fact_offsets]
-    return np.concatenate([np.ones(len(t)) if t.confidence is None else t.confidence for t in tables])
 
 
 def _hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:

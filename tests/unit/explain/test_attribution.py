@@ -25,6 +25,7 @@ from gaifman.models import SklearnModel
 from gaifman.models.calibration import log_odds
 from gaifman.models.mlp import MLP
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.worlds import worlds_of_tuple
 from reference_model import Plain
 from trained import FEW, GOOD, demo, neighbour, towns, worker
 from trained import completion_with_mayor as completed
@@ -166,17 +167,17 @@ def test_explanations_are_reproducible(tmp_path: Any) -> None:
 
 
 def seen(model: GaifmanModel, names: tuple[str, ...]) -> list[Structure]:
-    """The sampled neighbourhoods by definition: members, and the facts among them that are not hidden."""
+    """The sampled neighbourhoods by definition: members, and the facts among them that are present and not hidden."""
     predictor = model.predictor
-    tuples = predictor.tuple_ids([names])
-    hidden = predictor.hidden_facts(tuples)
-    drawn = draw_neighbourhoods(predictor.graph, tuples, model.config.sampling(model.config.draws, "answer 0"), hidden)
-    known = predictor.kb.without_facts(
-        [predictor.graph.kb.fact_by_id(number) for number in hidden.facts.tolist()]
-    ).structure()
-    return [
-        known.induced([predictor.kb.object_name(int(m)) for m in drawn.members_of(0, at)]) for at in range(drawn.draws)
-    ]
+    kb, tuples = predictor.kb, predictor.tuple_ids([names])
+    hidden, sampling = predictor.hidden_facts(tuples), model.config.sampling(model.config.draws, "answer 0")
+    drawn = draw_neighbourhoods(predictor.graph, tuples, sampling, hidden)
+    found = []
+    for at, world in enumerate(worlds_of_tuple(predictor.graph, sampling, tuples[0])):
+        unseen = [*hidden.facts.tolist(), *world.absent(np.arange(len(kb))).tolist()]
+        known = kb.without_facts([kb.fact_by_id(number) for number in sorted(set(unseen))]).structure()
+        found.append(known.induced([kb.object_name(int(m)) for m in drawn.members_of(0, at)]))
+    return found
 
 
 def only(structure: Structure, facts: tuple[Fact, ...]) -> Structure:
