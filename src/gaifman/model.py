@@ -465,18 +465,13 @@ class GaifmanModel(Model):
         ranks = rank_held_out(trainer, scorer)
         answers = sum(len(source.examples.training_rows) for source in trainer.sources)
         total = sum(len(source.examples.answers) for source in trainer.sources)
+        claimed = {**self.held_out_report.metrics(total), **ranks.metrics(), **trainer.hiding_metrics(held_out)}
         self.meta = {
             "kind": "model",
             "query": str(query),
             **training_metadata(self.config, self.base, given, constraints),
             "features": len(self.features),
-            "metrics": {
-                "answers": answers,
-                "losses": losses_as_json(scorer),
-                **self.held_out_report.metrics(total),
-                **ranks.metrics(),
-                **trainer.hiding_metrics(held_out),
-            },
+            "metrics": {"answers": answers, "losses": losses_as_json(scorer), **claimed},
             "calibration": self.held_out_report.reliability_table(),
         }
         self._bind(kbs[0] if len(kbs) == 1 else None)

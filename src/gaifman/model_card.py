@@ -47,10 +47,8 @@ $settings
 The held-out tuples are $holdout of the known answers, which were not answers in training, and negatives made from them,
 with objects drawn by $negative_sampling sampling. A negative counts as wrong because the knowledge base does not hold
 it. Unknown is not false: where facts are missing, some negatives are true, and AUC, MRR and probabilities are too low.
-$missing
-
-If the query has several parts, a negative fulfils all but the part that is hidden from the answer: the metrics say how
-well the model predicts that part.
+If the query has several parts, a negative fulfils all but the part that is hidden from the answer: the AUC says how
+well the model predicts that part. $missing
 
 $metrics
 
@@ -257,9 +255,7 @@ def _metrics(meta: Mapping[str, Any]) -> str:
         parts.append("Held-out tuples by predicted probability, and the fraction of answers among them:")
         parts.append(_markdown_table(["predicted", "observed", "tuples"], cells))
     else:
-        reason = meta["metrics"].get("not_held_out")
-        missing = "No probability was checked" if reason is None else f"Not held out: {escape_markdown(reason)}"
-        parts.append(f"{missing}. Evaluate the model before you rely on its probabilities.")
+        parts.append("No probability was checked: evaluate the model before you rely on them.")
     return "\n\n".join(parts)
 
 

@@ -378,9 +378,9 @@ class Trainer:
         visible, total = sum(one.visible_count for one in examples), sum(len(one.answers) for one in examples)
         metrics: dict[str, Any] = {"not_hidden": visible} if visible else {}
         if 2 * visible > total:
-            metrics["not_held_out"] = f"{visible:,} of {total:,} answers are true whatever is hidden"
+            metrics["auc_reason"] = f"not held out: {visible:,} of {total:,} answers are true whatever is hidden"
         elif not len(held_out.means) and any(len(one.held_out_rows) for one in examples):
-            metrics["not_held_out"] = "no negative fulfils as much of the query as an answer"
+            metrics["auc_reason"] = "not held out: no negative fulfils as much of the query as an answer"
         return metrics
 
     def _held_out_loss(self, scaler: FeatureScaler) -> float:

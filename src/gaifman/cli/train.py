@@ -429,8 +429,6 @@ def held_out_fields(metrics: dict[str, Any], missing: float = 0.0) -> list[tuple
     """Return the held-out figures of a model as fields, those of popularity beside them; or why there are none."""
     from gaifman.ranking.held_out import describe_sample
 
-    if reason := metrics.get("not_held_out"):
-        return [("not held out", f"{reason}; there is no figure")]
     if reason := metrics.get("auc_reason"):
         return [("figures", f"none: {reason}")]
     error = f"{metrics['ece_after']:.3f} ({metrics['ece_before']:.3f} uncalibrated)"

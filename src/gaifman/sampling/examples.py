@@ -91,7 +91,7 @@ class ExampleBlock:
     """Some answers and their negatives."""
 
     rows: Longs
-    """Shape (a,), int64: the row of each answer among all answers."""
+    """Shape (a,), int64: the row of each answer among all answers of the query."""
     answers: Ints
     """Shape (a, n), int32: objects."""
     targets: Targets
@@ -125,12 +125,11 @@ class TrainingExamples:
         self.graph, self.query, self.config = graph, query, config or ExampleConfig()
         self.answers, hiding, self.targets = _find_answers(graph, query, self.config.seed)
         """Shape (a, n), int32: all answers, by object number."""
-        self.constraints = constraints or Constraints()
-        """The declared constraints."""
         self._hidden, self._can_hide = hiding.hidden, hiding.complete
         self._twins = None if _is_atom(query) else TwinSampler(graph, query, self.answers, self._hidden)
-        more = self.answers[:0] if known is None else _check_known(graph, known, len(query.variables))
-        self._known = np.concatenate([self.answers, more])
+        self.constraints = constraints or Constraints()
+        """The declared constraints."""
+        self._known = None if known is None else _check_known(graph, known, len(query.variables))
         chosen = self._choose_held_out()
         used = self._can_hide if self._can_hide.any() else ~self._can_hide
         self.held_out_rows: Longs = np.flatnonzero(chosen)
@@ -140,11 +139,10 @@ class TrainingExamples:
         can."""
         # A held-out answer can be a negative in training, as a missing fact can, unless every tuple is known. The
         # negatives of held-out answers exclude all answers, as those of test facts do.
-        self._held_out_sampler = self._sampler(self.answers, more)
+        self._held_out_sampler = self._sampler(self.answers)
         self._protected = not chosen.any() or not self._has_negatives()
-        visible = np.concatenate([self.answers[~used & ~chosen], more])
         self._negative_sampler = (
-            self._held_out_sampler if self._protected else self._sampler(self.answers[self.training_rows], visible)
+            self._held_out_sampler if self._protected else self._sampler(self.answers[self.training_rows], ~used)
         )
 
     def __repr__(self) -> str:
@@ -205,7 +203,8 @@ class TrainingExamples:
         chosen = self.held_out_rows if rows is None else rows
         if self._twins is None or not count or not len(chosen):
             return self.make_block(chosen, self._held_out_sampler.sample(chosen, count, key))
-        found = self._twins.sample(chosen, count, key, self._held_out_sampler, self._known)
+        known = self.answers if self._known is None else np.concatenate([self.answers, self._known])
+        found = self._twins.sample(chosen, count, key, self._held_out_sampler, known)
         paired, sources = np.unique(found.sources, return_inverse=True)
         return self.make_block(chosen[paired], Negatives(found.tuples, freeze(sources)))
 
@@ -217,14 +216,16 @@ class TrainingExamples:
         negatives = Negatives(block.negatives, block.sources)
         return self._held_out_sampler.true_shares(block.rows, negatives, missing)
 
-    def _sampler(self, answers: Ints, known: Ints) -> NegativeSampler:
-        """Return a sampler whose negatives are none of these answers, nor other known tuples."""
+    def _sampler(self, answers: Ints, others: npt.NDArray[np.bool_] | None = None) -> NegativeSampler:
+        """Return a sampler whose negatives are none of these answers, nor of others, a mask of all answers."""
+        known = [] if self._known is None else [self._known]
+        known += [] if others is None else [self.answers[others]]
         return NegativeSampler(
             self.graph.kb,
             answers,
             negative_sampling=self.config.negative_sampling,
             constraints=self.constraints.for_query(self.query),
-            known=known if len(known) else None,
+            known=np.concatenate(known) if known else None,
             hard_negative_fraction=self.config.hard_negative_fraction,
             graph=self.graph,
         )
