@@ -50,6 +50,7 @@ MIN_ANSWERS_FOR_HOLDOUT = 10
 """With fewer answers none is held out."""
 
 Targets = npt.NDArray[np.float32]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +131,19 @@ class TrainingExamples:
         self.constraints = constraints or Constraints()
         """The declared constraints."""
         self._known = None if known is None else _check_known(graph, known, len(query.variables))
-        chosen = self._choose_held_out()
-        used = self._can_hide if self._can_hide.any() else ~self._can_hide
+        chosen, unused = self._choose_held_out()
+        unused |= self._can_hide.any() & ~self._can_hide
         self.held_out_rows: Longs = np.flatnonzero(chosen)
         """Shape (held out,), int64: rows of the held-out answers."""
-        self.training_rows: Longs = np.flatnonzero(used & ~chosen)
-        """Shape (training,), int64: rows of the other answers, without those whose truth cannot be hidden if others'
-        can."""
+        self.training_rows: Longs = np.flatnonzero(~unused & ~chosen)
+        """Shape (training,), int64: rows of the other answers, without those from which a fact of a held-out answer is
+        hidden, and without those whose truth cannot be hidden if others' can."""
         # A held-out answer can be a negative in training, as a missing fact can, unless every tuple is known. The
         # negatives of held-out answers exclude all answers, as those of test facts do.
         self._held_out_sampler = self._sampler(self.answers)
         self._protected = not chosen.any() or not self._has_negatives()
         self._negative_sampler = (
-            self._held_out_sampler if self._protected else self._sampler(self.answers[self.training_rows], ~used)
+            self._held_out_sampler if self._protected else self._sampler(self.answers[self.training_rows], unused)
         )
 
     def __repr__(self) -> str:
@@ -216,7 +217,7 @@ class TrainingExamples:
         negatives = Negatives(block.negatives, block.sources)
         return self._held_out_sampler.true_shares(block.rows, negatives, missing)
 
-    def _sampler(self, answers: Ints, others: npt.NDArray[np.bool_] | None = None) -> NegativeSampler:
+    def _sampler(self, answers: Ints, others: BoolArray | None = None) -> NegativeSampler:
         """Return a sampler whose negatives are none of these answers, nor of others, a mask of all answers."""
         known = [] if self._known is None else [self._known]
         known += [] if others is None else [self.answers[others]]
@@ -269,36 +270,45 @@ class TrainingExamples:
         same = np.flatnonzero((self.answers[rows] == tuples).all(axis=1)) if len(order) else rows
         return same, rows[same]
 
-    def _choose_held_out(self) -> npt.NDArray[np.bool_]:
-        """Choose the held-out answers: those with the smallest keys, of those whose truth can be hidden.
+    def _choose_held_out(self) -> tuple[BoolArray, BoolArray]:
+        """Return which answers are held out, by key, and which others are not used: shapes (a,).
 
-        Answers from which the same fact is hidden are held out together: a model that has learned from one of them
-        that the fact is true would know the others. None if less than half of all answers can be hidden: figures of
-        the rest would be of another kind of answers.
+        A model that has learned from an answer that its hidden fact is true would know the others from which the same
+        fact is hidden. So these are held out too, or not used. None are held out if less than half of all answers can
+        be hidden: figures of the rest would be of another kind of answers.
         """
         total = int(self._can_hide.sum())
         enough = total >= MIN_ANSWERS_FOR_HOLDOUT and 2 * total >= len(self.answers)
         count = min(round(self.config.holdout * total), self.config.max_held_out, total - 1) if enough else 0
-        held_out = np.zeros(len(self.answers), bool)
+        held_out, touched = np.zeros(len(self.answers), bool), np.zeros(len(self.answers), bool)
         if count:
             key = make_key(self.config.seed, "hold")
-            atomic = self._twins is None  # then each answer has a fact of its own
-            keys = fold_in_rows(key, self.answers) if atomic else fold_in(key, self._hidden.first())
-            held_out[_first_groups(keys, self._can_hide, count)] = True
-        return held_out
+            keys = groups = fold_in_rows(key, self.answers)
+            if self._twins is not None:  # of one atom each answer has a fact of its own
+                groups = fold_in(key, self._hidden.first())
+            order = np.lexsort([keys, groups])
+            order = order[self._can_hide[order]]
+            chosen, end = _cut_groups(groups[order], count)
+            held_out[order[:chosen]] = touched[order[:end]] = True
+        return held_out, touched & ~held_out
 
 
-def _first_groups(keys: Keys, usable: npt.NDArray[np.bool_], count: int) -> Longs:
-    """Return at most `count` usable rows with the smallest keys, and all or none of those with the same key.
+def _cut_groups(groups: Keys, count: int) -> tuple[int, int]:
+    """Return how many of the sorted rows to hold out, at most `count`, and the end of the last group that they touch.
 
-    >>> _first_groups(np.array([5, 1, 5, 1, 3], np.uint64), np.ones(5, bool), 4).tolist()
-    [1, 3, 4]
+    >>> _cut_groups(np.array([3, 3, 5, 5, 5, 7, 8, 9, 9, 9], np.uint64), 3)
+    (3, 5)
+
+    The groups contain at most half of the rows: otherwise the last one is left whole.
+
+    >>> _cut_groups(np.array([3, 3, 5, 5, 5, 5, 5, 5, 5, 9], np.uint64), 3)
+    (2, 2)
     """
-    order = np.argsort(keys, kind="stable")
-    order = order[usable[order]]
-    following = np.append(keys[order], 0)[: count + 1]
-    ends = np.flatnonzero(following[1:] != following[:-1]) + 1
-    return order[: ends[-1] if len(ends) else 0]
+    end = int(np.searchsorted(groups, groups[count - 1], side="right"))
+    if end == count or 2 * end <= len(groups):
+        return count, end
+    begin = int(np.searchsorted(groups, groups[count - 1]))
+    return begin, begin
 
 
 class ExampleCollection:
