@@ -79,9 +79,11 @@ def test_why_names_the_facts() -> None:
 
 
 def test_an_answer_has_as_many_objects_as_the_query_has_variables() -> None:
-    for answer in (("ann",), "ann", ("ann", "bob", "cleo")):
+    for answer in (("ann",), ("ann", "bob", "cleo")):
         with pytest.raises(KnowledgeBaseError, match="must have 2 objects, got"):
             why(FAMILY, "parent(x, y)", answer)
+    with pytest.raises(KnowledgeBaseError, match="answer must be a sequence of strings"):
+        why(FAMILY, "parent(x, y)", "ann")
     with pytest.raises(KnowledgeBaseError, match="must be integers of shape"):
         witnesses(FAMILY, "parent(x, y)", [[1, 2, 3]])
     with pytest.raises(KnowledgeBaseError, match="must be integers of shape"):

@@ -9,7 +9,7 @@ import pytest
 
 import gaifman
 from constrained import COUNTRIES, DECLARED, completed, countries, model
-from gaifman.errors import FormulaError, InputError
+from gaifman.errors import InputError
 from gaifman.io.model_file import write_model
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.models.calibration import log_odds
@@ -256,13 +256,11 @@ def test_a_model_without_constraints_says_nothing_of_them() -> None:
     assert found.constraints == parse_constraints("")
 
 
-@pytest.mark.parametrize(("text", "error"), [("functional: capital", FormulaError), (["x"], InputError)])
-def test_damaged_constraints_of_a_file_are_found_when_it_is_loaded(
-    text: object, error: type[Exception], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("text", ["functional: capital", ["x"]])
+def test_damaged_constraints_of_a_file_are_found_when_it_is_loaded(text: object, tmp_path: Path) -> None:
     arrays, meta = model().state()
     write_model(tmp_path / "m.gaifman", arrays, meta | {"constraints": text})
-    with pytest.raises(error):
+    with pytest.raises(InputError):
         gaifman.load(tmp_path / "m.gaifman")
 
 

@@ -226,9 +226,14 @@ def test_a_constant_of_the_query_can_be_missing() -> None:
 
 
 def test_confidences_may_differ() -> None:
-    """Uncertain facts are dropped in training only."""
+    """A model answers from a knowledge base whose facts are uncertain, and from one whose confidences are all 1."""
     doubtful = KnowledgeBase.from_facts(
         [Fact(fact.relation, fact.objects, 0.5) for fact in towns().facts()],
         {(name, obj): value for name, obj, value in towns().values()},
     )
-    assert same(worker().with_kb(doubtful).probabilities(PAIRS), worker().probabilities(PAIRS))
+    assert not same(worker().with_kb(doubtful).probabilities(PAIRS), worker().probabilities(PAIRS))
+    certain = KnowledgeBase.from_facts(
+        [Fact(fact.relation, fact.objects, 1.0) for fact in towns().facts()],
+        {(name, obj): value for name, obj, value in towns().values()},
+    )
+    assert same(worker().with_kb(certain).probabilities(PAIRS), worker().probabilities(PAIRS))

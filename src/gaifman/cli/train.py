@@ -373,7 +373,7 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
         record["iris"],
         tuple(extra_files),
         record.get("header"),
-        tuple(record["limits"]),
+        tuple(record.get("limits", ())),
     )
 
 

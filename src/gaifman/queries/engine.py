@@ -67,9 +67,9 @@ class Database:
         import duckdb
 
         if memory_mb is not None:
-            check_int("memory_mb", memory_mb, MIN_MEMORY_MB, MAX_MB)
+            check_int("memory_mb", memory_mb, MIN_MEMORY_MB, limit=MAX_MB)
         if disk_mb is not None:
-            check_int("disk_mb", disk_mb, 0, MAX_MB)
+            check_int("disk_mb", disk_mb, 0, limit=MAX_MB)
         self.memory_mb = memory_mb
         self._process, self._closed = process_key(), False
         self._scratch = ScratchFolder()
@@ -99,10 +99,10 @@ class Database:
         None leaves the memory as it is (most of the machine's at first), and sets the disk to `DEFAULT_DISK_MB`.
         """
         if memory_mb is not None:
-            check_int("memory_mb", memory_mb, MIN_MEMORY_MB, MAX_MB)
+            check_int("memory_mb", memory_mb, MIN_MEMORY_MB, limit=MAX_MB)
             self.memory_mb = memory_mb
         self.disk_mb = DEFAULT_DISK_MB if disk_mb is None else disk_mb
-        check_int("disk_mb", self.disk_mb, 0, MAX_MB)
+        check_int("disk_mb", self.disk_mb, 0, limit=MAX_MB)
         with self._translate_errors():
             self._connection.execute(f"SET max_temp_directory_size = '{self.disk_mb}MB'")
             if memory_mb is not None:

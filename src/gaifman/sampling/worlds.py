@@ -15,11 +15,11 @@ the draw, the tuple and the fact. With `shared_order` all tuples see the same wo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.forks import cached_property
 from gaifman.kb.arrays import labelled_graph
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Ints, Longs, freeze

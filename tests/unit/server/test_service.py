@@ -403,16 +403,17 @@ def test_all_queries_of_a_server_share_its_memory() -> None:
 
     def ask(number: int) -> None:
         try:
-            service.query(QueryRequest(query=f"r(x, y) & s(y, z) & t(z, u) & age(x) < {number}"), Deadline(PATIENCE))
+            heavy = f"(forall y. r(x, y) -> (exists z. s(y, z) & t(z, u))) & age(x) < {number}"
+            service.query(QueryRequest(query=heavy), Deadline(PATIENCE))
         except StoppedError as error:
             refused.append(error.message)
 
-    asking = [threading.Thread(target=ask, args=(50 + number,)) for number in range(8)]
+    asking = [threading.Thread(target=ask, args=(90 + number,)) for number in range(8)]
     for thread in asking:
         thread.start()
     for thread in asking:
         thread.join()
-    assert refused
+    assert len(refused) == 8
     assert all("more memory than" in message for message in refused)
     after = service.with_facts([Fact("p", ("new",))]).engine.database
     assert (after.memory_mb, after.disk_mb) == (after.table_mb + 64, 1)
