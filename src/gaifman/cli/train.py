@@ -372,8 +372,8 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
         record["table"],
         record["iris"],
         tuple(extra_files),
-        record.get("header"),
-        tuple(record.get("limits", ())),
+        record["header"],
+        tuple(record["limits"]),
     )
 
 

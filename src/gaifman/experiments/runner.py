@@ -165,9 +165,9 @@ class ExperimentRunner:
         """Open or create the run of a training; `gaifman resume` can continue it too."""
         if (folder / RECORD).exists():
             return Run.open(folder)
-        kb = {"sources": [str(self.splits.source)], "format": None, "table": None, "iris": "full"}
+        reading = {"format": None, "table": None, "iris": "full", "header": None, "limits": []}
         settings = {
-            "kb": kb | {"working_dir": str(Path.cwd())},
+            "kb": {"sources": [str(self.splits.source)], "also": [], **reading, "working_dir": str(Path.cwd())},
             "spec": self.experiment.training_job(setting).as_dict(),
             "command": self.command,
             "plot": None,
