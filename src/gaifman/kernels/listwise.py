@@ -1,0 +1,164 @@
+"""Softmax over all candidates of a question: loss, gradient and scores.
+
+The score of a candidate is its own score (marks and statistics, the same for every question) plus the weighted values of
+the formulas that reach it. Only reached candidates are visited; the sum over all others is kept as one number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.kernels.jit import kernel
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Reals = npt.NDArray[np.float32]
+
+
+class Questions(NamedTuple):
+    """Questions with one answer each, and what formulas reach."""
+
+    answers: Ints
+    """Shape (q,): the answer."""
+    known_starts: Longs
+    """Shape (q + 1,)."""
+    known: Ints
+    """Other known answers of each question, which are no candidates."""
+    starts: Longs
+    """Shape (q + 1,): the entries of each question."""
+    objects: Ints
+    """Shape (entries,)."""
+    formulas: Ints
+    """Shape (entries,)."""
+    values: Reals
+    """Shape (entries,)."""
+
+
+@kernel
+def own_scores(mark_starts: Longs, marks: Ints, mark_weights: Floats, stats: Floats, weights: Floats, out: Floats) -> None:
+    """Write each object's own score: the weights of its marks, and its statistics (objects, s) times their weights."""
+    for obj in range(len(out)):
+        total = 0.0
+        for i in range(mark_starts[obj], mark_starts[obj + 1]):
+            total += mark_weights[marks[i]]
+        for j in range(stats.shape[1]):
+            total += stats[obj, j] * weights[j]
+        out[obj] = total
+
+
+@kernel
+def batch_gradient(
+    rows: Longs,
+    questions: Questions,
+    weights: Floats,
+    own: Floats,
+    answer_own: Floats,
+    sums: Floats,
+    seen: Longs,
+    reached: Ints,
+    stamp: Longs,
+    weight_gradient: Floats,
+    object_gradient: Floats,
+    answer_gradient: Floats,
+) -> float:
+    """Add up the loss and the gradient of some questions.
+
+    `own` (objects,) are exponentials of own scores, `answer_own` (q,) those of the answers without the hidden fact.
+    `object_gradient` (objects,) and `weight_gradient` (formulas,) are added to; `answer_gradient` (q,) is written: the
+    answer's probability − 1. The part of `object_gradient` that is `own` times a factor is applied at the end.
+    """
+    everything, factor, loss = 0.0, 0.0, 0.0
+    for obj in range(len(own)):
+        everything += own[obj]
+    for row in rows:
+        stamp[0] += 1
+        now, count = stamp[0], 0
+        for entry in range(questions.starts[row], questions.starts[row + 1]):
+            obj = questions.objects[entry]
+            if seen[obj] != now:
+                seen[obj] = now
+                sums[obj] = 0.0
+                reached[count] = obj
+                count += 1
+            sums[obj] += weights[questions.formulas[entry]] * questions.values[entry]
+        answer = questions.answers[row]
+        if seen[answer] != now:
+            seen[answer] = now
+            sums[answer] = 0.0
+            reached[count] = answer
+            count += 1
+        total = everything
+        for i in range(questions.known_starts[row], questions.known_starts[row + 1]):
+            obj = questions.known[i]
+            if seen[obj] != now:
+                seen[obj] = now
+                reached[count] = obj
+                count += 1
+            sums[obj] = -np.inf
+        for i in range(count):
+            obj = reached[i]
+            total -= own[obj]
+        total = max(total, 0.0)
+        for i in range(count):
+            obj = reached[i]
+            sums[obj] = np.exp(min(sums[obj], 500.0)) * (answer_own[row] if obj == answer else own[obj])
+            total += sums[obj]
+        loss -= np.log(max(sums[answer] / total, 1e-300))
+        factor += 1.0 / total
+        for i in range(count):
+            obj = reached[i]
+            sums[obj] /= total
+            if obj == answer:
+                sums[obj] -= 1.0
+                answer_gradient[row] = sums[obj]
+                object_gradient[obj] -= own[obj] / total
+            else:
+                object_gradient[obj] += sums[obj] - own[obj] / total
+        for entry in range(questions.starts[row], questions.starts[row + 1]):
+            weight_gradient[questions.formulas[entry]] += sums[questions.objects[entry]] * questions.values[entry]
+    for obj in range(len(own)):
+        object_gradient[obj] += factor * own[obj]
+    return loss
+
+
+@kernel
+def own_gradient(
+    mark_starts: Longs,
+    marks: Ints,
+    stats: Floats,
+    object_gradient: Floats,
+    mark_gradient: Floats,
+    stat_gradient: Floats,
+) -> None:
+    """Add the gradient of own scores to that of marks and statistics; `object_gradient` is set to zero."""
+    for obj in range(len(object_gradient)):
+        slope = object_gradient[obj]
+        object_gradient[obj] = 0.0
+        if abs(slope) > 1e-9:
+            for i in range(mark_starts[obj], mark_starts[obj + 1]):
+                mark_gradient[marks[i]] += slope
+            for j in range(stats.shape[1]):
+                stat_gradient[j] += slope * stats[obj, j]
+
+
+@kernel
+def adagrad(weights: Floats, gradient: Floats, squares: Floats, prior: Floats, penalty: float, rate: float) -> None:
+    """Take one step towards less loss and towards the prior; the gradient is set to zero."""
+    for i in range(len(weights)):
+        slope = gradient[i]
+        if slope != 0.0:
+            slope += penalty * (weights[i] - prior[i])
+            squares[i] += slope * slope
+            weights[i] -= rate * slope / np.sqrt(squares[i] + 1e-8)
+            gradient[i] = 0.0
+
+
+@kernel
+def add_entries(begin: int, end: int, objects: Ints, formulas: Ints, values: Reals, weights: Floats, out: Floats) -> None:
+    """Add the weighted values of some entries to the scores of their objects."""
+    for entry in range(begin, end):
+        out[objects[entry]] += weights[formulas[entry]] * values[entry]

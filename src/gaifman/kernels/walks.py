@@ -1,0 +1,252 @@
+"""Walks along facts: the paths between two objects, and the objects that paths reach.
+
+A label is a relation with two of its positions; a step with a label goes from the object at the first position of a fact
+to the object at the second. A path is a row of labels, padded with −1. Walks never return to the object they start from,
+and never use the hidden fact.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.kernels.jit import inline_kernel, inner_kernel, kernel
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Reals = npt.NDArray[np.float32]
+
+FULL = -1
+"""Status: a buffer is full."""
+UNREACHED = 127
+
+
+class StepTable(NamedTuple):
+    """The steps out of each object, grouped by label."""
+
+    starts: Longs
+    """Shape (objects + 1,): the groups of each object."""
+    labels: Ints
+    """Shape (groups,): the label of each group, ascending for each object."""
+    group_starts: Longs
+    """Shape (groups + 1,): the steps of each group."""
+    targets: Ints
+    """Shape (steps,): the object that a step leads to."""
+    facts: Longs
+    """Shape (steps,): the number of the fact that a step uses."""
+
+
+class WalkScratch(NamedTuple):
+    """Scratch space of a thread."""
+
+    seen: Longs
+    """Shape (objects,): the stamp of the set that an object was last in."""
+    slots: Ints
+    """Shape (objects,): its place in that set."""
+    objects: Ints
+    """Shape (steps, objects + 1): the set of each depth."""
+    counts: Floats
+    """Shape (steps, objects + 1): the number of walks to each object of a set."""
+    masses: Floats
+    """Shape (steps, objects + 1): the probability that a random walk ends at each object of a set."""
+    sizes: Longs
+    """Shape (steps,): the size of the set of each depth."""
+    stamp: Longs
+    """Shape (1,): the last stamp."""
+
+
+@inline_kernel
+def _group(table: StepTable, obj: int, label: int) -> int:
+    """Return the group of an object's steps with a label, or −1."""
+    low, high = table.starts[obj], table.starts[obj + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if table.labels[middle] < label:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < table.starts[obj + 1] and table.labels[low] == label else -1
+
+
+@inner_kernel
+def _extend(
+    table: StepTable, start: int, hidden: int, label: int, depth: int, max_set: int, scratch: WalkScratch
+) -> int:
+    """Fill the set of one depth from the set before it; return its size, 0 if it is too large."""
+    scratch.stamp[0] += 1
+    stamp, size = scratch.stamp[0], 0
+    before = scratch.sizes[depth - 1] if depth else 1
+    for i in range(before):
+        obj = scratch.objects[depth - 1, i] if depth else start
+        ways = scratch.counts[depth - 1, i] if depth else 1.0
+        group = _group(table, obj, label)
+        if group < 0:
+            continue
+        mass = scratch.masses[depth - 1, i] if depth else 1.0
+        mass /= table.group_starts[group + 1] - table.group_starts[group]
+        for step in range(table.group_starts[group], table.group_starts[group + 1]):
+            target = table.targets[step]
+            if target == start or table.facts[step] == hidden:
+                continue
+            if scratch.seen[target] == stamp:
+                scratch.counts[depth, scratch.slots[target]] += ways
+                scratch.masses[depth, scratch.slots[target]] += mass
+            else:
+                scratch.seen[target] = stamp
+                scratch.slots[target] = size
+                scratch.objects[depth, size] = target
+                scratch.counts[depth, size] = ways
+                scratch.masses[depth, size] = mass
+                size += 1
+        if size > max_set:
+            return 0
+    return size
+
+
+@kernel
+def reach(
+    table: StepTable,
+    start: int,
+    hidden: int,
+    paths: Ints,
+    first: int,
+    max_set: int,
+    scratch: WalkScratch,
+    begin: int,
+    objects: Ints,
+    formulas: Ints,
+    counts: Reals,
+    masses: Reals,
+) -> int:
+    """Write the objects that each path reaches from `start`, with the number of walks, from entry `begin` on.
+
+    `paths` (p, steps) are sorted, so that a prefix that paths share is walked once. A path with a set of more than
+    `max_set` objects reaches none. Formulas are numbered from `first`. Returns the end of the entries, or FULL.
+    """
+    at, valid = begin, 0
+    for k in range(len(paths)):
+        depth, length = 0, 0
+        while length < paths.shape[1] and paths[k, length] >= 0:
+            length += 1
+        if k:
+            while depth < length and depth < valid and paths[k, depth] == paths[k - 1, depth]:
+                depth += 1
+        walking = depth == 0 or scratch.sizes[depth - 1] > 0
+        while walking and depth < length:
+            scratch.sizes[depth] = _extend(table, start, hidden, paths[k, depth], depth, max_set, scratch)
+            walking = scratch.sizes[depth] > 0
+            depth += 1
+        valid = depth
+        if walking:
+            size = scratch.sizes[length - 1]
+            if at + size > len(objects):
+                return FULL
+            for i in range(size):
+                objects[at] = scratch.objects[length - 1, i]
+                formulas[at] = first + k
+                counts[at] = scratch.counts[length - 1, i]
+                masses[at] = scratch.masses[length - 1, i]
+                at += 1
+    return at
+
+
+class PathScratch(NamedTuple):
+    """Scratch space for the search of paths."""
+
+    on_path: npt.NDArray[np.uint8]
+    """Shape (objects,), zeros."""
+    distance: npt.NDArray[np.int8]
+    """Shape (objects,): UNREACHED, or the distance to the end."""
+    queue: Ints
+    """Shape (objects,)."""
+    steps: Longs
+    """Shape (4, steps + 1): for each depth, the next step, its end, the object and the code."""
+
+
+@kernel
+def find_paths(
+    table: StepTable,
+    start: int,
+    end: int,
+    hidden: int,
+    base: int,
+    max_steps: int,
+    max_degree: int,
+    budget: int,
+    group_labels: Ints,
+    scratch: PathScratch,
+    codes: Longs,
+    begin: int,
+) -> int:
+    """Write the codes of the simple paths from `start` to `end`, from `begin` on; return the end of the codes.
+
+    The code of labels a, b, c is ((a + 1)·base + b + 1)·base + c + 1. Objects with more than `max_degree` steps are not
+    passed. The search ends after `budget` steps, or when the codes are full. A path can be found several times.
+    """
+    reached = _distances(table, end, max_steps, max_degree, scratch)
+    at, looked, depth = begin, 0, 0
+    _enter(table, start, 0, 0, scratch)
+    while depth >= 0 and looked < budget and at < len(codes):
+        step = scratch.steps[0, depth]
+        if step >= scratch.steps[1, depth]:
+            scratch.on_path[scratch.steps[2, depth]] = 0
+            depth -= 1
+            continue
+        scratch.steps[0, depth] += 1
+        looked += 1
+        target = table.targets[step]
+        if scratch.on_path[target] or table.facts[step] == hidden:
+            continue
+        code = scratch.steps[3, depth] * base + group_labels[step] + 1
+        if target == end:
+            codes[at] = code
+            at += 1
+        elif depth + 1 < max_steps and scratch.distance[target] <= max_steps - depth - 1:
+            if _degree(table, target) <= max_degree:
+                depth += 1
+                _enter(table, target, depth, code, scratch)
+    while depth >= 0:
+        scratch.on_path[scratch.steps[2, depth]] = 0
+        depth -= 1
+    for i in range(reached):
+        scratch.distance[scratch.queue[i]] = UNREACHED
+    return at
+
+
+@inline_kernel
+def _degree(table: StepTable, obj: int) -> int:
+    return table.group_starts[table.starts[obj + 1]] - table.group_starts[table.starts[obj]]
+
+
+@inline_kernel
+def _enter(table: StepTable, obj: int, depth: int, code: int, scratch: PathScratch) -> None:
+    """Put an object on the path."""
+    scratch.steps[0, depth] = table.group_starts[table.starts[obj]]
+    scratch.steps[1, depth] = table.group_starts[table.starts[obj + 1]]
+    scratch.steps[2, depth] = obj
+    scratch.steps[3, depth] = code
+    scratch.on_path[obj] = 1
+
+
+@inner_kernel
+def _distances(table: StepTable, end: int, max_steps: int, max_degree: int, scratch: PathScratch) -> int:
+    """Fill in the distances to `end` below `max_steps`; return the number of objects in the queue."""
+    count, at = 1, 0
+    scratch.queue[0] = end
+    scratch.distance[end] = 0
+    while at < count:
+        obj = scratch.queue[at]
+        at += 1
+        far = scratch.distance[obj] >= max_steps - 1
+        if far or (obj != end and _degree(table, obj) > max_degree):
+            continue
+        for step in range(table.group_starts[table.starts[obj]], table.group_starts[table.starts[obj + 1]]):
+            target = table.targets[step]
+            if scratch.distance[target] == UNREACHED:
+                scratch.distance[target] = scratch.distance[obj] + 1
+                scratch.queue[count] = target
+                count += 1
+    return count

@@ -1,0 +1,32 @@
+"""Paths of labels as formulas.
+
+>>> path = (Label("born_in", 0, 1), Label("city_of", 0, 1))
+>>> print(path_feature(path, {"born_in": 2, "city_of": 2}))
+born_in(s1, x1) ∧ city_of(x1, s2) ∧ x1 ≠ s1 ∧ s2 ≠ s1
+>>> print(path_feature((Label("plays", 2, 0),), {"plays": 3}, start=3, end=1))
+plays(s1, z1, s3) ∧ s1 ≠ s3
+
+A path counts its groundings: the ways to walk from one object of the tuple to another without a return to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gaifman.listwise.steps import Label
+from gaifman.logic.ast import And, Atom, Equal, Feature, Formula, Not, Variable
+
+
+def path_feature(path: Sequence[Label], arities: Mapping[str, int], start: int = 1, end: int = 2) -> Feature:
+    """The feature that counts the walks along a path from s_start to s_end."""
+    stops = [Variable(f"s{start}"), *(Variable(f"x{i}") for i in range(1, len(path))), Variable(f"s{end}")]
+    atoms: list[Formula] = []
+    others = 0
+    for number, (relation, source, target) in enumerate(path):
+        terms = {source: stops[number], target: stops[number + 1]}
+        for position in range(arities[relation]):
+            if position not in terms:
+                others += 1
+                terms[position] = Variable(f"z{others}")
+        atoms.append(Atom(relation, tuple(terms[position] for position in range(arities[relation]))))
+    return Feature(And((*atoms, *(Not(Equal(stop, stops[0])) for stop in stops[1:]))))

@@ -1,0 +1,134 @@
+"""Walks reach what the definition of their formulas says."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import freeze
+from gaifman.kernels.walks import FULL, UNREACHED, PathScratch, WalkScratch, find_paths, reach
+from gaifman.listwise.formulas import path_feature
+from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.logic.semantics import feature_value
+
+ARITIES = {"p": 1, "r": 2, "t": 2, "u": 3}
+MAX_STEPS = 3
+
+
+def random_kb(rng: random.Random) -> KnowledgeBase:
+    objects = [f"o{i}" for i in range(rng.randint(1, 5))]
+    facts = [
+        (name, *rng.choices(objects, k=arity))
+        for name, arity in ARITIES.items()
+        for _ in range(rng.randint(1, 2 * len(objects)))
+    ]
+    return KnowledgeBase.from_facts(facts, objects=objects)
+
+
+def walk_scratch(objects: int) -> WalkScratch:
+    shape = (MAX_STEPS, objects + 1)
+    return WalkScratch(
+        np.zeros(objects, np.int64),
+        np.zeros(objects, np.int32),
+        np.empty(shape, np.int32),
+        np.empty(shape),
+        np.empty(shape),
+        np.zeros(MAX_STEPS, np.int64),
+        np.zeros(1, np.int64),
+    )
+
+
+def sorted_paths(paths: list[list[int]]) -> np.ndarray:
+    return freeze(np.array(sorted(path + [-1] * (MAX_STEPS - len(path)) for path in paths), np.int32))
+
+
+def reached(index: StepIndex, start: int, hidden: int, paths: np.ndarray, max_set: int = 100) -> dict[tuple[int, int], float]:
+    size = 1
+    while True:
+        objects, formulas = np.empty(size, np.int32), np.empty(size, np.int32)
+        counts, masses = np.empty(size, np.float32), np.empty(size, np.float32)
+        scratch = walk_scratch(len(index.kb.objects))
+        end = reach(index.table, start, hidden, paths, 0, max_set, scratch, 0, objects, formulas, counts, masses)
+        if end != FULL:
+            return {(int(f), int(o)): float(c) for f, o, c in zip(formulas[:end], objects[:end], counts[:end], strict=True)}
+        size *= 2
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_walks_count_the_groundings_of_their_formulas(seed: int) -> None:
+    rng = random.Random(seed)
+    kb = random_kb(rng)
+    index, start = build_steps(kb), rng.randrange(len(kb.objects))
+    facts = list(kb.facts())
+    hidden = rng.choice([-1, rng.randrange(len(facts))])
+    paths = sorted_paths([[rng.randrange(len(index.labels)) for _ in range(rng.randint(1, MAX_STEPS))] for _ in range(12)])
+    found = reached(index, start, hidden, paths)
+    visible = kb if hidden < 0 else kb.without_facts([kb.fact_by_id(hidden)]).extend_schema(ARITIES)
+    structure = visible.structure()
+    for number, path in enumerate(paths.tolist()):
+        feature = path_feature([index.labels[label] for label in path if label >= 0], ARITIES)
+        for obj in range(len(kb.objects)):
+            names = [kb.object_name(start), kb.object_name(obj)]
+            assert found.get((number, obj), 0.0) == feature_value(structure, feature, names), (feature, names)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_path_with_a_large_set_reaches_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    index = build_steps(random_kb(rng))
+    paths = sorted_paths([[rng.randrange(len(index.labels)) for _ in range(rng.randint(1, MAX_STEPS))] for _ in range(6)])
+    all_of_it, bounded = reached(index, 0, -1, paths), reached(index, 0, -1, paths, max_set=1)
+    assert bounded.items() <= all_of_it.items()
+    assert all(sum(f == g for g, _ in bounded) == 1 for f, _ in bounded)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_paths_found_are_those_that_lead_to_the_end(seed: int) -> None:
+    rng = random.Random(seed)
+    kb = random_kb(rng)
+    index = build_steps(kb)
+    start, end = rng.randrange(len(kb.objects)), rng.randrange(len(kb.objects))
+    hidden, base = rng.randrange(len(kb)), len(index.labels) + 1
+    scratch = PathScratch(
+        np.zeros(len(kb.objects), np.uint8),
+        np.full(len(kb.objects), UNREACHED, np.int8),
+        np.empty(len(kb.objects), np.int32),
+        np.zeros((4, MAX_STEPS + 1), np.int64),
+    )
+    codes = np.empty(100_000, np.int64)
+    arguments = (index.table, start, end, hidden, base, MAX_STEPS, 1_000, 10**9, index.step_labels, scratch, codes)
+    count = find_paths(*arguments, 0)
+    found = set(codes[:count].tolist())
+    assert found == ({code for code in simple_paths(index, start, end, hidden, base)} if start != end else set())
+    assert (scratch.distance == UNREACHED).all()
+    assert not scratch.on_path.any()
+    assert find_paths(*arguments, count) == 2 * count  # the scratch space is clean
+
+
+def simple_paths(index: StepIndex, start: int, end: int, hidden: int, base: int) -> set[int]:
+    """The codes of all paths without a repeated object, by definition."""
+    found: set[int] = set()
+
+    def extend(objects: list[int], code: int) -> None:
+        for label in range(len(index.labels)):
+            group = index.targets(objects[-1], label)
+            facts = step_facts(index, objects[-1], label)
+            for target, fact in zip(group.tolist(), facts, strict=True):
+                if fact == hidden or target in objects:
+                    continue
+                if target == end:
+                    found.add(code * base + label + 1)
+                elif len(objects) < MAX_STEPS:
+                    extend([*objects, target], code * base + label + 1)
+
+    extend([start], 0)
+    return found
+
+
+def step_facts(index: StepIndex, obj: int, label: int) -> list[int]:
+    begin, stop = index.table.group_starts[index.table.starts[[obj, obj + 1]]]
+    rows = range(int(begin), int(stop))
+    return [int(index.table.facts[row]) for row in rows if index.step_labels[row] == label]
