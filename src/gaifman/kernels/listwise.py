@@ -131,10 +131,19 @@ def own_gradient(
     marks: Ints,
     stats: Floats,
     object_gradient: Floats,
+    rows: Longs,
+    answers: Ints,
+    answer_gradient: Floats,
+    answer_stats: Floats,
+    answer_lone: npt.NDArray[np.bool_],
+    vanishing: npt.NDArray[np.bool_],
     mark_gradient: Floats,
     stat_gradient: Floats,
 ) -> None:
-    """Add the gradient of own scores to that of marks and statistics; `object_gradient` is set to zero."""
+    """Add the gradient of own scores to that of marks and statistics; `object_gradient` is set to zero.
+
+    The answer of each of the rows has its own statistics, and if it is lone, not the vanishing marks.
+    """
     for obj in range(len(object_gradient)):
         slope = object_gradient[obj]
         object_gradient[obj] = 0.0
@@ -143,6 +152,37 @@ def own_gradient(
                 mark_gradient[marks[i]] += slope
             for j in range(stats.shape[1]):
                 stat_gradient[j] += slope * stats[obj, j]
+    for row in rows:
+        obj, slope = answers[row], answer_gradient[row]
+        for i in range(mark_starts[obj], mark_starts[obj + 1]):
+            if not (answer_lone[row] and vanishing[marks[i]]):
+                mark_gradient[marks[i]] += slope
+        for j in range(stats.shape[1]):
+            stat_gradient[j] += slope * answer_stats[row, j]
+
+
+@kernel
+def answer_scores(
+    mark_starts: Longs,
+    marks: Ints,
+    mark_weights: Floats,
+    rows: Longs,
+    answers: Ints,
+    answer_stats: Floats,
+    answer_lone: npt.NDArray[np.bool_],
+    vanishing: npt.NDArray[np.bool_],
+    weights: Floats,
+    out: Floats,
+) -> None:
+    """Write the own scores of the answers of some rows, as if their fact were not known."""
+    for row in rows:
+        obj, total = answers[row], 0.0
+        for i in range(mark_starts[obj], mark_starts[obj + 1]):
+            if not (answer_lone[row] and vanishing[marks[i]]):
+                total += mark_weights[marks[i]]
+        for j in range(answer_stats.shape[1]):
+            total += answer_stats[row, j] * weights[j]
+        out[row] = total
 
 
 @kernel

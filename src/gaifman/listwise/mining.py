@@ -1,0 +1,226 @@
+"""Mine the paths that lead from a fixed object to the answers at an open position.
+
+>>> import gaifman
+>>> from gaifman.listwise.steps import build_steps
+>>> mined = mine_paths(build_steps(gaifman.demo()), "capital", fixed=0, position=1)
+>>> best = int(mined.confidence.argmax())
+>>> mined.path(best), round(float(mined.confidence[best]), 2)
+((Label(relation='largest_city', source=0, target=1),), 0.77)
+
+Answers are sampled, and all simple paths between their objects are found, without the fact itself and without passing
+through hubs. Paths that several answers share are kept. Their confidence is the share of reached objects that are
+answers, on sampled objects; the most confident paths become formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gaifman.config import check_int
+from gaifman.kb.tables import Floats, Ints, Longs, freeze
+from gaifman.kernels.walks import FULL, UNREACHED, PathScratch, WalkScratch, find_paths, reach
+from gaifman.listwise.steps import Label, StepIndex
+from gaifman.sampling.rng import fold_in_rows, make_key
+
+CONFIDENCE_PRIOR = 5.0
+"""Reached objects without an answer that are added to those of each path: a path needs evidence."""
+MAX_CODE = 2**62
+"""Codes of paths are below this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MiningConfig:
+    """How paths are mined."""
+
+    max_steps: int = 3
+    """Steps of a path."""
+    max_degree: int = 2_000
+    """Objects with more steps are hubs: paths do not pass through them while they are searched."""
+    answers: int = 200
+    """Answers whose paths are searched."""
+    starts: int = 50
+    """Fixed objects on which the confidence is measured."""
+    max_formulas: int = 300
+    """Formulas that are kept."""
+    min_support: int = 2
+    """Answers that must share a path."""
+    budget: int = 100_000
+    """Steps looked at for one answer."""
+    max_set: int = 4_000
+    """A path that reaches more objects at some step is dropped."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "max_degree", "answers", "starts", "max_formulas", "min_support", "budget", "max_set"):
+            check_int(name, getattr(self, name), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class MinedPaths:
+    """The paths from one fixed position to the open one, sorted as a trie."""
+
+    labels: tuple[Label, ...]
+    """The labels of the knowledge base."""
+    paths: Ints
+    """Shape (p, steps), int32: labels, padded with −1; rows ascend, so that common prefixes are adjacent."""
+    support: Longs
+    """Shape (p,), int64: sampled answers that a path leads to."""
+    confidence: Floats
+    """Shape (p,), float64: share of reached objects that are answers."""
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def path(self, row: int) -> tuple[Label, ...]:
+        """The labels of a path."""
+        return tuple(self.labels[label] for label in self.paths[row].tolist() if label >= 0)
+
+
+class Reacher:
+    """Collects what paths reach. One thread uses it at a time."""
+
+    def __init__(self, index: StepIndex, max_steps: int, max_set: int) -> None:
+        self.index, self.max_set = index, max_set
+        objects, shape = len(index.kb.objects), (max_steps, len(index.kb.objects) + 1)
+        self._scratch = WalkScratch(
+            np.zeros(objects, np.int64),
+            np.zeros(objects, np.int32),
+            np.empty(shape, np.int32),
+            np.empty(shape),
+            np.empty(shape),
+            np.zeros(max_steps, np.int64),
+            np.zeros(1, np.int64),
+        )
+        self.objects, self.formulas = np.empty(1 << 16, np.int32), np.empty(1 << 16, np.int32)
+        self.counts, self.masses = np.empty(1 << 16, np.float32), np.empty(1 << 16, np.float32)
+        self.end = 0
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self.end = 0
+
+    def walk(self, start: int, hidden: int, paths: Ints, first: int = 0) -> int:
+        """Append the objects that paths reach from an object; return the number of all entries."""
+        while True:
+            end = reach(
+                self.index.table,
+                start,
+                hidden,
+                paths,
+                first,
+                self.max_set,
+                self._scratch,
+                self.end,
+                self.objects,
+                self.formulas,
+                self.counts,
+                self.masses,
+            )
+            if end != FULL:
+                self.end = int(end)
+                return self.end
+            self._grow()
+
+    def _grow(self) -> None:
+        for name in ("objects", "formulas", "counts", "masses"):
+            array = getattr(self, name)
+            larger = np.empty(2 * len(array), array.dtype)
+            larger[: self.end] = array[: self.end]
+            setattr(self, name, larger)
+
+
+def mine_paths(
+    index: StepIndex, relation: str, fixed: int, position: int, config: MiningConfig | None = None
+) -> MinedPaths:
+    """The paths from the object at the fixed position of a relation's facts to the one at the open position."""
+    config = config or MiningConfig()
+    facts = index.kb.tuples(relation)
+    ids = index.kb.fact_ids(index.kb.content.relations.find(relation) or 0, facts)
+    sampled = _smallest_keys(facts, config.answers, config.seed, "mine paths")
+    steps = _steps_that_fit(len(index.labels) + 1, config.max_steps)
+    codes, support = _shared_codes(index, facts[sampled][:, [fixed, position]], ids[sampled], steps, config)
+    order = np.lexsort((codes, -support))[: 5 * config.max_formulas]
+    paths = _decode(codes[order], len(index.labels) + 1, config.max_steps)
+    sort = np.lexsort(paths.T[::-1])
+    paths, support = freeze(paths[sort]), support[order][sort]
+    confidence = _confidences(index, paths, facts[:, [fixed, position]], config)
+    best = np.sort(np.lexsort((np.arange(len(paths)), -confidence))[: config.max_formulas])
+    return MinedPaths(index.labels, freeze(paths[best]), freeze(support[best]), freeze(confidence[best]))
+
+
+def _smallest_keys(rows: Ints, count: int, seed: int, purpose: str) -> Longs:
+    """A random choice of rows, ascending; it depends on their objects alone."""
+    if len(rows) <= count:
+        return np.arange(len(rows))
+    chosen: Longs = np.sort(np.argsort(fold_in_rows(make_key(seed, purpose), rows), kind="stable")[:count])
+    return chosen
+
+
+def _steps_that_fit(base: int, max_steps: int) -> int:
+    """The largest number of steps whose codes fit into 62 bits."""
+    steps = max_steps
+    while steps > 1 and base**steps >= MAX_CODE:
+        steps -= 1
+    return steps
+
+
+def _shared_codes(
+    index: StepIndex, pairs: Ints, hidden: Longs, steps: int, config: MiningConfig
+) -> tuple[Longs, Longs]:
+    """The codes of paths that enough pairs share, ascending, and the number of these pairs."""
+    objects = len(index.kb.objects)
+    scratch = PathScratch(
+        np.zeros(objects, np.uint8),
+        np.full(objects, UNREACHED, np.int8),
+        np.empty(objects, np.int32),
+        np.zeros((4, steps + 1), np.int64),
+    )
+    buffer, found = np.empty(config.budget, np.int64), [np.zeros(0, np.int64)]
+    base = len(index.labels) + 1
+    for (start, end), fact in zip(pairs.tolist(), hidden.tolist(), strict=True):
+        count = find_paths(
+            index.table,
+            start,
+            end,
+            fact,
+            base,
+            steps,
+            config.max_degree,
+            config.budget,
+            index.step_labels,
+            scratch,
+            buffer,
+            0,
+        )
+        found.append(np.unique(buffer[:count]))
+    codes, support = np.unique(np.concatenate(found), return_counts=True)
+    shared = support >= config.min_support
+    return codes[shared], support[shared].astype(np.int64)
+
+
+def _decode(codes: Longs, base: int, steps: int) -> Ints:
+    """Shape (codes, steps), int32: the labels of each code, padded with −1."""
+    paths = np.full((len(codes), steps), -1, np.int32)
+    for row, code in enumerate(codes.tolist()):
+        labels = []
+        while code:
+            code, last = divmod(code, base)
+            labels.append(last - 1)
+        paths[row, : len(labels)] = labels[::-1]
+    return paths
+
+
+def _confidences(index: StepIndex, paths: Ints, pairs: Ints, config: MiningConfig) -> Floats:
+    """For each path the share of reached objects that are answers, on a sample of fixed objects."""
+    reacher, starts = Reacher(index, paths.shape[1], config.max_set), np.unique(pairs[:, 0])
+    reached, hits = np.zeros(len(paths)), np.zeros(len(paths))
+    for start in starts[_smallest_keys(starts[:, None], config.starts, config.seed, "mine starts")].tolist():
+        reacher.clear()
+        end = reacher.walk(start, -1, paths)
+        answers = pairs[pairs[:, 0] == start, 1]
+        formulas = reacher.formulas[:end]
+        reached += np.bincount(formulas, minlength=len(paths))
+        hits += np.bincount(formulas[np.isin(reacher.objects[:end], answers)], minlength=len(paths))
+    return hits / (reached + CONFIDENCE_PRIOR)

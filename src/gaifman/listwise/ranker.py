@@ -1,0 +1,341 @@
+"""A ranker scores every object at one position of a relation's facts, given the objects at the others.
+
+The score of a candidate is a sum of weights times values: of the formulas that lead from the fixed objects to it, of its
+marks (its types, and the positions at which it occurs), and of statistics (how often it is at this position). Weights
+can be negative. They are fitted so that the softmax over all candidates is high for known answers, each scored as if
+its fact were not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.config import check_int, check_positive
+from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
+from gaifman.kernels.listwise import (
+    Questions,
+    adagrad,
+    add_entries,
+    answer_scores,
+    batch_gradient,
+    own_gradient,
+    own_scores,
+)
+from gaifman.listwise.mining import MinedPaths, MiningConfig, Reacher, mine_paths
+from gaifman.listwise.steps import MarkTable, StepIndex
+from gaifman.sampling.rng import fold_in_rows, make_key
+
+STATISTICS = ("log(1 + facts at this position)", "seen at this position", "log(1 + steps)")
+INITIAL_STATISTICS = (1.0, 2.0, 0.0)
+"""Weights to begin with: the most frequent object first."""
+PENALTIES = (0.001, 0.01, 0.1)
+"""Penalties to choose from on held-out questions."""
+DEFAULT_PENALTY, DEFAULT_EPOCHS = 0.001, 5
+"""Without enough questions to hold some out."""
+
+Reals = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ListwiseConfig:
+    """How rankers are mined and fitted."""
+
+    mining: MiningConfig = field(default_factory=MiningConfig)
+    questions: int = 2_000
+    """Questions per relation and position."""
+    answers_per_question: int = 5
+    """Answers of one question that are asked for."""
+    max_entries: int = 30_000_000
+    """Values of formulas in memory: with more, there are fewer questions."""
+    epochs: int = 10
+    """Largest number of epochs; the best number is chosen on held-out questions."""
+    batch_size: int = 16
+    rate: float = 0.1
+    holdout: float = 0.15
+    """Share of the questions that penalty and epochs are chosen on."""
+    min_held_out: int = 10
+    """With fewer held-out questions, penalty and epochs have default values."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("questions", "answers_per_question", "max_entries", "epochs", "batch_size", "min_held_out"):
+            check_int(name, getattr(self, name), 1)
+        check_positive("rate", self.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranker:
+    """A fitted ranker of one relation and position."""
+
+    relation: str
+    position: int
+    mined: tuple[MinedPaths, ...]
+    """The paths from each of the other positions, in their order."""
+    formula_weights: Floats
+    """Shape (formulas,), float64: of the paths, one position after another."""
+    mark_weights: Floats
+    """Shape (marks,), float64."""
+    statistic_weights: Floats
+    """Shape (3,), float64: of `STATISTICS`."""
+    penalty: float
+    epochs: int
+    held_out_loss: float | None
+    """Mean loss in nats on held-out questions; None if there were too few."""
+
+
+def fit_ranker(index: StepIndex, relation: str, position: int, config: ListwiseConfig | None = None) -> Ranker:
+    """Mine formulas and fit their weights."""
+    config = config or ListwiseConfig()
+    arity = index.kb.relations[relation].arity
+    mined = tuple(mine_paths(index, relation, i, position, config.mining) for i in range(arity) if i != position)
+    problem = _Problem(index, relation, position, mined, config)
+    penalty, epochs, loss = problem.choose()
+    weights = problem.fit(np.arange(len(problem)), penalty, epochs)
+    return Ranker(relation, position, mined, *weights, penalty, epochs, loss)
+
+
+def formula_values(counts: Reals) -> Reals:
+    """The values of formulas by the number of their groundings: 1 + log(count)."""
+    values: Reals = 1 + np.log(counts)
+    return values
+
+
+def statistics(facts: Floats, steps: Floats) -> Floats:
+    """Shape (objects, 3), float64: see `STATISTICS`."""
+    return np.stack([np.log1p(facts), (facts > 0).astype(np.float64), np.log1p(np.maximum(steps, 0))], axis=1)
+
+
+Weights = tuple[Floats, Floats, Floats]
+"""Of formulas, marks and statistics."""
+
+
+class _Problem:
+    """The questions of one relation and position, and what formulas reach from them."""
+
+    def __init__(
+        self, index: StepIndex, relation: str, position: int, mined: Sequence[MinedPaths], config: ListwiseConfig
+    ) -> None:
+        self._config, self._marks = config, index.marks
+        facts = index.kb.tuples(relation)
+        number = index.kb.content.relations.find(relation) or 0
+        ids = index.kb.fact_ids(number, facts)
+        fixed = [i for i in range(facts.shape[1]) if i != position]
+        self._questions, chosen = _ask(index, facts, ids, fixed, position, mined, config)
+        answers, objects = facts[chosen, position], len(index.kb.objects)
+        at_position = np.bincount(facts[:, position], minlength=objects).astype(np.float64)
+        degrees = index.degrees.astype(np.float64)
+        self._stats = freeze(statistics(at_position, degrees))
+        self._answer_stats = freeze(statistics(at_position[answers] - 1, degrees[answers] - len(fixed)))
+        self._lone = freeze(at_position[answers] <= 1)
+        self._vanishing = freeze(_vanishing_marks(index, relation, position))
+        self._prior = np.concatenate([np.zeros(0), *(0.3 * -np.log1p(-np.minimum(one.confidence, 0.99)) for one in mined)])
+        self._keys = fold_in_rows(make_key(config.seed, "listwise", relation, position), facts[chosen])
+
+    def __len__(self) -> int:
+        return len(self._questions.answers)
+
+    def choose(self) -> tuple[float, int, float | None]:
+        """The penalty and the number of epochs with the smallest loss on held-out questions, and that loss."""
+        count = round(self._config.holdout * len(self))
+        if count < self._config.min_held_out:
+            return DEFAULT_PENALTY, min(DEFAULT_EPOCHS, self._config.epochs), None
+        order = np.argsort(self._keys, kind="stable")
+        held_out, rest = np.sort(order[:count]), np.sort(order[count:])
+        found = []
+        for penalty in PENALTIES:
+            losses = [self._loss(held_out, weights) for weights in self._epochs(rest, penalty, self._config.epochs)]
+            best = int(np.argmin(losses))
+            found.append((losses[best], penalty, best + 1))
+        loss, penalty, epochs = min(found)
+        return penalty, epochs, loss / count
+
+    def fit(self, rows: Longs, penalty: float, epochs: int) -> Weights:
+        """The weights after some epochs over some questions."""
+        *_, weights = self._epochs(rows, penalty, epochs)
+        return weights
+
+    def _epochs(self, rows: Longs, penalty: float, epochs: int) -> Iterator[Weights]:
+        """Yield the weights after each epoch of Adagrad; the arrays are reused."""
+        state = _State(self._prior, int(self._vanishing.size), len(self._stats), len(self))
+        for epoch in range(epochs):
+            keys = fold_in_rows(make_key(self._config.seed, "listwise epoch", epoch), self._keys[rows][:, None])
+            order = rows[np.argsort(keys, kind="stable")]
+            for begin in range(0, len(order), self._config.batch_size):
+                batch = freeze(order[begin : begin + self._config.batch_size])
+                self._gradient(batch, state)
+                self._own_gradient(batch, state)
+                state.step(penalty * len(batch), self._config.rate)
+            yield state.weights
+
+    def _gradient(self, batch: Longs, state: _State) -> float:
+        """Add up loss and gradient of a batch."""
+        formulas, marks, stats = state.weights
+        own_scores(self._marks.starts, self._marks.marks, marks, self._stats, stats, state.own)
+        answer_scores(
+            self._marks.starts,
+            self._marks.marks,
+            marks,
+            batch,
+            self._questions.answers,
+            self._answer_stats,
+            self._lone,
+            self._vanishing,
+            stats,
+            state.answer_own,
+        )
+        top = max(float(state.own.max()), float(state.answer_own[batch].max()))
+        np.exp(state.own - top, out=state.own)
+        state.answer_own[batch] = np.exp(state.answer_own[batch] - top)
+        return batch_gradient(
+            batch,
+            self._questions,
+            formulas,
+            state.own,
+            state.answer_own,
+            state.sums,
+            state.seen,
+            state.reached,
+            state.stamp,
+            state.gradients[0],
+            state.object_gradient,
+            state.answer_gradient,
+        )
+
+    def _own_gradient(self, batch: Longs, state: _State) -> None:
+        own_gradient(
+            self._marks.starts,
+            self._marks.marks,
+            self._stats,
+            state.object_gradient,
+            batch,
+            self._questions.answers,
+            state.answer_gradient,
+            self._answer_stats,
+            self._lone,
+            self._vanishing,
+            state.gradients[1],
+            state.gradients[2],
+        )
+
+    def _loss(self, rows: Longs, weights: Weights) -> float:
+        """The sum of the losses of some questions."""
+        state = _State(self._prior, int(self._vanishing.size), len(self._stats), len(self))
+        state.weights = weights
+        return self._gradient(freeze(rows), state)
+
+
+class _State:
+    """Weights, their sums of squared gradients, and scratch space."""
+
+    def __init__(self, prior: Floats, marks: int, objects: int, questions: int) -> None:
+        self._priors = (prior, np.zeros(marks), np.array(INITIAL_STATISTICS))
+        self.weights: Weights = tuple(prior.copy() for prior in self._priors)  # type: ignore[assignment]
+        self.gradients: Weights = tuple(np.zeros(len(prior)) for prior in self._priors)  # type: ignore[assignment]
+        self._squares = tuple(np.full(len(prior), 0.01) for prior in self._priors)
+        self.own, self.object_gradient, self.sums = np.empty(objects), np.zeros(objects), np.zeros(objects)
+        self.seen, self.reached, self.stamp = np.zeros(objects, np.int64), np.empty(objects, np.int32), np.zeros(1, np.int64)
+        self.answer_own, self.answer_gradient = np.zeros(questions), np.zeros(questions)
+
+    def step(self, penalty: float, rate: float) -> None:
+        """Take one step of Adagrad; statistics are not penalised."""
+        for group in range(3):
+            strength = penalty if group < 2 else 0.0
+            adagrad(
+                self.weights[group], self.gradients[group], self._squares[group], self._priors[group], strength, rate
+            )
+
+
+def _ask(
+    index: StepIndex,
+    facts: Ints,
+    ids: Longs,
+    fixed: Sequence[int],
+    position: int,
+    mined: Sequence[MinedPaths],
+    config: ListwiseConfig,
+) -> tuple[Questions, Longs]:
+    """The questions of some facts with what formulas reach, and the rows of these facts."""
+    groups = row_ids(facts[:, fixed])[0] if fixed else np.zeros(len(facts), np.int64)
+    chosen = _choose_questions(facts, groups, config)
+    reacher = Reacher(index, config.mining.max_steps, config.mining.max_set)
+    starts, known, order = [0], list[Ints](), np.argsort(groups, kind="stable")
+    for row in chosen.tolist():
+        first = 0
+        for at, one in zip(fixed, mined, strict=True):
+            reacher.walk(int(facts[row, at]), int(ids[row]), one.paths, first)
+            first += len(one)
+        starts.append(reacher.end)
+        begin, end = np.searchsorted(groups[order], [groups[row], groups[row] + 1])
+        others = facts[order[begin:end], position]
+        known.append(others[others != facts[row, position]])
+        if reacher.end >= config.max_entries:
+            break
+    chosen = chosen[: len(known)]
+    known_starts = np.append(0, np.cumsum([len(one) for one in known])).astype(np.int64)
+    questions = Questions(
+        freeze(facts[chosen, position]),
+        freeze(known_starts),
+        freeze(np.concatenate([np.zeros(0, np.int32), *known])),
+        freeze(np.array(starts, np.int64)),
+        freeze(reacher.objects[: reacher.end]),
+        freeze(reacher.formulas[: reacher.end]),
+        freeze(formula_values(reacher.counts[: reacher.end])),
+    )
+    return questions, chosen
+
+
+def _choose_questions(facts: Ints, groups: Longs, config: ListwiseConfig) -> Longs:
+    """The rows of the facts that are asked for, in random order: some answers of each question."""
+    keys = fold_in_rows(make_key(config.seed, "listwise questions"), facts)
+    order = np.lexsort((keys, groups))
+    sizes = np.bincount(groups)
+    rank = np.arange(len(facts)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # among the answers of its question
+    allowed = order[rank < config.answers_per_question]
+    chosen: Longs = allowed[np.argsort(keys[allowed], kind="stable")][: config.questions]
+    return chosen
+
+
+def _vanishing_marks(index: StepIndex, relation: str, position: int) -> Bools:
+    """Shape (marks,): the marks that an object has by the facts in which it is at this position."""
+    marks = [label.relation == relation and label.source == position for label in index.labels]
+    marks += [name == relation for name in index.marks.types]
+    return np.array(marks, bool)
+
+
+class Scorer:
+    """Scores all candidates by a ranker on a knowledge base. One thread uses it at a time."""
+
+    def __init__(self, index: StepIndex, ranker: Ranker, config: ListwiseConfig) -> None:
+        self._index, self._ranker = index, ranker
+        self._reacher = Reacher(index, config.mining.max_steps, config.mining.max_set)
+        facts = index.kb.tuples(ranker.relation)
+        at_position = np.bincount(facts[:, ranker.position], minlength=len(index.kb.objects)).astype(np.float64)
+        self._own = np.empty(len(index.kb.objects))
+        own_scores(
+            index.marks.starts,
+            index.marks.marks,
+            freeze(ranker.mark_weights),
+            freeze(statistics(at_position, index.degrees.astype(np.float64))),
+            freeze(ranker.statistic_weights),
+            self._own,
+        )
+        self._fixed = [i for i in range(facts.shape[1]) if i != ranker.position]
+
+    def scores(self, objects: Sequence[int]) -> Floats:
+        """Shape (objects,), float64: the score of every candidate, given the objects of a tuple at other positions."""
+        self._reacher.clear()
+        first = 0
+        for at, mined in zip(self._fixed, self._ranker.mined, strict=True):
+            self._reacher.walk(int(objects[at]), -1, mined.paths, first)
+            first += len(mined)
+        found, end = self._own.copy(), self._reacher.end
+        values = formula_values(self._reacher.counts[:end])
+        add_entries(
+            0, end, self._reacher.objects, self._reacher.formulas, values, freeze(self._ranker.formula_weights), found
+        )
+        return found
