@@ -45,13 +45,14 @@ def sorted_paths(paths: list[list[int]]) -> np.ndarray:
     return freeze(np.array(sorted(path + [-1] * (MAX_STEPS - len(path)) for path in paths), np.int32))
 
 
-def reached(index: StepIndex, start: int, hidden: int, paths: np.ndarray, max_set: int = 100) -> dict[tuple[int, int], float]:
+def reached(index: StepIndex, start: int, hidden: list[int], paths: np.ndarray, max_set: int = 100) -> dict[tuple[int, int], float]:
     size = 1
     while True:
         objects, formulas = np.empty(size, np.int32), np.empty(size, np.int32)
         counts, masses = np.empty(size, np.float32), np.empty(size, np.float32)
         scratch = walk_scratch(len(index.kb.objects))
-        end = reach(index.table, start, hidden, paths, 0, max_set, scratch, 0, objects, formulas, counts, masses)
+        unseen = freeze(np.array(hidden, np.int64))
+        end = reach(index.table, start, unseen, paths, 0, max_set, scratch, 0, objects, formulas, counts, masses)
         if end != FULL:
             return {(int(f), int(o)): float(c) for f, o, c in zip(formulas[:end], objects[:end], counts[:end], strict=True)}
         size *= 2
@@ -63,10 +64,10 @@ def test_walks_count_the_groundings_of_their_formulas(seed: int) -> None:
     kb = random_kb(rng)
     index, start = build_steps(kb), rng.randrange(len(kb.objects))
     facts = list(kb.facts())
-    hidden = rng.choice([-1, rng.randrange(len(facts))])
+    hidden = rng.sample(range(len(facts)), rng.randint(0, min(3, len(facts))))
     paths = sorted_paths([[rng.randrange(len(index.labels)) for _ in range(rng.randint(1, MAX_STEPS))] for _ in range(12)])
     found = reached(index, start, hidden, paths)
-    visible = kb if hidden < 0 else kb.without_facts([kb.fact_by_id(hidden)]).extend_schema(ARITIES)
+    visible = kb.without_facts([kb.fact_by_id(fact) for fact in hidden]).extend_schema(ARITIES)
     structure = visible.structure()
     for number, path in enumerate(paths.tolist()):
         feature = path_feature([index.labels[label] for label in path if label >= 0], ARITIES)
@@ -80,7 +81,7 @@ def test_a_path_with_a_large_set_reaches_nothing(seed: int) -> None:
     rng = random.Random(seed)
     index = build_steps(random_kb(rng))
     paths = sorted_paths([[rng.randrange(len(index.labels)) for _ in range(rng.randint(1, MAX_STEPS))] for _ in range(6)])
-    all_of_it, bounded = reached(index, 0, -1, paths), reached(index, 0, -1, paths, max_set=1)
+    all_of_it, bounded = reached(index, 0, [], paths), reached(index, 0, [], paths, max_set=1)
     assert bounded.items() <= all_of_it.items()
     assert all(sum(f == g for g, _ in bounded) == 1 for f, _ in bounded)
 
@@ -99,7 +100,8 @@ def test_paths_found_are_those_that_lead_to_the_end(seed: int) -> None:
         np.zeros((4, MAX_STEPS + 1), np.int64),
     )
     codes = np.empty(100_000, np.int64)
-    arguments = (index.table, start, end, hidden, base, MAX_STEPS, 1_000, 10**9, index.step_labels, scratch, codes)
+    unseen = freeze(np.array([hidden], np.int64))
+    arguments = (index.table, start, end, unseen, base, MAX_STEPS, 1_000, 10**9, index.step_labels, scratch, codes)
     count = find_paths(*arguments, 0)
     found = set(codes[:count].tolist())
     assert found == ({code for code in simple_paths(index, start, end, hidden, base)} if start != end else set())

@@ -2,7 +2,7 @@
 
 A label is a relation with two of its positions; a step with a label goes from the object at the first position of a fact
 to the object at the second. A path is a row of labels, padded with −1. Walks never return to the object they start from,
-and never use the hidden fact.
+and never use a hidden fact.
 """
 
 from __future__ import annotations
@@ -71,9 +71,18 @@ def _group(table: StepTable, obj: int, label: int) -> int:
     return low if low < table.starts[obj + 1] and table.labels[low] == label else -1
 
 
+@inline_kernel
+def _is_hidden(hidden: Longs, fact: int) -> bool:
+    """Return whether a fact is hidden; few facts are."""
+    for i in range(len(hidden)):
+        if hidden[i] == fact:
+            return True
+    return False
+
+
 @inner_kernel
 def _extend(
-    table: StepTable, start: int, hidden: int, label: int, depth: int, max_set: int, scratch: WalkScratch
+    table: StepTable, start: int, hidden: Longs, label: int, depth: int, max_set: int, scratch: WalkScratch
 ) -> int:
     """Fill the set of one depth from the set before it; return its size, 0 if it is too large."""
     scratch.stamp[0] += 1
@@ -89,7 +98,7 @@ def _extend(
         mass /= table.group_starts[group + 1] - table.group_starts[group]
         for step in range(table.group_starts[group], table.group_starts[group + 1]):
             target = table.targets[step]
-            if target == start or table.facts[step] == hidden:
+            if target == start or _is_hidden(hidden, table.facts[step]):
                 continue
             if scratch.seen[target] == stamp:
                 scratch.counts[depth, scratch.slots[target]] += ways
@@ -110,7 +119,7 @@ def _extend(
 def reach(
     table: StepTable,
     start: int,
-    hidden: int,
+    hidden: Longs,
     paths: Ints,
     first: int,
     max_set: int,
@@ -171,7 +180,7 @@ def find_paths(
     table: StepTable,
     start: int,
     end: int,
-    hidden: int,
+    hidden: Longs,
     base: int,
     max_steps: int,
     max_degree: int,
@@ -198,7 +207,7 @@ def find_paths(
         scratch.steps[0, depth] += 1
         looked += 1
         target = table.targets[step]
-        if scratch.on_path[target] or table.facts[step] == hidden:
+        if scratch.on_path[target] or _is_hidden(hidden, table.facts[step]):
             continue
         code = scratch.steps[3, depth] * base + group_labels[step] + 1
         if target == end:

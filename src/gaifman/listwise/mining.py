@@ -26,6 +26,8 @@ from gaifman.sampling.rng import fold_in_rows, make_key
 
 CONFIDENCE_PRIOR = 5.0
 """Reached objects without an answer that are added to those of each path: a path needs evidence."""
+NOTHING = freeze(np.zeros(0, np.int64))
+"""No hidden facts."""
 MAX_CODE = 2**62
 """Codes of paths are below this number."""
 
@@ -101,8 +103,11 @@ class Reacher:
         """Forget all entries."""
         self.end = 0
 
-    def walk(self, start: int, hidden: int, paths: Ints, first: int = 0) -> int:
-        """Append the objects that paths reach from an object; return the number of all entries."""
+    def walk(self, start: int, hidden: Longs, paths: Ints, first: int = 0) -> int:
+        """Append the objects that paths reach from an object; return the number of all entries.
+
+        Steps by the hidden facts (h,) are not taken. The formula of the first path has the number `first`.
+        """
         while True:
             end = reach(
                 self.index.table,
@@ -123,6 +128,20 @@ class Reacher:
                 return self.end
             self._grow()
 
+    def link(self, start: int, hidden: Longs, formula: int) -> int:
+        """Append the objects that share a visible fact with an object, for one formula."""
+        table = self.index.table
+        steps = slice(*table.group_starts[table.starts[[start, start + 1]]].tolist())
+        targets = np.unique(table.targets[steps][~np.isin(table.facts[steps], hidden)])
+        targets = targets[targets != start]
+        while self.end + len(targets) > len(self.objects):
+            self._grow()
+        added = slice(self.end, self.end + len(targets))
+        self.objects[added], self.formulas[added] = targets, formula
+        self.counts[added], self.masses[added] = 1, 1
+        self.end = added.stop
+        return self.end
+
     def _grow(self) -> None:
         for name in ("objects", "formulas", "counts", "masses"):
             array = getattr(self, name)
@@ -140,7 +159,8 @@ def mine_paths(
     ids = index.kb.fact_ids(index.kb.content.relations.find(relation) or 0, facts)
     sampled = _smallest_keys(facts, config.answers, config.seed, "mine paths")
     steps = _steps_that_fit(len(index.labels) + 1, config.max_steps)
-    codes, support = _shared_codes(index, facts[sampled][:, [fixed, position]], ids[sampled], steps, config)
+    pairs = facts[sampled][:, [fixed, position]]
+    codes, support = _shared_codes(index, pairs, freeze(ids[sampled]), steps, config)
     order = np.lexsort((codes, -support))[: 5 * config.max_formulas]
     paths = _decode(codes[order], len(index.labels) + 1, config.max_steps)
     sort = np.lexsort(paths.T[::-1])
@@ -179,12 +199,12 @@ def _shared_codes(
     )
     buffer, found = np.empty(config.budget, np.int64), [np.zeros(0, np.int64)]
     base = len(index.labels) + 1
-    for (start, end), fact in zip(pairs.tolist(), hidden.tolist(), strict=True):
+    for row, (start, end) in enumerate(pairs.tolist()):
         count = find_paths(
             index.table,
             start,
             end,
-            fact,
+            hidden[row : row + 1],
             base,
             steps,
             config.max_degree,
@@ -218,7 +238,7 @@ def _confidences(index: StepIndex, paths: Ints, pairs: Ints, config: MiningConfi
     reached, hits = np.zeros(len(paths)), np.zeros(len(paths))
     for start in starts[_smallest_keys(starts[:, None], config.starts, config.seed, "mine starts")].tolist():
         reacher.clear()
-        end = reacher.walk(start, -1, paths)
+        end = reacher.walk(start, NOTHING, paths)
         answers = pairs[pairs[:, 0] == start, 1]
         formulas = reacher.formulas[:end]
         reached += np.bincount(formulas, minlength=len(paths))

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_int, check_positive
+from gaifman.config import check_choice, check_int, check_positive
+from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
 from gaifman.kernels.listwise import (
     Questions,
@@ -25,13 +26,17 @@ from gaifman.kernels.listwise import (
     own_gradient,
     own_scores,
 )
-from gaifman.listwise.mining import MinedPaths, MiningConfig, Reacher, mine_paths
+from gaifman.listwise.mining import NOTHING, MinedPaths, MiningConfig, Reacher, mine_paths
 from gaifman.listwise.steps import MarkTable, StepIndex
+from gaifman.sampling.examples import HIDE_MODES, hide_links
+from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.sampling.rng import fold_in_rows, make_key
 
 STATISTICS = ("log(1 + facts at this position)", "seen at this position", "log(1 + steps)")
 INITIAL_STATISTICS = (1.0, 2.0, 0.0)
 """Weights to begin with: the most frequent object first."""
+PRIOR_STRENGTH = 0.3
+"""The prior weight of a formula with confidence c is −log(1 − c) times this."""
 PENALTIES = (0.001, 0.01, 0.1)
 """Penalties to choose from on held-out questions."""
 DEFAULT_PENALTY, DEFAULT_EPOCHS = 0.001, 5
@@ -46,6 +51,8 @@ class ListwiseConfig:
     """How rankers are mined and fitted."""
 
     mining: MiningConfig = field(default_factory=MiningConfig)
+    hide: str = "facts"
+    """What a question does not see: the fact that it asks for, or also all other `links` between its objects."""
     questions: int = 2_000
     """Questions per relation and position."""
     answers_per_question: int = 5
@@ -66,6 +73,7 @@ class ListwiseConfig:
         for name in ("questions", "answers_per_question", "max_entries", "epochs", "batch_size", "min_held_out"):
             check_int(name, getattr(self, name), 1)
         check_positive("rate", self.rate)
+        check_choice("hide", self.hide, HIDE_MODES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class Ranker:
     mined: tuple[MinedPaths, ...]
     """The paths from each of the other positions, in their order."""
     formula_weights: Floats
-    """Shape (formulas,), float64: of the paths, one position after another."""
+    """Shape (formulas,), float64: for each fixed position of the paths, and of being linked by any fact."""
     mark_weights: Floats
     """Shape (marks,), float64."""
     statistic_weights: Floats
@@ -110,6 +118,11 @@ def statistics(facts: Floats, steps: Floats) -> Floats:
     return np.stack([np.log1p(facts), (facts > 0).astype(np.float64), np.log1p(np.maximum(steps, 0))], axis=1)
 
 
+def prior_weights(mined: MinedPaths) -> Floats:
+    """Shape (paths + 1,), float64: the weights before training, from confidences; 0 for being linked."""
+    return np.append(PRIOR_STRENGTH * -np.log1p(-np.minimum(mined.confidence, 0.99)), 0.0)
+
+
 Weights = tuple[Floats, Floats, Floats]
 """Of formulas, marks and statistics."""
 
@@ -133,7 +146,7 @@ class _Problem:
         self._answer_stats = freeze(statistics(at_position[answers] - 1, degrees[answers] - len(fixed)))
         self._lone = freeze(at_position[answers] <= 1)
         self._vanishing = freeze(_vanishing_marks(index, relation, position))
-        self._prior = np.concatenate([np.zeros(0), *(0.3 * -np.log1p(-np.minimum(one.confidence, 0.99)) for one in mined)])
+        self._prior = np.concatenate([np.zeros(0), *(prior_weights(one) for one in mined)])
         self._keys = fold_in_rows(make_key(config.seed, "listwise", relation, position), facts[chosen])
 
     def __len__(self) -> int:
@@ -263,12 +276,13 @@ def _ask(
     groups = row_ids(facts[:, fixed])[0] if fixed else np.zeros(len(facts), np.int64)
     chosen = _choose_questions(facts, groups, config)
     reacher = Reacher(index, config.mining.max_steps, config.mining.max_set)
+    hidden = HiddenFacts.one_per_tuple(ids[chosen])
+    if config.hide == "links":
+        hidden = hide_links(build_graph(index.kb), facts[chosen], hidden, np.arange(len(chosen)))
     starts, known, order = [0], list[Ints](), np.argsort(groups, kind="stable")
-    for row in chosen.tolist():
-        first = 0
-        for at, one in zip(fixed, mined, strict=True):
-            reacher.walk(int(facts[row, at]), int(ids[row]), one.paths, first)
-            first += len(one)
+    for number, row in enumerate(chosen.tolist()):
+        unseen = freeze(hidden.facts[hidden.starts[number] : hidden.starts[number + 1]])
+        reach_candidates(reacher, facts[row, fixed].tolist(), unseen, mined)
         starts.append(reacher.end)
         begin, end = np.searchsorted(groups[order], [groups[row], groups[row] + 1])
         others = facts[order[begin:end], position]
@@ -287,6 +301,15 @@ def _ask(
         freeze(formula_values(reacher.counts[: reacher.end])),
     )
     return questions, chosen
+
+
+def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mined: Sequence[MinedPaths]) -> None:
+    """Append what the formulas reach from the fixed objects: their paths, then any fact."""
+    first = 0
+    for start, one in zip(fixed, mined, strict=True):
+        reacher.walk(start, hidden, one.paths, first)
+        reacher.link(start, hidden, first + len(one))
+        first += len(one) + 1
 
 
 def _choose_questions(facts: Ints, groups: Longs, config: ListwiseConfig) -> Longs:
@@ -329,10 +352,7 @@ class Scorer:
     def scores(self, objects: Sequence[int]) -> Floats:
         """Shape (objects,), float64: the score of every candidate, given the objects of a tuple at other positions."""
         self._reacher.clear()
-        first = 0
-        for at, mined in zip(self._fixed, self._ranker.mined, strict=True):
-            self._reacher.walk(int(objects[at]), -1, mined.paths, first)
-            first += len(mined)
+        reach_candidates(self._reacher, [int(objects[at]) for at in self._fixed], NOTHING, self._ranker.mined)
         found, end = self._own.copy(), self._reacher.end
         values = formula_values(self._reacher.counts[:end])
         add_entries(

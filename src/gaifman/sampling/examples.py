@@ -245,7 +245,7 @@ class TrainingExamples:
         """Return answers, by row, with these negatives."""
         tuples, hidden = self.answers[rows], self._hidden.select(rows)
         if self.config.hide == "links":
-            hidden = _hide_links(self.graph, tuples, hidden, np.arange(len(rows)))
+            hidden = hide_links(self.graph, tuples, hidden, np.arange(len(rows)))
         unseen = self._hidden_from_negatives(found.tuples, found.sources, hidden)
         if self._twins is not None:
             unseen = self._twins.hide_from_negatives(unseen, rows[found.sources], found.tuples)
@@ -254,7 +254,7 @@ class TrainingExamples:
     def _hidden_from_negatives(self, tuples: Ints, sources: Longs, hidden: HiddenFacts) -> HiddenFacts:
         """Return what is hidden from negatives (c, n): the facts of their sources, and those that make them true."""
         if self.config.hide == "links":
-            unseen = _hide_links(self.graph, tuples, hidden, sources)
+            unseen = hide_links(self.graph, tuples, hidden, sources)
         else:
             unseen = hidden.select(sources)
         negatives, rows = self._find_held_out(tuples)
@@ -406,7 +406,7 @@ def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[I
     return freeze(tuples), find_hiding(graph.kb, query, tuples, seed=seed), freeze(confidence.astype(np.float32))
 
 
-def _hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:
+def hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:
     """Return what is hidden from the source of each tuple, and every fact with two different objects of the tuple."""
     from gaifman.kb.arrays import adjacency
     from gaifman.kb.tables import freeze  # here: numba takes a quarter of a second to import
