@@ -45,7 +45,9 @@ def sorted_paths(paths: list[list[int]]) -> np.ndarray:
     return freeze(np.array(sorted(path + [-1] * (MAX_STEPS - len(path)) for path in paths), np.int32))
 
 
-def reached(index: StepIndex, start: int, hidden: list[int], paths: np.ndarray, max_set: int = 100) -> dict[tuple[int, int], float]:
+def reached(
+    index: StepIndex, start: int, hidden: list[int], paths: np.ndarray, max_set: int = 100
+) -> dict[tuple[int, int], float]:
     size = 1
     while True:
         objects, formulas = np.empty(size, np.int32), np.empty(size, np.int32)
@@ -54,7 +56,9 @@ def reached(index: StepIndex, start: int, hidden: list[int], paths: np.ndarray, 
         unseen = freeze(np.array(hidden, np.int64))
         end = reach(index.table, start, unseen, paths, 0, max_set, scratch, 0, objects, formulas, counts, masses)
         if end != FULL:
-            return {(int(f), int(o)): float(c) for f, o, c in zip(formulas[:end], objects[:end], counts[:end], strict=True)}
+            return {
+                (int(f), int(o)): float(c) for f, o, c in zip(formulas[:end], objects[:end], counts[:end], strict=True)
+            }
         size *= 2
 
 
@@ -65,7 +69,9 @@ def test_walks_count_the_groundings_of_their_formulas(seed: int) -> None:
     index, start = build_steps(kb), rng.randrange(len(kb.objects))
     facts = list(kb.facts())
     hidden = rng.sample(range(len(facts)), rng.randint(0, min(3, len(facts))))
-    paths = sorted_paths([[rng.randrange(len(index.labels)) for _ in range(rng.randint(1, MAX_STEPS))] for _ in range(12)])
+    paths = sorted_paths(
+        [[rng.randrange(len(index.labels)) for _ in range(rng.randint(1, MAX_STEPS))] for _ in range(12)]
+    )
     found = reached(index, start, hidden, paths)
     visible = kb.without_facts([kb.fact_by_id(fact) for fact in hidden]).extend_schema(ARITIES)
     structure = visible.structure()
@@ -80,7 +86,9 @@ def test_walks_count_the_groundings_of_their_formulas(seed: int) -> None:
 def test_a_path_with_a_large_set_reaches_nothing(seed: int) -> None:
     rng = random.Random(seed)
     index = build_steps(random_kb(rng))
-    paths = sorted_paths([[rng.randrange(len(index.labels)) for _ in range(rng.randint(1, MAX_STEPS))] for _ in range(6)])
+    paths = sorted_paths(
+        [[rng.randrange(len(index.labels)) for _ in range(rng.randint(1, MAX_STEPS))] for _ in range(6)]
+    )
     all_of_it, bounded = reached(index, 0, [], paths), reached(index, 0, [], paths, max_set=1)
     assert bounded.items() <= all_of_it.items()
     assert all(sum(f == g for g, _ in bounded) == 1 for f, _ in bounded)

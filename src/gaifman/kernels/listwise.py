@@ -39,7 +39,9 @@ class Questions(NamedTuple):
 
 
 @kernel
-def own_scores(mark_starts: Longs, marks: Ints, mark_weights: Floats, stats: Floats, weights: Floats, out: Floats) -> None:
+def own_scores(
+    mark_starts: Longs, marks: Ints, mark_weights: Floats, stats: Floats, weights: Floats, out: Floats
+) -> None:
     """Write each object's own score: the weights of its marks, and its statistics (objects, s) times their weights."""
     for obj in range(len(out)):
         total = 0.0
@@ -198,7 +200,9 @@ def adagrad(weights: Floats, gradient: Floats, squares: Floats, prior: Floats, p
 
 
 @kernel
-def add_entries(begin: int, end: int, objects: Ints, formulas: Ints, values: Reals, weights: Floats, out: Floats) -> None:
+def add_entries(
+    begin: int, end: int, objects: Ints, formulas: Ints, values: Reals, weights: Floats, out: Floats
+) -> None:
     """Add the weighted values of some entries to the scores of their objects."""
     for entry in range(begin, end):
         out[objects[entry]] += weights[formulas[entry]] * values[entry]

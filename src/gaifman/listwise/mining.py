@@ -55,7 +55,16 @@ class MiningConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "max_degree", "answers", "starts", "max_formulas", "min_support", "budget", "max_set"):
+        for name in (
+            "max_steps",
+            "max_degree",
+            "answers",
+            "starts",
+            "max_formulas",
+            "min_support",
+            "budget",
+            "max_set",
+        ):
             check_int(name, getattr(self, name), 1)
 
 

@@ -39,8 +39,10 @@ PRIOR_STRENGTH = 0.3
 """The prior weight of a formula with confidence c is −log(1 − c) times this."""
 PENALTIES = (0.001, 0.01, 0.1)
 """Penalties to choose from on held-out questions."""
-DEFAULT_PENALTY, DEFAULT_EPOCHS = 0.001, 5
-"""Without enough questions to hold some out."""
+DEFAULT_PENALTY, DEFAULT_UPDATES = 0.001, 100
+"""Without enough questions to hold some out: the penalty, and the number of updates that epochs add up to."""
+BATCHES_PER_EPOCH = 8
+"""Batches are smaller if there are fewer."""
 
 Reals = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
@@ -152,11 +154,15 @@ class _Problem:
     def __len__(self) -> int:
         return len(self._questions.answers)
 
+    @property
+    def _batch_size(self) -> int:
+        return min(self._config.batch_size, max(1, len(self) // BATCHES_PER_EPOCH))
+
     def choose(self) -> tuple[float, int, float | None]:
         """The penalty and the number of epochs with the smallest loss on held-out questions, and that loss."""
         count = round(self._config.holdout * len(self))
         if count < self._config.min_held_out:
-            return DEFAULT_PENALTY, min(DEFAULT_EPOCHS, self._config.epochs), None
+            return DEFAULT_PENALTY, -(-DEFAULT_UPDATES // -(-len(self) // self._batch_size)), None
         order = np.argsort(self._keys, kind="stable")
         held_out, rest = np.sort(order[:count]), np.sort(order[count:])
         found = []
@@ -178,8 +184,8 @@ class _Problem:
         for epoch in range(epochs):
             keys = fold_in_rows(make_key(self._config.seed, "listwise epoch", epoch), self._keys[rows][:, None])
             order = rows[np.argsort(keys, kind="stable")]
-            for begin in range(0, len(order), self._config.batch_size):
-                batch = freeze(order[begin : begin + self._config.batch_size])
+            for begin in range(0, len(order), self._batch_size):
+                batch = freeze(order[begin : begin + self._batch_size])
                 self._gradient(batch, state)
                 self._own_gradient(batch, state)
                 state.step(penalty * len(batch), self._config.rate)
@@ -251,7 +257,11 @@ class _State:
         self.gradients: Weights = tuple(np.zeros(len(prior)) for prior in self._priors)  # type: ignore[assignment]
         self._squares = tuple(np.full(len(prior), 0.01) for prior in self._priors)
         self.own, self.object_gradient, self.sums = np.empty(objects), np.zeros(objects), np.zeros(objects)
-        self.seen, self.reached, self.stamp = np.zeros(objects, np.int64), np.empty(objects, np.int32), np.zeros(1, np.int64)
+        self.seen, self.reached, self.stamp = (
+            np.zeros(objects, np.int64),
+            np.empty(objects, np.int32),
+            np.zeros(1, np.int64),
+        )
         self.answer_own, self.answer_gradient = np.zeros(questions), np.zeros(questions)
 
     def step(self, penalty: float, rate: float) -> None:

@@ -1,0 +1,131 @@
+"""Rankers: what they find, what they must not see, and that nothing but data and seed decides."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import gaifman
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats
+from gaifman.listwise.mining import MiningConfig, mine_paths
+from gaifman.listwise.ranker import ListwiseConfig, Ranker, Scorer, fit_ranker
+from gaifman.listwise.steps import Label, build_steps
+
+CONFIG = ListwiseConfig()
+
+
+def ranked(
+    kb: KnowledgeBase, relation: str, position: int, objects: list[str], config: ListwiseConfig = CONFIG
+) -> list[str]:
+    """All objects, the best candidate first."""
+    index = build_steps(kb)
+    scores = Scorer(index, fit_ranker(index, relation, position, config), config).scores(ids(kb, objects))
+    return [kb.object_name(number) for number in np.argsort(-scores, kind="stable").tolist()]
+
+
+def ids(kb: KnowledgeBase, objects: list[str]) -> list[int]:
+    return [kb.object_id(name) for name in objects]
+
+
+def families(count: int = 60) -> KnowledgeBase:
+    """Grandparents by two steps: one in ten is missing."""
+    facts = []
+    for i in range(count):
+        old, middle, young = f"old{i}", f"middle{i}", f"young{i}"
+        facts += [("parent", old, middle), ("parent", middle, young), ("person", old), ("person", young)]
+        if i % 10:
+            facts.append(("grandparent", old, young))
+    return KnowledgeBase.from_facts(facts)
+
+
+def test_a_rule_of_two_steps_is_found_and_finds_the_missing_fact() -> None:
+    kb = families()
+    mined = mine_paths(build_steps(kb), "grandparent", 0, 1)
+    assert mined.path(int(mined.confidence.argmax())) == (Label("parent", 0, 1),) * 2
+    assert ranked(kb, "grandparent", 1, ["old10", "old10"])[0] == "young10"
+    assert ranked(kb, "grandparent", 0, ["young20", "young20"])[0] == "old20"
+
+
+def test_a_relation_with_five_facts_is_ranked_by_its_rule() -> None:
+    facts = [("parent", f"old{i}", f"young{i}") for i in range(40)]
+    facts += [("child", f"young{i}", f"old{i}") for i in range(5)]
+    assert ranked(KnowledgeBase.from_facts(facts), "child", 1, ["young30", "old30"])[0] == "old30"
+
+
+def test_facts_of_three_places_are_steps() -> None:
+    facts = [("taught", f"teacher{i}", f"course{i}", f"pupil{i}") for i in range(40)]
+    facts += [("knows", f"pupil{i}", f"teacher{i}") for i in range(20)]
+    assert ranked(KnowledgeBase.from_facts(facts), "knows", 1, ["pupil30", "pupil30"])[0] == "teacher30"
+
+
+def test_an_open_place_of_a_fact_of_three_places_is_ranked_from_both_others() -> None:
+    facts = [("met", f"a{i}", f"b{i}", f"c{i}") for i in range(20)] + [("link", f"b{i}", f"c{i}") for i in range(30)]
+    kb = KnowledgeBase.from_facts(facts)
+    assert ranked(kb, "met", 2, ["a0", "b25", "a0"])[0] == "c25"
+
+
+def test_a_type_is_ranked_by_marks() -> None:
+    facts = [("writes", f"author{i}", f"book{i}") for i in range(40)] + [("author", f"author{i}") for i in range(30)]
+    best = ranked(KnowledgeBase.from_facts(facts), "author", 0, ["book0"])
+    assert all(name.startswith("author") for name in best[:40])
+
+
+def random_facts(seed: int, objects: int = 60, facts: int = 400) -> tuple[KnowledgeBase, list[tuple[str, str]]]:
+    """Random pairs; a tenth is held out."""
+    rng = random.Random(seed)
+    pairs = sorted({(f"o{rng.randrange(objects)}", f"o{rng.randrange(objects)}") for _ in range(facts)})
+    rng.shuffle(pairs)
+    cut = len(pairs) // 10
+    return KnowledgeBase.from_facts(
+        [("r", *pair) for pair in pairs[cut:]], objects=[f"o{i}" for i in range(objects)]
+    ), pairs[:cut]
+
+
+@pytest.mark.parametrize("hide", ["facts", "links"])
+def test_random_facts_are_ranked_by_chance(hide: str) -> None:
+    shares = []
+    for seed in range(4):
+        kb, missing = random_facts(seed)
+        index, config = build_steps(kb), ListwiseConfig(hide=hide)
+        scorer = Scorer(index, fit_ranker(index, "r", 1, config), config)
+        for pair in missing:
+            scores = scorer.scores(ids(kb, list(pair)))
+            other = np.delete(scores, [*index.targets(kb.object_id(pair[0]), index.label_id("r", 0, 1)).tolist()])
+            shares.append(np.mean(other < scores[kb.object_id(pair[1])]))
+    assert abs(np.mean(shares) - 0.5) < 0.1
+
+
+def test_the_claimed_loss_on_random_facts_is_no_better_than_chance() -> None:
+    kb, _ = random_facts(7)
+    ranker = fit_ranker(build_steps(kb), "r", 1)
+    assert ranker.held_out_loss is not None
+    assert ranker.held_out_loss > np.log(50)  # of 60 objects, those already known are no candidates
+
+
+def parts(ranker: Ranker) -> list[Floats]:
+    return [ranker.formula_weights, ranker.mark_weights, ranker.statistic_weights]
+
+
+def test_the_order_of_facts_does_not_matter() -> None:
+    facts = list(gaifman.demo().facts())
+    shuffled = random.Random(1).sample(facts, len(facts))
+    first, second = (
+        fit_ranker(build_steps(KnowledgeBase.from_facts(each)), "borders", 1) for each in (facts, shuffled)
+    )
+    for one, other in zip(parts(first), parts(second), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_fewer_values_in_memory_make_fewer_questions() -> None:
+    config = ListwiseConfig(max_entries=1_000, mining=MiningConfig(max_formulas=5))
+    assert ranked(gaifman.demo(), "borders", 1, ["france", "france"], config)
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(gaifman.GaifmanError, match="hide"):
+        ListwiseConfig(hide="nothing")
+    with pytest.raises(gaifman.GaifmanError, match="max_steps"):
+        MiningConfig(max_steps=0)
