@@ -1,7 +1,7 @@
 """Softmax over all candidates of a question: loss, gradient and scores.
 
-The score of a candidate is its own score (marks and statistics, the same for every question) plus the weighted values of
-the formulas that reach it. Only reached candidates are visited; the sum over all others is kept as one number.
+The score of a candidate is its own score (marks and statistics, the same for every question) plus the weighted values
+of the formulas that reach it. Only reached candidates are visited; the sum over all others is kept as one number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Walks along facts: the paths between two objects, and the objects that paths reach.
 
-A label is a relation with two of its positions; a step with a label goes from the object at the first position of a fact
-to the object at the second. A path is a row of labels, padded with −1. Walks never return to the object they start from,
-and never use a hidden fact.
+A label is a relation with two of its positions; a step with a label goes from the object at the first position of a
+fact to the object at the second. A path is a row of labels, padded with −1. Walks never return to the object they start
+from, and never use a hidden fact.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def _group(table: StepTable, obj: int, label: int) -> int:
 @inline_kernel
 def _is_hidden(hidden: Longs, fact: int) -> bool:
     """Return whether a fact is hidden; few facts are."""
+    found = False
     for i in range(len(hidden)):
-        if hidden[i] == fact:
-            return True
-    return False
+        found |= hidden[i] == fact
+    return found
 
 
 @inner_kernel
@@ -213,10 +213,9 @@ def find_paths(
         if target == end:
             codes[at] = code
             at += 1
-        elif depth + 1 < max_steps and scratch.distance[target] <= max_steps - depth - 1:
-            if _degree(table, target) <= max_degree:
-                depth += 1
-                _enter(table, target, depth, code, scratch)
+        elif scratch.distance[target] <= max_steps - depth - 1 and _degree(table, target) <= max_degree:
+            depth += 1
+            _enter(table, target, depth, code, scratch)
     while depth >= 0:
         scratch.on_path[scratch.steps[2, depth]] = 0
         depth -= 1
@@ -227,7 +226,7 @@ def find_paths(
 
 @inline_kernel
 def _degree(table: StepTable, obj: int) -> int:
-    return table.group_starts[table.starts[obj + 1]] - table.group_starts[table.starts[obj]]
+    return int(table.group_starts[table.starts[obj + 1]] - table.group_starts[table.starts[obj]])
 
 
 @inline_kernel

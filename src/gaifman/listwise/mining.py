@@ -233,9 +233,9 @@ def _decode(codes: Longs, base: int, steps: int) -> Ints:
     """Shape (codes, steps), int32: the labels of each code, padded with −1."""
     paths = np.full((len(codes), steps), -1, np.int32)
     for row, code in enumerate(codes.tolist()):
-        labels = []
-        while code:
-            code, last = divmod(code, base)
+        labels, rest = [], code
+        while rest:
+            rest, last = divmod(rest, base)
             labels.append(last - 1)
         paths[row, : len(labels)] = labels[::-1]
     return paths

@@ -1,9 +1,9 @@
 """A ranker scores every object at one position of a relation's facts, given the objects at the others.
 
-The score of a candidate is a sum of weights times values: of the formulas that lead from the fixed objects to it, of its
-marks (its types, and the positions at which it occurs), and of statistics (how often it is at this position). Weights
-can be negative. They are fitted so that the softmax over all candidates is high for known answers, each scored as if
-its fact were not known.
+The score of a candidate is a sum of weights times values: of the formulas that lead from the fixed objects to it, of
+its marks (its types, and the positions at which it occurs), and of statistics (how often it is at this position).
+Weights can be negative. They are fitted so that the softmax over all candidates is high for known answers, each scored
+as if its fact were not known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gaifman.kernels.listwise import (
     own_scores,
 )
 from gaifman.listwise.mining import NOTHING, MinedPaths, MiningConfig, Reacher, mine_paths
-from gaifman.listwise.steps import MarkTable, StepIndex
+from gaifman.listwise.steps import StepIndex
 from gaifman.sampling.examples import HIDE_MODES, hide_links
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.sampling.rng import fold_in_rows, make_key

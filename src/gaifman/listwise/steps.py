@@ -145,7 +145,7 @@ def _build_marks(index: StepIndex) -> MarkTable:
     owners, marks = np.repeat(np.arange(objects), np.diff(index.table.starts)), index.table.labels.astype(np.int64)
     if unary is not None:
         numbers = np.full(len(kb.content.relations), -1, np.int64)
-        numbers[[kb.content.relations.find(name) for name in types]] = len(index.labels) + np.arange(len(types))
+        numbers[[name in types for name in kb.content.relations]] = len(index.labels) + np.arange(len(types))
         owners = np.concatenate([owners, unary.objects[:, 0]])
         marks = np.concatenate([marks, numbers[unary.relation]])
         order = np.lexsort((marks, owners))

@@ -62,8 +62,8 @@ def test_facts_of_three_places_are_steps() -> None:
 
 
 def test_an_open_place_of_a_fact_of_three_places_is_ranked_from_both_others() -> None:
-    facts = [("met", f"a{i}", f"b{i}", f"c{i}") for i in range(20)] + [("link", f"b{i}", f"c{i}") for i in range(30)]
-    kb = KnowledgeBase.from_facts(facts)
+    met = [("met", f"a{i}", f"b{i}", f"c{i}") for i in range(20)]
+    kb = KnowledgeBase.from_facts([*met, *(("link", f"b{i}", f"c{i}") for i in range(30))])
     assert ranked(kb, "met", 2, ["a0", "b25", "a0"])[0] == "c25"
 
 
