@@ -4,9 +4,9 @@ python benchmarks/learner.py [--quick]
 
 Every relation and position of FB15k-237 and WN18RR is mined, fitted and ranked: filtered, realistic ties, only training
 facts visible. The setting `hide` of FB15k-237 was chosen on its validation facts. `ratio_to_popularity_mrr` compares
-with the most frequent object first. `rate_1e7_over_1e5` compares questions per second on a generated knowledge base with
-those on 100 copies of it, with the same local structure (10⁶ over 10⁴ with `--quick`). Without GAIFMAN_DATA, a generated
-knowledge base takes the place of the data sets. `--quick` ranks a sample of relations and facts.
+with the most frequent object first. `rate_1e7_over_1e5` compares questions per second on a generated knowledge base
+with those on 100 copies of it, with the same local structure (10⁶ over 10⁴ with `--quick`). Without GAIFMAN_DATA, only
+this rate is measured. `--quick` ranks a sample of relations and facts.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 
 from common import arguments, data, report
-from gaifman.evaluation.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.io import read
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.listwise.mining import MiningConfig
 from gaifman.listwise.ranker import ListwiseConfig, Scorer, fit_ranker
 from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.ranking.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.threads import map_threaded
 from neighbourhoods import covered, generated
 

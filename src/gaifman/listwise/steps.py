@@ -1,6 +1,7 @@
 """Steps along facts, for walks from object to object.
 
->>> from gaifman.kb.knowledge_base import KnowledgeBase
+>>> from gaifman.forks import cached_property
+from gaifman.kb.knowledge_base import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("born_in", "ada", "london"), ("city", "london"), ("plays", "ada", "oboe", "bach")])
 >>> index = build_steps(kb)
 >>> [index.describe(label) for label in range(len(index.labels))][:4]
@@ -16,11 +17,11 @@ its steps and its types.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from gaifman.forks import cached_property
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Ints, Longs, freeze
 from gaifman.kernels.walks import StepTable
