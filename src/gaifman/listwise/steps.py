@@ -1,7 +1,6 @@
 """Steps along facts, for walks from object to object.
 
->>> from gaifman.forks import cached_property
-from gaifman.kb.knowledge_base import KnowledgeBase
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("born_in", "ada", "london"), ("city", "london"), ("plays", "ada", "oboe", "bach")])
 >>> index = build_steps(kb)
 >>> [index.describe(label) for label in range(len(index.labels))][:4]
