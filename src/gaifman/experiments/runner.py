@@ -165,7 +165,7 @@ class ExperimentRunner:
         """Open or create the run of a training; `gaifman resume` can continue it too."""
         if (folder / RECORD).exists():
             return Run.open(folder)
-        reading = {"format": None, "table": None, "iris": "full", "header": None, "limits": []}
+        reading: dict[str, Any] = {"format": None, "table": None, "iris": "full", "header": None, "limits": []}
         settings = {
             "kb": {"sources": [str(self.splits.source)], "also": [], **reading, "working_dir": str(Path.cwd())},
             "spec": self.experiment.training_job(setting).as_dict(),

@@ -56,9 +56,9 @@ def test_a_relation_with_five_facts_is_ranked_by_its_rule() -> None:
 
 
 def test_facts_of_three_places_are_steps() -> None:
-    facts = [("taught", f"teacher{i}", f"course{i}", f"pupil{i}") for i in range(40)]
-    facts += [("knows", f"pupil{i}", f"teacher{i}") for i in range(20)]
-    assert ranked(KnowledgeBase.from_facts(facts), "knows", 1, ["pupil30", "pupil30"])[0] == "teacher30"
+    taught = [("taught", f"teacher{i}", f"course{i}", f"pupil{i}") for i in range(40)]
+    kb = KnowledgeBase.from_facts([*taught, *(("knows", f"pupil{i}", f"teacher{i}") for i in range(20))])
+    assert ranked(kb, "knows", 1, ["pupil30", "pupil30"])[0] == "teacher30"
 
 
 def test_an_open_place_of_a_fact_of_three_places_is_ranked_from_both_others() -> None:
