@@ -60,7 +60,7 @@ from gaifman.ranking.candidates import (
     model_pattern,
 )
 from gaifman.ranking.fast_scoring import FastScorer
-from gaifman.ranking.held_out import rank_held_out
+from gaifman.ranking.held_out import RANK_FIGURES, rank_held_out
 from gaifman.ranking.ranked_answers import RankedAnswers, rank_candidates
 from gaifman.sampling.conflicts import ConstraintChecker
 from gaifman.sampling.constraints import Constraints, parse_constraints
@@ -466,6 +466,8 @@ class GaifmanModel(Model):
         answers = sum(len(source.examples.training_rows) for source in trainer.sources)
         total = sum(len(source.examples.answers) for source in trainer.sources)
         claimed = {**self.held_out_report.metrics(total), **ranks.metrics(), **trainer.hiding_metrics(held_out)}
+        if reason := claimed.get("auc_reason"):  # the ranks rest on the same answers
+            claimed |= {**dict.fromkeys(RANK_FIGURES), "mrr_reason": reason}
         self.meta = {
             "kind": "model",
             "query": str(query),

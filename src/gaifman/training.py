@@ -345,15 +345,16 @@ class Trainer:
 
     def held_out(self, scorer: Scorer) -> HeldOut:
         """Predict held-out answers and as many negatives, averaged over the draws of a prediction."""
-        means, targets, shares = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+        means, targets, shares, facts = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)], 0
         for source in self.sources:
             block = source.examples.held_out_block(rows=self.measured_rows(source))
+            facts += source.examples.count_hidden(block.rows)
             for tuples, hidden, labels in _labelled_tuples(block):
                 means.append(self.held_out_scores(scorer, source, tuples, hidden))
                 targets.append(labels)
             shares += [np.zeros(len(block.answers)), source.examples.true_shares(block, self.config.missing)]
         true_shares = np.concatenate(shares) if self.config.missing else None
-        return HeldOut(np.concatenate(means), np.concatenate(targets), true_shares)
+        return HeldOut(np.concatenate(means), np.concatenate(targets), true_shares, facts)
 
     def measured_rows(self, source: TrainingSource) -> Longs:
         """Return the held-out answers for calibration and figures, by row: none that early stopping has used."""

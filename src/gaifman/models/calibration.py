@@ -437,6 +437,8 @@ class HeldOut:
     true_shares: Floats | None = None
     """Shape (tuples,), float64: the probability that a negative is true, before it is scored; 0 for answers. None if
     all negatives are taken to be false."""
+    facts: int | None = None
+    """Number of different facts that are hidden from the answers; None if each answer has one of its own."""
 
     @property
     def expected_share(self) -> float:
@@ -611,6 +613,8 @@ def no_figure_reason(held_out: HeldOut, answers: int) -> str | None:
     'a single answer: none can be held out'
     >>> no_figure_reason(HeldOut(np.zeros(6), np.repeat([1.0, 0.0], 3)), answers=30)
     '3 held-out answers: at least 10 are needed for a figure'
+    >>> no_figure_reason(HeldOut(np.zeros(40), np.repeat([1.0, 0.0], 20), facts=2), answers=200)
+    '20 held-out answers depend on 2 hidden facts: at least 10 are needed for a figure'
     """
     positive = int((held_out.targets > 0).sum())
     if answers == 1:
@@ -619,6 +623,9 @@ def no_figure_reason(held_out: HeldOut, answers: int) -> str | None:
         return f"none of {answers:,} answers was held out"
     if positive < MIN_ANSWERS_FOR_FIGURES:
         return f"{plural(positive, 'held-out answer')}: at least {MIN_ANSWERS_FOR_FIGURES} are needed for a figure"
+    if held_out.facts is not None and held_out.facts < MIN_ANSWERS_FOR_FIGURES:
+        few = f"{positive:,} held-out answers depend on {plural(held_out.facts, 'hidden fact')}"
+        return f"{few}: at least {MIN_ANSWERS_FOR_FIGURES} are needed for a figure"
     return None if positive < len(held_out.targets) else "no negatives: every tuple is known"
 
 

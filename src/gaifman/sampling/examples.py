@@ -209,6 +209,10 @@ class TrainingExamples:
         paired, sources = np.unique(found.sources, return_inverse=True)
         return self.make_block(chosen[paired], Negatives(found.tuples, freeze(sources)))
 
+    def count_hidden(self, rows: Longs) -> int:
+        """Return the number of different facts and values of which one is hidden from each answer, by row."""
+        return len(np.unique(self._hidden.first()[rows]))
+
     def true_shares(self, block: ExampleBlock, missing: float) -> Floats:
         """Shape (c,), float64: the probability that each negative of a block of held-out answers is true.
 
