@@ -111,7 +111,7 @@ def test_unrestricted_variables_are_noted_on_standard_error(family: str) -> None
         (["parent(x, y)", "--rows", "0"], "Budget.rows must be an integer"),
         (["parent(x, y)", "--skip", "-1"], "skip must be"),
         (["parent(x, y)", "--seconds", "0"], "Budget.seconds must be a number"),
-        (["parent(x, y)", "--memory", "1"], "from 64 to"),
+        (["parent(x, y)", "--memory", "1"], "of at least 64"),
     ],
 )
 def test_bad_input_is_one_message(family: str, words: list[str], message: str) -> None:

@@ -84,10 +84,10 @@ def test_a_database_ends_with_its_knowledge_base_at_once() -> None:
 
 def test_settings_that_cannot_be_are_refused() -> None:
     for memory in (1, 0, -5, 1.5, "much"):
-        with pytest.raises(KnowledgeBaseError, match="memory_mb must be an integer from 64"):
+        with pytest.raises(KnowledgeBaseError, match="memory_mb must be an integer"):
             Engine(KB, memory_mb=memory)  # type: ignore[arg-type]
     for disk in (-1, 1.5, 10**30):
-        with pytest.raises(KnowledgeBaseError, match="disk_mb must be an integer from 0"):
+        with pytest.raises(KnowledgeBaseError, match="disk_mb must be an integer"):
             Engine(KB, disk_mb=disk)  # type: ignore[arg-type]
     for threads in (0, 1.5):
         with pytest.raises(KnowledgeBaseError, match="threads must be an integer"):
