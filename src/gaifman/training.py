@@ -50,8 +50,8 @@ MAX_EPOCHS = 50
 MAX_BLOCK_LOSS = 1e6
 """Training has diverged if the mean loss of a block of examples, in nats, is larger."""
 MAX_EPOCH_LOSS = 20.0
-"""Training has diverged if the mean loss of an epoch is larger, unless it is the first of several: with a rate that is
-a little too high, the network recovers."""
+"""Training has diverged if the mean loss of the last epoch is larger. Earlier it may be: the network recovers if the
+rate is only a little too high."""
 
 DEFAULT_BASE_OPTIONS: Mapping[str, Mapping[str, Any]] = {"mlp": {"activation": "relu", "batch_size": 32}}
 """Default options of base models. With a few hundred answers the paper's sigmoids hardly learn: `gaifman train demo`
@@ -310,10 +310,9 @@ class Trainer:
             self.base.end_epoch()
             held_out_loss = self._held_out_loss(scaler) if self.config.patience else None
             progress.end_epoch(held_out_loss)
-            if progress.epoch > 1 or self.num_epochs == 1:
-                self._check_loss(progress.losses[-1], MAX_EPOCH_LOSS, progress.epoch - 1)
             callback.on_epoch_end(progress.epoch, progress.losses[-1], held_out_loss)
         progress.restore_best()
+        self._check_loss(progress.losses[-1], MAX_EPOCH_LOSS, progress.epoch - 1)
         return Scorer(scaler, self.base, tuple(progress.losses))
 
     def _check_loss(self, loss: float, limit: float, epoch: int) -> None:
