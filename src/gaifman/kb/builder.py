@@ -308,7 +308,7 @@ class KnowledgeBaseBuilder:
         self.check_row_count(0, locate)
 
     def check_row_count(self, more: int, locate: Callable[[], Location]) -> None:
-        """Refuse to read so many more rows if the limit would be exceeded."""
+        """Refuse to read this number of rows more if they exceed the limit."""
         if self._row_count + more > self._max_rows:
             message = f"there are more than {self._max_rows:,} facts and values, repeated ones included"
             raise InputError(message, location=locate(), hint=raise_limit_hint("facts"))

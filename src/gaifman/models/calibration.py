@@ -421,7 +421,7 @@ CALIBRATION_FOLDS = 5
 MIN_ANSWERS_FOR_FIGURES = 10
 """With fewer held-out answers no figure is claimed: that of a guess would often be 0.2 away from its true value."""
 MIN_SURPLUS = 3.0
-"""True negatives beyond what the scores allow, before it is said that fewer are missing: fewer may be chance."""
+"""Surplus of expected true negatives, beyond what the scores allow, that is reported; a smaller one may be chance."""
 MAX_TRUE_SHARE = 0.95
 """Largest share of true tuples among negatives that is corrected for: beyond it there is nothing left to compare."""
 
