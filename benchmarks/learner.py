@@ -24,7 +24,8 @@ from gaifman.io import read
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.listwise.mining import MiningConfig
-from gaifman.listwise.ranker import ListwiseConfig, Scorer, fit_ranker
+from gaifman.listwise.ranker import ListwiseConfig, fit_ranker
+from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.ranking.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.threads import map_threaded

@@ -197,12 +197,3 @@ def adagrad(weights: Floats, gradient: Floats, squares: Floats, prior: Floats, p
             squares[i] += slope * slope
             weights[i] -= rate * slope / np.sqrt(squares[i] + 1e-8)
             gradient[i] = 0.0
-
-
-@kernel
-def add_entries(
-    begin: int, end: int, objects: Ints, formulas: Ints, values: Reals, weights: Floats, out: Floats
-) -> None:
-    """Add the weighted values of some entries to the scores of their objects."""
-    for entry in range(begin, end):
-        out[objects[entry]] += weights[formulas[entry]] * values[entry]

@@ -47,11 +47,11 @@ class WalkScratch(NamedTuple):
     slots: Ints
     """Shape (objects,): its place in that set."""
     objects: Ints
-    """Shape (steps, objects + 1): the set of each depth."""
+    """Shape (steps, max_set): the set of each depth."""
     counts: Floats
-    """Shape (steps, objects + 1): the number of walks to each object of a set."""
+    """Shape (steps, max_set): the number of walks to each object of a set."""
     masses: Floats
-    """Shape (steps, objects + 1): the probability that a random walk ends at each object of a set."""
+    """Shape (steps, max_set): the probability that a random walk ends at each object of a set."""
     sizes: Longs
     """Shape (steps,): the size of the set of each depth."""
     stamp: Longs
@@ -104,14 +104,14 @@ def _extend(
                 scratch.counts[depth, scratch.slots[target]] += ways
                 scratch.masses[depth, scratch.slots[target]] += mass
             else:
+                if size == max_set:
+                    return 0
                 scratch.seen[target] = stamp
                 scratch.slots[target] = size
                 scratch.objects[depth, size] = target
                 scratch.counts[depth, size] = ways
                 scratch.masses[depth, size] = mass
                 size += 1
-        if size > max_set:
-            return 0
     return size
 
 

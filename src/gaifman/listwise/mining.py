@@ -94,7 +94,8 @@ class Reacher:
 
     def __init__(self, index: StepIndex, max_steps: int, max_set: int) -> None:
         self.index, self.max_set = index, max_set
-        objects, shape = len(index.kb.objects), (max_steps, len(index.kb.objects) + 1)
+        objects = len(index.kb.objects)
+        shape = max_steps, min(max_set, objects)
         self._scratch = WalkScratch(
             np.zeros(objects, np.int64),
             np.zeros(objects, np.int32),

@@ -16,17 +16,17 @@ import numpy.typing as npt
 
 from gaifman.config import check_choice, check_int, check_positive
 from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
 from gaifman.kernels.listwise import (
     Questions,
     adagrad,
-    add_entries,
     answer_scores,
     batch_gradient,
     own_gradient,
     own_scores,
 )
-from gaifman.listwise.mining import NOTHING, MinedPaths, MiningConfig, Reacher, mine_paths
+from gaifman.listwise.mining import MinedPaths, MiningConfig, Reacher, mine_paths
 from gaifman.listwise.steps import StepIndex
 from gaifman.sampling.examples import HIDE_MODES, hide_links
 from gaifman.sampling.neighbourhoods import HiddenFacts
@@ -66,7 +66,9 @@ class ListwiseConfig:
     batch_size: int = 16
     rate: float = 0.1
     holdout: float = 0.15
-    """Share of the questions that penalty and epochs are chosen on."""
+    """Share of the facts that penalty and epochs are chosen on."""
+    max_held_out: int = 300
+    """Largest number of these facts."""
     min_held_out: int = 10
     """With fewer held-out questions, penalty and epochs have default values."""
     seed: int = 0
@@ -74,6 +76,7 @@ class ListwiseConfig:
     def __post_init__(self) -> None:
         for name in ("questions", "answers_per_question", "max_entries", "epochs", "batch_size", "min_held_out"):
             check_int(name, getattr(self, name), 1)
+        check_int("max_held_out", self.max_held_out, 0)
         check_positive("rate", self.rate)
         check_choice("hide", self.hide, HIDE_MODES)
 
@@ -100,13 +103,36 @@ class Ranker:
 
 def fit_ranker(index: StepIndex, relation: str, position: int, config: ListwiseConfig | None = None) -> Ranker:
     """Mine formulas and fit their weights."""
+    return fit_with_trial(index, relation, position, config)[0]
+
+
+def fit_with_trial(
+    index: StepIndex, relation: str, position: int, config: ListwiseConfig | None = None
+) -> tuple[Ranker, Ranker]:
+    """Mine formulas and fit their weights to all questions, and to those that do not ask for held-out facts."""
     config = config or ListwiseConfig()
     arity = index.kb.relations[relation].arity
     mined = tuple(mine_paths(index, relation, i, position, config.mining) for i in range(arity) if i != position)
     problem = _Problem(index, relation, position, mined, config)
     penalty, epochs, loss = problem.choose()
-    weights = problem.fit(np.arange(len(problem)), penalty, epochs)
-    return Ranker(relation, position, mined, *weights, penalty, epochs, loss)
+    every, training = np.arange(len(problem)), problem.training_rows
+    final, trial = (
+        tuple(part.copy() for part in problem.fit(rows, penalty, epochs))
+        for rows in (every, training if len(training) else every)
+    )
+    return (
+        Ranker(relation, position, mined, *final, penalty, epochs, loss),
+        Ranker(relation, position, mined, *trial, penalty, epochs, loss),
+    )
+
+
+def held_out_rows(kb: KnowledgeBase, relation: str, config: ListwiseConfig) -> Longs:
+    """The rows of the facts that are held out of trials, ascending: the same for every position."""
+    facts = kb.tuples(relation)
+    count = min(round(config.holdout * len(facts)), config.max_held_out)
+    keys = fold_in_rows(make_key(config.seed, "hold out", relation), facts)
+    rows: Longs = np.sort(np.argsort(keys, kind="stable")[:count])
+    return rows
 
 
 def formula_values(counts: Reals) -> Reals:
@@ -140,7 +166,9 @@ class _Problem:
         number = index.kb.content.relations.find(relation) or 0
         ids = index.kb.fact_ids(number, facts)
         fixed = [i for i in range(facts.shape[1]) if i != position]
-        self._questions, chosen = _ask(index, facts, ids, fixed, position, mined, config)
+        held_out = held_out_rows(index.kb, relation, config)
+        self._questions, chosen = _ask(index, facts, ids, fixed, position, mined, config, held_out)
+        self._held_out = np.isin(chosen, held_out)
         answers, objects = facts[chosen, position], len(index.kb.objects)
         at_position = np.bincount(facts[:, position], minlength=objects).astype(np.float64)
         degrees = index.degrees.astype(np.float64)
@@ -158,13 +186,17 @@ class _Problem:
     def _batch_size(self) -> int:
         return min(self._config.batch_size, max(1, len(self) // BATCHES_PER_EPOCH))
 
+    @property
+    def training_rows(self) -> Longs:
+        """The questions that do not ask for a held-out fact."""
+        return np.flatnonzero(~self._held_out)
+
     def choose(self) -> tuple[float, int, float | None]:
         """The penalty and the number of epochs with the smallest loss on held-out questions, and that loss."""
-        count = round(self._config.holdout * len(self))
-        if count < self._config.min_held_out:
+        held_out, rest = np.flatnonzero(self._held_out), self.training_rows
+        count = len(held_out)
+        if count < self._config.min_held_out or not len(rest):
             return DEFAULT_PENALTY, -(-DEFAULT_UPDATES // -(-len(self) // self._batch_size)), None
-        order = np.argsort(self._keys, kind="stable")
-        held_out, rest = np.sort(order[:count]), np.sort(order[count:])
         found = []
         for penalty in PENALTIES:
             losses = [self._loss(held_out, weights) for weights in self._epochs(rest, penalty, self._config.epochs)]
@@ -281,10 +313,12 @@ def _ask(
     position: int,
     mined: Sequence[MinedPaths],
     config: ListwiseConfig,
+    held_out: Longs,
 ) -> tuple[Questions, Longs]:
-    """The questions of some facts with what formulas reach, and the rows of these facts."""
+    """The questions of held-out facts and of others, with what formulas reach, and the rows of these facts."""
     groups = row_ids(facts[:, fixed])[0] if fixed else np.zeros(len(facts), np.int64)
-    chosen = _choose_questions(facts, groups, config)
+    others = _choose_questions(facts, groups, config)
+    chosen = np.concatenate([held_out, others[~np.isin(others, held_out)]])
     reacher = Reacher(index, config.mining.max_steps, config.mining.max_set)
     hidden = HiddenFacts.one_per_tuple(ids[chosen])
     if config.hide == "links":
@@ -295,8 +329,8 @@ def _ask(
         reach_candidates(reacher, facts[row, fixed].tolist(), unseen, mined)
         starts.append(reacher.end)
         begin, end = np.searchsorted(groups[order], [groups[row], groups[row] + 1])
-        others = facts[order[begin:end], position]
-        known.append(others[others != facts[row, position]])
+        answers = facts[order[begin:end], position]
+        known.append(answers[answers != facts[row, position]])
         if reacher.end >= config.max_entries:
             break
     chosen = chosen[: len(known)]
@@ -338,34 +372,3 @@ def _vanishing_marks(index: StepIndex, relation: str, position: int) -> Bools:
     marks = [label.relation == relation and label.source == position for label in index.labels]
     marks += [name == relation for name in index.marks.types]
     return np.array(marks, bool)
-
-
-class Scorer:
-    """Scores all candidates by a ranker on a knowledge base. One thread uses it at a time."""
-
-    def __init__(self, index: StepIndex, ranker: Ranker, config: ListwiseConfig) -> None:
-        self._index, self._ranker = index, ranker
-        self._reacher = Reacher(index, config.mining.max_steps, config.mining.max_set)
-        facts = index.kb.tuples(ranker.relation)
-        at_position = np.bincount(facts[:, ranker.position], minlength=len(index.kb.objects)).astype(np.float64)
-        self._own = np.empty(len(index.kb.objects))
-        own_scores(
-            index.marks.starts,
-            index.marks.marks,
-            freeze(ranker.mark_weights),
-            freeze(statistics(at_position, index.degrees.astype(np.float64))),
-            freeze(ranker.statistic_weights),
-            self._own,
-        )
-        self._fixed = [i for i in range(facts.shape[1]) if i != ranker.position]
-
-    def scores(self, objects: Sequence[int]) -> Floats:
-        """Shape (objects,), float64: the score of every candidate, given the objects of a tuple at other positions."""
-        self._reacher.clear()
-        reach_candidates(self._reacher, [int(objects[at]) for at in self._fixed], NOTHING, self._ranker.mined)
-        found, end = self._own.copy(), self._reacher.end
-        values = formula_values(self._reacher.counts[:end])
-        add_entries(
-            0, end, self._reacher.objects, self._reacher.formulas, values, freeze(self._ranker.formula_weights), found
-        )
-        return found

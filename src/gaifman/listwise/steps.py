@@ -66,6 +66,21 @@ class StepIndex:
             return np.zeros(0, np.int32)
         return self.table.targets[self.table.group_starts[group] : self.table.group_starts[group + 1]]
 
+    def fact(self, number: int) -> tuple[str, tuple[int, ...]]:
+        """The relation and the objects of a fact."""
+        arity, offset = next((n, first) for n, first in reversed(self.kb.fact_offsets.items()) if first <= number)
+        table = self.kb.fact_tables[arity]
+        relation = self.kb.content.relations[int(table.relation[number - offset])]
+        return relation, tuple(table.objects[number - offset].tolist())
+
+    def type_mark(self, relation: str) -> int:
+        """The mark of a type; −1 if the relation is none."""
+        return self._type_marks.get(relation, -1)
+
+    @cached_property
+    def _type_marks(self) -> dict[str, int]:
+        return {name: len(self.labels) + number for number, name in enumerate(self.marks.types)}
+
     @cached_property
     def degrees(self) -> Longs:
         """Shape (objects,), int64: the number of steps out of each object."""

@@ -11,7 +11,8 @@ import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
 from gaifman.listwise.mining import MiningConfig, mine_paths
-from gaifman.listwise.ranker import ListwiseConfig, Ranker, Scorer, fit_ranker
+from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_ranker
+from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import Label, build_steps
 
 CONFIG = ListwiseConfig()
