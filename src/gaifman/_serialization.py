@@ -26,7 +26,7 @@ from gaifman.models.base import BaseModel
 from gaifman.models.registry import BASE_MODELS, make_base_model
 from gaifman.models.scaling import FeatureScaler
 from gaifman.sampling.constraints import Constraints
-from gaifman.training import Scorer, TrainingConfig
+from gaifman.training import LISTWISE, Scorer, TrainingConfig
 
 
 def scorer_arrays(scorer: Scorer, prefix: str = "") -> Arrays:
@@ -46,9 +46,9 @@ def scorer_from_arrays(arrays: Arrays, kinds: Ints, base: BaseModel) -> Scorer:
 
 
 def training_metadata(
-    config: TrainingConfig, base: BaseModel, kbs: Sequence[KnowledgeBase], constraints: Constraints | None = None
+    config: TrainingConfig, base: BaseModel | None, kbs: Sequence[KnowledgeBase], constraints: Constraints | None = None
 ) -> dict[str, Any]:
-    """Settings, base model, knowledge bases and any constraints, for the file and the model card."""
+    """Settings, base model (None for ranked lists), knowledge bases and any constraints, for the file and the card."""
     sizes = [
         {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
         for kb in kbs
@@ -56,7 +56,9 @@ def training_metadata(
     return {
         "version": __version__,
         "config": config.as_dict(),
-        "base": {"kind": base.kind, "settings": _settings(base) or {}},
+        "base": {"kind": LISTWISE, "settings": dict(config.options)}
+        if base is None
+        else {"kind": base.kind, "settings": _settings(base) or {}},
         "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes, "shared_names": len(shared_names(kbs))},
         **({"constraints": text} if constraints and (text := constraints.to_text()) else {}),
     }

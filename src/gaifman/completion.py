@@ -15,6 +15,7 @@ without unknown tuples, or without features cannot be trained. Its tuples get th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,14 @@ from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix
-from gaifman.kb.collection import KnowledgeBases, as_collection, unify_schemas
+from gaifman.kb.collection import KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
+from gaifman.listwise.odds import fit_odds
+from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_from_arrays
+from gaifman.listwise.serialization import Vocabulary
+from gaifman.listwise.settings import resolve_config
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query
 from gaifman.logic.transforms import used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
@@ -57,10 +62,17 @@ from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
 from gaifman.ranking.held_out import HeldOutRanks, rank_held_out
+from gaifman.ranking.listwise_training import (
+    TrainedRelation,
+    fit_all_odds,
+    is_listwise,
+    listwise_report,
+    train_relation,
+)
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.threads import map_threaded
-from gaifman.training import Callback, Scorer, Trainer, TrainingConfig, TrainingSource
+from gaifman.training import LISTWISE, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
 RelationModel = tuple[Arrays, dict[str, Any]]
 """The trained model of one relation: arrays and metadata. The arrays are empty if it was not trained."""
@@ -75,7 +87,7 @@ class Completion(Model):
         config: TrainingConfig,
         relations: Mapping[str, int],
         features: Mapping[int, tuple[Feature, ...]],
-        scorers: Mapping[str, Scorer],
+        scorers: Mapping[str, Scorer | RelationRankers],
         calibration: Calibration,
         meta: Mapping[str, Any],
         kb: KnowledgeBase | None = None,
@@ -164,24 +176,29 @@ class Completion(Model):
     def predictor(self, relation: str) -> Predictor:
         """The predictor of a relation for the knowledge base."""
         query = relation_query(relation, self.arity(relation))
-        compiled = self._compile()
-        evaluator, checker = compiled.evaluator(self.arity(relation)), compiled.constraint_checker(query)
-        scorer = self.scorers.get(relation)
-        return Predictor(query, evaluator, scorer, self.calibration, self.config, constraints=checker)
+        return self._predictor(query, self.scorers.get(relation))
 
     def model(self, relation: str) -> GaifmanModel:
         """The model of one relation by itself."""
-        scorer, arity = self.predictor(relation).trained_scorer(), self.arity(relation)
-        features, pruned = scorer.prune(self.features[arity])
+        arity, scorer = self.arity(relation), self.scorers.get(relation)
+        if scorer is None:
+            raise KnowledgeBaseError(
+                f"{relation} has no trained model, only the fallback",
+                hint="a relation needs two facts, and tuples that are not known",
+            )
+        features: tuple[Feature, ...] = ()
+        if isinstance(scorer, Scorer):
+            features, scorer = scorer.prune(self.features[arity])
+        count = len(features) if isinstance(scorer, Scorer) else scorer.formula_count
         query = relation_query(relation, arity)
         about = next(row for row in self.meta["relations"] if row["name"] == relation)
         meta = {name: value for name, value in self.meta.items() if name not in ("relations", "metrics")} | {
             "kind": "model",
             "query": str(query),
-            "features": len(features),
+            "features": count,
             "metrics": {key: value for key, value in about.items() if key not in ("name", "arity", "trained")},
         }
-        return GaifmanModel.from_parts(query, self.config, features, pruned, self.calibration, meta, self._kb)
+        return GaifmanModel.from_parts(query, self.config, features, scorer, self.calibration, meta, self._kb)
 
     def match_query(self, query: str | Query | None, bindings: Bindings | None = None) -> tuple[Query, QueryPattern]:
         """Match a query against the relations: it is one atom of one of them."""
@@ -200,12 +217,17 @@ class Completion(Model):
     def _features_by_arity(self) -> Mapping[int, Sequence[Feature]]:
         return self.features
 
+    def _rankers(self) -> Sequence[RelationRankers]:
+        return [scorer for scorer in self.scorers.values() if isinstance(scorer, RelationRankers)]
+
     def _example_queries(self) -> Sequence[Query | None]:
         by_arity = {self.relations[name]: name for name in self.scorers}
         return [relation_query(name, arity) for arity, name in by_arity.items()]
 
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
         relations, attributes = dict(self.relations), set[str]()
+        for rankers in self._rankers()[:1]:  # all have the same vocabulary
+            relations |= dict(rankers.vocabulary.relations)
         for arity, features in self.features.items():
             used, numeric = used_symbols(features, relation_query("", arity))
             relations |= {name: arity for name, arity in used.items() if name}
@@ -218,13 +240,17 @@ class Completion(Model):
         """The arrays and the metadata that `save` writes."""
         arrays = self._calibration_arrays()
         for number, relation in enumerate(self.relations):
-            if relation in self.scorers:
-                arrays |= scorer_arrays(self.scorers[relation], f"{number}/")
+            match self.scorers.get(relation):
+                case RelationRankers() as rankers:
+                    arrays |= rankers_arrays(rankers, f"{number}/")
+                case Scorer() as scorer:
+                    arrays |= scorer_arrays(scorer, f"{number}/")
         arities = {
             str(arity): feature_metadata(features, relation_query("", arity))
             for arity, features in sorted(self.features.items())
         }
-        return arrays, self.meta | {"arities": arities}
+        vocabulary = [rankers.vocabulary.as_json() for rankers in self._rankers()[:1]]
+        return arrays, self.meta | {"arities": arities} | ({"vocabulary": vocabulary[0]} if vocabulary else {})
 
     @classmethod
     @translate_state_errors("completion")
@@ -239,9 +265,12 @@ class Completion(Model):
                 parts.setdefault(int(number), {})[rest] = array
         if parts and max(parts) >= len(relations):
             raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
-        scorers, kinds = {}, {arity: feature_kinds(own) for arity, own in features.items()}
+        scorers, kinds = dict[str, Scorer | RelationRankers](), {a: feature_kinds(own) for a, own in features.items()}
+        vocabulary = Vocabulary.from_json(meta.get("vocabulary", []))
         for index, (relation, arity) in enumerate(relations.items()):
-            if index in parts:
+            if index in parts and is_listwise(parts[index]):
+                scorers[relation] = rankers_from_arrays(parts[index], relation, arity, vocabulary)
+            elif index in parts:
                 scorers[relation] = scorer_from_arrays(parts[index], kinds[arity], base_from_metadata(meta, None))
         return cls(
             TrainingConfig.from_settings(meta["config"]),
@@ -249,7 +278,7 @@ class Completion(Model):
             features,
             scorers,
             Calibration.from_arrays(strip_prefix(arrays, "calibration/")),
-            {name: value for name, value in meta.items() if name != "arities"},
+            {name: value for name, value in meta.items() if name not in ("arities", "vocabulary")},
         )
 
 
@@ -332,7 +361,7 @@ def complete(
     relations: Iterable[str] | None = None,
     *,
     radius: int = DEFAULT_CONFIG.radius,
-    size: int | None = DEFAULT_CONFIG.size,
+    size: int | str | None = DEFAULT_CONFIG.size,
     phi: str | FeatureSet = DEFAULT_CONFIG.phi,
     base: str = DEFAULT_CONFIG.base,
     options: Mapping[str, Any] | None = None,
@@ -359,9 +388,11 @@ def complete(
         kb: The knowledge base, or several that share relations but no objects.
         relations: The relations; None for all.
         radius: r, the largest distance of a member from the tuple's objects.
-        size: k, the number of members besides the tuple's objects; None for all.
+        size: k, the number of members besides the tuple's objects; None for all, `auto` for the default of the base
+            model.
         phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.
-        base: M, the base model: `mlp` or `logistic`.
+        base: M, the base model: `listwise`, `mlp` or `logistic`. `auto` is `listwise`, and `mlp` if a size or a feature
+            set is given.
         options: Options of the base model, such as `{"hidden": [50], "epochs": 5}`.
         positives: w, neighbourhoods of each fact per epoch.
         negatives: w̃, negatives of each fact per epoch, with one neighbourhood each.
@@ -384,7 +415,7 @@ def complete(
     config = TrainingConfig(
         radius=radius,
         size=size,
-        phi=phi if isinstance(phi, str) else phi.name or "custom",
+        phi=phi_name(phi),
         base=base,
         options=options or {},
         positives=positives,
@@ -444,7 +475,10 @@ class RelationTrainer:
         self._given = as_collection(kb)
         self.kbs = unify_schemas(self._given)
         """The knowledge bases, each with the relations and attributes of all."""
-        self.phi, self.config, self.constraints = phi, config, constraints
+        self.phi, self.constraints = phi, constraints
+        self.config = resolve_config(replace(config, phi=phi_name(phi)), relation_query("r", 2))
+        """The settings, with a base model."""
+        self._whole: GaifmanGraph | None = None
         self._graphs: list[GaifmanGraph] | None = None
         self._prepared: dict[int, tuple[list[FeatureEvaluator], Ints]] = {}
         self._lock = ProcessLock()
@@ -455,6 +489,13 @@ class RelationTrainer:
             if self._graphs is None:
                 self._graphs = [build_graph(kb) for kb in self.kbs]
             return self._graphs
+
+    def whole_graph(self) -> GaifmanGraph:
+        """The Gaifman graph of all knowledge bases together, for ranked lists."""
+        with self._lock:
+            if self._whole is None:
+                self._whole = build_graph(join_collection(self.kbs))
+            return self._whole
 
     def evaluators_and_kinds(self, arity: int) -> tuple[list[FeatureEvaluator], Ints]:
         """The features of relations of this arity, compiled for each knowledge base, and their kinds."""
@@ -493,6 +534,8 @@ class RelationTrainer:
         about: dict[str, Any] = {"name": name, "arity": arity, "answers": count, "trained": False}
         if count < MIN_FACTS:
             return {}, about | {"reason": "fewer than two facts"}
+        if self.config.base == LISTWISE:
+            return self._train_listwise(name, about, callback, models)
         examples = [self._examples(graph, relation_query(name, arity), name) for graph in self.graphs()]
         if not any(examples):
             return {}, about | {"reason": "every tuple is known"}
@@ -508,6 +551,15 @@ class RelationTrainer:
         metrics = auc_metrics(held_out, count) | ranks.metrics()
         return arrays, about | {"trained": True, "losses": losses_as_json(scorer), **metrics}
 
+    def _train_listwise(self, name: str, about: Mapping[str, Any], callback: Callback, models: int) -> RelationModel:
+        examples = self._examples(self.whole_graph(), relation_query(name, about["arity"]), name)
+        if examples is None:
+            return {}, {**about, "reason": "every tuple is known"}
+        trained = train_relation(examples, self.config, callback, models)
+        held_out = trained.held_out(fit_odds(trained.proposals), bool(self.config.missing))
+        metrics = auc_metrics(held_out, about["answers"]) | trained.ranks.metrics()
+        return trained.arrays(), {**about, "trained": True, "formulas": trained.rankers.formula_count, **metrics}
+
     def _examples(self, graph: GaifmanGraph, query: Query, name: str) -> TrainingExamples | None:
         """The examples of a relation in one knowledge base; None if it has no facts there, or no unknown tuples."""
         if not graph.kb.relations[name].count:
@@ -518,6 +570,8 @@ class RelationTrainer:
 
     def build_completion(self, names: Sequence[str], parts: Mapping[str, RelationModel]) -> Completion:
         """Join the models. They share one calibration: most relations have too few held-out tuples for their own."""
+        if self.config.base == LISTWISE:
+            return self._build_listwise(names, parts)
         trained = {name: arrays for name in names if (arrays := parts[name][0])}
         held_out, ranks = _pool_held_out(trained.values(), bool(self.config.missing))
         report = HeldOutReport.from_held_out(held_out, self.config.negative_ratio)
@@ -536,6 +590,31 @@ class RelationTrainer:
         kb = self.kbs[0] if len(self.kbs) == 1 else None
         return Completion(self.config, arities, features, scorers, calibration, meta, kb, report)
 
+    def _build_listwise(self, names: Sequence[str], parts: Mapping[str, RelationModel]) -> Completion:
+        """Join the ranked lists. Relations with few facts share the odds of the others."""
+        vocabulary = Vocabulary.of(self.kbs[0])
+        trained = [
+            TrainedRelation.from_arrays(parts[name][0], name, parts[name][1]["arity"], vocabulary)
+            for name in names
+            if parts[name][0]
+        ]
+        odds = fit_all_odds(trained)
+        report = listwise_report([(one, odds[one.rankers.relation]) for one in trained], bool(self.config.missing))
+        ranks = HeldOutRanks.concatenate([one.ranks for one in trained])
+        scorers = {one.rankers.relation: replace(one.rankers, odds=odds[one.rankers.relation]) for one in trained}
+        answers = sum(map(self.count_facts, names))
+        meta: dict[str, Any] = {
+            "kind": "completion",
+            "relations": [parts[name][1] for name in names],
+            **training_metadata(self.config, None, self._given, self.constraints),
+            "features": sum(scorer.formula_count for scorer in scorers.values()),
+            "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
+            "calibration": report.reliability_table(),
+        }
+        arities = {name: self.kbs[0].relations[name].arity for name in names}
+        kb = self.kbs[0] if len(self.kbs) == 1 else None
+        return Completion(self.config, arities, {}, scorers, Calibration.identity(), meta, kb, report)
+
     def _shared_features(
         self, trained: Mapping[str, Arrays]
     ) -> tuple[dict[int, tuple[Feature, ...]], dict[str, Scorer]]:
@@ -551,6 +630,11 @@ class RelationTrainer:
             for name, arrays in own.items():
                 scorers[name] = _renumber_features(arrays, used, kinds[used], self.config.make_base_model())
         return features, scorers
+
+
+def phi_name(phi: str | FeatureSet) -> str:
+    """The name of a feature set."""
+    return phi if isinstance(phi, str) else phi.name or "custom"
 
 
 def _features_of_arity(features: FeatureSet, arity: int) -> FeatureSet:

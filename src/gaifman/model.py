@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,9 +41,16 @@ from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
-from gaifman.kb.collection import KnowledgeBases, as_collection
+from gaifman.kb.collection import KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.listwise.odds import fit_odds
+from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
+from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
+from gaifman.listwise.scoring import Workspaces
+from gaifman.listwise.serialization import Vocabulary
+from gaifman.listwise.settings import listwise_config, resolve_config
+from gaifman.listwise.steps import build_steps
 from gaifman.logic.ast import Bindings, Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import used_symbols
@@ -50,7 +58,16 @@ from gaifman.model_card import summary_html
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOutReport
 from gaifman.models.scaling import feature_kinds
-from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
+from gaifman.predict import (
+    DEFAULT_MAX_DRAWS,
+    DrawBudget,
+    Estimate,
+    Estimates,
+    FallbackPredictor,
+    NetworkPredictor,
+    Predictor,
+    Tuples,
+)
 from gaifman.ranking.candidates import (
     MAX_CANDIDATES,
     UNRESTRICTED,
@@ -61,10 +78,13 @@ from gaifman.ranking.candidates import (
 )
 from gaifman.ranking.fast_scoring import FastScorer
 from gaifman.ranking.held_out import RANK_FIGURES, rank_held_out
-from gaifman.ranking.ranked_answers import RankedAnswers, rank_candidates
+from gaifman.ranking.listwise_training import listwise_report, train_relation
+from gaifman.ranking.ranked_answers import FirstPass, NetworkFirstPass, RankedAnswers, rank_candidates
 from gaifman.sampling.conflicts import ConstraintChecker
 from gaifman.sampling.constraints import Constraints, parse_constraints
+from gaifman.sampling.examples import TrainingExamples
 from gaifman.training import (
+    LISTWISE,
     Callback,
     Scorer,
     Trainer,
@@ -145,12 +165,32 @@ class Model(ABC):
         """Arity → the features of tuples of that length."""
 
     @abstractmethod
+    def _rankers(self) -> Sequence[RelationRankers]:
+        """The rankers of the relations that ranked lists were trained for."""
+
+    @abstractmethod
     def _example_queries(self) -> Sequence[Query | None]:
         """One query per arity that the model can answer; None is its own query."""
 
     @abstractmethod
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
         """The relations (name → arity) and attributes of the model."""
+
+    def _predictor(self, query: Query, scorer: Scorer | RelationRankers | None) -> Predictor:
+        """The predictor of a query by its trained model; by the fallback without one."""
+        compiled = self._compile()
+        checker, arity = compiled.constraint_checker(query), len(query.variables)
+        match scorer:
+            case None:
+                return FallbackPredictor(query, compiled.graph(), self.config, constraints=checker)
+            case RelationRankers():
+                bound = compiled.relation_scorer(scorer)
+                return ListwisePredictor(query, compiled.graph(), self.config, bound, scorer.odds, constraints=checker)
+            case _:
+                evaluator = compiled.evaluator(arity)
+                return NetworkPredictor(
+                    query, evaluator.graph, self.config, evaluator, scorer, self.calibration, constraints=checker
+                )
 
     @property
     def constraints(self) -> Constraints:
@@ -183,6 +223,8 @@ class Model(ABC):
         compiled = self._compile()
         for arity in self._features_by_arity():
             compiled.evaluator(arity)
+        for rankers in self._rankers():
+            compiled.relation_scorer(rankers)
 
     def compile_kernels(self) -> None:
         """Compile the kernels of predictions now. It takes seconds on the first run on a machine, and none later."""
@@ -260,9 +302,8 @@ class Model(ABC):
     ) -> RankedAnswers:
         """Rank answers as `answers` does, with all options in one object, which can have a deadline."""
         predictor, pattern = self._resolve(query, bindings)
-        fast_scorer = None if predictor.scorer is None else self._compile().fast_scorer(predictor.arity)
         predictor = predictor.with_prior(prior).with_constraints(constraints)
-        return rank_candidates(predictor, pattern, fast_scorer, draws, options)
+        return rank_candidates(predictor, pattern, self._compile().first_pass(predictor), draws, options)
 
     def explain_answer(
         self,
@@ -310,18 +351,35 @@ class _CompiledFeatures:
         self._graph: GaifmanGraph | None = None
         self._evaluators: dict[int, FeatureEvaluator] = {}
         self._fast_scorers: dict[int, FastScorer] = {}
+        self._relation_scorers: dict[str, RelationScorer] = {}
+        self._workspaces: Workspaces | None = None
         self._checkers: dict[Query, ConstraintChecker] = {}
         self._lock = ProcessLock()
+
+    def graph(self) -> GaifmanGraph:
+        """The Gaifman graph."""
+        with self._lock:
+            if self._graph is None:
+                self._graph = build_graph(self.kb)
+            return self._graph
 
     def evaluator(self, arity: int) -> FeatureEvaluator:
         """The evaluator for tuples of this length."""
         with self._lock:
-            if self._graph is None:
-                self._graph = build_graph(self.kb)
             if arity not in self._evaluators:
                 plan = compile_features(FeatureSet(tuple(self._features.get(arity, ()))), self.kb, arity)
-                self._evaluators[arity] = FeatureEvaluator(self._graph, plan)
+                self._evaluators[arity] = FeatureEvaluator(self.graph(), plan)
             return self._evaluators[arity]
+
+    def relation_scorer(self, rankers: RelationRankers) -> RelationScorer:
+        """The scorer of a relation's ranked lists."""
+        with self._lock:
+            if rankers.relation not in self._relation_scorers:
+                index, settings = build_steps(self.kb), listwise_config(self._config)
+                if self._workspaces is None:
+                    self._workspaces = Workspaces(index, settings.mining.max_steps, settings.mining.max_set)
+                self._relation_scorers[rankers.relation] = rankers.bind(index, settings, self._workspaces)
+            return self._relation_scorers[rankers.relation]
 
     def fast_scorer(self, arity: int) -> FastScorer:
         """The fast scorer for tuples of this length."""
@@ -329,6 +387,15 @@ class _CompiledFeatures:
             if arity not in self._fast_scorers:
                 self._fast_scorers[arity] = FastScorer(self.evaluator(arity), self._config)
             return self._fast_scorers[arity]
+
+    def first_pass(self, predictor: Predictor) -> FirstPass | None:
+        """The first pass of a ranking; none for the fallback."""
+        match predictor:
+            case ListwisePredictor():
+                return ListwiseFirstPass(predictor)
+            case NetworkPredictor():
+                return NetworkFirstPass(predictor, self.fast_scorer(predictor.arity))
+        return None
 
     def constraint_checker(self, query: Query) -> ConstraintChecker:
         """The checker of a query's tuples."""
@@ -350,7 +417,7 @@ class GaifmanModel(Model):
         self,
         query: str | Query,
         radius: int = DEFAULT_CONFIG.radius,
-        size: int | None = DEFAULT_CONFIG.size,
+        size: int | str | None = DEFAULT_CONFIG.size,
         phi: str | FeatureSet = DEFAULT_CONFIG.phi,
         base: str | BaseModel = DEFAULT_CONFIG.base,
         *,
@@ -399,11 +466,13 @@ class GaifmanModel(Model):
         super().__init__(config, Calibration.identity(), {}, None, None)
         self.query: Query = parse_query(query) if isinstance(query, str) else query
         """The target query."""
-        self.base: BaseModel = config.make_base_model() if isinstance(base, str) else base
-        """The base model."""
+        config = resolve_config(config, self.query) if isinstance(base, str) else config
+        self.config = config
+        self.base: BaseModel | None = base if isinstance(base, BaseModel) else _base_model(config)
+        """The base model; None for ranked lists."""
         self.features: tuple[Feature, ...] = ()
-        """The features that the base model uses; empty before training."""
-        self._scorer: Scorer | None = None
+        """The features that the base model uses; empty before training, and for ranked lists."""
+        self._scorer: Scorer | RelationRankers | None = None
         self._source, self._phi = query, phi
 
     @classmethod
@@ -424,13 +493,14 @@ class GaifmanModel(Model):
         query: Query,
         config: TrainingConfig,
         features: tuple[Feature, ...],
-        scorer: Scorer,
+        scorer: Scorer | RelationRankers,
         calibration: Calibration,
         meta: Mapping[str, Any],
         kb: KnowledgeBase | None = None,
     ) -> GaifmanModel:
         """A trained model made of its parts."""
-        model = cls(query, phi=FeatureSet((), config.phi), base=scorer.base)
+        base = LISTWISE if isinstance(scorer, RelationRankers) else scorer.base
+        model = cls(query, phi="default" if base == LISTWISE else FeatureSet((), config.phi), base=base)
         model.config, model.features, model._scorer = config, features, scorer
         model.calibration, model.meta, model._kb = calibration, dict(meta), kb
         return model
@@ -439,7 +509,9 @@ class GaifmanModel(Model):
         size = "all" if self.config.size is None else self.config.size
         trained = "not trained"
         if self._scorer:
-            trained = f"{len(self.features):,} features, trained on {self.meta['metrics']['answers']:,} answers"
+            trained = f"{self.meta['features']:,} features, trained on {self.meta['metrics']['answers']:,} answers"
+        if self.config.base == LISTWISE:
+            return f"<GaifmanModel: {self.query}, ranked lists, {trained}>"
         return f"<GaifmanModel: {self.query}, radius {self.config.radius}, size {size}, {trained}>"
 
     def fit(
@@ -452,6 +524,8 @@ class GaifmanModel(Model):
     ) -> Self:
         """Train on one knowledge base, or on several that share relations but no objects."""
         given = as_collection(kb)
+        if self.base is None:
+            return self._fit_listwise(given, constraints, callback)
         kbs, query, features = prepare_training(given, self._source, self._phi)
         self.base = untrained_copy(self.base)
         sources = training_sources(kbs, query, features, self.config, constraints)
@@ -474,6 +548,33 @@ class GaifmanModel(Model):
             **training_metadata(self.config, self.base, given, constraints),
             "features": len(self.features),
             "metrics": {"answers": answers, "losses": losses_as_json(scorer), **claimed},
+            "calibration": self.held_out_report.reliability_table(),
+        }
+        self._bind(kbs[0] if len(kbs) == 1 else None)
+        return self
+
+    def _fit_listwise(
+        self, given: Sequence[KnowledgeBase], constraints: Constraints | None, callback: Callback | None
+    ) -> Self:
+        """Train ranked lists for the relation of the query."""
+        kbs = unify_schemas(given)
+        query = parse_query(self._source, kbs[0]) if isinstance(self._source, str) else self._source
+        whole = join_collection(kbs)
+        examples = TrainingExamples(build_graph(whole), query, self.config, constraints)
+        trained = train_relation(examples, self.config, callback)
+        rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
+        self.query, self._scorer = query, rankers
+        self.held_out_report = listwise_report([(trained, rankers.odds)], bool(self.config.missing))
+        answers = len(examples.answers)
+        claimed = {**self.held_out_report.metrics(answers), **trained.ranks.metrics()}
+        if reason := claimed.get("auc_reason"):
+            claimed |= {**dict.fromkeys(RANK_FIGURES), "mrr_reason": reason}
+        self.meta = {
+            "kind": "model",
+            "query": str(query),
+            **training_metadata(self.config, None, given, constraints),
+            "features": rankers.formula_count,
+            "metrics": {"answers": len(examples.training_rows), **claimed},
             "calibration": self.held_out_report.reliability_table(),
         }
         self._bind(kbs[0] if len(kbs) == 1 else None)
@@ -540,11 +641,14 @@ class GaifmanModel(Model):
 
     def embed(self, tuples: Tuples, *, draws: int | None = None) -> Reals:
         """Shape (tuples, units), float32: the last hidden layer, as the mean over neighbourhoods of each tuple."""
-        return self.predictor.embed(tuples, draws)
+        predictor = self.predictor
+        if not isinstance(predictor, NetworkPredictor):
+            raise KnowledgeBaseError("ranked lists have no hidden layer", hint='base="mlp" has one')
+        return predictor.embed(tuples, draws)
 
     @property
-    def scorer(self) -> Scorer:
-        """The trained base model with its scaler."""
+    def scorer(self) -> Scorer | RelationRankers:
+        """The trained base model with its scaler, or the ranked lists."""
         if self._scorer is None:
             raise KnowledgeBaseError("the model is not trained yet", hint="model.fit(kb) trains it")
         return self._scorer
@@ -556,9 +660,7 @@ class GaifmanModel(Model):
     @property
     def predictor(self) -> Predictor:
         """The predictor for the knowledge base."""
-        scorer, compiled = self.scorer, self._compile()
-        evaluator, checker = compiled.evaluator(len(self.query.variables)), compiled.constraint_checker(self.query)
-        return Predictor(self.query, evaluator, scorer, self.calibration, self.config, constraints=checker)
+        return self._predictor(self.query, self.scorer)
 
     def match_query(self, query: str | Query | None, bindings: Bindings | None = None) -> tuple[Query, QueryPattern]:
         """Match a query against the model's own query; None for that query itself."""
@@ -568,19 +670,27 @@ class GaifmanModel(Model):
         return self.predictor
 
     def _features_by_arity(self) -> Mapping[int, Sequence[Feature]]:
-        return {len(self.query.variables): self.features}
+        return {} if isinstance(self._scorer, RelationRankers) else {len(self.query.variables): self.features}
+
+    def _rankers(self) -> Sequence[RelationRankers]:
+        return [self._scorer] if isinstance(self._scorer, RelationRankers) else []
 
     def _example_queries(self) -> Sequence[Query | None]:
         return [None]
 
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
+        if isinstance(self._scorer, RelationRankers):
+            return dict(self._scorer.vocabulary.relations), []
         return used_symbols(self.features, self.query)
 
     # Files
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """The arrays and the metadata that `save` writes."""
-        arrays = self._calibration_arrays() | scorer_arrays(self.scorer)
+        scorer = self.scorer
+        if isinstance(scorer, RelationRankers):
+            return rankers_arrays(scorer), self.meta | {"vocabulary": scorer.vocabulary.as_json()}
+        arrays = self._calibration_arrays() | scorer_arrays(scorer)
         return arrays, self.meta | feature_metadata(self.features, self.query)
 
     @classmethod
@@ -589,17 +699,28 @@ class GaifmanModel(Model):
         """The model of a file."""
         query = parse_query(meta["query"])
         check_int("the number of variables of the query", len(query.variables), 1)
+        config = TrainingConfig.from_settings(meta["config"])
+        if "vocabulary" in meta:
+            vocabulary = Vocabulary.from_json(meta["vocabulary"])
+            relation = query.atomic_relation or ""
+            rankers = rankers_from_arrays(arrays, relation, len(query.variables), vocabulary)
+            rest = {name: value for name, value in meta.items() if name != "vocabulary"}
+            return cls.from_parts(query, config, (), rankers, Calibration.identity(), rest)
         features = features_from_metadata(meta, len(query.variables))
         scorer = scorer_from_arrays(arrays, feature_kinds(features), base_from_metadata(meta, base))
         texts = ("feature_texts", "relations_used", "attributes_used")
         return cls.from_parts(
             query,
-            TrainingConfig.from_settings(meta["config"]),
+            config,
             features,
             scorer,
             Calibration.from_arrays(strip_prefix(arrays, "calibration/")),
             {name: value for name, value in meta.items() if name not in texts},
         )
+
+
+def _base_model(config: TrainingConfig) -> BaseModel | None:
+    return None if config.base == LISTWISE else config.make_base_model()
 
 
 @checked
@@ -608,7 +729,7 @@ def fit(
     query: str | Query,
     *,
     radius: int = DEFAULT_CONFIG.radius,
-    size: int | None = DEFAULT_CONFIG.size,
+    size: int | str | None = DEFAULT_CONFIG.size,
     phi: str | FeatureSet = DEFAULT_CONFIG.phi,
     base: str | BaseModel = DEFAULT_CONFIG.base,
     options: Mapping[str, Any] | None = None,
@@ -636,9 +757,11 @@ def fit(
         kb: The knowledge base, or several that share relations but no objects.
         query: The target query q, with at least one free variable.
         radius: r, the largest distance of a member from the tuple's objects.
-        size: k, the number of members besides the tuple's objects; None for all.
+        size: k, the number of members besides the tuple's objects; None for all, `auto` for the default of the base
+            model.
         phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.
-        base: M, the base model: `mlp`, `logistic`, or an untrained base model.
+        base: M, the base model: `listwise`, `mlp`, `logistic`, or an untrained base model. `auto` is `listwise` for a
+            relation, and `mlp` for other queries and wherever a size or a feature set is given.
         options: Options of a named base model, such as `{"hidden": [50], "epochs": 5}`.
         positives: w, neighbourhoods of each answer per epoch.
         negatives: w̃, negatives of each answer per epoch, with one neighbourhood each.

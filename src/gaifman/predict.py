@@ -8,9 +8,10 @@ lacks count as relations without facts.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -139,43 +140,42 @@ class DrawBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Predictor:
+class Predictor(ABC):
     """Estimates the probability that tuples are answers of one query in one knowledge base."""
 
     query: Query
-    evaluator: FeatureEvaluator
-    """The features of the model, compiled for the knowledge base."""
-    scorer: Scorer | None
-    """The trained base model; None for a relation without one, whose tuples get the fallback probability."""
-    calibration: Calibration
+    graph: GaifmanGraph
+    """The Gaifman graph of the knowledge base, which has every relation of the model in its schema."""
     config: TrainingConfig
-    prior: float | None = None
-    """The share of answers among the tuples; None for the share among the held-out tuples."""
-    constraints: ConstraintChecker | None = None
+    prior: float | None = field(default=None, kw_only=True)
+    """The share of answers among the tuples; None for the share that the model was measured with."""
+    constraints: ConstraintChecker | None = field(default=None, kw_only=True)
     """Lowers the probabilities of tuples in conflict with known facts; None for no constraints."""
 
+    @abstractmethod
+    def model_estimates(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
+        """The probabilities of tuples by the model alone, without constraints."""
+
     @property
-    def graph(self) -> GaifmanGraph:
-        """The Gaifman graph of the knowledge base."""
-        return self.evaluator.graph
+    def trained(self) -> bool:
+        """Whether there is a trained model, not only the fallback."""
+        return True
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base, with every relation of the model in its schema."""
-        return self.evaluator.graph.kb
+        """The knowledge base."""
+        return self.graph.kb
 
     @property
     def arity(self) -> int:
         """The length of a tuple."""
         return len(self.query.variables)
 
-    def with_prior(self, prior: float | None) -> Predictor:
+    def with_prior(self, prior: float | None) -> Self:
         """The same predictor with another prior."""
-        if prior is None:
-            return self
-        return replace(self, calibration=self.calibration.with_prior(prior), prior=prior)
+        return self if prior is None else replace(self, prior=prior)
 
-    def with_constraints(self, active: bool) -> Predictor:
+    def with_constraints(self, active: bool) -> Self:
         """The same predictor, without constraints if they are not active."""
         return self if active else replace(self, constraints=None)
 
@@ -202,9 +202,10 @@ class Predictor:
         relation = self.query.atomic_relation
         if relation is None:
             return hide(self.kb, self.query, tuples, seed=self.config.seed, budget=budget)
-        return HiddenFacts.one_per_tuple(self.kb.fact_ids(self._relation_id(relation), tuples))
+        return HiddenFacts.one_per_tuple(self.kb.fact_ids(self.relation_id(relation), tuples))
 
-    def _relation_id(self, relation: str) -> int:
+    def relation_id(self, relation: str) -> int:
+        """The number of a relation of the model."""
         number = self.kb.content.relations.find(relation)
         assert number is not None, "every relation of the model is in the schema"
         return number
@@ -226,10 +227,58 @@ class Predictor:
             return estimates
         return estimates.scale(self.constraints.factors(tuples, hidden, deadline))
 
+
+@dataclass(frozen=True, slots=True)
+class FallbackPredictor(Predictor):
+    """Predicts the facts of a relation without a trained model."""
+
+    @property
+    def trained(self) -> bool:
+        """There is none."""
+        return False
+
+    def model_estimates(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
+        """The fallback probabilities, without draws."""
+        values = self.fallback_probabilities(tuples)
+        if self.prior is not None:
+            values = Calibration.identity().with_prior(self.prior).apply(values)
+        return Estimates(values, np.zeros(len(values)), np.zeros(len(values), np.int32))
+
+    def fallback_probabilities(self, tuples: Ints) -> Floats:
+        """Shape (tuples,), float64: (m + ½) / (arity + 1), where m objects are at the same position of another fact.
+
+        If facts are uncertain, m is its expected value.
+        """
+        relation = self.query.atomic_relation
+        assert relation is not None, "only relations have a fallback"
+        facts, confidences = self.kb.tuples(relation), self.kb.confidences_of(relation)
+        first, ids = (self.kb.fact_ids(self.relation_id(relation), rows) for rows in (facts[:1], tuples))
+        own, seen = np.zeros(len(tuples)), np.zeros(len(tuples))
+        own[ids >= 0] = confidences[ids[ids >= 0] - first]  # its own fact is not another fact
+        for position in range(self.arity):
+            seen += _present_at_least_one(facts[:, position], confidences, tuples[:, position], own)
+        values: Floats = (seen + 0.5) / (self.arity + 1)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPredictor(Predictor):
+    """Predicts by a base model: the mean over sampled neighbourhoods, calibrated."""
+
+    evaluator: FeatureEvaluator
+    """The features of the model, compiled for the knowledge base."""
+    scorer: Scorer
+    """The trained base model."""
+    calibration: Calibration
+
+    def with_prior(self, prior: float | None) -> Self:
+        """The same predictor with another prior."""
+        if prior is None:
+            return self
+        return replace(self, calibration=self.calibration.with_prior(prior), prior=prior)
+
     def model_estimates(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
         """The calibrated means over draws, with standard errors; more draws for tuples whose error is too large."""
-        if self.scorer is None:
-            return self._fallback_estimates(tuples)
         sums, squares, counts = (np.zeros(len(tuples)) for _ in range(3))
         left, drawn = np.arange(len(tuples)), 0
         while len(left) and drawn < budget.limit:
@@ -260,45 +309,13 @@ class Predictor:
         """The calibration of the mean of corrected draws."""
         return replace(self.calibration, shift=self.calibration.shift - float(np.log(self.draw_ratio)))
 
-    def _fallback_estimates(self, tuples: Ints) -> Estimates:
-        values = self.fallback_probabilities(tuples)
-        if self.prior is not None:
-            values = Calibration.identity().with_prior(self.prior).apply(values)
-        return Estimates(values, np.zeros(len(values)), np.zeros(len(values), np.int32))
-
-    def fallback_probabilities(self, tuples: Ints) -> Floats:
-        """Shape (tuples,), float64: (m + ½) / (arity + 1), where m objects are at the same position of another fact.
-
-        If facts are uncertain, m is its expected value.
-        """
-        relation = self.query.atomic_relation
-        assert relation is not None, "only relations have a fallback"
-        facts, confidences = self.kb.tuples(relation), self.kb.confidences_of(relation)
-        first, ids = (self.kb.fact_ids(self._relation_id(relation), rows) for rows in (facts[:1], tuples))
-        own, seen = np.zeros(len(tuples)), np.zeros(len(tuples))
-        own[ids >= 0] = confidences[ids[ids >= 0] - first]  # its own fact is not another fact
-        for position in range(self.arity):
-            seen += _present_at_least_one(facts[:, position], confidences, tuples[:, position], own)
-        values: Floats = (seen + 0.5) / (self.arity + 1)
-        return values
-
     def probabilities_per_draw(
         self, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts, deadline: Deadline | None = None
     ) -> Floats:
         """Shape (tuples, draws), float64: the base model's probability of each neighbourhood, not calibrated."""
-        scorer = self.trained_scorer()
         matrices = self._feature_blocks(tuples, sampling, hidden, deadline or no_deadline())
-        parts = [scorer.probabilities(matrix).reshape(-1, sampling.draws) for matrix in matrices]
+        parts = [self.scorer.probabilities(matrix).reshape(-1, sampling.draws) for matrix in matrices]
         return np.concatenate([np.zeros((0, sampling.draws)), *parts])
-
-    def trained_scorer(self) -> Scorer:
-        """The scorer; raise if there is none."""
-        if self.scorer is None:
-            raise KnowledgeBaseError(
-                f"{self.query.atomic_relation} has no trained model, only the fallback",
-                hint="a relation needs two facts, and tuples that are not known",
-            )
-        return self.scorer
 
     def _feature_blocks(
         self, tuples: Ints, sampling: SamplingConfig, hidden: HiddenFacts, deadline: Deadline
@@ -312,7 +329,7 @@ class Predictor:
 
     def embed(self, tuples: Tuples, draws: int | None = None) -> Reals:
         """Shape (tuples, units), float32: the mean over draws of the base model's last hidden layer."""
-        ids, scorer = self.tuple_ids(tuples), self.trained_scorer()
+        ids, scorer = self.tuple_ids(tuples), self.scorer
         sampling = self.config.sampling(self.budget(draws).draws, "answer 0")
         parts = []
         for matrix in self._feature_blocks(ids, sampling, self.hidden_facts(ids), no_deadline()):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.arguments import checked_methods
-from gaifman.config import check_fraction, check_int
+from gaifman.config import check_choice, check_fraction, check_int
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, TrainingError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
@@ -35,6 +35,11 @@ from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.sampling.rng import fold_in, make_key
+
+AUTO, LISTWISE = "auto", "listwise"
+"""A setting that depends on the query, and the base model of ranked lists."""
+NETWORK_SIZE = 20
+"""Size of neighbourhoods by default."""
 
 MAX_SCANNED_ANSWERS = 20_000
 """Maximum number of answers that the scaler is fitted to."""
@@ -69,12 +74,14 @@ class TrainingConfig(ExampleConfig):
 
     radius: int = 1
     """r: the radius of a neighbourhood."""
-    size: int | None = 20
-    """k: the number of objects of a neighbourhood besides the tuple's; None for all."""
+    size: int | str | None = AUTO
+    """k: the number of objects of a neighbourhood besides the tuple's; None for all. `auto` is 20 for the network, and
+    all for ranked lists."""
     phi: str = "default"
     """Φ: the name of the feature set."""
-    base: str = "mlp"
-    """M: the base model, `mlp` or `logistic`, or the kind of another one."""
+    base: str = AUTO
+    """M: the base model, `listwise`, `mlp` or `logistic`, or the kind of another one. `auto` is `listwise` for a
+    relation and `mlp` for other queries."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the base model: `{"hidden": [50], "epochs": 5}`. The paper's network is
     `{"activation": "sigmoid", "batch_size": 128}`."""
@@ -92,6 +99,8 @@ class TrainingConfig(ExampleConfig):
 
     def __post_init__(self) -> None:
         ExampleConfig.__post_init__(self)
+        if isinstance(self.size, str):
+            check_choice("size", self.size, (AUTO,))
         self.sampling(self.draws, "check")
         for name in ("min_examples", "min_feature_count", "patience"):
             check_int(name, getattr(self, name), 0)
@@ -118,7 +127,8 @@ class TrainingConfig(ExampleConfig):
 
     def sampling(self, draws: int, purpose: str) -> SamplingConfig:
         """Return the settings for drawing neighbourhoods."""
-        return SamplingConfig(self.radius, self.size, draws, self.seed, purpose)
+        size = NETWORK_SIZE if isinstance(self.size, str) else self.size
+        return SamplingConfig(self.radius, size, draws, self.seed, purpose)
 
     @property
     def negative_ratio(self) -> float:
@@ -146,8 +156,9 @@ class TrainingConfig(ExampleConfig):
         return max(base_epochs, min(MAX_EPOCHS, -(-self.min_examples // max(examples, 1))))
 
     def make_base_model(self) -> BaseModel:
-        """Return an untrained base model."""
-        return make_base_model(self.base, {**DEFAULT_BASE_OPTIONS.get(self.base, {}), **self.options})
+        """Return an untrained base model: the network unless another one is named."""
+        name = "mlp" if self.base in (AUTO, LISTWISE) else self.base
+        return make_base_model(name, {**DEFAULT_BASE_OPTIONS.get(name, {}), **self.options})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values."""

@@ -32,11 +32,11 @@ from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
 from gaifman.logic.transforms import used_symbols
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import MLP
-from gaifman.predict import DrawBudget, Predictor
+from gaifman.predict import DrawBudget, NetworkPredictor
 from gaifman.queries.answers import answers
 from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorerCache, supports_fast_scoring
 from gaifman.ranking.ranks import CandidateFilter, Ranks, compute_ranks
-from gaifman.ranking.scorers import CandidateScorer, FallbackScorer, ModelScorer
+from gaifman.ranking.scorers import CandidateScorer, FallbackScorer, candidate_scorer
 from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.rng import fold_in_rows, make_key
 from gaifman.threads import map_threaded
@@ -81,7 +81,7 @@ class EvaluationTask:
     @property
     def trained(self) -> bool:
         """Whether there is a trained model, not only the fallback."""
-        return isinstance(self.scorer, ModelScorer)
+        return not isinstance(self.scorer, FallbackScorer)
 
     @property
     def category(self) -> str:
@@ -203,21 +203,19 @@ def _completion_tasks(
         predictor, arity = model.predictor(name), model.arity(name)
         tuples, visible = data.facts_of(data.test, name, arity), data.facts_of(data.visible, name, arity)
         known = np.concatenate([tuples, visible, *(data.facts_of(other, name, arity) for other in data.known)])
-        scorer: CandidateScorer = FallbackScorer(predictor, counts)
-        if predictor.scorer is not None:
-            if arity not in caches:
-                caches[arity] = _split_scorer_cache(predictor, counts)
-            scorer = ModelScorer(predictor, counts, threads=threads, cache=caches[arity])
+        if isinstance(predictor, NetworkPredictor) and arity not in caches:
+            caches[arity] = _split_scorer_cache(predictor, counts)
+        scorer = candidate_scorer(predictor, counts, threads=threads, cache=caches.get(arity))
         confidences = data.confidences_of(name, tuples)
         tasks.append(EvaluationTask(name, scorer, tuples, visible, np.unique(known, axis=0), *confidences))
     return tasks
 
 
-def _split_scorer_cache(predictor: Predictor, counts: Sequence[int]) -> SplitScorerCache | None:
+def _split_scorer_cache(predictor: NetworkPredictor, counts: Sequence[int]) -> SplitScorerCache | None:
     """A cache for all relations of an arity, if their scores can be split."""
     evaluator, config = predictor.evaluator, predictor.config
     supported = supports_fast_scoring(evaluator.plan.features, config, predictor.arity)
-    if not supported or not isinstance(predictor.trained_scorer().base, MLP):
+    if not supported or not isinstance(predictor.scorer.base, MLP):
         return None
     return SplitScorerCache(ObjectFeatures(evaluator, config, max(counts)), counts)
 
@@ -231,7 +229,7 @@ def _query_task(model: GaifmanModel, data: EvaluationData, counts: Sequence[int]
     visible, tested, true = (answers(kb, query).tuples.astype(np.int32) for kb in (first, second, third))
     known = np.unique(np.concatenate([visible, tested, true]), axis=0)
     new = np.unique(tested[~rows_in(tested, visible)], axis=0)
-    scorer = ModelScorer(model.predictor, counts, threads=threads)
+    scorer = candidate_scorer(model.predictor, counts, threads=threads)
     confidences = (None, None) if query.atomic_relation is None else data.confidences_of(query.atomic_relation, new)
     return EvaluationTask(str(query), scorer, new, visible, known, *confidences)
 

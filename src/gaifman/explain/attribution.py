@@ -26,13 +26,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 
 import numpy as np
 
 from gaifman.cancellation import Deadline, no_deadline
 from gaifman.config import check_int
+from gaifman.errors import KnowledgeBaseError
+from gaifman.explain.common import (
+    DEFAULT_TOP,
+    MAX_COUNTERFACTUAL_FORMULAS,
+    ExplainedTuple,
+    conflict_reasons,
+    find_counterfactual,
+    is_known,
+    query_text,
+    without_conflicting_facts,
+)
 from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
+from gaifman.explain.ranking import explain_ranking
 from gaifman.explain.svg import Diagram
 from gaifman.features.evaluator import FeatureMatrix
 from gaifman.features.grounding import LocalStructure, find_groundings, local_structure
@@ -40,14 +51,13 @@ from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.kernels.evaluate import MISSING
-from gaifman.logic.ast import Constant, Feature, Query, Variable, to_bracketed
+from gaifman.listwise.predictor import ListwisePredictor
+from gaifman.logic.ast import Constant, Feature, Variable
 from gaifman.logic.transforms import substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.base import BaseModel, SparseRows
-from gaifman.models.calibration import MIN_PROBABILITY, log_odds
-from gaifman.predict import DrawBudget, Estimate, Predictor, estimate_from_sums
-from gaifman.queries.witnesses import are_answers
-from gaifman.sampling.conflicts import Conflict
+from gaifman.models.calibration import log_odds
+from gaifman.predict import DrawBudget, NetworkPredictor, Predictor, estimate_from_sums
 from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, draw_neighbourhoods
 from gaifman.sampling.worlds import World, worlds_of_tuple
 
@@ -112,19 +122,10 @@ def _rows_without_entries(
         yield SparseRows(starts, rows.columns[kept], rows.values[kept], rows.width)
 
 
-DEFAULT_TOP = 10
-"""Formulas in an explanation, of those for the prediction and of those against it."""
 MAX_DRAWS = 10_000
 """Limit on the draws of an explanation: a second of work."""
 MAX_WITNESS_DRAWS = 50
 """Draws that are searched for witnesses."""
-MAX_COUNTERFACTUAL_FORMULAS = 12
-"""Supporting formulas whose witnesses are tried as counterfactuals."""
-MAX_COUNTERFACTUAL_FACTS = 20
-"""Limit on the facts of a counterfactual."""
-MIN_DROP_SHARE = 0.5
-"""A smaller set of facts is preferred if the probability drops by at least this share of the largest drop."""
-
 WitnessCounts = dict[int, Counter[int]]
 """Feature → fact id → number of draws in which the fact is a witness of the feature."""
 
@@ -141,6 +142,21 @@ def explain_prediction(
     check_int("draws", predictor.config.draws if draws is None else draws, 1, MAX_DRAWS)
     budget = predictor.budget(draws, deadline)
     hidden = predictor.hidden_facts(tuples, budget.deadline.limit_budget())
+    match predictor:
+        case ListwisePredictor():
+            return explain_ranking(predictor, tuples, hidden, top, budget)
+        case NetworkPredictor():
+            return _explain_network(predictor, tuples, hidden, top, budget)
+    raise KnowledgeBaseError(
+        f"{predictor.query.atomic_relation} has no trained model, only the fallback",
+        hint="a relation needs two facts, and tuples that are not known",
+    )
+
+
+def _explain_network(
+    predictor: NetworkPredictor, tuples: Ints, hidden: HiddenFacts, top: int, budget: DrawBudget
+) -> Explanation:
+    """Explain the mean over draws of a base model."""
     sample = _draw_sample(predictor, tuples, hidden, budget)
     features = sample.effects.features
     order = np.lexsort((features, -np.abs(sample.effects.effects)))
@@ -150,13 +166,13 @@ def explain_prediction(
     helping = order[supporting[:MAX_COUNTERFACTUAL_FORMULAS]]
     witnesses = _count_witnesses(sample, {*features[shown].tolist(), *features[helping].tolist()})
     supported = [witnesses[f] for f in features[helping].tolist()]
-    counterfactual = _without_conflicting_facts(sample) or _find_counterfactual(sample, supported)
-    reasons = (*_conflict_reasons(sample), *(_reason(sample, index, witnesses) for index in shown.tolist()))
+    counterfactual = without_conflicting_facts(sample) or find_counterfactual(sample, supported)
+    reasons = (*conflict_reasons(sample), *(_reason(sample, index, witnesses) for index in shown.tolist()))
     return Explanation(
-        _query_text(predictor.query, sample.names),
+        query_text(predictor.query, sample.names),
         tuple(variable.name for variable in predictor.query.variables),
         sample.names,
-        _is_known(sample),
+        is_known(sample),
         sample.estimate,
         reasons,
         _decompose(sample, np.setdiff1d(np.arange(len(order)), shown)),
@@ -170,15 +186,10 @@ def explain_prediction(
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(ExplainedTuple):
     """One tuple and its draws, the same draws that its probability is the mean of."""
 
-    predictor: Predictor
-    tuples: Ints
-    """Shape (1, arity), int32."""
-    names: tuple[str, ...]
-    hidden: HiddenFacts
-    budget: DrawBudget
+    predictor: NetworkPredictor
     neighbourhoods: NeighbourhoodBatch
     matrix: FeatureMatrix
     per_draw: Floats
@@ -186,21 +197,14 @@ class _Sample:
     effects: Effects
     structures: Sequence[LocalStructure]
     """The facts among the members that are present, for the first draws; draws with the same facts share one."""
-    model_estimate: Estimate
-    """The probability without constraints."""
-    estimate: Estimate
-    conflicts: tuple[Conflict, ...]
-    """The constraints that lower the probability."""
-    fact: Callable[[int], Fact]
-    """Fact id → fact, cached."""
 
     def feature(self, number: int) -> Feature:
         return self.predictor.evaluator.plan.features[number]
 
 
-def _draw_sample(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> _Sample:
+def _draw_sample(predictor: NetworkPredictor, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> _Sample:
     budget.deadline.check()
-    scorer, fact = predictor.trained_scorer(), cache(predictor.kb.fact_by_id)
+    scorer, fact = predictor.scorer, cache(predictor.kb.fact_by_id)
     sampling = predictor.config.sampling(budget.draws, "answer 0")
     neighbourhoods = draw_neighbourhoods(predictor.graph, tuples, sampling, hidden)
     matrix = predictor.evaluator.evaluate(neighbourhoods, hidden, drop_uncertain=sampling)
@@ -210,21 +214,22 @@ def _draw_sample(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, budget
     # From the same numbers in the same order as `Predictor.estimate`, so that both agree to the last bit.
     sums, squares = per_draw.sum(axis=1), (per_draw**2).sum(axis=1)
     estimates = estimate_from_sums(predictor.mean_calibration, sums, squares, np.full(1, float(budget.draws)))
+    worlds = worlds_of_tuple(predictor.graph, sampling, tuples[0])
     return _Sample(
         predictor,
         tuples,
         tuple(predictor.kb.object_name(number) for number in tuples[0].tolist()),
         hidden,
         budget,
-        neighbourhoods,
-        matrix,
-        per_draw,
-        effects,
-        _local_structures(worlds_of_tuple(predictor.graph, sampling, tuples[0]), neighbourhoods, hidden, budget, fact),
         estimates[0],
         predictor.constrain(estimates, tuples, hidden, budget.deadline)[0],
         () if predictor.constraints is None else predictor.constraints.conflicts(tuples, hidden),
         fact,
+        neighbourhoods,
+        matrix,
+        per_draw,
+        effects,
+        _local_structures(worlds, neighbourhoods, hidden, budget, fact),
     )
 
 
@@ -248,21 +253,6 @@ def _local_structures(
     return structures
 
 
-def _is_known(sample: _Sample) -> bool:
-    """Whether the tuple is an answer in the knowledge base."""
-    query = sample.predictor.query
-    if query.atomic_relation is not None:
-        return len(sample.hidden.facts) > 0
-    budget = sample.budget.deadline.limit_budget()
-    return bool(are_answers(sample.predictor.kb, query, sample.tuples, budget=budget)[0])
-
-
-def _query_text(query: Query, names: tuple[str, ...]) -> str:
-    """The query with the names in place of its variables."""
-    constants = {variable: Constant(name) for variable, name in zip(query.variables, names, strict=True)}
-    return to_bracketed(Query((), substitute(query.formula, constants)))
-
-
 # Reasons
 
 
@@ -282,20 +272,6 @@ def _reason(sample: _Sample, index: int, witnesses: WitnessCounts) -> Reason:
         tuple(sample.fact(fact) for fact in sorted(counts, key=lambda fact: (-counts[fact], fact))),
         describe_feature(grounded),
     )
-
-
-def _conflict_reasons(sample: _Sample) -> Iterator[Reason]:
-    """The reason for each conflict: by how much it lowers the log-odds, after those before it."""
-    before, factor = float(log_odds(sample.model_estimate.value)), 1.0
-    for number, conflict in enumerate(sample.conflicts, start=1):
-        factor *= conflict.factor
-        last = number == len(sample.conflicts)  # exactly what is left, so that the effects add up
-        value = sample.estimate.value if last else max(sample.model_estimate.value * factor, MIN_PROBABILITY)
-        after = float(log_odds(value))
-        words = f"{conflict.message}; the constraint {conflict.evidence}"
-        draws = sample.budget.draws
-        yield Reason(conflict.constraint, "", after - before, draws, 1.0, conflict.facts, words, "constraint")
-        before = after
 
 
 def _count_witnesses(sample: _Sample, features: set[int]) -> WitnessCounts:
@@ -339,48 +315,6 @@ def _decompose(sample: _Sample, others: Longs) -> Decomposition:
 # Counterfactual and diagram
 
 
-def _without_conflicting_facts(sample: _Sample) -> Counterfactual | None:
-    """The probability without the facts that the tuple conflicts with; None if there are none, or too many."""
-    if sample.predictor.constraints is None:
-        return None
-    facts = sample.predictor.constraints.conflicting_facts(sample.tuples, sample.hidden)
-    if not 0 < len(facts) <= MAX_COUNTERFACTUAL_FACTS:
-        return None
-    hidden = np.union1d(sample.hidden.facts, facts).astype(np.int64)
-    [estimate] = estimate_hiding(sample.predictor, sample.tuples, [hidden], sample.budget)
-    return Counterfactual(tuple(sample.fact(fact) for fact in facts.tolist()), estimate)
-
-
-def _find_counterfactual(sample: _Sample, supporting: Sequence[Counter[int]]) -> Counterfactual | None:
-    """The witnesses of supporting formulas without which the probability is lowest, or fewer with half the drop."""
-    tried = _fact_sets_to_hide([frozenset(facts) for facts in supporting])
-    if not tried:
-        return None
-    hidden = [np.union1d(sample.hidden.facts, sorted(facts)).astype(np.int64) for facts in tried]
-    estimates = estimate_hiding(sample.predictor, sample.tuples, hidden, sample.budget)
-    drops = sample.estimate.value - np.array([estimate.value for estimate in estimates])
-    if drops.max() <= 0:
-        return None
-    large = [index for index in range(len(tried)) if drops[index] >= MIN_DROP_SHARE * drops.max()]
-    best = min(large, key=lambda index: (len(tried[index]), -drops[index]))
-    return Counterfactual(tuple(sample.fact(fact) for fact in sorted(tried[best])), estimates[best])
-
-
-def estimate_hiding(predictor: Predictor, tuples: Ints, hidden: Sequence[Longs], budget: DrawBudget) -> list[Estimate]:
-    """The probability of one tuple (1, arity) for each set of hidden facts."""
-    starts = np.append(0, np.cumsum([len(facts) for facts in hidden])).astype(np.int64)
-    facts = HiddenFacts(starts, np.concatenate([np.zeros(0, np.int64), *hidden]))
-    estimates = predictor.estimate(np.repeat(tuples, len(hidden), axis=0), facts, budget)
-    return [estimates[row] for row in range(len(hidden))]
-
-
-def _fact_sets_to_hide(supporting: Sequence[frozenset[int]]) -> list[frozenset[int]]:
-    """The witnesses of each formula, and of the first formulas together, unless they are too many."""
-    small = [facts for facts in supporting if 0 < len(facts) <= MAX_COUNTERFACTUAL_FACTS]
-    together = accumulate(small, lambda one, other: one | other)
-    return list(dict.fromkeys([*small, *(facts for facts in together if len(facts) <= MAX_COUNTERFACTUAL_FACTS)]))
-
-
 def _diagram(sample: _Sample, reasons: Sequence[Reason], counterfactual: Counterfactual | None) -> Diagram:
     """The neighbourhood of the draw that has most of the facts in the explanation."""
     decisive = frozenset(counterfactual.facts if counterfactual else ())
@@ -402,7 +336,7 @@ def _diagram(sample: _Sample, reasons: Sequence[Reason], counterfactual: Counter
     if counterfactual:
         subtitle += f"; without the decisive facts {counterfactual.estimate}"
     return Diagram(
-        _query_text(sample.predictor.query, sample.names),
+        query_text(sample.predictor.query, sample.names),
         subtitle,
         sample.names,
         tuple(sample.predictor.kb.object_name(number) for number in members),

@@ -88,28 +88,35 @@ class Decomposition:
     """The parts that add up with the effects of the reasons to the log-odds of the probability."""
 
     base: float
-    """The log-odds of a neighbourhood in which no formula is active."""
+    """The log-odds if no formula is active."""
     others: OtherFormulas
-    interactions: float
-    """Effects of several formulas together: each effect is measured by switching off one formula."""
-    averaging: float
-    """The log-odds of the mean probability minus the mean of the log-odds over draws."""
-    calibration: float
-    """The shift by calibration, mainly for the ratio of negatives to positives in training."""
+    interactions: float | None = None
+    """Of a network: effects of several formulas together. Each effect is measured by switching off one formula."""
+    averaging: float | None = None
+    """Of a network: the log-odds of the mean probability minus the mean of the log-odds over draws."""
+    calibration: float | None = None
+    """Of a network: the shift by calibration, mainly for the ratio of negatives to positives in training."""
+    competition: float | None = None
+    """Of ranked lists: the other candidates. The better they are, the lower it is."""
 
     def labelled(self, draws: int) -> Iterator[tuple[str, float]]:
         """The parts with labels."""
         yield "base: no formula is active", self.base
         if self.others.count:
             yield plural(self.others.count, "other formula"), self.others.effect
-        yield "interactions", self.interactions
-        yield f"averaging over {plural(draws, 'draw')}", self.averaging
-        yield "calibration", self.calibration
+        more = {
+            "interactions": self.interactions,
+            f"averaging over {plural(draws, 'draw')}": self.averaging,
+            "calibration": self.calibration,
+            "competition: the other candidates": self.competition,
+        }
+        yield from ((label, effect) for label, effect in more.items() if effect is not None)
 
     @property
     def total(self) -> float:
         """The sum of the parts."""
-        return self.base + self.others.effect + self.interactions + self.averaging + self.calibration
+        more = (self.interactions, self.averaging, self.calibration, self.competition)
+        return self.base + self.others.effect + sum(effect for effect in more if effect is not None)
 
     def as_dict(self) -> dict[str, Any]:
         """The parts as JSON types."""

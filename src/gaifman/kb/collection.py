@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gaifman.errors import KnowledgeBaseError, plural
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, union
 
 KnowledgeBases = KnowledgeBase | Sequence[KnowledgeBase]
 """One knowledge base, or a collection."""
@@ -52,6 +52,11 @@ def unify_schemas(kbs: Sequence[KnowledgeBase]) -> list[KnowledgeBase]:
                 )
     attributes = sorted({name for kb in kbs for name in kb.attributes})
     return [kb.extend_schema(relations, attributes) for kb in kbs]
+
+
+def join_collection(kbs: Sequence[KnowledgeBase]) -> KnowledgeBase:
+    """Return one knowledge base with the facts of all, in which objects of different ones have different names."""
+    return kbs[0] if len(kbs) == 1 else union(kbs, [f"{number}/" for number in range(1, len(kbs) + 1)])
 
 
 def shared_names(kbs: Sequence[KnowledgeBase]) -> list[str]:

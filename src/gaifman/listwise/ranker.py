@@ -107,13 +107,21 @@ def fit_ranker(index: StepIndex, relation: str, position: int, config: ListwiseC
 
 
 def fit_with_trial(
-    index: StepIndex, relation: str, position: int, config: ListwiseConfig | None = None
+    index: StepIndex,
+    relation: str,
+    position: int,
+    config: ListwiseConfig | None = None,
+    held_out: Longs | None = None,
 ) -> tuple[Ranker, Ranker]:
-    """Mine formulas and fit their weights to all questions, and to those that do not ask for held-out facts."""
+    """Mine formulas and fit their weights to all questions, and to those that do not ask for held-out facts.
+
+    `held_out` are rows of the relation's facts; None for some of them, by key.
+    """
     config = config or ListwiseConfig()
+    held_out = held_out_rows(index.kb, relation, config) if held_out is None else held_out
     arity = index.kb.relations[relation].arity
     mined = tuple(mine_paths(index, relation, i, position, config.mining) for i in range(arity) if i != position)
-    problem = _Problem(index, relation, position, mined, config)
+    problem = _Problem(index, relation, position, mined, config, held_out)
     penalty, epochs, loss = problem.choose()
     every, training = np.arange(len(problem)), problem.training_rows
     final, trial = (
@@ -159,14 +167,19 @@ class _Problem:
     """The questions of one relation and position, and what formulas reach from them."""
 
     def __init__(
-        self, index: StepIndex, relation: str, position: int, mined: Sequence[MinedPaths], config: ListwiseConfig
+        self,
+        index: StepIndex,
+        relation: str,
+        position: int,
+        mined: Sequence[MinedPaths],
+        config: ListwiseConfig,
+        held_out: Longs,
     ) -> None:
         self._config, self._marks = config, index.marks
         facts = index.kb.tuples(relation)
         number = index.kb.content.relations.find(relation) or 0
         ids = index.kb.fact_ids(number, facts)
         fixed = [i for i in range(facts.shape[1]) if i != position]
-        held_out = held_out_rows(index.kb, relation, config)
         self._questions, chosen = _ask(index, facts, ids, fixed, position, mined, config, held_out)
         self._held_out = np.isin(chosen, held_out)
         answers, objects = facts[chosen, position], len(index.kb.objects)

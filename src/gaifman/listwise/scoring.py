@@ -6,10 +6,13 @@ candidates of the question: all objects but the known answers, which are not ask
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
+from gaifman.forks import ProcessLock
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.listwise import own_scores
 from gaifman.kernels.listwise_scores import SumScratch, add_entries, score_targets
@@ -25,13 +28,46 @@ from gaifman.listwise.ranker import (
 from gaifman.listwise.steps import StepIndex
 
 
-class Scorer:
-    """Scores candidates by a ranker on a knowledge base. One thread uses it at a time."""
+class Workspace:
+    """Scratch memory to score one question at a time."""
 
-    def __init__(self, index: StepIndex, ranker: Ranker, config: ListwiseConfig) -> None:
+    def __init__(self, index: StepIndex, max_steps: int, max_set: int) -> None:
+        objects = len(index.kb.objects)
+        self.reacher = Reacher(index, max_steps, max_set)
+        self.sums = SumScratch(
+            np.zeros(objects, np.int64), np.zeros(objects), np.empty(objects, np.int32), np.zeros(1, np.int64)
+        )
+
+
+class Workspaces:
+    """Workspaces for several threads, which are used again."""
+
+    def __init__(self, index: StepIndex, max_steps: int, max_set: int) -> None:
+        self._make = partial(Workspace, index, max_steps, max_set)
+        self._free: list[Workspace] = []
+        self._lock = ProcessLock()
+
+    @contextmanager
+    def use(self) -> Iterator[Workspace]:
+        """A workspace that no other thread uses meanwhile."""
+        with self._lock:
+            space = self._free.pop() if self._free else self._make()
+        try:
+            yield space
+        finally:
+            with self._lock:
+                self._free.append(space)
+
+
+class Scorer:
+    """Scores candidates by a ranker on a knowledge base. Several threads can use it."""
+
+    def __init__(
+        self, index: StepIndex, ranker: Ranker, config: ListwiseConfig, workspaces: Workspaces | None = None
+    ) -> None:
         self.index, self.ranker = index, ranker
         objects = len(index.kb.objects)
-        self._reacher = Reacher(index, config.mining.max_steps, config.mining.max_set)
+        self._spaces = workspaces or Workspaces(index, config.mining.max_steps, config.mining.max_set)
         self._weights = freeze(ranker.formula_weights)
         facts = index.kb.tuples(ranker.relation)
         self._at_position = np.bincount(facts[:, ranker.position], minlength=objects).astype(np.float64)
@@ -48,70 +84,68 @@ class Scorer:
         self._own = freeze(own - self._shift)  # a softmax does not change, and exponentials do not overflow
         self._everything = float(np.exp(self._own).sum())
         self._fixed = [i for i in range(facts.shape[1]) if i != ranker.position]
-        self._scratch = SumScratch(
-            np.zeros(objects, np.int64), np.zeros(objects), np.empty(objects, np.int32), np.zeros(1, np.int64)
-        )
 
     def scores(self, objects: Sequence[int], hidden: Longs = NOTHING) -> Floats:
         """Shape (objects,), float64: the score of every candidate, given the objects of a tuple at other positions.
 
         Hidden facts lead nowhere; what candidates are by themselves is taken as known.
         """
-        entries = self._reach(objects, hidden)
         found = self._own.copy()
-        add_entries(0, len(entries[0]), *entries, self._weights, found)
+        with self._spaces.use() as space:
+            entries = self._reach(space, objects, hidden)
+            add_entries(0, len(entries[0]), *entries, self._weights, found)
         return found
 
-    def log_shares(self, objects: Sequence[int], targets: Ints, hidden: Longs, known: Ints) -> Floats:
-        """Shape (targets,), float64: the logarithm of the share of each target.
+    def target_scores(self, objects: Sequence[int], targets: Ints, hidden: Longs, known: Ints) -> tuple[Floats, float]:
+        """The scores of targets, and for the question the logarithm of the sum over all candidates.
 
-        The targets that a hidden fact has as an object are scored without it. `known` are the other answers.
+        The scores are those without the hidden facts; `known` are known answers, which are no candidates.
         """
         found = np.empty(len(targets))
-        total = score_targets(
-            *self._reach(objects, hidden),
-            self._weights,
-            self._own,
-            self._everything,
-            freeze(known),
-            freeze(targets),
-            self._scratch,
-            found,
-        )
-        if not len(hidden):
-            return found - total
-        changes = np.array([self.own_score(obj, hidden) - self._own[obj] for obj in targets.tolist()])
-        # the share of a changed target is one of a sum that changes with it
-        odds = found + changes
-        before = np.minimum(np.exp(found - total), 1.0)
-        found = odds - total
-        found -= np.log(np.maximum(1 - before + np.exp(found), 1e-300))
-        return found
+        with self._spaces.use() as space:
+            total = score_targets(
+                *self._reach(space, objects, hidden),
+                self._weights,
+                self._own,
+                self._everything,
+                freeze(known),
+                freeze(targets),
+                space.sums,
+                found,
+            )
+        return found, total
 
-    def _reach(self, objects: Sequence[int], hidden: Longs) -> tuple[Ints, Ints, Reals]:
+    def _reach(self, space: Workspace, objects: Sequence[int], hidden: Longs) -> tuple[Ints, Ints, Reals]:
         """What the formulas reach: objects, formulas and values."""
-        self._reacher.clear()
-        reach_candidates(self._reacher, [int(objects[at]) for at in self._fixed], hidden, self.ranker.mined)
-        end = self._reacher.end
-        values = formula_values(self._reacher.counts[:end])
-        return freeze(self._reacher.objects[:end]), freeze(self._reacher.formulas[:end]), freeze(values)
+        reacher = space.reacher
+        reacher.clear()
+        reach_candidates(reacher, [int(objects[at]) for at in self._fixed], hidden, self.ranker.mined)
+        values = formula_values(reacher.counts[: reacher.end])
+        return freeze(reacher.objects[: reacher.end]), freeze(reacher.formulas[: reacher.end]), freeze(values)
 
     # One candidate
 
     def formula_counts(self, objects: Sequence[int], hidden: Longs) -> dict[int, float]:
         """Formula → its value, for the candidate of a whole tuple."""
-        found, formulas, values = self._reach(objects, hidden)
-        own = found == objects[self.ranker.position]
-        return dict(zip(formulas[own].tolist(), values[own].tolist(), strict=True))
+        with self._spaces.use() as space:
+            found, formulas, values = self._reach(space, objects, hidden)
+            own = found == objects[self.ranker.position]
+            return dict(zip(formulas[own].tolist(), values[own].tolist(), strict=True))
 
-    def own_score(self, obj: int, hidden: Longs) -> float:
-        """The score that a candidate has by itself, without the hidden facts."""
+    @property
+    def shift(self) -> float:
+        """What all scores are lowered by; shares do not change with it."""
+        return self._shift
+
+    def own_change(self, obj: int, hidden: Longs) -> float:
+        """By how much the score that a candidate has by itself changes without the hidden facts."""
+        if not any(obj in self.index.fact(fact)[1] for fact in hidden.tolist()):
+            return 0.0
         marks, values = self.own_features(obj, hidden)
-        weights = self.ranker.mark_weights
-        total = sum(float(weights[mark]) for mark in marks)
+        total = sum(self.ranker.mark_weights[marks].tolist())
         for value, weight in zip(values, self.ranker.statistic_weights.tolist(), strict=True):
             total += value * weight
-        return total - self._shift
+        return total - self._shift - float(self._own[obj])
 
     def own_features(self, obj: int, hidden: Longs) -> tuple[list[int], list[float]]:
         """The marks of a candidate, and its statistics, without the hidden facts."""

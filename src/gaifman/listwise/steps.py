@@ -15,6 +15,7 @@ its steps and its types.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,11 +61,16 @@ class StepIndex:
 
     def targets(self, obj: int, label: int) -> Ints:
         """Shape (targets,), int32: the objects that the steps of an object with a label lead to."""
+        return self.steps(obj, label)[0]
+
+    def steps(self, obj: int, label: int) -> tuple[Ints, Longs]:
+        """The targets (steps,), int32, and the facts (steps,), int64, of the steps of an object with a label."""
         begin, end = (int(number) for number in self.table.starts[obj : obj + 2])
         group = begin + int(np.searchsorted(self.table.labels[begin:end], label))
         if group == end or self.table.labels[group] != label:
-            return np.zeros(0, np.int32)
-        return self.table.targets[self.table.group_starts[group] : self.table.group_starts[group + 1]]
+            return np.zeros(0, np.int32), np.zeros(0, np.int64)
+        steps = slice(int(self.table.group_starts[group]), int(self.table.group_starts[group + 1]))
+        return self.table.targets[steps], self.table.facts[steps]
 
     def fact(self, number: int) -> tuple[str, tuple[int, ...]]:
         """The relation and the objects of a fact."""
@@ -103,6 +109,17 @@ class MarkTable(NamedTuple):
     """The types, in the order of their numbers."""
 
 
+def labels_of(relations: Iterable[tuple[str, int]]) -> tuple[Label, ...]:
+    """All labels of relations, which are given with their arities."""
+    return tuple(
+        Label(name, source, target)
+        for name, arity in relations
+        for source in range(arity)
+        for target in range(arity)
+        if source != target
+    )
+
+
 def build_steps(kb: KnowledgeBase) -> StepIndex:
     """The steps of a knowledge base; it owns them, so they are built once."""
     return kb.resources.get(StepIndex, lambda: _build(kb))
@@ -110,13 +127,7 @@ def build_steps(kb: KnowledgeBase) -> StepIndex:
 
 def _build(kb: KnowledgeBase) -> StepIndex:
     numbers = {name: number for number, name in enumerate(kb.content.relations)}
-    labels = [
-        Label(name, source, target)
-        for name, number in numbers.items()
-        for source in range(kb.content.arities[number])
-        for target in range(kb.content.arities[number])
-        if source != target
-    ]
+    labels = labels_of(zip(kb.content.relations, kb.content.arities, strict=True))
     first = np.zeros(len(numbers), np.int64)  # the first label of each relation
     for label_number in range(len(labels) - 1, -1, -1):
         first[numbers[labels[label_number].relation]] = label_number
@@ -124,7 +135,7 @@ def _build(kb: KnowledgeBase) -> StepIndex:
     none = np.zeros((0, 4), np.int64)
     steps = np.concatenate([none, *parts])  # source, label, target, fact
     order = np.lexsort((steps[:, 3], steps[:, 2], steps[:, 1], steps[:, 0]))
-    return StepIndex(kb, tuple(labels), *_group_steps(steps[order], len(kb.objects)))
+    return StepIndex(kb, labels, *_group_steps(steps[order], len(kb.objects)))
 
 
 def _table_steps(table: FactTable, first: Longs, offset: int) -> Longs:

@@ -64,7 +64,7 @@ from gaifman.kernels.templates import TemplateIndex
 from gaifman.logic.ast import Feature
 from gaifman.models.calibration import mean_over_draws
 from gaifman.models.mlp import MLP
-from gaifman.predict import Predictor, prefix_means
+from gaifman.predict import NetworkPredictor, prefix_means
 from gaifman.sampling.neighbourhoods import (
     GrowingScratch,
     HiddenFacts,
@@ -494,10 +494,10 @@ class FastScorer:
                 features.at_position(position, deadline)
             self._cache = SplitScorerCache(features)
 
-    def scores(self, predictor: Predictor, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
+    def scores(self, predictor: NetworkPredictor, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
         """Shape (b,), float64: the mean of the base model's probabilities over the draws of the first pass."""
         cache, position, scorer = self._cache, varying_position(tuples, len(self._evaluator.graph)), predictor.scorer
-        if cache is None or position is None or scorer is None or not isinstance(scorer.base, MLP):
+        if cache is None or position is None or not isinstance(scorer.base, MLP):
             return self._sampled_scores(predictor, tuples, hidden, deadline)
         deadline.check()
         with cache.borrow(scorer) as split:
@@ -506,7 +506,9 @@ class FastScorer:
         found[with_hidden] = self._sampled_scores(predictor, tuples[with_hidden], hidden.select(with_hidden), deadline)
         return found
 
-    def _sampled_scores(self, predictor: Predictor, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
+    def _sampled_scores(
+        self, predictor: NetworkPredictor, tuples: Ints, hidden: HiddenFacts, deadline: Deadline
+    ) -> Floats:
         per_draw = predictor.probabilities_per_draw(tuples, self._sampling, hidden, deadline)
         return mean_over_draws(per_draw, predictor.draw_ratio)
 

@@ -11,7 +11,7 @@ type. These are the objects of the position's type; if it has none, the objects 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,9 @@ from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.ranking.candidates import QueryPattern, RankingOptions, select_candidates
 from gaifman.ranking.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.sampling.conflicts import ConstraintChecker, hide_nothing
+from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.negatives import Negatives
+from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 from gaifman.training import Scorer, Trainer, TrainingSource
 
@@ -108,43 +110,58 @@ def _mean_auc(ranks: Ranks) -> float | None:
     return None if alone.all() else round(float(ranks.auc[~alone].mean()), 6)
 
 
+PositionScores = Callable[[Ints, HiddenFacts, int], Floats]
+"""Tuples, what is hidden from each, and a position → scores to rank the objects at that position by."""
+
+
 def rank_held_out(trainer: Trainer, scorer: Scorer, models: int = 1) -> HeldOutRanks:
     """Rank the measured held-out answers of a trainer. The work is shared by `models` models."""
     budget = min(MAX_MODEL_DRAWS, MAX_TOTAL_DRAWS // max(models, 1)) // trainer.config.draws
     rows = [trainer.measured_rows(source) for source in trainer.sources]
     total = sum(map(len, rows))
+
+    def ranking(source: TrainingSource, own: Longs) -> HeldOutRanking:
+        def scores(tuples: Ints, hidden: HiddenFacts, _: int) -> Floats:
+            return trainer.held_out_scores(scorer, source, tuples, hidden)
+
+        return HeldOutRanking(source.examples, scores, own)
+
     parts = [
-        _SourceRanking(trainer, scorer, source, own).rank(budget * len(own) // total)
+        ranking(source, own).rank(budget * len(own) // total)
         for source, own in zip(trainer.sources, rows, strict=True)
         if len(own)
     ]
     return HeldOutRanks.concatenate(parts)
 
 
-class _SourceRanking:
+class HeldOutRanking:
     """The held-out answers of one knowledge base, and their candidates."""
 
-    def __init__(self, trainer: Trainer, scorer: Scorer, source: TrainingSource, rows: Longs) -> None:
-        self._trainer, self._scorer, self._source = trainer, scorer, source
-        self._answers, self._training = source.examples.answers, source.examples.training_rows
-        keys = fold_in_rows(make_key(trainer.config.seed, "rank"), self._answers[rows])
+    def __init__(self, examples: TrainingExamples, scores: PositionScores, rows: Longs) -> None:
+        self._examples, self._score = examples, scores
+        self._answers, self._training = examples.answers, examples.training_rows
+        keys = fold_in_rows(make_key(examples.config.seed, "rank"), self._answers[rows])
         self._rows = rows[np.argsort(keys, kind="stable")]
-        self._checker = ConstraintChecker(source.evaluator.graph.kb, source.examples.query, source.examples.constraints)
+        self._checker = ConstraintChecker(examples.graph.kb, examples.query, examples.constraints)
         self._pools = [self._pool(position) for position in range(self._answers.shape[1])]
+
+    @property
+    def pools(self) -> list[Ints]:
+        """The objects that are proposed at each position."""
+        return [pool for pool, _ in self._pools]
 
     def rank(self, budget: int) -> HeldOutRanks:
         """Rank as many answers as `budget` tuples allow."""
         most, facts = _plan([len(pool) for pool, _ in self._pools], len(self._rows), budget)
         rows = self._rows[:facts]
-        own = self._scores(self._answers[rows], rows, np.arange(facts))
-        parts = [self._rank_position(position, rows, own, most) for position in range(len(self._pools))]
+        parts = [self._rank_position(position, rows, most) for position in range(len(self._pools))]
         counts, available = zip(*parts, strict=True)
         return HeldOutRanks(np.concatenate(counts, axis=3), facts, np.concatenate(available))
 
     def _pool(self, position: int) -> tuple[Ints, Bools]:
         """Return the objects that `answers` proposes at a position, ascending, and which are of the right type."""
-        graph, query = self._source.evaluator.graph, self._source.examples.query
-        terms = [*self._answers[self._rows[0]].tolist()]
+        graph, query = self._examples.graph, self._examples.query
+        terms = [*self._answers[0].tolist()]
         terms[position] = "candidate"
         pattern = QueryPattern(tuple(terms), ("candidate",), "")
         types = self._checker.allowed_objects()
@@ -154,16 +171,17 @@ class _SourceRanking:
         seen = select_candidates(graph, query, pattern, self._answers, RankingOptions(candidates="seen"))
         return pool, np.isin(pool, seen.values[:, 0])
 
-    def _rank_position(self, position: int, rows: Longs, own: Floats, most: int) -> tuple[Longs, Longs]:
-        """Return the ranks of answers with scores `own` (rows,): `counts` and `available` of `HeldOutRanks`."""
+    def _rank_position(self, position: int, rows: Longs, most: int) -> tuple[Longs, Longs]:
+        """Return the ranks of answers at a position: `counts` and `available` of `HeldOutRanks`."""
+        own = self._scores(self._answers[rows], rows, np.arange(len(rows)), position)
         lists = list(self._candidates(position, rows, most))
         lengths = [len(objects) for objects, _, _ in lists]
         sources, splits = np.repeat(np.arange(len(rows)), lengths), np.cumsum(lengths)[:-1]
         tuples = self._answers[rows][sources]
         tuples[:, position] = np.concatenate([objects for objects, _, _ in lists])
-        popularity = np.bincount(self._answers[self._training, position], minlength=len(self._source.evaluator.graph))
+        popularity = np.bincount(self._answers[self._training, position], minlength=len(self._examples.graph))
         found = np.empty((2, 2, 3, len(rows)), np.int64)
-        for row, scores in enumerate(np.split(self._scores(tuples, rows, sources), splits)):
+        for row, scores in enumerate(np.split(self._scores(tuples, rows, sources, position), splits)):
             objects, typed, _ = lists[row]
             target = self._answers[rows[row], position]
             frequency = popularity[np.append(target, objects)].astype(np.float64)
@@ -181,9 +199,9 @@ class _SourceRanking:
         pool, typed = self._pools[position]
         tuples = self._answers[rows]
         known = CandidateFilter(self._answers, tuples, position).excluded(np.arange(len(rows)))
-        keys = fold_in_rows(make_key(self._trainer.config.seed, "candidates", position), tuples)
+        keys = fold_in_rows(make_key(self._examples.config.seed, "candidates", position), tuples)
         for row, target in enumerate(tuples[:, position]):
-            possible = np.ones(len(self._source.evaluator.graph), bool)
+            possible = np.ones(len(self._examples.graph), bool)
             possible[known.objects[known.rows == row]] = possible[target] = False
             left = possible[pool]
             objects, right = pool[left], typed[left]
@@ -201,10 +219,10 @@ class _SourceRanking:
                 excluded |= rule.certainty(tuples, hide_nothing(len(tuples))) >= 1
         return excluded
 
-    def _scores(self, tuples: Ints, rows: Longs, sources: Longs) -> Floats:
+    def _scores(self, tuples: Ints, rows: Longs, sources: Longs, position: int) -> Floats:
         """Shape (b,), float64: scores of tuples (b, n), each of which sees what its answer sees."""
-        block = self._source.examples.make_block(rows, Negatives(tuples, sources))
-        return self._trainer.held_out_scores(self._scorer, self._source, tuples, block.negatives_hidden)
+        block = self._examples.make_block(rows, Negatives(tuples, sources))
+        return self._score(tuples, block.negatives_hidden, position)
 
 
 def _sample(objects: Ints, right: Bools, most: int, key: np.uint64) -> Longs:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from gaifman.cancellation import Deadline, no_deadline
 from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, rows_in
-from gaifman.predict import Estimate, Estimates, Predictor
+from gaifman.predict import Estimate, Estimates, NetworkPredictor, Predictor
 from gaifman.queries.answers import answers as exact_answers
 from gaifman.ranking.candidates import DEFAULT_OPTIONS, NO_TYPES, QueryPattern, RankingOptions, select_candidates
 from gaifman.ranking.fast_scoring import FIRST_PASS_DRAWS, FastScorer
@@ -109,6 +109,8 @@ class CandidateSummary:
             text += f", {self.left_out:,} left out by constraints"
         if not self.first_pass_draws:
             return text
+        if self.draws == 1:
+            return f"{text}; the best {self.shortlisted:,} of a first pass were scored in full"
         first, full = plural(self.first_pass_draws, "draw"), plural(self.draws, "draw")
         return f"{text}; the best {self.shortlisted:,} by {first} got {full}"
 
@@ -198,25 +200,69 @@ class RankedAnswers:
         }
 
 
+class FirstPass(Protocol):
+    """Scores all candidates quickly, so that only the best are scored in full."""
+
+    @property
+    def draws(self) -> int:
+        """Draws of each candidate."""
+
+    def shortlist_size(self, candidates: int, draws: int, top: int | None) -> int | None:
+        """How many candidates are scored in full; None for all, without a first pass."""
+
+    def scores(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
+        """Shape (tuples,), float64: a higher score means a likelier answer."""
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """Rough probabilities of tuples with these scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFirstPass:
+    """A first pass with two draws."""
+
+    predictor: NetworkPredictor
+    fast_scorer: FastScorer
+
+    @property
+    def draws(self) -> int:
+        """Draws of each candidate."""
+        return FIRST_PASS_DRAWS
+
+    def shortlist_size(self, candidates: int, draws: int, top: int | None) -> int | None:
+        """How many candidates get all draws; None if a first pass saves no work."""
+        size = max(MIN_SHORTLIST, SHORTLIST_PER_ANSWER * (top or 0))
+        saves = candidates > size and candidates * draws > MAX_FULL_DRAWS
+        return size if top is not None and draws > FIRST_PASS_DRAWS and saves else None
+
+    def scores(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
+        """Mean scores over the draws, rounded."""
+        return np.round(self.fast_scorer.scores(self.predictor, tuples, hidden, deadline), FIRST_PASS_DIGITS)
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """Calibrated scores."""
+        return self.predictor.calibration.apply(scores)
+
+
 def rank_candidates(
     predictor: Predictor,
     pattern: QueryPattern,
-    fast_scorer: FastScorer | None = None,
+    first_pass: FirstPass | None = None,
     draws: int | None = None,
     options: RankingOptions = DEFAULT_OPTIONS,
 ) -> RankedAnswers:
     """Return the most probable answers to a pattern of the predictor's query.
 
-    Without a fast scorer there is no first pass: all candidates get all draws.
+    Without a first pass all candidates are scored in full.
     """
     budget = predictor.budget(draws, options.deadline)
     chosen = _choose_tuples(predictor, pattern, options)
     tuples, hidden = chosen.tuples, chosen.hidden
     shortlist, first_pass_draws = np.arange(len(tuples)), 0
-    if fast_scorer is not None and _needs_first_pass(len(tuples), budget.draws, options.top):
-        scores = np.round(fast_scorer.scores(predictor, tuples, hidden, options.deadline), FIRST_PASS_DIGITS)
-        order = _rank_order(_constrain_scores(predictor, scores, tuples, hidden, options.deadline), tuples)
-        shortlist, first_pass_draws = np.sort(order[: _shortlist_size(options.top)]), FIRST_PASS_DRAWS
+    size = None if first_pass is None else first_pass.shortlist_size(len(tuples), budget.draws, options.top)
+    if first_pass is not None and size is not None:
+        order = _rank_order(_first_scores(first_pass, predictor, tuples, hidden, options.deadline), tuples)
+        shortlist, first_pass_draws = np.sort(order[:size]), first_pass.draws
     estimates = predictor.estimate(tuples[shortlist], hidden.select(shortlist), budget)
     order = _rank_order(estimates.values, tuples[shortlist])[: options.top]
     best, full_draws = shortlist[order], int(estimates.draws.max(initial=0))
@@ -242,14 +288,15 @@ def _conflicts_of(predictor: Predictor, tuples: Ints, hidden: HiddenFacts, row: 
     return predictor.constraints.conflicts(tuples[at], hidden.select(at))
 
 
-def _constrain_scores(
-    predictor: Predictor, scores: Floats, tuples: Ints, hidden: HiddenFacts, deadline: Deadline
+def _first_scores(
+    first_pass: FirstPass, predictor: Predictor, tuples: Ints, hidden: HiddenFacts, deadline: Deadline
 ) -> Floats:
-    """Scores (b,) of the first pass as probabilities with constraints; the scores themselves without conflicts."""
+    """Scores (b,) of the first pass; with conflicts, as probabilities with constraints."""
+    scores = first_pass.scores(tuples, hidden, deadline)
     if predictor.constraints is None:
         return scores
     factors = predictor.constraints.factors(tuples, hidden, deadline)
-    return scores if (factors == 1).all() else predictor.calibration.apply(scores) * factors
+    return scores if (factors == 1).all() else first_pass.probabilities(scores) * factors
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,17 +363,6 @@ def known_answers(predictor: Predictor, pattern: QueryPattern, deadline: Deadlin
     one_free = len(pattern.variables) < 2
     bindings = {v.name: kb.object_name(term) for v, term in fixed if one_free and not isinstance(term, str)}
     return exact_answers(kb, query, bindings, budget=(deadline or no_deadline()).limit_budget()).tuples
-
-
-def _needs_first_pass(count: int, draws: int, top: int | None) -> bool:
-    """Whether a first pass saves work."""
-    if top is None or draws <= FIRST_PASS_DRAWS:
-        return False
-    return count > _shortlist_size(top) and count * draws > MAX_FULL_DRAWS
-
-
-def _shortlist_size(top: int | None) -> int:
-    return max(MIN_SHORTLIST, SHORTLIST_PER_ANSWER * (top or 0))
 
 
 def _rank_order(values: Floats, tuples: Ints) -> npt.NDArray[np.intp]:

@@ -14,7 +14,9 @@ import numpy as np
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints
-from gaifman.predict import Predictor, prefix_means
+from gaifman.listwise.predictor import ListwisePredictor
+from gaifman.models.calibration import logistic
+from gaifman.predict import FallbackPredictor, NetworkPredictor, Predictor, prefix_means
 from gaifman.ranking.fast_scoring import SplitScorerCache
 from gaifman.sampling.neighbourhoods import HiddenFacts
 
@@ -47,8 +49,8 @@ class CandidateScorer(Protocol):
 class DirectScorer:
     """Scores every candidate by sampling its neighbourhoods. Nothing is hidden from the tuples."""
 
-    def __init__(self, predictor: Predictor, counts: Sequence[int], *, threads: int | None = 1) -> None:
-        self.predictor, self.scorer = predictor, predictor.trained_scorer()
+    def __init__(self, predictor: NetworkPredictor, counts: Sequence[int], *, threads: int | None = 1) -> None:
+        self.predictor, self.scorer = predictor, predictor.scorer
         self.counts, self.threads = tuple(counts), threads
         self.sampling = replace(predictor.config.sampling(max(counts), "answer 0"), shared_order=True)
 
@@ -90,7 +92,7 @@ class ModelScorer(DirectScorer):
 
     def __init__(
         self,
-        predictor: Predictor,
+        predictor: NetworkPredictor,
         counts: Sequence[int],
         *,
         threads: int | None = 1,
@@ -112,10 +114,52 @@ class ModelScorer(DirectScorer):
             return split.scores(tuples, position)
 
 
+class ListwiseScorer:
+    """Scores by ranked lists: candidates of a position by the ranker of that position, tuples by all of them."""
+
+    def __init__(self, predictor: ListwisePredictor, counts: Sequence[int]) -> None:
+        self._predictor, self._counts = predictor, len(counts)
+
+    @property
+    def block_size(self) -> int:
+        """As many as fit into memory."""
+        return MAX_CELLS
+
+    def scores(self, tuples: Ints, position: int) -> Floats:
+        """The score of every candidate, for each number of draws: nothing is drawn."""
+        scorer = self._predictor.scorer.scorers[position]
+        found = np.array([scorer.scores(objects) for objects in tuples.tolist()])
+        return np.tile(found.reshape(len(tuples), -1), (self._counts, 1, 1))
+
+    def tuple_scores(self, tuples: Ints) -> Floats:
+        """The log-odds of the tuples, from which nothing is hidden."""
+        nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1, np.int64))
+        found = self._predictor.odds.log_odds(self._predictor.scorer.evidence(tuples, nothing))
+        return np.tile(found, (self._counts, 1))
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """The probabilities of log-odds."""
+        return logistic(scores)
+
+
+def candidate_scorer(
+    predictor: Predictor, counts: Sequence[int], *, threads: int | None = 1, cache: SplitScorerCache | None = None
+) -> CandidateScorer:
+    """The scorer of a predictor's candidates; a cache of split scorers is for networks."""
+    match predictor:
+        case FallbackPredictor():
+            return FallbackScorer(predictor, counts)
+        case ListwisePredictor():
+            return ListwiseScorer(predictor, counts)
+        case NetworkPredictor():
+            return ModelScorer(predictor, counts, threads=threads, cache=cache)
+    raise TypeError(f"no scorer for {type(predictor).__name__}")
+
+
 class FallbackScorer:
     """Scores of a relation without a trained model: the fallback probability."""
 
-    def __init__(self, predictor: Predictor, counts: Sequence[int]) -> None:
+    def __init__(self, predictor: FallbackPredictor, counts: Sequence[int]) -> None:
         self._predictor, self._counts = predictor, counts
 
     @property

@@ -1,0 +1,174 @@
+"""Explanations of ranked lists: weights times values, which add up to the log-odds.
+
+Each position of a tuple has a ranker, and each ranker has formulas that lead to the object at that position and
+formulas about this object alone. A formula that several rankers have is told once, with the sum of its effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from gaifman.explain.common import (
+    MAX_COUNTERFACTUAL_FORMULAS,
+    ExplainedTuple,
+    conflict_reasons,
+    find_counterfactual,
+    query_text,
+    without_conflicting_facts,
+)
+from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
+from gaifman.explain.svg import Diagram
+from gaifman.kb.gaifman_graph import induced_facts
+from gaifman.kb.knowledge_base import Fact
+from gaifman.kb.tables import Ints, Longs
+from gaifman.listwise.evidence import Evidence, collect_evidence
+from gaifman.listwise.predictor import ListwisePredictor
+from gaifman.logic.ast import And, Constant, Equal, Feature, Not, Variable
+from gaifman.logic.transforms import substitute
+from gaifman.logic.verbalize import describe_feature
+from gaifman.models.calibration import log_odds
+from gaifman.predict import DrawBudget
+from gaifman.sampling.neighbourhoods import HiddenFacts
+
+MAX_DRAWN = 24
+"""Objects of a diagram."""
+
+
+@dataclass(slots=True)
+class _Merged:
+    """What several rankers say about one formula."""
+
+    first: Evidence
+    effect: float = 0.0
+    facts: list[int] = field(default_factory=list)
+
+    def add(self, evidence: Evidence) -> None:
+        self.effect += evidence.effect
+        self.facts += [fact for fact in evidence.facts if fact not in self.facts]
+
+
+def explain_ranking(
+    predictor: ListwisePredictor, tuples: Ints, hidden: HiddenFacts, top: int, budget: DrawBudget
+) -> Explanation:
+    """Explain the probability of one tuple (1, arity)."""
+    explained = _estimate(predictor, tuples, hidden, budget)
+    formulas = _merge(collect_evidence(predictor.scorer, predictor.odds, tuples[0].tolist(), hidden.of(0)))
+    budget.deadline.check()
+    order = sorted(formulas, key=lambda one: -abs(one.effect))
+    supporting = [one for one in order if one.effect > 0]
+    chosen = {id(one) for one in (*supporting[:top], *[one for one in order if one.effect < 0][:top])}
+    shown, others = [one for one in order if id(one) in chosen], [one for one in order if id(one) not in chosen]
+    helping = [frozenset(one.facts) for one in supporting if one.first.joins] or [
+        frozenset(one.facts) for one in supporting
+    ]
+    counterfactual = without_conflicting_facts(explained) or find_counterfactual(
+        explained, helping[:MAX_COUNTERFACTUAL_FORMULAS]
+    )
+    reasons = (*conflict_reasons(explained), *(_reason(explained, one) for one in shown))
+    return Explanation(
+        query_text(predictor.query, explained.names),
+        tuple(variable.name for variable in predictor.query.variables),
+        explained.names,
+        len(hidden.facts) > 0,
+        explained.estimate,
+        reasons,
+        _decompose(explained, predictor.odds.base, formulas, others),
+        counterfactual,
+        _diagram(explained, reasons, counterfactual),
+        len(hidden.facts) > 0,
+    )
+
+
+def _estimate(predictor: ListwisePredictor, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> ExplainedTuple:
+    estimates = predictor.model_estimates(tuples, hidden, budget)
+    return ExplainedTuple(
+        predictor,
+        tuples,
+        tuple(predictor.kb.object_name(number) for number in tuples[0].tolist()),
+        hidden,
+        budget,
+        estimates[0],
+        predictor.constrain(estimates, tuples, hidden, budget.deadline)[0],
+        () if predictor.constraints is None else predictor.constraints.conflicts(tuples, hidden),
+        cache(predictor.kb.fact_by_id),
+    )
+
+
+def _merge(found: Iterator[Evidence]) -> list[_Merged]:
+    """The evidence by formula; what has no effect is left out."""
+    merged: dict[object, _Merged] = {}
+    for evidence in found:
+        merged.setdefault(evidence.key, _Merged(evidence)).add(evidence)
+    return [one for one in merged.values() if one.effect]
+
+
+def _reason(explained: ExplainedTuple, merged: _Merged) -> Reason:
+    evidence = merged.first
+    facts = tuple(explained.fact(fact) for fact in merged.facts)
+    if isinstance(evidence.formula, str):
+        text = evidence.formula.format(*explained.names)
+        return Reason(
+            text, evidence.formula.format(*_variables(explained)), merged.effect, 1, evidence.value, facts, text
+        )
+    names = {Variable(f"s{i}"): Constant(name) for i, name in enumerate(explained.names, start=1)}
+    grounded = _without_differences(substitute(evidence.formula, names))
+    words = describe_feature(grounded)
+    return Reason(str(grounded), str(evidence.formula), merged.effect, 1, evidence.value, facts, words)
+
+
+def _variables(explained: ExplainedTuple) -> list[str]:
+    return [f"s{i}" for i in range(1, len(explained.names) + 1)]
+
+
+def _without_differences(feature: Feature) -> Feature:
+    """The feature without `a ≠ b`: that a walk does not return is no reason to read."""
+    if not isinstance(feature.body, And):
+        return feature
+    kept = [part for part in feature.body.parts if not (isinstance(part, Not) and isinstance(part.body, Equal))]
+    return Feature(kept[0] if len(kept) == 1 else And(tuple(kept)))
+
+
+def _decompose(
+    explained: ExplainedTuple, base: float, formulas: Sequence[_Merged], others: Sequence[_Merged]
+) -> Decomposition:
+    """The parts that add up with the effects of the reasons to the log-odds of the estimate."""
+    rest = OtherFormulas(len(others), sum(one.effect for one in others))
+    total = float(log_odds(explained.model_estimate.value))
+    return Decomposition(base, rest, competition=total - base - sum(one.effect for one in formulas))
+
+
+def _diagram(explained: ExplainedTuple, reasons: Sequence[Reason], counterfactual: Counterfactual | None) -> Diagram:
+    """The objects of the facts in the explanation, and the facts among them."""
+    decisive = frozenset(counterfactual.facts if counterfactual else ())
+    signs = {fact: -1 for reason in reasons if reason.kind == "constraint" for fact in reason.facts}
+    signs = dict.fromkeys(decisive, 1) | signs
+    for reason in reasons:  # the largest effects come first
+        for fact in reason.facts:
+            signs.setdefault(fact, 1 if reason.effect > 0 else -1)
+    members = dict.fromkeys(explained.names)
+    for fact in signs:
+        if len({*members, *fact.objects}) <= MAX_DRAWN:
+            members |= dict.fromkeys(fact.objects)
+    numbers = np.array(sorted(explained.predictor.kb.object_id(name) for name in members), np.int32)
+    inside = _facts_among(explained, numbers)
+    subtitle = f"probability {explained.estimate}"
+    if counterfactual:
+        subtitle += f"; without the decisive facts {counterfactual.estimate}"
+    return Diagram(
+        query_text(explained.predictor.query, explained.names),
+        subtitle,
+        explained.names,
+        tuple(members),
+        inside,
+        {fact: sign for fact, sign in signs.items() if fact in inside},
+        decisive,
+    )
+
+
+def _facts_among(explained: ExplainedTuple, members: Ints) -> tuple[Fact, ...]:
+    numbers: Longs = induced_facts(explained.predictor.graph, members, explained.hidden.facts)
+    return tuple(explained.fact(number) for number in numbers.tolist())

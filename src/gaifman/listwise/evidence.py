@@ -1,0 +1,183 @@
+"""What speaks for and against a tuple: formulas with their values, effects and facts.
+
+The effects of a tuple's evidence, the base of its odds and the competition of other candidates add up to its log-odds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gaifman.kb.tables import Longs, freeze
+from gaifman.listwise.formulas import path_feature
+from gaifman.listwise.mining import MinedPaths
+from gaifman.listwise.odds import Odds
+from gaifman.listwise.relation import RelationScorer
+from gaifman.listwise.scoring import Scorer
+from gaifman.listwise.steps import Label, StepIndex
+from gaifman.logic.ast import Atom, Exists, Feature, Formula, Variable
+
+MAX_FACTS = 100
+"""Facts of one formula."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A formula that is true of a tuple."""
+
+    key: object
+    """The same for formulas that say the same."""
+    formula: Feature | str
+    """The formula over s1, s2 …; or a text with {0}, {1} … for the objects, where the language has no formula."""
+    value: float
+    """The number of groundings."""
+    effect: float
+    """Weight times value, in the log-odds of the tuple."""
+    facts: tuple[int, ...] = ()
+    """Facts that make it true, by id; none for counts."""
+    joins: bool = False
+    """Whether it is about several objects of the tuple, not about one alone."""
+
+
+def collect_evidence(scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs) -> Iterator[Evidence]:
+    """The evidence of one tuple, position by position."""
+    hidden = freeze(hidden)
+    for position, own in enumerate(scorer.scorers):
+        weight = float(odds.weights[position])
+        if weight:
+            yield from _walked(own, objects, hidden, weight)
+            yield from _own(own, objects[position], hidden, weight)
+        yield from _known(scorer, float(odds.weights[scorer.arity + position]), objects, hidden, position)
+
+
+def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float) -> Iterator[Evidence]:
+    """The formulas that lead from the other objects to the candidate."""
+    ranker, index = scorer.ranker, scorer.index
+    arities = {name: info.arity for name, info in index.kb.relations.items()}
+    fixed, position = [i for i in range(len(objects)) if i != ranker.position], ranker.position
+    for formula, value in scorer.formula_counts(objects, hidden).items():
+        effect = weight * float(ranker.formula_weights[formula]) * value
+        number, row = _locate(ranker.mined, formula)
+        start, mined = fixed[number], ranker.mined[number]
+        if row == len(mined):
+            low, high = sorted((start, position))
+            text = f"{{{low}}} and {{{high}}} are in one fact"
+            yield Evidence(
+                ("linked", low, high), text, 1.0, effect, _shared_facts(index, objects, start, position, hidden)
+            )
+            continue
+        path = mined.path(row)
+        facts = walk_facts(index, path, objects[start], objects[position], hidden)
+        low, high, forward = _forward(path, start, position)
+        feature = path_feature(forward, arities, low + 1, high + 1)
+        yield Evidence(("path", low, high, forward), feature, float(np.exp(value - 1)), effect, facts, joins=True)
+
+
+def _locate(mined: Sequence[MinedPaths], formula: int) -> tuple[int, int]:
+    """The fixed position, by number, and the row of its paths that a formula is; one row more for being linked."""
+    for number, one in enumerate(mined):
+        if formula <= len(one):
+            return number, formula
+        formula -= len(one) + 1
+    raise IndexError(formula)
+
+
+def _forward(path: Sequence[Label], start: int, end: int) -> tuple[int, int, tuple[Label, ...]]:
+    """A path from a lower position to a higher one: the path itself, or the path back."""
+    if start < end:
+        return start, end, tuple(path)
+    return end, start, tuple(Label(relation, target, source) for relation, source, target in reversed(path))
+
+
+def walk_facts(index: StepIndex, path: Sequence[Label], start: int, end: int, hidden: Longs) -> tuple[int, ...]:
+    """The facts on walks along a path from one object to another, ascending; at most `MAX_FACTS`."""
+    layers: list[dict[int, list[tuple[int, int]]]] = []  # target → (source, fact), step by step
+    sources = {start}
+    for label in path:
+        layer: dict[int, list[tuple[int, int]]] = {}
+        number = index.label_id(*label)
+        for source in sources:
+            targets, facts = index.steps(source, number)
+            for target, fact in zip(targets.tolist(), facts.tolist(), strict=True):
+                if target != start and fact not in hidden:
+                    layer.setdefault(target, []).append((source, fact))
+        layers.append(layer)
+        sources = set(layer)
+    found, needed = set[int](), {end}
+    for layer in reversed(layers):
+        used = [step for target in needed for step in layer.get(target, ())]
+        found |= {fact for _, fact in used}
+        needed = {source for source, _ in used}
+    return tuple(sorted(found)[:MAX_FACTS])
+
+
+def _shared_facts(index: StepIndex, objects: Sequence[int], one: int, other: int, hidden: Longs) -> tuple[int, ...]:
+    table = index.table
+    steps = slice(*table.group_starts[table.starts[[objects[one], objects[one] + 1]]].tolist())
+    facts = table.facts[steps][table.targets[steps] == objects[other]]
+    return tuple(np.setdiff1d(facts, hidden)[:MAX_FACTS].tolist())
+
+
+def _own(scorer: Scorer, obj: int, hidden: Longs, weight: float) -> Iterator[Evidence]:
+    """The formulas about the candidate alone."""
+    ranker, index, position = scorer.ranker, scorer.index, scorer.ranker.position
+    marks, statistics = scorer.own_features(obj, hidden)
+    for mark in marks:
+        effect = weight * float(ranker.mark_weights[mark])
+        if mark >= len(index.labels):
+            name = index.marks.types[mark - len(index.labels)]
+            facts = index.kb.fact_ids(index.kb.content.relations.find(name) or 0, np.array([[obj]], np.int32))
+            formula = Feature(Atom(name, (Variable(f"s{position + 1}"),)))
+            yield Evidence(("type", name, position), formula, 1.0, effect, tuple(facts[facts >= 0].tolist()))
+            continue
+        label = index.labels[mark]
+        facts = np.setdiff1d(index.steps(obj, mark)[1], hidden)[:3]
+        feature = _mark_feature(label, index.kb.relations[label.relation].arity, position)
+        yield Evidence(("mark", label.relation, label.source, position), feature, 1.0, effect, tuple(facts.tolist()))
+    facts, seen, steps = (
+        weight * float(w) * value for w, value in zip(ranker.statistic_weights, statistics, strict=True)
+    )
+    count = float(np.expm1(statistics[0]))
+    arity = len(ranker.mined) + 1
+    counted = Feature(_atom_at(ranker.relation, arity, position))
+    yield Evidence(("count", position), counted, float(round(count)), facts)
+    exists = _mark_feature(Label(ranker.relation, position, 0), arity, position)
+    yield Evidence(("mark", ranker.relation, position, position), exists, 1.0, seen)
+    degree = float(round(np.expm1(statistics[2])))
+    yield Evidence(("facts", position), f"number of facts of {{{position}}}", degree, steps)
+
+
+def _atom_at(relation: str, arity: int, source: int, position: int | None = None) -> Atom:
+    """The atom with s_position at the source, and other variables elsewhere."""
+    own = Variable(f"s{(source if position is None else position) + 1}")
+    others = iter(range(1, arity + 1))
+    return Atom(relation, tuple(own if i == source else Variable(f"x{next(others)}") for i in range(arity)))
+
+
+def _mark_feature(label: Label, arity: int, position: int) -> Feature:
+    """That the object at a position is at the source of some fact of the label's relation."""
+    atom = _atom_at(label.relation, arity, label.source, position)
+    body: Formula = atom
+    variables = tuple(term for term in atom.terms if isinstance(term, Variable) and term.name.startswith("x"))
+    if variables:
+        body = Exists(variables, atom)
+    return Feature(body)
+
+
+def _known(
+    scorer: RelationScorer, weight: float, objects: Sequence[int], hidden: Longs, position: int
+) -> Iterator[Evidence]:
+    """The answers that are known already."""
+    known = scorer.known_answers(objects, hidden, position)
+    if not len(known) or not weight:
+        return
+    tuples = np.tile(np.array(objects, np.int32), (len(known[:MAX_FACTS]), 1))
+    tuples[:, position] = known[:MAX_FACTS]
+    facts = scorer.index.kb.fact_ids(scorer.index.kb.content.relations.find(scorer.relation) or 0, tuples)
+    terms = tuple(Variable("x" if i == position else f"s{i + 1}") for i in range(len(objects)))
+    feature = Feature(Atom(scorer.relation, terms))
+    yield Evidence(
+        ("known", position), feature, float(len(known)), weight * float(np.log1p(len(known))), tuple(facts.tolist())
+    )

@@ -1,0 +1,151 @@
+"""Rankers as arrays, and back. Labels and types are numbered in a vocabulary that is stored with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gaifman.config import MAX_ARITY, check_int
+from gaifman.errors import InputError
+from gaifman.io.model_file import Arrays, require_array
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import Floats, Ints, freeze
+from gaifman.listwise.mining import MinedPaths
+from gaifman.listwise.ranker import STATISTICS, Ranker
+from gaifman.listwise.steps import Label, StepIndex, labels_of
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The relations that labels and types are numbered by."""
+
+    relations: tuple[tuple[str, int], ...]
+    """Relations with their arities."""
+
+    @classmethod
+    def of(cls, kb: KnowledgeBase) -> Vocabulary:
+        """All relations of a knowledge base."""
+        return cls(tuple(zip(kb.content.relations, kb.content.arities, strict=True)))
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The labels, by number."""
+        return labels_of(self.relations)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types, by number."""
+        return tuple(name for name, arity in self.relations if arity == 1)
+
+    def as_json(self) -> list[list[Any]]:
+        """The vocabulary for the metadata of a file."""
+        return [[name, int(arity)] for name, arity in self.relations]
+
+    @classmethod
+    def from_json(cls, pairs: Any) -> Vocabulary:
+        """The vocabulary of a file."""
+        for name, arity in pairs:
+            check_int(f"the arity of {name}", arity, 1, MAX_ARITY)
+            if not isinstance(name, str):
+                raise InputError(f"the name of a relation must be a text, got {name!r}")
+        return cls(tuple((name, arity) for name, arity in pairs))
+
+    def numbers_in(self, index: StepIndex) -> tuple[Ints, Ints]:
+        """The number of each label, and of each mark, in a knowledge base; −1 for those that it does not have."""
+        labels = np.array([index.label_id(*label) for label in self.labels], np.int32).reshape(-1)
+        types = np.array([index.type_mark(name) for name in self.types], np.int32).reshape(-1)
+        return labels, np.concatenate([labels, types])
+
+
+def ranker_arrays(ranker: Ranker) -> Arrays:
+    """The arrays of a ranker, with labels and marks of the knowledge base that it is bound to."""
+    marks = np.flatnonzero(ranker.mark_weights).astype(np.int32)
+    loss = np.nan if ranker.held_out_loss is None else ranker.held_out_loss
+    arrays: Arrays = {
+        "formula_weights": ranker.formula_weights,
+        "marks": marks,
+        "mark_weights": ranker.mark_weights[marks],
+        "statistic_weights": ranker.statistic_weights,
+        "fit": np.array([ranker.penalty, ranker.epochs, -1.0 if np.isnan(loss) else loss]),
+    }
+    for number, mined in enumerate(ranker.mined):
+        arrays |= {
+            f"paths/{number}": mined.paths,
+            f"support/{number}": mined.support,
+            f"confidence/{number}": mined.confidence,
+        }
+    return arrays
+
+
+def ranker_from_arrays(
+    arrays: Arrays, relation: str, position: int, arity: int, index: StepIndex, vocabulary: Vocabulary | None = None
+) -> Ranker:
+    """The ranker of arrays, bound to a knowledge base; paths with labels that it does not have are left out."""
+    own = vocabulary or Vocabulary.of(index.kb)
+    labels, marks = own.numbers_in(index)
+    weights = require_array(arrays, "formula_weights", np.float64, (None,))
+    mined, kept, first = list[MinedPaths](), list[Floats](), 0
+    for number in range(arity - 1):
+        found = _paths_from_arrays(arrays, number, len(own.labels), index)
+        part = weights[first : first + len(found) + 1]
+        if len(part) != len(found) + 1:
+            raise InputError(f"there are {len(weights):,} weights of formulas, and more formulas")
+        first += len(part)
+        bound, order = _bind_paths(found, labels)
+        mined.append(bound)
+        kept.append(np.append(part[:-1][order], part[-1]))
+    if first != len(weights):
+        raise InputError(f"there are {len(weights):,} weights of formulas, and {first:,} formulas")
+    mark_weights = np.zeros(len(index.labels) + len(index.marks.types))
+    used = require_array(arrays, "marks", np.int32, (None,))
+    values = require_array(arrays, "mark_weights", np.float64, (len(used),))
+    _check_range("marks", used, len(marks))
+    present = marks[used] >= 0
+    mark_weights[marks[used][present]] = values[present]
+    penalty, epochs, loss = require_array(arrays, "fit", np.float64, (3,)).tolist()
+    return Ranker(
+        relation,
+        position,
+        tuple(mined),
+        np.concatenate([np.zeros(0), *kept]),
+        mark_weights,
+        require_array(arrays, "statistic_weights", np.float64, (len(STATISTICS),)),
+        penalty,
+        int(epochs),
+        None if loss < 0 else loss,
+    )
+
+
+def _paths_from_arrays(arrays: Arrays, number: int, labels: int, index: StepIndex) -> MinedPaths:
+    paths = require_array(arrays, f"paths/{number}", np.int32, (None, None))
+    if paths.size and (paths.min() < -1 or paths.max() >= labels or (paths[:, 0] < 0).any()):
+        raise InputError(f"the array 'paths/{number}' has labels outside of 0 to {labels - 1}")
+    if paths.shape[1] < 1 or (np.diff((paths < 0).astype(np.int8), axis=1) < 0).any():
+        raise InputError(f"the array 'paths/{number}' has a path with a gap")
+    support = require_array(arrays, f"support/{number}", np.int64, (len(paths),))
+    confidence = require_array(arrays, f"confidence/{number}", np.float64, (len(paths),))
+    return MinedPaths(index.labels, paths, support, confidence)
+
+
+def _bind_paths(mined: MinedPaths, labels: Ints) -> tuple[MinedPaths, Ints]:
+    """The paths with labels of another numbering, sorted again, and the rows they come from."""
+    renumbered = np.where(mined.paths < 0, -1, np.append(labels, -1)[mined.paths])
+    possible = ((renumbered >= 0) == (mined.paths >= 0)).all(axis=1)
+    rows = np.flatnonzero(possible)
+    order = rows[np.lexsort(renumbered[rows].T[::-1])] if len(rows) else rows
+    return (
+        replace(
+            mined,
+            paths=freeze(renumbered[order].astype(np.int32)),
+            support=freeze(mined.support[order]),
+            confidence=freeze(mined.confidence[order]),
+        ),
+        order,
+    )
+
+
+def _check_range(name: str, numbers: Ints, end: int) -> None:
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= end):
+        raise InputError(f"the array {name!r} has numbers outside of 0 to {end - 1}")

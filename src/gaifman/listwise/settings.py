@@ -1,0 +1,81 @@
+"""The settings of ranked lists, and when they are the base model.
+
+>>> from gaifman.logic.ast import relation_query
+>>> choose_base(TrainingConfig(), relation_query("capital", 2))
+'listwise'
+>>> choose_base(TrainingConfig(size=20), relation_query("capital", 2))
+'mlp'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from gaifman.errors import FormulaError, KnowledgeBaseError, similar_names
+from gaifman.listwise.mining import MiningConfig
+from gaifman.listwise.ranker import ListwiseConfig
+from gaifman.logic.ast import Query
+from gaifman.training import AUTO, LISTWISE, NETWORK_SIZE, TrainingConfig
+
+_SHARED = ("seed", "hide", "holdout", "max_held_out", "mining")
+"""Settings of training, not options of the base model."""
+
+
+def listwise_options() -> list[str]:
+    """The options of ranked lists."""
+    return [each.name for kind in (MiningConfig, ListwiseConfig) for each in fields(kind) if each.name not in _SHARED]
+
+
+def choose_base(config: TrainingConfig, query: Query) -> str:
+    """The base model for a query: ranked lists for a relation, the network for other queries.
+
+    A feature set, a size of neighbourhoods or an option of the network ask for the network.
+    """
+    if config.base == LISTWISE:
+        if query.atomic_relation is None:
+            raise FormulaError(
+                f"{query} is not one relation with its variables in order, which ranked lists need",
+                hint='for other queries: base="mlp", or --base mlp',
+            )
+        _check_options(config.options)
+        return LISTWISE
+    if config.base != AUTO:
+        return config.base
+    own = set(config.options) <= set(listwise_options())
+    return LISTWISE if config.phi == "default" and config.size == AUTO and own and query.atomic_relation else "mlp"
+
+
+def resolve_config(config: TrainingConfig, query: Query) -> TrainingConfig:
+    """The settings with the base model and the size that `auto` stands for."""
+    base = choose_base(config, query)
+    size = config.size
+    if size == AUTO:
+        size = None if base == LISTWISE else NETWORK_SIZE
+    return replace(config, base=base, size=size)
+
+
+def listwise_config(config: TrainingConfig) -> ListwiseConfig:
+    """The settings of ranked lists, from those of training."""
+    _check_options(config.options)
+    mining = {each.name for each in fields(MiningConfig)}
+    own = {name: value for name, value in config.options.items() if name not in mining}
+    of_mining = {name: value for name, value in config.options.items() if name in mining}
+    return ListwiseConfig(
+        replace(MiningConfig(), seed=config.seed, **of_mining),
+        hide=config.hide,
+        seed=config.seed,
+        **own,
+    )
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    known = listwise_options()
+    for option in options:
+        if option not in known:
+            raise KnowledgeBaseError(
+                f"ranked lists have no option {option}",
+                suggestions=similar_names(option, known),
+                hint=f'options: {", ".join(known)}; those of the network need base="mlp", or --base mlp',
+            )
