@@ -37,7 +37,8 @@ from gaifman.arguments import checked, checked_methods
 from gaifman.cancellation import Deadline
 from gaifman.config import MAX_ARITY, check_int, check_threads
 from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
-from gaifman.explain.attribution import DEFAULT_TOP, explain_prediction
+from gaifman.explain.attribution import explain_prediction
+from gaifman.explain.common import DEFAULT_TOP
 from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator

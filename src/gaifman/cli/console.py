@@ -37,19 +37,24 @@ MAX_LISTED = 10
 """Rows of a table whose full content is in a file or in the JSON output."""
 
 
-class CountOrAll(click.ParamType[int | None]):
-    """An integer, or `all`."""
+class CountOrAll(click.ParamType[int | str | None]):
+    """An integer, or `all`, or another word."""
 
-    name = "N|all"
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.name = "|".join(("N", "all", *words))
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str | None:
         """Return None for `all`."""
         if value == "all" or value is None:
             return None
+        if value in self.words:
+            return str(value)
         try:
             return int(value)
         except ValueError:
-            self.fail(f"{shorten(str(value))!r} is neither an integer nor all.", param, ctx)
+            words = "".join(f", nor {word}" for word in self.words)
+            self.fail(f"{shorten(str(value))!r} is neither an integer nor all{words}.", param, ctx)
 
 
 def json_option(command: Command) -> Command:
@@ -64,18 +69,32 @@ def bind_option(command: Command) -> Command:
     )(command)
 
 
+SIZE_HELP = "Objects of a neighbourhood besides the tuple (k), or `all`."
+
+
 def sampling_options(command: Command) -> Command:
     """Add the options that say how neighbourhoods are drawn."""
+    size = click.option("--size", "-k", type=CountOrAll(), default=20, show_default=True, help=SIZE_HELP)
+    return _sampling_options(command, size)
+
+
+def training_sampling_options(command: Command) -> Command:
+    """Add the same options for training, where the size depends on the base model."""
+    size = click.option(
+        "--size",
+        "-k",
+        type=CountOrAll("auto"),
+        default="auto",
+        show_default=True,
+        help=f"{SIZE_HELP} auto: all for ranked lists, 20 for networks.",
+    )
+    return _sampling_options(command, size)
+
+
+def _sampling_options(command: Command, size: Callable[[Command], Command]) -> Command:
     for option in (
         click.option("--seed", type=int, default=0, show_default=True, help="Random seed."),
-        click.option(
-            "--size",
-            "-k",
-            type=CountOrAll(),
-            default=20,
-            show_default=True,
-            help="Objects of a neighbourhood besides the tuple (k), or `all`.",
-        ),
+        size,
         click.option(
             "--radius", "-r", type=int, default=1, show_default=True, help="Steps from the tuple to its members (r)."
         ),

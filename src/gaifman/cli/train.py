@@ -26,7 +26,7 @@ from gaifman.cli.console import (
     print_stopped,
     print_table,
     python_snippet,
-    sampling_options,
+    training_sampling_options,
     work_progress,
 )
 from gaifman.errors import escape_unprintable
@@ -62,7 +62,12 @@ def training_options(command: Command) -> Command:
         click.option(
             "--option", "options", multiple=True, metavar="NAME=VALUE", help="Base model setting, like epochs=5."
         ),
-        click.option("--base", default="mlp", show_default=True, help="Base model: mlp or logistic."),
+        click.option(
+            "--base",
+            default="auto",
+            show_default=True,
+            help="Base model: listwise (ranked lists), mlp or logistic. auto: listwise for relations, else mlp.",
+        ),
         click.option(
             "--missing",
             type=float,
@@ -142,7 +147,7 @@ def training_options(command: Command) -> Command:
     help="Train on this knowledge base too; its objects are others, even if named alike. Repeatable.",
 )
 @click.option("--relation", "relations", multiple=True, metavar="NAME", help="Without QUERY: only this relation.")
-@sampling_options
+@training_sampling_options
 @training_options
 @click.option(
     "--constraints",

@@ -165,7 +165,7 @@ def _explain_network(
     shown = order[np.sort(np.concatenate([supporting[:top], opposing[:top]]))]
     helping = order[supporting[:MAX_COUNTERFACTUAL_FORMULAS]]
     witnesses = _count_witnesses(sample, {*features[shown].tolist(), *features[helping].tolist()})
-    supported = [witnesses[f] for f in features[helping].tolist()]
+    supported = [frozenset(witnesses[f]) for f in features[helping].tolist()]
     counterfactual = without_conflicting_facts(sample) or find_counterfactual(sample, supported)
     reasons = (*conflict_reasons(sample), *(_reason(sample, index, witnesses) for index in shown.tolist()))
     return Explanation(

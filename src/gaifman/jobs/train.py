@@ -22,11 +22,13 @@ from gaifman.io.model_file import Arrays
 from gaifman.jobs.run import ProgressCounter, Run
 from gaifman.kb.collection import KnowledgeBases, as_collection, unify_schemas
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.listwise.settings import check_base, listwise_config, resolve_config
+from gaifman.logic.ast import relation_query
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel
 from gaifman.model_card import model_card
 from gaifman.sampling.constraints import Constraints, parse_constraints
-from gaifman.training import Callback, TrainingConfig
+from gaifman.training import LISTWISE, Callback, TrainingConfig
 
 TrainedModel = GaifmanModel | Completion
 KB_TASK, MODEL_TASK, RELATION_PREFIX = "knowledge base", "model", "relation "
@@ -73,11 +75,9 @@ class TrainingSpec:
     def check(self) -> None:
         """Raise an error for what is wrong without looking at a knowledge base."""
         config = TrainingConfig.from_settings(self.config)
-        config.make_base_model()
         if self.query is not None and self.relations:
             raise FormulaError("give a query or relations, not both", hint="--relation is for training without QUERY")
-        if self.query is not None:
-            parse_query(self.query)
+        check_base(config, relation_query("r", 2) if self.query is None else parse_query(self.query))
         if self.phi:
             parse_phi(self.phi.text, source=self.phi.name)
         elif config.phi not in FEATURE_SET_NAMES:
@@ -230,14 +230,20 @@ def _train(context: RunContext, spec: TrainingSpec, kbs: list[KnowledgeBase], th
         return model.fit(kbs, constraints=constraints, threads=threads, callback=RunCallback(context, MODEL_TASK))
     names = check_relations(unified[0], spec.relations)
     counts = {name: sum(kb.relations[name].count for kb in unified) for name in names}
-    sizes = {RELATION_PREFIX + name: _expected_examples(config, count) for name, count in counts.items()}
+    sizes = {
+        RELATION_PREFIX + name: _expected_examples(config, count, unified[0].relations[name].arity)
+        for name, count in counts.items()
+    }
     context.progress.plan(sizes, context.run.finished_tasks())
     store = RunPartStore(context)
     return train_completion(kbs, config, names, phi=phi, constraints=constraints, threads=threads, store=store)
 
 
-def _expected_examples(config: TrainingConfig, answers: int) -> int:
+def _expected_examples(config: TrainingConfig, answers: int, arity: int) -> int:
     """Return the approximate number of training examples of a relation."""
+    config = resolve_config(config, relation_query("r", arity))
+    if config.base == LISTWISE:
+        return min(answers, listwise_config(config).questions) * arity
     examples = int(answers * (1 - config.holdout)) * (config.positives + config.negatives)
     return examples * config.num_epochs(examples, config.make_base_model().epochs)
 

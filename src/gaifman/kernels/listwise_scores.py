@@ -82,4 +82,4 @@ def score_targets(
     total = max(rest, 0.0) * np.exp(-top)
     for i in range(count):
         total += np.exp(own[scratch.reached[i]] + scratch.sums[scratch.reached[i]] - top)
-    return top + np.log(max(total, 1e-300))
+    return float(top + np.log(max(total, 1e-300)))

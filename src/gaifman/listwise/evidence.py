@@ -136,13 +136,13 @@ def _own(scorer: Scorer, obj: int, hidden: Longs, weight: float) -> Iterator[Evi
         facts = np.setdiff1d(index.steps(obj, mark)[1], hidden)[:3]
         feature = _mark_feature(label, index.kb.relations[label.relation].arity, position)
         yield Evidence(("mark", label.relation, label.source, position), feature, 1.0, effect, tuple(facts.tolist()))
-    facts, seen, steps = (
+    counted_effect, seen, steps = (
         weight * float(w) * value for w, value in zip(ranker.statistic_weights, statistics, strict=True)
     )
     count = float(np.expm1(statistics[0]))
     arity = len(ranker.mined) + 1
     counted = Feature(_atom_at(ranker.relation, arity, position))
-    yield Evidence(("count", position), counted, float(round(count)), facts)
+    yield Evidence(("count", position), counted, float(round(count)), counted_effect)
     exists = _mark_feature(Label(ranker.relation, position, 0), arity, position)
     yield Evidence(("mark", ranker.relation, position, position), exists, 1.0, seen)
     degree = float(round(np.expm1(statistics[2])))

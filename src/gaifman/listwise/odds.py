@@ -48,7 +48,8 @@ class Odds:
         found = np.full(len(evidence), self.base)
         for column, weight in zip(evidence.T, self.weights.tolist(), strict=True):
             found = found + weight * column
-        return np.clip(found, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+        clipped: Floats = np.clip(found, -MAX_LOG_ODDS, MAX_LOG_ODDS)
+        return clipped
 
     def probabilities(self, evidence: Floats) -> Floats:
         """Shape (tuples,), float64: between 0 and 1, but neither."""

@@ -59,7 +59,8 @@ class ListwiseFirstPass:
         position = int(np.argmin(counts))
         shares, known = scorer.position_evidence(tuples, hidden, position, deadline)
         weights, arity = odds.weights, scorer.arity
-        return odds.base + weights[:arity].sum() * shares + weights[arity + position] * known
+        found: Floats = odds.base + weights[:arity].sum() * shares + weights[arity + position] * known
+        return found
 
     def probabilities(self, scores: Floats) -> Floats:
         """The probabilities of log-odds."""

@@ -124,10 +124,8 @@ def fit_with_trial(
     problem = _Problem(index, relation, position, mined, config, held_out)
     penalty, epochs, loss = problem.choose()
     every, training = np.arange(len(problem)), problem.training_rows
-    final, trial = (
-        tuple(part.copy() for part in problem.fit(rows, penalty, epochs))
-        for rows in (every, training if len(training) else every)
-    )
+    final = problem.fit(every, penalty, epochs)
+    trial = problem.fit(training if len(training) else every, penalty, epochs)
     return (
         Ranker(relation, position, mined, *final, penalty, epochs, loss),
         Ranker(relation, position, mined, *trial, penalty, epochs, loss),
@@ -220,8 +218,8 @@ class _Problem:
 
     def fit(self, rows: Longs, penalty: float, epochs: int) -> Weights:
         """The weights after some epochs over some questions."""
-        *_, weights = self._epochs(rows, penalty, epochs)
-        return weights
+        *_, (formulas, marks, statistics) = self._epochs(rows, penalty, epochs)
+        return formulas.copy(), marks.copy(), statistics.copy()
 
     def _epochs(self, rows: Longs, penalty: float, epochs: int) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""

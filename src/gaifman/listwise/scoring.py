@@ -145,7 +145,7 @@ class Scorer:
         total = sum(self.ranker.mark_weights[marks].tolist())
         for value, weight in zip(values, self.ranker.statistic_weights.tolist(), strict=True):
             total += value * weight
-        return total - self._shift - float(self._own[obj])
+        return float(total - self._shift - self._own[obj])
 
     def own_features(self, obj: int, hidden: Longs) -> tuple[list[int], list[float]]:
         """The marks of a candidate, and its statistics, without the hidden facts."""

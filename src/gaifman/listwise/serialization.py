@@ -11,7 +11,7 @@ from gaifman.config import MAX_ARITY, check_int
 from gaifman.errors import InputError
 from gaifman.io.model_file import Arrays, require_array
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import Floats, Ints, freeze
+from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.listwise.mining import MinedPaths
 from gaifman.listwise.ranker import STATISTICS, Ranker
 from gaifman.listwise.steps import Label, StepIndex, labels_of
@@ -129,12 +129,12 @@ def _paths_from_arrays(arrays: Arrays, number: int, labels: int, index: StepInde
     return MinedPaths(index.labels, paths, support, confidence)
 
 
-def _bind_paths(mined: MinedPaths, labels: Ints) -> tuple[MinedPaths, Ints]:
+def _bind_paths(mined: MinedPaths, labels: Ints) -> tuple[MinedPaths, Longs]:
     """The paths with labels of another numbering, sorted again, and the rows they come from."""
     renumbered = np.where(mined.paths < 0, -1, np.append(labels, -1)[mined.paths])
     possible = ((renumbered >= 0) == (mined.paths >= 0)).all(axis=1)
-    rows = np.flatnonzero(possible)
-    order = rows[np.lexsort(renumbered[rows].T[::-1])] if len(rows) else rows
+    rows: Longs = np.flatnonzero(possible)
+    order: Longs = rows[np.lexsort(renumbered[rows].T[::-1])] if len(rows) else rows
     return (
         replace(
             mined,

@@ -56,6 +56,15 @@ def resolve_config(config: TrainingConfig, query: Query) -> TrainingConfig:
     return replace(config, base=base, size=size)
 
 
+def check_base(config: TrainingConfig, query: Query) -> None:
+    """Raise an error for a base model that does not exist, or options that it does not have."""
+    resolved = resolve_config(config, query)
+    if resolved.base == LISTWISE:
+        listwise_config(resolved)
+    else:
+        resolved.make_base_model()
+
+
 def listwise_config(config: TrainingConfig) -> ListwiseConfig:
     """The settings of ranked lists, from those of training."""
     _check_options(config.options)

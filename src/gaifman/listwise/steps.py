@@ -74,7 +74,7 @@ class StepIndex:
 
     def fact(self, number: int) -> tuple[str, tuple[int, ...]]:
         """The relation and the objects of a fact."""
-        arity, offset = next((n, first) for n, first in reversed(self.kb.fact_offsets.items()) if first <= number)
+        arity, offset = next((n, first) for n, first in reversed([*self.kb.fact_offsets.items()]) if first <= number)
         table = self.kb.fact_tables[arity]
         relation = self.kb.content.relations[int(table.relation[number - offset])]
         return relation, tuple(table.objects[number - offset].tolist())

@@ -58,7 +58,7 @@ class ListwiseTrainer:
     @property
     def arity(self) -> int:
         """The number of positions."""
-        return self.examples.answers.shape[1]
+        return int(self.examples.answers.shape[1])
 
     def train(self, callback: Callback | None = None) -> TrainedRankers:
         """Mine and fit one position after the other, from the callback's checkpoint if it has one."""

@@ -117,8 +117,9 @@ class ObjectFeatures:
     def __init__(
         self, evaluator: FeatureEvaluator, config: TrainingConfig, draws: int, purpose: str = "answer 0"
     ) -> None:
-        self.evaluator, self.graph, self.draws, self.size = evaluator, evaluator.graph, draws, config.size
-        self.quota = 0 if config.size is None else config.size // 2
+        self.evaluator, self.graph, self.draws = evaluator, evaluator.graph, draws
+        self.size = config.sampling(1, "check").size
+        self.quota = 0 if self.size is None else self.size // 2
         self.draw_ratio = config.draw_ratio(self.graph.kb)
         self.sampling = replace(config.sampling(draws, purpose), shared_order=True)
         self._padded_graph = _with_dummy_object(self.graph)
