@@ -14,9 +14,11 @@ from typing import Any
 
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable, plural
+from gaifman.listwise.trainer import DEFAULT_MISSING
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
 from gaifman.ranking.held_out import RANKING_NOTE, describe_sample
+from gaifman.training import LISTWISE
 
 MAX_RELATIONS = 50
 """Maximum number of listed relations: those with the most answers."""
@@ -47,18 +49,14 @@ $settings
 The held-out tuples are $holdout of the known answers, which were not answers in training, and negatives made from them,
 with objects drawn by $negative_sampling sampling. A negative counts as wrong because the knowledge base does not hold
 it. Unknown is not false: where facts are missing, some negatives are true, and AUC, MRR and probabilities are too low.
-If the query has several parts, a negative fulfils all but the part that is hidden from the answer: the AUC says how
-well the model predicts that part. $missing
+$parts$missing
 
 $metrics
 
 ## Limits
 
-- A probability refers to tuples like the held-out ones, with their prior.$prior Among all tuples answers are much
-  rarer, and the same probability stands for fewer of them. Use it for ranking, or set the prior to your own fraction
-  of answers.
-- The model sees the facts within its radius of the objects, up to its size. For an object without facts it predicts
-  the average.
+- $prior
+- $sees
 - The model does not apply to a knowledge base with other relations, or with the same names for other things.
 - The model repeats the errors and gaps of its data. What is recorded more often seems more likely.
 - A probability shows correlation, not cause, and is no proof. The model must not decide on its own about the rights,
@@ -151,7 +149,9 @@ def model_card(meta: Mapping[str, Any]) -> str:
         negative_sampling=escape_markdown(config["negative_sampling"]),
         missing=escape_markdown(_missing(meta)),
         metrics=_metrics(meta),
+        parts="" if _is_listwise(meta) else NETWORK_PARTS,
         prior=_prior(meta),
+        sees=LISTWISE_SEES if _is_listwise(meta) else NETWORK_SEES,
         python=_fence("python", *python),
         answer_command=_inline_code(shlex.join(["gaifman", "answer", "MODEL", "KB", *query])),
         train_command=_fence("console", f"$ {_train_command(meta)}"),
@@ -238,7 +238,10 @@ def _kb_rows(kb: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     config, base = meta["config"], meta["base"]
     size = "all objects" if config["size"] is None else f"{config['size']:,} objects"
-    rows = [*_label({**config, "size": size}, _SETTINGS), ("features", meta["features"]), ("base model", base["kind"])]
+    used = {**config, "size": size}
+    if _is_listwise(meta):
+        used = {name: used[name] for name in ("hide", "holdout", "missing") if name in used}
+    rows = [*_label(used, _SETTINGS), ("features", meta["features"]), ("base model", base["kind"])]
     rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
     return rows + [("constraint", line) for line in meta.get("constraints", "").splitlines()]
 
@@ -272,7 +275,36 @@ def _missing(meta: Mapping[str, Any]) -> str:
     return f"{text} But {reason}: fewer are missing, or not at random." if reason else text
 
 
+NETWORK_PARTS = """\
+If the query has several parts, a negative fulfils all but the part that is hidden from the answer: the AUC says how
+well the model predicts that part. """
+NETWORK_SEES = """\
+The model sees the facts within its radius of the objects, up to its size. For an object without facts it predicts
+  the average."""
+LISTWISE_SEES = """\
+The model sees what its formulas reach from the objects of a tuple. An object without facts is ranked as the average of
+  those without."""
+LISTWISE_PRIOR = """\
+A probability is that of a fact which the knowledge base does not hold, if it misses {missing:.4g} of its facts:
+  held-out facts were proposed among all candidates at that share. If more are missing, probabilities are too low."""
+NETWORK_PRIOR = """\
+A probability refers to tuples like the held-out ones, with their prior.{prior} Among all tuples answers are much
+  rarer, and the same probability stands for fewer of them. Use it for ranking, or set the prior to your own fraction
+  of answers."""
+
+
+def _is_listwise(meta: Mapping[str, Any]) -> bool:
+    return bool(meta["base"]["kind"] == LISTWISE)
+
+
 def _prior(meta: Mapping[str, Any]) -> str:
+    """Return what probabilities refer to."""
+    if _is_listwise(meta):
+        return LISTWISE_PRIOR.format(missing=meta["config"].get("missing") or DEFAULT_MISSING)
+    return NETWORK_PRIOR.format(prior=_training_prior(meta))
+
+
+def _training_prior(meta: Mapping[str, Any]) -> str:
     prior, positives, negatives = meta["metrics"].get("prior"), meta["config"]["positives"], meta["config"]["negatives"]
     held_out = "" if prior is None else f" Here the fraction of answers is {prior:.4g},"
     training = f"in training it was {positives / (positives + negatives):.4g}."
@@ -306,6 +338,8 @@ def _train_command(meta: Mapping[str, Any]) -> str:
     query = [] if meta["kind"] == "completion" else [meta["query"]]
     size = "all" if config["size"] is None else str(config["size"])
     options = ["--radius", str(config["radius"]), "--size", size, "--seed", str(config["seed"])]
+    if _is_listwise(meta):
+        options = ["--seed", str(config["seed"])]
     return shlex.join(["gaifman", "train", "KB", *query, "-o", "MODEL", *options])
 
 

@@ -482,9 +482,10 @@ class LogOddsParts(ResponseModel):
     """Terms that sum to the log-odds, together with the effects of the formulas."""
 
     base: float
-    interactions: float
-    averaging: float
-    calibration: float
+    interactions: float | None = Field(description="Of a network, else null.")
+    averaging: float | None = Field(description="Of a network, else null.")
+    calibration: float | None = Field(description="Of a network, else null.")
+    competition: float | None = Field(description="Of ranked lists: the other candidates; else null.")
     others: OtherReasons
 
 

@@ -64,7 +64,7 @@ function reasonItem(reason, largest, draws) {
   const weight = h("span", { class: `weight ${sign}`, "aria-hidden": "true" });
   weight.style.inlineSize = `${((100 * Math.abs(reason.effect)) / largest).toFixed(1)}%`;
   const effect = `${reason.effect > 0 ? "+" : "−"}${Math.abs(reason.effect).toFixed(2)} log-odds`;
-  const where = reason.draws === draws ? ", in every sampled neighbourhood" : `, in ${number(reason.draws)} of ${countNoun(draws, "sampled neighbourhood")}`;
+  const where = draws < 2 ? "" : reason.draws === draws ? ", in every sampled neighbourhood" : `, in ${number(reason.draws)} of ${countNoun(draws, "sampled neighbourhood")}`;
   return h(
     "li",
     {},
@@ -117,8 +117,9 @@ function logOddsTable(found) {
     ["interactions of formulas", parts.interactions],
     [`averaging over ${countNoun(found.draws, "draw")}`, parts.averaging],
     ["calibration", parts.calibration],
+    ["competition: the other candidates", parts.competition],
     ["log-odds of the probability", found.log_odds],
-  ];
+  ].filter(([, effect]) => effect !== null);
   const cells = rows.map(([name, effect]) => h("tr", {}, h("td", {}, name), h("td", { class: "right" }, `${effect < 0 ? "−" : "+"}${Math.abs(effect).toFixed(3)}`)));
   return h("details", {}, h("summary", {}, "Sum of log-odds"), h("table", { class: "sum" }, h("tbody", {}, cells)));
 }

@@ -1,0 +1,142 @@
+"""The evidence of tuples: hiding facts is removing them, shares are a softmax, explanations add up."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from gaifman.explain.ranking import explain_ranking
+from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.tables import freeze
+from gaifman.listwise.evidence import collect_evidence
+from gaifman.listwise.mining import MinedPaths
+from gaifman.listwise.odds import Odds
+from gaifman.listwise.predictor import ListwisePredictor
+from gaifman.listwise.ranker import ListwiseConfig, Ranker
+from gaifman.listwise.relation import RelationScorer
+from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.logic.ast import relation_query
+from gaifman.models.calibration import log_odds
+from gaifman.predict import DrawBudget
+from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.training import TrainingConfig
+
+RELATIONS = {"r": 2, "q": 2, "t": 3, "u": 1}
+CONFIG = ListwiseConfig()
+SEEDS = range(60)
+
+
+class Case:
+    """A random knowledge base with repeated objects, random rankers of a relation, and hidden facts."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        names = [f"o{i}" for i in range(7)]
+        facts = {
+            (relation, *(self.rng.choice(names) for _ in range(RELATIONS[relation])))
+            for relation in self.rng.choices(list(RELATIONS), k=30)
+        }
+        self.kb = KnowledgeBase.from_facts(sorted(facts), objects=names).extend_schema(RELATIONS)
+        self.index = build_steps(self.kb)
+        self.relation = self.rng.choice(["r", "t", "u"])
+        self.arity = RELATIONS[self.relation]
+        self.weights = np.random.default_rng(seed)
+        self.rankers = [self.ranker(self.index, position) for position in range(self.arity)]
+        self.objects = [self.rng.randrange(7) for _ in range(self.arity)]
+        own = self.kb.fact_ids(
+            self.kb.content.relations.find(self.relation) or 0, np.array([self.objects], np.int32)
+        )
+        more = self.rng.sample(range(len(self.kb)), self.rng.randrange(3))
+        self.hidden = freeze(np.unique([*own[own >= 0].tolist(), *more]).astype(np.int64))
+
+    def ranker(self, index: StepIndex, position: int) -> Ranker:
+        mined = []
+        for _ in range(self.arity - 1):
+            paths = {tuple(self.rng.choices(range(len(index.labels)), k=self.rng.randint(1, 3))) for _ in range(8)}
+            rows = np.array(sorted([*path, *[-1] * (3 - len(path))] for path in paths), np.int32)
+            mined.append(MinedPaths(index.labels, freeze(rows), np.ones(len(rows), np.int64), np.ones(len(rows))))
+        formulas = self.weights.normal(size=sum(len(one) + 1 for one in mined))
+        marks = self.weights.normal(size=len(index.labels) + len(index.marks.types))
+        return Ranker(self.relation, position, tuple(mined), formulas, marks, self.weights.normal(size=3), 0.1, 1, None)
+
+    def without_hidden(self) -> KnowledgeBase:
+        facts = [self.kb.fact_by_id(number) for number in self.hidden.tolist()]
+        return self.kb.without_facts(facts).extend_schema(RELATIONS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hidden_facts_are_removed_facts(seed: int) -> None:
+    case = Case(seed)
+    hiding = RelationScorer(case.index, case.rankers, CONFIG)
+    removed = RelationScorer(build_steps(case.without_hidden()), case.rankers, CONFIG)
+    nothing = np.zeros(0, np.int64)
+    for position in range(case.arity):
+        with_hidden = hiding.share(case.objects, case.hidden, position).score + hiding.scorers[position].shift
+        without = removed.share(case.objects, nothing, position).score + removed.scorers[position].shift
+        assert with_hidden == pytest.approx(without, abs=1e-9)
+        assert sorted(hiding.known_answers(case.objects, case.hidden, position)) == sorted(
+            removed.known_answers(case.objects, nothing, position)
+        )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_share_is_a_softmax_over_all_candidates(seed: int) -> None:
+    case = Case(seed)
+    scorer = RelationScorer(case.index, case.rankers, CONFIG)
+    for position in range(case.arity):
+        found = scorer.share(case.objects, case.hidden, position)
+        scores = scorer.scorers[position].scores(case.objects, case.hidden)
+        scores[case.objects[position]] = found.score
+        known = scorer.known_answers(case.objects, case.hidden, position)
+        candidates = np.setdiff1d(np.arange(7), np.setdiff1d(known, [case.objects[position]]))
+        assert found.competition == pytest.approx(np.log(np.exp(scores[candidates]).sum()), abs=1e-6)
+
+
+def predictor_of(case: Case) -> ListwisePredictor:
+    scorer = RelationScorer(case.index, case.rankers, CONFIG)
+    odds = Odds(0.3, np.abs(case.weights.normal(size=2 * case.arity)) * 0.1, 0.1)
+    query = relation_query(case.relation, case.arity)
+    return ListwisePredictor(query, build_graph(case.kb), TrainingConfig(), scorer, odds)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_explanation_adds_up_and_leaves_only_the_competition(seed: int) -> None:
+    case = Case(seed)
+    predictor = predictor_of(case)
+    tuples = np.array([case.objects], np.int32)
+    hidden = HiddenFacts(np.array([0, len(case.hidden)]), case.hidden)
+    found = explain_ranking(predictor, tuples, hidden, 5, DrawBudget(1))
+    assert found.log_odds == pytest.approx(float(log_odds(found.probability)), abs=1e-9)
+    shares = [predictor.scorer.share(case.objects, case.hidden, position) for position in range(case.arity)]
+    shifts = [own.shift for own in predictor.scorer.scorers]
+    weights = predictor.odds.weights[: case.arity]
+    competition = -sum(w * (s.competition + shift) for w, s, shift in zip(weights, shares, shifts, strict=True))
+    assert found.parts.competition == pytest.approx(competition, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_evidence_is_told_once_and_its_facts_are_visible(seed: int) -> None:
+    case = Case(seed)
+    predictor = predictor_of(case)
+    for evidence in collect_evidence(predictor.scorer, predictor.odds, case.objects, case.hidden):
+        assert not set(evidence.facts) & set(case.hidden.tolist())
+    tuples = np.array([case.objects], np.int32)
+    hidden = HiddenFacts(np.array([0, len(case.hidden)]), case.hidden)
+    formulas = [reason.feature for reason in explain_ranking(predictor, tuples, hidden, 50, DrawBudget(1)).reasons]
+    assert len(formulas) == len(set(formulas))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tuples_are_scored_alike_alone_and_together(seed: int) -> None:
+    case = Case(seed)
+    scorer = RelationScorer(case.index, case.rankers, CONFIG)
+    tuples = np.array([[case.rng.randrange(7) for _ in range(case.arity)] for _ in range(20)], np.int32)
+    ids = case.kb.fact_ids(case.kb.content.relations.find(case.relation) or 0, tuples)
+    hidden = HiddenFacts.one_per_tuple(ids)
+    together = scorer.evidence(tuples, hidden)
+    for row in range(len(tuples)):
+        alone = scorer.evidence(tuples[row : row + 1], hidden.select(np.array([row])))
+        assert together[row].tolist() == alone[0].tolist()
