@@ -247,8 +247,8 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
 
 def markdown(results: Mapping[str, Any]) -> str:
     """Return the results as a page."""
-    title, rows = f"# {table_title(results)}", table_rows(results)
-    return "\n\n".join([title, f"`{results['command']}`", *notes(results), markdown_table(COLUMNS, rows)]) + "\n"
+    table = markdown_table(COLUMNS, table_rows(results), left=(0, len(COLUMNS) - 1))
+    return "\n\n".join([f"# {table_title(results)}", f"`{results['command']}`", *notes(results), table]) + "\n"
 
 
 def table_title(results: Mapping[str, Any]) -> str:

@@ -345,10 +345,10 @@ def write_results(folder: Path, name: str, results: Mapping[str, Any], page: str
         temporary.write_text(page + picture, encoding="utf-8")
 
 
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table; all columns but the first are aligned to the right."""
-    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Return a table; all columns but those of `left` are aligned to the right."""
+    rule = ["---" if index in left else "---:" for index in range(len(columns))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [columns, rule, *rows])
 
 
 def write_json(path: Path, body: Mapping[str, Any]) -> None:

@@ -229,7 +229,7 @@ def test_results_are_written_and_the_figure_is_drawn(done: Done) -> None:
     page = (work.folder / "results.md").read_text()
     assert page == markdown(body)
     assert page.startswith("# UMLS with the default learner\n\n`gaifman reproduce umls`\n\nWall time: ")
-    assert "|  | MRR | hits@1 | hits@10 | mean rank | source |" in page
+    assert "|  | MRR | hits@1 | hits@10 | mean rank | source |\n| --- | ---: | ---: | ---: | ---: | --- |" in page
     work.plot_degrees()
     work.write(body)
     assert "![degrees](degrees.svg)" in (work.folder / "results.md").read_text()
