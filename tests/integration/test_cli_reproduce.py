@@ -19,7 +19,7 @@ from cli_runner import here, refused, stop, training_process
 from dataset_server import archive, giving, served, tiny
 from gaifman.cli import cli
 from gaifman.experiments import datasets as downloads
-from small_experiments import QUICK, data_set, lines
+from small_experiments import QUICK, benchmark_sets, data_set, lines
 from training_runs import command, gaifman
 
 ROW = ("reproduce", "wn18", "--rows", "3", "--no-figures", *QUICK)
@@ -42,9 +42,9 @@ def names(folder: Path) -> list[str]:
 def results(folder: Path) -> dict[str, Any]:
     """What a reproduction came to, but for times and how it was called."""
     body: dict[str, Any] = json.loads((folder / "results.json").read_text())
-    for row in body["rows"]:
+    for row in body.get("rows", ()):
         del row["seconds"], row["answers_per_second"]
-    return {name: value for name, value in body.items() if name != "command"}
+    return {name: value for name, value in body.items() if name not in ("command", "seconds")}
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +222,107 @@ def test_missing_matplotlib_is_reported_at_once(folder: Path, monkeypatch: pytes
     error = refused("reproduce", "wn18", *QUICK)
     assert "pip install 'gaifman[plots]', or --no-figures" in str(error)
     assert names(folder) == ["data"]
+
+
+# Benchmarks
+
+NETWORK = ("--option", "base=mlp", "--option", "draws=1", "--no-figures", *QUICK)
+"""Options of a benchmark that takes a moment."""
+BENCHMARK = ("reproduce", "umls", *NETWORK)
+
+
+@pytest.fixture
+def benchmarks(folder: Path) -> Path:
+    """The folder that the command is run in, with more data sets."""
+    benchmark_sets(folder / "data")
+    return folder
+
+
+def test_the_default_learner_on_a_benchmark(benchmarks: Path) -> None:
+    result = here("reproduce", "umls", "--threads", "1")
+    assert re.search(r"^gaifman( +[\d.]+){4}$", result.stdout, flags=re.MULTILINE)
+    assert re.search(r"^most frequent object first( +[\d.]+){4}$", result.stdout, flags=re.MULTILINE)
+    assert "Wall time: training " in result.stdout
+    assert "all are the defaults, none was chosen on the validation facts; seed 0." in result.stdout
+    assert result.stderr == "wrote results.md, results.json, degrees.svg in reproduce-umls\n"
+    assert names(benchmarks / "reproduce-umls") == [
+        "degrees.svg",
+        "experiment.json",
+        "model.gaifman",
+        "model.gaifman.log.jsonl",
+        "model.gaifman.md",
+        "ranks",
+        "results.json",
+        "results.md",
+    ]
+    again = here("reproduce", "umls", "--threads", "1")
+    assert again.stdout == result.stdout, "nothing is done again, and times stay what they were"
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "method"),
+    [("grail-fb237-v1", "FB15k-237 v1 (inductive)", "RED-GNN"), ("jf17k", "JF17K", "ReAlE")],
+)
+def test_other_kinds_of_benchmarks(name: str, title: str, method: str, benchmarks: Path) -> None:
+    result = here("reproduce", name, *NETWORK, "--fraction", "0.5", "--seed", "2", "-o", "out")
+    assert f"{title} with the default learner" in result.stdout
+    assert re.search(rf"^{method} +0\.\d+ .* 20\d\d$", result.stdout, flags=re.MULTILINE)
+    assert "A sample: 4 of 8 test facts." in result.stdout
+    assert f"These are not the published facts of {title}: the published figures do not apply." in result.stdout
+    assert result.stderr == "wrote results-fraction0.5.md, results-fraction0.5.json in out\n"
+    assert json.loads((benchmarks / "out" / "results-fraction0.5.json").read_text())["seed"] == 2
+
+
+def test_a_data_set_of_the_paper_with_the_default_learner(folder: Path) -> None:
+    body = json.loads(here("reproduce", "wn18", "--protocol", "default", *NETWORK, "--json").stdout)
+    assert body == json.loads((folder / "reproduce-wn18-default" / "results.json").read_text())
+    assert (body["protocol"], body["data"], body["published"]) == ("default", "wn18", [])
+    assert set(body["ours"]) == {"mrr", "hits@1", "hits@10", "mean_rank"}
+
+
+@pytest.mark.parametrize("change", ["12", "1:result", "4:ranks", "1:results.json"])
+def test_a_benchmark_killed_anywhere_resumes_to_the_same_results(change: str, benchmarks: Path) -> None:
+    here(*BENCHMARK, "-o", "whole")
+    assert gaifman(*BENCHMARK, "-o", "out", folder=benchmarks, kill=change, code=None).returncode == -9
+    gaifman(*BENCHMARK, "-o", "out", folder=benchmarks)
+    assert results(benchmarks / "out") == results(benchmarks / "whole")
+
+
+def test_gaifman_resume_continues_a_killed_benchmark(benchmarks: Path) -> None:
+    words = ("reproduce", "jf17k", *NETWORK)
+    here(*words, "-o", "whole")
+    gaifman(*words, "-o", "out", folder=benchmarks, kill="1:result", code=None)
+    gaifman("resume", "out/model.gaifman", folder=benchmarks)
+    gaifman(*words, "-o", "out", folder=benchmarks)
+    assert results(benchmarks / "out") == results(benchmarks / "whole")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["umls", "--rows", "1"], "the default learner has one\nhint: leave it out"),
+        (["wn18", "--protocol", "default", "--rows", "1"], "leave it out, or use --protocol ours"),
+        (["umls", "--protocol", "paper"], "--protocol paper is for the data sets of the paper's table"),
+        (["umls", "--fraction", "2"], "above 0 and at most 1"),
+        (["umls", "--option", "seed=1"], "seed is set by its own option"),
+        (["umls", "--option", "epoch=1"], "unknown setting epoch"),
+        (["umls", "--data-dir", "nowhere"], "there is no file nowhere/umls/train.txt.gz"),
+        (["family"], "FOLDER/family (tab-separated triples); use --data-dir FOLDER or GAIFMAN_DATA=FOLDER"),
+        (["umls", "-o", "data"], "data is not empty"),
+    ],
+)
+def test_bad_input_of_a_benchmark_is_one_message(words: list[str], message: str, benchmarks: Path) -> None:
+    before = names(benchmarks)
+    assert message in str(refused("reproduce", *words, "--no-figures"))
+    assert names(benchmarks) == before
+
+
+def test_a_benchmark_without_a_data_folder_is_an_error(benchmarks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GAIFMAN_DATA")
+    error = refused(*BENCHMARK)
+    assert "UMLS cannot be downloaded: name a folder that has it" in str(error)
+    assert "put train.txt.gz, valid.txt.gz and test.txt.gz into FOLDER/umls" in error.hint
+    assert names(benchmarks) == ["data"]
 
 
 # Fetched

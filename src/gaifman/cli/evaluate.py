@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +30,21 @@ from gaifman.cli.train import feature_source
 
 if TYPE_CHECKING:
     from gaifman.evaluation.evaluate import Evaluation
+    from gaifman.experiments.benchmark_runner import BenchmarkRunner
+    from gaifman.experiments.benchmarks import BenchmarkSplits
     from gaifman.experiments.paper import Experiment
     from gaifman.experiments.runner import DatasetSplits, ExperimentRunner, RowResult
     from gaifman.jobs.run import InterruptHandler
     from gaifman.ranking.ranks import MetricValue, RankMetrics
+
+
+PAPER_DATA = ("wn18", "fb15k")
+"""Data sets of the paper's Table 2."""
+BENCHMARK_DATA = (
+    *("fb15k-237", "wn18rr", "grail-fb237-v1", "grail-fb237-v2", "grail-wn18rr-v1", "grail-wn18rr-v2"),
+    *("fb-auto", "jf17k", "kinships", "umls", "nations", "family", "countries-s1", "countries-s2", "countries-s3"),
+)
+"""Other benchmarks."""
 
 
 @click.command(short_help="Evaluate a model on test facts.")
@@ -183,9 +196,14 @@ def _print_confidences(metrics: dict[str, Any]) -> None:
     print_table(f"Confidences of {metrics['facts']:,} test facts", ["", "MAE", "correlation"], rows, right=[1, 2])
 
 
-@click.command(short_help="Reproduce the paper's experiments.")
-@click.argument("data", type=click.Choice(["wn18", "fb15k"]))
-@click.option("--output", "-o", metavar="FOLDER", help="Folder of all output.  [default: reproduce-DATA]")
+@click.command(short_help="Reproduce the paper's experiments and today's benchmarks.")
+@click.argument("data", type=click.Choice([*PAPER_DATA, *BENCHMARK_DATA]), metavar="DATA")
+@click.option(
+    "--output",
+    "-o",
+    metavar="FOLDER",
+    help="Folder of all output.  [default: reproduce-DATA; with --protocol default on wn18, reproduce-wn18-default]",
+)
 @click.option("--rows", multiple=True, metavar="NUMBERS", help="Rows of the table, 1 to 5, like 1,3.  [default: all]")
 @click.option("--fraction", type=float, help="Fraction of the test facts to rank.  [default: all]")
 @click.option(
@@ -195,13 +213,16 @@ def _print_confidences(metrics: dict[str, Any]) -> None:
     show_default=True,
     help="Facts that are visible during ranking; training always uses train.",
 )
-@click.option("--data-dir", metavar="FOLDER", help="Folder with WN18 and FB15k.  [default: GAIFMAN_DATA, or download]")
+@click.option(
+    "--data-dir",
+    metavar="FOLDER",
+    help="Folder with the data sets.  [default: GAIFMAN_DATA; wn18 and fb15k are downloaded]",
+)
 @click.option(
     "--protocol",
-    type=click.Choice(["ours", "paper"]),
-    default="ours",
-    show_default=True,
-    help="Features, negatives and network: the best on the validation facts, or the paper's.",
+    type=click.Choice(["ours", "paper", "default"]),
+    help="Features, negatives and network: the best on the validation facts, the paper's, or the default learner.  "
+    "[default: ours for wn18 and fb15k, else default]",
 )
 @click.option("--phi", help="Another feature set: paper, universal-schema, default, or a .phi file.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another training setting: epochs=5.")
@@ -213,18 +234,12 @@ def reproduce(
     data: str,
     output: str | None,
     rows: tuple[str, ...],
-    fraction: float | None,
-    visible: str,
-    data_dir: str | None,
-    protocol: str,
-    phi: str | None,
-    options: tuple[str, ...],
-    seed: int,
+    protocol: str | None,
     figures: bool,
-    threads: int | None,
     as_json: bool,
+    **settings: Any,
 ) -> None:
-    """Train and rank the rows of the paper's Table 2 on WN18 or FB15k; print the results beside the paper's.
+    """Train and rank the rows of the paper's Table 2, or one of today's benchmarks; print published results beside.
 
     \b
     Examples:
@@ -232,41 +247,134 @@ def reproduce(
       gaifman reproduce wn18 --rows 3,4,5 --fraction 0.02
       gaifman reproduce wn18 --protocol paper -o paper
       gaifman reproduce fb15k --phi mine.phi --option activation=relu -o mine
+      gaifman reproduce wn18rr --data-dir data
+      gaifman reproduce fb15k --protocol default
 
-    A row is [N, k, w, w̃]: 1 is [1, ∞, 1, 5], 2 is [1, 20, 1, 2], 3, 4 and 5 are [1, 20, 5, 25], [2, 20, 5, 25] and
-    [3, 20, 5, 25]. The folder gets the models, their ranks, results.md, results.json and degrees.svg. If the command
-    is interrupted, the same command resumes it.
+    DATA is wn18 or fb15k for the paper's table. A row is [N, k, w, w̃]: 1 is [1, ∞, 1, 5], 2 is [1, 20, 1, 2], 3, 4
+    and 5 are [1, 20, 5, 25], [2, 20, 5, 25] and [3, 20, 5, 25].
+
+    The default learner runs on fb15k-237, wn18rr, grail-fb237-v1, grail-fb237-v2, grail-wn18rr-v1, grail-wn18rr-v2,
+    fb-auto, jf17k, kinships, umls, nations, family, countries-s1, countries-s2 and countries-s3, and with --protocol
+    default on wn18 and fb15k.
+
+    The folder gets the models, their ranks, results.md, results.json and degrees.svg. If the command is interrupted,
+    the same command resumes it.
     """
-    from gaifman.experiments.paper import Experiment, add_constant_features, protocol_for, select_rows
-    from gaifman.experiments.runner import ExperimentRunner
+    chosen = _choose_protocol(data, protocol, rows)
+    own_folder = data in PAPER_DATA and chosen == "default"
+    folder = Path(output or f"reproduce-{data}{'-default' if own_folder else ''}")
+    request = {**settings, "folder": folder, "figures": figures, "as_json": as_json}
+    if chosen == "default":
+        name, results = _reproduce_benchmark(data, **request)
+    else:
+        name, results = _reproduce_rows(data, chosen, rows, **request)
+    if as_json:
+        print_json(results)
+        return
+    (_print_benchmark if chosen == "default" else _print_results)(results)
+    picture = ", degrees.svg" if figures else ""
+    click.echo(f"wrote {name}.md, {name}.json{picture} in {folder}", err=True)
+
+
+def _choose_protocol(data: str, protocol: str | None, rows: tuple[str, ...]) -> str:
+    """Return the protocol; raise an error for one that the data set does not have, and for rows without a table."""
+    from gaifman.errors import InputError
+
+    if data in BENCHMARK_DATA and protocol in ("ours", "paper"):
+        raise InputError(
+            f"--protocol {protocol} is for the data sets of the paper's table, wn18 and fb15k",
+            hint=f"leave it out: {data} is run with the default learner",
+        )
+    chosen = protocol or ("ours" if data in PAPER_DATA else "default")
+    if rows and chosen == "default":
+        hint = "leave it out" + (", or use --protocol ours" if data in PAPER_DATA else "")
+        raise InputError(
+            "--rows selects rows of the paper's table, which are settings of its network; the default learner has one",
+            hint=hint,
+        )
+    return chosen
+
+
+@contextmanager
+def _resumable(as_json: bool) -> Iterator[tuple[str, InterruptHandler]]:
+    """Give the command and a handler for Ctrl-C; print how to resume if the work in the block is stopped."""
     from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted
+
+    command = shlex.join(["gaifman", *sys.argv[1:]])
+    interrupt = InterruptHandler("" if as_json else "stopping after the next checkpoint …")
+    try:
+        yield command, interrupt
+    except (TrainingInterrupted, KeyboardInterrupt):
+        print_stopped("reproduction", command, as_json)
+        sys.exit(128 + (interrupt.received or signal.SIGINT))
+
+
+def _reproduce_rows(
+    data: str,
+    protocol: str,
+    rows: tuple[str, ...],
+    *,
+    folder: Path,
+    fraction: float | None,
+    visible: str,
+    data_dir: str | None,
+    phi: str | None,
+    options: tuple[str, ...],
+    seed: int,
+    figures: bool,
+    threads: int | None,
+    as_json: bool,
+) -> tuple[str, dict[str, Any]]:
+    """Run rows of the paper's table; return the stem of the result files, and the results."""
+    from gaifman.experiments.paper import Experiment, add_constant_features, protocol_for, select_rows
+    from gaifman.experiments.runner import ExperimentRunner
 
     chosen = protocol_for(protocol, data)
     name, file = (chosen.phi, chosen.file) if phi is None else feature_source(phi)
     settings = {**chosen.options, **parse_model_options(options)}
     experiment = Experiment(data, select_rows(rows), name, file, settings, visible, fraction, seed)
     experiment.check()
-    folder = Path(output or f"reproduce-{data}")
     if figures:
         _check_plotting()
-    command = shlex.join(["gaifman", *sys.argv[1:]])
-    interrupt = InterruptHandler("" if as_json else "stopping after the next checkpoint …")
-    try:
+    with _resumable(as_json) as (command, interrupt):
         splits = _read_splits(experiment, data_dir)  # before the handler: here Ctrl-C stops at once
         experiment = add_constant_features(experiment, chosen, splits.train) if phi is None else experiment
         with interrupt:
             runner = ExperimentRunner(experiment, splits, folder, command)
             results = _run_experiment(runner, figures, threads, interrupt)
-    except (TrainingInterrupted, KeyboardInterrupt):
-        print_stopped("reproduction", command, as_json)
-        sys.exit(128 + (interrupt.received or signal.SIGINT))
-    if as_json:
-        print_json(results)
-        return
-    _print_results(results)
-    picture = ", degrees.svg" if figures else ""
-    click.echo(f"wrote {runner.results_name}.md, {runner.results_name}.json{picture} in {folder}", err=True)
+    return runner.results_name, results
+
+
+def _reproduce_benchmark(
+    data: str,
+    *,
+    folder: Path,
+    fraction: float | None,
+    visible: str,
+    data_dir: str | None,
+    phi: str | None,
+    options: tuple[str, ...],
+    seed: int,
+    figures: bool,
+    threads: int | None,
+    as_json: bool,
+) -> tuple[str, dict[str, Any]]:
+    """Run the default learner on a benchmark; return the stem of the result files, and the results."""
+    from gaifman.experiments.benchmark_runner import BenchmarkRunner
+    from gaifman.experiments.benchmarks import BenchmarkExperiment
+
+    name, file = (None, None) if phi is None else feature_source(phi)
+    experiment = BenchmarkExperiment(data, name, file, parse_model_options(options), visible, fraction, seed)
+    experiment.check()
+    if figures:
+        _check_plotting()
+    with _resumable(as_json) as (command, interrupt):
+        splits = _read_benchmark(data, data_dir)  # before the handler: here Ctrl-C stops at once
+        with interrupt:
+            runner = BenchmarkRunner(experiment, splits, folder, command)
+            results = _run_benchmark(runner, figures, threads, interrupt)
+    return runner.results_name, results
 
 
 def _check_plotting() -> None:
@@ -292,6 +400,14 @@ def _read_splits(experiment: Experiment, data_dir: str | None) -> DatasetSplits:
     return DatasetSplits(train, valid, test, files.train.absolute(), files.is_published(dataset))
 
 
+def _read_benchmark(data: str, data_dir: str | None) -> BenchmarkSplits:
+    from gaifman.experiments.benchmarks import find_benchmark, locate_benchmark, read_benchmark
+
+    with read_progress() as report:
+        files = locate_benchmark(data, data_dir, report)
+    return read_benchmark(data, files, InputOptions(find_benchmark(data).file_format, header=False).read)
+
+
 def _run_experiment(
     runner: ExperimentRunner, figures: bool, threads: int | None, interrupt: InterruptHandler
 ) -> dict[str, Any]:
@@ -310,6 +426,31 @@ def _run_experiment(
     results = runner.results(rows)
     runner.write(results)
     return results
+
+
+def _run_benchmark(
+    runner: BenchmarkRunner, figures: bool, threads: int | None, interrupt: InterruptHandler
+) -> dict[str, Any]:
+    """Train and rank, then draw and write."""
+    from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
+
+    stop = interrupt.stop_requested
+    with work_progress("examples", TRAIN_FUNCTIONS) as report:
+        model = runner.train(threads=threads, progress=report, stop=stop)
+    with work_progress("ranks") as report:
+        result = runner.rank(model, threads=threads, progress=report, stop=stop)
+    if figures:
+        runner.plot_degrees()
+    results = runner.results(result)
+    runner.write(results)
+    return results
+
+
+def _print_benchmark(results: dict[str, Any]) -> None:
+    from gaifman.experiments.benchmark_runner import COLUMNS, NUMBER_COLUMNS, notes, table_rows, table_title
+
+    print_table(table_title(results), COLUMNS, table_rows(results), NUMBER_COLUMNS)
+    click.echo("\n" + "\n".join(notes(results)))
 
 
 def _print_results(results: dict[str, Any]) -> None:

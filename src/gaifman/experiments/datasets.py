@@ -111,14 +111,20 @@ def find_split_files(folder: Path) -> DatasetFiles:
     """Return the files of a folder, compressed or not; raise an error that names the first one missing."""
     found = []
     for split in SPLIT_NAMES:
-        paths = [folder / f"{split}.txt.gz", folder / f"{split}.txt"]
-        existing = next((path for path in paths if path.is_file()), None)
-        if existing is None:
+        path = find_split_file(folder, split)
+        if path is None:
             raise InputError(
-                f"there is no file {paths[0]}", hint=f"{folder} must hold {_file_names()}: tab-separated triples"
+                f"there is no file {folder / split}.txt.gz",
+                hint=f"{folder} must hold {split_file_names()}: tab-separated triples",
             )
-        found.append(existing)
+        found.append(path)
     return DatasetFiles(*found)
+
+
+def find_split_file(folder: Path, split: str) -> Path | None:
+    """Return the file of a split in a folder, compressed or not; None if there is none."""
+    paths = (folder / f"{split}.txt.gz", folder / f"{split}.txt")
+    return next((path for path in paths if path.is_file()), None)
 
 
 def file_digest(path: Path) -> str:
@@ -248,8 +254,9 @@ def _unpack(dataset: Dataset, archive: Path, folder: Path) -> None:
 
 
 def _manual_hint(dataset: Dataset) -> str:
-    return f"put {_file_names()} into FOLDER/{dataset.folder} and use --data-dir FOLDER"
+    return f"put {split_file_names()} into FOLDER/{dataset.folder} and use --data-dir FOLDER"
 
 
-def _file_names() -> str:
+def split_file_names() -> str:
+    """Return the names of the files of a data set, as text."""
     return ", ".join(f"{split}.txt.gz" for split in SPLIT_NAMES[:-1]) + f" and {SPLIT_NAMES[-1]}.txt.gz"

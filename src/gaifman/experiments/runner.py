@@ -23,7 +23,7 @@ from gaifman.forks import cached_property
 from gaifman.io.files import atomic_write, display_path
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import LOG, RECORD, Run, check_same_settings, read_log
-from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
+from gaifman.jobs.train import TrainingInterrupted, TrainingSpec, finish_cleanup, has_progress, run_training
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.plots import plot_degrees
@@ -89,7 +89,7 @@ class ExperimentRunner:
 
     def _check_record(self) -> None:
         """Record the settings that models and ranks depend on, or refuse a folder with other settings."""
-        experiment, splits, path = self.experiment, self.splits, self.folder / RECORD_FILE
+        experiment, splits = self.experiment, self.splits
         settings = {
             "data set": experiment.data,
             "phi": experiment.phi,
@@ -99,14 +99,7 @@ class ExperimentRunner:
             "facts": {name: getattr(splits, name).fingerprint for name in ("train", "valid", "test")},
             "version of gaifman": __version__,
         }
-        wanted = json.loads(canonical_json(settings))
-        make_folder(self.folder)
-        if not path.exists():
-            if any(not entry.name.startswith(".") for entry in self.folder.iterdir()):
-                raise OutputError(f"{display_path(self.folder)} is not empty", hint="name a new folder with -o")
-            write_json(path, wanted)
-            return
-        check_same_settings(self.folder, read_json(path), wanted, "another reproduction", "name another folder with -o")
+        check_record(self.folder, settings)
 
     @cached_property
     def visible(self) -> KnowledgeBase:
@@ -120,20 +113,14 @@ class ExperimentRunner:
 
     def ranks_folder(self, setting: TrainingSetting) -> Path:
         """The folder of a setting's ranks; other rows, visible facts or fractions have other folders."""
-        return self.folder / self._result_name(
-            f"ranks-{setting.name}-n{'-'.join(map(str, self.experiment.draws(setting)))}"
-        )
+        experiment = self.experiment
+        stem = f"ranks-{setting.name}-n{'-'.join(map(str, experiment.draws(setting)))}"
+        return self.folder / output_name(stem, experiment.visible_facts, experiment.fraction)
 
     @property
     def results_name(self) -> str:
         """The stem of the result files; a fraction has its own, so that a quick look never replaces full results."""
-        return self._result_name("results", whole=self.experiment.fraction == 1)
-
-    def _result_name(self, stem: str, *, whole: bool = False) -> str:
-        parts = [stem]
-        parts += ["valid"] if self.experiment.visible_facts != "train" else []
-        parts += [f"fraction{self.experiment.fraction:g}"] if self.experiment.fraction is not None and not whole else []
-        return "-".join(parts)
+        return results_name(self.experiment.visible_facts, self.experiment.fraction)
 
     def train(
         self,
@@ -144,36 +131,10 @@ class ExperimentRunner:
         stop: Callable[[], bool] = lambda: False,
     ) -> Completion:
         """Return the model of a setting: load it, or train it, or resume its training."""
-        target = self.model_file(setting)
-        folder = Path(f"{target}.run")
-        if target.is_file() and not (folder / RECORD).exists():
-            return _require_completion(load(target))
-        with self._open_run(folder, setting) as run:
-            try:
-                model = finish_cleanup(run, target)
-                if model is None:
-                    model = run_training(
-                        run, self.splits.train, target, threads=threads, report=progress, should_stop=stop
-                    )
-            except GaifmanError:
-                if not has_progress(run):
-                    run.discard()
-                raise
-        return _require_completion(model)
-
-    def _open_run(self, folder: Path, setting: TrainingSetting) -> Run:
-        """Open or create the run of a training; `gaifman resume` can continue it too."""
-        if (folder / RECORD).exists():
-            return Run.open(folder)
-        reading: dict[str, Any] = {"format": None, "table": None, "iris": "full", "header": None, "limits": []}
-        settings = {
-            "kb": {"sources": [str(self.splits.source)], "also": [], **reading, "working_dir": str(Path.cwd())},
-            "spec": self.experiment.training_job(setting).as_dict(),
-            "command": self.command,
-            "plot": None,
-            "checkpoint_interval": CHECKPOINT_SECONDS,
-        }
-        return Run.create(folder, settings)
+        settings = run_settings(self.splits.source, self.experiment.training_job(setting), self.command)
+        return train_or_resume(
+            self.model_file(setting), self.splits.train, settings, threads=threads, progress=progress, stop=stop
+        )
 
     def rank(
         self,
@@ -193,7 +154,7 @@ class ExperimentRunner:
             [splits.valid] if experiment.visible_facts == "train" else [],
             draws=experiment.draws(setting),
             threads=threads,
-            progress=_progress_or_stop(progress, stop),
+            progress=progress_or_stop(progress, stop),
             checkpoint_dir=folder,
             fraction=experiment.fraction,
             seed=experiment.seed,
@@ -205,9 +166,7 @@ class ExperimentRunner:
 
     def plot_degrees(self) -> None:
         """Draw the degree distribution of the training facts."""
-        graph, name = build_graph(self.splits.train), DATASET_NAMES[self.experiment.data]
-        title = f"{name}: {len(graph):,} objects, {len(graph.neighbours) // 2:,} edges"
-        plot_degrees(*graph.degree_distribution(), self.folder / DEGREES_FILE, title)
+        draw_degrees(self.splits.train, DATASET_NAMES[self.experiment.data], self.folder)
 
     def results(self, rows: Sequence[RowResult]) -> dict[str, Any]:
         """Return all results as fields for JSON."""
@@ -229,22 +188,7 @@ class ExperimentRunner:
 
     def write(self, results: Mapping[str, Any]) -> None:
         """Write the results as JSON and as Markdown."""
-        write_json(self.folder / f"{self.results_name}.json", results)
-        with atomic_write(self.folder / f"{self.results_name}.md") as temporary:
-            picture = f"\n![degrees]({DEGREES_FILE})\n" if (self.folder / DEGREES_FILE).exists() else ""
-            temporary.write_text(markdown(results) + picture, encoding="utf-8")
-
-
-def _progress_or_stop(progress: ProgressCallback | None, stop: Callable[[], bool]) -> ProgressCallback:
-    """Return a progress callback that raises `TrainingInterrupted` once `stop` says so."""
-
-    def report(phase: str, done: int, total: int | None) -> None:
-        if stop():
-            raise TrainingInterrupted
-        if progress:
-            progress(phase, done, total)
-
-    return report
+        write_results(self.folder, self.results_name, results, markdown(results))
 
 
 METRIC_COLUMNS = ("[N, k, w, w̃]", "mean rank", "paper", "hits@10", "paper", "hits@1", "paper", "MRR")
@@ -296,15 +240,115 @@ def markdown(results: Mapping[str, Any]) -> str:
         *notes(results),
     ]
     parts += [
-        _table(METRIC_COLUMNS, [metric_cells(row) for row in rows]),
-        _table(TIME_COLUMNS, [time_cells(row) for row in rows]),
+        markdown_table(METRIC_COLUMNS, [metric_cells(row) for row in rows]),
+        markdown_table(TIME_COLUMNS, [time_cells(row) for row in rows]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+# The folder of any experiment
+
+
+def check_record(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Record the settings of an experiment in its folder, or refuse a folder with other settings or files."""
+    path, wanted = folder / RECORD_FILE, json.loads(canonical_json(settings))
+    make_folder(folder)
+    if path.exists():
+        check_same_settings(folder, read_json(path), wanted, "another reproduction", "name another folder with -o")
+        return
+    if any(not entry.name.startswith(".") for entry in folder.iterdir()):
+        raise OutputError(f"{display_path(folder)} is not empty", hint="name a new folder with -o")
+    write_json(path, wanted)
+
+
+def run_settings(
+    source: Path, spec: TrainingSpec, command: str, *, file_format: str | None = None, header: bool | None = None
+) -> dict[str, Any]:
+    """Return the settings of a training run on a file; with them `gaifman resume` can continue it too."""
+    reading: dict[str, Any] = {"format": file_format, "table": None, "iris": "full", "header": header, "limits": []}
+    return {
+        "kb": {"sources": [str(source)], "also": [], **reading, "working_dir": str(Path.cwd())},
+        "spec": spec.as_dict(),
+        "command": command,
+        "plot": None,
+        "checkpoint_interval": CHECKPOINT_SECONDS,
+    }
+
+
+def train_or_resume(
+    target: Path,
+    kb: KnowledgeBase,
+    settings: Mapping[str, Any],
+    *,
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Completion:
+    """Return the completion in the file `target`: load it, or train it, or resume its training."""
+    folder = Path(f"{target}.run")
+    started = (folder / RECORD).exists()
+    if target.is_file() and not started:
+        return _require_completion(load(target))
+    with Run.open(folder) if started else Run.create(folder, dict(settings)) as run:
+        try:
+            model = finish_cleanup(run, target)
+            if model is None:
+                model = run_training(run, kb, target, threads=threads, report=progress, should_stop=stop)
+        except GaifmanError:
+            if not has_progress(run):
+                run.discard()
+            raise
+    return _require_completion(model)
+
+
+def output_name(stem: str, visible_facts: str, fraction: float | None) -> str:
+    """Return the name of an output; other visible facts or fractions have other names.
+
+    >>> output_name("ranks", "train", None), output_name("ranks", "train+valid", 0.5)
+    ('ranks', 'ranks-valid-fraction0.5')
+    """
+    parts = [stem]
+    parts += ["valid"] if visible_facts != "train" else []
+    parts += [f"fraction{fraction:g}"] if fraction is not None else []
+    return "-".join(parts)
+
+
+def results_name(visible_facts: str, fraction: float | None) -> str:
+    """Return the stem of the result files; a fraction of 1 is the whole."""
+    return output_name("results", visible_facts, None if fraction == 1 else fraction)
+
+
+def progress_or_stop(progress: ProgressCallback | None, stop: Callable[[], bool]) -> ProgressCallback:
+    """Return a progress callback that raises `TrainingInterrupted` once `stop` says so."""
+
+    def report(phase: str, done: int, total: int | None) -> None:
+        if stop():
+            raise TrainingInterrupted
+        if progress:
+            progress(phase, done, total)
+
+    return report
+
+
+def draw_degrees(kb: KnowledgeBase, name: str, folder: Path) -> None:
+    """Draw the degree distribution of the training facts of a data set."""
+    graph = build_graph(kb)
+    title = f"{name}: {len(graph):,} objects, {len(graph.neighbours) // 2:,} edges"
+    plot_degrees(*graph.degree_distribution(), folder / DEGREES_FILE, title)
+
+
+def write_results(folder: Path, name: str, results: Mapping[str, Any], page: str) -> None:
+    """Write the results as JSON, and the page with the degree distribution if it is drawn."""
+    write_json(folder / f"{name}.json", results)
+    with atomic_write(folder / f"{name}.md") as temporary:
+        picture = f"\n![degrees]({DEGREES_FILE})\n" if (folder / DEGREES_FILE).exists() else ""
+        temporary.write_text(page + picture, encoding="utf-8")
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Return a table; all columns but those of `left` are aligned to the right."""
+    rule = ["---" if index in left else "---:" for index in range(len(columns))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [columns, rule, *rows])
 
 
 def write_json(path: Path, body: Mapping[str, Any]) -> None:

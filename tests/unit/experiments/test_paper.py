@@ -74,7 +74,7 @@ def learning(study: Experiment, setting: TrainingSetting) -> TrainingConfig:
 def test_a_training_is_the_papers() -> None:
     found = learning(Experiment("wn18"), TrainingSetting(20, 5, 25))
     assert (found.radius, found.size, found.positives, found.negatives) == (1, 20, 5, 25)
-    assert (found.phi, found.draws, found.seed) == ("paper", 3, 0)
+    assert (found.phi, found.base, found.draws, found.seed) == ("paper", "mlp", 3, 0)
     assert found.options == {"activation": "sigmoid", "batch_size": 128}
     assert learning(Experiment("wn18"), TrainingSetting(None, 1, 5)).size is None
 
