@@ -102,7 +102,9 @@ class Estimates:
         return len(self.values)
 
     def __getitem__(self, row: int) -> Estimate:
-        return Estimate(float(self.values[row]), float(self.errors[row]), int(self.draws[row]))
+        error = float(self.errors[row])
+        # the one np.nan, so that equal estimates are equal
+        return Estimate(float(self.values[row]), np.nan if np.isnan(error) else error, int(self.draws[row]))
 
     def select(self, rows: npt.NDArray[np.integer]) -> Estimates:
         """The estimates of some rows, in that order."""

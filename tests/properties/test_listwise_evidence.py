@@ -46,9 +46,7 @@ class Case:
         self.weights = np.random.default_rng(seed)
         self.rankers = [self.ranker(self.index, position) for position in range(self.arity)]
         self.objects = [self.rng.randrange(7) for _ in range(self.arity)]
-        own = self.kb.fact_ids(
-            self.kb.content.relations.find(self.relation) or 0, np.array([self.objects], np.int32)
-        )
+        own = self.kb.fact_ids(self.kb.content.relations.find(self.relation) or 0, np.array([self.objects], np.int32))
         more = self.rng.sample(range(len(self.kb)), self.rng.randrange(3))
         self.hidden = freeze(np.unique([*own[own >= 0].tolist(), *more]).astype(np.int64))
 

@@ -427,7 +427,7 @@ def _print_metrics(meta: dict[str, Any], target: Path) -> None:
     print_fields([*rows, *held_out_fields(metrics, meta["config"]["missing"])])
     if "relations" in meta:
         _print_relations(meta["relations"], target)
-    click.echo(f"\n{_assumption(metrics, meta['config']['missing'])}")
+    click.echo(f"\n{_assumption(meta)}")
 
 
 def held_out_fields(metrics: dict[str, Any], missing: float = 0.0) -> list[tuple[str, object]]:
@@ -453,8 +453,16 @@ def _beside_popularity(metrics: dict[str, Any], name: str, reason: str) -> str:
     return f"{metrics[name]:.3f} ({metrics[f'{name}_popularity']:.3f} by popularity: most frequent object first)"
 
 
-def _assumption(metrics: dict[str, Any], missing: float) -> str:
+def _assumption(meta: dict[str, Any]) -> str:
     """Return what the figures assume about tuples that the knowledge base does not hold."""
+    from gaifman.listwise.trainer import DEFAULT_MISSING
+
+    metrics, missing = meta["metrics"], meta["config"]["missing"]
+    if meta["base"]["kind"] == "listwise":
+        return (
+            "Figures count what is unknown as false: where facts are missing, they are too low. Probabilities assume\n"
+            f"that {missing or DEFAULT_MISSING:g} of the true facts are missing, at random; --missing sets another share."
+        )
     if reason := metrics.get("missing_reason"):
         return f"--missing {missing:g} is too much for these figures: {reason}."
     if missing:

@@ -66,10 +66,10 @@ def rankers_from_arrays(arrays: Arrays, relation: str, arity: int, vocabulary: V
     rankers = RelationRankers(
         relation, arity, {name: array for name, array in own.items() if name != "odds"}, vocabulary, odds
     )
-    empty = KnowledgeBase.from_facts([]).extend_schema(dict(vocabulary.relations))
+    tiny = KnowledgeBase.from_facts([(name, *["o"] * places) for name, places in vocabulary.relations])
     if dict(vocabulary.relations).get(relation) != arity:
         raise InputError(f"the vocabulary has no relation {shorten(relation)} of {arity} places")
-    rankers.rankers(build_steps(empty))
+    rankers.rankers(build_steps(tiny))
     return rankers
 
 
