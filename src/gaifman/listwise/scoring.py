@@ -93,7 +93,7 @@ class Scorer:
         self._reacher.clear()
         reach_candidates(self._reacher, [int(objects[at]) for at in self._fixed], hidden, self.ranker.mined)
         end = self._reacher.end
-        values = formula_values(self._reacher.counts[:end])
+        values = formula_values(self._reacher.counts[:end], self._reacher.masses[:end])
         return freeze(self._reacher.objects[:end]), freeze(self._reacher.formulas[:end]), freeze(values)
 
     # One candidate
