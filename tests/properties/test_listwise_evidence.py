@@ -12,7 +12,7 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise.evidence import collect_evidence
-from gaifman.listwise.mining import MinedPaths
+from gaifman.listwise.mining import LINKS, MinedPaths
 from gaifman.listwise.odds import Odds
 from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
@@ -56,7 +56,7 @@ class Case:
             paths = {tuple(self.rng.choices(range(len(index.labels)), k=self.rng.randint(1, 3))) for _ in range(8)}
             rows = np.array(sorted([*path, *[-1] * (3 - len(path))] for path in paths), np.int32)
             mined.append(MinedPaths(index.labels, freeze(rows), np.ones(len(rows), np.int64), np.ones(len(rows))))
-        formulas = self.weights.normal(size=sum(len(one) + 1 for one in mined))
+        formulas = self.weights.normal(size=sum(len(one) + len(LINKS) for one in mined))
         marks = self.weights.normal(size=len(index.labels) + len(index.marks.types))
         return Ranker(self.relation, position, tuple(mined), formulas, marks, self.weights.normal(size=3), 0.1, 1, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -11,6 +12,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.kernels.walks import FULL, UNREACHED, PathScratch, WalkScratch, find_paths, reach
 from gaifman.listwise.formulas import path_feature
+from gaifman.listwise.mining import Reacher
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.semantics import feature_value
 
@@ -80,6 +82,52 @@ def test_walks_count_the_groundings_of_their_formulas(seed: int) -> None:
         for obj in range(len(kb.objects)):
             names = [kb.object_name(start), kb.object_name(obj)]
             assert found.get((number, obj), 0.0) == feature_value(structure, feature, names), (feature, names)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_shares_are_those_of_random_walks_along_visible_facts(seed: int) -> None:
+    rng = random.Random(seed)
+    kb = random_kb(rng)
+    index, start = build_steps(kb), rng.randrange(len(kb.objects))
+    hidden = freeze(np.array(rng.sample(range(len(kb)), rng.randint(0, min(3, len(kb)))), np.int64))
+    path = [rng.randrange(len(index.labels)) for _ in range(rng.randint(1, MAX_STEPS))]
+    reacher = Reacher(index, MAX_STEPS, 100)
+    end = reacher.walk(start, hidden, sorted_paths([path]))
+    found = dict(zip(reacher.objects[:end].tolist(), reacher.masses[:end].tolist(), strict=True))
+    assert found == pytest.approx(walk_shares(index, start, set(hidden.tolist()), path))
+
+
+def walk_shares(index: StepIndex, start: int, hidden: set[int], path: list[int]) -> dict[int, float]:
+    """Where a walk ends that takes a random visible step at a time and stops when it returns, by definition."""
+    shares = {start: 1.0}
+    for label in path:
+        moved: dict[int, float] = {}
+        for obj, share in shares.items():
+            steps = zip(index.targets(obj, label).tolist(), step_facts(index, obj, label), strict=True)
+            targets = [target for target, fact in steps if fact not in hidden]
+            for target in targets:
+                moved[target] = moved.get(target, 0.0) + share / len(targets)
+        shares = {obj: share for obj, share in moved.items() if obj != start}
+    return shares
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_links_are_visible_facts_with_both_objects(seed: int) -> None:
+    rng = random.Random(seed)
+    kb = random_kb(rng)
+    index, start = build_steps(kb), rng.randrange(len(kb.objects))
+    hidden = freeze(np.array(rng.sample(range(len(kb)), rng.randint(0, min(3, len(kb)))), np.int64))
+    reacher = Reacher(index, MAX_STEPS, 100)
+    end = reacher.link(start, hidden, 7)
+    expected = set()
+    for number in set(range(len(kb))) - set(hidden.tolist()):
+        members = index.fact(number)[1]
+        for first, second in itertools.combinations(members, 2):
+            if first != second and start in (first, second):
+                other = second if first == start else first
+                expected |= {(other, 7), (other, 8 if first == start else 9)}
+    assert set(zip(reacher.objects[:end].tolist(), reacher.formulas[:end].tolist(), strict=True)) == expected
+    assert end == len(expected)
 
 
 @pytest.mark.parametrize("seed", range(20))

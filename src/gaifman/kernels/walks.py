@@ -80,6 +80,16 @@ def _is_hidden(hidden: Longs, fact: int) -> bool:
     return found
 
 
+@inline_kernel
+def _visible(table: StepTable, group: int, hidden: Longs) -> int:
+    """Return the number of steps of a group that use no hidden fact."""
+    count = table.group_starts[group + 1] - table.group_starts[group]
+    if len(hidden):
+        for step in range(table.group_starts[group], table.group_starts[group + 1]):
+            count -= _is_hidden(hidden, table.facts[step])
+    return int(count)
+
+
 @inner_kernel
 def _extend(
     table: StepTable, start: int, hidden: Longs, label: int, depth: int, max_set: int, scratch: WalkScratch
@@ -95,7 +105,7 @@ def _extend(
         if group < 0:
             continue
         mass = scratch.masses[depth - 1, i] if depth else 1.0
-        mass /= table.group_starts[group + 1] - table.group_starts[group]
+        mass /= max(1, _visible(table, group, hidden))
         for step in range(table.group_starts[group], table.group_starts[group + 1]):
             target = table.targets[step]
             if target == start or _is_hidden(hidden, table.facts[step]):

@@ -12,7 +12,7 @@ import numpy as np
 
 from gaifman.kb.tables import Longs, freeze
 from gaifman.listwise.formulas import path_feature
-from gaifman.listwise.mining import MinedPaths
+from gaifman.listwise.mining import LINKS, MinedPaths
 from gaifman.listwise.odds import Odds
 from gaifman.listwise.relation import RelationScorer
 from gaifman.listwise.scoring import Scorer
@@ -57,30 +57,26 @@ def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float
     ranker, index = scorer.ranker, scorer.index
     arities = {name: info.arity for name, info in index.kb.relations.items()}
     fixed, position = [i for i in range(len(objects)) if i != ranker.position], ranker.position
-    for formula, value in scorer.formula_counts(objects, hidden).items():
+    for formula, (value, count) in scorer.formula_counts(objects, hidden).items():
         effect = weight * float(ranker.formula_weights[formula]) * value
         number, row = _locate(ranker.mined, formula)
         start, mined = fixed[number], ranker.mined[number]
-        if row == len(mined):
-            low, high = sorted((start, position))
-            text = f"{{{low}}} and {{{high}}} are in one fact"
-            yield Evidence(
-                ("linked", low, high), text, 1.0, effect, _shared_facts(index, objects, start, position, hidden)
-            )
+        if row >= len(mined):
+            yield _linked(index, objects, (start, position), hidden, row - len(mined), effect)
             continue
         path = mined.path(row)
         facts = walk_facts(index, path, objects[start], objects[position], hidden)
         low, high, forward = _forward(path, start, position)
         feature = path_feature(forward, arities, low + 1, high + 1)
-        yield Evidence(("path", low, high, forward), feature, float(np.exp(value - 1)), effect, facts, joins=True)
+        yield Evidence(("path", low, high, forward), feature, count, effect, facts, joins=True)
 
 
 def _locate(mined: Sequence[MinedPaths], formula: int) -> tuple[int, int]:
-    """The fixed position, by number, and the row of its paths that a formula is; one row more for being linked."""
+    """The fixed position, by number, and the row of its paths that a formula is; the rows after them are `LINKS`."""
     for number, one in enumerate(mined):
-        if formula <= len(one):
+        if formula < len(one) + len(LINKS):
             return number, formula
-        formula -= len(one) + 1
+        formula -= len(one) + len(LINKS)
     raise IndexError(formula)
 
 
@@ -113,11 +109,24 @@ def walk_facts(index: StepIndex, path: Sequence[Label], start: int, end: int, hi
     return tuple(sorted(found)[:MAX_FACTS])
 
 
-def _shared_facts(index: StepIndex, objects: Sequence[int], one: int, other: int, hidden: Longs) -> tuple[int, ...]:
+def _linked(
+    index: StepIndex, objects: Sequence[int], ends: tuple[int, int], hidden: Longs, kind: int, effect: float
+) -> Evidence:
+    """That two objects are in one fact: in any, or in one that has them in this order."""
+    start, position = ends
     table = index.table
-    steps = slice(*table.group_starts[table.starts[[objects[one], objects[one] + 1]]].tolist())
-    facts = table.facts[steps][table.targets[steps] == objects[other]]
-    return tuple(np.setdiff1d(facts, hidden)[:MAX_FACTS].tolist())
+    steps = slice(*table.group_starts[table.starts[[objects[start], objects[start] + 1]]].tolist())
+    there = table.targets[steps] == objects[position]
+    low, high = sorted(ends)
+    key: tuple[object, ...] = "linked", low, high
+    text = f"{{{low}}} and {{{high}}} are in one fact"
+    if kind:
+        forwards = kind == 1
+        there &= index.forwards[index.step_labels[steps]] == forwards
+        first, second = ends if forwards else (position, start)
+        key, text = ("ordered", first, second), f"{{{first}}} stands before {{{second}}} in one fact"
+    facts = np.setdiff1d(table.facts[steps][there], hidden)[:MAX_FACTS]
+    return Evidence(key, text, 1.0, effect, tuple(facts.tolist()), joins=True)
 
 
 def _own(scorer: Scorer, obj: int, hidden: Longs, weight: float) -> Iterator[Evidence]:

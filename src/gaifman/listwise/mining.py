@@ -28,6 +28,8 @@ CONFIDENCE_PRIOR = 5.0
 """Reached objects without an answer that are added to those of each path: a path needs evidence."""
 NOTHING = freeze(np.zeros(0, np.int64))
 """No hidden facts."""
+LINKS = ("any fact", "a fact with the fixed object first", "a fact with the candidate first")
+"""What can link two objects."""
 MAX_CODE = 2**62
 """Codes of paths are below this number."""
 
@@ -138,19 +140,29 @@ class Reacher:
                 return self.end
             self._grow()
 
-    def link(self, start: int, hidden: Longs, formula: int) -> int:
-        """Append the objects that share a visible fact with an object, for one formula."""
+    def link(self, start: int, hidden: Longs, first: int) -> int:
+        """Append the objects that share a visible fact with an object: of any kind, and by the order of the two.
+
+        The formulas are numbered from `first`, in the order of `LINKS`.
+        """
         table = self.index.table
         steps = slice(*table.group_starts[table.starts[[start, start + 1]]].tolist())
-        targets = np.unique(table.targets[steps][~np.isin(table.facts[steps], hidden)])
-        targets = targets[targets != start]
-        while self.end + len(targets) > len(self.objects):
+        seen = table.targets[steps] != start
+        if len(hidden):
+            seen &= ~np.isin(table.facts[steps], hidden)
+        targets, forwards = table.targets[steps][seen], self.index.forwards[self.index.step_labels[steps][seen]]
+        for number, kind in enumerate((targets, targets[forwards], targets[~forwards])):
+            self._add(np.unique(kind), first + number)
+        return self.end
+
+    def _add(self, objects: Ints, formula: int) -> None:
+        """Append objects that a formula reaches in one way."""
+        while self.end + len(objects) > len(self.objects):
             self._grow()
-        added = slice(self.end, self.end + len(targets))
-        self.objects[added], self.formulas[added] = targets, formula
+        added = slice(self.end, self.end + len(objects))
+        self.objects[added], self.formulas[added] = objects, formula
         self.counts[added], self.masses[added] = 1, 1
         self.end = added.stop
-        return self.end
 
     def _grow(self) -> None:
         for name in ("objects", "formulas", "counts", "masses"):

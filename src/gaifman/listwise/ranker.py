@@ -26,7 +26,7 @@ from gaifman.kernels.listwise import (
     own_gradient,
     own_scores,
 )
-from gaifman.listwise.mining import MinedPaths, MiningConfig, Reacher, mine_paths
+from gaifman.listwise.mining import LINKS, MinedPaths, MiningConfig, Reacher, mine_paths
 from gaifman.listwise.steps import StepIndex
 from gaifman.sampling.examples import HIDE_MODES, hide_links
 from gaifman.sampling.neighbourhoods import HiddenFacts
@@ -35,6 +35,8 @@ from gaifman.sampling.rng import fold_in_rows, make_key
 STATISTICS = ("log(1 + facts at this position)", "seen at this position", "log(1 + steps)")
 INITIAL_STATISTICS = (1.0, 2.0, 0.0)
 """Weights to begin with: the most frequent object first."""
+VALUE_PARTS = (0.3, 0.5, 1.0)
+"""The value of a formula: for holding, times log(count), and times √share; chosen on validation facts."""
 PRIOR_STRENGTH = 0.3
 """The prior weight of a formula with confidence c is −log(1 − c) times this."""
 PENALTIES = (0.001, 0.01, 0.1)
@@ -90,7 +92,7 @@ class Ranker:
     mined: tuple[MinedPaths, ...]
     """The paths from each of the other positions, in their order."""
     formula_weights: Floats
-    """Shape (formulas,), float64: for each fixed position of the paths, and of being linked by any fact."""
+    """Shape (formulas,), float64: for each fixed position of the paths, and of `LINKS`."""
     mark_weights: Floats
     """Shape (marks,), float64."""
     statistic_weights: Floats
@@ -141,9 +143,13 @@ def held_out_rows(kb: KnowledgeBase, relation: str, config: ListwiseConfig) -> L
     return rows
 
 
-def formula_values(counts: Reals) -> Reals:
-    """The values of formulas by the number of their groundings: 1 + log(count)."""
-    values: Reals = 1 + np.log(counts)
+def formula_values(counts: Reals, shares: Reals) -> Reals:
+    """The values of formulas by the number of their groundings, and by the share of random walks that end there.
+
+    The count alone favours what is reached through hubs, the share alone what has few rivals.
+    """
+    at_all, by_count, by_share = VALUE_PARTS
+    values: Reals = (at_all + by_count * np.log(counts) + by_share * np.sqrt(shares)).astype(np.float32)
     return values
 
 
@@ -153,8 +159,8 @@ def statistics(facts: Floats, steps: Floats) -> Floats:
 
 
 def prior_weights(mined: MinedPaths) -> Floats:
-    """Shape (paths + 1,), float64: the weights before training, from confidences; 0 for being linked."""
-    return np.append(PRIOR_STRENGTH * -np.log1p(-np.minimum(mined.confidence, 0.99)), 0.0)
+    """Shape (paths + 3,), float64: the weights before training, from confidences; 0 for being linked."""
+    return np.append(PRIOR_STRENGTH * -np.log1p(-np.minimum(mined.confidence, 0.99)), np.zeros(len(LINKS)))
 
 
 Weights = tuple[Floats, Floats, Floats]
@@ -353,18 +359,18 @@ def _ask(
         freeze(np.array(starts, np.int64)),
         freeze(reacher.objects[: reacher.end]),
         freeze(reacher.formulas[: reacher.end]),
-        freeze(formula_values(reacher.counts[: reacher.end])),
+        freeze(formula_values(reacher.counts[: reacher.end], reacher.masses[: reacher.end])),
     )
     return questions, chosen
 
 
 def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mined: Sequence[MinedPaths]) -> None:
-    """Append what the formulas reach from the fixed objects: their paths, then any fact."""
+    """Append what the formulas reach from the fixed objects: their paths, then `LINKS`."""
     first = 0
     for start, one in zip(fixed, mined, strict=True):
         reacher.walk(start, hidden, one.paths, first)
         reacher.link(start, hidden, first + len(one))
-        first += len(one) + 1
+        first += len(one) + len(LINKS)
 
 
 def _choose_questions(facts: Ints, groups: Longs, config: ListwiseConfig) -> Longs:

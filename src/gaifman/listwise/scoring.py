@@ -120,17 +120,18 @@ class Scorer:
         reacher = space.reacher
         reacher.clear()
         reach_candidates(reacher, [int(objects[at]) for at in self._fixed], hidden, self.ranker.mined)
-        values = formula_values(reacher.counts[: reacher.end])
+        values = formula_values(reacher.counts[: reacher.end], reacher.masses[: reacher.end])
         return freeze(reacher.objects[: reacher.end]), freeze(reacher.formulas[: reacher.end]), freeze(values)
 
     # One candidate
 
-    def formula_counts(self, objects: Sequence[int], hidden: Longs) -> dict[int, float]:
-        """Formula → its value, for the candidate of a whole tuple."""
+    def formula_counts(self, objects: Sequence[int], hidden: Longs) -> dict[int, tuple[float, float]]:
+        """Formula → its value and the number of its groundings, for the candidate of a whole tuple."""
         with self._spaces.use() as space:
             found, formulas, values = self._reach(space, objects, hidden)
             own = found == objects[self.ranker.position]
-            return dict(zip(formulas[own].tolist(), values[own].tolist(), strict=True))
+            counts = space.reacher.counts[: space.reacher.end][own].tolist()
+            return dict(zip(formulas[own].tolist(), zip(values[own].tolist(), counts, strict=True), strict=True))
 
     @property
     def shift(self) -> float:

@@ -12,7 +12,7 @@ from gaifman.errors import InputError
 from gaifman.io.model_file import Arrays, require_array
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
-from gaifman.listwise.mining import MinedPaths
+from gaifman.listwise.mining import LINKS, MinedPaths
 from gaifman.listwise.ranker import STATISTICS, Ranker
 from gaifman.listwise.steps import Label, StepIndex, labels_of
 
@@ -89,13 +89,13 @@ def ranker_from_arrays(
     mined, kept, first = list[MinedPaths](), list[Floats](), 0
     for number in range(arity - 1):
         found = _paths_from_arrays(arrays, number, len(own.labels), index)
-        part = weights[first : first + len(found) + 1]
-        if len(part) != len(found) + 1:
+        part = weights[first : first + len(found) + len(LINKS)]
+        if len(part) != len(found) + len(LINKS):
             raise InputError(f"there are {len(weights):,} weights of formulas, and more formulas")
         first += len(part)
         bound, order = _bind_paths(found, labels)
         mined.append(bound)
-        kept.append(np.append(part[:-1][order], part[-1]))
+        kept.append(np.append(part[: len(found)][order], part[len(found) :]))
     if first != len(weights):
         raise InputError(f"there are {len(weights):,} weights of formulas, and {first:,} formulas")
     mark_weights = np.zeros(len(index.labels) + len(index.marks.types))

@@ -20,11 +20,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gaifman.forks import cached_property
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Ints, Longs, freeze
 from gaifman.kernels.walks import StepTable
+
+Bools = npt.NDArray[np.bool_]
 
 
 class Label(NamedTuple):
@@ -86,6 +89,11 @@ class StepIndex:
     @cached_property
     def _type_marks(self) -> dict[str, int]:
         return {name: len(self.labels) + number for number, name in enumerate(self.marks.types)}
+
+    @cached_property
+    def forwards(self) -> Bools:
+        """Shape (labels,): whether a step leads to a later position of the fact."""
+        return freeze(np.array([label.source < label.target for label in self.labels], bool))
 
     @cached_property
     def degrees(self) -> Longs:
