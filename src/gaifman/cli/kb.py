@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from gaifman.cli.console import (
 if TYPE_CHECKING:
     from gaifman.features.feature_sets import FeatureSet
     from gaifman.kb.knowledge_base import KnowledgeBase
+    from gaifman.logic.ast import Query
     from gaifman.sampling.neighbourhoods import Neighbourhood
 
 MAX_RELATIONS = 20
@@ -480,54 +482,142 @@ def evaluate_features(
     return {"seed": seed, "members": members, "total_features": len(plan.features), "features": rows}
 
 
-@click.command(short_help="Mine features for a query.")
+@click.command(short_help="Mine formulas for a relation or a query.")
 @click.argument("kb")
 @click.argument("query")
-@click.option("--output", "-o", required=True, metavar="FILE", help="The .phi file to write.")
-@click.option("--max-features", type=int, default=200, show_default=True, help="Features to keep.")
+@click.option("--output", "-o", metavar="FILE", help="The .phi file to write.")
+@click.option("--max-features", type=int, default=200, show_default=True, help="Formulas to keep.")
+@click.option("--max-path-length", type=int, default=3, show_default=True, help="Facts in a path.")
+@click.option("--sample", type=int, default=2000, show_default=True, help="Answers to use.")
 @click.option(
-    "--min-support", type=float, default=0.02, show_default=True, help="Fraction of answers that must have a feature."
+    "--neighbourhoods", is_flag=True, help="Count patterns in drawn neighbourhoods, as for a query of several parts."
+)
+@click.option(
+    "--min-support",
+    type=float,
+    default=0.02,
+    show_default=True,
+    help="With --neighbourhoods: fraction of answers that must have a feature.",
 )
 @sampling_options
-@click.option("--draws", "-w", type=int, default=1, show_default=True, help="Neighbourhoods for each answer.")
-@click.option("--sample", type=int, default=2000, show_default=True, help="Answers to use.")
-@click.option("--max-path-length", type=int, default=3, show_default=True, help="Facts in a path, 1 to 3.")
+@click.option(
+    "--draws", "-w", type=int, default=1, show_default=True, help="With --neighbourhoods: how many for each answer."
+)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @kb_options
 @json_option
-def mine(kb: str, query: str, output: str, force: bool, reading: InputOptions, as_json: bool, **settings: Any) -> None:
-    """Find paths, constants and types that are frequent around answers of QUERY and rare around other tuples.
+def mine(
+    kb: str,
+    query: str,
+    output: str | None,
+    neighbourhoods: bool,
+    force: bool,
+    reading: InputOptions,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Find the formulas that lead from one object of an answer to another, with their support and confidence.
 
     \b
     Examples:
+      gaifman mine demo "capital(x, y)"
       gaifman mine demo "borders(x, y)" -o borders.phi
-      gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --max-features 50 --min-support 0.1
+      gaifman mine train.tsv "born_in(x, y)" -o born_in.phi --max-features 50 --neighbourhoods
 
-    The result is a feature set for `gaifman train --phi FILE`.
+    For a relation these are the paths that its ranked lists start from. For other queries, and with --neighbourhoods,
+    they are paths, constants and types that are frequent around answers and rare around other tuples. FILE is a feature
+    set for `gaifman train --phi FILE`.
     """
+    from gaifman.logic.parser import parse_query
+
+    if output is not None:
+        check_overwrite(output, force=force)
+    known = reading.read(kb)
+    parsed = parse_query(query, known)
+    relation = None if neighbourhoods else parsed.atomic_relation
+    if relation is None:
+        _mine_neighbourhoods(known, parsed, settings, output, as_json)
+    else:
+        _mine_relation(known, relation, settings, output, as_json)
+
+
+def _mine_relation(
+    kb: KnowledgeBase, relation: str, settings: dict[str, Any], output: str | None, as_json: bool
+) -> None:
+    from gaifman.listwise.mining import MiningConfig
+    from gaifman.listwise.rules import mine_rules
+
+    config = MiningConfig(
+        max_steps=settings["max_path_length"],
+        answers=settings["sample"],
+        max_formulas=settings["max_features"],
+        seed=settings["seed"],
+    )
+    with kernel_progress():
+        rules = mine_rules(kb, relation, config)[: config.max_formulas]
+    if output is not None:
+        _write_phi(output, f"mined for {relation}: rules by confidence", rules)
+    if as_json:
+        rows = [
+            {
+                "feature": str(rule.feature),
+                "formula": rule.formula,
+                "support": rule.support,
+                "confidence": {f"s{position}": value for position, value in sorted(rule.confidence.items())},
+            }
+            for rule in rules
+        ]
+        answers = rules[0].answers if rules else 0
+        print_json({"written": output, "relation": relation, "answers": answers, "features": rows})
+        return
+    positions = range(1, kb.relations[relation].arity + 1)
+    shown = [
+        (rule.formula, rule.support, *(_figure(rule.confidence.get(position)) for position in positions))
+        for rule in rules[:MAX_LISTED]
+    ]
+    columns = ["formula", "answers", *(f"for s{position}" for position in positions)]
+    if shown:
+        print_table("Best formulas, and their confidence", columns, shown, right=range(1, len(columns)))
+        print_more(len(rules) - MAX_LISTED, "formulas", f"in {output}" if output else "-o FILE writes them")
+    else:
+        click.echo(f"no formula leads from one object of {relation} to another")
+    if output is not None:
+        click.echo(f"wrote {output}: {len(rules):,} formulas", err=True)
+
+
+def _figure(confidence: float | None) -> str:
+    return "–" if confidence is None else f"{confidence:.2f}"
+
+
+def _write_phi(output: str, title: str, lines: Iterable[object]) -> None:
+    from gaifman.io.files import atomic_write
+
+    with atomic_write(Path(output)) as temporary:
+        temporary.write_text("\n".join([f"# {title}", *map(str, lines), ""]), encoding="utf-8")
+
+
+def _mine_neighbourhoods(
+    kb: KnowledgeBase, query: Query, settings: dict[str, Any], output: str | None, as_json: bool
+) -> None:
     from gaifman.features.mining import MiningConfig, known_answers
     from gaifman.features.mining import mine as mine_features
     from gaifman.io.files import atomic_write
     from gaifman.kb.gaifman_graph import build_graph
-    from gaifman.logic.parser import parse_query
 
-    check_overwrite(output, force=force)
-    config = MiningConfig(**settings)
-    known = reading.read(kb)
-    parsed = parse_query(query, known)
-    graph = build_graph(known)
+    config, graph = MiningConfig(**settings), build_graph(kb)
     with kernel_progress():
-        found = mine_features(graph, *known_answers(graph, parsed), config)
+        found = mine_features(graph, *known_answers(graph, query), config)
     options = ", ".join(f"{name} {'all' if value is None else value}" for name, value in asdict(config).items())
-    with atomic_write(Path(output)) as temporary:
-        temporary.write_text(found.to_text(f"mined for {parsed}: {options}"), encoding="utf-8")
+    if output is not None:
+        with atomic_write(Path(output)) as temporary:
+            temporary.write_text(found.to_text(f"mined for {query}: {options}"), encoding="utf-8")
     rows: list[dict[str, Any]] = [
         {"feature": str(p.feature), "support": p.support, "negative_support": p.negative_support, "gain": p.gain}
         for p in found.mined_features
     ]
     if as_json:
         counts = {"frequent": found.frequent_count, "answers": found.answer_count, "negatives": found.negative_count}
-        print_json({"written": output, "query": str(parsed), **counts, "features": rows})
+        print_json({"written": output, "query": str(query), **counts, "features": rows})
         return
     shown = [
         (row["feature"], f"{row['support']:.1%}", f"{row['negative_support']:.1%}", f"{row['gain']:.3f}")
@@ -535,4 +625,5 @@ def mine(kb: str, query: str, output: str, force: bool, reading: InputOptions, a
     ]
     if shown:
         print_table("Best features", ["feature", "answers", "negatives", "gain (bits)"], shown, right=[1, 2, 3])
-    click.echo(f"wrote {output}: {len(rows):,} of {found.frequent_count:,} frequent features", err=True)
+    if output is not None:
+        click.echo(f"wrote {output}: {len(rows):,} of {found.frequent_count:,} frequent features", err=True)

@@ -26,8 +26,9 @@ from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Ints, Longs
 from gaifman.listwise.evidence import Evidence, collect_evidence
+from gaifman.listwise.formulas import without_differences
 from gaifman.listwise.predictor import ListwisePredictor
-from gaifman.logic.ast import And, Constant, Equal, Feature, Not, Variable
+from gaifman.logic.ast import Constant, Variable
 from gaifman.logic.transforms import substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.calibration import log_odds
@@ -115,21 +116,13 @@ def _reason(explained: ExplainedTuple, merged: _Merged) -> Reason:
             text, evidence.formula.format(*_variables(explained)), merged.effect, 1, evidence.value, facts, text
         )
     names = {Variable(f"s{i}"): Constant(name) for i, name in enumerate(explained.names, start=1)}
-    grounded = _without_differences(substitute(evidence.formula, names))
+    grounded = without_differences(substitute(evidence.formula, names))
     words = describe_feature(grounded)
     return Reason(str(grounded), str(evidence.formula), merged.effect, 1, evidence.value, facts, words)
 
 
 def _variables(explained: ExplainedTuple) -> list[str]:
     return [f"s{i}" for i in range(1, len(explained.names) + 1)]
-
-
-def _without_differences(feature: Feature) -> Feature:
-    """The feature without `a ≠ b`: that a walk does not return is no reason to read."""
-    if not isinstance(feature.body, And):
-        return feature
-    kept = [part for part in feature.body.parts if not (isinstance(part, Not) and isinstance(part.body, Equal))]
-    return Feature(kept[0] if len(kept) == 1 else And(tuple(kept)))
 
 
 def _decompose(

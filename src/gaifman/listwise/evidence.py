@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaifman.kb.tables import Longs, freeze
-from gaifman.listwise.formulas import path_feature
+from gaifman.listwise.formulas import forward_path, path_feature
 from gaifman.listwise.mining import LINKS, MinedPaths
 from gaifman.listwise.odds import Odds
 from gaifman.listwise.relation import RelationScorer
@@ -66,7 +66,7 @@ def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float
             continue
         path = mined.path(row)
         facts = walk_facts(index, path, objects[start], objects[position], hidden)
-        low, high, forward = _forward(path, start, position)
+        low, high, forward = forward_path(path, start, position)
         feature = path_feature(forward, arities, low + 1, high + 1)
         yield Evidence(("path", low, high, forward), feature, count, effect, facts, joins=True)
 
@@ -78,13 +78,6 @@ def _locate(mined: Sequence[MinedPaths], formula: int) -> tuple[int, int]:
             return number, formula
         formula -= len(one) + len(LINKS)
     raise IndexError(formula)
-
-
-def _forward(path: Sequence[Label], start: int, end: int) -> tuple[int, int, tuple[Label, ...]]:
-    """A path from a lower position to a higher one: the path itself, or the path back."""
-    if start < end:
-        return start, end, tuple(path)
-    return end, start, tuple(Label(relation, target, source) for relation, source, target in reversed(path))
 
 
 def walk_facts(index: StepIndex, path: Sequence[Label], start: int, end: int, hidden: Longs) -> tuple[int, ...]:

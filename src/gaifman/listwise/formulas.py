@@ -17,6 +17,21 @@ from gaifman.listwise.steps import Label
 from gaifman.logic.ast import And, Atom, Equal, Feature, Formula, Not, Variable
 
 
+def forward_path(path: Sequence[Label], start: int, end: int) -> tuple[int, int, tuple[Label, ...]]:
+    """A path from a lower position to a higher one: the path itself, or the path back."""
+    if start < end:
+        return start, end, tuple(path)
+    return end, start, tuple(Label(relation, target, source) for relation, source, target in reversed(path))
+
+
+def without_differences(feature: Feature) -> Feature:
+    """The feature without `a ≠ b`: its atoms, for people to read."""
+    if not isinstance(feature.body, And):
+        return feature
+    kept = [part for part in feature.body.parts if not (isinstance(part, Not) and isinstance(part.body, Equal))]
+    return Feature(kept[0] if len(kept) == 1 else And(tuple(kept)))
+
+
 def path_feature(path: Sequence[Label], arities: Mapping[str, int], start: int = 1, end: int = 2) -> Feature:
     """The feature that counts the walks along a path from s_start to s_end."""
     stops = [Variable(f"s{start}"), *(Variable(f"x{i}") for i in range(1, len(path))), Variable(f"s{end}")]

@@ -1,0 +1,85 @@
+"""The formulas that are mined for a relation, as rules to read: with support and confidence.
+
+>>> import gaifman
+>>> best = mine_rules(gaifman.demo(), "capital")[0]
+>>> print(best)
+city_in(s2, s1)  # 197 of 197 answers; confidence 0.91 for s1, 0.68 for s2
+>>> print(best.feature)
+city_in(s2, s1) ∧ s2 ≠ s1
+
+A rule is a path between two positions. Its support is the number of sampled answers that it leads to. Its confidence
+for a position is the share of objects that it reaches there which are answers, on sampled objects; five objects that
+are none are added, so that rare rules need evidence. Walks do not return to their start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gaifman.errors import KnowledgeBaseError
+from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.listwise.formulas import forward_path, path_feature, without_differences
+from gaifman.listwise.mining import MiningConfig, mine_paths
+from gaifman.listwise.steps import Label, build_steps
+from gaifman.logic.ast import Feature
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A mined path between two positions of a relation."""
+
+    feature: Feature
+    """Counts the walks along the path."""
+    support: int
+    """Sampled answers that it leads to."""
+    answers: int
+    """Sampled answers."""
+    confidence: Mapping[int, float]
+    """Open position, from 1 → share of reached objects that are answers."""
+
+    @property
+    def best(self) -> float:
+        """The highest confidence."""
+        return max(self.confidence.values())
+
+    @property
+    def formula(self) -> str:
+        """The atoms of the path."""
+        return str(without_differences(self.feature))
+
+    def __str__(self) -> str:
+        """A line of a `.phi` file."""
+        each = ", ".join(f"{value:.2f} for s{position}" for position, value in sorted(self.confidence.items()))
+        return f"{self.formula}  # {self.support:,} of {self.answers:,} answers; confidence {each}"
+
+
+def mine_rules(kb: KnowledgeBase, relation: str, config: MiningConfig | None = None) -> list[Rule]:
+    """The rules of a relation, the most confident first; those that lead both ways are listed once."""
+    config = config or MiningConfig()
+    info = kb.relations[relation]
+    if info.arity < 2:
+        raise KnowledgeBaseError(f"{relation} is a type: there are no paths between its positions")
+    if not info.count:
+        raise KnowledgeBaseError(f"{relation} has no facts to mine")
+    index, arities = build_steps(kb), {name: each.arity for name, each in kb.relations.items()}
+    found: dict[tuple[int, int, tuple[Label, ...]], dict[int, tuple[int, float]]] = {}
+    for position in range(info.arity):
+        for fixed in range(info.arity):
+            if fixed == position:
+                continue
+            mined = mine_paths(index, relation, fixed, position, config)
+            for row in range(len(mined)):
+                key = forward_path(mined.path(row), fixed, position)
+                figures = int(mined.support[row]), float(mined.confidence[row])
+                found.setdefault(key, {})[position + 1] = figures
+    rules = [
+        Rule(
+            path_feature(path, arities, low + 1, high + 1),
+            max(support for support, _ in sides.values()),
+            min(info.count, config.answers),
+            {position: confidence for position, (_, confidence) in sides.items()},
+        )
+        for (low, high, path), sides in found.items()
+    ]
+    return sorted(rules, key=lambda rule: (-rule.best, -rule.support, rule.formula))
