@@ -53,6 +53,7 @@ from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import resolve_config
+from gaifman.listwise.steps import build_steps
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query
 from gaifman.logic.transforms import used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
@@ -229,6 +230,7 @@ class Completion(Model):
         relations, attributes = dict(self.relations), set[str]()
         for rankers in self._rankers()[:1]:  # all have the same vocabulary
             relations |= dict(rankers.vocabulary.relations)
+            attributes |= set(rankers.vocabulary.attributes)
         for arity, features in self.features.items():
             used, numeric = used_symbols(features, relation_query("", arity))
             relations |= {name: arity for name, arity in used.items() if name}
@@ -267,7 +269,7 @@ class Completion(Model):
         if parts and max(parts) >= len(relations):
             raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
         scorers, kinds = dict[str, Scorer | RelationRankers](), {a: feature_kinds(own) for a, own in features.items()}
-        vocabulary = Vocabulary.from_json(meta.get("vocabulary", []))
+        vocabulary = Vocabulary.from_json(meta.get("vocabulary", {"relations": [], "thresholds": []}))
         for index, (relation, arity) in enumerate(relations.items()):
             if index in parts and is_listwise(parts[index]):
                 scorers[relation] = rankers_from_arrays(parts[index], relation, arity, vocabulary)
@@ -593,7 +595,7 @@ class RelationTrainer:
 
     def _build_listwise(self, names: Sequence[str], parts: Mapping[str, RelationModel]) -> Completion:
         """Join the ranked lists. Relations with few facts share the odds of the others."""
-        vocabulary = Vocabulary.of(self.kbs[0])
+        vocabulary = Vocabulary.of(build_steps(self.whole_graph().kb))
         trained = [
             TrainedRelation.from_arrays(parts[name][0], name, parts[name][1]["arity"], vocabulary)
             for name in names

@@ -51,7 +51,7 @@ from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_a
 from gaifman.listwise.scoring import Workspaces
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import listwise_config, resolve_config
-from gaifman.listwise.steps import build_steps
+from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import Bindings, Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import used_symbols
@@ -353,6 +353,7 @@ class _CompiledFeatures:
         self._evaluators: dict[int, FeatureEvaluator] = {}
         self._fast_scorers: dict[int, FastScorer] = {}
         self._relation_scorers: dict[str, RelationScorer] = {}
+        self._index: StepIndex | None = None
         self._workspaces: Workspaces | None = None
         self._checkers: dict[Query, ConstraintChecker] = {}
         self._lock = ProcessLock()
@@ -376,11 +377,17 @@ class _CompiledFeatures:
         """The scorer of a relation's ranked lists."""
         with self._lock:
             if rankers.relation not in self._relation_scorers:
-                index, settings = build_steps(self.kb), listwise_config(self._config)
+                index, settings = self._step_index(rankers.vocabulary.thresholds), listwise_config(self._config)
                 if self._workspaces is None:
                     self._workspaces = Workspaces(index, settings.mining.max_steps, settings.mining.max_set)
                 self._relation_scorers[rankers.relation] = rankers.bind(index, settings, self._workspaces)
             return self._relation_scorers[rankers.relation]
+
+    def _step_index(self, thresholds: tuple[tuple[str, float], ...]) -> StepIndex:
+        """The steps with the thresholds of the model; all its relations share them."""
+        if self._index is None:
+            self._index = build_steps(self.kb).with_thresholds(thresholds)
+        return self._index
 
     def fast_scorer(self, arity: int) -> FastScorer:
         """The fast scorer for tuples of this length."""
@@ -681,7 +688,7 @@ class GaifmanModel(Model):
 
     def _symbols(self) -> tuple[dict[str, int], list[str]]:
         if isinstance(self._scorer, RelationRankers):
-            return dict(self._scorer.vocabulary.relations), []
+            return dict(self._scorer.vocabulary.relations), self._scorer.vocabulary.attributes
         return used_symbols(self.features, self.query)
 
     # Files

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gaifman.kb.tables import Floats, freeze
-from gaifman.kernels.listwise import Questions, answer_scores, batch_gradient, own_gradient, own_scores
+from gaifman.kernels.listwise import Marks, Questions, answer_scores, batch_gradient, own_gradient, own_scores
 
 OBJECTS, FORMULAS, MARKS, STATS, ASKED = 12, 5, 4, 3, 6
 
@@ -22,6 +22,7 @@ class Case:
         self.answer_stats = rng.normal(size=(ASKED, STATS))
         self.lone = rng.random(ASKED) < 0.5
         self.vanishing = np.array([True, False, False, True])
+        self.confidences = rng.random(ASKED)
         self.known = [
             np.array(sorted({*rng.integers(OBJECTS, size=3).tolist()} - {answer}), np.int32)
             for answer in self.answers.tolist()
@@ -37,6 +38,7 @@ class Case:
         lengths = [len(objects) for objects, _, _ in entries]
         self.questions = Questions(
             freeze(self.answers),
+            freeze(self.confidences),
             freeze(np.append(0, np.cumsum([len(one) for one in self.known])).astype(np.int64)),
             freeze(np.concatenate(self.known)),
             freeze(np.append(0, np.cumsum(lengths)).astype(np.int64)),
@@ -44,30 +46,44 @@ class Case:
         )
         self.weights = rng.normal(size=FORMULAS), rng.normal(size=MARKS), rng.normal(size=STATS)
         starts = np.append(0, np.cumsum(self.has_mark.sum(axis=1))).astype(np.int64)
-        self.mark_table = freeze(starts), freeze(np.nonzero(self.has_mark)[1].astype(np.int32))
+        marks = np.nonzero(self.has_mark)[1].astype(np.int32)
+        self.mark_values = np.where(self.has_mark, rng.random((OBJECTS, MARKS)).astype(np.float32), 0)
+        self.mark_table = Marks(freeze(starts), freeze(marks), freeze(self.mark_values[self.has_mark]))
+        gone = [
+            np.flatnonzero(self.has_mark[a] & self.vanishing & lone)
+            for a, lone in zip(self.answers, self.lone, strict=True)
+        ]
+        self.changes = Marks(
+            freeze(np.append(0, np.cumsum([len(one) for one in gone])).astype(np.int64)),
+            freeze(np.concatenate(gone).astype(np.int32)),
+            freeze(
+                np.concatenate([-self.mark_values[a, one] for a, one in zip(self.answers, gone, strict=True)]).astype(
+                    np.float32
+                )
+            ),
+        )
 
     def loss(self, weights: tuple[Floats, Floats, Floats]) -> float:
         """The sum of −log softmax of the answers, by definition."""
         formulas, marks, stats = weights
         total = 0.0
         for row in range(ASKED):
-            scores = self.values[row] @ formulas + self.has_mark @ marks + self.stats @ stats
+            scores = self.values[row] @ formulas + self.mark_values @ marks + self.stats @ stats
             answer = self.answers[row]
-            kept = self.has_mark[answer] & ~(self.vanishing & self.lone[row])
+            kept = self.mark_values[answer] * ~(self.vanishing & self.lone[row])
             scores[answer] = self.values[row, answer] @ formulas + kept @ marks + self.answer_stats[row] @ stats
             candidates = np.setdiff1d(np.arange(OBJECTS), self.known[row])
-            total += float(np.log(np.exp(scores[candidates]).sum()) - scores[answer])
+            total += float(np.log(np.exp(scores[candidates]).sum()) - scores[answer]) * self.confidences[row]
         return total
 
     def kernel(self) -> tuple[float, tuple[Floats, Floats, Floats]]:
         """The loss and the gradients by the kernels."""
         formulas, marks, stats = self.weights
         rows, own, answer_own = freeze(np.arange(ASKED)), np.empty(OBJECTS), np.empty(ASKED)
-        own_scores(*self.mark_table, marks, freeze(self.stats), stats, own)
-        lone, vanishing = freeze(self.lone), freeze(self.vanishing)
+        own_scores(self.mark_table, marks, freeze(self.stats), stats, own)
         answer_stats = freeze(self.answer_stats)
         answer_scores(
-            *self.mark_table, marks, rows, self.questions.answers, answer_stats, lone, vanishing, stats, answer_own
+            self.mark_table, marks, rows, self.questions.answers, answer_stats, self.changes, stats, answer_own
         )
         gradients = np.zeros(FORMULAS), np.zeros(MARKS), np.zeros(STATS)
         by_object, by_answer = np.zeros(OBJECTS), np.zeros(ASKED)
@@ -86,15 +102,14 @@ class Case:
             by_answer,
         )
         own_gradient(
-            *self.mark_table,
+            self.mark_table,
             freeze(self.stats),
             by_object,
             rows,
             self.questions.answers,
             by_answer,
             answer_stats,
-            lone,
-            vanishing,
+            self.changes,
             *gradients[1:],
         )
         assert not by_object.any()

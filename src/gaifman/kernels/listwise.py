@@ -24,6 +24,8 @@ class Questions(NamedTuple):
 
     answers: Ints
     """Shape (q,): the answer."""
+    weights: Floats
+    """Shape (q,): the confidence of the fact that is asked for."""
     known_starts: Longs
     """Shape (q + 1,)."""
     known: Ints
@@ -38,15 +40,24 @@ class Questions(NamedTuple):
     """Shape (entries,)."""
 
 
+class Marks(NamedTuple):
+    """The marks of each row, with their values."""
+
+    starts: Longs
+    """Shape (rows + 1,)."""
+    marks: Ints
+    """Shape (marks of all rows,)."""
+    values: Reals
+    """Shape (marks of all rows,): 1, or the probability of a mark by uncertain facts; of a change, what is added."""
+
+
 @kernel
-def own_scores(
-    mark_starts: Longs, marks: Ints, mark_weights: Floats, stats: Floats, weights: Floats, out: Floats
-) -> None:
-    """Write each object's own score: the weights of its marks, and its statistics (objects, s) times their weights."""
+def own_scores(marks: Marks, mark_weights: Floats, stats: Floats, weights: Floats, out: Floats) -> None:
+    """Write each object's own score: its marks and its statistics (objects, s) times their weights."""
     for obj in range(len(out)):
         total = 0.0
-        for i in range(mark_starts[obj], mark_starts[obj + 1]):
-            total += mark_weights[marks[i]]
+        for i in range(marks.starts[obj], marks.starts[obj + 1]):
+            total += mark_weights[marks.marks[i]] * marks.values[i]
         for j in range(stats.shape[1]):
             total += stats[obj, j] * weights[j]
         out[obj] = total
@@ -71,7 +82,8 @@ def batch_gradient(
 
     `own` (objects,) are exponentials of own scores, `answer_own` (q,) those of the answers without the hidden fact.
     `object_gradient` (objects,) and `weight_gradient` (formulas,) are added to; `answer_gradient` (q,) is written: the
-    answer's probability − 1. The part of `object_gradient` that is `own` times a factor is applied at the end.
+    answer's probability − 1, times the weight of the question. The part of `object_gradient` that is `own` times a
+    factor is applied at the end.
     """
     everything, factor, loss = 0.0, 0.0, 0.0
     for obj in range(len(own)):
@@ -109,17 +121,18 @@ def batch_gradient(
             obj = reached[i]
             sums[obj] = np.exp(min(sums[obj], 500.0)) * (answer_own[row] if obj == answer else own[obj])
             total += sums[obj]
-        loss -= np.log(max(sums[answer] / total, 1e-300))
-        factor += 1.0 / total
+        weight = questions.weights[row]
+        loss -= weight * np.log(max(sums[answer] / total, 1e-300))
+        factor += weight / total
         for i in range(count):
             obj = reached[i]
-            sums[obj] /= total
+            sums[obj] *= weight / total
             if obj == answer:
-                sums[obj] -= 1.0
+                sums[obj] -= weight
                 answer_gradient[row] = sums[obj]
-                object_gradient[obj] -= own[obj] / total
+                object_gradient[obj] -= weight * own[obj] / total
             else:
-                object_gradient[obj] += sums[obj] - own[obj] / total
+                object_gradient[obj] += sums[obj] - weight * own[obj] / total
         for entry in range(questions.starts[row], questions.starts[row + 1]):
             weight_gradient[questions.formulas[entry]] += sums[questions.objects[entry]] * questions.values[entry]
     for obj in range(len(own)):
@@ -129,59 +142,57 @@ def batch_gradient(
 
 @kernel
 def own_gradient(
-    mark_starts: Longs,
-    marks: Ints,
+    marks: Marks,
     stats: Floats,
     object_gradient: Floats,
     rows: Longs,
     answers: Ints,
     answer_gradient: Floats,
     answer_stats: Floats,
-    answer_lone: npt.NDArray[np.bool_],
-    vanishing: npt.NDArray[np.bool_],
+    changes: Marks,
     mark_gradient: Floats,
     stat_gradient: Floats,
 ) -> None:
     """Add the gradient of own scores to that of marks and statistics; `object_gradient` is set to zero.
 
-    The answer of each of the rows has its own statistics, and if it is lone, not the vanishing marks.
+    The answer of each of the rows has its own statistics, and its marks change without the hidden facts.
     """
     for obj in range(len(object_gradient)):
         slope = object_gradient[obj]
         object_gradient[obj] = 0.0
         if abs(slope) > 1e-9:
-            for i in range(mark_starts[obj], mark_starts[obj + 1]):
-                mark_gradient[marks[i]] += slope
+            for i in range(marks.starts[obj], marks.starts[obj + 1]):
+                mark_gradient[marks.marks[i]] += slope * marks.values[i]
             for j in range(stats.shape[1]):
                 stat_gradient[j] += slope * stats[obj, j]
     for row in rows:
         obj, slope = answers[row], answer_gradient[row]
-        for i in range(mark_starts[obj], mark_starts[obj + 1]):
-            if not (answer_lone[row] and vanishing[marks[i]]):
-                mark_gradient[marks[i]] += slope
+        for i in range(marks.starts[obj], marks.starts[obj + 1]):
+            mark_gradient[marks.marks[i]] += slope * marks.values[i]
+        for i in range(changes.starts[row], changes.starts[row + 1]):
+            mark_gradient[changes.marks[i]] += slope * changes.values[i]
         for j in range(stats.shape[1]):
             stat_gradient[j] += slope * answer_stats[row, j]
 
 
 @kernel
 def answer_scores(
-    mark_starts: Longs,
-    marks: Ints,
+    marks: Marks,
     mark_weights: Floats,
     rows: Longs,
     answers: Ints,
     answer_stats: Floats,
-    answer_lone: npt.NDArray[np.bool_],
-    vanishing: npt.NDArray[np.bool_],
+    changes: Marks,
     weights: Floats,
     out: Floats,
 ) -> None:
     """Write the own scores of the answers of some rows, as if their fact were not known."""
     for row in rows:
         obj, total = answers[row], 0.0
-        for i in range(mark_starts[obj], mark_starts[obj + 1]):
-            if not (answer_lone[row] and vanishing[marks[i]]):
-                total += mark_weights[marks[i]]
+        for i in range(marks.starts[obj], marks.starts[obj + 1]):
+            total += mark_weights[marks.marks[i]] * marks.values[i]
+        for i in range(changes.starts[row], changes.starts[row + 1]):
+            total += mark_weights[changes.marks[i]] * changes.values[i]
         for j in range(answer_stats.shape[1]):
             total += answer_stats[row, j] * weights[j]
         out[row] = total

@@ -37,6 +37,8 @@ class StepTable(NamedTuple):
     """Shape (steps,): the object that a step leads to."""
     facts: Longs
     """Shape (steps,): the number of the fact that a step uses."""
+    chances: Reals
+    """Shape (steps,): the confidence of that fact; shape (0,) if all facts are certain."""
 
 
 class WalkScratch(NamedTuple):
@@ -110,17 +112,18 @@ def _extend(
             target = table.targets[step]
             if target == start or _is_hidden(hidden, table.facts[step]):
                 continue
+            chance = table.chances[step] if len(table.chances) else 1.0
             if scratch.seen[target] == stamp:
-                scratch.counts[depth, scratch.slots[target]] += ways
-                scratch.masses[depth, scratch.slots[target]] += mass
+                scratch.counts[depth, scratch.slots[target]] += ways * chance
+                scratch.masses[depth, scratch.slots[target]] += mass * chance
             else:
                 if size == max_set:
                     return 0
                 scratch.seen[target] = stamp
                 scratch.slots[target] = size
                 scratch.objects[depth, size] = target
-                scratch.counts[depth, size] = ways
-                scratch.masses[depth, size] = mass
+                scratch.counts[depth, size] = ways * chance
+                scratch.masses[depth, size] = mass * chance
                 size += 1
     return size
 

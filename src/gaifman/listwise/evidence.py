@@ -17,7 +17,7 @@ from gaifman.listwise.odds import Odds
 from gaifman.listwise.relation import RelationScorer
 from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import Label, StepIndex
-from gaifman.logic.ast import Atom, Exists, Feature, Formula, Variable
+from gaifman.logic.ast import Atom, Attribute, Comparison, Exists, Feature, Formula, Number, Variable
 
 MAX_FACTS = 100
 """Facts of one formula."""
@@ -126,18 +126,10 @@ def _own(scorer: Scorer, obj: int, hidden: Longs, weight: float) -> Iterator[Evi
     """The formulas about the candidate alone."""
     ranker, index, position = scorer.ranker, scorer.index, scorer.ranker.position
     marks, statistics = scorer.own_features(obj, hidden)
-    for mark in marks:
-        effect = weight * float(ranker.mark_weights[mark])
-        if mark >= len(index.labels):
-            name = index.marks.types[mark - len(index.labels)]
-            facts = index.kb.fact_ids(index.kb.content.relations.find(name) or 0, np.array([[obj]], np.int32))
-            formula = Feature(Atom(name, (Variable(f"s{position + 1}"),)))
-            yield Evidence(("type", name, position), formula, 1.0, effect, tuple(facts[facts >= 0].tolist()))
-            continue
-        label = index.labels[mark]
-        facts = np.setdiff1d(index.steps(obj, mark)[1], hidden)[:3]
-        feature = _mark_feature(label, index.kb.relations[label.relation].arity, position)
-        yield Evidence(("mark", label.relation, label.source, position), feature, 1.0, effect, tuple(facts.tolist()))
+    for mark, value in marks.items():
+        effect = weight * float(ranker.mark_weights[mark]) * value
+        if effect:
+            yield _mark_evidence(index, mark, obj, position, hidden, effect)
     counted_effect, seen, steps = (
         weight * float(w) * value for w, value in zip(ranker.statistic_weights, statistics, strict=True)
     )
@@ -149,6 +141,26 @@ def _own(scorer: Scorer, obj: int, hidden: Longs, weight: float) -> Iterator[Evi
     yield Evidence(("mark", ranker.relation, position, position), exists, 1.0, seen)
     degree = float(round(np.expm1(statistics[2])))
     yield Evidence(("facts", position), f"number of facts of {{{position}}}", degree, steps)
+
+
+def _mark_evidence(index: StepIndex, mark: int, obj: int, position: int, hidden: Longs, effect: float) -> Evidence:
+    """What a mark says about the object at a position."""
+    variable = Variable(f"s{position + 1}")
+    if mark < len(index.labels):
+        label = index.labels[mark]
+        facts = np.setdiff1d(index.steps(obj, mark)[1], hidden)[:3]
+        feature = _mark_feature(label, index.kb.relations[label.relation].arity, position)
+        return Evidence(("mark", label.relation, label.source, position), feature, 1.0, effect, tuple(facts.tolist()))
+    number = mark - len(index.labels)
+    if number < len(index.types):
+        name = index.types[number]
+        own = index.kb.fact_ids(index.kb.content.relations.find(name) or 0, np.array([[obj]], np.int32))
+        return Evidence(
+            ("type", name, position), Feature(Atom(name, (variable,))), 1.0, effect, tuple(own[own >= 0].tolist())
+        )
+    attribute, least = index.thresholds[number - len(index.types)]
+    compared = Feature(Comparison(Attribute(attribute, variable), "≥", Number(least)))
+    return Evidence(("threshold", attribute, least, position), compared, 1.0, effect)
 
 
 def _atom_at(relation: str, arity: int, source: int, position: int | None = None) -> Atom:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from gaifman.config import check_int
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
@@ -30,6 +31,7 @@ NOTHING = freeze(np.zeros(0, np.int64))
 """No hidden facts."""
 LINKS = ("any fact", "a fact with the fixed object first", "a fact with the candidate first")
 """What can link two objects."""
+Reals = npt.NDArray[np.float32]
 MAX_CODE = 2**62
 """Codes of paths are below this number."""
 
@@ -151,17 +153,23 @@ class Reacher:
         if len(hidden):
             seen &= ~np.isin(table.facts[steps], hidden)
         targets, forwards = table.targets[steps][seen], self.index.forwards[self.index.step_labels[steps][seen]]
-        for number, kind in enumerate((targets, targets[forwards], targets[~forwards])):
-            self._add(np.unique(kind), first + number)
+        chances = table.chances[steps][seen] if len(table.chances) else None
+        for number, kind in enumerate((np.ones(len(targets), bool), forwards, ~forwards)):
+            objects, owners = np.unique(targets[kind], return_inverse=True)
+            values = np.ones(len(objects), np.float32)
+            if chances is not None:
+                absent = np.log1p(-np.minimum(chances[kind].astype(np.float64), 1 - 1e-12))
+                values = -np.expm1(np.bincount(owners, absent, len(objects))).astype(np.float32)
+            self._add(objects, values, first + number)
         return self.end
 
-    def _add(self, objects: Ints, formula: int) -> None:
-        """Append objects that a formula reaches in one way."""
+    def _add(self, objects: Ints, values: Reals, formula: int) -> None:
+        """Append objects that a formula reaches with these probabilities."""
         while self.end + len(objects) > len(self.objects):
             self._grow()
         added = slice(self.end, self.end + len(objects))
         self.objects[added], self.formulas[added] = objects, formula
-        self.counts[added], self.masses[added] = 1, 1
+        self.counts[added], self.masses[added] = values, values
         self.end = added.stop
 
     def _grow(self) -> None:

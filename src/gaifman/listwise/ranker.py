@@ -19,6 +19,7 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
 from gaifman.kernels.listwise import (
+    Marks,
     Questions,
     adagrad,
     answer_scores,
@@ -149,13 +150,15 @@ def formula_values(counts: Reals, shares: Reals) -> Reals:
     The count alone favours what is reached through hubs, the share alone what has few rivals.
     """
     at_all, by_count, by_share = VALUE_PARTS
-    values: Reals = (at_all + by_count * np.log(counts) + by_share * np.sqrt(shares)).astype(np.float32)
+    found = at_all * np.minimum(counts, 1) + by_count * np.log(np.maximum(counts, 1)) + by_share * np.sqrt(shares)
+    values: Reals = found.astype(np.float32)
     return values
 
 
 def statistics(facts: Floats, steps: Floats) -> Floats:
-    """Shape (objects, 3), float64: see `STATISTICS`."""
-    return np.stack([np.log1p(facts), (facts > 0).astype(np.float64), np.log1p(np.maximum(steps, 0))], axis=1)
+    """Shape (objects, 3), float64: see `STATISTICS`. Numbers below 1 are expected numbers of uncertain facts."""
+    facts = np.maximum(facts, 0.0)
+    return np.stack([np.log1p(facts), np.minimum(facts, 1.0), np.log1p(np.maximum(steps, 0))], axis=1)
 
 
 def prior_weights(mined: MinedPaths) -> Floats:
@@ -179,20 +182,20 @@ class _Problem:
         config: ListwiseConfig,
         held_out: Longs,
     ) -> None:
-        self._config, self._marks = config, index.marks
+        self._config, self._marks, self._mark_count = config, index.marks, index.mark_count
         facts = index.kb.tuples(relation)
         number = index.kb.content.relations.find(relation) or 0
         ids = index.kb.fact_ids(number, facts)
         fixed = [i for i in range(facts.shape[1]) if i != position]
         self._questions, chosen = _ask(index, facts, ids, fixed, position, mined, config, held_out)
         self._held_out = np.isin(chosen, held_out)
-        answers, objects = facts[chosen, position], len(index.kb.objects)
-        at_position = np.bincount(facts[:, position], minlength=objects).astype(np.float64)
-        degrees = index.degrees.astype(np.float64)
-        self._stats = freeze(statistics(at_position, degrees))
-        self._answer_stats = freeze(statistics(at_position[answers] - 1, degrees[answers] - len(fixed)))
-        self._lone = freeze(at_position[answers] <= 1)
-        self._vanishing = freeze(_vanishing_marks(index, relation, position))
+        answers, confidences = facts[chosen, position], index.kb.confidences_of(relation)
+        at_position = count_at_position(index.kb, relation, position)
+        self._stats = freeze(statistics(at_position, index.degrees))
+        own_steps = (facts[chosen] == answers[:, None]).sum(axis=1) * len(fixed)  # by the fact itself
+        left = at_position[answers] - confidences[chosen], index.degrees[answers] - confidences[chosen] * own_steps
+        self._answer_stats = freeze(statistics(*left))
+        self._changes = _mark_changes(index, answers, ids[chosen])
         self._prior = np.concatenate([np.zeros(0), *(prior_weights(one) for one in mined)])
         self._keys = fold_in_rows(make_key(config.seed, "listwise", relation, position), facts[chosen])
 
@@ -229,7 +232,7 @@ class _Problem:
 
     def _epochs(self, rows: Longs, penalty: float, epochs: int) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""
-        state = _State(self._prior, int(self._vanishing.size), len(self._stats), len(self))
+        state = _State(self._prior, self._mark_count, len(self._stats), len(self))
         for epoch in range(epochs):
             keys = fold_in_rows(make_key(self._config.seed, "listwise epoch", epoch), self._keys[rows][:, None])
             order = rows[np.argsort(keys, kind="stable")]
@@ -243,16 +246,14 @@ class _Problem:
     def _gradient(self, batch: Longs, state: _State) -> float:
         """Add up loss and gradient of a batch."""
         formulas, marks, stats = state.weights
-        own_scores(self._marks.starts, self._marks.marks, marks, self._stats, stats, state.own)
+        own_scores(self._marks, marks, self._stats, stats, state.own)
         answer_scores(
-            self._marks.starts,
-            self._marks.marks,
+            self._marks,
             marks,
             batch,
             self._questions.answers,
             self._answer_stats,
-            self._lone,
-            self._vanishing,
+            self._changes,
             stats,
             state.answer_own,
         )
@@ -276,23 +277,21 @@ class _Problem:
 
     def _own_gradient(self, batch: Longs, state: _State) -> None:
         own_gradient(
-            self._marks.starts,
-            self._marks.marks,
+            self._marks,
             self._stats,
             state.object_gradient,
             batch,
             self._questions.answers,
             state.answer_gradient,
             self._answer_stats,
-            self._lone,
-            self._vanishing,
+            self._changes,
             state.gradients[1],
             state.gradients[2],
         )
 
     def _loss(self, rows: Longs, weights: Weights) -> float:
         """The sum of the losses of some questions."""
-        state = _State(self._prior, int(self._vanishing.size), len(self._stats), len(self))
+        state = _State(self._prior, self._mark_count, len(self._stats), len(self))
         state.weights = weights
         return self._gradient(freeze(rows), state)
 
@@ -340,6 +339,7 @@ def _ask(
     hidden = HiddenFacts.one_per_tuple(ids[chosen])
     if config.hide == "links":
         hidden = hide_links(build_graph(index.kb), facts[chosen], hidden, np.arange(len(chosen)))
+    confidences = index.kb.confidences[ids]
     starts, known, order = [0], list[Ints](), np.argsort(groups, kind="stable")
     for number, row in enumerate(chosen.tolist()):
         unseen = freeze(hidden.facts[hidden.starts[number] : hidden.starts[number + 1]])
@@ -354,6 +354,7 @@ def _ask(
     known_starts = np.append(0, np.cumsum([len(one) for one in known])).astype(np.int64)
     questions = Questions(
         freeze(facts[chosen, position]),
+        freeze(confidences[chosen]),
         freeze(known_starts),
         freeze(np.concatenate([np.zeros(0, np.int32), *known])),
         freeze(np.array(starts, np.int64)),
@@ -384,8 +385,17 @@ def _choose_questions(facts: Ints, groups: Longs, config: ListwiseConfig) -> Lon
     return chosen
 
 
-def _vanishing_marks(index: StepIndex, relation: str, position: int) -> Bools:
-    """Shape (marks,): the marks that an object has by the facts in which it is at this position."""
-    marks = [label.relation == relation and label.source == position for label in index.labels]
-    marks += [name == relation for name in index.marks.types]
-    return np.array(marks, bool)
+def _mark_changes(index: StepIndex, answers: Ints, hidden: Longs) -> Marks:
+    """How the marks of each answer change if its fact is hidden."""
+    changes = [index.mark_changes(obj, hidden[row : row + 1]) for row, obj in enumerate(answers.tolist())]
+    starts = np.append(0, np.cumsum([len(one) for one in changes])).astype(np.int64)
+    marks = np.array([mark for one in changes for mark in one], np.int32)
+    values = np.array([value for one in changes for value in one.values()], np.float32)
+    return Marks(freeze(starts), freeze(marks), freeze(values))
+
+
+def count_at_position(kb: KnowledgeBase, relation: str, position: int) -> Floats:
+    """Shape (objects,), float64: how many facts have each object at the position, each with its confidence."""
+    objects = kb.tuples(relation)[:, position]
+    counts: Floats = np.bincount(objects, kb.confidences_of(relation), len(kb.objects)).astype(np.float64)
+    return counts

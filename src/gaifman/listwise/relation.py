@@ -40,7 +40,7 @@ class RelationRankers:
         return sum(len(self.arrays[f"{position}/formula_weights"]) for position in range(self.arity))
 
     def rankers(self, index: StepIndex) -> tuple[Ranker, ...]:
-        """The rankers for a knowledge base, by position."""
+        """The rankers for a knowledge base, by position; the index has the thresholds of the vocabulary."""
         return tuple(
             ranker_from_arrays(
                 strip_prefix(self.arrays, f"{position}/"), self.relation, position, self.arity, index, self.vocabulary
@@ -49,7 +49,7 @@ class RelationRankers:
         )
 
     def bind(self, index: StepIndex, config: ListwiseConfig, workspaces: Workspaces) -> RelationScorer:
-        """The scorer for a knowledge base."""
+        """The scorer for a knowledge base; the index has the thresholds of the vocabulary."""
         return RelationScorer(index, self.rankers(index), config, workspaces)
 
 
@@ -69,7 +69,7 @@ def rankers_from_arrays(arrays: Arrays, relation: str, arity: int, vocabulary: V
     tiny = KnowledgeBase.from_facts([(name, *["o"] * places) for name, places in vocabulary.relations])
     if dict(vocabulary.relations).get(relation) != arity:
         raise InputError(f"the vocabulary has no relation {shorten(relation)} of {arity} places")
-    rankers.rankers(build_steps(tiny))
+    rankers.rankers(build_steps(tiny).with_thresholds(vocabulary.thresholds))
     return rankers
 
 

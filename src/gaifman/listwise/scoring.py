@@ -21,6 +21,7 @@ from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
     Reals,
+    count_at_position,
     formula_values,
     reach_candidates,
     statistics,
@@ -70,13 +71,12 @@ class Scorer:
         self._spaces = workspaces or Workspaces(index, config.mining.max_steps, config.mining.max_set)
         self._weights = freeze(ranker.formula_weights)
         facts = index.kb.tuples(ranker.relation)
-        self._at_position = np.bincount(facts[:, ranker.position], minlength=objects).astype(np.float64)
+        self._at_position = count_at_position(index.kb, ranker.relation, ranker.position)
         own = np.empty(objects)
         own_scores(
-            index.marks.starts,
-            index.marks.marks,
+            index.marks,
             freeze(ranker.mark_weights),
-            freeze(statistics(self._at_position, index.degrees.astype(np.float64))),
+            freeze(statistics(self._at_position, index.degrees)),
             freeze(ranker.statistic_weights),
             own,
         )
@@ -140,34 +140,27 @@ class Scorer:
 
     def own_change(self, obj: int, hidden: Longs) -> float:
         """By how much the score that a candidate has by itself changes without the hidden facts."""
-        if not any(obj in self.index.fact(fact)[1] for fact in hidden.tolist()):
-            return 0.0
-        marks, values = self.own_features(obj, hidden)
-        total = sum(self.ranker.mark_weights[marks].tolist())
-        for value, weight in zip(values, self.ranker.statistic_weights.tolist(), strict=True):
-            total += value * weight
-        return float(total - self._shift - self._own[obj])
+        changes = self.index.mark_changes(obj, hidden)
+        before, after = self._statistics(obj, hidden[:0]), self._statistics(obj, hidden)
+        total = sum(float(self.ranker.mark_weights[mark]) * change for mark, change in changes.items())
+        return total + float(((after - before) * self.ranker.statistic_weights).sum())
 
-    def own_features(self, obj: int, hidden: Longs) -> tuple[list[int], list[float]]:
-        """The marks of a candidate, and its statistics, without the hidden facts."""
-        index, table = self.index, self.index.table
-        begin, end = int(table.starts[obj]), int(table.starts[obj + 1])
-        left = {
-            int(table.labels[group]): int(table.group_starts[group + 1] - table.group_starts[group])
-            for group in range(begin, end)
-        }
-        types = set(index.marks.marks[index.marks.starts[obj] : index.marks.starts[obj + 1]].tolist()) - set(left)
+    def own_features(self, obj: int, hidden: Longs) -> tuple[dict[int, float], list[float]]:
+        """The marks of a candidate with their values, and its statistics, without the hidden facts."""
+        own, changes = self.index.marks, self.index.mark_changes(obj, hidden)
+        rows = slice(int(own.starts[obj]), int(own.starts[obj + 1]))
+        marks = dict(zip(own.marks[rows].tolist(), own.values[rows].tolist(), strict=True))
+        marks = {mark: value + changes.get(mark, 0.0) for mark, value in marks.items()}
+        return {mark: value for mark, value in marks.items() if value > 1e-6}, self._statistics(obj, hidden).tolist()
+
+    def _statistics(self, obj: int, hidden: Longs) -> Floats:
+        """Shape (3,), float64: the statistics of a candidate without the hidden facts."""
+        index, position = self.index, self.ranker.position
         at_position, steps = float(self._at_position[obj]), float(index.degrees[obj])
         for fact in hidden.tolist():
             relation, members = index.fact(fact)
-            at_position -= relation == self.ranker.relation and members[self.ranker.position] == obj
-            for source, member in enumerate(members):
-                if member != obj:
-                    continue
-                types.discard(index.type_mark(relation))
-                for target in range(len(members)):
-                    if target != source:
-                        left[index.label_id(relation, source, target)] -= 1
-                        steps -= 1
-        marks = [label for label, count in left.items() if count > 0]
-        return sorted([*marks, *types]), statistics(np.array([at_position]), np.array([steps]))[0].tolist()
+            confidence = float(index.confidences[fact])
+            at_position -= confidence * (relation == self.ranker.relation and members[position] == obj)
+            steps -= confidence * members.count(obj) * (len(members) - 1)
+        found: Floats = statistics(np.array([at_position]), np.array([steps]))[0]
+        return found

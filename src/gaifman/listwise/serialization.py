@@ -10,7 +10,6 @@ import numpy as np
 from gaifman.config import MAX_ARITY, check_int
 from gaifman.errors import InputError
 from gaifman.io.model_file import Arrays, require_array
-from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.listwise.mining import LINKS, MinedPaths
 from gaifman.listwise.ranker import STATISTICS, Ranker
@@ -23,11 +22,14 @@ class Vocabulary:
 
     relations: tuple[tuple[str, int], ...]
     """Relations with their arities."""
+    thresholds: tuple[tuple[str, float], ...] = ()
+    """Attributes with values."""
 
     @classmethod
-    def of(cls, kb: KnowledgeBase) -> Vocabulary:
-        """All relations of a knowledge base."""
-        return cls(tuple(zip(kb.content.relations, kb.content.arities, strict=True)))
+    def of(cls, index: StepIndex) -> Vocabulary:
+        """All relations and thresholds of a knowledge base."""
+        content = index.kb.content
+        return cls(tuple(zip(content.relations, content.arities, strict=True)), index.thresholds)
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -39,24 +41,35 @@ class Vocabulary:
         """The types, by number."""
         return tuple(name for name, arity in self.relations if arity == 1)
 
-    def as_json(self) -> list[list[Any]]:
+    @property
+    def attributes(self) -> list[str]:
+        """The attributes of thresholds."""
+        return sorted({name for name, _ in self.thresholds})
+
+    def as_json(self) -> dict[str, Any]:
         """The vocabulary for the metadata of a file."""
-        return [[name, int(arity)] for name, arity in self.relations]
+        return {
+            "relations": [[name, int(arity)] for name, arity in self.relations],
+            "thresholds": [[name, value] for name, value in self.thresholds],
+        }
 
     @classmethod
-    def from_json(cls, pairs: Any) -> Vocabulary:
+    def from_json(cls, meta: Any) -> Vocabulary:
         """The vocabulary of a file."""
-        for name, arity in pairs:
+        for name, arity in meta["relations"]:
             check_int(f"the arity of {name}", arity, 1, MAX_ARITY)
-            if not isinstance(name, str):
-                raise InputError(f"the name of a relation must be a text, got {name!r}")
-        return cls(tuple((name, arity) for name, arity in pairs))
+        thresholds = tuple((name, float(value)) for name, value in meta["thresholds"])
+        if not all(isinstance(name, str) for name, _ in (*meta["relations"], *thresholds)):
+            raise InputError("the names of relations and attributes must be texts")
+        return cls(tuple((name, arity) for name, arity in meta["relations"]), thresholds)
 
     def numbers_in(self, index: StepIndex) -> tuple[Ints, Ints]:
         """The number of each label, and of each mark, in a knowledge base; −1 for those that it does not have."""
         labels = np.array([index.label_id(*label) for label in self.labels], np.int32).reshape(-1)
         types = np.array([index.type_mark(name) for name in self.types], np.int32).reshape(-1)
-        return labels, np.concatenate([labels, types])
+        first = len(index.labels) + len(index.types)
+        thresholds = np.arange(first, first + len(self.thresholds), dtype=np.int32)
+        return labels, np.concatenate([labels, types, thresholds])
 
 
 def ranker_arrays(ranker: Ranker) -> Arrays:
@@ -82,8 +95,11 @@ def ranker_arrays(ranker: Ranker) -> Arrays:
 def ranker_from_arrays(
     arrays: Arrays, relation: str, position: int, arity: int, index: StepIndex, vocabulary: Vocabulary | None = None
 ) -> Ranker:
-    """The ranker of arrays, bound to a knowledge base; paths with labels that it does not have are left out."""
-    own = vocabulary or Vocabulary.of(index.kb)
+    """The ranker of arrays, bound to a knowledge base; paths with labels that it does not have are left out.
+
+    The index has the thresholds of the vocabulary.
+    """
+    own = vocabulary or Vocabulary.of(index)
     labels, marks = own.numbers_in(index)
     weights = require_array(arrays, "formula_weights", np.float64, (None,))
     mined, kept, first = list[MinedPaths](), list[Floats](), 0
@@ -98,7 +114,7 @@ def ranker_from_arrays(
         kept.append(np.append(part[: len(found)][order], part[len(found) :]))
     if first != len(weights):
         raise InputError(f"there are {len(weights):,} weights of formulas, and {first:,} formulas")
-    mark_weights = np.zeros(len(index.labels) + len(index.marks.types))
+    mark_weights = np.zeros(index.mark_count)
     used = require_array(arrays, "marks", np.int32, (None,))
     values = require_array(arrays, "mark_weights", np.float64, (len(used),))
     _check_range("marks", used, len(marks))

@@ -10,13 +10,13 @@
 
 A label is a relation with two of its positions. A step with that label goes from the object at the first position of a
 fact to the object at the second, so a fact of arity n gives n·(n − 1) steps. The marks of an object are the labels of
-its steps and its types.
+its steps, its types, and thresholds that its numbers reach.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +24,15 @@ import numpy.typing as npt
 
 from gaifman.forks import cached_property
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.kb.tables import FactTable, Ints, Longs, freeze
+from gaifman.kb.tables import FactTable, Floats, Ints, Longs, freeze
+from gaifman.kernels.listwise import Marks
 from gaifman.kernels.walks import StepTable
 
 Bools = npt.NDArray[np.bool_]
+Reals = npt.NDArray[np.float32]
+
+MIN_VALUES, PARTS = 10, 8
+"""Values that an attribute needs, and parts that its objects are divided into."""
 
 
 class Label(NamedTuple):
@@ -48,6 +53,8 @@ class StepIndex:
     table: StepTable
     step_labels: Ints
     """Shape (steps,), int32: the label of each step of the table."""
+    thresholds: tuple[tuple[str, float], ...] = ()
+    """Attributes with a value: an object with at least this value has a mark."""
 
     @cached_property
     def _label_ids(self) -> dict[Label, int]:
@@ -88,7 +95,18 @@ class StepIndex:
 
     @cached_property
     def _type_marks(self) -> dict[str, int]:
-        return {name: len(self.labels) + number for number, name in enumerate(self.marks.types)}
+        return {name: len(self.labels) + number for number, name in enumerate(self.types)}
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """The relations of arity 1."""
+        pairs = zip(self.kb.content.relations, self.kb.content.arities, strict=True)
+        return tuple(name for name, arity in pairs if arity == 1)
+
+    @property
+    def mark_count(self) -> int:
+        """The number of marks: labels, then types, then thresholds."""
+        return len(self.labels) + len(self.types) + len(self.thresholds)
 
     @cached_property
     def forwards(self) -> Bools:
@@ -96,25 +114,52 @@ class StepIndex:
         return freeze(np.array([label.source < label.target for label in self.labels], bool))
 
     @cached_property
-    def degrees(self) -> Longs:
-        """Shape (objects,), int64: the number of steps out of each object."""
-        return np.diff(self.table.group_starts[self.table.starts])
+    def degrees(self) -> Floats:
+        """Shape (objects,), float64: the number of steps out of each object, by uncertain facts the expected one."""
+        bounds = self.table.group_starts[self.table.starts]
+        if not len(self.table.chances):
+            return np.diff(bounds).astype(np.float64)
+        sums = np.append(0.0, np.cumsum(self.table.chances, dtype=np.float64))
+        return np.diff(sums[bounds])
 
     @cached_property
-    def marks(self) -> MarkTable:
-        """The marks of each object."""
+    def confidences(self) -> Floats:
+        """Shape (facts,), float64."""
+        return self.kb.confidences
+
+    @cached_property
+    def marks(self) -> Marks:
+        """The marks of each object, ascending."""
         return _build_marks(self)
 
+    def with_thresholds(self, thresholds: tuple[tuple[str, float], ...]) -> StepIndex:
+        """The same steps with other marks for numbers."""
+        return self if thresholds == self.thresholds else replace(self, thresholds=thresholds)
 
-class MarkTable(NamedTuple):
-    """The marks of each object, ascending."""
+    def mark_changes(self, obj: int, hidden: Longs) -> dict[int, float]:
+        """Mark → what is added to its value for an object if facts are hidden."""
+        changes: dict[int, float] = {}
+        for fact in hidden.tolist():
+            relation, members = self.fact(fact)
+            if len(members) == 1 and members[0] == obj:
+                changes[self.type_mark(relation)] = -float(self.confidences[fact])
+            for source, member in enumerate(members):
+                if member == obj:
+                    for target in range(len(members)):
+                        if target != source:
+                            label = self.label_id(relation, source, target)
+                            changes[label] = self._label_change(obj, label, hidden)
+        return {mark: change for mark, change in changes.items() if change}
 
-    starts: Longs
-    """Shape (objects + 1,), int64."""
-    marks: Ints
-    """Shape (marks of all objects,), int32: below the number of labels a label, from there on a type."""
-    types: tuple[str, ...]
-    """The types, in the order of their numbers."""
+    def _label_change(self, obj: int, label: int, hidden: Longs) -> float:
+        facts = self.steps(obj, label)[1]
+        left = self.confidences[facts[~np.isin(facts, hidden)]]
+        return _present(left) - _present(self.confidences[facts])
+
+
+def _present(confidences: Floats) -> float:
+    """The probability that at least one of some facts is present."""
+    return float(1 - np.prod(1 - confidences))
 
 
 def labels_of(relations: Iterable[tuple[str, int]]) -> tuple[Label, ...]:
@@ -142,8 +187,10 @@ def _build(kb: KnowledgeBase) -> StepIndex:
     parts = [_table_steps(table, first, kb.fact_offsets[arity]) for arity, table in kb.fact_tables.items() if arity > 1]
     none = np.zeros((0, 4), np.int64)
     steps = np.concatenate([none, *parts])  # source, label, target, fact
-    order = np.lexsort((steps[:, 3], steps[:, 2], steps[:, 1], steps[:, 0]))
-    return StepIndex(kb, labels, *_group_steps(steps[order], len(kb.objects)))
+    steps = steps[np.lexsort((steps[:, 3], steps[:, 2], steps[:, 1], steps[:, 0]))]
+    chances = kb.confidences[steps[:, 3]] if kb.has_confidences else np.zeros(0)
+    grouped = _group_steps(steps, chances.astype(np.float32), len(kb.objects))
+    return StepIndex(kb, labels, *grouped, find_thresholds(kb))
 
 
 def _table_steps(table: FactTable, first: Longs, offset: int) -> Longs:
@@ -157,7 +204,23 @@ def _table_steps(table: FactTable, first: Longs, offset: int) -> Longs:
     return np.concatenate(columns).astype(np.int64)
 
 
-def _group_steps(steps: Longs, objects: int) -> tuple[StepTable, Ints]:
+def find_thresholds(kb: KnowledgeBase) -> tuple[tuple[str, float], ...]:
+    """Values that divide the objects of each attribute into parts of equal size.
+
+    >>> ages = {("age", f"o{i}"): i for i in range(80)}
+    >>> [round(value) for _, value in find_thresholds(KnowledgeBase.from_facts([], ages))]
+    [10, 20, 30, 40, 49, 59, 69]
+    """
+    found = []
+    for number, name in enumerate(kb.content.attributes):
+        values = kb.value_table.value[kb.value_table.rows(number)]
+        if len(values) >= MIN_VALUES:
+            cuts = np.unique(np.quantile(values, np.arange(1, PARTS) / PARTS))
+            found += [(name, float(cut)) for cut in cuts[cuts > values.min()]]
+    return tuple(found)
+
+
+def _group_steps(steps: Longs, chances: Reals, objects: int) -> tuple[StepTable, Ints]:
     """The sorted steps (steps, 4) as a table, and the label of each."""
     new = np.ones(len(steps), bool)
     new[1:] = (np.diff(steps[:, 0]) != 0) | (np.diff(steps[:, 1]) != 0)
@@ -168,21 +231,33 @@ def _group_steps(steps: Longs, objects: int) -> tuple[StepTable, Ints]:
         freeze(np.append(groups, len(steps)).astype(np.int64)),
         freeze(steps[:, 2].astype(np.int32)),
         freeze(steps[:, 3].copy()),
+        freeze(chances),
     )
     return table, freeze(steps[:, 1].astype(np.int32))
 
 
-def _build_marks(index: StepIndex) -> MarkTable:
-    kb, objects = index.kb, len(index.kb.objects)
+def _build_marks(index: StepIndex) -> Marks:
+    kb, table = index.kb, index.table
+    owners: list[npt.NDArray[np.integer]] = [np.repeat(np.arange(len(kb.objects)), np.diff(table.starts))]
+    marks, values = [table.labels.astype(np.int64)], [np.ones(len(table.labels))]
+    if len(table.chances):
+        absent = np.log1p(-np.minimum(table.chances.astype(np.float64), 1 - 1e-12))
+        values = [-np.expm1(np.add.reduceat(absent, table.group_starts[:-1]))] if len(absent) else values
     unary = kb.fact_tables.get(1)
-    types = tuple(name for name, arity in zip(kb.content.relations, kb.content.arities, strict=True) if arity == 1)
-    owners, marks = np.repeat(np.arange(objects), np.diff(index.table.starts)), index.table.labels.astype(np.int64)
     if unary is not None:
-        numbers = np.full(len(kb.content.relations), -1, np.int64)
-        numbers[[name in types for name in kb.content.relations]] = len(index.labels) + np.arange(len(types))
-        owners = np.concatenate([owners, unary.objects[:, 0]])
-        marks = np.concatenate([marks, numbers[unary.relation]])
-        order = np.lexsort((marks, owners))
-        owners, marks = owners[order], marks[order]
-    starts = np.searchsorted(owners, np.arange(objects + 1)).astype(np.int64)
-    return MarkTable(freeze(starts), freeze(marks.astype(np.int32)), types)
+        numbers = np.array([index.type_mark(name) for name in kb.content.relations], np.int64)
+        owners.append(unary.objects[:, 0])
+        marks.append(numbers[unary.relation])
+        values.append(np.ones(len(unary)) if unary.confidence is None else unary.confidence)
+    for number, (attribute, least) in enumerate(index.thresholds, start=len(index.labels) + len(index.types)):
+        found = kb.content.attributes.find(attribute)
+        if found is not None:
+            rows = kb.value_table.rows(found)
+            holders = kb.value_table.objects[rows][kb.value_table.value[rows] >= least]
+            owners.append(holders)
+            marks.append(np.full(len(holders), number))
+            values.append(np.ones(len(holders)))
+    owner, mark, value = (np.concatenate(parts) for parts in (owners, marks, values))
+    order = np.lexsort((mark, owner))
+    starts = np.searchsorted(owner[order], np.arange(len(kb.objects) + 1)).astype(np.int64)
+    return Marks(freeze(starts), freeze(mark[order].astype(np.int32)), freeze(value[order].astype(np.float32)))

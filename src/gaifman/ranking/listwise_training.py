@@ -101,7 +101,7 @@ def train_relation(
         for position, ranker in enumerate(trained.rankers)
         for name, array in ranker_arrays(ranker).items()
     }
-    rankers = RelationRankers(trainer.relation, trainer.arity, arrays, Vocabulary.of(examples.graph.kb), UNFITTED)
+    rankers = RelationRankers(trainer.relation, trainer.arity, arrays, Vocabulary.of(trainer.index), UNFITTED)
     proposals = trainer.proposals(trials, models, ranking.pools)
     return TrainedRelation(rankers, evidence, targets, shares, proposals, ranks)
 
