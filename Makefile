@@ -36,7 +36,9 @@ install: .venv/core
 	@echo "compiling the kernels: about a minute"
 	@echo 'forall x, y. borders(x, y) -> borders(y, x)' > .venv/general.phi
 	@$(BIN)/gaifman features demo x,y france spain --phi .venv/general.phi --json > /dev/null & \
-	  $(BIN)/gaifman train demo -o .venv/warm --relation shore_on --min-examples 0 --option epochs=1 --force --json > /dev/null && \
+	  $(BIN)/gaifman train demo -o .venv/warm --relation shore_on --force --json > /dev/null && \
+	  $(BIN)/gaifman answer .venv/warm demo "shore_on('albania', y)" --json > /dev/null && \
+	  $(BIN)/gaifman train demo -o .venv/warm --base mlp --relation shore_on --min-examples 0 --option epochs=1 --force --json > /dev/null && \
 	  $(BIN)/gaifman answer .venv/warm demo "shore_on('albania', y)" --json > /dev/null && wait
 	@rm -f .venv/warm .venv/warm.md .venv/warm.log.jsonl
 	@touch $@

@@ -19,8 +19,8 @@ MIN_SECONDS = 0.5
 """Seconds of compilation before progress is reported."""
 GC_THRESHOLDS = (20_000, 20, 100)
 """Thresholds of the garbage collector during compilation, which makes many objects and few cycles."""
-TRAIN_FUNCTIONS = 154
-"""Functions compiled by `gaifman train` with the default features."""
+TRAIN_FUNCTIONS = 43
+"""Functions compiled by `gaifman train` with default settings."""
 
 
 class CompilationListener(numba_events.Listener):

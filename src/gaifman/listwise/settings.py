@@ -39,6 +39,10 @@ def choose_base(config: TrainingConfig, query: Query) -> str:
                 f"{query} is not one relation with its variables in order, which ranked lists need",
                 hint='for other queries: base="mlp", or --base mlp',
             )
+        if isinstance(config.size, int):
+            raise KnowledgeBaseError(
+                "ranked lists walk all neighbours: they have no size", hint='base="mlp" draws neighbourhoods of a size'
+            )
         _check_options(config.options)
         return LISTWISE
     if config.base != AUTO:
