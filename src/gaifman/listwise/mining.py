@@ -30,6 +30,8 @@ NOTHING = freeze(np.zeros(0, np.int64))
 """No hidden facts."""
 LINKS = ("any fact", "a fact with the fixed object first", "a fact with the candidate first")
 """What can link two objects."""
+LINK_WALKS = 30
+"""A link has the value of this many walks to one object, so that few updates make it count."""
 MAX_CODE = 2**62
 """Codes of paths are below this number."""
 
@@ -68,6 +70,25 @@ class MiningConfig:
             "max_set",
         ):
             check_int(name, getattr(self, name), 1)
+
+
+SPARSE_MINING = MiningConfig(max_steps=5, max_degree=200, answers=1_000, max_formulas=1_000)
+"""For sparse knowledge bases: WordNet, with 2 facts for each object."""
+SPARSE_DEGREE, SPARSE_LABELS = 5, 100
+"""Sparse is a knowledge base with at most this mean number of steps out of an object, and this number of labels."""
+
+
+def choose_mining(index: StepIndex) -> MiningConfig:
+    """Long paths where objects have few steps and labels are few; short ones elsewhere, where long ones over-fit.
+
+    >>> import gaifman
+    >>> from gaifman.listwise.steps import build_steps
+    >>> choose_mining(build_steps(gaifman.demo())).max_steps
+    3
+    """
+    degrees = index.degrees[index.degrees > 0]
+    sparse = degrees.sum() <= SPARSE_DEGREE * len(degrees) and len(index.labels) <= SPARSE_LABELS
+    return SPARSE_MINING if sparse else MiningConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +177,12 @@ class Reacher:
         return self.end
 
     def _add(self, objects: Ints, formula: int) -> None:
-        """Append objects that a formula reaches in one way."""
+        """Append the objects of a link."""
         while self.end + len(objects) > len(self.objects):
             self._grow()
         added = slice(self.end, self.end + len(objects))
         self.objects[added], self.formulas[added] = objects, formula
-        self.counts[added], self.masses[added] = 1, 1
+        self.counts[added], self.masses[added] = LINK_WALKS, 1
         self.end = added.stop
 
     def _grow(self) -> None:
