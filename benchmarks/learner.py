@@ -23,7 +23,7 @@ from common import arguments, data, report
 from gaifman.io import read
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.listwise.mining import MiningConfig
+from gaifman.listwise.mining import SPARSE_MINING
 from gaifman.listwise.ranker import ListwiseConfig, fit_ranker
 from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import StepIndex, build_steps
@@ -33,11 +33,7 @@ from neighbourhoods import covered, generated
 
 DENSE = ListwiseConfig(hide="links")
 """FB15k-237: chosen on validation facts."""
-SPARSE = ListwiseConfig(
-    MiningConfig(max_steps=5, max_degree=200, answers=1_000, max_formulas=1_000),
-    questions=4_000,
-    answers_per_question=1_000,
-)
+SPARSE = ListwiseConfig(SPARSE_MINING, questions=4_000, answers_per_question=1_000)
 """WN18RR: chosen on validation facts."""
 
 

@@ -31,6 +31,8 @@ NOTHING = freeze(np.zeros(0, np.int64))
 """No hidden facts."""
 LINKS = ("any fact", "a fact with the fixed object first", "a fact with the candidate first")
 """What can link two objects."""
+LINK_WALKS = 30
+"""A link has the value of this many walks to one object, so that few updates make it count."""
 Reals = npt.NDArray[np.float32]
 MAX_CODE = 2**62
 """Codes of paths are below this number."""
@@ -70,6 +72,25 @@ class MiningConfig:
             "max_set",
         ):
             check_int(name, getattr(self, name), 1)
+
+
+SPARSE_MINING = MiningConfig(max_steps=5, max_degree=200, answers=1_000, max_formulas=1_000)
+"""For sparse knowledge bases: WordNet, with 2 facts for each object."""
+SPARSE_DEGREE, SPARSE_LABELS = 5, 100
+"""Sparse is a knowledge base with at most this mean number of steps out of an object, and this number of labels."""
+
+
+def choose_mining(index: StepIndex) -> MiningConfig:
+    """Long paths where objects have few steps and labels are few; short ones elsewhere, where long ones over-fit.
+
+    >>> import gaifman
+    >>> from gaifman.listwise.steps import build_steps
+    >>> choose_mining(build_steps(gaifman.demo())).max_steps
+    3
+    """
+    degrees = index.degrees[index.degrees > 0]
+    sparse = degrees.sum() <= SPARSE_DEGREE * len(degrees) and len(index.labels) <= SPARSE_LABELS
+    return SPARSE_MINING if sparse else MiningConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +190,7 @@ class Reacher:
             self._grow()
         added = slice(self.end, self.end + len(objects))
         self.objects[added], self.formulas[added] = objects, formula
-        self.counts[added], self.masses[added] = values, values
+        self.counts[added], self.masses[added] = LINK_WALKS * values, values
         self.end = added.stop
 
     def _grow(self) -> None:

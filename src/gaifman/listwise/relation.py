@@ -39,6 +39,11 @@ class RelationRankers:
         """The number of formulas, over all positions."""
         return sum(len(self.arrays[f"{position}/formula_weights"]) for position in range(self.arity))
 
+    @property
+    def max_steps(self) -> int:
+        """The length of the longest paths."""
+        return max((array.shape[1] for name, array in self.arrays.items() if "/paths/" in name), default=1)
+
     def rankers(self, index: StepIndex) -> tuple[Ranker, ...]:
         """The rankers for a knowledge base, by position; the index has the thresholds of the vocabulary."""
         return tuple(

@@ -14,8 +14,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from gaifman.errors import FormulaError, KnowledgeBaseError, similar_names
-from gaifman.listwise.mining import MiningConfig
+from gaifman.listwise.mining import SPARSE_MINING, MiningConfig, choose_mining
 from gaifman.listwise.ranker import ListwiseConfig
+from gaifman.listwise.steps import StepIndex
 from gaifman.logic.ast import Query
 from gaifman.training import AUTO, LISTWISE, NETWORK_SIZE, TrainingConfig
 
@@ -69,18 +70,20 @@ def check_base(config: TrainingConfig, query: Query) -> None:
         resolved.make_base_model()
 
 
-def listwise_config(config: TrainingConfig) -> ListwiseConfig:
-    """The settings of ranked lists, from those of training."""
+SPARSE_CONFIG = ListwiseConfig(SPARSE_MINING, questions=4_000, answers_per_question=1_000)
+"""For sparse knowledge bases: there are few other answers to a question, and more questions help."""
+
+
+def listwise_config(config: TrainingConfig, index: StepIndex | None = None) -> ListwiseConfig:
+    """The settings of ranked lists, from those of training. Defaults depend on the knowledge base."""
     _check_options(config.options)
+    sparse = index is not None and choose_mining(index) is SPARSE_MINING
+    default = SPARSE_CONFIG if sparse else ListwiseConfig()
     mining = {each.name for each in fields(MiningConfig)}
     own = {name: value for name, value in config.options.items() if name not in mining}
     of_mining = {name: value for name, value in config.options.items() if name in mining}
-    return ListwiseConfig(
-        replace(MiningConfig(), seed=config.seed, **of_mining),
-        hide=config.hide,
-        seed=config.seed,
-        **own,
-    )
+    mining_config = replace(default.mining, seed=config.seed, **of_mining)
+    return replace(default, mining=mining_config, hide=config.hide, seed=config.seed, **own)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

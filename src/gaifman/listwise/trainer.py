@@ -53,7 +53,7 @@ class ListwiseTrainer:
         assert relation is not None, "ranked lists are for relations"
         self.examples, self.config, self.relation = examples, config, relation
         self.index: StepIndex = build_steps(examples.graph.kb)
-        self.settings: ListwiseConfig = listwise_config(config)
+        self.settings: ListwiseConfig = listwise_config(config, self.index)
 
     @property
     def arity(self) -> int:

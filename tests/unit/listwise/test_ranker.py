@@ -10,7 +10,7 @@ import pytest
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
-from gaifman.listwise.mining import MiningConfig, mine_paths
+from gaifman.listwise.mining import MiningConfig, choose_mining, mine_paths
 from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_ranker
 from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import Label, build_steps
@@ -123,6 +123,31 @@ def test_the_order_of_facts_does_not_matter() -> None:
 def test_fewer_values_in_memory_make_fewer_questions() -> None:
     config = ListwiseConfig(max_entries=1_000, mining=MiningConfig(max_formulas=5))
     assert ranked(gaifman.demo(), "borders", 1, ["france", "france"], config)
+
+
+def test_paths_are_long_where_objects_have_few_steps_and_labels_are_few() -> None:
+    chain = [("next", f"o{i}", f"o{i + 1}") for i in range(50)]
+    dense = [*chain, *(("next", f"o{i}", f"o{j}") for i in range(0, 50, 2) for j in range(50))]
+    varied = [(f"next{i}", f"o{i}", f"o{i + 1}") for i in range(60)]
+    chosen = [choose_mining(build_steps(KnowledgeBase.from_facts(facts))) for facts in (chain, dense, varied)]
+    assert [each.max_steps for each in chosen] == [5, 3, 3]
+
+
+def test_a_link_in_the_asked_direction_excludes_and_one_in_the_other_does_not() -> None:
+    rng = random.Random(0)
+    names = [f"o{i}" for i in range(25)]
+    facts = [(rng.choice(["likes", "hates"]), first, second) for first in names for second in names]
+    hidden = [fact for fact in facts[::10] if fact[0] == "likes"]
+    kb, config = KnowledgeBase.from_facts([fact for fact in facts if fact not in hidden]), MiningConfig(max_steps=1)
+    index = build_steps(kb)
+    ranker = fit_ranker(index, "likes", 1, ListwiseConfig(config))
+    scorer = Scorer(index, ranker, ListwiseConfig(config))
+    places = []
+    for _, first, second in hidden:
+        scores = scorer.scores(ids(kb, [first, second]))
+        places.append(int((scores > scores[kb.object_id(second)]).sum()))
+    assert np.mean(places) < 4
+    assert ranker.formula_weights[-2] < ranker.formula_weights[-1]
 
 
 def test_wrong_settings_are_refused() -> None:
