@@ -44,6 +44,8 @@ PENALTIES = (0.001, 0.01, 0.1)
 """Penalties to choose from on held-out questions."""
 DEFAULT_PENALTY, DEFAULT_UPDATES = 0.001, 100
 """Without enough questions to hold some out: the penalty, and the number of updates that epochs add up to."""
+PATIENCE = 3
+"""Epochs without a smaller loss before no more are tried."""
 BATCHES_PER_EPOCH = 8
 """Batches are smaller if there are fewer."""
 
@@ -219,7 +221,11 @@ class _Problem:
             return DEFAULT_PENALTY, -(-DEFAULT_UPDATES // -(-len(self) // self._batch_size)), None
         found = []
         for penalty in PENALTIES:
-            losses = [self._loss(held_out, weights) for weights in self._epochs(rest, penalty, self._config.epochs)]
+            losses = list[float]()
+            for weights in self._epochs(rest, penalty, self._config.epochs):
+                losses.append(self._loss(held_out, weights))
+                if len(losses) - int(np.argmin(losses)) > PATIENCE:
+                    break
             best = int(np.argmin(losses))
             found.append((losses[best], penalty, best + 1))
         loss, penalty, epochs = min(found)
