@@ -52,6 +52,7 @@ from gaifman.listwise.scoring import Workspaces
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import listwise_config, resolve_config
 from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.listwise.trainer import DEFAULT_MISSING
 from gaifman.logic.ast import Bindings, Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import used_symbols
@@ -194,6 +195,11 @@ class Model(ABC):
                 )
 
     @property
+    def assumed_missing(self) -> float | None:
+        """The share of facts that probabilities assume to be missing; None for a network, which has a prior."""
+        return (self.config.missing or DEFAULT_MISSING) if self.config.base == LISTWISE else None
+
+    @property
     def constraints(self) -> Constraints:
         """The constraints that were declared for training. Answers respect them too."""
         return parse_constraints(self.meta.get("constraints", ""))
@@ -282,7 +288,7 @@ class Model(ABC):
                 its position or of the type of these; `all` ranks all objects.
             max_candidates: Limit on the candidates for several variables.
             draws: Neighbourhoods per candidate; None for the model's setting.
-            prior: The share of candidates that are answers; None for one half.
+            prior: The share of candidates that are answers; None for the model's own, which is one half for a network.
             constraints: Whether constraints lower the probabilities of answers in conflict with known facts. By
                 default, objects without the declared type and facts such as borders(x, x) are not proposed at all.
             objects: Variable → object.
@@ -623,7 +629,7 @@ class GaifmanModel(Model):
             draws: Neighbourhoods per tuple; None for the model's setting.
             max_error: Sample until the standard error is at most this.
             max_draws: Limit on the draws if `max_error` is set.
-            prior: The share of tuples that are answers; None for one half.
+            prior: The share of tuples that are answers; None for the model's own, which is one half for a network.
             constraints: Whether constraints lower the probabilities of tuples in conflict with known facts.
         """
         predictor = self.predictor.with_prior(prior).with_constraints(constraints)

@@ -26,6 +26,7 @@ from gaifman.errors import escape_unprintable
 if TYPE_CHECKING:
     from gaifman.config import Budget
     from gaifman.explain.explanation import Explanation
+    from gaifman.model import Model
     from gaifman.queries.answers import Answers, PreparedQuery
     from gaifman.queries.engine import Engine
     from gaifman.ranking.ranked_answers import RankedAnswers
@@ -34,7 +35,7 @@ MAX_ROWS = 100
 """Exact answers in a table; --tsv and --json print all."""
 KNOWN_CHOICES = ("mark", "exclude", "only")
 CANDIDATE_CHOICES = ("auto", "all", "typed", "seen", "near")
-PRIOR_HELP = "Fraction of candidates that are answers.  [default: 0.5]"
+PRIOR_HELP = "Fraction of candidates that are answers.  [default: that of the model]"
 DRAWS_HELP = "Neighbourhoods per candidate.  [default: the model's]"
 no_constraints_option = click.option(
     "--no-constraints", is_flag=True, help="Ignore conflicts with known facts: no constraint lowers a probability."
@@ -234,7 +235,7 @@ def answer(
     \b
     Examples:
       gaifman answer countries.gaifman demo "capital('france', y)"
-      gaifman answer countries.gaifman demo "borders(x, y)" --known exclude --prior 0.01
+      gaifman answer countries.gaifman demo "borders(x, y)" --known exclude
       gaifman answer near.gaifman demo --bind x=portugal --restrict-to y=country
 
     A completion takes one relation with objects and variables. The model of a query takes that query, which can be
@@ -263,13 +264,12 @@ def answer(
     else:
         considered = ranked.considered.description
         typed = candidates == "auto" and not restrict_to and not considered.startswith(("all", "known"))
-        _print_ranked(ranked, prior, " (--candidates all ranks all objects)" if typed else "")
+        hint = " (--candidates all ranks all objects)" if typed else ""
+        _print_ranked(ranked, _assumption(loaded, prior), hint)
 
 
-def _print_ranked(answers: RankedAnswers, prior: float | None, hint: str) -> None:
-    print_fields(
-        [("read as", answers.bracketed), ("ranked", f"{answers.considered}{hint}"), ("prior", _prior_text(prior))]
-    )
+def _print_ranked(answers: RankedAnswers, assumption: tuple[str, str], hint: str) -> None:
+    print_fields([("read as", answers.bracketed), ("ranked", f"{answers.considered}{hint}"), assumption])
     if not len(answers):
         click.echo("no candidate is left to rank", err=True)
         return
@@ -287,8 +287,13 @@ def _print_ranked(answers: RankedAnswers, prior: float | None, hint: str) -> Non
     print_table("Answers", columns, rows)
 
 
-def _prior_text(prior: float | None) -> str:
-    return "0.5 (set with --prior)" if prior is None else f"{prior:g}"
+def _assumption(model: Model, prior: float | None) -> tuple[str, str]:
+    """Return what probabilities assume, as a field."""
+    if prior is not None:
+        return "prior", f"{prior:g}"
+    if model.assumed_missing is not None:
+        return "assumed", f"{model.assumed_missing:g} of the facts are missing (set with train --missing)"
+    return "prior", "0.5 (set with --prior)"
 
 
 @click.command(short_help="Explain a prediction.")
@@ -351,17 +356,17 @@ def explain(
     if as_json:
         print_json(explanation.as_dict())
         return
-    _print_explanation(explanation, prior)
+    _print_explanation(explanation, _assumption(loaded, prior))
     if picture:
         click.echo(f"wrote {picture}", err=True)
 
 
-def _print_explanation(explanation: Explanation, prior: float | None) -> None:
+def _print_explanation(explanation: Explanation, assumption: tuple[str, str]) -> None:
     from gaifman.explain.explanation import NO_COUNTERFACTUAL
 
     known = f" ({explanation.known_note})" if explanation.known else ""
     fields = [("prediction", explanation.query + known), ("probability", str(explanation.estimate))]
-    print_fields([*fields, ("prior", _prior_text(prior))])
+    print_fields([*fields, assumption])
     for title, reasons in (("For", explanation.supporting), ("Against", explanation.opposing)):
         if reasons:
             rows = [(f"{reason.effect:+.3f}", reason.formula, reason.evidence) for reason in reasons]

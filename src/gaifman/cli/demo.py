@@ -49,7 +49,7 @@ TRAINED_QUERY = "exists z. flows_through(z, x) & flows_through(z, y) & x != y"
 NEXT_COMMANDS = (
     "gaifman train demo -o countries.gaifman",
     "gaifman answer countries.gaifman demo \"official_language('malta', y)\"",
-    'gaifman answer countries.gaifman demo "borders(x, y)" --known exclude --prior 0.01',
+    'gaifman answer countries.gaifman demo "borders(x, y)" --known exclude',
     "gaifman info your_facts.tsv",
 )
 
@@ -176,7 +176,7 @@ def run_trial(kb: KnowledgeBase, progress: ProgressCallback | None = None) -> di
         "held_out": len(facts),
         "relations": relation_rows(evaluation, popularity),
         "missing": sorted(missing, key=lambda row: (-row["probability"], row["fact"])),
-        "prior": PRIOR,
+        "missing_share": completion.assumed_missing,
         "query": train_query(kb, rest),
     }
 
@@ -226,7 +226,7 @@ def best_missing(completion: Completion, relation: str, held_out: Sequence[tuple
     from gaifman.kb.knowledge_base import Fact
     from gaifman.logic.ast import relation_query
 
-    answers = completion.answers(relation_query(relation, 2), top=TOP_K, known="exclude", prior=PRIOR)
+    answers = completion.answers(relation_query(relation, 2), top=TOP_K, known="exclude")
     best = answers[0]
     return {
         "fact": str(Fact(relation, best.names)).removesuffix("."),
@@ -283,7 +283,7 @@ def print_trial(results: dict[str, Any]) -> None:
     columns = ["fact", "probability", "held out", f"held out in top {TOP_K}"]
     print_table("Probably missing", columns, facts, right=[3])
     click.echo(
-        f"\nBest missing fact per relation, assuming {results['prior']:.1%} of candidates are true.\n"
+        f"\nBest missing fact per relation, assuming that {results['missing_share']:.0%} of the facts are missing.\n"
         "A held-out fact is true. Any other is wrong, or missing from the knowledge base."
     )
     query = results["query"]

@@ -246,6 +246,9 @@ class ModelSummary(ResponseModel):
     query: str | None
     variables: list[str]
     relations: int | None
+    missing: float | None = Field(
+        description="Share of facts that the probabilities of ranked lists assume to be missing; null for a network."
+    )
 
 
 class ServiceSummary(ResponseModel):

@@ -406,9 +406,13 @@ class Service:
 def _model_summary(model: Model) -> ModelSummary:
     if isinstance(model, GaifmanModel):
         names = [variable.name for variable in model.query.variables]
-        return ModelSummary(kind="model", query=str(model.query), variables=names, relations=None)
+        return ModelSummary(
+            kind="model", query=str(model.query), variables=names, relations=None, missing=model.assumed_missing
+        )
     trained = model.trained_relations if isinstance(model, Completion) else ()
-    return ModelSummary(kind="completion", query=None, variables=[], relations=len(trained))
+    return ModelSummary(
+        kind="completion", query=None, variables=[], relations=len(trained), missing=model.assumed_missing
+    )
 
 
 def _neighbourhood_row(drawn: Neighbourhood, max_facts: int, deadline: Deadline) -> NeighbourhoodRow:

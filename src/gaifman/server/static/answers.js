@@ -1,7 +1,7 @@
 // The answers of a query: ranked by the model, or exact.
 
 import { limitRows, request } from "/api.js";
-import { bar, countNoun, h, humanize, number, pageLinks, probability, s, visible } from "/dom.js";
+import { bar, countNoun, h, humanize, number, pageLinks, percent, probability, s, visible } from "/dom.js";
 import { explanationPanel } from "/explanation.js";
 import { link, objectLink, queryLink } from "/navigation.js";
 import { literal, snippets } from "/snippets.js";
@@ -50,7 +50,7 @@ async function rankedAnswers(split, state, signal) {
       { "aria-label": "Answers", class: "list" },
       candidateLine(reply, state),
       reply.answers.length ? h("div", { class: "scroll" }, rankedTable(reply, rows)) : h("p", {}, "No answers."),
-      h("p", { class: "muted" }, scoringNote(reply, state)),
+      h("p", { class: "muted" }, scoringNote(reply, state, await request("/api/about", { signal }))),
       more ? h("p", {}, more) : null,
       snippets("/api/answers", { parameters, model: true, lines: [`print(model.answers(${literal(state.q)}, ${options}))`] }),
     ),
@@ -73,10 +73,10 @@ function rankedTable({ answers, variables }, rows) {
   return h("table", { class: "answers" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
 }
 
-function scoringNote({ variables }, state) {
-  const prior = Number(((state.prior || DEFAULT_PRIOR) * 100).toPrecision(3));
+function scoringNote({ variables }, state, about) {
   const scored = variables.length ? "Known answers are scored as if they were not known." : "The fact is scored as if it were not known.";
-  return `${scored} Prior: ${prior}\u00a0% of candidates are true.`;
+  if (!state.prior && about.model.missing !== null) return `${scored} Assumed: ${percent(about.model.missing)} of the facts are missing.`;
+  return `${scored} Prior: ${percent(state.prior || DEFAULT_PRIOR)} of candidates are true.`;
 }
 
 function selectHint() {

@@ -48,6 +48,9 @@ export const humanize = (name) => visible(name).replaceAll("_", " ");
 /** A number with separators for thousands. */
 export const number = (value) => value.toLocaleString("en");
 
+/** A share as a percentage of three digits. */
+export const percent = (share) => `${Number((100 * share).toPrecision(3))}\u00a0%`;
+
 /** A probability; never shown as 0 or 1. */
 export function probability(value) {
   if (value > 0.9995) return ">0.999";

@@ -3,7 +3,7 @@
 import { limitRows, request } from "/api.js";
 import { chart } from "/degrees.js";
 import { brief, chips, h, number, quoted, visible } from "/dom.js";
-import { ASSUMPTION, fillMissingFacts, missingFactsSnippets, PRIOR } from "/missing_facts.js";
+import { assumption, fillMissingFacts, missingFactsSnippets } from "/missing_facts.js";
 import { link } from "/navigation.js";
 import { snippets } from "/snippets.js";
 import { syntaxHelp } from "/syntax_help.js";
@@ -61,19 +61,19 @@ async function missingFacts(panel, about, relations, signal) {
   const options = own ? { perQuery: MAX_MISSING, toFact: wholeAnswer } : { perQuery: 1, toFact: relationFact };
   const count = await fillMissingFacts(list, queries, { ...options, count: MAX_MISSING, signal });
   const what = own ? "Best missing answers" : "Best missing fact per relation";
-  note.textContent = count ? `${what}, ${ASSUMPTION}. Select one for its explanation.` : "No missing fact is likely.";
-  if (queries.length) panel.append(missingFactsSnippets(queries[0].query, await limitRows(4)));
+  note.textContent = count ? `${what}, ${(await assumption()).text}. Select one for its explanation.` : "No missing fact is likely.";
+  if (queries.length) panel.append(await missingFactsSnippets(queries[0].query, await limitRows(4)));
 }
 
 /** The explanation of a fact is shown beside the other answers for its first object. */
-function relationFact({ query, relation }, names) {
+function relationFact({ query, relation }, names, prior) {
   const open = query.lastIndexOf("(") + 1;
   const q = query.slice(0, open) + query.slice(open).replace(/^[^,)]+/, () => quoted(names[0]));
-  return { fact: { relation, objects: names }, why: { q, prior: PRIOR, why: names.slice(1) } };
+  return { fact: { relation, objects: names }, why: { q, prior, why: names.slice(1) } };
 }
 
 /** An answer of a model of one query has no relation. */
-const wholeAnswer = ({ query }, names) => ({ fact: { relation: "", objects: names }, why: { q: query, prior: PRIOR, why: names } });
+const wholeAnswer = ({ query }, names, prior) => ({ fact: { relation: "", objects: names }, why: { q: query, prior, why: names } });
 
 // Example queries and relations
 

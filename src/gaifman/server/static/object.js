@@ -2,7 +2,7 @@
 
 import { limitRows, request } from "/api.js";
 import { brief, chips, countNoun, factText, h, humanize, number, pageLinks, visible } from "/dom.js";
-import { ASSUMPTION, fillMissingFacts, missingFactsSnippets, PRIOR } from "/missing_facts.js";
+import { assumption, fillMissingFacts, missingFactsSnippets } from "/missing_facts.js";
 import { link, objectLink } from "/navigation.js";
 import { literal, snippets } from "/snippets.js";
 
@@ -73,13 +73,13 @@ async function missingFacts(panel, name, signal) {
   panel.append(h("h2", {}, "Probably missing"), list, note);
   const count = await fillMissingFacts(list, queries, { perQuery: 3, count: MAX_MISSING, toFact, signal });
   const none = examples.length ? "No missing fact is likely." : "The model has no relation for objects like this.";
-  note.textContent = count ? `Best missing facts of ${countNoun(queries.length, "relation")}, ${ASSUMPTION}.` : none;
-  if (queries.length) panel.append(missingFactsSnippets(queries[0].query, await limitRows(6)));
+  note.textContent = count ? `Best missing facts of ${countNoun(queries.length, "relation")}, ${(await assumption()).text}.` : none;
+  if (queries.length) panel.append(await missingFactsSnippets(queries[0].query, await limitRows(6)));
   panel.removeAttribute("aria-busy");
 }
 
 /** The names of an answer fill the positions that the query leaves open. */
-function toFact({ query, relation, objects }, names) {
+function toFact({ query, relation, objects }, names, prior) {
   const open = [...names];
-  return { fact: { relation, objects: objects.map((name) => name ?? open.shift()) }, why: { q: query, prior: PRIOR, why: names } };
+  return { fact: { relation, objects: objects.map((name) => name ?? open.shift()) }, why: { q: query, prior, why: names } };
 }
