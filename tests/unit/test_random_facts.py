@@ -55,6 +55,17 @@ def test_random_facts_give_a_held_out_auc_of_one_half(query: str, scale: int) ->
     assert abs(np.mean(found) - 0.5) < 0.06, found
 
 
+@pytest.mark.parametrize(("query", "scale"), [("r(x, y)", 1), ("p(x)", 3), ("t(x, y, z)", 1)])
+def test_ranked_lists_predict_nothing_of_random_facts(query: str, scale: int) -> None:
+    found = []
+    for seed in SEEDS:
+        model = gaifman.fit(random_facts(seed, scale), query, seed=seed, holdout=0.4)
+        assert model.config.base == "listwise"
+        metrics = model.meta["metrics"]
+        found.append([metrics["auc"], metrics["typed_auc"] or 0.5])
+    assert (abs(np.mean(found, axis=0) - 0.5) < 0.06).all(), found
+
+
 def test_an_object_whose_age_is_missing_gets_the_share_of_those_that_are_old() -> None:
     """Once, a missing age meant 0.006, though half of the objects were older."""
     kb, ages = random_facts(0, 3), random_ages(0, 600)
