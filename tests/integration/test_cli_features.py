@@ -164,7 +164,8 @@ def test_more_groundings_are_reported_for_counts_only() -> None:
 
 def test_mine_writes_a_phi_file_and_shows_the_best(tmp_path: Path) -> None:
     target = tmp_path / "borders.phi"
-    done = run("mine", "demo", "borders(x, y)", "-o", str(target), "--max-features", "12", "--sample", "100")
+    words = ["borders(x, y)", "--neighbourhoods", "-o", str(target), "--max-features", "12", "--sample", "100"]
+    done = run("mine", "demo", *words)
     assert done.returncode == 0
     assert "borders(s2, s1)" in done.stdout
     assert f"wrote {target}: 12 of" in done.stderr
@@ -176,7 +177,8 @@ def test_mine_writes_a_phi_file_and_shows_the_best(tmp_path: Path) -> None:
 
 
 def test_mine_as_json_writes_the_same_each_time(tmp_path: Path) -> None:
-    words = ["mine", "demo", "capital(x, y)", "--sample", "60", "--size", "all", "--draws", "2", "--json", "-o"]
+    words = ["mine", "demo", "capital(x, y)", "--neighbourhoods", "--sample", "60", "--size", "all", "--draws", "2"]
+    words += ["--json", "-o"]
     one = json.loads(output(*words, str(tmp_path / "one.phi")))
     other = json.loads(output(*words, str(tmp_path / "other.phi")))
     assert one["features"] == other["features"]
@@ -198,7 +200,7 @@ def test_what_was_mined_can_be_looked_at(tmp_path: Path) -> None:
         (["borders(x, x)"], "a query over two variables, got 1"),
         (["borders(x, y) & borders(y, z)"], "a query over two variables, got 3"),
         (["borders(x, y) & ~borders(x, y)"], "has no answers"),
-        (["borders(x, y)", "--max-path-length", "4"], "max_path_length must be"),
+        (["borders(x, y)", "--max-path-length", "6"], "max_path_length must be"),
         (["bordes(x, y)"], "did you mean: borders"),
         (["borders(x, y"], "ends too early"),
         (["borders(x, y)", "--min-support", "3"], "min_support must be a number"),
@@ -224,5 +226,32 @@ def test_mine_replaces_a_file_only_with_force(tmp_path: Path) -> None:
     assert target.read_text().startswith("# mined")
 
 
-def test_mine_needs_a_file_to_write() -> None:
-    assert run("mine", "demo", "borders(x, y)").returncode == 2
+def test_mine_shows_the_rules_of_a_relation_with_support_and_confidence(tmp_path: Path) -> None:
+    target = tmp_path / "capital.phi"
+    text = output("mine", "demo", "capital(x, y)", "-o", str(target))
+    assert text.splitlines()[1:5] == [
+        "Best formulas, and their confidence",
+        "formula                                                answers   for s1   for s2",
+        "─" * 80,
+        "city_in(s2, s1)                                            197     0.91     0.68",
+    ]
+    lines = target.read_text().splitlines()
+    assert lines[:2] == [
+        "# mined for capital: rules by confidence",
+        "city_in(s2, s1)  # 197 of 197 answers; confidence 0.91 for s1, 0.68 for s2",
+    ]
+    assert len(read_phi(target, gaifman.demo())) == len(lines) - 1
+
+
+def test_mine_shows_the_same_rules_as_json_and_writes_no_file_unless_asked(tmp_path: Path) -> None:
+    body = json.loads(output("mine", "demo", "separates(x, y, z)", "--json", "--max-features", "5"))
+    assert (body["written"], body["relation"], len(body["features"])) == (None, "separates", 5)
+    assert body["features"][0]["confidence"].keys() <= {"s1", "s2", "s3"}
+    assert run("mine", "demo", "separates(x, y, z)", folder=tmp_path).returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_type_has_no_paths_to_mine() -> None:
+    done = run("mine", "demo", "city(x)")
+    assert done.returncode == 1
+    assert "city is a type: there are no paths between its positions" in done.stderr

@@ -36,6 +36,7 @@ MAX_FEATURES = 40
 BAR_WIDTH = 40
 CONFIDENCE_BINS = 10
 OUTPUT_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
+MAX_PATH_LENGTH = 5
 INPUT_KINDS = ("query", "formula", "feature")
 
 
@@ -544,9 +545,13 @@ def mine(
 def _mine_relation(
     kb: KnowledgeBase, relation: str, settings: dict[str, Any], output: str | None, as_json: bool
 ) -> None:
+    from gaifman.config import check_int
+    from gaifman.features.mining import MiningConfig as NeighbourhoodMining
     from gaifman.listwise.mining import MiningConfig
     from gaifman.listwise.rules import mine_rules
 
+    check_int("max_path_length", settings["max_path_length"], 1, MAX_PATH_LENGTH)
+    NeighbourhoodMining(**settings | {"max_path_length": 3})  # checks the other settings
     config = MiningConfig(
         max_steps=settings["max_path_length"],
         answers=settings["sample"],
