@@ -210,7 +210,7 @@ def metadata(data: bytes) -> dict[str, str]:
     [
         ({"version": "1"}, "was trained by an earlier version: train again"),
         ({"version": "2"}, "was trained by an earlier version: train again"),
-        ({"version": "4"}, "newer version: format 4, this one reads 3"),
+        ({"version": "5"}, "newer version: format 5, this one reads 4"),
         ({"version": "17"}, "written by a newer version"),
         ({"version": "-1"}, "'-1' is not a version"),
         ({"format": "pt"}, "written by another program"),
