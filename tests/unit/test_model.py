@@ -25,7 +25,7 @@ from gaifman.models.mlp import MLP, Logistic
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.training import TrainingConfig
-from trained import FEW, demo, little, neighbour, same, towns, worker
+from trained import FEW, demo, little, neighbour, network, same, towns, worker
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
 
@@ -36,10 +36,11 @@ def drawn(model: GaifmanModel, tuples: Ints, hidden: HiddenFacts | None, draws: 
         build_graph(model.kb), compile_features(FeatureSet(model.features), model.kb, tuples.shape[1])
     )
     config = model.config
+    assert not isinstance(config.size, str)
     sampling = SamplingConfig(config.radius, config.size, draws, config.seed, "answer 0")
-    assert model._scorer is not None
-    rows = model._scorer.scaler.transform(evaluator.sample_and_evaluate(tuples, sampling, hidden))
-    return model.base.probabilities(rows).reshape(-1, draws), rows
+    scorer = network(model.predictor).scorer
+    rows = scorer.scaler.transform(evaluator.sample_and_evaluate(tuples, sampling, hidden))
+    return scorer.base.probabilities(rows).reshape(-1, draws), rows
 
 
 # Probabilities
@@ -193,7 +194,7 @@ def test_embed_is_the_mean_of_the_last_hidden_layer(draws: int) -> None:
     pairs = [("p01", "t2"), ("t0", "t0")]  # not known, so that nothing is hidden
     tuples = np.array([[kb.object_id(x), kb.object_id(y)] for x, y in pairs], np.int32)
     _, rows = drawn(model, tuples, None, draws)
-    expected = model.base.embed(rows).reshape(2, draws, 8).mean(axis=1)
+    expected = network(model.predictor).scorer.base.embed(rows).reshape(2, draws, 8).mean(axis=1)
     found = model.embed(pairs, draws=draws)
     assert found.shape == (2, 8)
     assert found.dtype == np.float32

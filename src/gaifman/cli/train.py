@@ -459,9 +459,10 @@ def _assumption(meta: dict[str, Any]) -> str:
 
     metrics, missing = meta["metrics"], meta["config"]["missing"]
     if meta["base"]["kind"] == "listwise":
+        share = f"{missing or DEFAULT_MISSING:g}"
         return (
             "Figures count what is unknown as false: where facts are missing, they are too low. Probabilities assume\n"
-            f"that {missing or DEFAULT_MISSING:g} of the true facts are missing, at random; --missing sets another share."
+            f"that {share} of the true facts are missing, at random; --missing sets another share."
         )
     if reason := metrics.get("missing_reason"):
         return f"--missing {missing:g} is too much for these figures: {reason}."
