@@ -20,6 +20,7 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.model import GaifmanModel
+from gaifman.models.base import BaseModel
 from gaifman.models.calibration import correct_class_ratio
 from gaifman.models.mlp import MLP, Logistic
 from gaifman.sampling.hiding import hide
@@ -364,10 +365,44 @@ def test_every_argument_is_documented(function: Callable[..., object]) -> None:
 
 
 def test_settings_make_the_config() -> None:
-    settings: dict[str, Any] = {**FEW, "size": None, "hide": "links", "holdout": 0.2, "patience": 2, "seed": 7}
+    settings: dict[str, Any] = {
+        **FEW,
+        "base": "mlp",
+        "size": None,
+        "hide": "links",
+        "holdout": 0.2,
+        "patience": 2,
+        "seed": 7,
+    }
     model = GaifmanModel("borders(x, y)", **settings)
     assert model.config == TrainingConfig(**settings)
     assert GaifmanModel.from_config("borders(x, y)", model.config).config == model.config
+
+
+@pytest.mark.parametrize(
+    ("query", "base", "wanted"),
+    [
+        ("borders(x, y)", "auto", ("listwise", None)),
+        ("borders(x, y)", "mlp", ("mlp", 20)),
+        ("borders(x, y)", Logistic(), ("logistic", 20)),
+        ("exists z. borders(x, z) & borders(z, y)", "auto", ("mlp", 20)),
+    ],
+    ids=str,
+)
+def test_the_config_has_the_base_model_and_the_size_that_auto_stands_for(
+    query: str, base: str | BaseModel, wanted: tuple[str, int | None]
+) -> None:
+    config = GaifmanModel(query, base=base).config
+    assert (config.base, config.size) == wanted
+
+
+def test_a_given_base_model_survives_a_file_without_a_given_size(tmp_path: Path) -> None:
+    """The size stayed "auto", and the file was refused."""
+    model = gaifman.fit(towns(), "works_in(x, y)", base=Logistic(), min_examples=0)
+    model.save(tmp_path / "model.gaifman")
+    loaded = gaifman.load(tmp_path / "model.gaifman", towns())
+    assert loaded.config.size == 20
+    assert loaded._repr_html_() == model._repr_html_()
 
 
 @pytest.mark.parametrize("query", ["person(x)", "works_in(x, 't1')", "lives_in(x, y) & ~works_in(x, y)"])
