@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def test_the_card_of_a_model_has_its_settings_and_metrics() -> None:
 def test_the_card_of_ranked_lists_has_no_settings_of_the_network() -> None:
     text = model_card(LISTWISE)
     found = cells(text)
-    rows = dict(zip(found, found[1:], strict=False))
+    rows = dict(pairwise(found))
     assert rows["base model"] == "listwise"
     assert rows["base model: epochs"] == "3"
     assert not {"radius of a neighbourhood", "size of a neighbourhood", "draws per prediction"} & {*found}
