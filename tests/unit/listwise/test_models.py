@@ -152,6 +152,17 @@ def test_relations_of_one_and_three_places_have_models() -> None:
     assert model.explain("met", "a0", "b35", "c35").supporting
 
 
+def test_without_a_relation_that_can_be_trained_there_is_the_fallback(tmp_path: Path) -> None:
+    kb = KnowledgeBase.from_facts([("p", "a"), ("p", "b"), ("q", "a")])
+    found = gaifman.complete(kb)
+    assert (found.trained_relations, found.meta["features"]) == ([], 0)
+    assert [row["reason"] for row in found.meta["relations"]] == ["every tuple is known", "fewer than two facts"]
+    found.save(tmp_path / "model.gaifman")
+    loaded = gaifman.load(tmp_path / "model.gaifman", kb)
+    assert isinstance(loaded, gaifman.Completion)
+    assert loaded.probability("q", "b") == found.probability("q", "b")
+
+
 def test_other_queries_and_other_settings_take_the_network() -> None:
     kb = geography(12)
     cases: list[tuple[str, dict[str, Any]]] = [
