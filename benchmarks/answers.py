@@ -43,7 +43,14 @@ from gaifman.sampling.neighbourhoods import HiddenFacts
 from training import loaded
 
 NETWORK = {"epochs": 1, "activation": "sigmoid", "batch_size": 128}
-SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 2, "negatives": 6, "min_examples": 0, "options": NETWORK}
+SETTINGS: dict[str, Any] = {
+    "base": "mlp",
+    "phi": "paper",
+    "positives": 2,
+    "negatives": 6,
+    "min_examples": 0,
+    "options": NETWORK,
+}
 
 SIZES = (5, 10, 20, 50, 100, None)
 """k of the paper's figure; None for all objects."""
@@ -87,13 +94,14 @@ def ranking(completion: Completion, questions: int) -> tuple[Callable[[], float]
     """Return a measurement of answers per second over all objects, and the seconds of what is computed before."""
     kb, names = completion.kb, list(completion.scorers)
     begin = time.perf_counter()
-    shared = ObjectFeatures(completion.predictor(names[0]).evaluator, completion.config, 1)
+    shared = ObjectFeatures(common.network(completion, names[0]).evaluator, completion.config, 1)
     for position in (0, 1):
         shared.at_position(position)
     ready = time.perf_counter() - begin
 
     def job(name: str, position: int) -> Callable[[], object]:
-        return lambda: SplitScorer(shared, completion.scorers[name]).scores(facts(kb, name, questions), position)[0]
+        scorer = common.network(completion, name).scorer
+        return lambda: SplitScorer(shared, scorer).scores(facts(kb, name, questions), position)[0]
 
     jobs = [job(name, position) for name in names for position in (0, 1)]
     jobs[0]()
@@ -104,7 +112,8 @@ def ranking(completion: Completion, questions: int) -> tuple[Callable[[], float]
 def pairs(completion: Completion, count: int) -> float:
     """Return independent pairs per second."""
     names = list(completion.scorers)
-    predictor, sampling = completion.predictor(names[0]), completion.config.sampling(1, "answer 0")
+    predictors = {name: common.network(completion, name) for name in names}
+    predictor, sampling = predictors[names[0]], completion.config.sampling(1, "answer 0")
     tuples = np.random.default_rng(1).integers(0, len(predictor.graph), (count, 2)).astype(np.int32)
 
     def job(begin: int, name: str) -> Callable[[], object]:
@@ -113,7 +122,7 @@ def pairs(completion: Completion, count: int) -> float:
 
         def score() -> object:
             matrix = predictor.evaluator.sample_and_evaluate(part, sampling, nothing, threads=1)
-            return completion.scorers[name].probabilities(matrix)
+            return predictors[name].scorer.probabilities(matrix)
 
         return score
 

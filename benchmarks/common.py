@@ -11,6 +11,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gaifman.completion import Completion
+from gaifman.predict import NetworkPredictor
+
 
 def machine() -> dict[str, str | int]:
     """The parts of the machine that matter for speed."""
@@ -34,6 +37,13 @@ def data(name: str) -> Path | None:
     folder = os.environ.get("GAIFMAN_DATA")
     path = Path(folder, name) if folder else None
     return path if path and path.exists() else None
+
+
+def network(completion: Completion, relation: str) -> NetworkPredictor:
+    """The predictor of a relation, which is that of a network."""
+    predictor = completion.predictor(relation)
+    assert isinstance(predictor, NetworkPredictor)
+    return predictor
 
 
 def interleaved(runs: int, **jobs: Callable[[], object]) -> dict[str, list[float]]:

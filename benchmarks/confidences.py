@@ -54,7 +54,7 @@ def main() -> None:
     largest = sorted(kb.relations.values(), key=lambda relation: (-relation.count, relation.name))[:12]
     names = [relation.name for relation in largest] if quick else None
     negatives = 5 if quick else 25
-    completion = gaifman.complete(kb, names, negative_sampling="uniform", negatives=negatives, seed=0)
+    completion = gaifman.complete(kb, names, base="mlp", negative_sampling="uniform", negatives=negatives, seed=0)
     figures: dict[str, float | int] = {}
     for split in ("valid",) if quick else ("valid", "test"):
         found = compare(completion, kb, gaifman.read(folder / f"{split}.txt.gz"))

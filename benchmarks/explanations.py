@@ -8,7 +8,7 @@ fact without named facts counts as not lowered. `_lowered_again_share` is the sa
 in the choice of facts. `_lowered_by_chance_share` is the baseline: as many random facts of the same neighbourhood are
 removed. `_before` and `_after` are medians of the probability, `_named` is the mean number of named facts. Default
 features, radius 1, size 20, ten draws; one short epoch, except for the demo in full, which is trained as `gaifman
-train` does. Without the data, a generated knowledge base replaces WN18; it has little to learn.
+train --base mlp` does. Without the data, a generated knowledge base replaces WN18; it has little to learn.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import numpy as np
 import common
 import gaifman
 from gaifman.completion import Completion
-from gaifman.explain.attribution import estimate_hiding
+from gaifman.explain.common import estimate_hiding
 from gaifman.explain.explanation import Explanation
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Floats, Longs
 from training import loaded
 
-QUICK: dict[str, Any] = {"min_examples": 0, "positives": 2, "negatives": 6, "options": {"epochs": 1}}
+QUICK: dict[str, Any] = {"base": "mlp", "min_examples": 0, "positives": 2, "negatives": 6, "options": {"epochs": 1}}
 SEED = 1
 
 
@@ -100,7 +100,7 @@ def measured(completion: Completion, facts: Sequence[Fact], short: str) -> dict[
 def demo(quick: bool) -> dict[str, float]:
     """Facts of the demo knowledge base."""
     kb = gaifman.demo()
-    completion = gaifman.complete(kb, seed=1, **QUICK if quick else {})
+    completion = gaifman.complete(kb, seed=1, **QUICK if quick else {"base": "mlp"})
     facts = chosen(list(kb.facts()), list(completion.scorers), 250 if quick else 1_000)
     return measured(completion, facts, "demo")
 

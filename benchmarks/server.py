@@ -38,6 +38,7 @@ from gaifman.logic.printer import format_relation
 
 CLIENTS = 64
 SETTINGS: dict[str, Any] = {
+    "base": "mlp",
     "phi": "paper",
     "positives": 1,
     "negatives": 2,

@@ -43,7 +43,14 @@ from gaifman.training import Callback, TrainingConfig
 from neighbourhoods import generated
 
 PAPER = {"activation": "sigmoid", "batch_size": 128, "epochs": 3}
-SETTINGS: dict[str, Any] = {"phi": "paper", "positives": 5, "negatives": 25, "min_examples": 0, "options": PAPER}
+SETTINGS: dict[str, Any] = {
+    "base": "mlp",
+    "phi": "paper",
+    "positives": 5,
+    "negatives": 25,
+    "min_examples": 0,
+    "options": PAPER,
+}
 BATCH = 128
 
 
@@ -231,7 +238,7 @@ def calibration(completion: Completion, kb: KnowledgeBase, facts: list[tuple[str
         asked, wanted = np.concatenate([numbers, corrupted]), np.repeat([1.0, 0.0], [len(numbers), len(corrupted)])
         fair.append(completion.probabilities(relation, asked).values)
         predictor, sampling = (
-            completion.predictor(relation),
+            common.network(completion, relation),
             completion.config.sampling(completion.config.draws, "answer 0"),
         )
         per_draw = predictor.probabilities_per_draw(asked, sampling, predictor.hidden_facts(asked))
@@ -259,7 +266,7 @@ def main() -> None:
     quick = common.arguments(__doc__).quick
     figures: dict[str, float] = {}
     demo, taken = split(gaifman.demo())
-    error = calibration(gaifman.complete(demo), demo, taken)
+    error = calibration(gaifman.complete(demo, base="mlp"), demo, taken)
     figures |= dict(zip(("demo_calibration_error", "demo_uncalibrated"), error, strict=True))
     shapes = {"wn18": ("WN18", 40_943, 141_442, 18), "fb15k": ("FB15k", 14_951, 483_142, 1_345)}
     for short, (name, *shape) in shapes.items():

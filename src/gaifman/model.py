@@ -480,8 +480,7 @@ class GaifmanModel(Model):
         super().__init__(config, Calibration.identity(), {}, None, None)
         self.query: Query = parse_query(query) if isinstance(query, str) else query
         """The target query."""
-        config = resolve_config(config, self.query) if isinstance(base, str) else config
-        self.config = config
+        self.config = config = resolve_config(config, self.query)
         self.base: BaseModel | None = base if isinstance(base, BaseModel) else _base_model(config)
         """The base model; None for ranked lists."""
         self.features: tuple[Feature, ...] = ()

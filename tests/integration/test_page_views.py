@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 import gaifman
 from browser import CHROMIUM, CONTRAST, MISSING, SQUEEZED, UNSEEN, Fields, Watched, watched
-from constrained import completed, countries
+from constrained import completed, completed_by_default, countries
 from gaifman.cli.console import InputOptions, python_snippet
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.server.limits import ServerLimits
@@ -211,8 +211,11 @@ def test_long_names_are_neither_wide_nor_squeezed(plain: Watched) -> None:
             assert page.evaluate(SQUEEZED) == [], (view, width)
 
 
-def test_conflicts_are_shown_with_answers_and_explanations(window: Browser) -> None:
-    with serving(ServerState(Service(countries(), completed(), PATIENT))) as found:
+@pytest.mark.parametrize("make", [completed, completed_by_default])
+def test_conflicts_are_shown_with_answers_and_explanations(
+    window: Browser, make: Callable[[], gaifman.Completion]
+) -> None:
+    with serving(ServerState(Service(countries(), make(), PATIENT))) as found:
         for opened in watched(window, found.port):
             page = opened.open(q="capital('country03', y)", why="second03")
             message = "conflicts with capital(country03, first03)"
@@ -225,6 +228,23 @@ def test_conflicts_are_shown_with_answers_and_explanations(window: Browser) -> N
                 page.set_viewport_size({"width": width, "height": 800})
                 assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
                 assert page.evaluate(SQUEEZED) == [], width
+
+
+def test_the_explanation_of_ranked_lists_has_their_parts(window: Browser) -> None:
+    with serving(ServerState(Service(countries(), completed_by_default(), PATIENT))) as found:
+        for opened in watched(window, found.port):
+            page = opened.open(q="capital('country39', y)", why="first39")
+            expect(page.locator("section.panel h2")).to_contain_text("capital('country39', 'first39')")
+            expect(page.locator(".reasons", has_text="Evidence for").locator("li").first).to_be_visible()
+            page.get_by_text("Sum of log-odds").click()
+            table = page.locator("table.sum")
+            expect(table).to_contain_text("competition: the other candidates")
+            expect(table).not_to_contain_text("averaging")
+            expect(table).not_to_contain_text("NaN")
+            page = opened.open()
+            expect(page.locator(".missing li").first).to_be_visible()
+            page = opened.open(view="model")
+            expect(page.locator("main")).to_contain_text("listwise")
 
 
 def test_rows_of_answers_are_not_squeezed(web: Watched) -> None:

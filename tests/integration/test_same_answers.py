@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -26,24 +25,24 @@ QUERIES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@cache
-def completion() -> gaifman.Completion:
-    return gaifman.complete(demo(), ["capital", "borders"], **FEW)
+@pytest.fixture(scope="module", params=["default", "network"])
+def completion(request: pytest.FixtureRequest) -> gaifman.Completion:
+    return gaifman.complete(demo(), ["capital", "borders"], **FEW if request.param == "network" else {})
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with serving(ServerState(Service(demo(), completion(), PATIENT))) as running:
+def client(completion: gaifman.Completion) -> Iterator[Client]:
+    with serving(ServerState(Service(demo(), completion, PATIENT))) as running:
         yield running
 
 
 @pytest.mark.parametrize(("query", "options", "considered"), QUERIES)
 def test_three_interfaces_give_the_same_answers(
-    query: str, options: dict[str, Any], considered: str, tmp_path: Path, client: Client
+    query: str, options: dict[str, Any], considered: str, tmp_path: Path, completion: gaifman.Completion, client: Client
 ) -> None:
-    answers = completion().answers(query, **options)
+    answers = completion.answers(query, **options)
     assert str(answers.considered).startswith(considered)
-    completion().save(tmp_path / "demo.gaifman")
+    completion.save(tmp_path / "demo.gaifman")
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     assert json_output("answer", str(tmp_path / "demo.gaifman"), "demo", query, *words) == answers.as_dict()
     for reply in (
@@ -53,9 +52,11 @@ def test_three_interfaces_give_the_same_answers(
         assert reply.json == answers.as_dict() | {"truncated": answers.considered.count > len(answers)}
 
 
-def test_three_interfaces_give_the_same_explanation(tmp_path: Path, client: Client) -> None:
-    explanation = completion().explain("capital", "france", "paris")
-    completion().save(tmp_path / "demo.gaifman")
+def test_three_interfaces_give_the_same_explanation(
+    tmp_path: Path, completion: gaifman.Completion, client: Client
+) -> None:
+    explanation = completion.explain("capital", "france", "paris")
+    completion.save(tmp_path / "demo.gaifman")
     words = ("explain", str(tmp_path / "demo.gaifman"), "demo", "capital('france', y)", "--answer", "paris")
     assert json_output(*words) == explanation.as_dict()
     body = client.post("/api/explanations", {"query": "capital('france', y)", "answer": ["paris"]}).json

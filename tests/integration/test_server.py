@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 import gaifman
-from constrained import completed, countries
+from constrained import completed, completed_by_default, countries
 from gaifman.cancellation import Deadline
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
@@ -76,8 +76,9 @@ def test_every_route(client: Client) -> None:
     assert b"gaifman_requests_total" in client.get("/metrics").body
 
 
-def test_constraints_act_on_served_answers_and_can_be_switched_off() -> None:
-    completion, query = completed(), "capital('country03', y)"
+@pytest.mark.parametrize("make", [completed, completed_by_default])
+def test_constraints_act_on_served_answers_and_can_be_switched_off(make: Callable[[], gaifman.Completion]) -> None:
+    completion, query = make(), "capital('country03', y)"
     with serving(ServerState(Service(countries(), completion, PATIENT))) as client:
         found = client.post("/api/answers", {"query": query, "top": 2}).json
         assert found == {**completion.answers(query, top=2).as_dict(), "truncated": True}

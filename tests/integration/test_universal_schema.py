@@ -21,7 +21,7 @@ from gaifman.model import GaifmanModel
 from gaifman.models.mlp import INITIAL_SQUARES, Logistic
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.rng import fold_in, make_key
-from trained import demo
+from trained import demo, network
 
 RATE, BATCH, EPOCHS, SEED = 0.1, 16, 3, 5
 Link = tuple[str, bool]
@@ -147,7 +147,7 @@ def test_the_features_are_the_other_links_of_the_pair() -> None:
     tuples = model.predictor.tuple_ids(pairs)
     sampling = model.config.sampling(1, "answer 0")
     hidden = model.predictor.hidden_facts(tuples)
-    matrix = model.predictor.evaluator.sample_and_evaluate(tuples, sampling, hidden)
+    matrix = network(model.predictor).evaluator.sample_and_evaluate(tuples, sampling, hidden)
     for row, pair in enumerate(pairs):
         ids = matrix.ids[matrix.starts[row] : matrix.starts[row + 1]]
         assert {twin.columns[i] for i in ids} == set(twin.links(pair, hidden=pair))
@@ -160,7 +160,8 @@ def test_without_negatives_no_feature_opposes_a_pair() -> None:
     none, some = (gaifman.fit(kb, "capital(x, y)", **settings(negatives)) for negatives in (0, 5))
     for model, up in ((none, True), (some, False)):
         first.reset(len(model.features), SEED)
-        moved = [model.base.state()[name] - first.state()[name] for name in ("weights/1", "biases/1")]
+        last = network(model.predictor).scorer.base.state()
+        moved = [last[name] - first.state()[name] for name in ("weights/1", "biases/1")]
         assert bool((moved[0] > 0).all() and (moved[1] > 0).all()) == up
     unlinked, linked = ("france", "tokyo"), ("france", "paris")
     assert none.probability(*unlinked).value > 0.5, "it has never seen a pair that is no answer"

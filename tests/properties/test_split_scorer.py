@@ -15,7 +15,7 @@ from gaifman.kb.tables import Floats, Ints
 from gaifman.kernels.candidate_pairs import FILLED, FULL_PATH, SEPARATE, TOUCHING
 from gaifman.models.calibration import mean_over_draws
 from gaifman.models.mlp import MLP, Logistic
-from gaifman.predict import Predictor
+from gaifman.predict import NetworkPredictor
 from gaifman.ranking import fast_scoring as splits
 from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer, _PairFeatureFinder, supports_fast_scoring
 from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
@@ -23,7 +23,7 @@ from gaifman.training import Scorer, TrainingConfig
 from split_cases import ready, town
 
 
-def plainly(predictor: Predictor, scorer: Scorer, sampling: SamplingConfig, pair: Ints, position: int) -> Floats:
+def plainly(predictor: NetworkPredictor, scorer: Scorer, sampling: SamplingConfig, pair: Ints, position: int) -> Floats:
     count = len(predictor.graph)
     tuples = np.repeat(pair[None], count, axis=0)
     tuples[:, position] = np.arange(count)

@@ -35,9 +35,15 @@ def countries(*more: tuple[str, ...] | Fact) -> KnowledgeBase:
 
 @cache
 def completed() -> Completion:
-    """A completion of a functional relation with types, and of another one."""
+    """A completion of a functional relation with types, and of another one, by networks."""
     constraints = parse_constraints(DECLARED, countries())
     return gaifman.complete(countries(), ["capital", "near"], constraints=constraints, **GOOD)
+
+
+@cache
+def completed_by_default() -> Completion:
+    """The same with the default settings: ranked lists."""
+    return gaifman.complete(countries(), ["capital", "near"], constraints=parse_constraints(DECLARED, countries()))
 
 
 @cache

@@ -13,7 +13,7 @@ from gaifman.logic.ast import relation_query
 from gaifman.models.calibration import Calibration
 from gaifman.models.mlp import MLP
 from gaifman.models.scaling import FeatureStatistics, feature_kinds
-from gaifman.predict import Predictor
+from gaifman.predict import NetworkPredictor
 from gaifman.training import Scorer, TrainingConfig
 
 
@@ -31,7 +31,7 @@ def town(seed: int, people: int = 40, facts: int = 160, wide: bool = True, uncer
     return KnowledgeBase.from_facts(known, objects=[*names, "zoe", "nil"])
 
 
-def ready(kb: KnowledgeBase, phi: str, config: TrainingConfig, base: MLP) -> tuple[Predictor, Scorer]:
+def ready(kb: KnowledgeBase, phi: str, config: TrainingConfig, base: MLP) -> tuple[NetworkPredictor, Scorer]:
     """A predictor with random weights over all features that occur, and its scorer."""
     relations = {name: relation.arity for name, relation in kb.relations.items()}
     chosen = named_feature_set(phi, 2, relations) if phi in FEATURE_SET_NAMES else parse_phi(phi, unknown_objects=True)
@@ -44,4 +44,5 @@ def ready(kb: KnowledgeBase, phi: str, config: TrainingConfig, base: MLP) -> tup
     scaler = statistics.make_scaler(min_feature_count=1)
     base.reset(scaler.width, 3)
     scorer = Scorer(scaler, base)
-    return Predictor(relation_query("r0", 2), evaluator, scorer, Calibration.identity(), config), scorer
+    query, calibration = relation_query("r0", 2), Calibration.identity()
+    return NetworkPredictor(query, evaluator.graph, config, evaluator, scorer, calibration), scorer

@@ -9,16 +9,11 @@ import numpy as np
 
 import gaifman
 from gaifman.completion import Completion
-from gaifman.features.compiler import compile_features
-from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.feature_sets import FeatureSet
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import Query
-from gaifman.logic.parser import parse_feature
 from gaifman.model import GaifmanModel
-from gaifman.models.calibration import Calibration
-from gaifman.predict import Estimates, Predictor
+from gaifman.predict import Estimates, FallbackPredictor, NetworkPredictor, Predictor
 from gaifman.training import TrainingConfig
 
 FEW: dict[str, Any] = {
@@ -52,11 +47,15 @@ def towns(count: int = 40, prefix: str = "", *, sure: bool = True) -> KnowledgeB
     return KnowledgeBase.from_facts(facts, values)
 
 
-def untrained_predictor(kb: KnowledgeBase, query: Query, *features: str) -> Predictor:
+def untrained_predictor(kb: KnowledgeBase, query: Query) -> FallbackPredictor:
     """A predictor without a trained model."""
-    plan = compile_features(FeatureSet(tuple(map(parse_feature, features))), kb, len(query.variables))
-    evaluator = FeatureEvaluator(build_graph(kb), plan)
-    return Predictor(query, evaluator, None, Calibration.identity(), TrainingConfig())
+    return FallbackPredictor(query, build_graph(kb), TrainingConfig())
+
+
+def network(predictor: Predictor) -> NetworkPredictor:
+    """The predictor, which is that of a network."""
+    assert isinstance(predictor, NetworkPredictor)
+    return predictor
 
 
 def same(one: Estimates, other: Estimates) -> bool:

@@ -17,7 +17,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.models.calibration import fit_calibration
 from gaifman.sampling.constraints import parse_constraints
 from gaifman.training import Callback, TrainingConfig
-from trained import FEW, demo, same, towns
+from trained import FEW, demo, network, same, towns
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
 
@@ -72,7 +72,7 @@ def test_a_relation_is_trained_the_same_alone_and_with_others() -> None:
     """Except for the calibration, which all relations share."""
     alone, all_ = complete(towns(), ["works_in"], **FEW), complete(towns(), **FEW)
     assert list(alone.relations) == ["works_in"]
-    one, other = (each.scorers["works_in"].base.state() for each in (alone, all_))
+    one, other = (network(each.predictor("works_in")).scorer.base.state() for each in (alone, all_))
     assert one.keys() == other.keys()
     assert all(np.array_equal(one[name], other[name]) for name in one)
     assert same(alone.model("works_in").probabilities(PAIRS), alone.probabilities("works_in", PAIRS))
@@ -191,14 +191,15 @@ def test_constraints_are_used() -> None:
     rules = parse_constraints("functional: lives_in 1→2\ntypes: works_in person, place", kb)
     plain, ruled = complete(kb, **FEW), complete(kb, constraints=rules, **FEW)
     for relation, changed in (("lives_in", True), ("works_in", True), ("citizen", False)):
-        one, other = (each.scorers[relation].base.state()["weights/1"] for each in (plain, ruled))
+        one, other = (network(each.predictor(relation)).scorer.base.state()["weights/1"] for each in (plain, ruled))
         assert np.array_equal(one, other) != changed, relation
 
 
 def test_only_features_that_some_relation_uses_are_kept() -> None:
     found = complete(towns(), ["works_in", "person"], **FEW)
     for width, features in found.features.items():
-        own = [s.scaler for name, s in found.scorers.items() if found.relations[name] == width]
+        names = [name for name in found.scorers if found.relations[name] == width]
+        own = [network(found.predictor(name)).scorer.scaler for name in names]
         used = np.any([inputs.columns >= 0 for inputs in own], axis=0)
         assert len(used) == len(features)
         assert used.all()

@@ -98,7 +98,7 @@ def test_threads_do_not_change_a_model_of_uncertain_facts() -> None:
 def test_the_fallback_expects_uncertain_facts(doubt: float) -> None:
     """(m + ½) / (arity + 1), where m is the expected number of objects that another fact has at their position."""
     facts = [Fact("r", ("a", "b"), doubt), Fact("r", ("a", "c"), 0.5), Fact("r", ("d", "b"))]
-    predictor = untrained_predictor(KnowledgeBase.from_facts(facts), relation_query("r", 2), "r(s1, s2)")
+    predictor = untrained_predictor(KnowledgeBase.from_facts(facts), relation_query("r", 2))
     rows = [("a", "b"), ("a", "d"), ("b", "c"), ("d", "b"), ("d", "a")]
     found = predictor.probabilities(rows, predictor.budget(1)).values
     seen = [0.5 + 1, 1 - (1 - doubt) * 0.5, 0.5, 0 + doubt, 1 + 0]

@@ -189,8 +189,8 @@ def clones() -> list[Callable[[Any], Any]]:
 
 
 def test_models_and_completions_pickle_and_copy_also_after_use() -> None:
-    completion = gaifman.complete(towns(), ["works_in"], **FEW)
-    for model in (worker(), completion):
+    completion, lists = gaifman.complete(towns(), ["works_in"], **FEW), gaifman.complete(towns(), ["works_in"])
+    for model in (worker(), completion, lists):
         expected = model.answers("works_in(x, y)", x="p01").as_dict()
         model.warm_up()
         for clone in clones():

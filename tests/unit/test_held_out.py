@@ -84,4 +84,4 @@ def test_the_card_states_the_assumption_and_the_baseline() -> None:
     ):
         assert piece in text
     assert "typed AUC" in text
-    assert "corrects figures" in model_card({**completion.meta, "config": TrainingConfig().as_dict()})
+    assert "corrects figures" in model_card({**completion.meta, "config": completion.meta["config"] | {"missing": 0.0}})

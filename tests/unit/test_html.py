@@ -151,7 +151,9 @@ def test_a_model() -> None:
     assert "works_in(x, y)" in said
     assert "size of a neighbourhood4 objects" in said
     assert "held-out tuples" in said
-    assert check(GaifmanModel("'<b>'(x)")._repr_html_()) == "GaifmanModel: '<b>'(x), radius 1, size 20, not trained"
+    network = GaifmanModel("'<b>'(x)", base="mlp")
+    assert check(network._repr_html_()) == "GaifmanModel: '<b>'(x), radius 1, size 20, not trained"
+    assert check(GaifmanModel("'<b>'(x)")._repr_html_()) == "GaifmanModel: '<b>'(x), ranked lists, not trained"
     assert "base modelmlp" in check(works().model("works_in")._repr_html_())
 
 

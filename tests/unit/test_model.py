@@ -20,12 +20,13 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.model import GaifmanModel
+from gaifman.models.base import BaseModel
 from gaifman.models.calibration import correct_class_ratio
 from gaifman.models.mlp import MLP, Logistic
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.training import TrainingConfig
-from trained import FEW, demo, little, neighbour, same, towns, worker
+from trained import FEW, demo, little, neighbour, network, same, towns, worker
 
 PAIRS = [("p00", "t0"), ("p01", "t1"), ("p01", "t2"), ("p39", "t0"), ("t0", "p01")]
 
@@ -36,10 +37,11 @@ def drawn(model: GaifmanModel, tuples: Ints, hidden: HiddenFacts | None, draws: 
         build_graph(model.kb), compile_features(FeatureSet(model.features), model.kb, tuples.shape[1])
     )
     config = model.config
+    assert not isinstance(config.size, str)
     sampling = SamplingConfig(config.radius, config.size, draws, config.seed, "answer 0")
-    assert model._scorer is not None
-    rows = model._scorer.scaler.transform(evaluator.sample_and_evaluate(tuples, sampling, hidden))
-    return model.base.probabilities(rows).reshape(-1, draws), rows
+    scorer = network(model.predictor).scorer
+    rows = scorer.scaler.transform(evaluator.sample_and_evaluate(tuples, sampling, hidden))
+    return scorer.base.probabilities(rows).reshape(-1, draws), rows
 
 
 # Probabilities
@@ -193,7 +195,7 @@ def test_embed_is_the_mean_of_the_last_hidden_layer(draws: int) -> None:
     pairs = [("p01", "t2"), ("t0", "t0")]  # not known, so that nothing is hidden
     tuples = np.array([[kb.object_id(x), kb.object_id(y)] for x, y in pairs], np.int32)
     _, rows = drawn(model, tuples, None, draws)
-    expected = model.base.embed(rows).reshape(2, draws, 8).mean(axis=1)
+    expected = network(model.predictor).scorer.base.embed(rows).reshape(2, draws, 8).mean(axis=1)
     found = model.embed(pairs, draws=draws)
     assert found.shape == (2, 8)
     assert found.dtype == np.float32
@@ -363,10 +365,44 @@ def test_every_argument_is_documented(function: Callable[..., object]) -> None:
 
 
 def test_settings_make_the_config() -> None:
-    settings: dict[str, Any] = {**FEW, "size": None, "hide": "links", "holdout": 0.2, "patience": 2, "seed": 7}
+    settings: dict[str, Any] = {
+        **FEW,
+        "base": "mlp",
+        "size": None,
+        "hide": "links",
+        "holdout": 0.2,
+        "patience": 2,
+        "seed": 7,
+    }
     model = GaifmanModel("borders(x, y)", **settings)
     assert model.config == TrainingConfig(**settings)
     assert GaifmanModel.from_config("borders(x, y)", model.config).config == model.config
+
+
+@pytest.mark.parametrize(
+    ("query", "base", "wanted"),
+    [
+        ("borders(x, y)", "auto", ("listwise", None)),
+        ("borders(x, y)", "mlp", ("mlp", 20)),
+        ("borders(x, y)", Logistic(), ("logistic", 20)),
+        ("exists z. borders(x, z) & borders(z, y)", "auto", ("mlp", 20)),
+    ],
+    ids=str,
+)
+def test_the_config_has_the_base_model_and_the_size_that_auto_stands_for(
+    query: str, base: str | BaseModel, wanted: tuple[str, int | None]
+) -> None:
+    config = GaifmanModel(query, base=base).config
+    assert (config.base, config.size) == wanted
+
+
+def test_a_given_base_model_survives_a_file_without_a_given_size(tmp_path: Path) -> None:
+    """The size stayed "auto", and the file was refused."""
+    model = gaifman.fit(towns(), "works_in(x, y)", base=Logistic(), min_examples=0)
+    model.save(tmp_path / "model.gaifman")
+    loaded = gaifman.load(tmp_path / "model.gaifman", towns())
+    assert loaded.config.size == 20
+    assert loaded._repr_html_() == model._repr_html_()
 
 
 @pytest.mark.parametrize("query", ["person(x)", "works_in(x, 't1')", "lives_in(x, y) & ~works_in(x, y)"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ MODEL: dict[str, Any] = {
     "query": "∃z parent(x, z) ∧ parent(z, y)",
     "features": 1234,
     "base": {"kind": "mlp", "settings": {"hidden": [100, 100], "learning_rate": 0.1}},
-    "config": TrainingConfig(positives=1, negatives=4, phi="paper", seed=12345).as_dict(),
+    "config": TrainingConfig(size=20, base="mlp", positives=1, negatives=4, phi="paper", seed=12345).as_dict(),
     "kb": {"fingerprint": "ab12", "objects": 1155, "relations": 35, "facts": 5757},
     "metrics": {"held_out": 400, "loss": 0.21, "ece_before": 0.08, "ece_after": 0.01, "brier": 0.05, "auc": 0.98},
     "calibration": [
@@ -83,8 +84,13 @@ COMPLETION: dict[str, Any] = {
         {"name": "has part", "arity": 3, "answers": 5000, "trained": False, "reason": "fewer than two facts"},
     ],
     **{name: MODEL[name] for name in ("features", "base", "kb", "version")},
-    "config": TrainingConfig(radius=2, size=None).as_dict(),
+    "config": TrainingConfig(radius=2, size=None, base="mlp").as_dict(),
     "metrics": {"held_out": 0},
+}
+LISTWISE: dict[str, Any] = {
+    **COMPLETION,
+    "base": {"kind": "listwise", "settings": {"epochs": 3}},
+    "config": TrainingConfig(size=None, base="listwise", missing=0.3, seed=7).as_dict(),
 }
 SECTIONS = ["Intended use", "Training data", "Training", "Evaluation", "Limits", "Usage", "Reproduction"]
 
@@ -124,7 +130,7 @@ def blocks(text: str) -> list[str]:
     return [token.content.rstrip("\n") for token in tokens(text) if token.type == "fence"]
 
 
-@pytest.mark.parametrize("meta", [MODEL, COMPLETION], ids=["model", "completion"])
+@pytest.mark.parametrize("meta", [MODEL, COMPLETION, LISTWISE], ids=["model", "completion", "listwise"])
 def test_every_section_stands_in_its_order(meta: dict[str, Any]) -> None:
     assert headings(model_card(meta))[1:] == SECTIONS
 
@@ -150,6 +156,18 @@ def test_the_card_of_a_model_has_its_settings_and_metrics() -> None:
     assert "Here the fraction of answers is 0.25, in training it was 0.2." in with_prior
     several = model_card(MODEL | {"kb": {"collection": [MODEL["kb"], MODEL["kb"]]}})
     assert cells(several).count("ab12") == 2
+
+
+def test_the_card_of_ranked_lists_has_no_settings_of_the_network() -> None:
+    text = model_card(LISTWISE)
+    found = cells(text)
+    rows = dict(pairwise(found))
+    assert rows["base model"] == "listwise"
+    assert rows["base model: epochs"] == "3"
+    assert not {"radius of a neighbourhood", "size of a neighbourhood", "draws per prediction"} & {*found}
+    assert "if it misses 0.3 of its facts" in text
+    assert "In training it was" not in text
+    assert blocks(text)[-1] == "$ gaifman train KB -o MODEL --seed 7"
 
 
 def test_the_card_names_the_constraints() -> None:
@@ -180,7 +198,7 @@ def test_of_many_relations_the_largest_are_listed() -> None:
     assert "# Completion of 0 relations\n" in model_card({**COMPLETION, "relations": []})
 
 
-@pytest.mark.parametrize("key", ["kind", "query", "config", "kb"])
+@pytest.mark.parametrize("key", ["kind", "query", "config", "base", "kb"])
 def test_missing_metadata_is_refused(key: str) -> None:
     meta = {name: value for name, value in MODEL.items() if name != key}
     with pytest.raises(InputError, match=f"lacks {key}"):

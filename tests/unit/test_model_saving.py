@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,8 +65,9 @@ def test_a_fitted_calibration_is_saved(tmp_path: Path) -> None:
         "works_in(x, 't1')",
     ],
 )
-def test_any_query_survives_a_file(query: str, tmp_path: Path) -> None:
-    model = gaifman.fit(towns(), query, **FEW)
+@pytest.mark.parametrize("settings", [FEW, {"min_examples": 0}], ids=["network", "default"])
+def test_any_query_survives_a_file(query: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    model = gaifman.fit(towns(), query, **settings)
     saved(model, tmp_path)
     found = loaded(tmp_path / "a.gaifman", towns())
     assert found.query == model.query
@@ -75,12 +77,13 @@ def test_any_query_survives_a_file(query: str, tmp_path: Path) -> None:
     assert same(found.probabilities(tuples), model.probabilities(tuples))
 
 
-def test_hostile_names_survive_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [{**FEW, "min_feature_count": 1}, {}], ids=["network", "default"])
+def test_hostile_names_survive_a_file(settings: dict[str, Any], tmp_path: Path) -> None:
     """Relations named like keywords, like variables of features, or with quotes."""
     names = ("r", "x", "s1", "exists", "it's", 'say "hi"', "a b")
     facts = [(names[(i + j) % 7], f"o{i}", f"o{(i + j) % 9}") for i in range(9) for j in (1, 3, 4)]
     kb = KnowledgeBase.from_facts(facts, {("an age", f"o{i}"): i for i in range(9)})
-    model = gaifman.fit(kb, "'it\\'s'(x, y)", **{**FEW, "min_feature_count": 1})
+    model = gaifman.fit(kb, "'it\\'s'(x, y)", **settings)
     saved(model, tmp_path)
     found = loaded(tmp_path / "a.gaifman", kb)
     assert found.features == model.features

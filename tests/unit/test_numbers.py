@@ -32,7 +32,7 @@ def knowledge(values: dict[str, float]) -> KnowledgeBase:
 
 
 def fitted(values: dict[str, float], **settings: Any) -> GaifmanModel:
-    return gaifman.fit(knowledge(values), "good(x)", min_examples=6_000, seed=1, **settings)
+    return gaifman.fit(knowledge(values), "good(x)", min_examples=6_000, seed=1, **{"base": "mlp"} | settings)
 
 
 def auc(model: GaifmanModel) -> float:

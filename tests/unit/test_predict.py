@@ -12,10 +12,14 @@ from hypothesis.extra.numpy import arrays
 
 from gaifman import predict as judging
 from gaifman.errors import KnowledgeBaseError
+from gaifman.features.compiler import compile_features
+from gaifman.features.evaluator import FeatureEvaluator
+from gaifman.features.feature_sets import FeatureSet
+from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Floats
 from gaifman.logic.ast import query_variables, relation_query
-from gaifman.logic.parser import parse_query
+from gaifman.logic.parser import parse_feature, parse_query
 from gaifman.models.calibration import Calibration, fit_calibration
 from gaifman.predict import (
     DrawBudget,
@@ -146,7 +150,7 @@ def test_query_variables_are_distinct(width: int) -> None:
 def secrets(kb: KnowledgeBase, query: str, *tuples: tuple[str, ...]) -> list[set[str]]:
     """The facts that are hidden from each tuple."""
     asked = parse_query(query, kb)
-    predictor = untrained_predictor(kb, asked, "exists r. r(s1, s1)")
+    predictor = untrained_predictor(kb, asked)
     hidden = predictor.hidden_facts(predictor.tuple_ids(tuples))
     starts, facts = hidden.starts.tolist(), hidden.facts.tolist()
     return [{str(kb.fact_by_id(n)) for n in facts[starts[t] : starts[t + 1]]} for t in range(len(tuples))]
@@ -198,14 +202,13 @@ def test_blocks_do_not_change_predictions(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_uncertain_facts_are_present_in_predictions_as_often_as_they_are_right() -> None:
     kb = towns()
-    query, draws = relation_query("person", 1), 2_000
+    housed, draws = FeatureSet((parse_feature("exists x. lives_in(s1, x)"),)), 2_000
     tuples = np.array([[kb.object_id("p01")]], np.int32)
     for confidence in (0.1, 0.5, 1.0):
         doubtful = [Fact(f.relation, f.objects, confidence) for f in kb.facts()]
-        predictor = untrained_predictor(
-            KnowledgeBase.from_facts(doubtful, objects=kb.objects), query, "exists x. lives_in(s1, x)"
-        )
-        matrix = predictor.evaluator.sample_and_evaluate(tuples, little().config.sampling(draws, "answer 0"))
+        other = KnowledgeBase.from_facts(doubtful, objects=kb.objects)
+        evaluator = FeatureEvaluator(build_graph(other), compile_features(housed, other, 1))
+        matrix = evaluator.sample_and_evaluate(tuples, little().config.sampling(draws, "answer 0"))
         share = matrix.to_dense().mean()
         assert abs(share - confidence) <= 5 * (confidence * (1 - confidence) / draws) ** 0.5
 

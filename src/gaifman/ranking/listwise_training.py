@@ -127,21 +127,11 @@ def listwise_report(trained: Iterable[tuple[TrainedRelation, Odds]], corrected: 
         np.concatenate([np.zeros(0), *(part.targets for part in parts)]),
         shares if corrected else None,
     )
-    p, raw, targets, weights = (
-        np.concatenate([np.zeros(0), *arrays])
-        for arrays in zip(
-            *(
-                (
-                    odds.probabilities(one.proposals.evidence),
-                    mean_shares(one.proposals.evidence),
-                    one.proposals.targets,
-                    one.proposals.weights,
-                )
-                for one, odds in pairs
-            ),
-            strict=True,
-        )
-    )
+    proposed = [(np.zeros(0),) * 4]  # without a trained relation, nothing is proposed
+    for one, odds in pairs:
+        evidence, own = one.proposals.evidence, one.proposals
+        proposed.append((odds.probabilities(evidence), mean_shares(evidence), own.targets, own.weights))
+    p, raw, targets, weights = map(np.concatenate, zip(*proposed, strict=True))
     return HeldOutReport(held_out, _reliability(raw, targets, weights, raw), _reliability(p, targets, weights, p))
 
 

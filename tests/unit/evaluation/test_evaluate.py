@@ -22,7 +22,7 @@ from gaifman.ranking.scorers import ModelScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
 from gaifman.training import TrainingConfig
 from reference_ranks import Names, rank_of
-from trained import FEW, GOOD, towns, worker
+from trained import FEW, GOOD, network, towns, worker
 
 LATE = [("likes", "p00", "p01"), ("likes", "p02", "p01")]
 HELD: list[tuple[str, ...]] = [
@@ -77,7 +77,8 @@ def slow_score(completion: Completion, relation: str, objects: Names) -> float:
     """The score of one tuple, with the draws of a prediction."""
     if relation not in completion.scorers:
         return completion.probability(relation, *objects, constraints=False).value
-    config, predictor = completion.config, completion.predictor(relation)
+    config, predictor = completion.config, network(completion.predictor(relation))
+    assert not isinstance(config.size, str)
     sampling = SamplingConfig(config.radius, config.size, config.draws, config.seed, "answer 0", shared_order=True)
     nothing = HiddenFacts(np.zeros(2, np.int64), np.zeros(0, np.int64))
     return float(predictor.probabilities_per_draw(predictor.tuple_ids([objects]), sampling, nothing).mean())

@@ -18,6 +18,7 @@ from gaifman.evaluation.tasks import (
 )
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
+from gaifman.predict import FallbackPredictor
 from gaifman.ranking.scorers import FallbackScorer, ModelScorer
 from trained import FEW, towns, worker
 
@@ -169,9 +170,15 @@ def test_tuple_scores_equal_candidate_scores() -> None:
 # Categories
 
 
+def fallback() -> FallbackScorer:
+    predictor = completed().predictor("likes")
+    assert isinstance(predictor, FallbackPredictor)
+    return FallbackScorer(predictor, (1,))
+
+
 def category(*pairs: tuple[int, ...], width: int = 2) -> str:
     rows = np.array(pairs, np.int32).reshape(-1, width)
-    return EvaluationTask("r", FallbackScorer(completed().predictor("likes"), (1,)), rows[:1], rows, rows).category
+    return EvaluationTask("r", fallback(), rows[:1], rows, rows).category
 
 
 @pytest.mark.parametrize(
@@ -193,10 +200,7 @@ def test_categories_by_the_usual_threshold(pairs: list[tuple[int, int]], wanted:
 def test_other_categories() -> None:
     assert category((0,), (1,), width=1) == category((0, 1, 2), width=3) == "other"
     rows = np.zeros((1, 2), np.int32)
-    assert (
-        EvaluationTask("r", FallbackScorer(completed().predictor("likes"), (1,)), rows, rows[:0], rows).category
-        == "none"
-    )
+    assert EvaluationTask("r", fallback(), rows, rows[:0], rows).category == "none"
 
 
 # Samples

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 import gaifman
 from gaifman.errors import KnowledgeBaseError
-from gaifman.explain.attribution import MAX_COUNTERFACTUAL_FACTS, _fact_sets_to_hide, estimate_hiding
+from gaifman.explain.common import MAX_COUNTERFACTUAL_FACTS, _fact_sets_to_hide, estimate_hiding
 from gaifman.explain.explanation import Explanation
 from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
@@ -27,7 +27,7 @@ from gaifman.models.mlp import MLP
 from gaifman.sampling.neighbourhoods import draw_neighbourhoods
 from gaifman.sampling.worlds import worlds_of_tuple
 from reference_model import Plain
-from trained import FEW, GOOD, demo, neighbour, towns, worker
+from trained import FEW, GOOD, demo, neighbour, network, towns, worker
 from trained import completion_with_mayor as completed
 
 PAIRS = (("p03", "t3"), ("p03", "t1"), ("p08", "t4"), ("t1", "p02"), ("p05", "p05"))
@@ -131,7 +131,8 @@ def test_more_reasons_leave_fewer_other_formulas() -> None:
 @pytest.mark.parametrize("kind", ["mlp", "logistic", "plain", "demo", "unsure", "three", "phi"])
 def test_effects_of_a_prediction_equal_brute_force(kind: str) -> None:
     model, names, found = explained(kind)[0]
-    predictor, scorer = model.predictor, model.scorer
+    predictor = network(model.predictor)
+    scorer = predictor.scorer
     tuples = predictor.tuple_ids([names])
     hidden = predictor.hidden_facts(tuples)
     sampling = model.config.sampling(model.config.draws, "answer 0")
@@ -313,9 +314,10 @@ def test_an_object_without_facts_has_no_reasons() -> None:
 def test_a_saturated_base_model() -> None:
     base = MLP((4,), epochs=1)
     model = gaifman.fit(towns(), "works_in(x, y)", base=base, **_no_options())
-    state = dict(model.scorer.base.state())
+    trained = network(model.predictor).scorer.base
+    state = dict(trained.state())
     state["biases 2"] = np.array([500.0], np.float32)
-    model.scorer.base.restore(state)
+    trained.restore(state)
     found = model.explain("p03", "t3")
     assert found.estimate == model.probability("p03", "t3")
     assert np.isfinite(found.log_odds)

@@ -91,6 +91,7 @@ def test_as_json() -> None:
         "interactions": 0.5,
         "averaging": -0.25,
         "calibration": 1.5,
+        "competition": None,
         "others": {"count": 3, "effect": 0.25},
     }
     assert body["counterfactual"] == {"facts": [fact], "probability": 0.31, "standard_error": 0.02, "draws": 10}

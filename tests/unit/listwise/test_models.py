@@ -95,7 +95,7 @@ def test_a_crafted_file_is_refused(
 
 
 def test_new_objects_are_ranked_without_training(completion: gaifman.Completion) -> None:
-    facts = [("country", "new"), *(("city", name) for name in ("a", "b", "c"))]
+    facts: list[tuple[str, ...]] = [("country", "new"), *(("city", name) for name in ("a", "b", "c"))]
     facts += [("city_in", name, "new") for name in ("a", "b", "c")]
     facts += [("seat", "b", "house")]
     other = completion.with_kb(KnowledgeBase.from_facts(facts))
@@ -143,7 +143,8 @@ def test_a_stopped_training_is_resumed_to_the_same_model() -> None:
 
 
 def test_relations_of_one_and_three_places_have_models() -> None:
-    facts = [("met", f"a{i}", f"b{i}", f"c{i}") for i in range(30)] + [("link", f"b{i}", f"c{i}") for i in range(40)]
+    facts: list[tuple[str, ...]] = [("met", f"a{i}", f"b{i}", f"c{i}") for i in range(30)]
+    facts += [("link", f"b{i}", f"c{i}") for i in range(40)]
     facts += [("person", f"b{i}") for i in range(25)]
     model = gaifman.complete(KnowledgeBase.from_facts(facts), ["met", "person"])
     assert model.answers("met('a0', 'b35', z)", candidates="all", top=1)[0].names == ("c35",)
@@ -151,15 +152,27 @@ def test_relations_of_one_and_three_places_have_models() -> None:
     assert model.explain("met", "a0", "b35", "c35").supporting
 
 
+def test_without_a_relation_that_can_be_trained_there_is_the_fallback(tmp_path: Path) -> None:
+    kb = KnowledgeBase.from_facts([("p", "a"), ("p", "b"), ("q", "a")])
+    found = gaifman.complete(kb)
+    assert (found.trained_relations, found.meta["features"]) == ([], 0)
+    assert [row["reason"] for row in found.meta["relations"]] == ["every tuple is known", "fewer than two facts"]
+    found.save(tmp_path / "model.gaifman")
+    loaded = gaifman.load(tmp_path / "model.gaifman", kb)
+    assert isinstance(loaded, gaifman.Completion)
+    assert loaded.probability("q", "b") == found.probability("q", "b")
+
+
 def test_other_queries_and_other_settings_take_the_network() -> None:
     kb = geography(12)
-    for query, settings in (
+    cases: list[tuple[str, dict[str, Any]]] = [
         ("exists z. city_in(z, x) & seat(z, y)", {}),
         ("capital(x, y)", {"size": 5}),
         ("capital(x, y)", {"phi": "paper"}),
         ("capital(x, y)", {"base": "mlp"}),
-    ):
-        model = gaifman.fit(kb, query, min_examples=0, **settings)  # type: ignore[arg-type]
+    ]
+    for query, settings in cases:
+        model = gaifman.fit(kb, query, min_examples=0, **settings)
         assert isinstance(model.predictor, NetworkPredictor)
 
 

@@ -14,7 +14,7 @@ from gaifman.kb.tables import Floats, Ints
 from gaifman.ranking import scorers as ranking
 from gaifman.ranking.scorers import DirectScorer
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
-from trained import FEW, GOOD, towns
+from trained import FEW, GOOD, network, towns
 
 
 @cache
@@ -24,7 +24,7 @@ def completed() -> Completion:
 
 def plain(relation: str, draws: int = 3, threads: int | None = 1) -> DirectScorer:
     found = completed()
-    return DirectScorer(found.predictor(relation), (draws,), threads=threads)
+    return DirectScorer(network(found.predictor(relation)), (draws,), threads=threads)
 
 
 def tuples_of(relation: str, count: int = 4) -> Ints:
@@ -35,9 +35,9 @@ def tuples_of(relation: str, count: int = 4) -> Ints:
 
 
 def one_by_one(relation: str, tuples: Ints, position: int, draws: int) -> Floats:
-    """By `Predictor.probabilities_per_draw`, one tuple after another."""
-    found, predictor = completed(), completed().predictor(relation)
-    config = found.config
+    """By `NetworkPredictor.probabilities_per_draw`, one tuple after another."""
+    config, predictor = completed().config, network(completed().predictor(relation))
+    assert not isinstance(config.size, str)
     sampling = SamplingConfig(config.radius, config.size, draws, config.seed, "answer 0", shared_order=True)
     rows = []
     for row in tuples:
@@ -72,7 +72,7 @@ def test_blocks_and_threads_do_not_change_the_scores(monkeypatch: pytest.MonkeyP
 
 def test_several_means_are_those_of_the_first_draws() -> None:
     found, tuples = completed(), tuples_of("works_in", 3)
-    together = DirectScorer(found.predictor("works_in"), (1, 2, 3)).scores(tuples, 1)
+    together = DirectScorer(network(found.predictor("works_in")), (1, 2, 3)).scores(tuples, 1)
     for row, draws in zip(together, (1, 2, 3), strict=True):
         assert np.array_equal(row, plain("works_in", draws).scores(tuples, 1)[0])
 
@@ -89,7 +89,8 @@ def test_candidates_share_their_draws() -> None:
     crowd = [("likes", "ann", f"friend{i}") for i in range(30)] + [("likes", f"friend{i}", "eve") for i in range(9)]
     kb = gaifman.KnowledgeBase.from_facts(crowd, objects=["twin 1", "twin 2"])
     found = gaifman.complete(kb, **GOOD)
-    scores = DirectScorer(found.predictor("likes"), (2,)).scores(np.array([[kb.object_id("ann"), 0]], np.int32), 1)
+    asked = np.array([[kb.object_id("ann"), 0]], np.int32)
+    scores = DirectScorer(network(found.predictor("likes")), (2,)).scores(asked, 1)
     assert scores[0, 0, kb.object_id("twin 1")] == scores[0, 0, kb.object_id("twin 2")]
     assert len(np.unique(scores)) > 1
 

@@ -18,7 +18,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.model import GaifmanModel, Model
 from gaifman.models.mlp import MLP
-from gaifman.predict import Predictor
+from gaifman.predict import NetworkPredictor, Predictor
 from gaifman.ranking import fast_scoring as module
 from gaifman.ranking import ranked_answers as answering
 from gaifman.ranking.fast_scoring import (
@@ -31,7 +31,7 @@ from gaifman.ranking.fast_scoring import (
 from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.training import Scorer, TrainingConfig
 from split_cases import ready, town
-from trained import FEW, GOOD, towns
+from trained import FEW, GOOD, network, towns
 
 
 @cache
@@ -59,7 +59,7 @@ def secret(predictor: Predictor, tuples: Ints) -> HiddenFacts:
     return HiddenFacts.one_per_tuple(predictor.graph.kb.fact_ids(number, tuples))
 
 
-def plainly(predictor: Predictor, config: TrainingConfig, tuples: Ints, hidden: HiddenFacts) -> Floats:
+def plainly(predictor: NetworkPredictor, config: TrainingConfig, tuples: Ints, hidden: HiddenFacts) -> Floats:
     """The definition: shared draws of the first pass, each tuple with its hidden facts."""
     sampling = replace(config.sampling(FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE), shared_order=True)
     return np.asarray(predictor.probabilities_per_draw(tuples, sampling, hidden).mean(axis=1))
@@ -166,7 +166,7 @@ def test_threads_get_the_same_scores() -> None:
     models = [replace(predictor, scorer=scorer) for scorer in scorers]
     asked = [(models[number % 2], pairs(predictor, number % 42, number // 2 % 2)) for number in range(60)]
 
-    def work(row: tuple[Predictor, Ints]) -> bytes:
+    def work(row: tuple[NetworkPredictor, Ints]) -> bytes:
         return fast_scorer.scores(*row, HiddenFacts.one_per_tuple(np.full(len(row[1]), -1)), no_deadline()).tobytes()
 
     with ThreadPoolExecutor(4) as pool:
@@ -213,7 +213,7 @@ def test_the_first_pass_checks_the_deadline() -> None:
     tuples = pairs(model.predictor, 0, 1)
     nothing = HiddenFacts.one_per_tuple(np.full(len(tuples), -1))
     with pytest.raises(StoppedError):
-        model._compile().fast_scorer(2).scores(model.predictor, tuples, nothing, deadline)
+        model._compile().fast_scorer(2).scores(network(model.predictor), tuples, nothing, deadline)
 
 
 def test_ties_go_by_id_sampled_or_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_ties_go_by_id_sampled_or_split(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_warm_up_respects_the_limit_on_members(monkeypatch: pytest.MonkeyPatch) -> None:
     model = splitting().with_kb(towns())
-    cost = ObjectFeatures(model.predictor.evaluator, model.config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE).cost
+    cost = ObjectFeatures(network(model.predictor).evaluator, model.config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE).cost
     monkeypatch.setattr(module, "MAX_DRAWN_MEMBERS", cost - 1)
     model.warm_up()
     assert not is_warm(model)

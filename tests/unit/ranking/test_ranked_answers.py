@@ -17,7 +17,7 @@ from gaifman.model import GaifmanModel
 from gaifman.predict import Estimates
 from gaifman.ranking import ranked_answers as module
 from gaifman.ranking.ranked_answers import RankedAnswers
-from trained import FEW, demo, neighbour, same, towns, worker
+from trained import FEW, demo, neighbour, network, same, towns, worker
 from trained import completion_with_likes as completed
 
 APART = "exists z. borders(x, z) & borders(z, y) & x != y & ~borders(x, y)"
@@ -244,7 +244,7 @@ def test_the_first_pass_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, value)
     objects = np.arange(len(towns().objects), dtype=np.int32)
     tuples = np.stack([np.full_like(objects, towns().object_id("p03")), objects], axis=1)
-    predictor, config = worker().predictor, worker().config
+    predictor, config = network(worker().predictor), worker().config
     sampling = replace(config.sampling(2, "look"), shared_order=True)
     hidden = predictor.hidden_facts(tuples)
     looked = predictor.probabilities_per_draw(tuples, sampling, hidden).mean(axis=1)

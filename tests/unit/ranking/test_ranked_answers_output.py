@@ -74,9 +74,13 @@ def test_rows() -> None:
 def test_the_description_of_candidates() -> None:
     assert str(CandidateSummary(1, "all objects", 10, 1)) == "1 candidate: all objects"
     assert (
-        str(CandidateSummary(9, "all objects", 1, 3, 2))
-        == "9 candidates: all objects; the best 3 by 2 draws got 1 draw"
+        str(CandidateSummary(9, "all objects", 3, 3, 1))
+        == "9 candidates: all objects; the best 3 by 1 draw got 3 draws"
     )
+    assert (
+        str(CandidateSummary(9, "all objects", 1, 3, 1))
+        == "9 candidates: all objects; the best 3 of a first pass were scored in full"
+    ), "ranked lists draw nothing"
     assert str(Answer(("a", "b"), Estimate(0.5, 0.1, 3), known=False)) == "a  b  0.500 ± 0.100"
 
 
