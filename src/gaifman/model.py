@@ -788,7 +788,8 @@ def fit(
         patience: Stop after this many epochs without a better loss on held-out tuples; 0 never stops early.
         draws: N, neighbourhoods per prediction.
         missing: The share of true answers that the knowledge base is assumed to miss; probabilities and held-out
-            figures are corrected for it. 0 counts every negative as false.
+            figures are corrected for it. 0 counts every negative as false; for the probabilities of ranked lists it
+            stands for 0.1.
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
         constraints: Types and functional relations, which decide what a negative can be, and which answers respect.

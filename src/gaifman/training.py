@@ -95,7 +95,8 @@ class TrainingConfig(ExampleConfig):
     """N: the number of neighbourhoods that a probability is averaged over."""
     missing: float = 0.0
     """The share of true answers that the knowledge base is assumed to miss. Some negatives are then true: probabilities
-    and held-out figures are corrected for it. 0 counts every negative as false."""
+    and held-out figures are corrected for it. 0 counts every negative as false; for the probabilities of ranked lists
+    it stands for 0.1."""
 
     def __post_init__(self) -> None:
         ExampleConfig.__post_init__(self)

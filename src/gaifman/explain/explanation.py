@@ -47,8 +47,8 @@ class Reason:
     feature: str
     """The feature of the model, with s1, s2 … for the objects; empty for a constraint."""
     effect: float
-    """By how much the log-odds fall if the formula is switched off, as a mean over all draws; for a constraint, by how
-    much it changes the log-odds."""
+    """In log-odds. Of ranked lists: weight times value. Of a network: by how much the log-odds fall if the formula is
+    switched off, as a mean over all draws. Of a constraint: by how much it changes the log-odds."""
     draws: int
     """Draws in which its value differs from the default."""
     value: float
