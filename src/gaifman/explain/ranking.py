@@ -13,9 +13,11 @@ from functools import cache
 import numpy as np
 
 from gaifman.explain.common import (
+    MAX_COUNTERFACTUAL_FACTS,
     MAX_COUNTERFACTUAL_FORMULAS,
     ExplainedTuple,
     conflict_reasons,
+    estimate_hiding,
     find_counterfactual,
     query_text,
     without_conflicting_facts,
@@ -37,6 +39,8 @@ from gaifman.sampling.neighbourhoods import HiddenFacts
 
 MAX_DRAWN = 24
 """Objects of a diagram."""
+MIN_RISE = 0.05
+"""By how much a probability rises without the known answers that are named as decisive."""
 
 
 @dataclass(slots=True)
@@ -66,8 +70,10 @@ def explain_ranking(
     helping = [frozenset(one.facts) for one in supporting if one.first.joins] or [
         frozenset(one.facts) for one in supporting
     ]
-    counterfactual = without_conflicting_facts(explained) or find_counterfactual(
-        explained, helping[:MAX_COUNTERFACTUAL_FORMULAS]
+    counterfactual = (
+        without_conflicting_facts(explained)
+        or _without_known_answers(explained, order)
+        or find_counterfactual(explained, helping[:MAX_COUNTERFACTUAL_FORMULAS])
     )
     reasons = (*conflict_reasons(explained), *(_reason(explained, one) for one in shown))
     return Explanation(
@@ -100,11 +106,34 @@ def _estimate(predictor: ListwisePredictor, tuples: Ints, hidden: HiddenFacts, b
 
 
 def _merge(found: Iterator[Evidence]) -> list[_Merged]:
-    """The evidence by formula; what has no effect is left out."""
-    merged: dict[object, _Merged] = {}
+    """The evidence by formula; what has no effect is left out.
+
+    That two objects are linked, by the facts of a formula that is there too, is part of that formula.
+    """
+    merged: dict[tuple[object, ...], _Merged] = {}
     for evidence in found:
         merged.setdefault(evidence.key, _Merged(evidence)).add(evidence)
+    steps = {frozenset(one.facts): one for one in reversed(merged.values()) if one.first.key[0] == "path"}
+    for key, link in list(merged.items()):
+        same = steps.get(frozenset(link.facts))
+        if key[0] in ("linked", "ordered") and same is not None:
+            same.effect += merged.pop(key).effect
     return [one for one in merged.values() if one.effect]
+
+
+def _without_known_answers(explained: ExplainedTuple, order: Sequence[_Merged]) -> Counterfactual | None:
+    """The probability without the known answers, if these are what makes the tuple improbable."""
+    strongest = next((one for one in order if one.effect < 0), None)
+    if strongest is None or strongest.first.key[0] not in ("known", "count"):
+        return None
+    facts = sorted(strongest.facts)
+    if not 0 < len(facts) <= MAX_COUNTERFACTUAL_FACTS:
+        return None
+    hidden = np.union1d(explained.hidden.facts, facts).astype(np.int64)
+    [estimate] = estimate_hiding(explained.predictor, explained.tuples, [hidden], explained.budget)
+    if estimate.value < explained.estimate.value + MIN_RISE:
+        return None
+    return Counterfactual(tuple(explained.fact(fact) for fact in facts), estimate)
 
 
 def _reason(explained: ExplainedTuple, merged: _Merged) -> Reason:

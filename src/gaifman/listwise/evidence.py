@@ -27,8 +27,8 @@ MAX_FACTS = 100
 class Evidence:
     """A formula that is true of a tuple."""
 
-    key: object
-    """The same for formulas that say the same."""
+    key: tuple[object, ...]
+    """Its kind, and more; the same for formulas that say the same."""
     formula: Feature | str
     """The formula over s1, s2 …; or a text with {0}, {1} … for the objects, where the language has no formula."""
     value: float
@@ -190,8 +190,8 @@ def _known(
     tuples = np.tile(np.array(objects, np.int32), (len(known[:MAX_FACTS]), 1))
     tuples[:, position] = known[:MAX_FACTS]
     facts = scorer.index.kb.fact_ids(scorer.index.kb.content.relations.find(scorer.relation) or 0, tuples)
-    terms = tuple(Variable("x" if i == position else f"s{i + 1}") for i in range(len(objects)))
+    terms = tuple(Variable("x1" if i == position else f"s{i + 1}") for i in range(len(objects)))
     feature = Feature(Atom(scorer.relation, terms))
-    yield Evidence(
-        ("known", position), feature, float(len(known)), weight * float(np.log1p(len(known))), tuple(facts.tolist())
-    )
+    # of two objects, the known answers for one are the facts that the other is in
+    key = ("count", 1 - position) if len(objects) == 2 else ("known", position)
+    yield Evidence(key, feature, float(len(known)), weight * float(np.log1p(len(known))), tuple(facts.tolist()))

@@ -27,8 +27,10 @@ MIN_LOG_SHARE = -20.0
 """Smaller shares tell nothing more."""
 MAX_LOG_ODDS = 30.0
 NEWTON_STEPS = 50
-POOLED_PENALTY, OWN_PENALTY = 0.01, 0.5
+POOLED_PENALTY, OWN_PENALTY = 1.0, 0.5
 """Of the squared distance to the prior weights: for all relations together, and for one relation."""
+MAX_SHARE_WEIGHT = 4.0
+"""A steeper slope would say more than held-out facts can."""
 PRIOR_SHARE_WEIGHT = 0.5
 """The weight of a log share before anything is known."""
 
@@ -139,7 +141,7 @@ def _newton(design: Floats, targets: Floats, mass: Floats, start: Floats, penalt
         step, size = np.linalg.solve(curvature, gradient), 1.0
         while size > 1e-6:
             tried = weights - size * step
-            tried[1 : 1 + shares] = np.maximum(tried[1 : 1 + shares], 0.0)
+            tried[1 : 1 + shares] = np.clip(tried[1 : 1 + shares], 0.0, MAX_SHARE_WEIGHT)
             new = _loss(design, targets, mass, start, strengths, tried)
             if new < loss:
                 break
