@@ -265,6 +265,8 @@ def _metrics(meta: Mapping[str, Any]) -> str:
 def _missing(meta: Mapping[str, Any]) -> str:
     """Return what is assumed about missing facts."""
     metrics, share = meta["metrics"], meta["config"].get("missing")
+    if not share and _is_listwise(meta):
+        return "The setting missing is the share of facts that probabilities assume to be missing."
     if not share:
         return "The setting missing corrects figures and probabilities for an assumed share of missing facts."
     expected = metrics.get("true_negatives")

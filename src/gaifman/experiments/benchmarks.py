@@ -24,6 +24,7 @@ from gaifman.experiments.datasets import DATASETS, DatasetFiles, find_split_file
 from gaifman.experiments.paper import VISIBLE_FACTS
 from gaifman.jobs.train import SourceText, TrainingSpec
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.listwise.settings import listwise_options
 from gaifman.training import TrainingConfig
 
 
@@ -211,7 +212,9 @@ class BenchmarkExperiment:
     def training_job(self) -> TrainingSpec:
         """Return the training: a completion, with defaults for all other settings."""
         settings = {**self.chosen_settings, **self.given_settings, "seed": self.seed}
-        return TrainingSpec(TrainingConfig.from_settings(settings).as_dict(), phi=self.file)
+        listwise = {name: settings.pop(name) for name in listwise_options() if name in settings}
+        options = {**settings.pop("options", {}), **listwise}
+        return TrainingSpec(TrainingConfig.from_settings({**settings, "options": options}).as_dict(), phi=self.file)
 
     def check(self) -> None:
         """Raise an error for wrong settings, before anything is read or written."""

@@ -136,7 +136,8 @@ function picture(found) {
   for (const [name, value] of Object.entries(size)) svg.setAttribute(name, value);
   svg.style.minInlineSize = `${Math.round(Math.min(0.8 * width, Math.max(MIN_SCALE * width, MIN_WIDTH)))}px`; // on a phone it scrolls
   svg.style.maxInlineSize = `${Math.round(1.25 * width)}px`;
-  const caption = "One sampled neighbourhood; facts that the formulas use are highlighted.";
+  const what = found.draws < 2 ? "The objects of these facts" : "One sampled neighbourhood";
+  const caption = `${what}; facts that the formulas use are highlighted.`;
   return h("figure", {}, h("figcaption", {}, caption), h("div", { class: "scroll picture", tabindex: "0", role: "group", "aria-label": "Picture of the neighbourhood" }, svg));
 }
 
