@@ -379,7 +379,7 @@ def complete(
     min_feature_count: int = DEFAULT_CONFIG.min_feature_count,
     patience: int = DEFAULT_CONFIG.patience,
     draws: int = DEFAULT_CONFIG.draws,
-    missing: float = DEFAULT_CONFIG.missing,
+    missing: float | None = DEFAULT_CONFIG.missing,
     seed: int = DEFAULT_CONFIG.seed,
     block_size: int = DEFAULT_CONFIG.block_size,
     constraints: Constraints | None = None,
@@ -408,9 +408,8 @@ def complete(
         min_feature_count: Drop features that were seen less often.
         patience: Stop after this many epochs without a better loss on held-out tuples; 0 never stops early.
         draws: N, neighbourhoods per prediction.
-        missing: The share of true facts that the knowledge base is assumed to miss; probabilities and held-out figures
-            are corrected for it. 0 counts every negative as false; for the probabilities of ranked lists it stands for
-            0.1.
+        missing: The share of true facts that the knowledge base is assumed to miss. None is 0.1 for the probabilities
+            of ranked lists, and 0 for networks, whose probabilities and figures are corrected for it.
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
         constraints: Types and functional relations, which decide what a negative can be, and which answers respect.

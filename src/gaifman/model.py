@@ -52,7 +52,6 @@ from gaifman.listwise.scoring import Workspaces
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import listwise_config, resolve_config
 from gaifman.listwise.steps import StepIndex, build_steps
-from gaifman.listwise.trainer import DEFAULT_MISSING
 from gaifman.logic.ast import Bindings, Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import used_symbols
@@ -197,7 +196,7 @@ class Model(ABC):
     @property
     def assumed_missing(self) -> float | None:
         """The share of facts that probabilities assume to be missing; None for a network, which has a prior."""
-        return (self.config.missing or DEFAULT_MISSING) if self.config.base == LISTWISE else None
+        return self.config.assumed_missing if self.config.base == LISTWISE else None
 
     @property
     def constraints(self) -> Constraints:
@@ -447,7 +446,7 @@ class GaifmanModel(Model):
         min_feature_count: int = DEFAULT_CONFIG.min_feature_count,
         patience: int = DEFAULT_CONFIG.patience,
         draws: int = DEFAULT_CONFIG.draws,
-        missing: float = DEFAULT_CONFIG.missing,
+        missing: float | None = DEFAULT_CONFIG.missing,
         seed: int = DEFAULT_CONFIG.seed,
         block_size: int = DEFAULT_CONFIG.block_size,
     ) -> None:
@@ -757,7 +756,7 @@ def fit(
     min_feature_count: int = DEFAULT_CONFIG.min_feature_count,
     patience: int = DEFAULT_CONFIG.patience,
     draws: int = DEFAULT_CONFIG.draws,
-    missing: float = DEFAULT_CONFIG.missing,
+    missing: float | None = DEFAULT_CONFIG.missing,
     seed: int = DEFAULT_CONFIG.seed,
     block_size: int = DEFAULT_CONFIG.block_size,
     constraints: Constraints | None = None,
@@ -787,9 +786,8 @@ def fit(
         min_feature_count: Drop features that were seen less often.
         patience: Stop after this many epochs without a better loss on held-out tuples; 0 never stops early.
         draws: N, neighbourhoods per prediction.
-        missing: The share of true answers that the knowledge base is assumed to miss; probabilities and held-out
-            figures are corrected for it. 0 counts every negative as false; for the probabilities of ranked lists it
-            stands for 0.1.
+        missing: The share of true answers that the knowledge base is assumed to miss. None is 0.1 for the probabilities
+            of ranked lists, and 0 for networks, whose probabilities and figures are corrected for it.
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
         constraints: Types and functional relations, which decide what a negative can be, and which answers respect.

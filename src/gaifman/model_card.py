@@ -14,11 +14,10 @@ from typing import Any
 
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable, plural
-from gaifman.listwise.trainer import DEFAULT_MISSING
 from gaifman.logic.parser import parse_query
 from gaifman.logic.printer import format_relation
 from gaifman.ranking.held_out import RANKING_NOTE, describe_sample
-from gaifman.training import LISTWISE
+from gaifman.training import LISTWISE, TrainingConfig
 
 MAX_RELATIONS = 50
 """Maximum number of listed relations: those with the most answers."""
@@ -240,7 +239,7 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     size = "all objects" if config["size"] is None else f"{config['size']:,} objects"
     used = {**config, "size": size}
     if _is_listwise(meta):
-        used = {name: used[name] for name in ("hide", "holdout", "missing") if name in used}
+        used = {name: used[name] for name in ("hide", "holdout")} | {"missing": _assumed_missing(meta)}
     rows = [*_label(used, _SETTINGS), ("features", meta["features"]), ("base model", base["kind"])]
     rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
     return rows + [("constraint", line) for line in meta.get("constraints", "").splitlines()]
@@ -299,10 +298,14 @@ def _is_listwise(meta: Mapping[str, Any]) -> bool:
     return bool(meta["base"]["kind"] == LISTWISE)
 
 
+def _assumed_missing(meta: Mapping[str, Any]) -> float:
+    return TrainingConfig(missing=meta["config"].get("missing")).assumed_missing
+
+
 def _prior(meta: Mapping[str, Any]) -> str:
     """Return what probabilities refer to."""
     if _is_listwise(meta):
-        return LISTWISE_PRIOR.format(missing=meta["config"].get("missing") or DEFAULT_MISSING)
+        return LISTWISE_PRIOR.format(missing=_assumed_missing(meta))
     return NETWORK_PRIOR.format(prior=_training_prior(meta))
 
 

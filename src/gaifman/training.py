@@ -38,6 +38,8 @@ from gaifman.sampling.rng import fold_in, make_key
 
 AUTO, LISTWISE = "auto", "listwise"
 """A setting that depends on the query, and the base model of ranked lists."""
+DEFAULT_MISSING, MIN_MISSING = 0.1, 0.001
+"""The share of facts that ranked lists assume to be missing by default, and at least."""
 NETWORK_SIZE = 20
 """Size of neighbourhoods by default."""
 
@@ -93,10 +95,10 @@ class TrainingConfig(ExampleConfig):
     """Early stopping: epochs without a better held-out loss before training stops; 0 for never."""
     draws: int = 10
     """N: the number of neighbourhoods that a probability is averaged over."""
-    missing: float = 0.0
-    """The share of true answers that the knowledge base is assumed to miss. Some negatives are then true: probabilities
-    and held-out figures are corrected for it. 0 counts every negative as false; for the probabilities of ranked lists
-    it stands for 0.1."""
+    missing: float | None = None
+    """The share of true answers that the knowledge base is assumed to miss. Probabilities of ranked lists are those of
+    facts that are missing at this share; None is 0.1. For a network, some negatives are then true, and probabilities
+    and held-out figures are corrected for it; None is 0: every negative counts as false."""
 
     def __post_init__(self) -> None:
         ExampleConfig.__post_init__(self)
@@ -105,7 +107,8 @@ class TrainingConfig(ExampleConfig):
         self.sampling(self.draws, "check")
         for name in ("min_examples", "min_feature_count", "patience"):
             check_int(name, getattr(self, name), 0)
-        check_fraction("missing", self.missing, one=False)
+        if self.missing is not None:
+            check_fraction("missing", self.missing, one=False)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:
@@ -130,6 +133,11 @@ class TrainingConfig(ExampleConfig):
         """Return the settings for drawing neighbourhoods."""
         size = NETWORK_SIZE if isinstance(self.size, str) else self.size
         return SamplingConfig(self.radius, size, draws, self.seed, purpose)
+
+    @property
+    def assumed_missing(self) -> float:
+        """The share of facts that the probabilities of ranked lists assume to be missing."""
+        return DEFAULT_MISSING if self.missing is None else max(self.missing, MIN_MISSING)
 
     @property
     def negative_ratio(self) -> float:
@@ -363,7 +371,7 @@ class Trainer:
             for tuples, hidden, labels in _labelled_tuples(block):
                 means.append(self.held_out_scores(scorer, source, tuples, hidden))
                 targets.append(labels)
-            shares += [np.zeros(len(block.answers)), source.examples.true_shares(block, self.config.missing)]
+            shares += [np.zeros(len(block.answers)), source.examples.true_shares(block, self.config.missing or 0.0)]
         true_shares = np.concatenate(shares) if self.config.missing else None
         return HeldOut(np.concatenate(means), np.concatenate(targets), true_shares, facts)
 

@@ -387,7 +387,7 @@ def test_settings_make_the_config() -> None:
         ("borders(x, y)", Logistic(), ("logistic", 20)),
         ("exists z. borders(x, z) & borders(z, y)", "auto", ("mlp", 20)),
     ],
-    ids=str,
+    ids=["relation", "network", "given base model", "query"],
 )
 def test_the_config_has_the_base_model_and_the_size_that_auto_stands_for(
     query: str, base: str | BaseModel, wanted: tuple[str, int | None]

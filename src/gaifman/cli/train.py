@@ -71,9 +71,7 @@ def training_options(command: Command) -> Command:
         click.option(
             "--missing",
             type=float,
-            default=0.0,
-            show_default=True,
-            help="Fraction of true facts that KB is assumed to miss; corrects figures and probabilities.",
+            help="Fraction of true facts that KB is assumed to miss.  [default: 0.1 for ranked lists, 0 for networks]",
         ),
         click.option("--draws", type=int, default=10, show_default=True, help="Neighbourhoods per prediction (N)."),
         click.option(
@@ -430,7 +428,7 @@ def _print_metrics(meta: dict[str, Any], target: Path) -> None:
     click.echo(f"\n{_assumption(meta)}")
 
 
-def held_out_fields(metrics: dict[str, Any], missing: float = 0.0) -> list[tuple[str, object]]:
+def held_out_fields(metrics: dict[str, Any], missing: float | None = None) -> list[tuple[str, object]]:
     """Return the held-out figures of a model as fields, those of popularity beside them; or why there are none."""
     from gaifman.ranking.held_out import describe_sample
 
@@ -455,13 +453,14 @@ def _beside_popularity(metrics: dict[str, Any], name: str, reason: str) -> str:
 
 def _assumption(meta: dict[str, Any]) -> str:
     """Return what the figures assume about tuples that the knowledge base does not hold."""
-    from gaifman.listwise.trainer import DEFAULT_MISSING
+    from gaifman.training import TrainingConfig
 
     metrics, missing = meta["metrics"], meta["config"]["missing"]
     if meta["base"]["kind"] == "listwise":
+        assumed = TrainingConfig(missing=missing).assumed_missing
         return (
             "Figures count what is unknown as false: where facts are missing, they are too low. Probabilities assume\n"
-            f"that {missing or DEFAULT_MISSING:g} of the true facts are missing, at random; --missing sets the share."
+            f"that {assumed:g} of the true facts are missing, at random; --missing sets the share."
         )
     if reason := metrics.get("missing_reason"):
         return f"--missing {missing:g} is too much for these figures: {reason}."

@@ -31,8 +31,6 @@ BEST, OTHERS = 6, 4
 """Candidates of one question: those with the highest scores, and others by key."""
 MAX_MEASURED = 1_000
 """Held-out facts that the AUC is measured on."""
-DEFAULT_MISSING = 0.1
-"""The share of facts that is assumed to be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class ListwiseTrainer:
     def _hidden_questions(self, trials: RelationScorer, position: int, pool: Ints, count: int) -> Iterator[Proposals]:
         """Questions from which a held-out fact is hidden, as if the knowledge base missed it."""
         rows = self._some(self.examples.held_out_rows, self.examples.answers, count, "propose hidden", position)
-        missing = self.config.missing or DEFAULT_MISSING
+        missing = self.config.assumed_missing
         each = missing / (1 - missing) * len(self.examples.answers) / max(len(rows), 1) / self.arity
         for row in rows.tolist():
             block = self.examples.held_out_block(negatives=0, rows=np.array([row]))

@@ -45,9 +45,11 @@ def test_about(bare: Service, query_service: Service, completion_service: Servic
     found = bare.about()
     assert (found.objects, found.facts, found.model) == (1155, 5757, None)
     assert query_service.about().model == ModelSummary(
-        kind="model", query="works_in(x, y)", variables=["x", "y"], relations=None
+        kind="model", query="works_in(x, y)", variables=["x", "y"], relations=None, missing=None
     )
-    assert completion_service.about().model == ModelSummary(kind="completion", query=None, variables=[], relations=2)
+    assert completion_service.about().model == ModelSummary(
+        kind="completion", query=None, variables=[], relations=2, missing=None
+    )
 
 
 def test_objects_are_found_by_a_part_of_their_name(bare: Service) -> None:
