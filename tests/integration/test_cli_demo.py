@@ -59,7 +59,7 @@ def test_demo_shows_facts_a_formula_a_neighbourhood_and_a_trial() -> None:
         "Ranks of held-out facts",
         "Probably missing",
         "Probably missing answers",
-        "assuming 0.1% of candidates are true",
+        "assuming that 10% of the facts are missing",
         "AUC",
         *NEXT_COMMANDS,
     ):
@@ -147,7 +147,7 @@ def test_ranks_are_those_of_an_evaluation() -> None:
 def test_the_most_probable_missing_fact() -> None:
     held = [("p03", "t3"), ("p04", "t4")]
     found = gaifman.complete(towns().without_facts(("works_in", *pair) for pair in held), ["works_in"], **GOOD)
-    wanted = found.answers("works_in(x, y)", known="exclude", prior=trial.PRIOR)
+    wanted = found.answers("works_in(x, y)", known="exclude")
     row = best_missing(found, "works_in", held)
     assert row["fact"] == f"works_in({', '.join(wanted[0].names)})"
     assert row["probability"] == wanted[0].probability
@@ -180,10 +180,10 @@ def test_a_trial_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     estimate = {"probability": 0.25, "standard_error": 0.125}
     missing = {"fact": "r(a, b)", **estimate, "held_out": False, "held_out_in_top_10": 3}
     relations = [{"relation": "r", "held_out": 2, "mean_rank": 4.5, "hits_at_10": 1.0, **own}]
-    print_trial({"held_out": 2, "relations": relations, "missing": [missing], "prior": 0.01, "query": query})
+    print_trial({"held_out": 2, "relations": relations, "missing": [missing], "missing_share": 0.1, "query": query})
     text = capsys.readouterr().out
     assert "Training: 2 facts of 1 relations are held out" in text
-    assert "assuming 1.0% of candidates are true" in text
+    assert "assuming that 10% of the facts are missing" in text
     lines = [line.split() for line in text.splitlines()]
     assert ["r", "2", "4.5", "0.625", "(0.375)", "0.500", "(0.250)", "1.000"] in lines
     assert ["r(a,", "b)", "0.250", "±", "0.125", "–", "3"] in lines

@@ -75,7 +75,7 @@ def test_early_stopping_and_calibration_share_no_held_out_tuple() -> None:
 
 
 def test_the_card_states_the_assumption_and_the_baseline() -> None:
-    completion = gaifman.complete(towns(120), ["works_in"], min_examples=0, missing=0.1)
+    completion = gaifman.complete(towns(120), ["works_in"], base="mlp", min_examples=0, missing=0.1)
     text = model_card(completion.meta)
     for piece in (
         "Unknown is not false",
@@ -84,4 +84,6 @@ def test_the_card_states_the_assumption_and_the_baseline() -> None:
     ):
         assert piece in text
     assert "typed AUC" in text
-    assert "corrects figures" in model_card({**completion.meta, "config": completion.meta["config"] | {"missing": 0.0}})
+    assert "corrects figures" in model_card(
+        {**completion.meta, "config": completion.meta["config"] | {"missing": None}}
+    )
