@@ -113,7 +113,7 @@ def _merge(found: Iterator[Evidence]) -> list[_Merged]:
     merged: dict[tuple[object, ...], _Merged] = {}
     for evidence in found:
         merged.setdefault(evidence.key, _Merged(evidence)).add(evidence)
-    steps = {frozenset(one.facts): one for one in reversed(merged.values()) if one.first.key[0] == "path"}
+    steps = {frozenset(one.facts): one for one in reversed(merged.values()) if one.first.is_step}
     for key, link in list(merged.items()):
         same = steps.get(frozenset(link.facts))
         if key[0] in ("linked", "ordered") and same is not None:

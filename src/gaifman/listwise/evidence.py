@@ -39,6 +39,8 @@ class Evidence:
     """Facts that make it true, by id; none for counts."""
     joins: bool = False
     """Whether it is about several objects of the tuple, not about one alone."""
+    is_step: bool = False
+    """Whether it is a path of one step."""
 
 
 def collect_evidence(scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs) -> Iterator[Evidence]:
@@ -68,7 +70,7 @@ def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float
         facts = walk_facts(index, path, objects[start], objects[position], hidden)
         low, high, forward = forward_path(path, start, position)
         feature = path_feature(forward, arities, low + 1, high + 1)
-        yield Evidence(("path", low, high, forward), feature, count, effect, facts, joins=True)
+        yield Evidence(("path", low, high, forward), feature, count, effect, facts, joins=True, is_step=len(path) == 1)
 
 
 def _locate(mined: Sequence[MinedPaths], formula: int) -> tuple[int, int]:

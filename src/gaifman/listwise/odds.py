@@ -27,9 +27,9 @@ MIN_LOG_SHARE = -20.0
 """Smaller shares tell nothing more."""
 MAX_LOG_ODDS = 30.0
 NEWTON_STEPS = 50
-POOLED_PENALTY, OWN_PENALTY = 1.0, 0.5
+POOLED_PENALTY, OWN_PENALTY = 0.1, 0.5
 """Of the squared distance to the prior weights: for all relations together, and for one relation."""
-MAX_SHARE_WEIGHT = 4.0
+MAX_SHARE_WEIGHT = 3.0
 """A steeper slope would say more than held-out facts can."""
 PRIOR_SHARE_WEIGHT = 0.5
 """The weight of a log share before anything is known."""
