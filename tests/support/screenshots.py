@@ -21,7 +21,7 @@ HIDDEN = {
 """Facts that are removed, so that true facts are missing."""
 SHOTS: list[tuple[str, int, int, str, dict[str, str | list[str]]]] = [
     ("web-start", 1600, 1000, "light", {}),
-    ("web-explanation", 1600, 1250, "light", {"q": "borders('france', y)", "why": "italy"}),
+    ("web-explanation", 1600, 1250, "light", {"q": "capital('italy', y)", "why": "rome"}),
     ("web-object", 1600, 1000, "dark", {"object": "italy"}),
     ("web-narrow", 320, 900, "dark", {"q": "borders('france', y)"}),
 ]
