@@ -137,8 +137,11 @@ def rank_held_out(trainer: Trainer, scorer: Scorer, models: int = 1) -> HeldOutR
 class HeldOutRanking:
     """The held-out answers of one knowledge base, and their candidates."""
 
-    def __init__(self, examples: TrainingExamples, scores: PositionScores, rows: Longs) -> None:
-        self._examples, self._score = examples, scores
+    def __init__(
+        self, examples: TrainingExamples, scores: PositionScores, rows: Longs, *, as_answers_see: bool = False
+    ) -> None:
+        """With `as_answers_see` only what is hidden from an answer is hidden from its rivals, not their own links."""
+        self._examples, self._score, self._as_answers_see = examples, scores, as_answers_see
         self._answers, self._training = examples.answers, examples.training_rows
         keys = fold_in_rows(make_key(examples.config.seed, "rank"), self._answers[rows])
         self._rows = rows[np.argsort(keys, kind="stable")]
@@ -221,6 +224,9 @@ class HeldOutRanking:
 
     def _scores(self, tuples: Ints, rows: Longs, sources: Longs, position: int) -> Floats:
         """Shape (b,), float64: scores of tuples (b, n), each of which sees what its answer sees."""
+        if self._as_answers_see:
+            none = Negatives(tuples[:0], sources[:0])
+            return self._score(tuples, self._examples.make_block(rows, none).hidden.select(sources), position)
         block = self._examples.make_block(rows, Negatives(tuples, sources))
         return self._score(tuples, block.negatives_hidden, position)
 

@@ -91,7 +91,7 @@ def train_relation(
     def scores(tuples: Ints, hidden: HiddenFacts, position: int) -> Floats:
         return trials.position_evidence(tuples, hidden, position)[0]
 
-    ranking = HeldOutRanking(examples, scores, examples.held_out_rows)
+    ranking = HeldOutRanking(examples, scores, examples.held_out_rows, as_answers_see=True)
     ranks = HeldOutRanks.concatenate([])
     if len(examples.held_out_rows):
         ranks = ranking.rank(min(MAX_RANKED_TUPLES, MAX_TOTAL_TUPLES // max(models, 1)))
