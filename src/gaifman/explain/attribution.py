@@ -37,7 +37,9 @@ from gaifman.explain.common import (
     MAX_COUNTERFACTUAL_FORMULAS,
     ExplainedTuple,
     conflict_reasons,
+    draw_diagram,
     find_counterfactual,
+    highlighted_facts,
     is_known,
     query_text,
     without_conflicting_facts,
@@ -318,11 +320,7 @@ def _decompose(sample: _Sample, others: Longs) -> Decomposition:
 def _diagram(sample: _Sample, reasons: Sequence[Reason], counterfactual: Counterfactual | None) -> Diagram:
     """The neighbourhood of the draw that has most of the facts in the explanation."""
     decisive = frozenset(counterfactual.facts if counterfactual else ())
-    signs = {fact: -1 for reason in reasons if reason.kind == "constraint" for fact in reason.facts}
-    signs = dict.fromkeys(decisive, 1) | signs
-    for reason in reasons:  # the largest effects come first
-        for fact in reason.facts:
-            signs.setdefault(fact, 1 if reason.effect > 0 else -1)
+    signs = highlighted_facts(reasons, counterfactual)
     facts_of = [
         [sample.fact(number) for number in sorted(inside.fact_numbers.values())] for inside in sample.structures
     ]
@@ -331,16 +329,5 @@ def _diagram(sample: _Sample, reasons: Sequence[Reason], counterfactual: Counter
         return sum(fact in decisive for fact in facts_of[draw]), sum(fact in signs for fact in facts_of[draw])
 
     best = max(range(len(facts_of)), key=mentioned)
-    members = sample.neighbourhoods.members_of(0, best).tolist()
-    subtitle = f"probability {sample.estimate}"
-    if counterfactual:
-        subtitle += f"; without the decisive facts {counterfactual.estimate}"
-    return Diagram(
-        query_text(sample.predictor.query, sample.names),
-        subtitle,
-        sample.names,
-        tuple(sample.predictor.kb.object_name(number) for number in members),
-        tuple(facts_of[best]),
-        {fact: sign for fact, sign in signs.items() if fact in facts_of[best]},
-        decisive,
-    )
+    members = map(sample.predictor.kb.object_name, sample.neighbourhoods.members_of(0, best).tolist())
+    return draw_diagram(sample, tuple(members), facts_of[best], signs, counterfactual)

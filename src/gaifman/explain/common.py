@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
 from gaifman.explain.explanation import Counterfactual, Reason
+from gaifman.explain.svg import Diagram
 from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import Constant, Query, to_bracketed
@@ -46,6 +47,38 @@ class ExplainedTuple:
     """The constraints that lower the probability."""
     fact: Callable[[int], Fact]
     """Fact id → fact, cached."""
+
+
+def highlighted_facts(reasons: Sequence[Reason], counterfactual: Counterfactual | None) -> dict[Fact, int]:
+    """The facts of an explanation, the decisive ones first: 1 if they support the prediction, −1 if they oppose it."""
+    signs = {fact: -1 for reason in reasons if reason.kind == "constraint" for fact in reason.facts}
+    signs = dict.fromkeys(counterfactual.facts if counterfactual else (), 1) | signs
+    for reason in reasons:  # the largest effects come first
+        for fact in reason.facts:
+            signs.setdefault(fact, 1 if reason.effect > 0 else -1)
+    return signs
+
+
+def draw_diagram(
+    explained: ExplainedTuple,
+    members: Sequence[str],
+    facts: Sequence[Fact],
+    signs: Mapping[Fact, int],
+    counterfactual: Counterfactual | None,
+) -> Diagram:
+    """The diagram of some objects and the facts among them."""
+    subtitle = f"probability {explained.estimate}"
+    if counterfactual:
+        subtitle += f"; without the decisive facts {counterfactual.estimate}"
+    return Diagram(
+        query_text(explained.predictor.query, explained.names),
+        subtitle,
+        explained.names,
+        tuple(members),
+        tuple(facts),
+        {fact: sign for fact, sign in signs.items() if fact in facts},
+        frozenset(counterfactual.facts if counterfactual else ()),
+    )
 
 
 def is_known(explained: ExplainedTuple) -> bool:

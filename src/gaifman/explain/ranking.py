@@ -17,16 +17,17 @@ from gaifman.explain.common import (
     MAX_COUNTERFACTUAL_FORMULAS,
     ExplainedTuple,
     conflict_reasons,
+    draw_diagram,
     estimate_hiding,
     find_counterfactual,
+    highlighted_facts,
     query_text,
     without_conflicting_facts,
 )
 from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
 from gaifman.explain.svg import Diagram
 from gaifman.kb.gaifman_graph import induced_facts
-from gaifman.kb.knowledge_base import Fact
-from gaifman.kb.tables import Ints, Longs
+from gaifman.kb.tables import Ints
 from gaifman.listwise.evidence import Evidence, collect_evidence
 from gaifman.listwise.formulas import without_differences
 from gaifman.listwise.predictor import ListwisePredictor
@@ -165,32 +166,10 @@ def _decompose(
 
 def _diagram(explained: ExplainedTuple, reasons: Sequence[Reason], counterfactual: Counterfactual | None) -> Diagram:
     """The objects of the facts in the explanation, and the facts among them."""
-    decisive = frozenset(counterfactual.facts if counterfactual else ())
-    signs = {fact: -1 for reason in reasons if reason.kind == "constraint" for fact in reason.facts}
-    signs = dict.fromkeys(decisive, 1) | signs
-    for reason in reasons:  # the largest effects come first
-        for fact in reason.facts:
-            signs.setdefault(fact, 1 if reason.effect > 0 else -1)
-    members = dict.fromkeys(explained.names)
+    signs, members = highlighted_facts(reasons, counterfactual), dict.fromkeys(explained.names)
     for fact in signs:
         if len({*members, *fact.objects}) <= MAX_DRAWN:
             members |= dict.fromkeys(fact.objects)
     numbers = np.array(sorted(explained.predictor.kb.object_id(name) for name in members), np.int32)
-    inside = _facts_among(explained, numbers)
-    subtitle = f"probability {explained.estimate}"
-    if counterfactual:
-        subtitle += f"; without the decisive facts {counterfactual.estimate}"
-    return Diagram(
-        query_text(explained.predictor.query, explained.names),
-        subtitle,
-        explained.names,
-        tuple(members),
-        inside,
-        {fact: sign for fact, sign in signs.items() if fact in inside},
-        decisive,
-    )
-
-
-def _facts_among(explained: ExplainedTuple, members: Ints) -> tuple[Fact, ...]:
-    numbers: Longs = induced_facts(explained.predictor.graph, members, explained.hidden.facts)
-    return tuple(explained.fact(number) for number in numbers.tolist())
+    inside = induced_facts(explained.predictor.graph, numbers, explained.hidden.facts)
+    return draw_diagram(explained, tuple(members), [*map(explained.fact, inside.tolist())], signs, counterfactual)
