@@ -11,9 +11,10 @@ from gaifman.explain.ranking import explain_ranking
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
+from gaifman.listwise import relation
 from gaifman.listwise.evidence import collect_evidence
 from gaifman.listwise.mining import LINKS, MinedPaths
-from gaifman.listwise.odds import Odds
+from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
 from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
 from gaifman.listwise.relation import RelationScorer
@@ -143,3 +144,31 @@ def test_tuples_are_scored_alike_alone_and_together(seed: int) -> None:
     for row in range(len(tuples)):
         alone = scorer.evidence(tuples[row : row + 1], hidden.select(np.array([row])))
         assert together[row].tolist() == alone[0].tolist()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_best_candidates_are_scored_at_all_positions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation, "SHORTLIST", 3)
+    case = Case(seed)
+    scorer = RelationScorer(case.index, case.rankers, CONFIG)
+    tuples = np.array([case.objects, case.objects[::-1], case.objects], np.int32)
+    nothing = np.zeros(0, np.int64)
+    for position in range(case.arity):
+        found = scorer.candidate_scores(tuples, position)
+        for objects, scores in zip(tuples.tolist(), found, strict=True):
+            forward = scorer.scorers[position].scores(objects)
+            known = set(scorer.known_answers(objects, nothing, position).tolist())
+            assert all(scores[one] == forward[one] for one in known)
+            rivals = sorted(set(range(7)) - known, key=lambda one: -forward[one])
+            best = [one for one in rivals if len(rivals) <= 3 or forward[one] > forward[rivals[3]]]
+            wanted = forward.copy()
+            for one in best:
+                filled = [*objects[:position], one, *objects[position + 1 :]]
+                shares = [scorer.share(filled, nothing, other) for other in range(case.arity) if other != position]
+                logs = [max(share.score - share.competition, MIN_LOG_SHARE) for share in shares]
+                wanted[one] += relation.OTHERS_WEIGHT * float(np.mean(logs)) if logs else 0.0
+            for group in (best, sorted(set(rivals) - set(best))):
+                assert np.ptp((scores - wanted)[group] if group else [0.0]) == pytest.approx(0, abs=1e-4)
+            others = [scores[one] for one in rivals if one not in best]
+            if case.arity > 1 and best and others:
+                assert scores[best].min() > max(others)

@@ -13,6 +13,7 @@ from gaifman.errors import InputError, shorten
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
+from gaifman.listwise.mining import NOTHING
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
 from gaifman.listwise.scoring import Scorer, Workspaces
@@ -20,6 +21,9 @@ from gaifman.listwise.serialization import Vocabulary, ranker_from_arrays
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.sampling.neighbourhoods import HiddenFacts
 
+SHORTLIST, OTHERS_WEIGHT = 50, 0.5
+"""Candidates of a question whose shares at its other positions are found, and the weight of these; chosen on validation
+facts."""
 NO_OBJECTS = freeze(np.zeros(0, np.int32))
 
 
@@ -121,6 +125,27 @@ class RelationScorer:
             shares[rows], known[rows] = self._question(tuples[rows], hidden.of(int(rows[0])), position)
         return np.maximum(shares, MIN_LOG_SHARE), np.log1p(known)
 
+    def candidate_scores(self, tuples: Ints, position: int) -> Floats:
+        """Shape (tuples, objects), float64: a score of every object at a position of the tuples, for ranks.
+
+        To the best candidates, by the ranker of the position, the log shares at the other positions are added: of the
+        fixed objects among all candidates, if the candidate is given. All other candidates come after them.
+        """
+        found = np.array([self.scorers[position].scores(objects) for objects in tuples.tolist()])
+        if self.arity == 1:
+            return found
+        known = [self.known_answers(objects, NOTHING, position) for objects in tuples.tolist()]
+        best = [_shortlist(scores, answers) for scores, answers in zip(found, known, strict=True)]
+        sizes = np.array([len(one) for one in best], np.int64)
+        listed = np.repeat(tuples, sizes, axis=0)
+        listed[:, position] = np.concatenate([NO_OBJECTS, *best])
+        nothing = HiddenFacts.one_per_tuple(np.full(len(listed), -1, np.int64))
+        others = [other for other in range(self.arity) if other != position]
+        added = sum(self.position_evidence(listed, nothing, other)[0] for other in others) / len(others)
+        for row, one in enumerate(np.split(OTHERS_WEIGHT * added, np.cumsum(sizes)[:-1])):
+            _add_to_best(found[row], known[row], best[row], one)
+        return found
+
     def group_questions(self, tuples: Ints, hidden: HiddenFacts, position: int) -> list[Longs]:
         """The rows of the tuples that differ only at the position, and from which the same facts are hidden."""
         if not len(tuples):
@@ -170,6 +195,28 @@ class RelationScorer:
             rows = kb.fact_tables[self.arity].objects[ids - kb.fact_offsets[self.arity]]
             keep &= (rows[:, fixed] == np.array([objects[i] for i in fixed])).all(axis=1)
         return freeze(targets[keep])
+
+
+def _shortlist(scores: Floats, known: Ints) -> Ints:
+    """The candidates with the highest scores; those that tie with one that is left out are left out too."""
+    scores = scores.copy()
+    scores[known] = -np.inf
+    bound = -np.inf
+    if len(scores) > SHORTLIST:
+        bound = float(np.partition(scores, -SHORTLIST - 1)[-SHORTLIST - 1])
+    return np.flatnonzero(scores > bound).astype(np.int32)
+
+
+def _add_to_best(scores: Floats, known: Ints, best: Ints, added: Floats) -> None:
+    """Add to the scores of the best candidates, and keep them above all others that are not known answers."""
+    if not len(best):
+        return
+    others = np.ones(len(scores), bool)
+    others[known] = others[best] = False
+    scores[best] += added - added.max()
+    if others.any():
+        gap = float(scores[others].max() - scores[best].min())
+        scores[others] -= max(0.0, gap + 1.0)
 
 
 def _replaced(total: float, before: Floats, after: Floats) -> Floats:

@@ -24,6 +24,8 @@ BLOCK_SIZE = 32_768
 """Neighbourhoods in memory at once."""
 MAX_CELLS = 1 << 18
 """Scores that a thread has in memory at once, for each number of draws."""
+MAX_LISTED_CELLS = 1 << 22
+"""The same for ranked lists."""
 
 
 class CandidateScorer(Protocol):
@@ -115,21 +117,19 @@ class ModelScorer(DirectScorer):
 
 
 class ListwiseScorer:
-    """Scores by ranked lists: candidates of a position by the ranker of that position, tuples by all of them."""
+    """Scores by ranked lists: the best candidates of a position, and tuples, by the evidence of all positions."""
 
     def __init__(self, predictor: ListwisePredictor, counts: Sequence[int]) -> None:
         self._predictor, self._counts = predictor, len(counts)
 
     @property
     def block_size(self) -> int:
-        """As many as fit into memory."""
-        return MAX_CELLS
+        """Many: questions that share candidates share work."""
+        return MAX_LISTED_CELLS
 
     def scores(self, tuples: Ints, position: int) -> Floats:
         """The score of every candidate, for each number of draws: nothing is drawn."""
-        scorer = self._predictor.scorer.scorers[position]
-        found = np.array([scorer.scores(objects) for objects in tuples.tolist()])
-        return np.tile(found.reshape(len(tuples), -1), (self._counts, 1, 1))
+        return np.tile(self._predictor.scorer.candidate_scores(tuples, position), (self._counts, 1, 1))
 
     def tuple_scores(self, tuples: Ints) -> Floats:
         """The log-odds of the tuples, from which nothing is hidden."""
