@@ -9,7 +9,7 @@ as if its fact were not known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,10 @@ PATIENCE = 3
 BATCHES_PER_EPOCH = 8
 """Batches are smaller if there are fewer."""
 
+SHORT_STEPS = 2
+"""Longer paths are used where they make the loss on held-out questions smaller. With too few of these to tell, they
+are used if there are no others."""
+
 Reals = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 
@@ -71,11 +75,11 @@ class ListwiseConfig:
     batch_size: int = 16
     rate: float = 0.1
     holdout: float = 0.15
-    """Share of the facts that penalty and epochs are chosen on."""
+    """Share of the facts that penalty, epochs and lengths of paths are chosen on."""
     max_held_out: int = 300
     """Largest number of these facts."""
     min_held_out: int = 10
-    """With fewer held-out questions, penalty and epochs have default values."""
+    """Held-out facts of a small relation, at most a third of them; with fewer questions, nothing is chosen."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -124,11 +128,8 @@ def fit_with_trial(
     """
     config = config or ListwiseConfig()
     held_out = held_out_rows(index.kb, relation, config) if held_out is None else held_out
-    arity = index.kb.relations[relation].arity
-    mined = tuple(mine_paths(index, relation, i, position, config.mining) for i in range(arity) if i != position)
-    problem = _Problem(index, relation, position, mined, config, held_out)
-    penalty, epochs, loss = problem.choose()
-    every, training = np.arange(len(problem)), problem.training_rows
+    problem, (penalty, epochs, loss) = _choose_problem(index, relation, position, config, held_out)
+    mined, every, training = problem.mined, np.arange(len(problem)), problem.training_rows
     final = problem.fit(every, penalty, epochs)
     trial = problem.fit(training if len(training) else every, penalty, epochs)
     return (
@@ -137,10 +138,32 @@ def fit_with_trial(
     )
 
 
+def _choose_problem(
+    index: StepIndex, relation: str, position: int, config: ListwiseConfig, held_out: Longs
+) -> tuple[_Problem, Choice]:
+    """The problem with paths of all lengths or with short ones alone, by their losses on held-out questions."""
+    fixed = [i for i in range(index.kb.relations[relation].arity) if i != position]
+
+    def pose(mining: MiningConfig) -> tuple[_Problem, Choice]:
+        mined = tuple(mine_paths(index, relation, i, position, mining) for i in fixed)
+        problem = _Problem(index, relation, position, mined, config, held_out)
+        return problem, problem.choose()
+
+    if config.mining.max_steps <= SHORT_STEPS:
+        return pose(config.mining)
+    short = pose(replace(config.mining, max_steps=SHORT_STEPS))
+    loss = short[1][2]
+    if loss is None and any(len(one) for one in short[0].mined):
+        return short
+    found = pose(config.mining)
+    return found if loss is None or (found[1][2] or 0.0) <= loss else short
+
+
 def held_out_rows(kb: KnowledgeBase, relation: str, config: ListwiseConfig) -> Longs:
     """The rows of the facts that are held out of trials, ascending: the same for every position."""
     facts = kb.tuples(relation)
-    count = min(round(config.holdout * len(facts)), config.max_held_out)
+    least = min(config.min_held_out, len(facts) // 3)
+    count = min(max(round(config.holdout * len(facts)), least), config.max_held_out)
     keys = fold_in_rows(make_key(config.seed, "hold out", relation), facts)
     rows: Longs = np.sort(np.argsort(keys, kind="stable")[:count])
     return rows
@@ -168,6 +191,8 @@ def prior_weights(mined: MinedPaths) -> Floats:
     return np.append(PRIOR_STRENGTH * -np.log1p(-np.minimum(mined.confidence, 0.99)), np.zeros(len(LINKS)))
 
 
+Choice = tuple[float, int, float | None]
+"""A penalty, a number of epochs, and the loss on held-out questions; None if there were too few."""
 Weights = tuple[Floats, Floats, Floats]
 """Of formulas, marks and statistics."""
 
@@ -180,10 +205,11 @@ class _Problem:
         index: StepIndex,
         relation: str,
         position: int,
-        mined: Sequence[MinedPaths],
+        mined: tuple[MinedPaths, ...],
         config: ListwiseConfig,
         held_out: Longs,
     ) -> None:
+        self.mined = mined
         self._config, self._marks, self._mark_count = config, index.marks, index.mark_count
         facts = index.kb.tuples(relation)
         number = index.kb.content.relations.find(relation) or 0
@@ -213,7 +239,7 @@ class _Problem:
         """The questions that do not ask for a held-out fact."""
         return np.flatnonzero(~self._held_out)
 
-    def choose(self) -> tuple[float, int, float | None]:
+    def choose(self) -> Choice:
         """The penalty and the number of epochs with the smallest loss on held-out questions, and that loss."""
         held_out, rest = np.flatnonzero(self._held_out), self.training_rows
         count = len(held_out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -155,3 +156,31 @@ def test_wrong_settings_are_refused() -> None:
         ListwiseConfig(hide="nothing")
     with pytest.raises(gaifman.GaifmanError, match="max_steps"):
         MiningConfig(max_steps=0)
+
+
+def chains(known: int) -> KnowledgeBase:
+    """Heirs by three steps; the first two lead nowhere else. All chains share a house, so short paths tell nothing."""
+    facts = []
+    for i in range(100):
+        names = [f"{letter}{i}" for letter in "abcd"]
+        facts += [("child", *pair) for pair in itertools.pairwise(names)]
+        facts += [("lives", name, "house") for name in names]
+        if i < known:
+            facts.append(("heir", names[0], names[3]))
+    return KnowledgeBase.from_facts(facts)
+
+
+def longest(kb: KnowledgeBase, relation: str) -> int:
+    found = fit_ranker(build_steps(kb), relation, 1)
+    return max(int((one.paths >= 0).sum(axis=1).max()) for one in found.mined)
+
+
+def test_long_paths_are_used_where_held_out_facts_need_them() -> None:
+    assert longest(chains(90), "heir") == longest(chains(40), "heir") == 3
+    assert ranked(chains(90), "heir", 1, ["a95", "a95"])[0] == "d95"
+
+
+def test_with_few_facts_long_paths_are_used_only_if_there_are_no_short_ones() -> None:
+    assert longest(chains(20), "heir") == 2  # lives in the same house
+    facts = [fact for fact in chains(20).facts() if fact.relation != "lives"]
+    assert longest(KnowledgeBase.from_facts(facts), "heir") == 3
