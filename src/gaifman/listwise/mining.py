@@ -119,9 +119,15 @@ class Reacher:
 
     def __init__(self, index: StepIndex, max_steps: int, max_set: int) -> None:
         self.index, self.max_set = index, max_set
-        objects = len(index.kb.objects)
-        shape = max_steps, min(max_set, objects)
-        self._scratch = WalkScratch(
+        self._scratch = self._make_scratch(max_steps)
+        self.objects, self.formulas = np.empty(1 << 16, np.int32), np.empty(1 << 16, np.int32)
+        self.counts, self.masses = np.empty(1 << 16, np.float32), np.empty(1 << 16, np.float32)
+        self.end = 0
+
+    def _make_scratch(self, max_steps: int) -> WalkScratch:
+        objects = len(self.index.kb.objects)
+        shape = max_steps, min(self.max_set, objects)
+        return WalkScratch(
             np.zeros(objects, np.int64),
             np.zeros(objects, np.int32),
             np.empty(shape, np.int32),
@@ -130,9 +136,6 @@ class Reacher:
             np.zeros(max_steps, np.int64),
             np.zeros(1, np.int64),
         )
-        self.objects, self.formulas = np.empty(1 << 16, np.int32), np.empty(1 << 16, np.int32)
-        self.counts, self.masses = np.empty(1 << 16, np.float32), np.empty(1 << 16, np.float32)
-        self.end = 0
 
     def clear(self) -> None:
         """Forget all entries."""
@@ -143,6 +146,8 @@ class Reacher:
 
         Steps by the hidden facts (h,) are not taken. The formula of the first path has the number `first`.
         """
+        if paths.shape[1] > len(self._scratch.sizes):
+            self._scratch = self._make_scratch(paths.shape[1])
         while True:
             end = reach(
                 self.index.table,

@@ -11,7 +11,7 @@ import pytest
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
-from gaifman.listwise.mining import MiningConfig, choose_mining, mine_paths
+from gaifman.listwise.mining import NOTHING, MiningConfig, Reacher, choose_mining, mine_paths
 from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_ranker
 from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import Label, build_steps
@@ -184,3 +184,14 @@ def test_with_few_facts_long_paths_are_used_only_if_there_are_no_short_ones() ->
     assert longest(chains(20), "heir") == 2  # lives in the same house
     facts = [fact for fact in chains(20).facts() if fact.relation != "lives"]
     assert longest(KnowledgeBase.from_facts(facts), "heir") == 3
+
+
+def test_scratch_space_grows_with_the_paths() -> None:
+    index = build_steps(chains(40))
+    child = index.label_id("child", 0, 1)
+    found = []
+    for steps in (1, 3):
+        reacher = Reacher(index, steps, 100)
+        end = reacher.walk(index.kb.object_id("a1"), NOTHING, np.array([[child] * 3], np.int32))
+        found.append(reacher.objects[:end].tolist())
+    assert found == [[index.kb.object_id("d1")]] * 2
