@@ -13,7 +13,7 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise import relation
 from gaifman.listwise.evidence import collect_evidence
-from gaifman.listwise.mining import LINKS, MinedPaths
+from gaifman.listwise.mining import LINKS, MinedFormulas
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
 from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
@@ -61,7 +61,7 @@ class Case:
         for _ in range(self.arity - 1):
             paths = {tuple(self.rng.choices(range(len(index.labels)), k=self.rng.randint(1, 3))) for _ in range(8)}
             rows = np.array(sorted([*path, *[-1] * (3 - len(path))] for path in paths), np.int32)
-            mined.append(MinedPaths(index.labels, freeze(rows), np.ones(len(rows), np.int64), np.ones(len(rows))))
+            mined.append(MinedFormulas(index.labels, freeze(rows), np.ones(len(rows), np.int64), np.ones(len(rows))))
         formulas = self.weights.normal(size=sum(len(one) + len(LINKS) for one in mined))
         marks = self.weights.normal(size=index.mark_count)
         return Ranker(self.relation, position, tuple(mined), formulas, marks, self.weights.normal(size=3), 0.1, 1, None)

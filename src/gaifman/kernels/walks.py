@@ -175,6 +175,59 @@ def reach(
     return at
 
 
+@kernel
+def match_constants(
+    table: StepTable,
+    start: int,
+    hidden: Longs,
+    codes: Longs,
+    candidates: Ints,
+    num_objects: int,
+    first: int,
+    walks: float,
+    begin: int,
+    objects: Ints,
+    formulas: Ints,
+    counts: Reals,
+    masses: Reals,
+) -> int:
+    """Write the candidates of the formulas whose fact with a constant `start` has, from entry `begin` on.
+
+    `codes` (m,) ascend: label · num_objects + constant. The value of a formula is that of `walks` walks, times the
+    probability that such a fact is present. `start` is no candidate. Returns the end of the entries, or FULL.
+    """
+    at = begin
+    for group in range(table.starts[start], table.starts[start + 1]):
+        step, last = table.group_starts[group], table.group_starts[group + 1]
+        while step < last:
+            target, absent = table.targets[step], 1.0
+            while step < last and table.targets[step] == target:
+                if not _is_hidden(hidden, table.facts[step]):
+                    absent *= 1.0 - table.chances[step] if len(table.chances) else 0.0
+                step += 1
+            if absent == 1.0:
+                continue
+            code = np.int64(table.labels[group]) * num_objects + target
+            low, high = 0, len(codes)
+            while low < high:
+                middle = (low + high) >> 1
+                if codes[middle] < code:
+                    low = middle + 1
+                else:
+                    high = middle
+            while low < len(codes) and codes[low] == code:
+                if candidates[low] != start:
+                    if at == len(objects):
+                        return FULL
+                    objects[at] = candidates[low]
+                    formulas[at] = first + low
+                    counts[at] = walks * (1.0 - absent)
+                    masses[at] = 0.0
+                    at += 1
+                low += 1
+    return at
+
+
 class PathScratch(NamedTuple):
     """Scratch space for the search of paths."""
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gaifman.kb.tables import Longs, freeze
-from gaifman.listwise.formulas import forward_path, path_feature
-from gaifman.listwise.mining import LINKS, MinedPaths
+from gaifman.listwise.constants import MinedConstants
+from gaifman.listwise.formulas import constant_feature, forward_path, path_feature
+from gaifman.listwise.mining import LINKS, MinedFormulas
 from gaifman.listwise.odds import Odds
 from gaifman.listwise.relation import RelationScorer
 from gaifman.listwise.scoring import Scorer
@@ -63,8 +64,14 @@ def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float
         effect = weight * float(ranker.formula_weights[formula]) * value
         number, row = _locate(ranker.mined, formula)
         start, mined = fixed[number], ranker.mined[number]
-        if row >= len(mined):
-            yield _linked(index, objects, (start, position), hidden, row - len(mined), effect)
+        ends = start, position
+        if row >= len(mined.paths) + len(LINKS):
+            yield _with_constant(
+                index, mined.constants, row - len(mined.paths) - len(LINKS), ends, objects, hidden, effect
+            )
+            continue
+        if row >= len(mined.paths):
+            yield _linked(index, objects, ends, hidden, row - len(mined.paths), effect)
             continue
         path = mined.path(row)
         facts = walk_facts(index, path, objects[start], objects[position], hidden)
@@ -73,12 +80,12 @@ def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float
         yield Evidence(("path", low, high, forward), feature, count, effect, facts, joins=True, is_step=len(path) == 1)
 
 
-def _locate(mined: Sequence[MinedPaths], formula: int) -> tuple[int, int]:
-    """The fixed position, by number, and the row of its paths that a formula is; the rows after them are `LINKS`."""
+def _locate(mined: Sequence[MinedFormulas], formula: int) -> tuple[int, int]:
+    """The fixed position, by number, and the row of its formulas."""
     for number, one in enumerate(mined):
-        if formula < len(one) + len(LINKS):
+        if formula < len(one):
             return number, formula
-        formula -= len(one) + len(LINKS)
+        formula -= len(one)
     raise IndexError(formula)
 
 
@@ -122,6 +129,28 @@ def _linked(
         key, text = ("ordered", first, second), f"{{{first}}} stands before {{{second}}} in one fact"
     facts = np.setdiff1d(table.facts[steps][there], hidden)[:MAX_FACTS]
     return Evidence(key, text, 1.0, effect, tuple(facts.tolist()), joins=True)
+
+
+def _with_constant(
+    index: StepIndex,
+    constants: MinedConstants,
+    row: int,
+    ends: tuple[int, int],
+    objects: Sequence[int],
+    hidden: Longs,
+    effect: float,
+) -> Evidence:
+    """That the object at one end is in a fact with a constant, and the object at the other end is the candidate."""
+    start, position = ends
+    code, candidate = int(constants.codes[row]), int(constants.candidates[row])
+    label, constant = divmod(code, constants.objects)
+    targets, facts = index.steps(objects[start], label)
+    facts = np.setdiff1d(facts[targets == constant], hidden)[:MAX_FACTS]
+    fact, names = index.labels[label], (index.kb.object_name(constant), index.kb.object_name(candidate))
+    feature = constant_feature(fact, index.kb.relations[fact.relation].arity, *names, start + 1, position + 1)
+    return Evidence(
+        ("constant", code, candidate, start, position), feature, 1.0, effect, tuple(facts.tolist()), joins=True
+    )
 
 
 def _own(scorer: Scorer, obj: int, hidden: Longs, weight: float) -> Iterator[Evidence]:

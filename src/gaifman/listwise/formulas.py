@@ -1,10 +1,13 @@
-"""Paths of labels as formulas.
+"""Mined formulas in the language of formulas.
 
 >>> path = (Label("born_in", 0, 1), Label("city_of", 0, 1))
 >>> print(path_feature(path, {"born_in": 2, "city_of": 2}))
 born_in(s1, x1) ∧ city_of(x1, s2) ∧ x1 ≠ s1 ∧ s2 ≠ s1
 >>> print(path_feature((Label("plays", 2, 0),), {"plays": 3}, start=3, end=1))
 plays(s1, z1, s3) ∧ s1 ≠ s3
+
+>>> print(constant_feature(Label("lives_in", 0, 1), 2, "oslo", "norwegian", start=1, end=2))
+lives_in(s1, 'oslo') ∧ s2 = 'norwegian'
 
 A path counts its groundings: the ways to walk from one object of the tuple to another without a return to the first.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gaifman.listwise.steps import Label
-from gaifman.logic.ast import And, Atom, Equal, Feature, Formula, Not, Variable
+from gaifman.logic.ast import And, Atom, Constant, Equal, Exists, Feature, Formula, Not, Variable
 
 
 def forward_path(path: Sequence[Label], start: int, end: int) -> tuple[int, int, tuple[Label, ...]]:
@@ -45,3 +48,13 @@ def path_feature(path: Sequence[Label], arities: Mapping[str, int], start: int =
                 terms[position] = Variable(f"z{others}")
         atoms.append(Atom(relation, tuple(terms[position] for position in range(arities[relation]))))
     return Feature(And((*atoms, *(Not(Equal(stop, stops[0])) for stop in stops[1:]))))
+
+
+def constant_feature(fact: Label, arity: int, constant: str, candidate: str, start: int, end: int) -> Feature:
+    """The feature that s_start is in a fact with a constant, and s_end is the candidate."""
+    others = tuple(Variable(f"x{i + 1}") for i in range(arity) if i not in (fact.source, fact.target))
+    rest = iter(others)
+    fixed: dict[int, Variable | Constant] = {fact.source: Variable(f"s{start}"), fact.target: Constant(constant)}
+    atom = Atom(fact.relation, tuple(fixed[i] if i in fixed else next(rest) for i in range(arity)))
+    body: Formula = Exists(others, atom) if others else atom
+    return Feature(And((body, Equal(Variable(f"s{end}"), Constant(candidate)))))

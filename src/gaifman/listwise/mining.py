@@ -1,27 +1,28 @@
-"""Mine the paths that lead from a fixed object to the answers at an open position.
+"""Mine the formulas that lead from a fixed object to the answers at an open position.
 
 >>> import gaifman
 >>> from gaifman.listwise.steps import build_steps
->>> mined = mine_paths(build_steps(gaifman.demo()), "capital", fixed=0, position=1)
+>>> mined = mine_formulas(build_steps(gaifman.demo()), "capital", fixed=0, position=1)
 >>> best = int(mined.confidence.argmax())
 >>> mined.path(best), round(float(mined.confidence[best]), 2)
 ((Label(relation='largest_city', source=0, target=1),), 0.77)
 
 Answers are sampled, and all simple paths between their objects are found, without the fact itself and without passing
 through hubs. Paths that several answers share are kept. Their confidence is the share of reached objects that are
-answers, on sampled objects; the most confident paths become formulas.
+answers, on sampled objects; the most confident paths become formulas. `constants` has those with constants.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_int
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
-from gaifman.kernels.walks import FULL, UNREACHED, PathScratch, WalkScratch, find_paths, reach
+from gaifman.kernels.walks import FULL, UNREACHED, PathScratch, WalkScratch, find_paths, match_constants, reach
+from gaifman.listwise.constants import MinedConstants, mine_constants
 from gaifman.listwise.steps import Label, StepIndex
 from gaifman.sampling.rng import fold_in_rows, make_key
 
@@ -33,6 +34,8 @@ LINKS = ("any fact", "a fact with the fixed object first", "a fact with the cand
 """What can link two objects."""
 LINK_WALKS = 30
 """A link has the value of this many walks to one object, so that few updates make it count."""
+CONSTANT_WALKS = 10
+"""A formula with constants has the value of this many walks to its candidate; chosen on validation facts."""
 Reals = npt.NDArray[np.float32]
 MAX_CODE = 2**62
 """Codes of paths are below this number."""
@@ -51,7 +54,9 @@ class MiningConfig:
     starts: int = 50
     """Fixed objects on which the confidence is measured."""
     max_formulas: int = 300
-    """Formulas that are kept."""
+    """Paths that are kept."""
+    max_constants: int = 1_000
+    """Formulas with constants that are kept."""
     min_support: int = 2
     """Answers that must share a path."""
     budget: int = 100_000
@@ -72,6 +77,7 @@ class MiningConfig:
             "max_set",
         ):
             check_int(name, getattr(self, name), 1)
+        check_int("max_constants", self.max_constants, 0)
 
 
 SPARSE_MINING = MiningConfig(max_steps=5, max_degree=200, answers=1_000, max_formulas=1_000)
@@ -94,8 +100,11 @@ def choose_mining(index: StepIndex) -> MiningConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class MinedPaths:
-    """The paths from one fixed position to the open one, sorted as a trie."""
+class MinedFormulas:
+    """The formulas that lead from one fixed position to the open one.
+
+    They are numbered: the paths, sorted as a trie; then `LINKS`; then the formulas with constants.
+    """
 
     labels: tuple[Label, ...]
     """The labels of the knowledge base."""
@@ -105,9 +114,10 @@ class MinedPaths:
     """Shape (p,), int64: sampled answers that a path leads to."""
     confidence: Floats
     """Shape (p,), float64: share of reached objects that are answers."""
+    constants: MinedConstants = field(default_factory=MinedConstants.none)
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.paths) + len(LINKS) + len(self.constants)
 
     def path(self, row: int) -> tuple[Label, ...]:
         """The labels of a path."""
@@ -189,6 +199,29 @@ class Reacher:
             self._add(objects, values, first + number)
         return self.end
 
+    def match(self, start: int, hidden: Longs, constants: MinedConstants, first: int) -> int:
+        """Append the candidates of the formulas with constants that are true of an object."""
+        while True:
+            end = match_constants(
+                self.index.table,
+                start,
+                hidden,
+                constants.codes,
+                constants.candidates,
+                len(self.index.kb.objects),
+                first,
+                CONSTANT_WALKS,
+                self.end,
+                self.objects,
+                self.formulas,
+                self.counts,
+                self.masses,
+            )
+            if end != FULL:
+                self.end = int(end)
+                return self.end
+            self._grow()
+
     def _add(self, objects: Ints, values: Reals, formula: int) -> None:
         """Append objects that a formula reaches with these probabilities."""
         while self.end + len(objects) > len(self.objects):
@@ -206,10 +239,18 @@ class Reacher:
             setattr(self, name, larger)
 
 
-def mine_paths(
-    index: StepIndex, relation: str, fixed: int, position: int, config: MiningConfig | None = None
-) -> MinedPaths:
-    """The paths from the object at the fixed position of a relation's facts to the one at the open position."""
+def mine_formulas(
+    index: StepIndex,
+    relation: str,
+    fixed: int,
+    position: int,
+    config: MiningConfig | None = None,
+    held_out: Longs | None = None,
+) -> MinedFormulas:
+    """The formulas that lead from the object at the fixed position of a relation's facts to that at the open position.
+
+    Held-out facts do not count for formulas with constants: there are so many that some fit by chance.
+    """
     config = config or MiningConfig()
     facts = index.kb.tuples(relation)
     ids = index.kb.fact_ids(index.kb.content.relations.find(relation) or 0, facts)
@@ -223,7 +264,8 @@ def mine_paths(
     paths, support = freeze(paths[sort]), support[order][sort]
     confidence = _confidences(index, paths, facts[:, [fixed, position]], config)
     best = np.sort(np.lexsort((np.arange(len(paths)), -confidence))[: config.max_formulas])
-    return MinedPaths(index.labels, freeze(paths[best]), freeze(support[best]), freeze(confidence[best]))
+    constants = mine_constants(index, relation, fixed, position, config.max_constants, held_out)
+    return MinedFormulas(index.labels, freeze(paths[best]), freeze(support[best]), freeze(confidence[best]), constants)
 
 
 def _smallest_keys(rows: Ints, count: int, seed: int, purpose: str) -> Longs:

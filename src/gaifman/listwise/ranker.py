@@ -9,6 +9,7 @@ as if its fact were not known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,7 +28,8 @@ from gaifman.kernels.listwise import (
     own_gradient,
     own_scores,
 )
-from gaifman.listwise.mining import LINKS, MinedPaths, MiningConfig, Reacher, mine_paths
+from gaifman.listwise.constants import MinedConstants
+from gaifman.listwise.mining import LINKS, MinedFormulas, MiningConfig, Reacher, mine_formulas
 from gaifman.listwise.steps import StepIndex
 from gaifman.sampling.examples import HIDE_MODES, hide_links
 from gaifman.sampling.neighbourhoods import HiddenFacts
@@ -96,10 +98,10 @@ class Ranker:
 
     relation: str
     position: int
-    mined: tuple[MinedPaths, ...]
-    """The paths from each of the other positions, in their order."""
+    mined: tuple[MinedFormulas, ...]
+    """The formulas from each of the other positions, in their order."""
     formula_weights: Floats
-    """Shape (formulas,), float64: for each fixed position of the paths, and of `LINKS`."""
+    """Shape (formulas,), float64: for each fixed position of the paths, of `LINKS`, and of formulas with constants."""
     mark_weights: Floats
     """Shape (marks,), float64."""
     statistic_weights: Floats
@@ -141,22 +143,34 @@ def fit_with_trial(
 def _choose_problem(
     index: StepIndex, relation: str, position: int, config: ListwiseConfig, held_out: Longs
 ) -> tuple[_Problem, Choice]:
-    """The problem with paths of all lengths or with short ones alone, by their losses on held-out questions."""
+    """The formulas with the smallest loss on held-out questions: with or without long paths, and constants."""
     fixed = [i for i in range(index.kb.relations[relation].arity) if i != position]
 
     def pose(mining: MiningConfig) -> tuple[_Problem, Choice]:
-        mined = tuple(mine_paths(index, relation, i, position, mining) for i in fixed)
+        mined = tuple(mine_formulas(index, relation, i, position, mining, held_out) for i in fixed)
         problem = _Problem(index, relation, position, mined, config, held_out)
         return problem, problem.choose()
 
     if config.mining.max_steps <= SHORT_STEPS:
-        return pose(config.mining)
+        return _choose_constants(*pose(config.mining))
     short = pose(replace(config.mining, max_steps=SHORT_STEPS))
     loss = short[1][2]
-    if loss is None and any(len(one) for one in short[0].mined):
-        return short
+    if loss is None and any(len(one.paths) for one in short[0].mined):
+        return _choose_constants(*short)
     found = pose(config.mining)
-    return found if loss is None or (found[1][2] or 0.0) <= loss else short
+    return _choose_constants(*(found if loss is None or (found[1][2] or 0.0) <= loss else short))
+
+
+def _choose_constants(problem: _Problem, choice: Choice) -> tuple[_Problem, Choice]:
+    """The problem with its formulas with constants, if these make the loss on held-out questions smaller."""
+    if not any(len(one.constants) for one in problem.mined):
+        return problem, choice
+    without = problem.without_constants()
+    penalty, _, loss = choice
+    if loss is None:
+        return without, choice
+    own = without.choose((penalty,))
+    return (problem, choice) if loss < (own[2] or 0.0) else (without, own)
 
 
 def held_out_rows(kb: KnowledgeBase, relation: str, config: ListwiseConfig) -> Longs:
@@ -186,9 +200,11 @@ def statistics(facts: Floats, steps: Floats) -> Floats:
     return np.stack([np.log1p(facts), np.minimum(facts, 1.0), np.log1p(np.maximum(steps, 0))], axis=1)
 
 
-def prior_weights(mined: MinedPaths) -> Floats:
-    """Shape (paths + 3,), float64: the weights before training, from confidences; 0 for being linked."""
-    return np.append(PRIOR_STRENGTH * -np.log1p(-np.minimum(mined.confidence, 0.99)), np.zeros(len(LINKS)))
+def prior_weights(mined: MinedFormulas) -> Floats:
+    """Shape (formulas,), float64: the weights before training: of paths from confidences, of all others 0."""
+    found = np.zeros(len(mined))
+    found[: len(mined.paths)] = PRIOR_STRENGTH * -np.log1p(-np.minimum(mined.confidence, 0.99))
+    return found
 
 
 Choice = tuple[float, int, float | None]
@@ -205,7 +221,7 @@ class _Problem:
         index: StepIndex,
         relation: str,
         position: int,
-        mined: tuple[MinedPaths, ...],
+        mined: tuple[MinedFormulas, ...],
         config: ListwiseConfig,
         held_out: Longs,
     ) -> None:
@@ -239,14 +255,32 @@ class _Problem:
         """The questions that do not ask for a held-out fact."""
         return np.flatnonzero(~self._held_out)
 
-    def choose(self) -> Choice:
+    def without_constants(self) -> _Problem:
+        """The same questions without the formulas with constants."""
+        other, questions = copy(self), self._questions
+        other.mined = tuple(replace(one, constants=MinedConstants.none()) for one in self.mined)
+        numbers = np.concatenate(
+            [np.arange(len(one)) < len(one) - len(one.constants) for one in self.mined] or [np.zeros(0, bool)]
+        )
+        kept = numbers[questions.formulas]
+        starts = np.append(0, np.cumsum(kept))[questions.starts]
+        other._questions = questions._replace(
+            starts=freeze(starts.astype(np.int64)),
+            objects=freeze(questions.objects[kept]),
+            formulas=freeze((np.cumsum(numbers) - 1)[questions.formulas[kept]].astype(np.int32)),
+            values=freeze(questions.values[kept]),
+        )
+        other._prior = self._prior[numbers]
+        return other
+
+    def choose(self, penalties: Sequence[float] = PENALTIES) -> Choice:
         """The penalty and the number of epochs with the smallest loss on held-out questions, and that loss."""
         held_out, rest = np.flatnonzero(self._held_out), self.training_rows
         count = len(held_out)
         if count < self._config.min_held_out or not len(rest):
             return DEFAULT_PENALTY, -(-DEFAULT_UPDATES // -(-len(self) // self._batch_size)), None
         found = []
-        for penalty in PENALTIES:
+        for penalty in penalties:
             losses = list[float]()
             for weights in self._epochs(rest, penalty, self._config.epochs):
                 losses.append(self._loss(held_out, weights))
@@ -359,7 +393,7 @@ def _ask(
     ids: Longs,
     fixed: Sequence[int],
     position: int,
-    mined: Sequence[MinedPaths],
+    mined: Sequence[MinedFormulas],
     config: ListwiseConfig,
     held_out: Longs,
 ) -> tuple[Questions, Longs]:
@@ -397,13 +431,14 @@ def _ask(
     return questions, chosen
 
 
-def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mined: Sequence[MinedPaths]) -> None:
-    """Append what the formulas reach from the fixed objects: their paths, then `LINKS`."""
+def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mined: Sequence[MinedFormulas]) -> None:
+    """Append what the formulas reach from the fixed objects."""
     first = 0
     for start, one in zip(fixed, mined, strict=True):
         reacher.walk(start, hidden, one.paths, first)
-        reacher.link(start, hidden, first + len(one))
-        first += len(one) + len(LINKS)
+        reacher.link(start, hidden, first + len(one.paths))
+        reacher.match(start, hidden, one.constants, first + len(one.paths) + len(LINKS))
+        first += len(one)
 
 
 def _choose_questions(facts: Ints, groups: Longs, config: ListwiseConfig) -> Longs:

@@ -7,30 +7,31 @@ city_in(s2, s1)  # 197 of 197 answers; confidence 0.91 for s1, 0.68 for s2
 >>> print(best.feature)
 city_in(s2, s1) ∧ s2 ≠ s1
 
-A rule is a path between two positions. Its support is the number of sampled answers that it leads to. Its confidence
-for a position is the share of objects that it reaches there which are answers, on sampled objects; five objects that
-are none are added, so that rare rules need evidence. Walks do not return to their start.
+A rule is a path between two positions, or a fact with a constant that speaks for one candidate. Its support is the
+number of sampled answers that it leads to. Its confidence for a position is the share of objects that it reaches there
+which are answers, on sampled objects; five objects that are none are added, so that rare rules need evidence. Walks do
+not return to their start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.listwise.formulas import forward_path, path_feature, without_differences
-from gaifman.listwise.mining import MiningConfig, mine_paths
-from gaifman.listwise.steps import Label, build_steps
+from gaifman.listwise.constants import MinedConstants
+from gaifman.listwise.formulas import constant_feature, forward_path, path_feature, without_differences
+from gaifman.listwise.mining import MiningConfig, mine_formulas
+from gaifman.listwise.steps import Label, StepIndex, build_steps
 from gaifman.logic.ast import Feature
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A mined path between two positions of a relation."""
+    """A mined formula that leads from one position of a relation to another."""
 
     feature: Feature
-    """Counts the walks along the path."""
     support: int
     """Sampled answers that it leads to."""
     answers: int
@@ -45,7 +46,7 @@ class Rule:
 
     @property
     def formula(self) -> str:
-        """The atoms of the path."""
+        """The atoms."""
         return str(without_differences(self.feature))
 
     def __str__(self) -> str:
@@ -64,16 +65,18 @@ def mine_rules(kb: KnowledgeBase, relation: str, config: MiningConfig | None = N
         raise KnowledgeBaseError(f"{relation} has no facts to mine")
     index, arities = build_steps(kb), {name: each.arity for name, each in kb.relations.items()}
     found: dict[tuple[int, int, tuple[Label, ...]], dict[int, tuple[int, float]]] = {}
+    rules = list[Rule]()
     for position in range(info.arity):
         for fixed in range(info.arity):
             if fixed == position:
                 continue
-            mined = mine_paths(index, relation, fixed, position, config)
-            for row in range(len(mined)):
+            mined = mine_formulas(index, relation, fixed, position, config)
+            rules += _constant_rules(index, mined.constants, fixed, position, info.count)
+            for row in range(len(mined.paths)):
                 key = forward_path(mined.path(row), fixed, position)
                 figures = int(mined.support[row]), float(mined.confidence[row])
                 found.setdefault(key, {})[position + 1] = figures
-    rules = [
+    rules += [
         Rule(
             path_feature(path, arities, low + 1, high + 1),
             max(support for support, _ in sides.values()),
@@ -83,3 +86,12 @@ def mine_rules(kb: KnowledgeBase, relation: str, config: MiningConfig | None = N
         for (low, high, path), sides in found.items()
     ]
     return sorted(rules, key=lambda rule: (-rule.best, -rule.support, rule.formula))
+
+
+def _constant_rules(index: StepIndex, mined: MinedConstants, fixed: int, position: int, answers: int) -> Iterator[Rule]:
+    for row in range(len(mined)):
+        fact, name = index.labels[int(mined.labels[row])], index.kb.object_name
+        constants = name(int(mined.constants[row])), name(int(mined.candidates[row]))
+        arity = index.kb.relations[fact.relation].arity
+        feature = constant_feature(fact, arity, *constants, fixed + 1, position + 1)
+        yield Rule(feature, int(mined.support[row]), answers, {position + 1: float(mined.confidence[row])})

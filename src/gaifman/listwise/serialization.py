@@ -11,7 +11,8 @@ from gaifman.config import MAX_ARITY, check_int
 from gaifman.errors import InputError
 from gaifman.io.model_file import Arrays, require_array
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
-from gaifman.listwise.mining import LINKS, MinedPaths
+from gaifman.listwise.constants import constants_from_arrays
+from gaifman.listwise.mining import LINKS, MinedFormulas
 from gaifman.listwise.ranker import STATISTICS, Ranker
 from gaifman.listwise.steps import Label, StepIndex, labels_of
 
@@ -72,7 +73,7 @@ class Vocabulary:
         return labels, np.concatenate([labels, types, thresholds])
 
 
-def ranker_arrays(ranker: Ranker) -> Arrays:
+def ranker_arrays(ranker: Ranker, index: StepIndex) -> Arrays:
     """The arrays of a ranker, with labels and marks of the knowledge base that it is bound to."""
     marks = np.flatnonzero(ranker.mark_weights).astype(np.int32)
     loss = np.nan if ranker.held_out_loss is None else ranker.held_out_loss
@@ -84,11 +85,12 @@ def ranker_arrays(ranker: Ranker) -> Arrays:
         "fit": np.array([ranker.penalty, ranker.epochs, -1.0 if np.isnan(loss) else loss]),
     }
     for number, mined in enumerate(ranker.mined):
-        arrays |= {
+        own: Arrays = {
             f"paths/{number}": mined.paths,
             f"support/{number}": mined.support,
             f"confidence/{number}": mined.confidence,
         }
+        arrays |= own | mined.constants.arrays(index, number)
     return arrays
 
 
@@ -102,16 +104,18 @@ def ranker_from_arrays(
     own = vocabulary or Vocabulary.of(index)
     labels, marks = own.numbers_in(index)
     weights = require_array(arrays, "formula_weights", np.float64, (None,))
-    mined, kept, first = list[MinedPaths](), list[Floats](), 0
+    mined, kept, first = list[MinedFormulas](), list[Floats](), 0
     for number in range(arity - 1):
         found = _paths_from_arrays(arrays, number, len(own.labels), index)
-        part = weights[first : first + len(found) + len(LINKS)]
-        if len(part) != len(found) + len(LINKS):
+        constants, others = constants_from_arrays(arrays, number, labels, index)
+        paths, count = len(found.paths), len(arrays[f"constants/{number}/labels"])
+        part = weights[first : first + paths + len(LINKS) + count]
+        if len(part) != paths + len(LINKS) + count:
             raise InputError(f"there are {len(weights):,} weights of formulas, and more formulas")
         first += len(part)
         bound, order = _bind_paths(found, labels)
-        mined.append(bound)
-        kept.append(np.append(part[: len(found)][order], part[len(found) :]))
+        mined.append(replace(bound, constants=constants))
+        kept += [part[:paths][order], part[paths : paths + len(LINKS)], part[paths + len(LINKS) :][others]]
     if first != len(weights):
         raise InputError(f"there are {len(weights):,} weights of formulas, and {first:,} formulas")
     mark_weights = np.zeros(index.mark_count)
@@ -134,7 +138,7 @@ def ranker_from_arrays(
     )
 
 
-def _paths_from_arrays(arrays: Arrays, number: int, labels: int, index: StepIndex) -> MinedPaths:
+def _paths_from_arrays(arrays: Arrays, number: int, labels: int, index: StepIndex) -> MinedFormulas:
     paths = require_array(arrays, f"paths/{number}", np.int32, (None, None))
     if paths.size and (paths.min() < -1 or paths.max() >= labels or (paths[:, 0] < 0).any()):
         raise InputError(f"the array 'paths/{number}' has labels outside of 0 to {labels - 1}")
@@ -142,10 +146,10 @@ def _paths_from_arrays(arrays: Arrays, number: int, labels: int, index: StepInde
         raise InputError(f"the array 'paths/{number}' has a path with a gap")
     support = require_array(arrays, f"support/{number}", np.int64, (len(paths),))
     confidence = require_array(arrays, f"confidence/{number}", np.float64, (len(paths),))
-    return MinedPaths(index.labels, paths, support, confidence)
+    return MinedFormulas(index.labels, paths, support, confidence)
 
 
-def _bind_paths(mined: MinedPaths, labels: Ints) -> tuple[MinedPaths, Longs]:
+def _bind_paths(mined: MinedFormulas, labels: Ints) -> tuple[MinedFormulas, Longs]:
     """The paths with labels of another numbering, sorted again, and the rows they come from."""
     renumbered = np.where(mined.paths < 0, -1, np.append(labels, -1)[mined.paths])
     possible = ((renumbered >= 0) == (mined.paths >= 0)).all(axis=1)

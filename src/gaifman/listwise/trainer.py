@@ -76,7 +76,7 @@ class ListwiseTrainer:
             f"{position}/{kind}/{name}": array
             for position, pair in enumerate(done)
             for kind, ranker in zip(("final", "trial"), pair, strict=True)
-            for name, array in ranker_arrays(ranker).items()
+            for name, array in ranker_arrays(ranker, self.index).items()
         }
         return arrays, {"position": [len(done), 0]}
 

@@ -99,7 +99,7 @@ def train_relation(
     arrays = {
         f"{position}/{name}": array
         for position, ranker in enumerate(trained.rankers)
-        for name, array in ranker_arrays(ranker).items()
+        for name, array in ranker_arrays(ranker, trainer.index).items()
     }
     rankers = RelationRankers(trainer.relation, trainer.arity, arrays, Vocabulary.of(trainer.index), UNFITTED)
     proposals = trainer.proposals(trials, models, ranking.pools)

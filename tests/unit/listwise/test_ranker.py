@@ -11,7 +11,7 @@ import pytest
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats
-from gaifman.listwise.mining import NOTHING, MiningConfig, Reacher, choose_mining, mine_paths
+from gaifman.listwise.mining import NOTHING, MiningConfig, Reacher, choose_mining, mine_formulas
 from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_ranker
 from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import Label, build_steps
@@ -45,7 +45,7 @@ def families(count: int = 60) -> KnowledgeBase:
 
 def test_a_rule_of_two_steps_is_found_and_finds_the_missing_fact() -> None:
     kb = families()
-    mined = mine_paths(build_steps(kb), "grandparent", 0, 1)
+    mined = mine_formulas(build_steps(kb), "grandparent", 0, 1)
     assert mined.path(int(mined.confidence.argmax())) == (Label("parent", 0, 1),) * 2
     assert ranked(kb, "grandparent", 1, ["old10", "old10"])[0] == "young10"
     assert ranked(kb, "grandparent", 0, ["young20", "young20"])[0] == "old20"
