@@ -514,10 +514,13 @@ def _example_answer(model: TrainedModel, kb: KnowledgeBase) -> tuple[list[str], 
     """Return the largest trained relation of a completion, and a known answer if a query finds one quickly."""
     from gaifman.config import Budget
     from gaifman.errors import GaifmanError
-    from gaifman.queries.answers import query
 
     relation, asked = _example_query(model, kb)
     try:
+        if asked.atomic_relation is not None:  # no database is needed
+            return relation, next((tuple(map(kb.object_name, row)) for row in kb.tuples(asked.atomic_relation)[:1]), ())
+        from gaifman.queries.answers import query
+
         return relation, next(iter(query(kb, asked, budget=Budget(seconds=2, rows=1))), ())
     except GaifmanError:
         return relation, ()
