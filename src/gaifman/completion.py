@@ -33,9 +33,7 @@ from gaifman._serialization import (
     training_metadata,
     translate_state_errors,
 )
-from gaifman.arguments import checked, checked_methods
-from gaifman.cancellation import Deadline
-from gaifman.config import MAX_ARITY, check_int, check_threads
+from gaifman.config import MAX_ARITY, Deadline, check_int, check_threads, checked, checked_methods
 from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
 from gaifman.explain.attribution import explain_prediction
 from gaifman.explain.common import DEFAULT_TOP
@@ -43,7 +41,6 @@ from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
-from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.collection import KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
@@ -73,7 +70,7 @@ from gaifman.ranking.listwise_training import (
 )
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.threads import map_threaded
+from gaifman.threads import ProcessLock, map_threaded
 from gaifman.training import LISTWISE, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
 RelationModel = tuple[Arrays, dict[str, Any]]

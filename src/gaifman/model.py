@@ -30,9 +30,7 @@ from gaifman._serialization import (
     translate_state_errors,
     untrained_copy,
 )
-from gaifman.arguments import checked, checked_methods
-from gaifman.cancellation import Deadline
-from gaifman.config import check_int
+from gaifman.config import Deadline, check_int, checked, checked_methods
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import explain_prediction
 from gaifman.explain.common import DEFAULT_TOP
@@ -40,7 +38,6 @@ from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
-from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
 from gaifman.kb.collection import KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
@@ -84,6 +81,7 @@ from gaifman.ranking.ranked_answers import FirstPass, NetworkFirstPass, RankedAn
 from gaifman.sampling.conflicts import ConstraintChecker
 from gaifman.sampling.constraints import Constraints, parse_constraints
 from gaifman.sampling.examples import TrainingExamples
+from gaifman.threads import ProcessLock
 from gaifman.training import (
     LISTWISE,
     Callback,

@@ -17,9 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import bar, stack
-from gaifman.arguments import checked_methods
-from gaifman.cancellation import Deadline, no_deadline
-from gaifman.config import DEFAULT_BUDGET, Budget, check_int, check_positive
+from gaifman.config import DEFAULT_BUDGET, Budget, Deadline, check_int, check_positive, checked_methods, no_deadline
 from gaifman.errors import KnowledgeBaseError, shorten
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
 from gaifman.kb.gaifman_graph import GaifmanGraph

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.arguments import checked_methods
-from gaifman.config import check_choice, check_fraction, check_int
+from gaifman.config import check_choice, check_fraction, check_int, checked_methods
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, TrainingError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix

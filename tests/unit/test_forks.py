@@ -19,10 +19,10 @@ import pytest
 import gaifman
 from forked import in_child
 from gaifman.errors import KnowledgeBaseError
-from gaifman.forks import PerProcess, ProcessLock, cached_property
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.models import SklearnModel, TorchModel
 from gaifman.queries.engine import Engine, get_engine
+from gaifman.threads import PerProcess, ProcessLock, cached_property
 from processes import run
 from trained import FEW, towns, worker
 

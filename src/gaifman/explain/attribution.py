@@ -29,8 +29,7 @@ from functools import cache
 
 import numpy as np
 
-from gaifman.cancellation import Deadline, no_deadline
-from gaifman.config import check_int
+from gaifman.config import Deadline, check_int, no_deadline
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.common import (
     DEFAULT_TOP,

@@ -26,8 +26,7 @@ from dataclasses import dataclass
 from itertools import combinations, count, permutations
 from pathlib import Path
 
-from gaifman.arguments import checked, checked_methods
-from gaifman.config import DEFAULT_LIMITS, Limits
+from gaifman.config import DEFAULT_LIMITS, Limits, checked, checked_methods
 from gaifman.errors import FormulaError, InputError, Location, plural, shorten, similar_names
 from gaifman.logic.ast import Attribute, Difference, Feature, Variable, free_variables, query_position
 from gaifman.logic.names import quote

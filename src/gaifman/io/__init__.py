@@ -13,8 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import get_args
 
-from gaifman.arguments import checked
-from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback
+from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback, checked
 from gaifman.errors import InputError, OutputError
 from gaifman.io.databases import read_parquet, read_sqlite
 from gaifman.io.duckdb import read_duckdb, write_duckdb, write_parquet

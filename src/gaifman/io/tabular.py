@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from gaifman.config import MAX_ARITY
 from gaifman.errors import InputError, Location, shorten
-from gaifman.forks import cached_property
 from gaifman.io.files import BATCH_SIZE, BLOCK_SIZE, TextBlock
 from gaifman.io.layouts import DECIMAL, TableLayout, detect_layout, layout_for_format
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder
 from gaifman.kb.tables import Floats, Ints, Longs
+from gaifman.threads import cached_property
 
 SAMPLE_ROWS = 1_000
 """Rows used to detect the layout."""

@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from gaifman.config import check_int
 from gaifman.errors import KnowledgeBaseError, plural
-from gaifman.forks import cached_property
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Ints, Longs, concatenate_ranges, freeze
+from gaifman.threads import cached_property
 
 if TYPE_CHECKING:
     from gaifman.kernels.evaluate import KnowledgeBaseArrays

@@ -24,10 +24,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from gaifman._html import code, muted, paragraph, stack, table
-from gaifman.arguments import checked, checked_methods, unchecked
-from gaifman.config import MAX_ARITY, check_int
+from gaifman.config import MAX_ARITY, check_int, checked, checked_methods, unchecked
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
-from gaifman.forks import PerProcess, ProcessLock, cached_property
 from gaifman.kb.tables import (
     Duplicates,
     FactTable,
@@ -49,6 +47,7 @@ from gaifman.kb.tables import (
 from gaifman.logic.names import is_path, is_word, name_problem, quote
 from gaifman.logic.schema import Schema
 from gaifman.logic.semantics import Extension, Structure
+from gaifman.threads import PerProcess, ProcessLock, cached_property
 
 T = TypeVar("T")
 

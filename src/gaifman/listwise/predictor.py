@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from gaifman.cancellation import Deadline
+from gaifman.config import Deadline
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.odds import Odds
 from gaifman.listwise.relation import RelationScorer

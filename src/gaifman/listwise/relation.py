@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.errors import InputError, shorten
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gaifman.arguments import checked
-from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
+from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits, checked
 from gaifman.errors import LimitError, Location, plural, similar_names
 from gaifman.logic.ast import (
     AGGREGATES,

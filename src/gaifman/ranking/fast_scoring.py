@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals, feature_bits, new_row_buffer
 from gaifman.features.templates import (
     ConstantFact,
@@ -34,7 +34,6 @@ from gaifman.features.templates import (
     match_template,
     with_label_sets,
 )
-from gaifman.forks import ProcessLock, cached_property
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, SortedNames, concatenate_ranges, freeze
@@ -73,6 +72,7 @@ from gaifman.sampling.neighbourhoods import (
     make_draw_job,
 )
 from gaifman.sampling.worlds import World, world_keys
+from gaifman.threads import ProcessLock, cached_property
 from gaifman.training import Scorer, TrainingConfig
 
 ONE_SIDED = (Hop, Unary, ConstantFact)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import bar, code, muted, paragraph, stack, table
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, rows_in

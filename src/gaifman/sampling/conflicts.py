@@ -31,9 +31,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.errors import plural
-from gaifman.forks import ProcessLock, cached_property
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import Query
@@ -41,6 +40,7 @@ from gaifman.logic.printer import format_relation
 from gaifman.queries.answers import answers as exact_answers
 from gaifman.sampling.constraints import Constraints, FunctionalConstraint, atom_positions
 from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.threads import ProcessLock, cached_property
 
 Bools = npt.NDArray[np.bool_]
 MAX_CONFLICT_FACTS = 10

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from gaifman.arguments import checked, checked_methods
-from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
+from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits, checked, checked_methods
 from gaifman.errors import FormulaError, Location, plural, similar_names
 from gaifman.io.files import open_input, read_blocks
 from gaifman.logic.ast import Atom, Query, Variable

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.cancellation import Deadline
-from gaifman.config import DEFAULT_BUDGET, Budget
+from gaifman.config import DEFAULT_BUDGET, Budget, Deadline
 from gaifman.errors import LimitError
 from gaifman.kb.tables import Ints, Longs
 from gaifman.logic.ast import Query

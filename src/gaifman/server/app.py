@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from gaifman import __version__
-from gaifman.cancellation import Deadline
+from gaifman.config import Deadline
 from gaifman.errors import (
     BusyError,
     GaifmanError,

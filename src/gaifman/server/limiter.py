@@ -22,8 +22,7 @@ from typing import TypeVar
 
 from anyio import CancelScope, CapacityLimiter, to_thread
 
-from gaifman.cancellation import Deadline
-from gaifman.config import DEFAULT_BUDGET, Budget, cpu_count
+from gaifman.config import DEFAULT_BUDGET, Budget, Deadline, cpu_count
 from gaifman.errors import BusyError, StoppedError
 from gaifman.server.limits import DEFAULT_SERVER_LIMITS, ServerLimits
 

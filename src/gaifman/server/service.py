@@ -19,12 +19,10 @@ from typing import TypeVar
 import numpy as np
 
 from gaifman import __version__
-from gaifman.cancellation import Deadline
 from gaifman.completion import Completion
-from gaifman.config import Budget
+from gaifman.config import Budget, Deadline
 from gaifman.errors import GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.explain.svg import Diagram
-from gaifman.forks import cached_property
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Bindings, relation_query, to_bracketed
@@ -69,6 +67,7 @@ from gaifman.server.schemas import (
     RelationSummary,
     ServiceSummary,
 )
+from gaifman.threads import cached_property
 
 T = TypeVar("T")
 WARM_UP_AFTER = 5

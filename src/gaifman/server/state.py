@@ -18,7 +18,7 @@ import hmac
 import threading
 from collections.abc import Sequence
 
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, as_fact, format_name
 from gaifman.logic.names import name_problem

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gaifman.cancellation import Deadline
+from gaifman.config import Deadline
 from gaifman.errors import BusyError, StoppedError
 from gaifman.queries.answers import count
 from gaifman.queries.engine import get_engine

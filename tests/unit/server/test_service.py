@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gaifman
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.model import GaifmanModel
