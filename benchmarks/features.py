@@ -27,7 +27,7 @@ from gaifman.features.mining import frequent_patterns
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.logic.printer import format_relation
+from gaifman.logic.notation import format_relation
 from gaifman.logic.semantics import feature_value
 from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
 from neighbourhoods import generated

@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from gaifman.errors import FormulaError
-from gaifman.logic.names import is_path, is_word, quote
-from gaifman.logic.printer import ASCII, BRACKETED, UNICODE, PrintStyle, format_relation
+from gaifman.logic.notation import ASCII, BRACKETED, UNICODE, PrintStyle, format_relation, is_path, is_word, quote
 
 Span = tuple[int, int]
 """Start and end offset in the parsed text."""

@@ -17,9 +17,8 @@ from typing import Protocol, runtime_checkable
 
 from gaifman.errors import FormulaError, plural, similar_names
 from gaifman.logic.ast import Atom, Attribute, Constant, Feature, Node, RelationVariable, Span, Variable, walk
-from gaifman.logic.names import quote
-from gaifman.logic.printer import format_relation
-from gaifman.logic.tokens import formula_error
+from gaifman.logic.notation import format_relation, quote
+from gaifman.logic.parser import formula_error
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from gaifman.errors import plural
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import Query
-from gaifman.logic.printer import format_relation
+from gaifman.logic.notation import format_relation
 from gaifman.queries.answers import answers as exact_answers
 from gaifman.sampling.constraints import Constraints, FunctionalConstraint, atom_positions
 from gaifman.sampling.neighbourhoods import HiddenFacts

@@ -26,10 +26,9 @@ from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits, checked, checked_m
 from gaifman.errors import FormulaError, Location, plural, similar_names
 from gaifman.io.files import open_input, read_blocks
 from gaifman.logic.ast import Atom, Query, Variable
-from gaifman.logic.names import PATH, WORD, unquote
-from gaifman.logic.printer import format_relation
+from gaifman.logic.notation import PATH, WORD, format_relation, unquote
+from gaifman.logic.parser import strip_comment
 from gaifman.logic.schema import SchemaLike, as_schema
-from gaifman.logic.tokens import strip_comment
 
 CONSTRAINT_KINDS = ("functional", "types")
 """Words that begin a constraint."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.errors import similar_names
-from gaifman.logic.names import fold_subscripts, is_path, is_word, name_problem, quote, unquote
+from gaifman.logic.notation import fold_subscripts, is_path, is_word, name_problem, quote, unquote
 
 NAMES = st.text(min_size=1).filter(lambda name: not name_problem(name))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gaifman.logic.notation import ASCII, BRACKETED, UNICODE, format_relation
 from gaifman.logic.parser import parse
-from gaifman.logic.printer import ASCII, BRACKETED, UNICODE, format_relation
 
 
 @pytest.mark.parametrize(

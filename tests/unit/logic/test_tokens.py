@@ -6,7 +6,7 @@ import pytest
 
 from gaifman.config import DEFAULT_LIMITS, Limits
 from gaifman.errors import FormulaError, LimitError
-from gaifman.logic.tokens import FOREIGN_SYMBOLS, SPELLINGS, TokenStream, tokenise
+from gaifman.logic.parser import FOREIGN_SYMBOLS, SPELLINGS, TokenStream, tokenise
 
 
 @pytest.mark.parametrize(("kind", "spelling"), [(kind, s) for kind, spellings in SPELLINGS.items() for s in spellings])
