@@ -15,8 +15,7 @@ from gaifman.config import MAX_ARITY, check_int
 from gaifman.errors import GaifmanError, InputError, OutputError, shorten
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.io.model_file import Arrays, read_model, strip_prefix
-from gaifman.kb.collection import shared_names
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, shared_names
 from gaifman.kb.tables import Ints
 from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_feature

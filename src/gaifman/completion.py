@@ -42,9 +42,8 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.io.model_file import Arrays, strip_prefix
-from gaifman.kb.collection import KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Ints
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_from_arrays
@@ -60,7 +59,6 @@ from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc_
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
-from gaifman.ranking.held_out import HeldOutRanks, rank_held_out
 from gaifman.ranking.listwise_training import (
     TrainedRelation,
     fit_all_odds,
@@ -68,6 +66,7 @@ from gaifman.ranking.listwise_training import (
     listwise_report,
     train_relation,
 )
+from gaifman.ranking.ranks import HeldOutRanks, rank_held_out
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.threads import ProcessLock, map_threaded

@@ -39,9 +39,8 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
-from gaifman.kb.collection import KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
 from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
@@ -75,11 +74,10 @@ from gaifman.ranking.candidates import (
     model_pattern,
 )
 from gaifman.ranking.fast_scoring import FastScorer
-from gaifman.ranking.held_out import RANK_FIGURES, rank_held_out
 from gaifman.ranking.listwise_training import listwise_report, train_relation
 from gaifman.ranking.ranked_answers import FirstPass, NetworkFirstPass, RankedAnswers, rank_candidates
-from gaifman.sampling.conflicts import ConstraintChecker
-from gaifman.sampling.constraints import Constraints, parse_constraints
+from gaifman.ranking.ranks import RANK_FIGURES, rank_held_out
+from gaifman.sampling.constraints import ConstraintChecker, Constraints, parse_constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.threads import ProcessLock
 from gaifman.training import (

@@ -16,7 +16,7 @@ from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable, plural
 from gaifman.logic.notation import format_relation
 from gaifman.logic.parser import parse_query
-from gaifman.ranking.held_out import RANKING_NOTE, describe_sample
+from gaifman.ranking.ranks import RANKING_NOTE, describe_sample
 from gaifman.training import LISTWISE, TrainingConfig
 
 MAX_RELATIONS = 50

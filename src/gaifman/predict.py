@@ -25,7 +25,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
 from gaifman.models.calibration import MIN_PROBABILITY, Calibration, correct_class_ratio, mean_over_draws
-from gaifman.sampling.conflicts import ConstraintChecker
+from gaifman.sampling.constraints import ConstraintChecker
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.neighbourhoods import MAX_DRAWS, HiddenFacts, SamplingConfig, check_tuples
 from gaifman.training import Scorer, TrainingConfig

@@ -19,9 +19,8 @@ from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.io.model_file import Arrays, strip_prefix
-from gaifman.kb.collection import unify_schemas
 from gaifman.kb.gaifman_graph import build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, unify_schemas
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query

@@ -361,7 +361,7 @@ def _reopen_kbs(record: dict[str, Any]) -> list[KnowledgeBase]:
 def _print_shared_names(kbs: list[KnowledgeBase]) -> None:
     """Say that objects of a collection are different even if they have the same name."""
     from gaifman.errors import plural, shorten
-    from gaifman.kb.collection import shared_names
+    from gaifman.kb.knowledge_base import shared_names
 
     if names := shared_names(kbs):
         where = f"objects of several knowledge bases have the same name: {plural(len(names), 'name')}"
@@ -430,7 +430,7 @@ def _print_metrics(meta: dict[str, Any], target: Path) -> None:
 
 def held_out_fields(metrics: dict[str, Any], missing: float | None = None) -> list[tuple[str, object]]:
     """Return the held-out figures of a model as fields, those of popularity beside them; or why there are none."""
-    from gaifman.ranking.held_out import describe_sample
+    from gaifman.ranking.ranks import describe_sample
 
     if reason := metrics.get("auc_reason"):
         return [("figures", f"none: {reason}")]

@@ -17,7 +17,7 @@ from gaifman.logic.transforms import substitute
 from gaifman.models.calibration import MIN_PROBABILITY, log_odds
 from gaifman.predict import DrawBudget, Estimate, Predictor
 from gaifman.queries.witnesses import are_answers
-from gaifman.sampling.conflicts import Conflict
+from gaifman.sampling.constraints import Conflict
 from gaifman.sampling.neighbourhoods import HiddenFacts
 
 DEFAULT_TOP = 10

@@ -56,7 +56,7 @@ from gaifman.logic.ast import (
     query_position,
 )
 from gaifman.logic.notation import KEYWORDS, PATH, WORD, fold_subscripts, unquote
-from gaifman.logic.schema import SchemaLike, as_schema
+from gaifman.logic.schema import SchemaLike, as_schema, formula_error
 
 SPELLINGS = {
     "∧": ("∧", "&", "and"),
@@ -168,15 +168,6 @@ def _token(match: re.Match[str], text: str, source: str) -> Token:
     if kind == "symbol" or written in KEYWORDS:
         kind = _CANONICAL.get(written, written)
     return Token(kind, written, match.start())
-
-
-def formula_error(
-    source: str, text: str, span: Span, message: str, *, hint: str = "", suggestions: tuple[str, ...] = ()
-) -> FormulaError:
-    """Return an error at a span of a text; without a location if the text or span is empty."""
-    start, end = span
-    location = Location.from_offset(source, text, start, end - start) if text and end else None
-    return FormulaError(message, location=location, hint=hint, suggestions=suggestions)
 
 
 def _unexpected_character(symbol: str, location: Location) -> FormulaError:

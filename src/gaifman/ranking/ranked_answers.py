@@ -28,7 +28,7 @@ from gaifman.predict import Estimate, Estimates, NetworkPredictor, Predictor
 from gaifman.queries.answers import answers as exact_answers
 from gaifman.ranking.candidates import DEFAULT_OPTIONS, NO_TYPES, QueryPattern, RankingOptions, select_candidates
 from gaifman.ranking.fast_scoring import FIRST_PASS_DRAWS, FastScorer
-from gaifman.sampling.conflicts import Conflict, Rule, TypeRule
+from gaifman.sampling.constraints import Conflict, Rule, TypeRule
 from gaifman.sampling.neighbourhoods import HiddenFacts
 
 MAX_FULL_DRAWS = 20_000

@@ -8,8 +8,7 @@ import pytest
 
 import gaifman
 from gaifman.errors import FormulaError, KnowledgeBaseError
-from gaifman.kb.collection import as_collection, shared_names, unify_schemas
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, as_collection, shared_names, unify_schemas
 from trained import FEW, towns
 
 ONE = KnowledgeBase.from_facts([("likes", "ann", "bob")], {("age", "ann"): 80})

@@ -11,9 +11,9 @@ import pytest
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.ranking import held_out as module
+from gaifman.ranking import ranks as module
 from gaifman.ranking.candidates import atom_pattern, select_candidates
-from gaifman.ranking.held_out import MIN_RANKED_FACTS, RANK_FIGURES, HeldOutRanks, rank_held_out
+from gaifman.ranking.ranks import MIN_RANKED_FACTS, RANK_FIGURES, HeldOutRanks, rank_held_out
 from gaifman.sampling.constraints import parse_constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.negatives import Negatives
