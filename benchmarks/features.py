@@ -29,7 +29,8 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.notation import format_relation
 from gaifman.logic.semantics import feature_value
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
 from neighbourhoods import generated
 
 SIZES = (5, 10, 20, 50, 100)

@@ -22,7 +22,7 @@ from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
 from gaifman.logic.transforms import used_symbols
 from gaifman.models.base import BaseModel
-from gaifman.models.registry import BASE_MODELS, make_base_model
+from gaifman.models.mlp import BASE_MODELS, make_base_model
 from gaifman.models.scaling import FeatureScaler
 from gaifman.sampling.constraints import Constraints
 from gaifman.training import LISTWISE, Scorer, TrainingConfig

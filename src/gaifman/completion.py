@@ -36,8 +36,7 @@ from gaifman._serialization import (
 from gaifman.config import MAX_ARITY, Deadline, check_int, check_threads, checked, checked_methods
 from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
 from gaifman.explain.attribution import explain_prediction
-from gaifman.explain.common import DEFAULT_TOP
-from gaifman.explain.explanation import Explanation
+from gaifman.explain.explanation import DEFAULT_TOP, Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set

@@ -33,8 +33,7 @@ from gaifman._serialization import (
 from gaifman.config import Deadline, check_int, checked, checked_methods
 from gaifman.errors import KnowledgeBaseError
 from gaifman.explain.attribution import explain_prediction
-from gaifman.explain.common import DEFAULT_TOP
-from gaifman.explain.explanation import Explanation
+from gaifman.explain.explanation import DEFAULT_TOP, Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet

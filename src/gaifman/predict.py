@@ -26,8 +26,8 @@ from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
 from gaifman.models.calibration import MIN_PROBABILITY, Calibration, correct_class_ratio, mean_over_draws
 from gaifman.sampling.constraints import ConstraintChecker
-from gaifman.sampling.hiding import hide
-from gaifman.sampling.neighbourhoods import MAX_DRAWS, HiddenFacts, SamplingConfig, check_tuples
+from gaifman.sampling.hiding import HiddenFacts, hide
+from gaifman.sampling.neighbourhoods import MAX_DRAWS, SamplingConfig, check_tuples
 from gaifman.training import Scorer, TrainingConfig
 
 DEFAULT_MAX_DRAWS = 1_000

@@ -26,12 +26,13 @@ from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, Batch
 from gaifman.models.calibration import HeldOut, mean_over_draws
+from gaifman.models.mlp import make_base_model, option_names
 from gaifman.models.portable_math import add_up, log
-from gaifman.models.registry import make_base_model, option_names
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics, feature_kinds
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import SamplingConfig
 from gaifman.sampling.rng import fold_in, make_key
 
 AUTO, LISTWISE = "auto", "listwise"
@@ -115,7 +116,8 @@ class TrainingConfig(ExampleConfig):
         >>> TrainingConfig.from_settings({"seed": 1, "epochs": 5}).options
         {'epochs': 5}
         """
-        known, options = [each.name for each in fields(cls)], option_names("mlp")
+        known = [each.name for each in fields(cls)]
+        options = [] if set(settings) <= set(known) else option_names("mlp")
         for name in settings:
             if name not in (*known, *options):
                 raise KnowledgeBaseError(

@@ -19,7 +19,7 @@ from gaifman.sampling.constraints import (
     TypeConstraint,
     hide_nothing,
 )
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 from reference_conflicts import reference_factor
 
 NAMES = ("a", "b", "c", "d")

@@ -19,7 +19,8 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import And, Equal, Exists, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable
 from gaifman.logic.semantics import feature_value
 from gaifman.logic.transforms import negation_normal_form, substitute
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 from generators import Generator, over_seeds
 from long_features import Tally, features, hide, knowledge
 

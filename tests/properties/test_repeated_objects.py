@@ -32,7 +32,8 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Feature
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
 
 OBJECTS = ("a", "b", "c", "d", "e")
 TEMPLATES = """

@@ -15,7 +15,7 @@ from gaifman.sampling.examples import (
     ExampleConfig,
     TrainingExamples,
 )
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 
 Row = tuple[int, ...]
 

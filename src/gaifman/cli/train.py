@@ -283,7 +283,7 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
     from gaifman.errors import GaifmanError, TrainingError
     from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
-    from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
+    from gaifman.kernels.jit import TRAIN_FUNCTIONS
 
     run.checkpoint_seconds = run.settings["checkpoint_interval"]
     again = f"gaifman resume {shlex.quote(str(target))}"

@@ -31,10 +31,15 @@ import numpy as np
 
 from gaifman.config import Deadline, check_int, no_deadline
 from gaifman.errors import KnowledgeBaseError
-from gaifman.explain.common import (
+from gaifman.explain.explanation import (
     DEFAULT_TOP,
     MAX_COUNTERFACTUAL_FORMULAS,
+    Counterfactual,
+    Decomposition,
     ExplainedTuple,
+    Explanation,
+    OtherFormulas,
+    Reason,
     conflict_reasons,
     draw_diagram,
     find_counterfactual,
@@ -43,7 +48,6 @@ from gaifman.explain.common import (
     query_text,
     without_conflicting_facts,
 )
-from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
 from gaifman.explain.ranking import explain_ranking
 from gaifman.explain.svg import Diagram
 from gaifman.features.evaluator import FeatureMatrix
@@ -59,7 +63,8 @@ from gaifman.logic.verbalize import describe_feature
 from gaifman.models.base import BaseModel, SparseRows
 from gaifman.models.calibration import log_odds
 from gaifman.predict import DrawBudget, NetworkPredictor, Predictor, estimate_from_sums
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
 from gaifman.sampling.worlds import World, worlds_of_tuple
 
 MAX_ENTRIES = 1 << 20

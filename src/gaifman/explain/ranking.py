@@ -12,10 +12,15 @@ from functools import cache
 
 import numpy as np
 
-from gaifman.explain.common import (
+from gaifman.explain.explanation import (
     MAX_COUNTERFACTUAL_FACTS,
     MAX_COUNTERFACTUAL_FORMULAS,
+    Counterfactual,
+    Decomposition,
     ExplainedTuple,
+    Explanation,
+    OtherFormulas,
+    Reason,
     conflict_reasons,
     draw_diagram,
     estimate_hiding,
@@ -24,7 +29,6 @@ from gaifman.explain.common import (
     query_text,
     without_conflicting_facts,
 )
-from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
 from gaifman.explain.svg import Diagram
 from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.tables import Ints
@@ -36,7 +40,7 @@ from gaifman.logic.transforms import substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.calibration import log_odds
 from gaifman.predict import DrawBudget
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 
 MAX_DRAWN = 24
 """Objects of a diagram."""

@@ -43,9 +43,9 @@ from gaifman.kernels.local_facts import MAX_ARITY, LocalFacts
 from gaifman.kernels.paths import WalkCache
 from gaifman.kernels.rows import RowBuffer, SparseOutput, merge
 from gaifman.kernels.templates import LabelLists, TemplateIndex
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import (
     DrawnPart,
-    HiddenFacts,
     NeighbourhoodBatch,
     SamplingConfig,
     check_hidden,

@@ -30,7 +30,7 @@ from gaifman.kernels.listwise import (
 from gaifman.listwise.mining import LINKS, MinedPaths, MiningConfig, Reacher, mine_paths
 from gaifman.listwise.steps import StepIndex
 from gaifman.sampling.examples import HIDE_MODES, hide_links
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in_rows, make_key
 
 STATISTICS = ("log(1 + facts at this position)", "seen at this position", "log(1 + steps)")

@@ -26,7 +26,7 @@ import numpy as np
 from gaifman.config import check_int, check_threads, checked_methods, current_deadline
 from gaifman.errors import GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.io.duckdb import create_table
-from gaifman.io.scratch import ScratchFolder
+from gaifman.io.files import ScratchFolder
 from gaifman.kb.knowledge_base import KnowledgeBase, ResourceCache
 from gaifman.kb.tables import Ints
 from gaifman.threads import process_key

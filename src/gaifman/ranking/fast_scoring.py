@@ -64,13 +64,8 @@ from gaifman.logic.ast import Feature
 from gaifman.models.calibration import mean_over_draws
 from gaifman.models.mlp import MLP
 from gaifman.predict import NetworkPredictor, prefix_means
-from gaifman.sampling.neighbourhoods import (
-    GrowingScratch,
-    HiddenFacts,
-    NeighbourhoodBatch,
-    draw_neighbourhoods,
-    make_draw_job,
-)
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import GrowingScratch, NeighbourhoodBatch, draw_neighbourhoods, make_draw_job
 from gaifman.sampling.worlds import World, world_keys
 from gaifman.threads import ProcessLock, cached_property
 from gaifman.training import Scorer, TrainingConfig

@@ -29,7 +29,7 @@ from gaifman.queries.answers import answers as exact_answers
 from gaifman.ranking.candidates import DEFAULT_OPTIONS, NO_TYPES, QueryPattern, RankingOptions, select_candidates
 from gaifman.ranking.fast_scoring import FIRST_PASS_DRAWS, FastScorer
 from gaifman.sampling.constraints import Conflict, Rule, TypeRule
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 
 MAX_FULL_DRAWS = 20_000
 """Up to this many draws in total, there is no first pass."""

@@ -33,8 +33,8 @@ from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, row_ids
 from gaifman.ranking.candidates import QueryPattern, RankingOptions, select_candidates
 from gaifman.sampling.constraints import ConstraintChecker, hide_nothing
 from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.negatives import Negatives
-from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 from gaifman.training import Scorer, Trainer, TrainingSource
 

@@ -18,7 +18,7 @@ from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.models.calibration import logistic
 from gaifman.predict import FallbackPredictor, NetworkPredictor, Predictor, prefix_means
 from gaifman.ranking.fast_scoring import SplitScorerCache
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 
 BLOCK_SIZE = 32_768
 """Neighbourhoods in memory at once."""

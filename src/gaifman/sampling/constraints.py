@@ -53,7 +53,7 @@ from gaifman.logic.notation import PATH, WORD, format_relation, unquote
 from gaifman.logic.parser import strip_comment
 from gaifman.logic.schema import SchemaLike, as_schema
 from gaifman.queries.answers import answers as exact_answers
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.threads import ProcessLock, cached_property
 
 CONSTRAINT_KINDS = ("functional", "types")

@@ -34,9 +34,9 @@ from gaifman.logic.ast import Atom, Query
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
 from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.hiding import Hiding, find_hiding
+from gaifman.sampling.hiding import HiddenFacts, Hiding, find_hiding
 from gaifman.sampling.negatives import NEGATIVE_SAMPLING, Negatives, NegativeSampler
-from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
+from gaifman.sampling.neighbourhoods import check_tuples
 from gaifman.sampling.rng import Keys, fold_in, fold_in_rows, make_key
 from gaifman.sampling.twins import TwinSampler
 
@@ -412,7 +412,7 @@ def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[I
 
 def hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:
     """Return what is hidden from the source of each tuple, and every fact with two different objects of the tuple."""
-    from gaifman.kb.arrays import adjacency
+    from gaifman.kb.gaifman_graph import adjacency
     from gaifman.kb.tables import freeze  # here: numba takes a quarter of a second to import
     from gaifman.kernels.graph import count_tuple_facts, find_tuple_facts
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.kb.arrays import labelled_graph
-from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.gaifman_graph import GaifmanGraph, labelled_graph
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.evaluate import KnowledgeBaseArrays
 from gaifman.kernels.local_facts import find_present_facts

@@ -10,8 +10,8 @@ import pytest
 from numba import njit
 from numba.core.event import install_listener
 
-from gaifman.kernels import compile_progress
-from gaifman.kernels.compile_progress import CompilationListener, compilation_progress
+from gaifman.kernels import jit
+from gaifman.kernels.jit import CompilationListener, compilation_progress
 
 
 class Terminal(io.StringIO):
@@ -29,7 +29,7 @@ def kernel() -> Any:
 
 
 def test_a_terminal_sees_a_line_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_progress, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(jit, "MIN_SECONDS", 0.0)
     stream, caller = Terminal(), kernel()
     with compilation_progress(expected=2, stream=stream):
         assert caller(1) == 4
@@ -39,7 +39,7 @@ def test_a_terminal_sees_a_line_that_goes(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_compiled_functions_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_progress, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(jit, "MIN_SECONDS", 0.0)
     stream, caller = Terminal(), kernel()
     caller(1)
     with compilation_progress(stream=stream):
@@ -49,11 +49,11 @@ def test_compiled_functions_show_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_short_compilation_and_no_terminal_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
-    monkeypatch.setattr(compile_progress, "MIN_SECONDS", 1e9)
+    monkeypatch.setattr(jit, "MIN_SECONDS", 1e9)
     with compilation_progress(stream=stream):
         kernel()(1)
     assert stream.getvalue() == ""
-    monkeypatch.setattr(compile_progress, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(jit, "MIN_SECONDS", 0.0)
     plain = io.StringIO()
     with compilation_progress(stream=plain):
         kernel()(1)
@@ -61,7 +61,7 @@ def test_short_compilation_and_no_terminal_show_nothing(monkeypatch: pytest.Monk
 
 
 def test_a_callback_gets_progress_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_progress, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(jit, "MIN_SECONDS", 0.0)
     stream, reports = Terminal(), list[object]()
     with compilation_progress(lambda *counts: reports.append(counts), expected=1, stream=stream):
         kernel()(1)

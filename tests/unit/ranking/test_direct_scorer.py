@@ -13,7 +13,8 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints
 from gaifman.ranking import scorers as ranking
 from gaifman.ranking.scorers import DirectScorer
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import SamplingConfig
 from trained import FEW, GOOD, network, towns
 
 

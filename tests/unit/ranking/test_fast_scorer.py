@@ -28,7 +28,7 @@ from gaifman.ranking.fast_scoring import (
     ObjectFeatures,
     SplitScorerCache,
 )
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.training import Scorer, TrainingConfig
 from split_cases import ready, town
 from trained import FEW, GOOD, network, towns

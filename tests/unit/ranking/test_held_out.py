@@ -16,8 +16,8 @@ from gaifman.ranking.candidates import atom_pattern, select_candidates
 from gaifman.ranking.ranks import MIN_RANKED_FACTS, RANK_FIGURES, HeldOutRanks, rank_held_out
 from gaifman.sampling.constraints import parse_constraints
 from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.negatives import Negatives
-from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.training import Scorer, Trainer, TrainingConfig
 from reference_ranks import slow_ranks
 from trained import FEW, towns

@@ -15,8 +15,8 @@ from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.sampling import neighbourhoods as drawing
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import (
-    HiddenFacts,
     NeighbourhoodBatch,
     SamplingConfig,
     draw_neighbourhoods,
