@@ -27,20 +27,16 @@ from gaifman._serialization import (
     feature_metadata,
     features_from_metadata,
     losses_as_json,
-    read_model_state,
     scorer_arrays,
     scorer_from_arrays,
-    training_metadata,
-    translate_state_errors,
 )
 from gaifman.config import MAX_ARITY, Deadline, check_int, check_threads, checked, checked_methods
 from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
-from gaifman.explain.attribution import explain_prediction
 from gaifman.explain.explanation import DEFAULT_TOP, Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
-from gaifman.io.model_file import Arrays, strip_prefix
+from gaifman.io.model_file import Arrays, read_model_state, strip_prefix, translate_state_errors
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Ints
@@ -52,7 +48,7 @@ from gaifman.listwise.steps import build_steps
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query
 from gaifman.logic.transforms import used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
-from gaifman.model_card import model_card
+from gaifman.model_card import training_metadata
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc_metrics
 from gaifman.models.scaling import feature_kinds
@@ -168,7 +164,7 @@ class Completion(Model):
         The explanation is that of `GaifmanModel.explain`.
         """
         predictor = self.predictor(relation).with_prior(prior).with_constraints(constraints)
-        return explain_prediction(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
+        return self._explain(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
 
     def predictor(self, relation: str) -> Predictor:
         """The predictor of a relation for the knowledge base."""
@@ -296,14 +292,6 @@ def _relations_from_metadata(meta: Mapping[str, Any]) -> dict[str, int]:
     return relations
 
 
-@translate_state_errors("model")
-def _check_metadata(model: Model) -> None:
-    """Refuse metadata that cannot be shown, by the card or in notebooks, and constraints that cannot be parsed."""
-    model_card(model.meta)
-    model._repr_html_()
-    _ = model.constraints  # parsed
-
-
 @checked
 def load(
     path: str | Path, kb: KnowledgeBase | None = None, *, base: BaseModel | None = None
@@ -324,7 +312,8 @@ def load(
             if meta["kind"] == "completion"
             else GaifmanModel.from_state(arrays, meta, base)
         )
-        _check_metadata(model)
+        with translate_state_errors("model"):
+            _ = repr(model), model.constraints  # the metadata that every use needs
     except InputError as error:  # intact, but not our format
         name = shorten(str(path), 120)
         raise InputError(f"{name}: {error.message}", suggestions=error.suggestions, hint=error.hint) from error

@@ -26,20 +26,20 @@ from gaifman._serialization import (
     losses_as_json,
     scorer_arrays,
     scorer_from_arrays,
-    training_metadata,
-    translate_state_errors,
     untrained_copy,
 )
 from gaifman.config import Deadline, check_int, checked, checked_methods
 from gaifman.errors import KnowledgeBaseError
-from gaifman.explain.attribution import explain_prediction
-from gaifman.explain.explanation import DEFAULT_TOP, Explanation
+from gaifman.explain.attribution import explain_network
+from gaifman.explain.explanation import DEFAULT_TOP, MAX_DRAWS, Explanation
+from gaifman.explain.ranking import explain_ranking
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
-from gaifman.io.model_file import Arrays, strip_prefix, write_model
+from gaifman.io.model_file import Arrays, strip_prefix, translate_state_errors, write_model
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
+from gaifman.kb.tables import Ints
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
 from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
@@ -50,7 +50,7 @@ from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import Bindings, Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.logic.transforms import used_symbols
-from gaifman.model_card import summary_html
+from gaifman.model_card import summary_html, training_metadata
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOutReport
 from gaifman.models.scaling import feature_kinds
@@ -322,7 +322,25 @@ class Model(ABC):
         predictor, pattern = self._resolve(query, bindings)
         ids = pattern.fill(predictor.kb, answer)
         predictor = predictor.with_prior(prior).with_constraints(constraints)
-        return explain_prediction(predictor, ids, draws, top, deadline)
+        return self._explain(predictor, ids, draws, top, deadline)
+
+    def _explain(
+        self, predictor: Predictor, tuples: Ints, draws: int | None, top: int, deadline: Deadline | None
+    ) -> Explanation:
+        """Explain the probability of one tuple (1, arity); the deadline is checked between steps."""
+        check_int("top", top, 1)
+        check_int("draws", self.config.draws if draws is None else draws, 1, MAX_DRAWS)
+        budget = predictor.budget(draws, deadline)
+        hidden = predictor.hidden_facts(tuples, budget.deadline.limit_budget())
+        match predictor:
+            case ListwisePredictor():
+                return explain_ranking(predictor, tuples, hidden, top, budget)
+            case NetworkPredictor():
+                return explain_network(predictor, tuples, hidden, top, budget)
+        raise KnowledgeBaseError(
+            f"{predictor.query.atomic_relation} has no trained model, only the fallback",
+            hint="a relation needs two facts, and tuples that are not known",
+        )
 
     def _resolve(self, query: str | Query | None, bindings: Bindings) -> tuple[Predictor, QueryPattern]:
         target, pattern = self.match_query(query, bindings)
@@ -644,7 +662,7 @@ class GaifmanModel(Model):
         and the probability without the decisive facts.
         """
         predictor = self.predictor.with_prior(prior).with_constraints(constraints)
-        return explain_prediction(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
+        return self._explain(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
 
     def embed(self, tuples: Tuples, *, draws: int | None = None) -> Reals:
         """Shape (tuples, units), float32: the last hidden layer, as the mean over neighbourhoods of each tuple."""

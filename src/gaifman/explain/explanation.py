@@ -287,6 +287,8 @@ def render_html(explanation: Explanation) -> str:
 
 DEFAULT_TOP = 10
 """Formulas in an explanation, of those for the prediction and of those against it."""
+MAX_DRAWS = 10_000
+"""Limit on the draws of an explanation: a second of work."""
 MAX_COUNTERFACTUAL_FORMULAS = 12
 """Supporting formulas whose witnesses are tried as counterfactuals."""
 MAX_COUNTERFACTUAL_FACTS = 20
