@@ -72,7 +72,6 @@ from gaifman.ranking.candidates import (
     Restriction,
     model_pattern,
 )
-from gaifman.ranking.fast_scoring import FastScorer
 from gaifman.ranking.listwise_training import listwise_report, train_relation
 from gaifman.ranking.ranked_answers import FirstPass, NetworkFirstPass, RankedAnswers, rank_candidates
 from gaifman.ranking.ranks import RANK_FIGURES, rank_held_out
@@ -235,12 +234,6 @@ class Model(ABC):
         for query in self._example_queries():
             tiny.rank(query, {}, RankingOptions(top=1))
 
-    def warm_up(self, deadline: Deadline | None = None) -> None:
-        """Prepare fast rankings of all objects: some seconds for a large knowledge base. Answers do not change."""
-        compiled = self._compile()
-        for arity in self._features_by_arity():
-            compiled.fast_scorer(arity).prepare(deadline)
-
     def _compile(self) -> _CompiledFeatures:
         with self._lock:
             if self._compiled is None:
@@ -369,7 +362,6 @@ class _CompiledFeatures:
         self.kb, self._features, self._config, self._constraints = kb, features, config, constraints
         self._graph: GaifmanGraph | None = None
         self._evaluators: dict[int, FeatureEvaluator] = {}
-        self._fast_scorers: dict[int, FastScorer] = {}
         self._relation_scorers: dict[str, RelationScorer] = {}
         self._index: StepIndex | None = None
         self._workspaces: Workspaces | None = None
@@ -407,20 +399,13 @@ class _CompiledFeatures:
             self._index = build_steps(self.kb).with_thresholds(thresholds)
         return self._index
 
-    def fast_scorer(self, arity: int) -> FastScorer:
-        """The fast scorer for tuples of this length."""
-        with self._lock:
-            if arity not in self._fast_scorers:
-                self._fast_scorers[arity] = FastScorer(self.evaluator(arity), self._config)
-            return self._fast_scorers[arity]
-
     def first_pass(self, predictor: Predictor) -> FirstPass | None:
         """The first pass of a ranking; none for the fallback."""
         match predictor:
             case ListwisePredictor():
                 return ListwiseFirstPass(predictor)
             case NetworkPredictor():
-                return NetworkFirstPass(predictor, self.fast_scorer(predictor.arity))
+                return NetworkFirstPass(predictor)
         return None
 
     def constraint_checker(self, query: Query) -> ConstraintChecker:

@@ -192,7 +192,6 @@ def test_models_and_completions_pickle_and_copy_also_after_use() -> None:
     completion, lists = gaifman.complete(towns(), ["works_in"], **FEW), gaifman.complete(towns(), ["works_in"])
     for model in (worker(), completion, lists):
         expected = model.answers("works_in(x, y)", x="p01").as_dict()
-        model.warm_up()
         for clone in clones():
             other = clone(model)
             assert other.kb == model.kb

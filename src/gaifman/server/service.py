@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Collection, Iterable
-from itertools import count, islice
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -70,8 +69,6 @@ from gaifman.server.schemas import (
 from gaifman.threads import cached_property
 
 T = TypeVar("T")
-WARM_UP_AFTER = 5
-"""Rankings after which the data they share is computed in the background; a few rankings are faster without it."""
 MAX_WITNESSES = 3
 """Sets of supporting facts for each exact answer."""
 
@@ -84,16 +81,12 @@ class Service:
         kb: KnowledgeBase,
         model: Model | None = None,
         limits: ServerLimits = DEFAULT_SERVER_LIMITS,
-        warm_up_lock: threading.Lock | None = None,
     ) -> None:
-        """`warm_up_lock` is shared by the services that follow each other: one warms up at a time."""
         self.kb, self.limits = kb, limits
         self.model: Model | None = None if model is None else model.with_kb(kb)
         self.engine: Engine = get_engine(kb)
         database = self.engine.database
         database.limit(database.table_mb + limits.max_query_memory_mb, limits.max_query_disk_mb)
-        self._rankings, self._warmed_up = count(1), False
-        self._warm_up_lock, self._retired = warm_up_lock or threading.Lock(), Deadline()
 
     @cached_property
     def graph(self) -> GaifmanGraph:
@@ -137,23 +130,7 @@ class Service:
 
     def with_facts(self, facts: Iterable[Fact]) -> Service:
         """Return a service with more facts and the same model."""
-        return Service(self.kb.with_facts(facts), self.model, self.limits, self._warm_up_lock)
-
-    def retire(self) -> None:
-        """Stop the warm-up: no more rankings will come."""
-        self._retired.cancel()
-
-    def _warm_up(self) -> None:
-        """Compute what rankings share. A failure only costs speed, so it is not reported."""
-        if self.model is None or not self._warm_up_lock.acquire(blocking=False):
-            return
-        try:
-            self.model.warm_up(self._retired)
-        except (GaifmanError, MemoryError):
-            return
-        finally:
-            self._warmed_up = True
-            self._warm_up_lock.release()
+        return Service(self.kb.with_facts(facts), self.model, self.limits)
 
     # Lookups
 
@@ -329,8 +306,6 @@ class Service:
             prior=request.prior,
             constraints=request.constraints,
         )
-        if next(self._rankings) % WARM_UP_AFTER == 0 and not self._warmed_up:
-            threading.Thread(target=self._warm_up, name="gaifman-warm-up", daemon=True).start()
         return AnswersResponse(**found.as_dict(), truncated=found.considered.count > len(found))
 
     def explain(self, request: ExplanationRequest, deadline: Deadline) -> ExplanationResponse:
