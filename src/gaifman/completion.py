@@ -45,8 +45,7 @@ from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_f
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import resolve_config
 from gaifman.listwise.steps import build_steps
-from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query
-from gaifman.logic.transforms import used_symbols
+from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query, used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
 from gaifman.model_card import training_metadata
 from gaifman.models.base import BaseModel

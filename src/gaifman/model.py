@@ -47,9 +47,8 @@ from gaifman.listwise.scoring import Workspaces
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import listwise_config, resolve_config
 from gaifman.listwise.steps import StepIndex, build_steps
-from gaifman.logic.ast import Bindings, Feature, Query
+from gaifman.logic.ast import Bindings, Feature, Query, used_symbols
 from gaifman.logic.parser import parse_query
-from gaifman.logic.transforms import used_symbols
 from gaifman.model_card import summary_html, training_metadata
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOutReport

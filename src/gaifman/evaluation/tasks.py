@@ -29,7 +29,7 @@ from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import RECORD, ProgressCounter, Run, check_same_settings
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
-from gaifman.logic.transforms import used_symbols
+from gaifman.logic.ast import used_symbols
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import MLP
 from gaifman.predict import DrawBudget, NetworkPredictor

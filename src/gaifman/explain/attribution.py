@@ -53,8 +53,7 @@ from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.kernels.evaluate import MISSING
-from gaifman.logic.ast import Constant, Feature, Variable
-from gaifman.logic.transforms import substitute
+from gaifman.logic.ast import Constant, Feature, Variable, substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.base import BaseModel, SparseRows
 from gaifman.models.calibration import log_odds

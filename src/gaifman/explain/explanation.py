@@ -35,8 +35,7 @@ from gaifman.errors import escape_unprintable, plural
 from gaifman.explain.svg import Diagram, render_svg
 from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Ints, Longs
-from gaifman.logic.ast import Constant, Query, to_bracketed
-from gaifman.logic.transforms import substitute
+from gaifman.logic.ast import Constant, Query, substitute, to_bracketed
 from gaifman.models.calibration import MIN_PROBABILITY, log_odds, logistic
 from gaifman.predict import DrawBudget, Estimate, Predictor, format_probability
 from gaifman.queries.witnesses import are_answers

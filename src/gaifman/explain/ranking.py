@@ -35,8 +35,7 @@ from gaifman.kb.tables import Ints
 from gaifman.listwise.evidence import Evidence, collect_evidence
 from gaifman.listwise.formulas import without_differences
 from gaifman.listwise.predictor import ListwisePredictor
-from gaifman.logic.ast import Constant, Variable
-from gaifman.logic.transforms import substitute
+from gaifman.logic.ast import Constant, Variable, substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.calibration import log_odds
 from gaifman.predict import DrawBudget

@@ -45,10 +45,10 @@ from gaifman.logic.ast import (
     Term,
     Variable,
     children,
+    substitute,
     to_bracketed,
 )
 from gaifman.logic.parser import parse_query
-from gaifman.logic.transforms import substitute
 
 MAX_LISTED = 5
 """Relations that an error message lists."""

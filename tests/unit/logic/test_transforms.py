@@ -7,17 +7,22 @@ import random
 import pytest
 
 from gaifman.errors import LimitError
-from gaifman.logic.ast import Constant, Formula, RelationVariable, Variable, free_variables, walk
-from gaifman.logic.parser import parse, parse_feature
-from gaifman.logic.transforms import (
+from gaifman.logic.ast import (
+    Constant,
+    Formula,
+    RelationVariable,
+    Variable,
     _normal_sizes,
+    free_variables,
     instantiate,
     negation_normal_form,
     relation_arities,
     relativise,
     substitute,
     substitute_relations,
+    walk,
 )
+from gaifman.logic.parser import parse, parse_feature
 from generators import Generator
 
 X, Y = Variable("x"), Variable("y")

@@ -14,9 +14,8 @@ from gaifman.config import Deadline
 from gaifman.errors import BusyError, StoppedError
 from gaifman.queries.answers import count
 from gaifman.queries.engine import get_engine
-from gaifman.server import limiter as limiter_module
-from gaifman.server.limiter import CpuDeadline, CpuSlots, WorkLimiter
-from gaifman.server.limits import ServerLimits
+from gaifman.server import limits as limiter_module
+from gaifman.server.limits import CpuDeadline, CpuSlots, ServerLimits, WorkLimiter
 from http_client import ENDLESS
 from processes import PATIENCE, wait_until
 from trained import demo

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gaifman.server.metrics import Metrics
+from gaifman.server.middleware import Metrics
 
 
 def samples(metrics: Metrics) -> dict[str, float]:

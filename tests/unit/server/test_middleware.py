@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from gaifman.server.limits import ServerLimits
-from gaifman.server.metrics import Metrics
-from gaifman.server.middleware import MAX_HEAD_BYTES, SECURITY_HEADERS, GuardMiddleware
+from gaifman.server.middleware import MAX_HEAD_BYTES, SECURITY_HEADERS, GuardMiddleware, Metrics
 
 HOST = (b"host", b"localhost:8000")
 SMALL = ServerLimits(max_body_bytes=10, seconds=0.1, max_open_requests=1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.server.responses import encode_json, error_response
+from gaifman.server.middleware import encode_json, error_response
 from gaifman.server.schemas import ErrorDetail
 
 
