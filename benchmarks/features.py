@@ -30,7 +30,8 @@ from gaifman.kb.tables import Ints
 from gaifman.logic.notation import format_relation
 from gaifman.logic.semantics import feature_value
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from neighbourhoods import generated
 
 SIZES = (5, 10, 20, 50, 100)

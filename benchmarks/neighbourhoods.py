@@ -28,7 +28,8 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, RawFacts, build_tables
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 
 SIZES = (5, 10, 20, 50, 100)
 COPIES = 21

@@ -56,7 +56,6 @@ from gaifman.ranking.candidates import QueryPattern, atom_pattern
 from gaifman.ranking.listwise_training import (
     TrainedRelation,
     fit_all_odds,
-    is_listwise,
     listwise_report,
     train_relation,
 )
@@ -259,9 +258,9 @@ class Completion(Model):
         if parts and max(parts) >= len(relations):
             raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
         scorers, kinds = dict[str, Scorer | RelationRankers](), {a: feature_kinds(own) for a, own in features.items()}
-        vocabulary = Vocabulary.from_json(meta.get("vocabulary", {"relations": [], "thresholds": []}))
+        vocabulary = Vocabulary.from_json(meta["vocabulary"]) if "vocabulary" in meta else None
         for index, (relation, arity) in enumerate(relations.items()):
-            if index in parts and is_listwise(parts[index]):
+            if index in parts and vocabulary is not None:
                 scorers[relation] = rankers_from_arrays(parts[index], relation, arity, vocabulary)
             elif index in parts:
                 scorers[relation] = scorer_from_arrays(parts[index], kinds[arity], base_from_metadata(meta, None))

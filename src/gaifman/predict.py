@@ -27,7 +27,8 @@ from gaifman.logic.ast import Query
 from gaifman.models.calibration import MIN_PROBABILITY, Calibration, correct_class_ratio, mean_over_draws
 from gaifman.sampling.constraints import ConstraintChecker
 from gaifman.sampling.hiding import HiddenFacts, hide
-from gaifman.sampling.neighbourhoods import MAX_DRAWS, SamplingConfig, check_tuples
+from gaifman.sampling.neighbourhoods import check_tuples
+from gaifman.sampling.settings import MAX_DRAWS, SamplingConfig
 from gaifman.training import Scorer, TrainingConfig
 
 DEFAULT_MAX_DRAWS = 1_000

@@ -30,10 +30,10 @@ from gaifman.models.mlp import make_base_model, option_names
 from gaifman.models.portable_math import add_up, log
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics, feature_kinds
 from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
+from gaifman.sampling.examples import ExampleBlock, ExampleCollection, TrainingExamples
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import SamplingConfig
 from gaifman.sampling.rng import fold_in, make_key
+from gaifman.sampling.settings import ExampleConfig, SamplingConfig
 
 AUTO, LISTWISE = "auto", "listwise"
 """A setting that depends on the query, and the base model of ranked lists."""

@@ -15,7 +15,8 @@ from gaifman.features.mining import frequent_patterns
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.tables import Ints
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 
 pytestmark = NEEDED
 

@@ -33,7 +33,8 @@ from gaifman.logic.ast import (
 )
 from gaifman.logic.semantics import feature_value
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from generators import Generator, over_seeds
 from long_features import Tally, features, hide, knowledge
 

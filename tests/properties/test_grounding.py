@@ -16,7 +16,8 @@ from gaifman.logic.ast import Aggregate, Atom, Feature, Forall, Formula, Iff, Im
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import Extension, Structure, count, holds
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from generators import RELATIONS, Generator, over_seeds
 from kbs import knowledge_bases
 from long_features import hide, knowledge

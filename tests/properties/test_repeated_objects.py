@@ -33,7 +33,8 @@ from gaifman.logic.ast import Feature
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 
 OBJECTS = ("a", "b", "c", "d", "e")
 TEMPLATES = """

@@ -37,7 +37,8 @@ from gaifman.logic.ast import (
 )
 from gaifman.logic.semantics import feature_value
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
 THIRTY = (*OBJECTS, *(f"o{i:02}" for i in range(25)))

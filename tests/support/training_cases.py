@@ -23,7 +23,7 @@ from gaifman.models.mlp import MLP
 from gaifman.models.scaling import feature_kinds
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import Callback, Trainer, TrainingConfig, TrainingSource
 
 Saved = tuple[Arrays, dict[str, Any]]

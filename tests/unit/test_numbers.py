@@ -17,7 +17,7 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.sampling.settings import SamplingConfig
 
 OBJECTS = [f"o{i:03}" for i in range(240)]
 GOOD = OBJECTS[::2]

@@ -466,7 +466,8 @@ def evaluate_features(
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.grounding import find_witness_facts
     from gaifman.kb.gaifman_graph import build_graph
-    from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+    from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+    from gaifman.sampling.settings import SamplingConfig
 
     tuples = [[kb.object_id(name) for name in objects]]
     plan = compile_features(phi, kb, len(objects))

@@ -47,7 +47,6 @@ from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import (
     DrawnPart,
     NeighbourhoodBatch,
-    SamplingConfig,
     check_hidden,
     check_tuples,
     collect_neighbourhoods,
@@ -55,6 +54,7 @@ from gaifman.sampling.neighbourhoods import (
     fact_rows,
     make_draw_job,
 )
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.sampling.worlds import world_keys
 from gaifman.threads import map_with_workers
 

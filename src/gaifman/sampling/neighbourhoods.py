@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_int, check_seed, check_threads
+from gaifman.config import check_threads
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.gaifman_graph import GaifmanGraph, adjacency, build_graph, check_radius
+from gaifman.kb.gaifman_graph import GaifmanGraph, adjacency, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.graph import (
@@ -42,11 +42,9 @@ from gaifman.kernels.sampling import (
     measure_batch,
 )
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.rng import Keys, fold_in, make_key
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.threads import map_with_workers
 
-MAX_DRAWS = 1_000_000
-"""Largest number of draws for one tuple: they are in memory together."""
 TRIAL_FACTOR = 1
 """See `DrawPlan.trial_factor`."""
 MEMBERS_PER_BLOCK = 1 << 17
@@ -56,38 +54,6 @@ OBJECTS_PER_BLOCK = 1 << 22
 DrawnPart = tuple[Ints, Ints, Longs]
 """Members of some draws, the index of each in the source, and the end of each draw."""
 _Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingConfig:
-    """How to draw neighbourhoods. The paper calls the settings r, k and w."""
-
-    radius: int = 1
-    """r: the largest distance of a member from an object of the tuple."""
-    size: int | None = 20
-    """k: the largest number of members besides the tuple's own objects; None for all."""
-    draws: int = 1
-    """w: the number of neighbourhoods of each tuple."""
-    seed: int = 0
-    purpose: str = "draw"
-    """What the draws are for. Another purpose gives other draws for the same seed."""
-    shared_order: bool = False
-    """Whether all tuples with the same object at the same position share its random order.
-
-    Each tuple has the same distribution. Draws of different tuples are not independent, and work can be shared.
-    """
-
-    def __post_init__(self) -> None:
-        check_radius(self.radius)
-        if self.size is not None:
-            hint = "the tuple's own objects are always members: r=0 takes them alone, k=None all objects within r"
-            check_int("size", self.size, 1, hint=hint)
-        check_int("draws", self.draws, 1, MAX_DRAWS)
-        check_seed(self.seed)
-
-    def keys(self) -> Keys:
-        """Return the keys (w,), uint64, of the draws, derived from seed, purpose and number."""
-        return fold_in(make_key(self.seed, self.purpose), np.arange(self.draws))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from gaifman.ranking import scorers
 from gaifman.ranking.ranks import TIES
 from gaifman.ranking.scorers import ModelScorer
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import TrainingConfig
 from reference_ranks import Names, rank_of
 from trained import FEW, GOOD, network, towns, worker

@@ -14,7 +14,7 @@ from gaifman.kb.tables import Floats, Ints
 from gaifman.ranking import scorers as ranking
 from gaifman.ranking.scorers import DirectScorer
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.sampling.settings import SamplingConfig
 from trained import FEW, GOOD, network, towns
 
 
