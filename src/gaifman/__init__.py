@@ -52,7 +52,7 @@ _HOMES = {
     "Budget": "config",
     "Callback": "training",
     "Completion": "completion",
-    "Conflict": "sampling.conflicts",
+    "Conflict": "sampling.constraints",
     "Constraints": "sampling.constraints",
     "Engine": "queries.engine",
     "Estimate": "predict",

@@ -37,15 +37,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Deadline, Limits, checked, checked_methods, no_deadline
+from gaifman.config import MAX_ARITY, Deadline, checked, checked_methods, no_deadline
 from gaifman.errors import FormulaError, Location, plural, similar_names
-from gaifman.io.files import open_input, read_blocks
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import Atom, Query, Variable
@@ -164,15 +162,6 @@ def _check_arity(rule: FunctionalConstraint | TypeConstraint, positions: int, ar
             f"“{rule}” names {plural(positions, 'position')}, but the query has {plural(arity, 'variable')}",
             hint=f"if {format_relation(rule.relation)} is also a relation, give the query another head",
         )
-
-
-def read_constraints(
-    path: str | Path, schema: SchemaLike = None, *, query: Query | None = None, limits: Limits = DEFAULT_LIMITS
-) -> Constraints:
-    """Read the constraints of a file; see `parse_constraints`."""
-    with open_input(path) as source:
-        text = "".join(block.normalise_newlines().decode() for block in read_blocks(source, limits))
-        return parse_constraints(text, schema, query=query, source=Path(source.name).name)
 
 
 @checked
