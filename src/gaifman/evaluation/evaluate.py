@@ -40,8 +40,8 @@ from gaifman.config import (
     checked_methods,
 )
 from gaifman.errors import KnowledgeBaseError, plural
-from gaifman.evaluation.confidences import ConfidenceTest
 from gaifman.evaluation.tasks import (
+    ConfidenceTest,
     EvaluationData,
     EvaluationTask,
     TaskResult,

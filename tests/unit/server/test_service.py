@@ -7,6 +7,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gaifman
 from gaifman.config import Deadline, no_deadline
@@ -28,7 +30,7 @@ from gaifman.server.schemas import (
     RelationsRequest,
     RelationSummary,
 )
-from gaifman.server.service import Service, strip_svg_style
+from gaifman.server.service import NameIndex, Service, strip_svg_style
 from processes import PATIENCE
 from trained import FEW, demo, neighbour, towns, worker
 from worst_queries import crowded
@@ -363,3 +365,31 @@ def test_all_queries_of_a_server_share_its_memory() -> None:
     after = service.with_facts([Fact("p", ("new",))]).engine.database
     assert (after.memory_mb, after.disk_mb) == (after.table_mb + 64, 1)
     service.query(QueryRequest(query="p(x)"), no_deadline())
+
+
+# Search of names
+
+
+NAMES = st.lists(st.text(st.sampled_from("abAB ßİ\n"), min_size=1, max_size=5), unique=True).map(sorted)
+
+
+def plain(names: list[str], text: str) -> list[int]:
+    """The definition."""
+    wanted = text.casefold()
+    inside = [number for number, name in enumerate(names) if wanted in name.casefold()]
+    return sorted(inside, key=lambda number: not names[number].casefold().startswith(wanted))
+
+
+@given(NAMES, st.text(st.sampled_from("abAB ßİ\n"), max_size=3))
+def test_it_finds_what_a_plain_search_finds(names: list[str], text: str) -> None:
+    assert list(NameIndex(names).search(text)) == plain(names, text)
+
+
+def test_an_empty_text_is_in_every_name() -> None:
+    assert list(NameIndex(["ann", "bob"]).search("")) == [0, 1]
+    assert list(NameIndex([]).search("")) == []
+    assert list(NameIndex([]).search("a")) == []
+
+
+def test_what_stands_between_names_is_in_none() -> None:
+    assert list(NameIndex(["a", "b"]).search("a\0b")) == []
