@@ -39,7 +39,7 @@ from gaifman.kernels import mlp as layers
 from gaifman.kernels.jit import kernel
 from gaifman.plots import MARKER_COLOUR, SECOND_COLOUR, TEXT_COLOUR, new_figure, save_figure, style_axes
 from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 from training import loaded
 
 NETWORK = {"epochs": 1, "activation": "sigmoid", "batch_size": 128}

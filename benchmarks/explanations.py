@@ -24,8 +24,7 @@ import numpy as np
 import common
 import gaifman
 from gaifman.completion import Completion
-from gaifman.explain.common import estimate_hiding
-from gaifman.explain.explanation import Explanation
+from gaifman.explain.explanation import Explanation, estimate_hiding
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Floats, Longs

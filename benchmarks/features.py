@@ -27,9 +27,11 @@ from gaifman.features.mining import frequent_patterns
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
-from gaifman.logic.printer import format_relation
+from gaifman.logic.notation import format_relation
 from gaifman.logic.semantics import feature_value
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from neighbourhoods import generated
 
 SIZES = (5, 10, 20, 50, 100)

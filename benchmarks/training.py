@@ -38,7 +38,8 @@ from gaifman.logic.ast import relation_query
 from gaifman.models.base import Batch, SparseRows
 from gaifman.models.calibration import reliability
 from gaifman.models.mlp import MLP
-from gaifman.sampling.examples import ExampleConfig, TrainingExamples
+from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.settings import ExampleConfig
 from gaifman.training import Callback, TrainingConfig
 from neighbourhoods import generated
 

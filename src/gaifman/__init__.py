@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from gaifman.queries.engine import Engine
     from gaifman.queries.witnesses import why
     from gaifman.ranking.ranked_answers import Answer, RankedAnswers
-    from gaifman.sampling.conflicts import Conflict
-    from gaifman.sampling.constraints import Constraints, parse_constraints
+    from gaifman.sampling.constraints import Conflict, Constraints, parse_constraints
     from gaifman.training import Callback, TrainingConfig
 
 __version__ = "0.1.0"
@@ -53,7 +52,7 @@ _HOMES = {
     "Budget": "config",
     "Callback": "training",
     "Completion": "completion",
-    "Conflict": "sampling.conflicts",
+    "Conflict": "sampling.constraints",
     "Constraints": "sampling.constraints",
     "Engine": "queries.engine",
     "Estimate": "predict",

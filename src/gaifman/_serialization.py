@@ -1,32 +1,25 @@
-"""Conversion of models to arrays and metadata, and back."""
+"""Conversion of networks and their features to arrays and metadata, and back."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gaifman import __version__
 from gaifman.config import MAX_ARITY, check_int
-from gaifman.errors import GaifmanError, InputError, OutputError, shorten
+from gaifman.errors import InputError
 from gaifman.features.feature_sets import FeatureSet
-from gaifman.io.model_file import Arrays, read_model, strip_prefix
-from gaifman.kb.collection import shared_names
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.tables import Ints
-from gaifman.logic.ast import Feature, Query
+from gaifman.logic.ast import Feature, Query, used_symbols
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
-from gaifman.logic.transforms import used_symbols
-from gaifman.models.base import BaseModel
-from gaifman.models.registry import BASE_MODELS, make_base_model
+from gaifman.models.base import BaseModel, saved_settings
+from gaifman.models.mlp import BASE_MODELS, make_base_model
 from gaifman.models.scaling import FeatureScaler
-from gaifman.sampling.constraints import Constraints
-from gaifman.training import LISTWISE, Scorer, TrainingConfig
+from gaifman.training import Scorer
 
 
 def scorer_arrays(scorer: Scorer, prefix: str = "") -> Arrays:
@@ -45,36 +38,9 @@ def scorer_from_arrays(arrays: Arrays, kinds: Ints, base: BaseModel) -> Scorer:
     return Scorer(scaler, base)
 
 
-def training_metadata(
-    config: TrainingConfig, base: BaseModel | None, kbs: Sequence[KnowledgeBase], constraints: Constraints | None = None
-) -> dict[str, Any]:
-    """Settings, base model (None for ranked lists), knowledge bases and any constraints, for the file and the card."""
-    sizes = [
-        {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
-        for kb in kbs
-    ]
-    return {
-        "version": __version__,
-        "config": config.as_dict(),
-        "base": {"kind": LISTWISE, "settings": dict(config.options)}
-        if base is None
-        else {"kind": base.kind, "settings": _settings(base) or {}},
-        "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes, "shared_names": len(shared_names(kbs))},
-        **({"constraints": text} if constraints and (text := constraints.to_text()) else {}),
-    }
-
-
-def _settings(base: BaseModel) -> dict[str, Any] | None:
-    """The settings of a base model; None if they cannot be saved."""
-    try:
-        return dict(base.settings())
-    except OutputError:
-        return None
-
-
 def untrained_copy(base: BaseModel) -> BaseModel:
     """An untrained base model with the same settings: the given one can belong to another model."""
-    settings = _settings(base)
+    settings = saved_settings(base)
     return copy.deepcopy(base) if settings is None else type(base)(**settings)
 
 
@@ -118,28 +84,3 @@ def base_from_metadata(meta: Mapping[str, Any], base: BaseModel | None) -> BaseM
             f"the file needs a base model of kind {kind}", hint="pass an untrained one: gaifman.load(file, base=…)"
         )
     return make_base_model(kind, settings)
-
-
-@contextmanager
-def translate_state_errors(kind: str) -> Iterator[None]:
-    """Raise InputError for arrays and metadata that are not those of a model."""
-    try:
-        yield
-    except InputError:
-        raise
-    except GaifmanError as error:
-        raise InputError(
-            f"this is not a valid {kind}: {error.message}", suggestions=error.suggestions, hint=error.hint
-        ) from error
-    except MemoryError as error:
-        raise InputError(f"the {kind} needs more memory than there is") from error
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
-        raise InputError(f"this is not a valid {kind}: {shorten(repr(error), 200)}") from error
-
-
-def read_model_state(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays and metadata of a model file."""
-    arrays, meta = read_model(path)
-    if meta.get("kind") not in ("model", "completion"):
-        raise InputError(f"{path} is not a model or a completion, but {meta.get('kind')!r}")
-    return arrays, meta

@@ -27,53 +27,42 @@ from gaifman._serialization import (
     feature_metadata,
     features_from_metadata,
     losses_as_json,
-    read_model_state,
     scorer_arrays,
     scorer_from_arrays,
-    training_metadata,
-    translate_state_errors,
 )
-from gaifman.arguments import checked, checked_methods
-from gaifman.cancellation import Deadline
-from gaifman.config import MAX_ARITY, check_int, check_threads
+from gaifman.config import MAX_ARITY, Deadline, check_int, check_threads, checked, checked_methods
 from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
-from gaifman.explain.attribution import explain_prediction
-from gaifman.explain.common import DEFAULT_TOP
-from gaifman.explain.explanation import Explanation
+from gaifman.explain.explanation import DEFAULT_TOP, Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
-from gaifman.forks import ProcessLock
-from gaifman.io.model_file import Arrays, strip_prefix
-from gaifman.kb.collection import KnowledgeBases, as_collection, join_collection, unify_schemas
+from gaifman.io.model_file import Arrays, read_model_state, strip_prefix, translate_state_errors
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Ints
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import resolve_config
 from gaifman.listwise.steps import build_steps
-from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query
-from gaifman.logic.transforms import used_symbols
+from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query, used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
-from gaifman.model_card import model_card
+from gaifman.model_card import training_metadata
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc_metrics
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
-from gaifman.ranking.held_out import HeldOutRanks, rank_held_out
 from gaifman.ranking.listwise_training import (
     TrainedRelation,
     fit_all_odds,
-    is_listwise,
     listwise_report,
     train_relation,
 )
+from gaifman.ranking.ranks import HeldOutRanks, rank_held_out
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.threads import map_threaded
+from gaifman.threads import ProcessLock, map_threaded
 from gaifman.training import LISTWISE, Callback, Scorer, Trainer, TrainingConfig, TrainingSource
 
 RelationModel = tuple[Arrays, dict[str, Any]]
@@ -173,7 +162,7 @@ class Completion(Model):
         The explanation is that of `GaifmanModel.explain`.
         """
         predictor = self.predictor(relation).with_prior(prior).with_constraints(constraints)
-        return explain_prediction(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
+        return self._explain(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
 
     def predictor(self, relation: str) -> Predictor:
         """The predictor of a relation for the knowledge base."""
@@ -269,9 +258,9 @@ class Completion(Model):
         if parts and max(parts) >= len(relations):
             raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
         scorers, kinds = dict[str, Scorer | RelationRankers](), {a: feature_kinds(own) for a, own in features.items()}
-        vocabulary = Vocabulary.from_json(meta.get("vocabulary", {"relations": [], "thresholds": []}))
+        vocabulary = Vocabulary.from_json(meta["vocabulary"]) if "vocabulary" in meta else None
         for index, (relation, arity) in enumerate(relations.items()):
-            if index in parts and is_listwise(parts[index]):
+            if index in parts and vocabulary is not None:
                 scorers[relation] = rankers_from_arrays(parts[index], relation, arity, vocabulary)
             elif index in parts:
                 scorers[relation] = scorer_from_arrays(parts[index], kinds[arity], base_from_metadata(meta, None))
@@ -301,14 +290,6 @@ def _relations_from_metadata(meta: Mapping[str, Any]) -> dict[str, int]:
     return relations
 
 
-@translate_state_errors("model")
-def _check_metadata(model: Model) -> None:
-    """Refuse metadata that cannot be shown, by the card or in notebooks, and constraints that cannot be parsed."""
-    model_card(model.meta)
-    model._repr_html_()
-    _ = model.constraints  # parsed
-
-
 @checked
 def load(
     path: str | Path, kb: KnowledgeBase | None = None, *, base: BaseModel | None = None
@@ -329,7 +310,8 @@ def load(
             if meta["kind"] == "completion"
             else GaifmanModel.from_state(arrays, meta, base)
         )
-        _check_metadata(model)
+        with translate_state_errors("model"):
+            _ = repr(model), model.constraints  # the metadata that every use needs
     except InputError as error:  # intact, but not our format
         name = shorten(str(path), 120)
         raise InputError(f"{name}: {error.message}", suggestions=error.suggestions, hint=error.hint) from error

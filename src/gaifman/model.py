@@ -26,25 +26,20 @@ from gaifman._serialization import (
     losses_as_json,
     scorer_arrays,
     scorer_from_arrays,
-    training_metadata,
-    translate_state_errors,
     untrained_copy,
 )
-from gaifman.arguments import checked, checked_methods
-from gaifman.cancellation import Deadline
-from gaifman.config import check_int
+from gaifman.config import Deadline, check_int, checked, checked_methods
 from gaifman.errors import KnowledgeBaseError
-from gaifman.explain.attribution import explain_prediction
-from gaifman.explain.common import DEFAULT_TOP
-from gaifman.explain.explanation import Explanation
+from gaifman.explain.attribution import explain_network
+from gaifman.explain.explanation import DEFAULT_TOP, MAX_DRAWS, Explanation
+from gaifman.explain.ranking import explain_ranking
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
 from gaifman.features.feature_sets import FeatureSet
-from gaifman.forks import ProcessLock
-from gaifman.io.model_file import Arrays, strip_prefix, write_model
-from gaifman.kb.collection import KnowledgeBases, as_collection, join_collection, unify_schemas
+from gaifman.io.model_file import Arrays, strip_prefix, translate_state_errors, write_model
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
+from gaifman.kb.tables import Ints
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
 from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
@@ -52,10 +47,9 @@ from gaifman.listwise.scoring import Workspaces
 from gaifman.listwise.serialization import Vocabulary
 from gaifman.listwise.settings import listwise_config, resolve_config
 from gaifman.listwise.steps import StepIndex, build_steps
-from gaifman.logic.ast import Bindings, Feature, Query
+from gaifman.logic.ast import Bindings, Feature, Query, used_symbols
 from gaifman.logic.parser import parse_query
-from gaifman.logic.transforms import used_symbols
-from gaifman.model_card import summary_html
+from gaifman.model_card import summary_html, training_metadata
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import Calibration, HeldOutReport
 from gaifman.models.scaling import feature_kinds
@@ -77,13 +71,12 @@ from gaifman.ranking.candidates import (
     Restriction,
     model_pattern,
 )
-from gaifman.ranking.fast_scoring import FastScorer
-from gaifman.ranking.held_out import RANK_FIGURES, rank_held_out
 from gaifman.ranking.listwise_training import listwise_report, train_relation
 from gaifman.ranking.ranked_answers import FirstPass, NetworkFirstPass, RankedAnswers, rank_candidates
-from gaifman.sampling.conflicts import ConstraintChecker
-from gaifman.sampling.constraints import Constraints, parse_constraints
+from gaifman.ranking.ranks import RANK_FIGURES, rank_held_out
+from gaifman.sampling.constraints import ConstraintChecker, Constraints, parse_constraints
 from gaifman.sampling.examples import TrainingExamples
+from gaifman.threads import ProcessLock
 from gaifman.training import (
     LISTWISE,
     Callback,
@@ -240,12 +233,6 @@ class Model(ABC):
         for query in self._example_queries():
             tiny.rank(query, {}, RankingOptions(top=1))
 
-    def warm_up(self, deadline: Deadline | None = None) -> None:
-        """Prepare fast rankings of all objects: some seconds for a large knowledge base. Answers do not change."""
-        compiled = self._compile()
-        for arity in self._features_by_arity():
-            compiled.fast_scorer(arity).prepare(deadline)
-
     def _compile(self) -> _CompiledFeatures:
         with self._lock:
             if self._compiled is None:
@@ -327,7 +314,25 @@ class Model(ABC):
         predictor, pattern = self._resolve(query, bindings)
         ids = pattern.fill(predictor.kb, answer)
         predictor = predictor.with_prior(prior).with_constraints(constraints)
-        return explain_prediction(predictor, ids, draws, top, deadline)
+        return self._explain(predictor, ids, draws, top, deadline)
+
+    def _explain(
+        self, predictor: Predictor, tuples: Ints, draws: int | None, top: int, deadline: Deadline | None
+    ) -> Explanation:
+        """Explain the probability of one tuple (1, arity); the deadline is checked between steps."""
+        check_int("top", top, 1)
+        check_int("draws", self.config.draws if draws is None else draws, 1, MAX_DRAWS)
+        budget = predictor.budget(draws, deadline)
+        hidden = predictor.hidden_facts(tuples, budget.deadline.limit_budget())
+        match predictor:
+            case ListwisePredictor():
+                return explain_ranking(predictor, tuples, hidden, top, budget)
+            case NetworkPredictor():
+                return explain_network(predictor, tuples, hidden, top, budget)
+        raise KnowledgeBaseError(
+            f"{predictor.query.atomic_relation} has no trained model, only the fallback",
+            hint="a relation needs two facts, and tuples that are not known",
+        )
 
     def _resolve(self, query: str | Query | None, bindings: Bindings) -> tuple[Predictor, QueryPattern]:
         target, pattern = self.match_query(query, bindings)
@@ -356,7 +361,6 @@ class _CompiledFeatures:
         self.kb, self._features, self._config, self._constraints = kb, features, config, constraints
         self._graph: GaifmanGraph | None = None
         self._evaluators: dict[int, FeatureEvaluator] = {}
-        self._fast_scorers: dict[int, FastScorer] = {}
         self._relation_scorers: dict[str, RelationScorer] = {}
         self._index: StepIndex | None = None
         self._workspaces: Workspaces | None = None
@@ -394,20 +398,13 @@ class _CompiledFeatures:
             self._index = build_steps(self.kb).with_thresholds(thresholds)
         return self._index
 
-    def fast_scorer(self, arity: int) -> FastScorer:
-        """The fast scorer for tuples of this length."""
-        with self._lock:
-            if arity not in self._fast_scorers:
-                self._fast_scorers[arity] = FastScorer(self.evaluator(arity), self._config)
-            return self._fast_scorers[arity]
-
     def first_pass(self, predictor: Predictor) -> FirstPass | None:
         """The first pass of a ranking; none for the fallback."""
         match predictor:
             case ListwisePredictor():
                 return ListwiseFirstPass(predictor)
             case NetworkPredictor():
-                return NetworkFirstPass(predictor, self.fast_scorer(predictor.arity))
+                return NetworkFirstPass(predictor)
         return None
 
     def constraint_checker(self, query: Query) -> ConstraintChecker:
@@ -649,7 +646,7 @@ class GaifmanModel(Model):
         and the probability without the decisive facts.
         """
         predictor = self.predictor.with_prior(prior).with_constraints(constraints)
-        return explain_prediction(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
+        return self._explain(predictor, predictor.tuple_ids([objects]), draws, top, deadline)
 
     def embed(self, tuples: Tuples, *, draws: int | None = None) -> Reals:
         """Shape (tuples, units), float32: the last hidden layer, as the mean over neighbourhoods of each tuple."""

@@ -1,4 +1,4 @@
-"""Model cards: what a model predicts, how well, and its limits, as Markdown.
+"""The metadata of a model, and its card: what the model predicts, how well, and its limits, as Markdown.
 
 The same metadata gives the same card: it has no date and names no machine. Names from the data are escaped, so that
 they show as they are.
@@ -12,11 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from string import Template
 from typing import Any
 
+from gaifman import __version__
 from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable, plural
+from gaifman.io.model_file import translate_state_errors
+from gaifman.kb.knowledge_base import KnowledgeBase, shared_names
+from gaifman.logic.notation import format_relation
 from gaifman.logic.parser import parse_query
-from gaifman.logic.printer import format_relation
-from gaifman.ranking.held_out import RANKING_NOTE, describe_sample
+from gaifman.models.base import BaseModel, saved_settings
+from gaifman.ranking.ranks import RANKING_NOTE, describe_sample
+from gaifman.sampling.constraints import Constraints
 from gaifman.training import LISTWISE, TrainingConfig
 
 MAX_RELATIONS = 50
@@ -131,6 +136,26 @@ _RELATION_COLUMNS = {
 _KB_ROWS = ("objects", "relations", "facts", "fingerprint")
 
 
+def training_metadata(
+    config: TrainingConfig, base: BaseModel | None, kbs: Sequence[KnowledgeBase], constraints: Constraints | None = None
+) -> dict[str, Any]:
+    """Settings, base model (None for ranked lists), knowledge bases and any constraints, for the file and the card."""
+    sizes = [
+        {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
+        for kb in kbs
+    ]
+    return {
+        "version": __version__,
+        "config": config.as_dict(),
+        "base": {"kind": LISTWISE, "settings": dict(config.options)}
+        if base is None
+        else {"kind": base.kind, "settings": saved_settings(base) or {}},
+        "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes, "shared_names": len(shared_names(kbs))},
+        **({"constraints": text} if constraints and (text := constraints.to_text()) else {}),
+    }
+
+
+@translate_state_errors("model")
 def model_card(meta: Mapping[str, Any]) -> str:
     """Return the card of a model or completion from its metadata."""
     complete = meta.get("kind") == "completion"
@@ -159,6 +184,7 @@ def model_card(meta: Mapping[str, Any]) -> str:
     )
 
 
+@translate_state_errors("model")
 def summary_html(title: str, meta: Mapping[str, Any]) -> str:
     """Return what a notebook shows of a model or completion."""
     metrics = _label(_summarize_losses(meta["metrics"]), _METRICS)

@@ -17,9 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import bar, stack
-from gaifman.arguments import checked_methods
-from gaifman.cancellation import Deadline, no_deadline
-from gaifman.config import DEFAULT_BUDGET, Budget, check_int, check_positive
+from gaifman.config import DEFAULT_BUDGET, Budget, Deadline, check_int, check_positive, checked_methods, no_deadline
 from gaifman.errors import KnowledgeBaseError, shorten
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals
 from gaifman.kb.gaifman_graph import GaifmanGraph
@@ -27,9 +25,10 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.logic.ast import Query
 from gaifman.models.calibration import MIN_PROBABILITY, Calibration, correct_class_ratio, mean_over_draws
-from gaifman.sampling.conflicts import ConstraintChecker
-from gaifman.sampling.hiding import hide
-from gaifman.sampling.neighbourhoods import MAX_DRAWS, HiddenFacts, SamplingConfig, check_tuples
+from gaifman.sampling.constraints import ConstraintChecker
+from gaifman.sampling.hiding import HiddenFacts, hide
+from gaifman.sampling.neighbourhoods import check_tuples
+from gaifman.sampling.settings import MAX_DRAWS, SamplingConfig
 from gaifman.training import Scorer, TrainingConfig
 
 DEFAULT_MAX_DRAWS = 1_000

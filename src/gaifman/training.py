@@ -13,28 +13,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.arguments import checked_methods
-from gaifman.config import check_choice, check_fraction, check_int
+from gaifman.config import check_choice, check_fraction, check_int, checked_methods
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, TrainingError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
 from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.io.model_file import Arrays, strip_prefix
-from gaifman.kb.collection import unify_schemas
 from gaifman.kb.gaifman_graph import build_graph
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, unify_schemas
 from gaifman.kb.tables import Floats, Ints, Longs
 from gaifman.logic.ast import Feature, Query
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, Batch
 from gaifman.models.calibration import HeldOut, mean_over_draws
+from gaifman.models.mlp import make_base_model, option_names
 from gaifman.models.portable_math import add_up, log
-from gaifman.models.registry import make_base_model, option_names
 from gaifman.models.scaling import FeatureScaler, FeatureStatistics, feature_kinds
 from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.examples import ExampleBlock, ExampleCollection, ExampleConfig, TrainingExamples
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.sampling.examples import ExampleBlock, ExampleCollection, TrainingExamples
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in, make_key
+from gaifman.sampling.settings import ExampleConfig, SamplingConfig
 
 AUTO, LISTWISE = "auto", "listwise"
 """A setting that depends on the query, and the base model of ranked lists."""
@@ -117,7 +116,8 @@ class TrainingConfig(ExampleConfig):
         >>> TrainingConfig.from_settings({"seed": 1, "epochs": 5}).options
         {'epochs': 5}
         """
-        known, options = [each.name for each in fields(cls)], option_names("mlp")
+        known = [each.name for each in fields(cls)]
+        options = [] if set(settings) <= set(known) else option_names("mlp")
         for name in settings:
             if name not in (*known, *options):
                 raise KnowledgeBaseError(

@@ -289,7 +289,8 @@ def features(
     from gaifman.features.feature_sets import named_feature_set, parse_phi
     from gaifman.kb.gaifman_graph import build_graph
     from gaifman.sampling.hiding import hide
-    from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+    from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+    from gaifman.sampling.settings import SamplingConfig
 
     width, graph, wanted = len(tuples[0]), build_graph(kb), SamplingConfig(**sampling)
     arities = {name: relation.arity for name, relation in kb.relations.items()}

@@ -16,7 +16,7 @@ from rich.console import Console
 from gaifman.cli import console
 from gaifman.cli.console import format_counts, read_progress, work_progress
 from gaifman.config import ProgressCallback
-from gaifman.kernels import compile_progress
+from gaifman.kernels import jit
 from processes import wait_until
 
 
@@ -123,7 +123,7 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_first_run_shows_that_kernels_are_compiled(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_progress, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(jit, "MIN_SECONDS", 0.0)
     inner = njit(lambda x: x + 1)
     outer = njit(lambda x: inner(x) * 2)
     with work_progress("tuples", kernels=4) as report:
@@ -138,7 +138,7 @@ def test_the_bar_of_compilation_disappears_when_work_goes_on(terminal: Terminal)
     with work_progress("tuples", kernels=20) as report:
         assert report
         for step in range(4):
-            report(compile_progress.PHASE, step, 20)
+            report(jit.PHASE, step, 20)
             terminal.now += 0.1
         report("training", 1, 10)
     assert "functions/s" not in terminal.text.rpartition("training")[2]

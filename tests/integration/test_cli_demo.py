@@ -25,7 +25,7 @@ from gaifman.cli.demo import (
 )
 from gaifman.completion import Completion, train_completion
 from gaifman.evaluation.evaluate import evaluate_popularity
-from gaifman.ranking.held_out import RANK_FIGURES
+from gaifman.ranking.ranks import RANK_FIGURES
 from gaifman.training import TrainingConfig
 from trained import FEW, GOOD, demo, towns
 

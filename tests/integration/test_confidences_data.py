@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gaifman
 from benchmark_data import DATA, NEEDED
-from gaifman.evaluation.confidences import ConfidenceTest
-from gaifman.evaluation.tasks import EvaluationData, build_tasks
+from gaifman.evaluation.tasks import ConfidenceTest, EvaluationData, build_tasks
 
 pytestmark = NEEDED
 RELATIONS = 12

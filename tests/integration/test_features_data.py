@@ -14,7 +14,9 @@ from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_p
 from gaifman.features.mining import frequent_patterns
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.tables import Ints
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 
 pytestmark = NEEDED
 

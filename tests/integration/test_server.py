@@ -13,7 +13,7 @@ import pytest
 
 import gaifman
 from constrained import completed, completed_by_default, countries
-from gaifman.cancellation import Deadline
+from gaifman.config import Deadline
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.server.app import STATIC_DIR, create_app, static_files

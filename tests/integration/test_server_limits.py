@@ -66,7 +66,7 @@ def test_lookups_do_not_wait_for_queries_and_disconnected_clients_leave_their_pl
 def test_the_ranking_of_a_client_that_disconnects_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, stopped = threading.Event(), threading.Event()
 
-    def answers(_: Service, __: object, deadline: gaifman.cancellation.Deadline) -> None:
+    def answers(_: Service, __: object, deadline: gaifman.config.Deadline) -> None:
         begun.set()
         try:
             while True:

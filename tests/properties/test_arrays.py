@@ -9,8 +9,7 @@ import numpy as np
 
 import gaifman
 from feature_cases import case
-from gaifman.kb.arrays import fact_arrays, labelled_graph
-from gaifman.kb.gaifman_graph import build_graph
+from gaifman.kb.gaifman_graph import build_graph, fact_arrays, labelled_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from generators import over_seeds
 

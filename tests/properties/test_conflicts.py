@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import relation_query
 from gaifman.logic.parser import parse_query
-from gaifman.sampling.conflicts import ConstraintChecker, hide_nothing
-from gaifman.sampling.constraints import Constraints, FunctionalConstraint, TypeConstraint
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.constraints import (
+    ConstraintChecker,
+    Constraints,
+    FunctionalConstraint,
+    TypeConstraint,
+    hide_nothing,
+)
+from gaifman.sampling.hiding import HiddenFacts
 from reference_conflicts import reference_factor
 
 NAMES = ("a", "b", "c", "d")

@@ -9,7 +9,9 @@ import gaifman
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.tables import Ints, freeze
 from gaifman.sampling import neighbourhoods as drawing
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods, find_cut_edges
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods, find_cut_edges
+from gaifman.sampling.settings import SamplingConfig
 from generators import over_seeds
 
 KB = gaifman.demo()

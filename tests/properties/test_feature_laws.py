@@ -16,10 +16,25 @@ from gaifman.features.evaluator import FeatureEvaluator
 from gaifman.features.feature_sets import FeatureSet, named_feature_set, parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
-from gaifman.logic.ast import And, Equal, Exists, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable
+from gaifman.logic.ast import (
+    And,
+    Equal,
+    Exists,
+    Feature,
+    Forall,
+    Formula,
+    Iff,
+    Implies,
+    Not,
+    Or,
+    Variable,
+    negation_normal_form,
+    substitute,
+)
 from gaifman.logic.semantics import feature_value
-from gaifman.logic.transforms import negation_normal_form, substitute
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from generators import Generator, over_seeds
 from long_features import Tally, features, hide, knowledge
 

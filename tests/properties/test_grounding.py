@@ -15,7 +15,9 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Aggregate, Atom, Feature, Forall, Formula, Iff, Implies, Not, Or, Variable, walk
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.semantics import Extension, Structure, count, holds
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from generators import RELATIONS, Generator, over_seeds
 from kbs import knowledge_bases
 from long_features import hide, knowledge

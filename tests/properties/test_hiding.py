@@ -21,7 +21,8 @@ from gaifman.queries.engine import Engine
 from gaifman.queries.witnesses import are_answers
 from gaifman.sampling.hiding import find_hiding, hide
 from gaifman.sampling.hitting_sets import minimum_hitting_set
-from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from generators import over_seeds
 from witness_cases import FAMILY, positive
 

@@ -111,7 +111,9 @@ import numpy as np
 warnings.simplefilter("ignore")  # 64-bit overflow is intended
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 rng = np.random.default_rng(1)
 facts = [("r", f"o{a}", f"o{b}") for a, b in (rng.integers(0, 30, (60, 2)) ** 2 // 30)]
 facts += [("s", *(f"o{i}" for i in row)) for row in rng.integers(0, 30, (10, 3))]

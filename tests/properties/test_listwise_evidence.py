@@ -22,7 +22,7 @@ from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import relation_query
 from gaifman.models.calibration import log_odds
 from gaifman.predict import DrawBudget
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.training import TrainingConfig
 
 RELATIONS = {"r": 2, "q": 2, "t": 3, "u": 1}

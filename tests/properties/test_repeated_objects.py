@@ -32,7 +32,9 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Feature
 from gaifman.logic.parser import parse_feature
 from gaifman.logic.schema import Schema
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 
 OBJECTS = ("a", "b", "c", "d", "e")
 TEMPLATES = """

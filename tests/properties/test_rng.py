@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chi_square import surprising
 from gaifman.kernels import rng as kernels
 from gaifman.sampling import rng as keys
-from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.sampling.settings import SamplingConfig
 from reference_draws import plain_join, plain_key
 from reference_rng import WORDS, plain_mix
 

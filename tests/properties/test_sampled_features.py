@@ -15,7 +15,9 @@ from gaifman.features.feature_sets import named_feature_set, parse_phi
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.sampling import neighbourhoods as drawing
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from generators import over_seeds
 
 GENERAL = "∀x, y r(x, y) → r(y, x)\n¬r(s1, x)\n∃x ∀y r(x, y) ∨ p(y)\nage(s1) - age(s2)\ncount r(x, y)"

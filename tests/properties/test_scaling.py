@@ -21,7 +21,7 @@ from gaifman.logic.parser import parse_feature
 from gaifman.models.base import SparseRows
 from gaifman.models.mlp import MLP
 from gaifman.models.scaling import KIND_NAMES, FeatureScaler, FeatureStatistics, feature_kind, feature_kinds
-from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.sampling.settings import SamplingConfig
 from long_features import features, hide, knowledge
 
 Dense = npt.NDArray[np.float64]

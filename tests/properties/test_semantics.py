@@ -23,11 +23,13 @@ from gaifman.logic.ast import (
     Truth,
     Variable,
     free_variables,
+    negation_normal_form,
+    relativise,
+    substitute,
 )
 from gaifman.logic.parser import parse, parse_feature, parse_query
 from gaifman.logic.schema import Schema
 from gaifman.logic.semantics import Element, Extension, Structure, answers, count, feature_value, holds
-from gaifman.logic.transforms import negation_normal_form, relativise, substitute
 from generators import Generator, assignment, over_seeds
 
 CASES = sorted((Path(__file__).parents[1] / "support" / "cases").glob("*.txt"))

@@ -18,7 +18,8 @@ from gaifman.models.mlp import MLP, Logistic
 from gaifman.predict import NetworkPredictor
 from gaifman.ranking import fast_scoring as splits
 from gaifman.ranking.fast_scoring import ObjectFeatures, SplitScorer, _PairFeatureFinder, supports_fast_scoring
-from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import Scorer, TrainingConfig
 from split_cases import ready, town
 

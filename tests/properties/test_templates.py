@@ -28,7 +28,9 @@ from gaifman.features.templates import (
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.parser import parse_feature
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from generators import RELATIONS, over_seeds
 
 WIDE = """

@@ -14,10 +14,11 @@ from gaifman.logic.ast import all_free_variables
 from gaifman.logic.parser import parse_query
 from gaifman.logic.semantics import holds
 from gaifman.queries.answers import answers
-from gaifman.sampling.examples import ExampleConfig, TrainingExamples
+from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.hiding import hide
 from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.rng import make_key
+from gaifman.sampling.settings import ExampleConfig
 from gaifman.sampling.twins import TwinSampler, find_slots
 from generators import over_seeds
 

@@ -17,8 +17,9 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.models.mlp import MLP
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in, mix
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.sampling.worlds import WORLD_PURPOSE, World, world_keys, worlds_of_tuple
 from gaifman.training import TrainingConfig
 from kbs import confidences, knowledge_bases, plain_names

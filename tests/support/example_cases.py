@@ -10,12 +10,9 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.logic.parser import parse_query
-from gaifman.sampling.examples import (
-    ExampleBlock,
-    ExampleConfig,
-    TrainingExamples,
-)
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.examples import ExampleBlock, TrainingExamples
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.settings import ExampleConfig
 
 Row = tuple[int, ...]
 

@@ -15,7 +15,9 @@ from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.ast import free_variables, query_position
 from gaifman.logic.semantics import Structure, feature_value
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 from generators import ATTRIBUTES, OBJECTS, RELATIONS, Generator
 
 PLENTY = (*OBJECTS, *(f"o{i}" for i in range(12)))

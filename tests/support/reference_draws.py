@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import combinations, product
 
 from gaifman.kb.knowledge_base import KnowledgeBase
-from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.sampling.settings import SamplingConfig
 from reference_graph import adjacent, reached
 from reference_rng import MASK, plain_mix
 

@@ -22,7 +22,8 @@ from gaifman.models.base import BaseModel, Batch, SparseRows, State
 from gaifman.models.mlp import MLP
 from gaifman.models.scaling import feature_kinds
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import Callback, Trainer, TrainingConfig, TrainingSource
 
 Saved = tuple[Arrays, dict[str, Any]]

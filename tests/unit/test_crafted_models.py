@@ -22,6 +22,7 @@ from gaifman.completion import Completion
 from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError, OutputError
 from gaifman.io.model_file import write_model
 from gaifman.model import GaifmanModel
+from gaifman.model_card import model_card
 from gaifman.models.mlp import MLP
 from trained import FEW, completion_with_mayor, little, towns
 
@@ -122,6 +123,7 @@ CRAFTED: dict[str, tuple[Callable[[State], State], str]] = {
     "an arity of a billion": (changed_meta(relations_used={"works_in": 10**9}), "from 1 to 8"),
     "texts for metrics": (changed_meta(metrics={"answers": "many"}), "not a valid model"),
     "a list for metrics": (changed_meta(metrics=[]), "not a valid model"),
+    "a number for constraints": (changed_meta(constraints=5), "not a valid model"),
     "a million million rows at once": (
         lambda state: (
             state[0],
@@ -149,6 +151,14 @@ def test_what_is_wrong_is_named_and_takes_no_memory(name: str, tmp_path: Path) -
         tracemalloc.stop()
     assert caught.value.message.startswith(str(path))
     assert peak < 20e6, f"{peak / 1e6:.0f} MB"
+
+
+def test_metadata_that_cannot_be_shown_are_refused_when_they_are(tmp_path: Path) -> None:
+    write_model(tmp_path / "m.gaifman", *changed_meta(metrics={"answers": 5, "losses": 5})(little().state()))
+    model = gaifman.load(tmp_path / "m.gaifman")
+    for show in (model._repr_html_, lambda: model_card(model.meta)):
+        with pytest.raises(InputError, match="not a valid model"):
+            show()
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ import pytest
 import gaifman
 from forked import in_child
 from gaifman.errors import KnowledgeBaseError
-from gaifman.forks import PerProcess, ProcessLock, cached_property
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.models import SklearnModel, TorchModel
 from gaifman.queries.engine import Engine, get_engine
+from gaifman.threads import PerProcess, ProcessLock, cached_property
 from processes import run
 from trained import FEW, towns, worker
 
@@ -192,7 +192,6 @@ def test_models_and_completions_pickle_and_copy_also_after_use() -> None:
     completion, lists = gaifman.complete(towns(), ["works_in"], **FEW), gaifman.complete(towns(), ["works_in"])
     for model in (worker(), completion, lists):
         expected = model.answers("works_in(x, y)", x="p01").as_dict()
-        model.warm_up()
         for clone in clones():
             other = clone(model)
             assert other.kb == model.kb

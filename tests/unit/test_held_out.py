@@ -9,7 +9,7 @@ import numpy as np
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model_card import model_card
-from gaifman.ranking.held_out import RANK_FIGURES
+from gaifman.ranking.ranks import RANK_FIGURES
 from gaifman.training import TrainingConfig
 from held_out_cases import TOLERANCE, claimed_and_tested
 from trained import towns

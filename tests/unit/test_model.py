@@ -23,8 +23,8 @@ from gaifman.model import GaifmanModel
 from gaifman.models.base import BaseModel
 from gaifman.models.calibration import correct_class_ratio
 from gaifman.models.mlp import MLP, Logistic
-from gaifman.sampling.hiding import hide
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.sampling.hiding import HiddenFacts, hide
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import TrainingConfig
 from trained import FEW, demo, little, neighbour, network, same, towns, worker
 

@@ -16,7 +16,8 @@ from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.model import GaifmanModel
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.settings import SamplingConfig
 
 OBJECTS = [f"o{i:03}" for i in range(240)]
 GOOD = OBJECTS[::2]

@@ -15,19 +15,17 @@ from gaifman._serialization import (
     feature_metadata,
     features_from_metadata,
     losses_as_json,
-    read_model_state,
     scorer_arrays,
     scorer_from_arrays,
-    training_metadata,
     untrained_copy,
 )
 from gaifman.errors import InputError
 from gaifman.features.feature_sets import parse_phi
-from gaifman.io.model_file import canonical_json, strip_prefix, write_model
-from gaifman.logic.ast import Feature
+from gaifman.io.model_file import canonical_json, read_model_state, strip_prefix, write_model
+from gaifman.logic.ast import Feature, used_symbols
 from gaifman.logic.parser import parse_feature, parse_query
 from gaifman.logic.schema import Schema
-from gaifman.logic.transforms import used_symbols
+from gaifman.model_card import training_metadata
 from gaifman.models import SklearnModel
 from gaifman.models.base import BaseModel, SparseRows
 from gaifman.models.calibration import CALIBRATION_FOLDS, HeldOut, HeldOutReport, auc, fit_calibration, reliability

@@ -22,7 +22,7 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.models.base import Batch
 from gaifman.models.mlp import MLP, Logistic
-from gaifman.sampling.neighbourhoods import SamplingConfig
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import MAX_EPOCHS, Callback, Scorer, TrainingConfig, TrainingSource
 from trained import towns
 from training_cases import SMALL, Notes, Recorder, Scripted, people, source, trainer

@@ -364,7 +364,7 @@ def work_progress(unit: str = "examples", kernels: int | None = None) -> Iterato
     Threads may report at the same time. A phase that is complete, or has no known end, disappears when another begins.
     The first run of a command on a machine compiles kernels, which has a bar too; `kernels` is their usual number.
     """
-    from gaifman.kernels.compile_progress import PHASE, compilation_progress
+    from gaifman.kernels.jit import PHASE, compilation_progress
 
     console = _terminal()
     if console is None:

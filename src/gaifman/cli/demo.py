@@ -71,7 +71,7 @@ def demo(as_json: bool) -> None:
     """
     from gaifman.io import demo as load_demo
     from gaifman.kb.gaifman_graph import build_graph
-    from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
+    from gaifman.kernels.jit import TRAIN_FUNCTIONS
     from gaifman.sampling.neighbourhoods import named_neighbourhoods
 
     kb = load_demo()

@@ -412,7 +412,7 @@ def _run_experiment(
     runner: ExperimentRunner, figures: bool, threads: int | None, interrupt: InterruptHandler
 ) -> dict[str, Any]:
     """Train and rank one setting after another, then draw and write."""
-    from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
+    from gaifman.kernels.jit import TRAIN_FUNCTIONS
 
     stop = interrupt.stop_requested
     rows: list[RowResult] = []
@@ -432,7 +432,7 @@ def _run_benchmark(
     runner: BenchmarkRunner, figures: bool, threads: int | None, interrupt: InterruptHandler
 ) -> dict[str, Any]:
     """Train and rank, then draw and write."""
-    from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
+    from gaifman.kernels.jit import TRAIN_FUNCTIONS
 
     stop = interrupt.stop_requested
     with work_progress("examples", TRAIN_FUNCTIONS) as report:

@@ -211,7 +211,7 @@ def parse(text: str, kind: str, kb: tuple[str, ...], reading: InputOptions, as_j
 def parse_fields(node: Any, kind: str) -> dict[str, Any]:
     """Return the forms of a formula and the names in it, as fields for JSON."""
     from gaifman.logic.ast import Atom, Attribute, Constant, free_variables, to_ascii, to_bracketed, walk
-    from gaifman.logic.printer import format_relation
+    from gaifman.logic.notation import format_relation
 
     parts = list(walk(node))
     atoms = (part for part in parts if isinstance(part, Atom) and isinstance(part.relation, str))
@@ -466,7 +466,8 @@ def evaluate_features(
     from gaifman.features.evaluator import FeatureEvaluator
     from gaifman.features.grounding import find_witness_facts
     from gaifman.kb.gaifman_graph import build_graph
-    from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+    from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+    from gaifman.sampling.settings import SamplingConfig
 
     tuples = [[kb.object_id(name) for name in objects]]
     plan = compile_features(phi, kb, len(objects))

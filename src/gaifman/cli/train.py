@@ -283,7 +283,7 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
     from gaifman.errors import GaifmanError, TrainingError
     from gaifman.jobs.run import InterruptHandler
     from gaifman.jobs.train import TrainingInterrupted, finish_cleanup, has_progress, run_training
-    from gaifman.kernels.compile_progress import TRAIN_FUNCTIONS
+    from gaifman.kernels.jit import TRAIN_FUNCTIONS
 
     run.checkpoint_seconds = run.settings["checkpoint_interval"]
     again = f"gaifman resume {shlex.quote(str(target))}"
@@ -361,7 +361,7 @@ def _reopen_kbs(record: dict[str, Any]) -> list[KnowledgeBase]:
 def _print_shared_names(kbs: list[KnowledgeBase]) -> None:
     """Say that objects of a collection are different even if they have the same name."""
     from gaifman.errors import plural, shorten
-    from gaifman.kb.collection import shared_names
+    from gaifman.kb.knowledge_base import shared_names
 
     if names := shared_names(kbs):
         where = f"objects of several knowledge bases have the same name: {plural(len(names), 'name')}"
@@ -430,7 +430,7 @@ def _print_metrics(meta: dict[str, Any], target: Path) -> None:
 
 def held_out_fields(metrics: dict[str, Any], missing: float | None = None) -> list[tuple[str, object]]:
     """Return the held-out figures of a model as fields, those of popularity beside them; or why there are none."""
-    from gaifman.ranking.held_out import describe_sample
+    from gaifman.ranking.ranks import describe_sample
 
     if reason := metrics.get("auc_reason"):
         return [("figures", f"none: {reason}")]
@@ -514,10 +514,13 @@ def _example_answer(model: TrainedModel, kb: KnowledgeBase) -> tuple[list[str], 
     """Return the largest trained relation of a completion, and a known answer if a query finds one quickly."""
     from gaifman.config import Budget
     from gaifman.errors import GaifmanError
-    from gaifman.queries.answers import query
 
     relation, asked = _example_query(model, kb)
     try:
+        if asked.atomic_relation is not None:  # no database is needed
+            return relation, next((tuple(map(kb.object_name, row)) for row in kb.tuples(asked.atomic_relation)[:1]), ())
+        from gaifman.queries.answers import query
+
         return relation, next(iter(query(kb, asked, budget=Budget(seconds=2, rows=1))), ())
     except GaifmanError:
         return relation, ()
@@ -538,7 +541,7 @@ def _example_query(model: TrainedModel, kb: KnowledgeBase) -> tuple[list[str], Q
 
 def _query_arguments(model: TrainedModel, kb: KnowledgeBase, relation: list[str], answer: tuple[str, ...]) -> list[str]:
     """Return arguments of `gaifman answer` that bind all variables but the last to the known answer."""
-    from gaifman.logic.printer import format_relation
+    from gaifman.logic.notation import format_relation
 
     names = [variable.name for variable in _example_query(model, kb)[1].variables]
     unique = [f"?{name}" if name in kb.objects else name for name in names]  # an object may have the variable's name

@@ -28,12 +28,20 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import muted, paragraph, stack, table
-from gaifman.arguments import checked, checked_methods
 from gaifman.completion import Completion
-from gaifman.config import ProgressCallback, check_choice, check_fraction, check_int, check_seed, check_threads
+from gaifman.config import (
+    ProgressCallback,
+    check_choice,
+    check_fraction,
+    check_int,
+    check_seed,
+    check_threads,
+    checked,
+    checked_methods,
+)
 from gaifman.errors import KnowledgeBaseError, plural
-from gaifman.evaluation.confidences import ConfidenceTest
 from gaifman.evaluation.tasks import (
+    ConfidenceTest,
     EvaluationData,
     EvaluationTask,
     TaskResult,

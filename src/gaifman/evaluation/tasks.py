@@ -1,4 +1,4 @@
-"""Evaluation tasks: the test facts of one relation, what the model can see, and how they are ranked.
+"""Evaluation tasks: the test facts of one relation, what the model can see, how they are ranked, their confidences.
 
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("likes", "ann", "bob"), ("likes", "bob", "cleo")])
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,12 @@ import numpy as np
 from gaifman.completion import Completion
 from gaifman.config import ProgressCallback
 from gaifman.errors import InputError, KnowledgeBaseError, plural, similar_names
-from gaifman.evaluation.confidences import ConfidenceTest
 from gaifman.io.files import display_path
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import RECORD, ProgressCounter, Run, check_same_settings
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs, row_ids, rows_in
-from gaifman.logic.transforms import used_symbols
+from gaifman.logic.ast import used_symbols
 from gaifman.model import GaifmanModel
 from gaifman.models.mlp import MLP
 from gaifman.predict import DrawBudget, NetworkPredictor
@@ -40,6 +39,55 @@ from gaifman.ranking.scorers import CandidateScorer, FallbackScorer, candidate_s
 from gaifman.sampling.negatives import NegativeSampler
 from gaifman.sampling.rng import fold_in_rows, make_key
 from gaifman.threads import map_threaded
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceTest:
+    """Predictions for test facts with confidences.
+
+    Beside the model are two constants: the mean and the median confidence of the relation's visible facts. The mean has
+    the smallest squared error of all constants, the median the smallest absolute error.
+
+    >>> test = ConfidenceTest(np.array([0.9, 0.5, 0.8]), np.array([1.0, 0.5, 0.7]), *np.full((2, 3), 0.8))
+    >>> test.metrics()["model"], test.metrics()["relation_mean"]
+    ({'mae': 0.066667, 'correlation': 0.922613}, {'mae': 0.2, 'correlation': None})
+    """
+
+    probabilities: Floats
+    """Shape (facts,), float64: the calibrated probabilities."""
+    confidences: Floats
+    """Shape (facts,), float64: the confidences of the facts."""
+    relation_means: Floats
+    """Shape (facts,), float64: the mean confidence of the relation's visible facts."""
+    relation_medians: Floats
+    """Shape (facts,), float64: their median confidence."""
+
+    def __len__(self) -> int:
+        return len(self.confidences)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[ConfidenceTest]) -> ConfidenceTest:
+        """Join the facts of several relations."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    def metrics(self) -> dict[str, Any]:
+        """Mean absolute error and Pearson's correlation of the model and of the two constants, as JSON types."""
+        predictions = {
+            "model": self.probabilities,
+            "relation_mean": self.relation_means,
+            "relation_median": self.relation_medians,
+        }
+        found = {name: _compare(values, self.confidences) for name, values in predictions.items()}
+        return {"facts": len(self), **found}
+
+
+def _compare(predicted: Floats, true: Floats) -> dict[str, float | None]:
+    """The mean absolute error and the correlation, which is None if one of them is constant."""
+    error = round(float(np.abs(predicted - true).mean()), 6)
+    if not (np.ptp(predicted) > 0 and np.ptp(true) > 0):
+        return {"mae": error, "correlation": None}
+    return {"mae": error, "correlation": round(float(np.corrcoef(predicted, true)[0, 1]), 6)}
+
 
 MANY_THRESHOLD = 1.5
 """A relation is `n` at a position if an object at the other position has at least this many objects on average."""

@@ -32,11 +32,11 @@ from gaifman.experiments.runner import (
     work_seconds,
     write_results,
 )
-from gaifman.forks import cached_property
 from gaifman.jobs.run import LOG, read_log
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import rows_in
 from gaifman.ranking.ranks import RankMetrics
+from gaifman.threads import cached_property
 
 OURS, BASELINE = "gaifman", "most frequent object first"
 """Names of rows."""

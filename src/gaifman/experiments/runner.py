@@ -19,7 +19,6 @@ from gaifman.config import ProgressCallback
 from gaifman.errors import GaifmanError, InputError, OutputError
 from gaifman.evaluation.evaluate import Evaluation, evaluate_draw_counts
 from gaifman.experiments.paper import DATASET_NAMES, PAPER_NETWORK, Experiment, TableRow, TrainingSetting, paper_result
-from gaifman.forks import cached_property
 from gaifman.io.files import atomic_write, display_path
 from gaifman.io.model_file import canonical_json
 from gaifman.jobs.run import LOG, RECORD, Run, check_same_settings, read_log
@@ -27,6 +26,7 @@ from gaifman.jobs.train import TrainingInterrupted, TrainingSpec, finish_cleanup
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.plots import plot_degrees
+from gaifman.threads import cached_property
 
 RECORD_FILE, DEGREES_FILE = "experiment.json", "degrees.svg"
 CHECKPOINT_SECONDS = 30.0

@@ -29,13 +29,15 @@ from functools import cache
 
 import numpy as np
 
-from gaifman.cancellation import Deadline, no_deadline
-from gaifman.config import check_int
-from gaifman.errors import KnowledgeBaseError
-from gaifman.explain.common import (
-    DEFAULT_TOP,
+from gaifman.config import Deadline, no_deadline
+from gaifman.explain.explanation import (
     MAX_COUNTERFACTUAL_FORMULAS,
+    Counterfactual,
+    Decomposition,
     ExplainedTuple,
+    Explanation,
+    OtherFormulas,
+    Reason,
     conflict_reasons,
     draw_diagram,
     find_counterfactual,
@@ -44,8 +46,6 @@ from gaifman.explain.common import (
     query_text,
     without_conflicting_facts,
 )
-from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
-from gaifman.explain.ranking import explain_ranking
 from gaifman.explain.svg import Diagram
 from gaifman.features.evaluator import FeatureMatrix
 from gaifman.features.grounding import LocalStructure, find_groundings, local_structure
@@ -53,14 +53,13 @@ from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.knowledge_base import Fact
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.kernels.evaluate import MISSING
-from gaifman.listwise.predictor import ListwisePredictor
-from gaifman.logic.ast import Constant, Feature, Variable
-from gaifman.logic.transforms import substitute
+from gaifman.logic.ast import Constant, Feature, Variable, substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.base import BaseModel, SparseRows
 from gaifman.models.calibration import log_odds
-from gaifman.predict import DrawBudget, NetworkPredictor, Predictor, estimate_from_sums
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, draw_neighbourhoods
+from gaifman.predict import DrawBudget, NetworkPredictor, estimate_from_sums
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
 from gaifman.sampling.worlds import World, worlds_of_tuple
 
 MAX_ENTRIES = 1 << 20
@@ -124,38 +123,13 @@ def _rows_without_entries(
         yield SparseRows(starts, rows.columns[kept], rows.values[kept], rows.width)
 
 
-MAX_DRAWS = 10_000
-"""Limit on the draws of an explanation: a second of work."""
 MAX_WITNESS_DRAWS = 50
 """Draws that are searched for witnesses."""
 WitnessCounts = dict[int, Counter[int]]
 """Feature → fact id → number of draws in which the fact is a witness of the feature."""
 
 
-def explain_prediction(
-    predictor: Predictor,
-    tuples: Ints,
-    draws: int | None = None,
-    top: int = DEFAULT_TOP,
-    deadline: Deadline | None = None,
-) -> Explanation:
-    """Explain the probability of one tuple (1, arity); the deadline is checked between steps."""
-    check_int("top", top, 1)
-    check_int("draws", predictor.config.draws if draws is None else draws, 1, MAX_DRAWS)
-    budget = predictor.budget(draws, deadline)
-    hidden = predictor.hidden_facts(tuples, budget.deadline.limit_budget())
-    match predictor:
-        case ListwisePredictor():
-            return explain_ranking(predictor, tuples, hidden, top, budget)
-        case NetworkPredictor():
-            return _explain_network(predictor, tuples, hidden, top, budget)
-    raise KnowledgeBaseError(
-        f"{predictor.query.atomic_relation} has no trained model, only the fallback",
-        hint="a relation needs two facts, and tuples that are not known",
-    )
-
-
-def _explain_network(
+def explain_network(
     predictor: NetworkPredictor, tuples: Ints, hidden: HiddenFacts, top: int, budget: DrawBudget
 ) -> Explanation:
     """Explain the mean over draws of a base model."""

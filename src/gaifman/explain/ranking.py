@@ -12,10 +12,15 @@ from functools import cache
 
 import numpy as np
 
-from gaifman.explain.common import (
+from gaifman.explain.explanation import (
     MAX_COUNTERFACTUAL_FACTS,
     MAX_COUNTERFACTUAL_FORMULAS,
+    Counterfactual,
+    Decomposition,
     ExplainedTuple,
+    Explanation,
+    OtherFormulas,
+    Reason,
     conflict_reasons,
     draw_diagram,
     estimate_hiding,
@@ -24,19 +29,17 @@ from gaifman.explain.common import (
     query_text,
     without_conflicting_facts,
 )
-from gaifman.explain.explanation import Counterfactual, Decomposition, Explanation, OtherFormulas, Reason
 from gaifman.explain.svg import Diagram
 from gaifman.kb.gaifman_graph import induced_facts
 from gaifman.kb.tables import Ints
 from gaifman.listwise.evidence import Evidence, collect_evidence
 from gaifman.listwise.formulas import without_differences
 from gaifman.listwise.predictor import ListwisePredictor
-from gaifman.logic.ast import Constant, Variable
-from gaifman.logic.transforms import substitute
+from gaifman.logic.ast import Constant, Variable, substitute
 from gaifman.logic.verbalize import describe_feature
 from gaifman.models.calibration import log_odds
 from gaifman.predict import DrawBudget
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 
 MAX_DRAWN = 24
 """Objects of a diagram."""

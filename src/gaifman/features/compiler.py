@@ -53,9 +53,9 @@ from gaifman.logic.ast import (
     can_be_missing,
     free_variables,
     query_position,
+    relation_arities,
     walk,
 )
-from gaifman.logic.transforms import relation_arities
 
 Axes = tuple[int, ...]
 

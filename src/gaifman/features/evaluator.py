@@ -43,11 +43,10 @@ from gaifman.kernels.local_facts import MAX_ARITY, LocalFacts
 from gaifman.kernels.paths import WalkCache
 from gaifman.kernels.rows import RowBuffer, SparseOutput, merge
 from gaifman.kernels.templates import LabelLists, TemplateIndex
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.neighbourhoods import (
     DrawnPart,
-    HiddenFacts,
     NeighbourhoodBatch,
-    SamplingConfig,
     check_hidden,
     check_tuples,
     collect_neighbourhoods,
@@ -55,6 +54,7 @@ from gaifman.sampling.neighbourhoods import (
     fact_rows,
     make_draw_job,
 )
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.sampling.worlds import world_keys
 from gaifman.threads import map_with_workers
 

@@ -26,15 +26,12 @@ from dataclasses import dataclass
 from itertools import combinations, count, permutations
 from pathlib import Path
 
-from gaifman.arguments import checked, checked_methods
-from gaifman.config import DEFAULT_LIMITS, Limits
+from gaifman.config import DEFAULT_LIMITS, Limits, checked, checked_methods
 from gaifman.errors import FormulaError, InputError, Location, plural, shorten, similar_names
-from gaifman.logic.ast import Attribute, Difference, Feature, Variable, free_variables, query_position
-from gaifman.logic.names import quote
-from gaifman.logic.parser import parse_feature
+from gaifman.logic.ast import Attribute, Difference, Feature, Variable, free_variables, instantiate, query_position
+from gaifman.logic.notation import quote
+from gaifman.logic.parser import parse_feature, strip_comment
 from gaifman.logic.schema import SchemaLike
-from gaifman.logic.tokens import strip_comment
-from gaifman.logic.transforms import instantiate
 
 FEATURE_SET_NAMES = ("paper", "universal-schema", "default")
 """Names of feature sets."""

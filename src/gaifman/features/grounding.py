@@ -48,11 +48,12 @@ from gaifman.logic.ast import (
     Truth,
     Variable,
     free_variables,
+    negation_normal_form,
     query_position,
+    relation_arities,
     walk,
 )
 from gaifman.logic.semantics import Extension, Structure, holds
-from gaifman.logic.transforms import negation_normal_form, relation_arities
 
 SHOWN_GROUNDINGS = 3
 """Groundings of a counting feature whose facts `gaifman features` shows."""

@@ -35,9 +35,10 @@ from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges
 from gaifman.logic.ast import And, Atom, Constant, Exists, Feature, Formula, Query, Term, Variable
 from gaifman.queries.answers import answers
-from gaifman.sampling.hiding import hide
-from gaifman.sampling.neighbourhoods import HiddenFacts, NeighbourhoodBatch, SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.hiding import HiddenFacts, hide
+from gaifman.sampling.neighbourhoods import NeighbourhoodBatch, draw_neighbourhoods
 from gaifman.sampling.rng import fold_in_rows, make_key
+from gaifman.sampling.settings import SamplingConfig
 
 MAX_CANDIDATES = 5_000
 """Largest number of patterns that are evaluated: the most frequent ones."""

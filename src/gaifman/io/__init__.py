@@ -13,27 +13,31 @@ from importlib import resources
 from pathlib import Path
 from typing import get_args
 
-from gaifman.arguments import checked
-from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback
+from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback, checked
 from gaifman.errors import InputError, OutputError
 from gaifman.io.databases import read_parquet, read_sqlite
 from gaifman.io.duckdb import read_duckdb, write_duckdb, write_parquet
 from gaifman.io.facts_file import read_facts_file
-from gaifman.io.files import STDIN, InputFile, atomic_write, open_input, read_blocks
-from gaifman.io.formats import (
+from gaifman.io.files import (
     READ_FORMATS,
+    STDIN,
     SUFFIXES,
     TABLE_FORMATS,
     WRITE_FORMATS,
+    InputFile,
+    atomic_write,
     check_format,
     detect_format,
     file_suffix,
+    open_input,
+    read_blocks,
 )
 from gaifman.io.rdf import IriStyle, NodeNamer, read_rdf
 from gaifman.io.tabular import read_table
 from gaifman.io.writers import fact_lines, find_losses, open_text, table_lines
 from gaifman.kb.builder import KnowledgeBaseBuilder
 from gaifman.kb.knowledge_base import KnowledgeBase, Note
+from gaifman.threads import cached_property
 
 __all__ = ["READ_FORMATS", "SUFFIXES", "TABLE_FORMATS", "WRITE_FORMATS", "demo", "detect_format", "read", "write"]
 
@@ -63,7 +67,7 @@ def read(
         raise InputError(f"iris must be one of {', '.join(get_args(IriStyle))}, got {iris!r}")
     if sum(str(source) == STDIN for source in sources) > 1:
         raise InputError("standard input can be read only once")
-    reader = _Reader(limits, table, NodeNamer(iris), header, progress, KnowledgeBaseBuilder(limits.facts))
+    reader = _Reader(limits, table, iris, header, progress, KnowledgeBaseBuilder(limits.facts))
     for name in sources:
         with open_input(name, limits) as source:
             detected = reader.read_file(source, format or detect_format(source))
@@ -77,13 +81,18 @@ class _Reader:
 
     limits: Limits
     table: str | None
-    namer: NodeNamer
+    iris: IriStyle
     header: bool | None
     progress: ProgressCallback | None
     builder: KnowledgeBaseBuilder
     files: int = 0
     fingerprint: str | None = None
     """Fingerprint in the last DuckDB file that gaifman wrote."""
+
+    @cached_property
+    def namer(self) -> NodeNamer:
+        """The names of RDF nodes, over all files."""
+        return NodeNamer(self.iris)
 
     def read_file(self, source: InputFile, file_format: str) -> str:
         """Read a file into the builder and return its format."""

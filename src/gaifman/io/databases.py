@@ -15,10 +15,8 @@ import numpy as np
 
 from gaifman.config import MAX_ARITY, Limits, ProgressCallback, raise_limit_hint
 from gaifman.errors import InputError, Location, shorten, similar_names
-from gaifman.io.files import BATCH_SIZE, InputFile, uncompressed_path
-from gaifman.io.formats import file_stem
-from gaifman.io.layouts import DEFAULT_LAYOUTS, TableLayout, find_header_problem, parse_header
-from gaifman.io.tabular import RowBatch, add_rows
+from gaifman.io.files import BATCH_SIZE, InputFile, file_stem, uncompressed_path
+from gaifman.io.tabular import DEFAULT_LAYOUTS, RowBatch, TableLayout, add_rows, find_header_problem, parse_header
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
 ColumnKind = Literal["text", "integer", "float", "other"]

@@ -29,8 +29,7 @@ from gaifman.io.databases import (
     read_duckdb_tables,
     translate_duckdb_errors,
 )
-from gaifman.io.files import InputFile, uncompressed_path
-from gaifman.io.scratch import ScratchFolder
+from gaifman.io.files import InputFile, ScratchFolder, uncompressed_path
 from gaifman.kb.builder import KnowledgeBaseBuilder, Locator
 from gaifman.kb.knowledge_base import KnowledgeBase, format_name
 from gaifman.kb.tables import Floats, Ints

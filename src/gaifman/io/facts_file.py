@@ -20,10 +20,10 @@ import numpy as np
 
 from gaifman.config import MAX_ARITY, Limits
 from gaifman.errors import InputError, Location
-from gaifman.forks import cached_property
 from gaifman.io.files import TextBlock
 from gaifman.kb.builder import NUMBER_FIELD, KnowledgeBaseBuilder, Locator
-from gaifman.logic.names import PATH, WORD, unquote
+from gaifman.logic.notation import PATH, WORD, unquote
+from gaifman.threads import cached_property
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _QUOTED = r"""'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+\""""

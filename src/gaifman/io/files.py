@@ -1,15 +1,19 @@
-"""Read files as blocks of whole lines, with locations for errors, and write files atomically."""
+"""Files: blocks of lines with locations for errors, formats and their detection, atomic writes, temporary folders."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
+import tempfile
+import weakref
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -17,8 +21,7 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 
 from gaifman.config import DEFAULT_LIMITS, Limits, ProgressCallback, raise_limit_hint
-from gaifman.errors import InputError, Location, OutputError, shorten, similar_names
-from gaifman.io.scratch import ScratchFolder
+from gaifman.errors import GaifmanError, InputError, Location, OutputError, shorten, similar_names
 
 BLOCK_SIZE = 1 << 21
 """Bytes of a block."""
@@ -378,3 +381,181 @@ def _commit(temporary: Path, path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+# Formats
+
+TABLE_FORMATS = ("triples", "nary", "types", "attributes")
+"""Text tables, told apart by their columns."""
+
+READ_FORMATS = (*TABLE_FORMATS, "facts", "parquet", "ntriples", "turtle", "duckdb", "sqlite")
+"""Formats that `read` accepts."""
+
+WRITE_FORMATS = ("facts", "triples", "nary", "parquet", "duckdb")
+"""Formats that `write` accepts."""
+
+SUFFIXES = {
+    ".facts": "facts",
+    ".pl": "facts",
+    ".dl": "facts",
+    ".parquet": "parquet",
+    ".nt": "ntriples",
+    ".ttl": "turtle",
+    ".duckdb": "duckdb",
+    ".ddb": "duckdb",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+}
+"""Suffix → format; other formats are detected by content."""
+
+OTHER_FILES = {
+    "json": ("JSON", "write head, relation and tail of a fact on each line, with tabs between them"),
+    "html": ("a web page (HTML)", "perhaps a download failed: open it to see what it says"),
+    "xml": ("XML", "convert RDF/XML to Turtle (.ttl) or N-Triples (.nt), and other XML to a table"),
+}
+"""Files that are text but not facts: what they are, and what to do."""
+_OVERRIDE = "if it is a table, set --format (in Python format=…)"
+
+_MAGIC = ((0, b"SQLite format 3\0", "sqlite"), (8, b"DUCK", "duckdb"), (0, b"PAR1", "parquet"))
+_FACT = re.compile(rb"\s*(?:[%]|[\d.]+\s*::|(?:[\w/:.-]+|'[^'\n]*'|\"[^\"\n]*\")\s*\([^\t\n]*\)\s*(?:=[^\n]*)?\.)")
+_TRIPLE = re.compile(rb"\s*(?:<[^<>\s]*>|_:\S+)\s+<[^<>\s]*>\s+[<_\"]")
+_PREFIX = re.compile(rb"\s*@?(?:prefix|base)\s+[\w.-]*:?\s*<", re.IGNORECASE)
+_JSON = re.compile(
+    rb"""\s*(?:\{\s*(?:"(?:[^"\\\n]|\\.)*"\s*:|\}\s)"""
+    rb"""|\[\s*(?:\]\s|"(?:[^"\\\n]|\\.)*"\s*[,\]]|-?\d[\d.eE+-]*\s*[,\]]|[\[{]\s*["\[{\]}\d-]))"""
+)
+_HTML = re.compile(rb"\s*<(?:!doctype\s+html|(?:html|head|body|table|div|script|title)[\s>])", re.IGNORECASE)
+_XML = re.compile(rb"""\s*<(?:\?xml\s|!--|!doctype\s|[a-z][\w.:-]*\s+[a-z][\w.:-]*\s*=\s*["'])""", re.IGNORECASE)
+_COMMENTS = re.compile(rb"(?:[^\S\n]*(?:#[^\n]*)?\n)+")
+"""Blank lines and comments at the start of a file."""
+
+
+def file_suffix(name: str) -> str:
+    """Return the suffix of a file name, without `.gz`.
+
+    >>> file_suffix("data/train.TSV.gz"), file_suffix("train"), file_suffix(".csv")
+    ('.tsv', '', '')
+    """
+    match = re.fullmatch(r".*[^/](\.[^./]*)", name.lower().removesuffix(".gz"), re.DOTALL)
+    return match[1] if match else ""
+
+
+def file_stem(name: str) -> str:
+    """Return the name of a file without its folder and suffixes.
+
+    >>> file_stem("data/likes.parquet.gz")
+    'likes'
+    """
+    return name.rpartition("/")[2].split(".")[0]
+
+
+def detect_format(source: InputFile) -> str:
+    """Return the format of a file, by its content and suffix; `table` for any text table.
+
+    Raises InputError for files of other kinds, which can look like tables.
+    """
+    head = read_head(source, 1 << 16)
+    file_format = detect_format_of(head.replace(b"\r", b"\n") if has_returns(head) else head, file_suffix(source.name))
+    if file_format in OTHER_FILES:
+        what, hint = OTHER_FILES[file_format]
+        raise InputError(f"{display_path(source.name)} is {what}, not a table of facts", hint=f"{hint}; {_OVERRIDE}")
+    return file_format
+
+
+def detect_format_of(head: bytes, suffix: str) -> str:
+    r"""Return the format of a file by its first bytes and its suffix.
+
+    A file with the magic bytes of a database but without a NUL is text.
+
+    >>> detect_format_of(b"p(a, b).", ".txt"), detect_format_of(b"%a\tp\tb", ".txt")
+    ('facts', 'table')
+    >>> detect_format_of(b"PAR1\tbinds\tx", ".tsv"), detect_format_of(b'{"head": "ann"}', ".csv")
+    ('table', 'json')
+    """
+    for offset, magic, file_format in _MAGIC:
+        if head[offset:].startswith(magic) and b"\0" in head:
+            return file_format
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    text = head.removeprefix(b"\xef\xbb\xbf")
+    if other := _other_kind(text):
+        return other
+    if suffix in (".tsv", ".csv"):
+        return "table"
+    comments = _COMMENTS.match(text)
+    text = text[comments.end() :] if comments else text
+    patterns = [(_PREFIX, "turtle"), (_TRIPLE, "ntriples"), (_FACT, "facts")]
+    first = text.split(b"\n", 1)[0].rstrip()
+    if b"\t" in first:  # a table, unless it is RDF with tabs between its terms
+        patterns = patterns[:2] if re.search(rb"\s\.$", first) else []
+    return next((name for pattern, name in patterns if pattern.match(text)), "table")
+
+
+def _other_kind(text: bytes) -> str:
+    """Return which of `OTHER_FILES` a text is, or "". A tab in its first line makes it a table."""
+    if b"\t" in text.lstrip().split(b"\n", 1)[0]:
+        return ""
+    patterns = (_JSON, "json"), (_HTML, "html"), (_XML, "xml")
+    return next((name for pattern, name in patterns if pattern.match(text)), "")
+
+
+def check_format(file_format: str | None, formats: tuple[str, ...], error: type[GaifmanError]) -> None:
+    """Raise unless the format is None or one of `formats`."""
+    if file_format is None or file_format in formats:
+        return
+    suggestions = similar_names(file_format, formats) if isinstance(file_format, str) else ()
+    message, hint = f"there is no format {shorten(str(file_format))}", f"formats: {', '.join(formats)}"
+    raise error(message, suggestions=suggestions, hint=hint)
+
+
+# Temporary folders for what does not fit into memory
+
+SCRATCH_PREFIX = "gaifman-scratch-"
+"""Start of the name of every folder."""
+SCRATCH_LOCK = "lock"
+
+_SCRATCH_NAME = re.compile(re.escape(SCRATCH_PREFIX) + r"\w{8}")
+
+
+class ScratchFolder:
+    """A temporary folder, removed by `remove`, with this object, or at the end of the process.
+
+    It holds a file that its process locks. The system releases the lock when the process ends, however it ends, so a
+    folder whose file can be locked belongs to nobody: the next process that makes such a folder removes it.
+    """
+
+    def __init__(self) -> None:
+        remove_abandoned()
+        self.path = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX))
+        unnamed = self.path / f"{SCRATCH_LOCK}.part"
+        lock = os.open(unnamed, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        unnamed.rename(self.path / SCRATCH_LOCK)  # nobody sees the file before it is locked
+        self.remove = weakref.finalize(self, _remove, self.path, lock, os.getpid())
+        """Remove the folder and all that is in it."""
+
+
+def _remove(path: Path, lock: int, process: int) -> None:
+    if os.getpid() == process:  # in a forked child the folder is still the parent's
+        shutil.rmtree(path, ignore_errors=True)
+    os.close(lock)
+
+
+def remove_abandoned() -> None:
+    """Remove the folders that killed processes of this user left behind."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            if _SCRATCH_NAME.fullmatch(entry.name):
+                _remove_if_abandoned(entry)
+
+
+def _remove_if_abandoned(entry: os.DirEntry[str]) -> None:
+    with suppress(OSError):
+        if not entry.is_dir(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
+            return
+        lock = os.open(Path(entry.path) / SCRATCH_LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(entry.path, ignore_errors=True)
+        finally:
+            os.close(lock)

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, deserialize, safe_open
 
-from gaifman.errors import InputError, OutputError, shorten
+from gaifman.errors import GaifmanError, InputError, OutputError, shorten
 from gaifman.io.files import atomic_write, check_exists, translate_read_errors
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -335,3 +335,28 @@ def _verify(header: bytes, strings: dict[str, str], arrays: Arrays, name: str) -
     if not canonical:
         _raise_damaged(name, "its metadata was changed")
     return dict(meta)
+
+
+@contextmanager
+def translate_state_errors(kind: str) -> Iterator[None]:
+    """Raise InputError for arrays and metadata that are not those of a model."""
+    try:
+        yield
+    except InputError:
+        raise
+    except GaifmanError as error:
+        raise InputError(
+            f"this is not a valid {kind}: {error.message}", suggestions=error.suggestions, hint=error.hint
+        ) from error
+    except MemoryError as error:
+        raise InputError(f"the {kind} needs more memory than there is") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"this is not a valid {kind}: {shorten(repr(error), 200)}") from error
+
+
+def read_model_state(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays and metadata of a model file."""
+    arrays, meta = read_model(path)
+    if meta.get("kind") not in ("model", "completion"):
+        raise InputError(f"{path} is not a model or a completion, but {meta.get('kind')!r}")
+    return arrays, meta

@@ -13,8 +13,7 @@ import numpy as np
 
 from gaifman.errors import InputError, Location, shorten
 from gaifman.io.files import BATCH_SIZE, TextBlock
-from gaifman.io.layouts import DECIMAL, DEFAULT_LAYOUTS
-from gaifman.io.tabular import RowBatch, add_rows
+from gaifman.io.tabular import DECIMAL, DEFAULT_LAYOUTS, RowBatch, add_rows
 from gaifman.kb.builder import KnowledgeBaseBuilder
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from typing import TextIO
 
 from gaifman.config import DEFAULT_LIMITS
 from gaifman.errors import plural, shorten
-from gaifman.io.formats import detect_format_of
-from gaifman.io.layouts import DEFAULT_LAYOUTS
-from gaifman.io.tabular import detect_table_layout
+from gaifman.io.files import detect_format_of
+from gaifman.io.tabular import DEFAULT_LAYOUTS, detect_table_layout
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
 
 _NEEDS_QUOTES = re.compile(r'[",;\t\r\n]')

@@ -20,8 +20,7 @@ from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, parse_p
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.io.model_file import Arrays
 from gaifman.jobs.run import ProgressCounter, Run
-from gaifman.kb.collection import KnowledgeBases, as_collection, unify_schemas
-from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, unify_schemas
 from gaifman.listwise.settings import check_base, listwise_config, resolve_config
 from gaifman.logic.ast import relation_query
 from gaifman.logic.parser import parse_query

@@ -7,13 +7,13 @@ from typing import Self
 
 import numpy as np
 
-from gaifman.cancellation import Deadline
+from gaifman.config import Deadline
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.odds import Odds
 from gaifman.listwise.relation import RelationScorer
 from gaifman.models.portable_math import exp
 from gaifman.predict import DrawBudget, Estimates, Predictor
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 
 SHORTLIST_PER_ANSWER, MIN_SHORTLIST = 10, 200
 """Candidates, per requested answer and at least, whose evidence at every position is collected."""

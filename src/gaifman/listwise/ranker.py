@@ -31,9 +31,10 @@ from gaifman.kernels.listwise import (
 from gaifman.listwise.constants import MinedConstants
 from gaifman.listwise.mining import LINKS, MinedFormulas, MiningConfig, Reacher, mine_formulas
 from gaifman.listwise.steps import StepIndex
-from gaifman.sampling.examples import HIDE_MODES, hide_links
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.examples import hide_links
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in_rows, make_key
+from gaifman.sampling.settings import HIDE_MODES
 
 STATISTICS = ("log(1 + facts at this position)", "seen at this position", "log(1 + steps)")
 INITIAL_STATISTICS = (1.0, 2.0, 0.0)

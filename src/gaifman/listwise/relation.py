@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.errors import InputError, shorten
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -19,7 +19,7 @@ from gaifman.listwise.ranker import ListwiseConfig, Ranker
 from gaifman.listwise.scoring import Scorer, Workspaces
 from gaifman.listwise.serialization import Vocabulary, ranker_from_arrays
 from gaifman.listwise.steps import StepIndex, build_steps
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 
 SHORTLIST, OTHERS_WEIGHT = 50, 0.5
 """Candidates of a question whose shares at its other positions are found, and the weight of these; chosen on validation

@@ -12,7 +12,6 @@ from functools import partial
 
 import numpy as np
 
-from gaifman.forks import ProcessLock
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.listwise import own_scores
 from gaifman.kernels.listwise_scores import SumScratch, add_entries, score_targets
@@ -27,6 +26,7 @@ from gaifman.listwise.ranker import (
     statistics,
 )
 from gaifman.listwise.steps import StepIndex
+from gaifman.threads import ProcessLock
 
 
 class Workspace:

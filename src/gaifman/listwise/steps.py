@@ -22,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.forks import cached_property
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Floats, Ints, Longs, freeze
 from gaifman.kernels.listwise import Marks
 from gaifman.kernels.walks import StepTable
+from gaifman.threads import cached_property
 
 Bools = npt.NDArray[np.bool_]
 Reals = npt.NDArray[np.float32]

@@ -18,7 +18,7 @@ from gaifman.listwise.serialization import ranker_arrays, ranker_from_arrays
 from gaifman.listwise.settings import listwise_config
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 from gaifman.training import Callback, TrainingConfig
 

@@ -15,11 +15,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from gaifman.errors import FormulaError, plural, similar_names
+from gaifman.errors import FormulaError, Location, plural, similar_names
 from gaifman.logic.ast import Atom, Attribute, Constant, Feature, Node, RelationVariable, Span, Variable, walk
-from gaifman.logic.names import quote
-from gaifman.logic.printer import format_relation
-from gaifman.logic.tokens import formula_error
+from gaifman.logic.notation import format_relation, quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +116,12 @@ SchemaLike = Schema | HasSchema | None
 def as_schema(schema: SchemaLike) -> Schema | None:
     """Return the schema itself, or that of a knowledge base."""
     return schema if schema is None or isinstance(schema, Schema) else schema.schema
+
+
+def formula_error(
+    source: str, text: str, span: Span, message: str, *, hint: str = "", suggestions: tuple[str, ...] = ()
+) -> FormulaError:
+    """Return an error at a span of a text; without a location if the text or span is empty."""
+    start, end = span
+    location = Location.from_offset(source, text, start, end - start) if text and end else None
+    return FormulaError(message, location=location, hint=hint, suggestions=suggestions)

@@ -57,8 +57,8 @@ from gaifman.logic.ast import (
     Variable,
     free_variables,
     query_position,
+    relation_arities,
 )
-from gaifman.logic.transforms import relation_arities
 
 Element = Hashable
 Assignment = Mapping[Variable, Element] | Mapping[str, Element]

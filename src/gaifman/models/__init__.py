@@ -14,8 +14,7 @@ Install the libraries with `pip install 'gaifman[sklearn]'`, `[lightgbm]` or `[t
 """
 
 from gaifman.models.base import BaseModel, Batch, SparseRows
-from gaifman.models.mlp import MLP, Logistic
-from gaifman.models.registry import make_base_model
+from gaifman.models.mlp import MLP, Logistic, make_base_model
 from gaifman.models.sklearn import SklearnModel
 from gaifman.models.torch import TorchModel
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError
+from gaifman.errors import GaifmanError, InputError, KnowledgeBaseError, OutputError
 from gaifman.features.evaluator import Reals, concatenate_rows
 from gaifman.kb.tables import Floats, Ints, Longs, concatenate_ranges, freeze
 from gaifman.models.calibration import log_odds
@@ -154,3 +154,11 @@ def import_extra(module: str, extra: str) -> Any:
     except ImportError:
         package = module.partition(".")[0]
         raise KnowledgeBaseError(f"{package} is not installed", hint=f"pip install 'gaifman[{extra}]'") from None
+
+
+def saved_settings(base: BaseModel) -> dict[str, Any] | None:
+    """The settings of a base model; None if they cannot be saved."""
+    try:
+        return dict(base.settings())
+    except OutputError:
+        return None

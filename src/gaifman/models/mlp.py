@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman.config import check_choice, check_fraction, check_int, check_positive
-from gaifman.errors import InputError, KnowledgeBaseError, shorten
+from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_names
 from gaifman.features.evaluator import Reals
 from gaifman.io.model_file import require_array
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
@@ -337,3 +338,35 @@ class Logistic(MLP):
 
     def settings(self) -> Mapping[str, Any]:
         return {name: getattr(self, name) for name in ("learning_rate", "epochs", "dropout", "batch_size")}
+
+
+# By name
+
+BASE_MODELS: Mapping[str, type[MLP]] = {"mlp": MLP, "logistic": Logistic}
+
+
+def make_base_model(name: str, options: Mapping[str, Any] | None = None) -> BaseModel:
+    """Create an untrained base model, `mlp` or `logistic`.
+
+    >>> make_base_model("mlp", {"hidden": [50], "activation": "relu"}).settings()["hidden"]
+    [50]
+    """
+    check_choice("base", name, BASE_MODELS)
+    known = option_names(name)
+    for option in options or {}:
+        if option not in known:
+            raise KnowledgeBaseError(
+                f"{name} has no option {option}",
+                suggestions=similar_names(option, known),
+                hint=f"options of {name}: {', '.join(known)}",
+            )
+    return BASE_MODELS[name](**options or {})
+
+
+def option_names(name: str) -> list[str]:
+    """Return the options of a base model.
+
+    >>> option_names("logistic")
+    ['learning_rate', 'epochs', 'dropout', 'batch_size']
+    """
+    return list(inspect.signature(BASE_MODELS[name]).parameters)

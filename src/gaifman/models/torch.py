@@ -14,11 +14,11 @@ import numpy.typing as npt
 from gaifman.config import check_choice, check_fraction, check_int, check_positive
 from gaifman.errors import InputError, KnowledgeBaseError, OutputError, shorten
 from gaifman.features.evaluator import Reals
-from gaifman.forks import ProcessLock
 from gaifman.io.model_file import require_array
 from gaifman.kb.tables import Floats
 from gaifman.models.base import BaseModel, Batch, SparseRows, State, import_extra
 from gaifman.models.calibration import logistic
+from gaifman.threads import ProcessLock
 
 if TYPE_CHECKING:
     from torch import Tensor

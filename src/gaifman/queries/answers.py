@@ -19,8 +19,7 @@ from itertools import islice
 from typing import Any
 
 from gaifman._html import bold, code, muted, paragraph, stack, table
-from gaifman.arguments import checked
-from gaifman.config import DEFAULT_BUDGET, Budget, check_int
+from gaifman.config import DEFAULT_BUDGET, Budget, check_int, checked
 from gaifman.errors import FormulaError, LimitError, plural, similar_names
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints, freeze

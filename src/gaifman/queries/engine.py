@@ -23,15 +23,13 @@ from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 
-from gaifman.arguments import checked_methods
-from gaifman.cancellation import current_deadline
-from gaifman.config import check_int, check_threads
+from gaifman.config import check_int, check_threads, checked_methods, current_deadline
 from gaifman.errors import GaifmanError, KnowledgeBaseError, StoppedError
-from gaifman.forks import process_key
 from gaifman.io.duckdb import create_table
-from gaifman.io.scratch import ScratchFolder
+from gaifman.io.files import ScratchFolder
 from gaifman.kb.knowledge_base import KnowledgeBase, ResourceCache
 from gaifman.kb.tables import Ints
+from gaifman.threads import process_key
 
 T = TypeVar("T")
 MAX_CONCURRENCY = 32

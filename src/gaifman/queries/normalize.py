@@ -44,10 +44,12 @@ from gaifman.logic.ast import (
     Truth,
     Variable,
     all_free_variables,
+    fresh_names,
+    relation_arities,
+    substitute,
     walk,
 )
 from gaifman.logic.semantics import COMPARISONS
-from gaifman.logic.transforms import fresh_names, relation_arities, substitute
 
 Variables = frozenset[AnyVariable]
 NO_VARIABLES: Variables = frozenset()

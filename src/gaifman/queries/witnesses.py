@@ -20,9 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.arguments import checked
-from gaifman.cancellation import Deadline
-from gaifman.config import DEFAULT_BUDGET, Budget
+from gaifman.config import DEFAULT_BUDGET, Budget, Deadline, checked
 from gaifman.errors import KnowledgeBaseError, LimitError, StoppedError, plural
 from gaifman.io.duckdb import create_table
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase

@@ -27,8 +27,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.cancellation import Deadline, no_deadline
-from gaifman.config import check_choice, check_int
+from gaifman.config import Deadline, check_choice, check_int, no_deadline
 from gaifman.errors import FormulaError, KnowledgeBaseError, LimitError, Location, plural, shorten, similar_names
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -46,10 +45,10 @@ from gaifman.logic.ast import (
     Term,
     Variable,
     children,
+    substitute,
     to_bracketed,
 )
 from gaifman.logic.parser import parse_query
-from gaifman.logic.transforms import substitute
 
 MAX_LISTED = 5
 """Relations that an error message lists."""

@@ -1,4 +1,4 @@
-"""Fast scores of all candidates for one position of a pair.
+"""Fast scores of all candidates for one position of a pair, by a network: for evaluation.
 
 The features around each object are computed once. Draws are shared: the members drawn around an object are a prefix of
 one random order, and the other object decides only how long the prefix is. If a candidate and the fixed object share no
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.cancellation import Deadline, no_deadline
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix, Reals, feature_bits, new_row_buffer
 from gaifman.features.templates import (
     ConstantFact,
@@ -34,7 +33,6 @@ from gaifman.features.templates import (
     match_template,
     with_label_sets,
 )
-from gaifman.forks import ProcessLock, cached_property
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, SortedNames, concatenate_ranges, freeze
@@ -62,17 +60,11 @@ from gaifman.kernels.ranking import group_equal_rows
 from gaifman.kernels.sampling import DrawnMembers
 from gaifman.kernels.templates import TemplateIndex
 from gaifman.logic.ast import Feature
-from gaifman.models.calibration import mean_over_draws
 from gaifman.models.mlp import MLP
-from gaifman.predict import NetworkPredictor, prefix_means
-from gaifman.sampling.neighbourhoods import (
-    GrowingScratch,
-    HiddenFacts,
-    NeighbourhoodBatch,
-    draw_neighbourhoods,
-    make_draw_job,
-)
+from gaifman.predict import prefix_means
+from gaifman.sampling.neighbourhoods import GrowingScratch, NeighbourhoodBatch, draw_neighbourhoods, make_draw_job
 from gaifman.sampling.worlds import World, world_keys
+from gaifman.threads import ProcessLock, cached_property
 from gaifman.training import Scorer, TrainingConfig
 
 ONE_SIDED = (Hop, Unary, ConstantFact)
@@ -114,14 +106,12 @@ class PositionFeatures:
 class ObjectFeatures:
     """The features around every object of a knowledge base, for one set of features and one sampling."""
 
-    def __init__(
-        self, evaluator: FeatureEvaluator, config: TrainingConfig, draws: int, purpose: str = "answer 0"
-    ) -> None:
+    def __init__(self, evaluator: FeatureEvaluator, config: TrainingConfig, draws: int) -> None:
         self.evaluator, self.graph, self.draws = evaluator, evaluator.graph, draws
         self.size = config.sampling(1, "check").size
         self.quota = 0 if self.size is None else self.size // 2
         self.draw_ratio = config.draw_ratio(self.graph.kb)
-        self.sampling = replace(config.sampling(draws, purpose), shared_order=True)
+        self.sampling = replace(config.sampling(draws, "answer 0"), shared_order=True)
         self._padded_graph = _with_dummy_object(self.graph)
         self._padded_evaluator = FeatureEvaluator(self._padded_graph, evaluator.plan)
         self._worlds = [World(self.graph, key) for key in world_keys(self.sampling)]
@@ -174,30 +164,19 @@ class ObjectFeatures:
         """Shape (objects,), int32: by how much the partner of each object exceeds its quota of members."""
         return freeze(np.maximum(self.quota - self.graph.degrees, 0).astype(np.int32))
 
-    @property
-    def cost(self) -> int:
-        """Members that are drawn in total; time and memory grow with it."""
-        degrees, quota = self.graph.degrees, self.quota
-        if self.size is None:
-            return 4 * self.draws * int(degrees.sum())
-        levels = ((level, int((degrees >= quota + level).sum())) for level in range(1, quota + 2))
-        first = int(np.minimum(degrees, quota).sum())
-        return 2 * self.draws * (first + sum(count * (quota + level) for level, count in levels))
-
-    def at_position(self, position: int, deadline: Deadline | None = None) -> PositionFeatures:
+    def at_position(self, position: int) -> PositionFeatures:
         """The features around every object at a position, computed on first use."""
         with self._lock:
             if position not in self._by_position:
-                self._by_position[position] = self._compute(position, deadline or no_deadline())
+                self._by_position[position] = self._compute(position)
             return self._by_position[position]
 
-    def _compute(self, position: int, deadline: Deadline) -> PositionFeatures:
+    def _compute(self, position: int) -> PositionFeatures:
         """Draw level by level; objects with few neighbours are complete after the first levels."""
         degrees, objects = self.graph.degrees, np.arange(len(self.graph))
         rows = np.zeros((self.quota + 1, len(objects)), np.int64)
         levels, matrices, drawn, count = [], [], [], 0
         for level in range(self.quota + 2):  # the last level replaces a neighbour that is the partner itself
-            deadline.check()
             chosen = objects if level == 0 else objects[degrees >= self.quota + level]
             tuples = np.full((len(chosen), 2), len(objects), np.int32)  # the dummy is the last object
             tuples[:, position] = chosen
@@ -425,17 +404,6 @@ class _PairFeatureFinder:
 _NO_MEMBERS = freeze(np.zeros(1, np.int64)), DrawnMembers(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
-FIRST_PASS_DRAWS = 2
-"""Draws of the first pass over many candidates."""
-FIRST_PASS_PURPOSE = "look"  # noqa: S105 (a purpose of random draws)
-MAX_OBJECTS = 1 << 18
-"""With more objects the features of all objects take too much memory, and too long between two checks of a deadline."""
-MAX_DRAWN_MEMBERS = 16_000_000
-"""With more members they take ten seconds or half a gigabyte: FB15k at k = 20 has 7 million."""
-MIN_CANDIDATE_SHARE = 0.5
-"""From this share of all objects on, scoring all objects is faster than scoring the candidates alone."""
-
-
 class SplitScorerCache:
     """Idle split scorers with their cached sums. A thread borrows one for as long as it scores."""
 
@@ -462,66 +430,3 @@ class SplitScorerCache:
 
     def __len__(self) -> int:
         return len(self._idle)
-
-
-class FastScorer:
-    """First-pass scores of candidates, from two draws each. Shared by all models with the same features."""
-
-    def __init__(self, evaluator: FeatureEvaluator, config: TrainingConfig) -> None:
-        self._evaluator, self._config = evaluator, config
-        self._sampling = replace(config.sampling(FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE), shared_order=True)
-        self._cache: SplitScorerCache | None = None
-        self._lock = ProcessLock()
-
-    @property
-    def prepared(self) -> bool:
-        """Whether the features around all objects are there."""
-        return self._cache is not None
-
-    def prepare(self, deadline: Deadline | None = None) -> None:
-        """Compute the features around all objects, if scores can be split: seconds for a large knowledge base.
-
-        Does nothing if they would take too much time or memory.
-        """
-        plan, graph = self._evaluator.plan, self._evaluator.graph
-        supported = supports_fast_scoring(plan.features, self._config, plan.arity)
-        with self._lock:
-            if self._cache is not None or not supported or not 0 < len(graph) <= MAX_OBJECTS:
-                return
-            features = ObjectFeatures(self._evaluator, self._config, FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE)
-            if features.cost > MAX_DRAWN_MEMBERS:
-                return
-            for position in range(plan.arity):
-                features.at_position(position, deadline)
-            self._cache = SplitScorerCache(features)
-
-    def scores(self, predictor: NetworkPredictor, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
-        """Shape (b,), float64: the mean of the base model's probabilities over the draws of the first pass."""
-        cache, position, scorer = self._cache, varying_position(tuples, len(self._evaluator.graph)), predictor.scorer
-        if cache is None or position is None or not isinstance(scorer.base, MLP):
-            return self._sampled_scores(predictor, tuples, hidden, deadline)
-        deadline.check()
-        with cache.borrow(scorer) as split:
-            found: Floats = split.scores(tuples[:1], position)[0, 0, tuples[:, position]]
-        with_hidden = np.flatnonzero(np.diff(hidden.starts))  # a split scorer sees every fact
-        found[with_hidden] = self._sampled_scores(predictor, tuples[with_hidden], hidden.select(with_hidden), deadline)
-        return found
-
-    def _sampled_scores(
-        self, predictor: NetworkPredictor, tuples: Ints, hidden: HiddenFacts, deadline: Deadline
-    ) -> Floats:
-        per_draw = predictor.probabilities_per_draw(tuples, self._sampling, hidden, deadline)
-        return mean_over_draws(per_draw, predictor.draw_ratio)
-
-
-def varying_position(tuples: Ints, objects: int) -> int | None:
-    """The one position at which pairs differ, if they are a large share of all objects; else None.
-
-    >>> pairs = np.array([[7, 0], [7, 1], [7, 2]], np.int32)
-    >>> varying_position(pairs, 4), varying_position(pairs[:, ::-1], 4), varying_position(pairs, 100)
-    (1, 0, None)
-    """
-    if tuples.shape[1] != 2 or len(tuples) < max(1, MIN_CANDIDATE_SHARE * objects):
-        return None
-    same = (tuples == tuples[0]).all(axis=0)
-    return 1 - int(np.argmax(same)) if same.any() else None

@@ -14,9 +14,9 @@ from gaifman.listwise.relation import RelationRankers
 from gaifman.listwise.serialization import Vocabulary, ranker_arrays
 from gaifman.listwise.trainer import ListwiseTrainer, mean_shares
 from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, reliability
-from gaifman.ranking.held_out import HeldOutRanking, HeldOutRanks
+from gaifman.ranking.ranks import HeldOutRanking, HeldOutRanks
 from gaifman.sampling.examples import TrainingExamples
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.training import Callback, TrainingConfig
 
 MAX_RANKED_TUPLES, MAX_TOTAL_TUPLES = 600_000, 40_000_000

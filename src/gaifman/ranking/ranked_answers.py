@@ -11,7 +11,7 @@ object twice where no known fact has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
@@ -20,24 +20,24 @@ import numpy as np
 import numpy.typing as npt
 
 from gaifman._html import bar, code, muted, paragraph, stack, table
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.errors import escape_unprintable, plural
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, rows_in
+from gaifman.models.calibration import mean_over_draws
 from gaifman.predict import Estimate, Estimates, NetworkPredictor, Predictor
 from gaifman.queries.answers import answers as exact_answers
 from gaifman.ranking.candidates import DEFAULT_OPTIONS, NO_TYPES, QueryPattern, RankingOptions, select_candidates
-from gaifman.ranking.fast_scoring import FIRST_PASS_DRAWS, FastScorer
-from gaifman.sampling.conflicts import Conflict, Rule, TypeRule
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.constraints import Conflict, Rule, TypeRule
+from gaifman.sampling.hiding import HiddenFacts
 
 MAX_FULL_DRAWS = 20_000
 """Up to this many draws in total, there is no first pass."""
 SHORTLIST_PER_ANSWER, MIN_SHORTLIST = 20, 1_000
 """The size of the shortlist, per requested answer, and at least. With 1,000 candidates it missed one of the ten best
 pairs of one of four relations of the demo, and none of the ten best objects of 24 queries to FB15k."""
-FIRST_PASS_DIGITS = 5
-"""Scores of the first pass are rounded: the two ways to compute them differ in the last bits, and ties go by id."""
+FIRST_PASS_DRAWS, FIRST_PASS_PURPOSE, FIRST_PASS_DIGITS = 2, "look", 5
+"""The draws of each candidate in the first pass, the purpose of their keys, and the digits of its scores."""
 MAX_PRINTED = 50
 """Answers that are printed."""
 
@@ -222,7 +222,6 @@ class NetworkFirstPass:
     """A first pass with two draws."""
 
     predictor: NetworkPredictor
-    fast_scorer: FastScorer
 
     @property
     def draws(self) -> int:
@@ -236,8 +235,10 @@ class NetworkFirstPass:
         return size if top is not None and draws > FIRST_PASS_DRAWS and saves else None
 
     def scores(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline) -> Floats:
-        """Mean scores over the draws, rounded."""
-        return np.round(self.fast_scorer.scores(self.predictor, tuples, hidden, deadline), FIRST_PASS_DIGITS)
+        """Mean scores over the draws, rounded: ties go by id."""
+        sampling = replace(self.predictor.config.sampling(self.draws, FIRST_PASS_PURPOSE), shared_order=True)
+        per_draw = self.predictor.probabilities_per_draw(tuples, sampling, hidden, deadline)
+        return np.round(mean_over_draws(per_draw, self.predictor.draw_ratio), FIRST_PASS_DIGITS)
 
     def probabilities(self, scores: Floats) -> Floats:
         """Calibrated scores."""

@@ -1,7 +1,7 @@
 """Scores of every candidate for a position of test tuples, for evaluation.
 
-`DirectScorer` samples neighbourhoods of each tuple. `ModelScorer` splits the scores if it can (see `fast_scoring`), and
-`FallbackScorer` is for relations without a trained model, `PopularityScorer` is a baseline.
+`ListwiseScorer` is for ranked lists. `NetworkScorer` samples neighbourhoods of each tuple, or splits the scores (see
+`fast_scoring`). `FallbackScorer` is for relations without a trained model, `PopularityScorer` is a baseline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.models.calibration import logistic
 from gaifman.predict import FallbackPredictor, NetworkPredictor, Predictor, prefix_means
 from gaifman.ranking.fast_scoring import SplitScorerCache
-from gaifman.sampling.neighbourhoods import HiddenFacts
+from gaifman.sampling.hiding import HiddenFacts
 
 BLOCK_SIZE = 32_768
 """Neighbourhoods in memory at once."""
@@ -48,21 +48,37 @@ class CandidateScorer(Protocol):
         """The probabilities of tuples with these scores, of the same shape."""
 
 
-class DirectScorer:
-    """Scores every candidate by sampling its neighbourhoods. Nothing is hidden from the tuples."""
+class NetworkScorer:
+    """Scores by drawn neighbourhoods, from which nothing is hidden; split if a cache of split scorers is given."""
 
-    def __init__(self, predictor: NetworkPredictor, counts: Sequence[int], *, threads: int | None = 1) -> None:
-        self.predictor, self.scorer = predictor, predictor.scorer
+    def __init__(
+        self,
+        predictor: NetworkPredictor,
+        counts: Sequence[int],
+        *,
+        threads: int | None = 1,
+        cache: SplitScorerCache | None = None,
+    ) -> None:
+        self.predictor, self.scorer, self._cache = predictor, predictor.scorer, cache
         self.counts, self.threads = tuple(counts), threads
         self.sampling = replace(predictor.config.sampling(max(counts), "answer 0"), shared_order=True)
 
     @property
     def block_size(self) -> int:
-        """As many as have their neighbourhoods in memory at once."""
-        return BLOCK_SIZE // self.sampling.draws
+        """As many as have their neighbourhoods in memory at once; more if scores are split."""
+        return BLOCK_SIZE // self.sampling.draws if self._cache is None else MAX_CELLS
 
     def scores(self, tuples: Ints, position: int) -> Floats:
-        """Means of the base model's probabilities over the first draws; the objects at `position` are ignored."""
+        """Means of the base model's probabilities over the first draws; the objects at `position` are ignored.
+
+        Split scores are the same, up to rounding.
+        """
+        if self._cache is None:
+            return self._draw(tuples, position)
+        with self._cache.borrow(self.scorer) as split:
+            return split.scores(tuples, position)
+
+    def _draw(self, tuples: Ints, position: int) -> Floats:
         ids, objects = self.predictor.tuple_ids(tuples), len(self.predictor.graph)
         if not 0 <= position < self.predictor.arity:
             raise KnowledgeBaseError(f"positions are numbered from 0 to {self.predictor.arity - 1}, not {position}")
@@ -87,33 +103,6 @@ class DirectScorer:
     def probabilities(self, scores: Floats) -> Floats:
         """The calibrated scores."""
         return self.predictor.calibration.apply(np.clip(scores, 0.0, 1.0))
-
-
-class ModelScorer(DirectScorer):
-    """Scores of a trained model, split if a cache of split scorers is given."""
-
-    def __init__(
-        self,
-        predictor: NetworkPredictor,
-        counts: Sequence[int],
-        *,
-        threads: int | None = 1,
-        cache: SplitScorerCache | None = None,
-    ) -> None:
-        super().__init__(predictor, counts, threads=threads)
-        self._cache = cache
-
-    @property
-    def block_size(self) -> int:
-        """More if scores are split."""
-        return super().block_size if self._cache is None else MAX_CELLS
-
-    def scores(self, tuples: Ints, position: int) -> Floats:
-        """The same scores as `DirectScorer.scores`, up to rounding."""
-        if self._cache is None:
-            return super().scores(tuples, position)
-        with self._cache.borrow(self.scorer) as split:
-            return split.scores(tuples, position)
 
 
 class ListwiseScorer:
@@ -152,7 +141,7 @@ def candidate_scorer(
         case ListwisePredictor():
             return ListwiseScorer(predictor, counts)
         case NetworkPredictor():
-            return ModelScorer(predictor, counts, threads=threads, cache=cache)
+            return NetworkScorer(predictor, counts, threads=threads, cache=cache)
     raise TypeError(f"no scorer for {type(predictor).__name__}")
 
 

@@ -2,9 +2,9 @@
 
 rng             random keys for arrays
 neighbourhoods  Algorithm 1: draw neighbourhoods of tuples
-constraints     functional and type constraints of relations
-conflicts       known facts and types that make a tuple improbable, by a constraint
+constraints     functional and type constraints of relations, and conflicts with them
 negatives       answers with one object replaced
-hiding          facts to hide from a training tuple
+hiding          what is hidden from a tuple
+settings        of examples and of drawn neighbourhoods
 examples        answers and negatives in blocks
 """

@@ -1,4 +1,6 @@
-"""Constraints on relations: functional dependencies, and the types of positions.
+"""Constraints on relations, and the conflicts of tuples with them.
+
+Functional dependencies and the types of positions are declared:
 
 >>> from gaifman.logic.parser import parse_query
 >>> from gaifman.logic.schema import Schema
@@ -11,7 +13,23 @@
 QueryConstraints(functional=(((1,), 0),), types=('place', 'person'))
 
 One constraint per line; `#` starts a comment. `→` can be written `->`, and several positions can determine one
-together: `1,2→3`. A type is a unary relation, or `_` for any.
+together: `1,2→3`. A type is a unary relation, or `_` for any. One more constraint is found: if no known fact of a
+relation has the same object at two positions, then those objects differ.
+
+>>> kb = KnowledgeBase.from_facts(
+...     [("capital", "turkey", "ankara"), ("capital", "peru", "lima"), ("capital", "iran", "tehran")], objects=["izmir"]
+... )
+>>> declared = parse_constraints("functional: capital 1→2", kb)
+>>> checker = ConstraintChecker(kb, parse_query("capital(x, y)"), declared)
+>>> tuples = np.array([[kb.object_id("turkey"), kb.object_id("izmir")]], np.int32)
+>>> [conflict] = checker.conflicts(tuples)
+>>> print(conflict, conflict.evidence, conflict.factor, sep="; ")
+conflicts with capital(turkey, ankara); holds for 3 of 3 known facts; 0.125
+
+A tuple in conflict with a constraint is false wherever the constraint holds. Where it does not, the model decides: the
+probability p becomes ρ · p. The rate ρ = (broken + ½) / (known + 1) is that of the known facts that break the
+constraint. If the conflicting fact is there only with a probability c, its confidence, p becomes (1 − c + c · ρ) · p.
+A tuple is scored as if it were not known: its own fact is neither its conflict nor among the known facts.
 """
 
 from __future__ import annotations
@@ -19,18 +37,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
 
-from gaifman.arguments import checked, checked_methods
-from gaifman.config import DEFAULT_LIMITS, MAX_ARITY, Limits
+import numpy as np
+import numpy.typing as npt
+
+from gaifman.config import MAX_ARITY, Deadline, checked, checked_methods, no_deadline
 from gaifman.errors import FormulaError, Location, plural, similar_names
-from gaifman.io.files import open_input, read_blocks
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase, format_name
+from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.logic.ast import Atom, Query, Variable
-from gaifman.logic.names import PATH, WORD, unquote
-from gaifman.logic.printer import format_relation
+from gaifman.logic.notation import PATH, WORD, format_relation, unquote
+from gaifman.logic.parser import strip_comment
 from gaifman.logic.schema import SchemaLike, as_schema
-from gaifman.logic.tokens import strip_comment
+from gaifman.queries.answers import answers as exact_answers
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.threads import ProcessLock, cached_property
 
 CONSTRAINT_KINDS = ("functional", "types")
 """Words that begin a constraint."""
@@ -140,15 +162,6 @@ def _check_arity(rule: FunctionalConstraint | TypeConstraint, positions: int, ar
             f"“{rule}” names {plural(positions, 'position')}, but the query has {plural(arity, 'variable')}",
             hint=f"if {format_relation(rule.relation)} is also a relation, give the query another head",
         )
-
-
-def read_constraints(
-    path: str | Path, schema: SchemaLike = None, *, query: Query | None = None, limits: Limits = DEFAULT_LIMITS
-) -> Constraints:
-    """Read the constraints of a file; see `parse_constraints`."""
-    with open_input(path) as source:
-        text = "".join(block.normalise_newlines().decode() for block in read_blocks(source, limits))
-        return parse_constraints(text, schema, query=query, source=Path(source.name).name)
 
 
 @checked
@@ -319,3 +332,454 @@ class _LineParser:
                 message = f"there is no type {format_relation(name)}"
             self.fail(message, *span, suggestions=suggestions)
         return name
+
+
+# Conflicts
+
+Bools = npt.NDArray[np.bool_]
+MAX_CONFLICT_FACTS = 10
+"""Facts that a conflict lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A constraint that makes a tuple improbable. Prints as its message."""
+
+    constraint: str
+    """The constraint, such as `functional: capital 1→2`."""
+    message: str
+    """What the tuple conflicts with, such as `conflicts with capital(turkey, ankara)`."""
+    evidence: str
+    """For how many known facts the constraint holds."""
+    factor: float
+    """The probability is multiplied by it."""
+    facts: tuple[Fact, ...] = ()
+    """The first known facts that the tuple conflicts with; none for types and repeated objects."""
+
+    def __str__(self) -> str:
+        return self.message
+
+    def as_dict(self) -> dict[str, Any]:
+        """The conflict as JSON types."""
+        return {
+            "constraint": self.constraint,
+            "message": self.message,
+            "evidence": self.evidence,
+            "factor": self.factor,
+            "facts": [fact.as_dict() for fact in self.facts],
+        }
+
+
+class Rule(Protocol):
+    """A constraint on the tuples of one query in one knowledge base."""
+
+    @property
+    def text(self) -> str:
+        """The constraint."""
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The positions of the query that it is about."""
+
+    @property
+    def excludes(self) -> bool:
+        """Whether tuples in conflict are not even proposed."""
+
+    def certainty(self, tuples: Ints, hidden: HiddenFacts) -> Floats:
+        """Shape (b,), float64: the probability that visible facts conflict with a tuple (b, arity); 0 for none."""
+
+    def counts(self, tuples: Ints) -> tuple[Longs, Longs]:
+        """Shapes (b,), int64: known tuples that break the constraint, and known tuples, without the tuple itself."""
+
+    def rivals(self, tuples: Ints, hidden: HiddenFacts) -> Longs:
+        """Shape (rivals,), int64: the rows of the known tuples that one tuple (1, arity) conflicts with."""
+
+    def message(self, names: tuple[str, ...], rivals: tuple[Fact, ...]) -> str:
+        """What a tuple of these objects conflicts with."""
+
+
+# Known tuples
+
+
+class KnownTuples:
+    """The known answers of a query, sorted, with the facts that they are."""
+
+    def __init__(self, kb: KnowledgeBase, query: Query, deadline: Deadline | None = None) -> None:
+        self.kb, atom = kb, atom_positions(query)
+        self._first_fact: int | None = None
+        if atom:
+            self.name, self._positions = atom
+            tuples, self._first_fact = _relation_tuples(kb, *atom)
+        else:
+            self.name, self._positions = query.head or "q", tuple(range(len(query.variables)))
+            tuples = exact_answers(kb, query, budget=(deadline or no_deadline()).limit_budget()).tuples
+        ordered = atom is not None and atom[1] == tuple(range(len(atom[1])))  # facts are sorted
+        self._order: Longs = np.arange(len(tuples)) if ordered else np.lexsort(tuples.T[::-1])
+        """Shape (known,), int64: the fact, counted from the first of its relation, of each row."""
+        self.tuples = freeze((tuples if ordered else tuples[self._order]).astype(np.int32, copy=False))
+        """Shape (known, arity), int32, ascending."""
+
+    def __len__(self) -> int:
+        return len(self.tuples)
+
+    @cached_property
+    def presence(self) -> Floats:
+        """Shape (known, 3), float64: see `_presence`."""
+        confidence = np.ones(len(self)) if self._first_fact is None else self.kb.confidences_of(self.name)
+        return _presence(confidence[self._order])
+
+    def find(self, tuples: Ints) -> Longs:
+        """Shape (b,), int64: the row of each tuple (b, arity), or −1."""
+        return _find_rows(self.tuples, tuples)
+
+    def rows_of_facts(self, facts: Longs) -> Longs:
+        """Shape of `facts`, int64: the row of each fact by its id; −1 for facts of other relations."""
+        rows = np.full(len(facts), -1, np.int64)
+        if self._first_fact is not None:
+            inside = (facts >= self._first_fact) & (facts < self._first_fact + len(self))
+            rows[inside] = self._rows[facts[inside] - self._first_fact]
+        return rows
+
+    def fact_ids(self, rows: Longs) -> Longs:
+        """Shape (facts,), int64: the ids of the facts of some rows; none if the rows are not single facts."""
+        return np.zeros(0, np.int64) if self._first_fact is None else self._order[rows] + self._first_fact
+
+    @cached_property
+    def _rows(self) -> Longs:
+        """The inverse of `_order`."""
+        return np.argsort(self._order)
+
+    def fact(self, row: int) -> Fact:
+        """The fact of a row, or the answer in the form of one."""
+        if self._first_fact is not None:
+            return self.kb.fact_by_id(int(self._order[row]) + self._first_fact)
+        return Fact(self.name, tuple(self.kb.object_name(number) for number in self.tuples[row].tolist()))
+
+    def form(self, terms: tuple[str, ...]) -> str:
+        """Terms at the positions of the query, as a fact of the relation."""
+        return f"{format_relation(self.name)}({', '.join(terms[position] for position in self._positions)})"
+
+
+def _relation_tuples(kb: KnowledgeBase, relation: str, positions: tuple[int, ...]) -> tuple[Ints, int]:
+    """The facts of a relation with its positions in another order, and the id of the first."""
+    own = kb.tuples(relation)
+    tuples = own if positions == tuple(range(len(positions))) else own[:, np.argsort(positions)]
+    number = kb.content.relations.find(relation)
+    assert number is not None, "every relation of a query is in the schema"
+    table = kb.fact_tables.get(own.shape[1])
+    return tuples, 0 if table is None else kb.fact_offsets[own.shape[1]] + table.rows(number).start
+
+
+def _presence(confidence: Floats) -> Floats:
+    """Shape (facts, 3), float64: 1, whether a fact is certain, and the logarithm of its absence if it is not.
+
+    Sums of rows give the probability that one of the facts is present.
+    """
+    certain = confidence >= 1
+    absent = np.log1p(-np.where(certain, 0.0, confidence))
+    return np.stack([np.ones(len(certain)), certain, absent], axis=1)
+
+
+def _probability_of_any(sums: Floats) -> Floats:
+    """Shape (b,), float64: the probability that one of the facts is present, from sums (b, 3) of `_presence`."""
+    any_present = np.where(sums[:, 1] > 0.5, 1.0, -np.expm1(np.minimum(sums[:, 2], 0.0)))
+    return np.asarray(np.where(sums[:, 0] > 0.5, any_present, 0.0))
+
+
+def _find_rows(table: Ints, rows: Ints) -> Longs:
+    """Shape (b,), int64: the index of each row (b, n) in a table of ascending rows, or −1."""
+    from gaifman.kernels.collections import find_rows  # here: numba takes a quarter of a second to import
+
+    found = np.full(len(rows), -1, np.int64)
+    wanted = freeze(rows.astype(np.int32, copy=False))
+    find_rows(freeze(table), np.zeros(len(rows), np.int64), np.full(len(rows), len(table)), wanted, found)
+    return found
+
+
+def _group_rows(rows: Ints) -> tuple[Ints, Longs]:
+    """The distinct rows, ascending, and for each row the index of its equal."""
+    order = np.lexsort(rows.T[::-1])
+    ordered, first = rows[order], np.ones(len(rows), bool)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    numbers = np.empty(len(rows), np.int64)
+    numbers[order] = np.cumsum(first) - 1
+    return ordered[first], numbers
+
+
+def _sum_by(numbers: Longs, values: Floats, groups: int) -> Floats:
+    """Shape (groups + 1, columns), float64: sums of rows (n, columns); the last row is 0, for index −1."""
+    columns = [np.bincount(numbers, column, groups + 1) for column in values.T]
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _owners(hidden: HiddenFacts) -> Longs:
+    """Shape (all hidden,), int64: the tuple that each hidden fact is hidden from."""
+    return np.repeat(np.arange(len(hidden.starts) - 1), np.diff(hidden.starts))
+
+
+def hide_nothing(count: int) -> HiddenFacts:
+    """Hide no fact from any of some tuples."""
+    return HiddenFacts(np.zeros(count + 1, np.int64), np.zeros(0, np.int64))
+
+
+# Rules
+
+
+class FunctionalRule:
+    """The objects at some positions determine the object at another: no visible fact has another one there."""
+
+    excludes = False
+
+    def __init__(self, text: str, known: KnownTuples, determinants: tuple[int, ...], dependent: int) -> None:
+        self.text, self._known = text, known
+        self.positions = (*determinants, dependent)
+        self._determinants = list(determinants)
+        self._groups, self._group_of = _group_rows(known.tuples[:, self._determinants])
+        self._pairs, self._pair_of = _group_rows(known.tuples[:, list(self.positions)])
+        self._group_presence = _sum_by(self._group_of, known.presence, len(self._groups))
+        self._pair_presence = _sum_by(self._pair_of, known.presence, len(self._pairs))
+        self._by_group = np.argsort(self._group_of, kind="stable")
+        self._starts = np.searchsorted(self._group_of[self._by_group], np.arange(len(self._groups) + 1))
+
+    def _locate(self, tuples: Ints) -> tuple[Longs, Longs]:
+        """For each tuple, its group of determining objects, and its pair of these and the determined one; −1 if new."""
+        groups = _find_rows(self._groups, tuples[:, self._determinants])
+        return groups, _find_rows(self._pairs, tuples[:, list(self.positions)])
+
+    def certainty(self, tuples: Ints, hidden: HiddenFacts) -> Floats:
+        """The probability that a visible fact has the determining objects and another determined one."""
+        groups, pairs = self._locate(tuples)
+        sums = self._group_presence[groups] - self._pair_presence[pairs]
+        rows = self._known.rows_of_facts(hidden.facts)
+        owners, rows = _owners(hidden)[rows >= 0], rows[rows >= 0]
+        rival = (self._group_of[rows] == groups[owners]) & (self._pair_of[rows] != pairs[owners])
+        np.subtract.at(sums, owners[rival], self._known.presence[rows[rival]])
+        return _probability_of_any(sums)
+
+    def counts(self, tuples: Ints) -> tuple[Longs, Longs]:
+        """A known tuple breaks the constraint if its group has several determined objects."""
+        sizes, distinct, broken = self._group_sizes
+        groups, pairs = self._locate(tuples)
+        own = self._known.find(tuples) >= 0
+        left = distinct[groups] - (self._pair_presence[pairs, 0] < 1.5)
+        without_own = np.where(left > 1, sizes[groups] - 1, 0)
+        changed = np.where(own, without_own - broken[groups], 0)
+        return (broken.sum() + changed).astype(np.int64), len(self._known) - own.astype(np.int64)
+
+    @cached_property
+    def _group_sizes(self) -> tuple[Longs, Longs, Longs]:
+        """For each group its tuples, its determined objects, and its tuples that break the constraint; a last 0."""
+        sizes = self._group_presence[:, 0].astype(np.int64)
+        first = np.unique(self._pair_of, return_index=True)[1]
+        distinct = np.bincount(self._group_of[first], minlength=len(sizes))
+        return sizes, distinct, np.where(distinct > 1, sizes, 0)
+
+    def rivals(self, tuples: Ints, hidden: HiddenFacts) -> Longs:
+        """The visible known tuples with another determined object."""
+        groups, pairs = self._locate(tuples)
+        group = int(groups[0])
+        if group < 0:
+            return np.zeros(0, np.int64)
+        rows = self._by_group[self._starts[group] : self._starts[group + 1]]
+        rows = rows[self._pair_of[rows] != pairs[0]]
+        return np.asarray(rows[~np.isin(rows, self._known.rows_of_facts(hidden.facts))])
+
+    def message(self, names: tuple[str, ...], rivals: tuple[Fact, ...]) -> str:
+        """The first facts that it conflicts with."""
+        return f"conflicts with {str(rivals[0]._replace(confidence=1.0)).removesuffix('.')}"
+
+
+class TypeRule:
+    """The type of a position: an object conflicts if it has types, but not this one."""
+
+    excludes = True
+
+    def __init__(self, text: str, known: KnownTuples, position: int, type_name: str) -> None:
+        self.text, self.positions, self.type = text, (position,), type_name
+        kb = known.kb
+        table, number = kb.fact_tables[1], kb.content.relations.find(type_name)
+        confidence = np.ones(len(table)) if table.confidence is None else table.confidence
+        self._known, self._first_fact = known, kb.fact_offsets[1]
+        self._objects, self._is_type = table.objects[:, 0], table.relation == number
+        self._presence = _presence(confidence)
+        self._has_type = np.zeros(len(kb.objects), bool)
+        self._has_type[self._objects[self._is_type]] = True
+        others = np.flatnonzero(~self._is_type)
+        self._others = _sum_by(self._objects[others].astype(np.int64), self._presence[others], len(kb.objects))
+
+    def certainty(self, tuples: Ints, hidden: HiddenFacts) -> Floats:
+        """The probability that an object without the type has another type."""
+        objects = tuples[:, self.positions[0]]
+        typed, sums = self._has_type[objects], self._others[objects]
+        rows, owners = hidden.facts - self._first_fact, _owners(hidden)
+        unary = (rows >= 0) & (rows < len(self._objects))
+        rows, owners = rows[unary], owners[unary]
+        own = self._objects[rows] == objects[owners]
+        typed[owners[own & self._is_type[rows]]] = False
+        other = own & ~self._is_type[rows]
+        np.subtract.at(sums, owners[other], self._presence[rows[other]])
+        return np.where(typed, 0.0, _probability_of_any(sums))
+
+    def counts(self, tuples: Ints) -> tuple[Longs, Longs]:
+        """A known tuple breaks the constraint if its object conflicts."""
+        own = self._known.find(tuples)
+        broken = np.append(self._broken, False)  # for index −1
+        return self._broken.sum() - broken[own].astype(np.int64), len(self._known) - (own >= 0).astype(np.int64)
+
+    @cached_property
+    def _broken(self) -> Bools:
+        """Shape (known,): the known tuples that conflict, each without its own fact."""
+        facts = self._known.fact_ids(np.arange(len(self._known)))
+        hidden = HiddenFacts.one_per_tuple(facts) if len(facts) else hide_nothing(len(self._known))
+        return self.certainty(self._known.tuples, hidden) > 0
+
+    def rivals(self, tuples: Ints, hidden: HiddenFacts) -> Longs:
+        """No known tuple: the object itself conflicts."""
+        return np.zeros(0, np.int64)
+
+    def message(self, names: tuple[str, ...], rivals: tuple[Fact, ...]) -> str:
+        """The object and the type."""
+        return f"{format_name(names[self.positions[0]])} is not of type {format_relation(self.type)}"
+
+    def allowed(self) -> Ints:
+        """Shape (objects,), int32, ascending: the objects with the type or without any type."""
+        return np.flatnonzero(self._has_type | (self._others[:-1, 0] < 0.5)).astype(np.int32)
+
+
+class DistinctRule:
+    """Two positions at which no known tuple has the same object."""
+
+    excludes = True
+
+    def __init__(self, known: KnownTuples, first: int, second: int) -> None:
+        self._known, self.positions = known, (first, second)
+        at = "" if known.tuples.shape[1] == 2 else f" {first + 1},{second + 1}"
+        self.text = f"irreflexive: {format_relation(known.name)}{at}"
+
+    def certainty(self, tuples: Ints, hidden: HiddenFacts) -> Floats:
+        """1 for a tuple with the same object twice if no other known tuple has it."""
+        same = self._repeated(tuples)
+        if not same.any():
+            return np.zeros(len(tuples))
+        broken, known = self.counts(tuples)
+        return np.asarray(same & (broken == 0) & (known > 0), np.float64)
+
+    def counts(self, tuples: Ints) -> tuple[Longs, Longs]:
+        """A known tuple breaks the constraint if it has the same object twice."""
+        own = self._known.find(tuples) >= 0
+        return self._broken - (own & self._repeated(tuples)), len(self._known) - own.astype(np.int64)
+
+    @cached_property
+    def _broken(self) -> int:
+        return int(self._repeated(self._known.tuples).sum())
+
+    def _repeated(self, tuples: Ints) -> Bools:
+        first, second = self.positions
+        return np.asarray(tuples[:, first] == tuples[:, second])
+
+    def rivals(self, tuples: Ints, hidden: HiddenFacts) -> Longs:
+        """No known tuple: it conflicts with none of them."""
+        return np.zeros(0, np.int64)
+
+    def message(self, names: tuple[str, ...], rivals: tuple[Fact, ...]) -> str:
+        """The form that no known fact has."""
+        terms = tuple("x" if position in self.positions else "_" for position in range(len(names)))
+        return f"no known fact has the form {self._known.form(terms)}"
+
+
+# All constraints of a query
+
+
+class ConstraintChecker:
+    """Finds the conflicts of a query's tuples in one knowledge base. Threads can share it.
+
+    The known tuples are read when the first tuples are checked.
+    """
+
+    def __init__(self, kb: KnowledgeBase, query: Query, declared: Constraints) -> None:
+        self.kb, self.query, self._declared = kb, query, declared
+        self._known: KnownTuples | None = None
+        self._rules: tuple[Rule, ...] | None = None
+        self._lock = ProcessLock()
+
+    def rules(self, deadline: Deadline | None = None) -> tuple[Rule, ...]:
+        """The rules: declared ones first, then those found in the data."""
+        with self._lock:
+            if self._rules is None:
+                self._rules = tuple(self._make_rules(deadline))
+            return self._rules
+
+    def _make_rules(self, deadline: Deadline | None) -> Iterator[Rule]:
+        """Without a declared constraint only relations have rules: all answers of another query can take long."""
+        declared = [*self._declared.of_query(self.query)]
+        if not declared and atom_positions(self.query) is None:
+            return
+        self._known = known = KnownTuples(self.kb, self.query, deadline)
+        seen = set[tuple[object, ...]]()
+        for rule, positions in declared:
+            if isinstance(rule, FunctionalConstraint):
+                dependency = tuple(sorted(positions[i] for i in rule.determinants)), positions[rule.dependent]
+                if dependency not in seen:
+                    yield FunctionalRule(str(rule), known, *dependency)
+                seen.add(dependency)
+            else:
+                for position, name in zip(positions, rule.types, strict=False):
+                    if name is not None and (position, name) not in seen and self._has_objects(name):
+                        yield TypeRule(str(rule), known, position, name)
+                    seen.add((position, name))
+        for second in range(len(self.query.variables)):
+            yield from (DistinctRule(known, first, second) for first in range(second))
+
+    def _has_objects(self, type_name: str) -> bool:
+        """Whether a type has objects. If the knowledge base does not use a type, no object provably lacks it."""
+        relation = self.kb.relations.get(type_name)
+        return relation is not None and relation.arity == 1 and relation.count > 0
+
+    def factors(self, tuples: Ints, hidden: HiddenFacts, deadline: Deadline | None = None) -> Floats:
+        """Shape (b,), float64: what the probabilities of tuples (b, arity) are multiplied by; 1 without conflict."""
+        factors = np.ones(len(tuples))
+        for rule in self.rules(deadline):
+            certainty = rule.certainty(tuples, hidden)
+            at = np.flatnonzero(certainty)
+            if len(at):
+                factors[at] *= _factors(certainty[at], *rule.counts(tuples[at]))
+        return factors
+
+    def conflicts(self, tuples: Ints, hidden: HiddenFacts | None = None) -> tuple[Conflict, ...]:
+        """The conflicts of one tuple (1, arity); the product of their factors is that of `factors`."""
+        hidden = hide_nothing(1) if hidden is None else hidden
+        found = ((rule, rule.certainty(tuples, hidden)) for rule in self.rules())
+        return tuple(self._conflict(rule, tuples, hidden, certainty) for rule, certainty in found if certainty[0] > 0)
+
+    def _conflict(self, rule: Rule, tuples: Ints, hidden: HiddenFacts, certainty: Floats) -> Conflict:
+        assert self._known is not None, "rules have known tuples"
+        broken, known = rule.counts(tuples)
+        rivals = rule.rivals(tuples, hidden)
+        facts = tuple(self._known.fact(row) for row in rivals[:MAX_CONFLICT_FACTS].tolist())
+        names = tuple(self.kb.object_name(number) for number in tuples[0].tolist())
+        more = f" and {plural(len(rivals) - 1, 'more fact')}" if len(rivals) > 1 else ""
+        return Conflict(
+            rule.text,
+            rule.message(names, facts) + more,
+            f"holds for {int(known[0] - broken[0]):,} of {plural(int(known[0]), 'known fact')}",
+            float(_factors(certainty, broken, known)[0]),
+            facts,
+        )
+
+    def conflicting_facts(self, tuples: Ints, hidden: HiddenFacts) -> Longs:
+        """Shape (facts,), int64, ascending: the ids of all facts that one tuple (1, arity) conflicts with."""
+        rows = [rule.rivals(tuples, hidden) for rule in self.rules()]
+        if self._known is None:
+            return np.zeros(0, np.int64)
+        return np.unique(self._known.fact_ids(np.concatenate([np.zeros(0, np.int64), *rows])))
+
+    def allowed_objects(self, deadline: Deadline | None = None) -> dict[int, tuple[str, Ints]]:
+        """Position → its declared type, and the objects with that type or without any type (objects,), ascending."""
+        typed = (rule for rule in self.rules(deadline) if isinstance(rule, TypeRule))
+        return {rule.positions[0]: (rule.type, rule.allowed()) for rule in typed}
+
+
+def _factors(certainty: Floats, broken: Longs, known: Longs) -> Floats:
+    """Shape (b,), float64: 1 − c + c · ρ, where ρ is the smoothed rate of known tuples that break the constraint."""
+    rate = (broken + 0.5) / (known + 1)
+    return np.asarray(1 - certainty + certainty * rate)

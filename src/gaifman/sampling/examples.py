@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_choice, check_fraction, check_int, check_seed
+from gaifman.config import check_int
 from gaifman.errors import KnowledgeBaseError, plural
 from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
@@ -34,16 +34,13 @@ from gaifman.logic.ast import Atom, Query
 from gaifman.queries.answers import answers
 from gaifman.queries.witnesses import is_monotone, witnesses
 from gaifman.sampling.constraints import Constraints
-from gaifman.sampling.hiding import Hiding, find_hiding
-from gaifman.sampling.negatives import NEGATIVE_SAMPLING, Negatives, NegativeSampler
-from gaifman.sampling.neighbourhoods import HiddenFacts, check_tuples
+from gaifman.sampling.hiding import HiddenFacts, Hiding, find_hiding
+from gaifman.sampling.negatives import Negatives, NegativeSampler
+from gaifman.sampling.neighbourhoods import check_tuples
 from gaifman.sampling.rng import Keys, fold_in, fold_in_rows, make_key
+from gaifman.sampling.settings import ExampleConfig
 from gaifman.sampling.twins import TwinSampler
 
-HIDE_MODES = ("facts", "links")
-"""What to hide: the facts that make an answer true, or also all facts between its objects."""
-MAX_PER_ANSWER = 100_000
-"""Largest number of neighbourhoods or negatives of one answer."""
 NEGATIVES_PURPOSE = "corrupt"
 """Purpose of the keys of negatives."""
 MIN_ANSWERS_FOR_HOLDOUT = 10
@@ -51,40 +48,6 @@ MIN_ANSWERS_FOR_HOLDOUT = 10
 
 Targets = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class ExampleConfig:
-    """How many examples to make, and how."""
-
-    positives: int = 5
-    """w: neighbourhoods drawn for each answer."""
-    negatives: int = 25
-    """w̃: negatives of each answer, with one neighbourhood each."""
-    negative_sampling: str = "mixed"
-    """Where replacements come from: `uniform`, `typed` or `mixed`; see `gaifman.sampling.negatives`."""
-    hide: str = "facts"
-    """`facts`, or `links` to also hide every fact between two objects of the tuple or of its answer."""
-    holdout: float = 0.1
-    """The fraction of answers that is held out; none of fewer than 10 answers."""
-    max_held_out: int = 1_000
-    """Largest number of held-out answers."""
-    seed: int = 0
-    block_size: int = 256
-    """Answers per block."""
-    hard_negative_fraction: float = 0.0
-    """The fraction of hard negatives: the new object is a few steps from one that stays."""
-
-    def __post_init__(self) -> None:
-        for name, minimum in (("positives", 1), ("negatives", 0)):
-            check_int(name, getattr(self, name), minimum, limit=MAX_PER_ANSWER)
-        for name, minimum in (("max_held_out", 0), ("block_size", 1)):
-            check_int(name, getattr(self, name), minimum)
-        check_seed(self.seed)
-        check_choice("negative_sampling", self.negative_sampling, NEGATIVE_SAMPLING)
-        check_fraction("hard_negative_fraction", self.hard_negative_fraction)
-        check_choice("hide", self.hide, HIDE_MODES)
-        check_fraction("holdout", self.holdout, one=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +375,7 @@ def _answers_of_formula(graph: GaifmanGraph, query: Query, seed: int) -> tuple[I
 
 def hide_links(graph: GaifmanGraph, tuples: Ints, hidden: HiddenFacts, sources: Longs) -> HiddenFacts:
     """Return what is hidden from the source of each tuple, and every fact with two different objects of the tuple."""
-    from gaifman.kb.arrays import adjacency
+    from gaifman.kb.gaifman_graph import adjacency
     from gaifman.kb.tables import freeze  # here: numba takes a quarter of a second to import
     from gaifman.kernels.graph import count_tuple_facts, find_tuple_facts
 

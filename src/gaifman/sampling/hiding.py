@@ -1,4 +1,4 @@
-"""Which facts to hide from a training tuple, so that its truth cannot be read off.
+"""What is hidden from a tuple: the facts by which its truth could be read off.
 
 >>> from gaifman.kb.knowledge_base import KnowledgeBase
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "ann", "bea"), ("parent", "bob", "cleo")])
@@ -23,21 +23,71 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.cancellation import Deadline
-from gaifman.config import DEFAULT_BUDGET, Budget
+from gaifman.config import DEFAULT_BUDGET, Budget, Deadline
 from gaifman.errors import LimitError
-from gaifman.kb.tables import Ints, Longs
+from gaifman.kb.tables import Ints, Longs, concatenate_ranges
 from gaifman.logic.ast import Query
 from gaifman.queries.answers import Queryable, prepare
 from gaifman.queries.engine import Engine, get_engine
 from gaifman.queries.witnesses import MAX_WITNESSES, Witnesses, are_answers, as_answer_rows, is_monotone, witnesses
 from gaifman.sampling.hitting_sets import minimum_hitting_set
-from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.sampling.refutation import Refuter
 from gaifman.sampling.rng import Keys, fold_in, fold_in_rows, mix
 
 HIDING_PURPOSE = 0x68696465
 """Purpose of the random keys, so that they differ from others with the same seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenFacts:
+    """Facts and values of attributes that are hidden from each tuple."""
+
+    starts: Longs
+    """Shape (b + 1,), int64: the facts of tuple `t` are `facts[starts[t] : starts[t + 1]]`."""
+    facts: Longs
+    """Shape (all hidden,), int64: fact numbers, and numbers of values, which follow (`KnowledgeBase.value_id`)."""
+
+    @classmethod
+    def one_per_tuple(cls, numbers: Longs) -> HiddenFacts:
+        """Hide at most one fact per tuple: `numbers` (b,), with −1 for none, as `fact_ids` returns them."""
+        return cls(np.append(0, np.cumsum(numbers >= 0)), numbers[numbers >= 0])
+
+    @classmethod
+    def from_pairs(cls, count: int, owners: Longs, numbers: Longs) -> HiddenFacts:
+        """Hide numbers (p,) from the tuples `owners` (p,), of `count`; those of a tuple are distinct and ascending."""
+        pairs = np.unique(np.stack([owners, numbers], axis=1), axis=0)
+        starts = np.searchsorted(pairs[:, 0], np.arange(count + 1)).astype(np.int64)
+        return cls(starts, pairs[:, 1].copy())
+
+    def first(self) -> Longs:
+        """Return the first number (b,) hidden from each tuple, or −1."""
+        return np.where(np.diff(self.starts) > 0, np.append(self.facts, -1)[self.starts[:-1]], -1)
+
+    def of(self, tuple_number: int) -> Longs:
+        """Return what is hidden from one tuple."""
+        return self.facts[self.starts[tuple_number] : self.starts[tuple_number + 1]]
+
+    def select(self, tuples: Longs) -> HiddenFacts:
+        """Return what is hidden from some tuples, given by index, in that order."""
+        first, last = self.starts[tuples], self.starts[tuples + 1]
+        return HiddenFacts(np.append(0, np.cumsum(last - first)), self.facts[concatenate_ranges(first, last)])
+
+    def with_facts(self, tuples: Longs, more: HiddenFacts) -> HiddenFacts:
+        """Return what is hidden if `more` is hidden as well from some tuples, given by index; each fact once.
+
+        >>> one = HiddenFacts(np.array([0, 1, 2]), np.array([7, 7]))
+        >>> joined = one.with_facts(np.array([1]), HiddenFacts(np.array([0, 2]), np.array([7, 9])))
+        >>> joined.starts.tolist(), joined.facts.tolist()
+        ([0, 1, 3], [7, 7, 9])
+        """
+        owners = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        others = np.repeat(tuples, np.diff(more.starts))
+        span = 1 + max(self.facts.max(initial=0), more.facts.max(initial=0))
+        new = ~np.isin(others * span + more.facts, owners * span + self.facts)
+        owners = np.concatenate([owners, others[new]])
+        order = np.argsort(owners, kind="stable")
+        starts = np.searchsorted(owners[order], np.arange(len(self.starts)))
+        return HiddenFacts(starts, np.concatenate([self.facts, more.facts[new]])[order])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_int, check_seed, check_threads
+from gaifman.config import check_threads
 from gaifman.errors import KnowledgeBaseError
-from gaifman.kb.arrays import adjacency
-from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph, check_radius
+from gaifman.kb.gaifman_graph import GaifmanGraph, adjacency, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
-from gaifman.kb.tables import Ints, Longs, concatenate_ranges, freeze
+from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.graph import (
     BallRows,
     HiddenFactRows,
@@ -42,11 +41,10 @@ from gaifman.kernels.sampling import (
     look_up_rows,
     measure_batch,
 )
-from gaifman.sampling.rng import Keys, fold_in, make_key
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.threads import map_with_workers
 
-MAX_DRAWS = 1_000_000
-"""Largest number of draws for one tuple: they are in memory together."""
 TRIAL_FACTOR = 1
 """See `DrawPlan.trial_factor`."""
 MEMBERS_PER_BLOCK = 1 << 17
@@ -56,90 +54,6 @@ OBJECTS_PER_BLOCK = 1 << 22
 DrawnPart = tuple[Ints, Ints, Longs]
 """Members of some draws, the index of each in the source, and the end of each draw."""
 _Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingConfig:
-    """How to draw neighbourhoods. The paper calls the settings r, k and w."""
-
-    radius: int = 1
-    """r: the largest distance of a member from an object of the tuple."""
-    size: int | None = 20
-    """k: the largest number of members besides the tuple's own objects; None for all."""
-    draws: int = 1
-    """w: the number of neighbourhoods of each tuple."""
-    seed: int = 0
-    purpose: str = "draw"
-    """What the draws are for. Another purpose gives other draws for the same seed."""
-    shared_order: bool = False
-    """Whether all tuples with the same object at the same position share its random order.
-
-    Each tuple has the same distribution. Draws of different tuples are not independent, and work can be shared.
-    """
-
-    def __post_init__(self) -> None:
-        check_radius(self.radius)
-        if self.size is not None:
-            hint = "the tuple's own objects are always members: r=0 takes them alone, k=None all objects within r"
-            check_int("size", self.size, 1, hint=hint)
-        check_int("draws", self.draws, 1, MAX_DRAWS)
-        check_seed(self.seed)
-
-    def keys(self) -> Keys:
-        """Return the keys (w,), uint64, of the draws, derived from seed, purpose and number."""
-        return fold_in(make_key(self.seed, self.purpose), np.arange(self.draws))
-
-
-@dataclass(frozen=True, slots=True)
-class HiddenFacts:
-    """Facts and values of attributes that are hidden from each tuple."""
-
-    starts: Longs
-    """Shape (b + 1,), int64: the facts of tuple `t` are `facts[starts[t] : starts[t + 1]]`."""
-    facts: Longs
-    """Shape (all hidden,), int64: fact numbers, and numbers of values, which follow (`KnowledgeBase.value_id`)."""
-
-    @classmethod
-    def one_per_tuple(cls, numbers: Longs) -> HiddenFacts:
-        """Hide at most one fact per tuple: `numbers` (b,), with −1 for none, as `fact_ids` returns them."""
-        return cls(np.append(0, np.cumsum(numbers >= 0)), numbers[numbers >= 0])
-
-    @classmethod
-    def from_pairs(cls, count: int, owners: Longs, numbers: Longs) -> HiddenFacts:
-        """Hide numbers (p,) from the tuples `owners` (p,), of `count`; those of a tuple are distinct and ascending."""
-        pairs = np.unique(np.stack([owners, numbers], axis=1), axis=0)
-        starts = np.searchsorted(pairs[:, 0], np.arange(count + 1)).astype(np.int64)
-        return cls(starts, pairs[:, 1].copy())
-
-    def first(self) -> Longs:
-        """Return the first number (b,) hidden from each tuple, or −1."""
-        return np.where(np.diff(self.starts) > 0, np.append(self.facts, -1)[self.starts[:-1]], -1)
-
-    def of(self, tuple_number: int) -> Longs:
-        """Return what is hidden from one tuple."""
-        return self.facts[self.starts[tuple_number] : self.starts[tuple_number + 1]]
-
-    def select(self, tuples: Longs) -> HiddenFacts:
-        """Return what is hidden from some tuples, given by index, in that order."""
-        first, last = self.starts[tuples], self.starts[tuples + 1]
-        return HiddenFacts(np.append(0, np.cumsum(last - first)), self.facts[concatenate_ranges(first, last)])
-
-    def with_facts(self, tuples: Longs, more: HiddenFacts) -> HiddenFacts:
-        """Return what is hidden if `more` is hidden as well from some tuples, given by index; each fact once.
-
-        >>> one = HiddenFacts(np.array([0, 1, 2]), np.array([7, 7]))
-        >>> joined = one.with_facts(np.array([1]), HiddenFacts(np.array([0, 2]), np.array([7, 9])))
-        >>> joined.starts.tolist(), joined.facts.tolist()
-        ([0, 1, 3], [7, 7, 9])
-        """
-        owners = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-        others = np.repeat(tuples, np.diff(more.starts))
-        span = 1 + max(self.facts.max(initial=0), more.facts.max(initial=0))
-        new = ~np.isin(others * span + more.facts, owners * span + self.facts)
-        owners = np.concatenate([owners, others[new]])
-        order = np.argsort(owners, kind="stable")
-        starts = np.searchsorted(owners[order], np.arange(len(self.starts)))
-        return HiddenFacts(starts, np.concatenate([self.facts, more.facts[new]])[order])
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,9 @@ from gaifman.logic.ast import (
 )
 from gaifman.queries.sql import normalize_for_kb
 from gaifman.queries.witnesses import find_replacements
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.negatives import Negatives, NegativeSampler
-from gaifman.sampling.neighbourhoods import HiddenFacts, fact_rows
+from gaifman.sampling.neighbourhoods import fact_rows
 from gaifman.sampling.refutation import expand_equivalences
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 

@@ -19,14 +19,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.forks import cached_property
-from gaifman.kb.arrays import labelled_graph
-from gaifman.kb.gaifman_graph import GaifmanGraph
+from gaifman.kb.gaifman_graph import GaifmanGraph, labelled_graph
 from gaifman.kb.tables import Ints, Longs, freeze
 from gaifman.kernels.evaluate import KnowledgeBaseArrays
 from gaifman.kernels.local_facts import find_present_facts
-from gaifman.sampling.neighbourhoods import SamplingConfig
 from gaifman.sampling.rng import Keys, fold_in, fold_in_rows
+from gaifman.sampling.settings import SamplingConfig
+from gaifman.threads import cached_property
 
 Bools = npt.NDArray[np.bool_]
 

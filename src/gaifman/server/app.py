@@ -20,11 +20,12 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from gaifman import __version__
-from gaifman.cancellation import Deadline
+from gaifman.config import Deadline
 from gaifman.errors import (
     BusyError,
     GaifmanError,
@@ -35,11 +36,8 @@ from gaifman.errors import (
     similar_names,
 )
 from gaifman.server.example_queries import example_queries, queries_about
-from gaifman.server.limiter import WorkLimiter
-from gaifman.server.limits import ServerLimits
-from gaifman.server.metrics import CONTENT_TYPE, Metrics
-from gaifman.server.middleware import UNLIMITED_PATHS, GuardMiddleware
-from gaifman.server.responses import error_response
+from gaifman.server.limits import ServerLimits, WorkLimiter
+from gaifman.server.middleware import UNLIMITED_PATHS, GuardMiddleware, Metrics, error_response
 from gaifman.server.schemas import (
     AboutResponse,
     AddFactsRequest,

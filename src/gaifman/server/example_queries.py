@@ -7,11 +7,10 @@ from itertools import islice
 
 import numpy as np
 
-from gaifman.cancellation import Deadline, no_deadline
-from gaifman.config import Budget
+from gaifman.config import Budget, Deadline, no_deadline
 from gaifman.errors import GaifmanError
 from gaifman.logic.ast import Atom, Constant, Number, Term, query_variables
-from gaifman.logic.printer import format_relation
+from gaifman.logic.notation import format_relation
 from gaifman.logic.verbalize import readable_name
 from gaifman.model import GaifmanModel
 from gaifman.queries.answers import exists

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from gaifman.errors import GaifmanError, escape_unprintable
-from gaifman.explain.common import DEFAULT_TOP
+from gaifman.explain.explanation import DEFAULT_TOP
 from gaifman.kb.knowledge_base import Fact
 
 JsonCount = Annotated[int, Field(ge=0, le=2**53)]

@@ -11,20 +11,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
-from collections.abc import Collection, Iterable
-from itertools import count, islice
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate, islice
 from typing import TypeVar
 
 import numpy as np
 
 from gaifman import __version__
-from gaifman.cancellation import Deadline
 from gaifman.completion import Completion
-from gaifman.config import Budget
+from gaifman.config import Budget, Deadline
 from gaifman.errors import GaifmanError, KnowledgeBaseError, similar_names
 from gaifman.explain.svg import Diagram
-from gaifman.forks import cached_property
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.ast import Bindings, relation_query, to_bracketed
@@ -37,7 +35,6 @@ from gaifman.queries.witnesses import witness_facts
 from gaifman.ranking.candidates import RankingOptions
 from gaifman.sampling.neighbourhoods import Neighbourhood, named_neighbourhoods
 from gaifman.server.limits import DEFAULT_SERVER_LIMITS, ServerLimits
-from gaifman.server.name_index import NameIndex
 from gaifman.server.schemas import (
     AnswersRequest,
     AnswersResponse,
@@ -69,10 +66,47 @@ from gaifman.server.schemas import (
     RelationSummary,
     ServiceSummary,
 )
+from gaifman.threads import cached_property
+
+SEPARATOR = "\0"
+"""Between two names: no name contains it."""
+
+
+class NameIndex:
+    """All names as one string, which Python searches fast: milliseconds for a hundred thousand names.
+
+    >>> index = NameIndex(["Ann Lee", "Joann", "bob", "Anna"])
+    >>> [index.names[number] for number in index.search("ann")]
+    ['Ann Lee', 'Anna', 'Joann']
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        folded = [name.casefold() for name in names]
+        self._text = SEPARATOR + SEPARATOR.join(folded) + SEPARATOR
+        self._starts = list(accumulate((len(name) + 1 for name in folded), initial=1))
+
+    def search(self, text: str) -> Iterator[int]:
+        """Yield the positions of the names that contain `text`, ignoring case: first those that start with it."""
+        folded = text.casefold()
+        if not folded:
+            yield from range(len(self.names))
+            return
+        if SEPARATOR in folded:
+            return
+        yield from (number for number, _ in self._matches(SEPARATOR + folded, 1))
+        yield from (number for number, at_start in self._matches(folded, 0) if not at_start)
+
+    def _matches(self, text: str, shift: int) -> Iterator[tuple[int, bool]]:
+        """Yield the position of each name that contains `text`, and whether the name starts with it."""
+        at = self._text.find(text)
+        while at >= 0:
+            number = bisect_right(self._starts, at + shift) - 1
+            yield number, self._text.startswith(SEPARATOR, at + shift - 1)
+            at = self._text.find(text, self._starts[number + 1] - shift)
+
 
 T = TypeVar("T")
-WARM_UP_AFTER = 5
-"""Rankings after which the data they share is computed in the background; a few rankings are faster without it."""
 MAX_WITNESSES = 3
 """Sets of supporting facts for each exact answer."""
 
@@ -85,16 +119,12 @@ class Service:
         kb: KnowledgeBase,
         model: Model | None = None,
         limits: ServerLimits = DEFAULT_SERVER_LIMITS,
-        warm_up_lock: threading.Lock | None = None,
     ) -> None:
-        """`warm_up_lock` is shared by the services that follow each other: one warms up at a time."""
         self.kb, self.limits = kb, limits
         self.model: Model | None = None if model is None else model.with_kb(kb)
         self.engine: Engine = get_engine(kb)
         database = self.engine.database
         database.limit(database.table_mb + limits.max_query_memory_mb, limits.max_query_disk_mb)
-        self._rankings, self._warmed_up = count(1), False
-        self._warm_up_lock, self._retired = warm_up_lock or threading.Lock(), Deadline()
 
     @cached_property
     def graph(self) -> GaifmanGraph:
@@ -138,23 +168,7 @@ class Service:
 
     def with_facts(self, facts: Iterable[Fact]) -> Service:
         """Return a service with more facts and the same model."""
-        return Service(self.kb.with_facts(facts), self.model, self.limits, self._warm_up_lock)
-
-    def retire(self) -> None:
-        """Stop the warm-up: no more rankings will come."""
-        self._retired.cancel()
-
-    def _warm_up(self) -> None:
-        """Compute what rankings share. A failure only costs speed, so it is not reported."""
-        if self.model is None or not self._warm_up_lock.acquire(blocking=False):
-            return
-        try:
-            self.model.warm_up(self._retired)
-        except (GaifmanError, MemoryError):
-            return
-        finally:
-            self._warmed_up = True
-            self._warm_up_lock.release()
+        return Service(self.kb.with_facts(facts), self.model, self.limits)
 
     # Lookups
 
@@ -330,8 +344,6 @@ class Service:
             prior=request.prior,
             constraints=request.constraints,
         )
-        if next(self._rankings) % WARM_UP_AFTER == 0 and not self._warmed_up:
-            threading.Thread(target=self._warm_up, name="gaifman-warm-up", daemon=True).start()
         return AnswersResponse(**found.as_dict(), truncated=found.considered.count > len(found))
 
     def explain(self, request: ExplanationRequest, deadline: Deadline) -> ExplanationResponse:

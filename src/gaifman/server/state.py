@@ -18,10 +18,10 @@ import hmac
 import threading
 from collections.abc import Sequence
 
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError, plural, shorten, similar_names
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase, as_fact, format_name
-from gaifman.logic.names import name_problem
+from gaifman.logic.notation import name_problem
 from gaifman.server.edits import EditsFile
 from gaifman.server.schemas import AddFactsResponse
 from gaifman.server.service import Service
@@ -131,7 +131,7 @@ class ServerState:
     def _replace_service(self, new: Sequence[Fact], edits: EditsFile, deadline: Deadline) -> None:
         """Replace the service by one with more facts; after an error the new one is closed."""
         deadline.limit_budget()
-        replacement, before = self.service.with_facts(new), self.service
+        replacement = self.service.with_facts(new)
         try:
             deadline.limit_budget()
             replacement.preload()
@@ -139,14 +139,12 @@ class ServerState:
             edits.add(new)
             self.service = replacement
             self.added += len(new)
-            before.retire()
         finally:
             if self.service is not replacement:
                 replacement.engine.close()
 
     def close(self) -> None:
         """Finish writing, and release the file."""
-        self.service.retire()
         if self.edits is not None:
             written = self._lock.acquire(timeout=CLOSE_TIMEOUT)
             self.edits.close()

@@ -10,8 +10,8 @@ import pytest
 
 import gaifman
 from gaifman.completion import Completion
-from gaifman.evaluation.confidences import ConfidenceTest
 from gaifman.evaluation.evaluate import Evaluation, evaluate, evaluate_draw_counts
+from gaifman.evaluation.tasks import ConfidenceTest
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from trained import FEW, towns
 

@@ -18,8 +18,9 @@ from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.ranking import scorers
 from gaifman.ranking.ranks import TIES
-from gaifman.ranking.scorers import ModelScorer
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.ranking.scorers import NetworkScorer
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.settings import SamplingConfig
 from gaifman.training import TrainingConfig
 from reference_ranks import Names, rank_of
 from trained import FEW, GOOD, network, towns, worker
@@ -179,13 +180,13 @@ def test_a_query_model_with_threads_gives_the_same() -> None:
 
 def test_facts_that_differ_at_one_position_share_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
-    scores = ModelScorer.scores
+    scores = NetworkScorer.scores
 
-    def counted(self: ModelScorer, tuples: Ints, position: int) -> Floats:
+    def counted(self: NetworkScorer, tuples: Ints, position: int) -> Floats:
         asked.append((len(tuples), position))
         return scores(self, tuples, position)
 
-    monkeypatch.setattr(ModelScorer, "scores", counted)
+    monkeypatch.setattr(NetworkScorer, "scores", counted)
     test = KnowledgeBase.from_facts([("works_in", f"p{i:02d}", "t1") for i in (2, 3, 4)])
     evaluate(completed(), train(), test, threads=1)
     assert asked == [(1, 0), (3, 1)]
@@ -295,13 +296,13 @@ def test_negatives_are_never_known(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [("owns", *pair) for pair in pairs if pair not in missing]
     kb, test, valid = (KnowledgeBase.from_facts(known[i::3]) for i in range(3))
     model, scored = gaifman.complete(kb, **FEW), []
-    scores = ModelScorer.tuple_scores
+    scores = NetworkScorer.tuple_scores
 
-    def kept(self: ModelScorer, tuples: Ints) -> Floats:
+    def kept(self: NetworkScorer, tuples: Ints) -> Floats:
         scored.append(tuples)
         return scores(self, tuples)
 
-    monkeypatch.setattr(ModelScorer, "tuple_scores", kept)
+    monkeypatch.setattr(NetworkScorer, "tuple_scores", kept)
     result = evaluate(model, kb, test, [valid], threads=1)
     objects = sorted({name for pair in pairs for name in pair})
     corrupted = {(objects[a], objects[b]) for a, b in scored[1].tolist()}
@@ -320,8 +321,8 @@ def test_measures_of_a_classification() -> None:
 
 def test_nan_scores_are_worst(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = found().objects
-    monkeypatch.setattr(ModelScorer, "tuple_scores", lambda _, tuples: np.full((1, len(tuples)), np.nan))
-    monkeypatch.setattr(ModelScorer, "scores", lambda _, tuples, __: np.full((1, len(tuples), whole), np.nan))
+    monkeypatch.setattr(NetworkScorer, "tuple_scores", lambda _, tuples: np.full((1, len(tuples)), np.nan))
+    monkeypatch.setattr(NetworkScorer, "scores", lambda _, tuples, __: np.full((1, len(tuples), whole), np.nan))
     result = evaluate(completed(), train(), TEST, [VALID], relations=["works_in"])
     assert result.classification.metrics()["auc"] == 0.5
     assert result.filtered.optimistic.tolist() == [1.0] * 10

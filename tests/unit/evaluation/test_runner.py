@@ -23,7 +23,7 @@ from gaifman.jobs.run import Run, read_log
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
 from gaifman.ranking.ranks import TIES
-from gaifman.ranking.scorers import ModelScorer
+from gaifman.ranking.scorers import NetworkScorer
 from processes import run
 from trained import FEW, towns, worker
 
@@ -67,13 +67,13 @@ def test_several_numbers_of_draws_equal_single_evaluations() -> None:
 
 def test_all_draws_are_ranked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    scores = ModelScorer.scores
+    scores = NetworkScorer.scores
 
-    def counted(self: ModelScorer, tuples: Ints, position: int) -> Floats:
+    def counted(self: NetworkScorer, tuples: Ints, position: int) -> Floats:
         asked.append(len(tuples))
         return scores(self, tuples, position)
 
-    monkeypatch.setattr(ModelScorer, "scores", counted)
+    monkeypatch.setattr(NetworkScorer, "scores", counted)
     ranked(None, draws=[1])
     once = sum(asked)
     asked.clear()

@@ -19,7 +19,7 @@ from gaifman.evaluation.tasks import (
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Ints
 from gaifman.predict import FallbackPredictor
-from gaifman.ranking.scorers import FallbackScorer, ModelScorer
+from gaifman.ranking.scorers import FallbackScorer, NetworkScorer
 from trained import FEW, towns, worker
 
 LATE = [("likes", "p00", "p01"), ("likes", "p02", "p01")]
@@ -96,7 +96,7 @@ def test_every_relation_with_test_facts_is_a_task() -> None:
         "works_in": True,
     }
     assert isinstance(found["likes"].scorer, FallbackScorer)
-    assert isinstance(found["moved"].scorer, ModelScorer)
+    assert isinstance(found["moved"].scorer, NetworkScorer)
     assert named(data, found["works_in"].tuples) == [("newcomer", "t1"), ("p00", "t3")]
     wanted = {fact.objects for fact in towns().facts("works_in")}
     assert set(named(data, found["works_in"].visible)) == wanted

@@ -14,8 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 import gaifman
 from gaifman.errors import KnowledgeBaseError
-from gaifman.explain.common import MAX_COUNTERFACTUAL_FACTS, _fact_sets_to_hide, estimate_hiding
-from gaifman.explain.explanation import Explanation
+from gaifman.explain.explanation import MAX_COUNTERFACTUAL_FACTS, Explanation, _fact_sets_to_hide, estimate_hiding
 from gaifman.features.feature_sets import parse_phi
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.logic.parser import parse_feature

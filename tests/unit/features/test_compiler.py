@@ -15,7 +15,8 @@ from gaifman.features.feature_sets import named_feature_set, parse_phi
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kernels import bitset_vm as vm
-from gaifman.sampling.neighbourhoods import SamplingConfig, draw_neighbourhoods
+from gaifman.sampling.neighbourhoods import draw_neighbourhoods
+from gaifman.sampling.settings import SamplingConfig
 
 KB = KnowledgeBase.from_facts(
     [("likes", "ann", "bob"), ("knows", "ann", "bob"), ("old", "ann"), ("gave", "ann", "book", "bob")],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from gaifman.config import DEFAULT_LIMITS
 from gaifman.errors import InputError, OutputError
 from gaifman.io import read, write
-from gaifman.io.formats import detect_format_of, file_suffix
+from gaifman.io.files import detect_format_of, file_suffix
 from gaifman.io.tabular import detect_delimiter
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from kbs import HOSTILE, knowledge_bases, names

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gaifman.io.scratch import LOCK_NAME, PREFIX, ScratchFolder, remove_abandoned
+from gaifman.io.files import SCRATCH_LOCK, SCRATCH_PREFIX, ScratchFolder, remove_abandoned
 
 
 @pytest.fixture(autouse=True)
@@ -42,18 +42,21 @@ def abandoned(name: str, folder: Path) -> Path:
     """Make what a killed process leaves behind."""
     path = folder / name
     path.mkdir()
-    (path / LOCK_NAME).touch()
+    (path / SCRATCH_LOCK).touch()
     (path / "much").write_bytes(bytes(1_000))
     return path
 
 
 def test_only_our_own_abandoned_folders_are_removed(temporary: Path) -> None:
-    ours = abandoned(f"{PREFIX}abcd1234", temporary)
-    others = [abandoned(name, temporary) for name in (f"{PREFIX}abcd12345", "scratch-abcd1234", f"x{PREFIX}abcd1234")]
-    unlocked = temporary / f"{PREFIX}efgh5678"  # being made: it has no lock yet
+    ours = abandoned(f"{SCRATCH_PREFIX}abcd1234", temporary)
+    others = [
+        abandoned(name, temporary)
+        for name in (f"{SCRATCH_PREFIX}abcd12345", "scratch-abcd1234", f"x{SCRATCH_PREFIX}abcd1234")
+    ]
+    unlocked = temporary / f"{SCRATCH_PREFIX}efgh5678"  # being made: it has no lock yet
     unlocked.mkdir()
     target = abandoned("target", temporary)
-    link = temporary / f"{PREFIX}ijkl9012"
+    link = temporary / f"{SCRATCH_PREFIX}ijkl9012"
     link.symlink_to(target)
     remove_abandoned()
     assert not ours.exists()
@@ -62,24 +65,24 @@ def test_only_our_own_abandoned_folders_are_removed(temporary: Path) -> None:
 
 
 def test_a_folder_of_another_user_is_left_alone(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = abandoned(f"{PREFIX}abcd1234", temporary)
+    path = abandoned(f"{SCRATCH_PREFIX}abcd1234", temporary)
     monkeypatch.setattr(os, "getuid", lambda: 12_345_678)
     remove_abandoned()
     assert path.is_dir()
 
 
 def test_a_lock_that_is_a_link_is_not_followed(temporary: Path) -> None:
-    path = temporary / f"{PREFIX}abcd1234"
+    path = temporary / f"{SCRATCH_PREFIX}abcd1234"
     path.mkdir()
     (temporary / "elsewhere").touch()
-    (path / LOCK_NAME).symlink_to(temporary / "elsewhere")
+    (path / SCRATCH_LOCK).symlink_to(temporary / "elsewhere")
     remove_abandoned()
     assert path.is_dir()
 
 
 def test_a_folder_that_another_process_removes_is_left_to_it(temporary: Path) -> None:
-    path = abandoned(f"{PREFIX}abcd1234", temporary)
-    with (path / LOCK_NAME).open("r+") as lock:
+    path = abandoned(f"{SCRATCH_PREFIX}abcd1234", temporary)
+    with (path / SCRATCH_LOCK).open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         remove_abandoned()
         assert path.is_dir()

@@ -15,8 +15,7 @@ from gaifman.config import Limits
 from gaifman.errors import GaifmanError, InputError
 from gaifman.io import read
 from gaifman.io.files import InputFile, TextBlock, read_blocks
-from gaifman.io.layouts import parse_header
-from gaifman.io.tabular import read_csv_rows, read_table, split_rows
+from gaifman.io.tabular import parse_header, read_csv_rows, read_table, split_rows
 from gaifman.kb.builder import KnowledgeBaseBuilder
 from gaifman.kb.knowledge_base import KnowledgeBase
 from kbs import TAME

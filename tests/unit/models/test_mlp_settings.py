@@ -10,8 +10,7 @@ import pytest
 
 from gaifman.errors import InputError, KnowledgeBaseError
 from gaifman.models.base import BaseModel, Batch, SparseRows
-from gaifman.models.mlp import INITIAL_SQUARES, MLP, Logistic
-from gaifman.models.registry import make_base_model
+from gaifman.models.mlp import INITIAL_SQUARES, MLP, Logistic, make_base_model
 from gaifman.models.testing import check_base_model
 from model_cases import begun, drawn, same_bits, sparse
 

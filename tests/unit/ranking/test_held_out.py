@@ -11,13 +11,13 @@ import pytest
 import gaifman
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints
-from gaifman.ranking import held_out as module
+from gaifman.ranking import ranks as module
 from gaifman.ranking.candidates import atom_pattern, select_candidates
-from gaifman.ranking.held_out import MIN_RANKED_FACTS, RANK_FIGURES, HeldOutRanks, rank_held_out
+from gaifman.ranking.ranks import MIN_RANKED_FACTS, RANK_FIGURES, HeldOutRanks, rank_held_out
 from gaifman.sampling.constraints import parse_constraints
 from gaifman.sampling.examples import TrainingExamples
+from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.negatives import Negatives
-from gaifman.sampling.neighbourhoods import HiddenFacts
 from gaifman.training import Scorer, Trainer, TrainingConfig
 from reference_ranks import slow_ranks
 from trained import FEW, towns

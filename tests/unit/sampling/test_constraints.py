@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaifman.errors import FormulaError, InputError
+from gaifman.errors import FormulaError
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.logic.parser import parse_query
 from gaifman.logic.schema import Schema
@@ -19,7 +16,6 @@ from gaifman.sampling.constraints import (
     QueryConstraints,
     TypeConstraint,
     parse_constraints,
-    read_constraints,
 )
 from kbs import names
 
@@ -213,37 +209,6 @@ def test_a_constraint_that_does_not_fit_the_head_is_an_error() -> None:
             parse_constraints(line, WORDS, query=query).for_query(query)
 
 
-# Files
-
-
-def test_a_file_may_be_packed_marked_and_of_any_line_ends(tmp_path: Path) -> None:
-    plain, packed = tmp_path / "kb.constraints", tmp_path / "kb.constraints.gz"
-    plain.write_bytes(b"\xef\xbb\xbf" + BOTH.replace("\n", "\r\n").encode())
-    packed.write_bytes(gzip.compress(BOTH.removesuffix("\n").encode()))
-    assert read_constraints(plain, WORDS).to_text() == BOTH
-    assert read_constraints(str(packed), WORDS).to_text() == BOTH
-
-
-def test_a_mistake_in_a_file_names_it(tmp_path: Path) -> None:
-    path = tmp_path / "mine.constraints"
-    path.write_text("\nfunctional: bornin 1→2\n")
+def test_a_mistake_names_its_source() -> None:
     with pytest.raises(FormulaError, match=r"mine.constraints, line 2, column 13: there is no relation bornin"):
-        read_constraints(path, WORDS)
-
-
-def test_a_file_can_name_the_head(tmp_path: Path) -> None:
-    path = tmp_path / "mine.constraints"
-    path.write_text("functional: lives 1→2\n")
-    query = parse_query("lives(x, z) :- born_in(x, y), born_in(z, y)")
-    assert read_constraints(path, WORDS, query=query).for_query(query).functional == (((0,), 1),)
-
-
-def test_a_file_that_cannot_be_read_is_our_own_error(tmp_path: Path) -> None:
-    path = tmp_path / "mine.constraints"
-    with pytest.raises(InputError, match="there is no file"):
-        read_constraints(path, WORDS)
-    with pytest.raises(InputError, match="is a folder"):
-        read_constraints(tmp_path, WORDS)
-    path.write_bytes(b"functional: \xff 1")
-    with pytest.raises(InputError, match="0xff is not UTF-8"):
-        read_constraints(path, WORDS)
+        parse_constraints("\nfunctional: bornin 1→2\n", WORDS, source="mine.constraints")

@@ -7,12 +7,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gaifman
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.config import Deadline, no_deadline
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, StoppedError
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
-from gaifman.model import GaifmanModel
 from gaifman.server.limits import ServerLimits
 from gaifman.server.schemas import (
     AnswersRequest,
@@ -29,7 +30,7 @@ from gaifman.server.schemas import (
     RelationsRequest,
     RelationSummary,
 )
-from gaifman.server.service import WARM_UP_AFTER, Service, strip_svg_style
+from gaifman.server.service import NameIndex, Service, strip_svg_style
 from processes import PATIENCE
 from trained import FEW, demo, neighbour, towns, worker
 from worst_queries import crowded
@@ -166,62 +167,6 @@ def test_a_ranking_is_stopped(query_service: Service) -> None:
     deadline.cancel()
     with pytest.raises(StoppedError):
         query_service.answers(AnswersRequest(bindings={"x": "p01"}), deadline)
-
-
-def joined() -> None:
-    """Wait for the warm-up."""
-    for thread in threading.enumerate():
-        if thread.name == "gaifman-warm-up":
-            thread.join()
-
-
-@pytest.mark.parametrize("trouble", [None, MemoryError, StoppedError])
-def test_rankings_are_warmed_up_once_after_a_few(
-    monkeypatch: pytest.MonkeyPatch, trouble: type[Exception] | None
-) -> None:
-    warmed_up = list[tuple[GaifmanModel, Deadline | None]]()
-
-    def warm_up(model: GaifmanModel, deadline: Deadline | None = None) -> None:
-        warmed_up.append((model, deadline))
-        if trouble:
-            raise trouble("failed")  # not reported: it only costs speed
-
-    monkeypatch.setattr(GaifmanModel, "warm_up", warm_up)
-    service = Service(towns(), worker())
-    for number in range(1, 3 * WARM_UP_AFTER):
-        service.answers(AnswersRequest(bindings={"x": "p01"}), no_deadline())
-        joined()
-        assert len(warmed_up) == (number >= WARM_UP_AFTER)
-    ((model, deadline),) = warmed_up
-    assert model is service.model
-    assert deadline is not None
-    assert not deadline.cancelled.done()
-    service.retire()
-    assert deadline.cancelled.done()
-
-
-def test_one_service_at_a_time_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    warmed_up, going, release = list[GaifmanModel](), threading.Event(), threading.Event()
-
-    def warm_up(model: GaifmanModel, _: Deadline | None = None) -> None:
-        warmed_up.append(model)
-        going.set()
-        release.wait(60)
-
-    monkeypatch.setattr(GaifmanModel, "warm_up", warm_up)
-    first = Service(towns(), worker())
-    second = first.with_facts([Fact("lives_in", ("p01", "t2"))])
-    for service in (first, second):
-        for _ in range(WARM_UP_AFTER):
-            service.answers(AnswersRequest(bindings={"x": "p01"}), no_deadline())
-        assert going.wait(60)
-    assert warmed_up == [first.model], "the other comes later"
-    release.set()
-    joined()
-    for _ in range(WARM_UP_AFTER):
-        second.answers(AnswersRequest(bindings={"x": "p01"}), no_deadline())
-    joined()
-    assert warmed_up == [first.model, second.model]
 
 
 def test_neighbourhoods(bare: Service) -> None:
@@ -420,3 +365,31 @@ def test_all_queries_of_a_server_share_its_memory() -> None:
     after = service.with_facts([Fact("p", ("new",))]).engine.database
     assert (after.memory_mb, after.disk_mb) == (after.table_mb + 64, 1)
     service.query(QueryRequest(query="p(x)"), no_deadline())
+
+
+# Search of names
+
+
+NAMES = st.lists(st.text(st.sampled_from("abAB ßİ\n"), min_size=1, max_size=5), unique=True).map(sorted)
+
+
+def plain(names: list[str], text: str) -> list[int]:
+    """The definition."""
+    wanted = text.casefold()
+    inside = [number for number, name in enumerate(names) if wanted in name.casefold()]
+    return sorted(inside, key=lambda number: not names[number].casefold().startswith(wanted))
+
+
+@given(NAMES, st.text(st.sampled_from("abAB ßİ\n"), max_size=3))
+def test_it_finds_what_a_plain_search_finds(names: list[str], text: str) -> None:
+    assert list(NameIndex(names).search(text)) == plain(names, text)
+
+
+def test_an_empty_text_is_in_every_name() -> None:
+    assert list(NameIndex(["ann", "bob"]).search("")) == [0, 1]
+    assert list(NameIndex([]).search("")) == []
+    assert list(NameIndex([]).search("a")) == []
+
+
+def test_what_stands_between_names_is_in_none() -> None:
+    assert list(NameIndex(["a", "b"]).search("a\0b")) == []

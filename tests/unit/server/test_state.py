@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaifman.cancellation import Deadline, no_deadline
-from gaifman.config import DEFAULT_BUDGET, Budget
+from gaifman.config import DEFAULT_BUDGET, Budget, Deadline, no_deadline
 from gaifman.errors import KnowledgeBaseError, OutputError, StoppedError
 from gaifman.kb.knowledge_base import Fact
 from gaifman.queries.engine import Engine

@@ -1,4 +1,4 @@
-"""Quoting of names, and similar names."""
+"""Quoting of names, similar names, and the styles in which formulas print."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaifman.errors import similar_names
-from gaifman.logic.names import fold_subscripts, is_path, is_word, name_problem, quote, unquote
+from gaifman.logic.notation import (
+    ASCII,
+    BRACKETED,
+    UNICODE,
+    fold_subscripts,
+    format_relation,
+    is_path,
+    is_word,
+    name_problem,
+    quote,
+    unquote,
+)
+from gaifman.logic.parser import parse
 
 NAMES = st.text(min_size=1).filter(lambda name: not name_problem(name))
 
@@ -80,3 +92,36 @@ def test_the_names_of_a_mapping_are_its_keys() -> None:
     """Relations by name were taken for what they are mapped to, and the error about one was another error."""
     assert similar_names("bordrs", {"borders": 2, "capital": 2}) == ("borders",)
     assert similar_names("bordrs", (name for name in ("borders",))) == ("borders",)
+
+
+# Signs and brackets
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("borders", "borders"),
+        ("naïve", "naïve"),
+        ("_hypernym", "_hypernym"),
+        ("_", "'_'"),
+        ("not", "'not'"),
+        ("count", "'count'"),
+        ("has part", "'has part'"),
+        ("/a/b./c/d", "/a/b./c/d"),
+        ("/a/b.", "'/a/b.'"),
+        ("1st", "1st"),
+        ("a-b", "'a-b'"),
+        ("it's", r"'it\'s'"),
+        ("\u202ex", r"'\u202ex'"),
+    ],
+)
+def test_relations_are_quoted_only_where_necessary(name: str, text: str) -> None:
+    assert format_relation(name) == text
+    assert str(parse(f"{text}(x)")) == f"{text}(x)"
+
+
+def test_one_tree_in_three_styles() -> None:
+    formula = parse("forall x. p(x) -> exists y. r(x, y) & x != y")
+    assert formula.render(UNICODE) == "∀x p(x) → (∃y r(x, y) ∧ x ≠ y)"
+    assert formula.render(ASCII) == "forall x. p(x) -> (exists y. r(x, y) & x != y)"
+    assert formula.render(BRACKETED) == "∀x (p(x) → (∃y (r(x, y) ∧ x ≠ y)))"

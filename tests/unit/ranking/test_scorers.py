@@ -1,4 +1,4 @@
-"""Direct scores of all candidates equal those of the predictor, for any blocks and threads."""
+"""Scores of all candidates equal those of the predictor, for any blocks and threads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from gaifman.completion import Completion
 from gaifman.errors import KnowledgeBaseError
 from gaifman.kb.tables import Floats, Ints
 from gaifman.ranking import scorers as ranking
-from gaifman.ranking.scorers import DirectScorer
-from gaifman.sampling.neighbourhoods import HiddenFacts, SamplingConfig
+from gaifman.ranking.scorers import NetworkScorer
+from gaifman.sampling.hiding import HiddenFacts
+from gaifman.sampling.settings import SamplingConfig
 from trained import FEW, GOOD, network, towns
 
 
@@ -22,9 +23,9 @@ def completed() -> Completion:
     return gaifman.complete(towns(), ["person", "works_in", "moved"], **FEW)
 
 
-def plain(relation: str, draws: int = 3, threads: int | None = 1) -> DirectScorer:
+def plain(relation: str, draws: int = 3, threads: int | None = 1) -> NetworkScorer:
     found = completed()
-    return DirectScorer(network(found.predictor(relation)), (draws,), threads=threads)
+    return NetworkScorer(network(found.predictor(relation)), (draws,), threads=threads)
 
 
 def tuples_of(relation: str, count: int = 4) -> Ints:
@@ -72,7 +73,7 @@ def test_blocks_and_threads_do_not_change_the_scores(monkeypatch: pytest.MonkeyP
 
 def test_several_means_are_those_of_the_first_draws() -> None:
     found, tuples = completed(), tuples_of("works_in", 3)
-    together = DirectScorer(network(found.predictor("works_in")), (1, 2, 3)).scores(tuples, 1)
+    together = NetworkScorer(network(found.predictor("works_in")), (1, 2, 3)).scores(tuples, 1)
     for row, draws in zip(together, (1, 2, 3), strict=True):
         assert np.array_equal(row, plain("works_in", draws).scores(tuples, 1)[0])
 
@@ -90,7 +91,7 @@ def test_candidates_share_their_draws() -> None:
     kb = gaifman.KnowledgeBase.from_facts(crowd, objects=["twin 1", "twin 2"])
     found = gaifman.complete(kb, **GOOD)
     asked = np.array([[kb.object_id("ann"), 0]], np.int32)
-    scores = DirectScorer(network(found.predictor("likes")), (2,)).scores(asked, 1)
+    scores = NetworkScorer(network(found.predictor("likes")), (2,)).scores(asked, 1)
     assert scores[0, 0, kb.object_id("twin 1")] == scores[0, 0, kb.object_id("twin 2")]
     assert len(np.unique(scores)) > 1
 

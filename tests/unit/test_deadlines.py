@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gaifman
-from gaifman.cancellation import MIN_SECONDS, Deadline, current_deadline, no_deadline
-from gaifman.config import Budget
+from gaifman.config import MIN_SECONDS, Budget, Deadline, current_deadline, no_deadline
 from gaifman.errors import GaifmanError, StoppedError
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.logic.ast import relation_query
