@@ -384,7 +384,7 @@ class _CompiledFeatures:
             if rankers.relation not in self._relation_scorers:
                 index, settings = self._step_index(rankers.vocabulary.thresholds), listwise_config(self._config)
                 if self._workspaces is None:
-                    self._workspaces = Workspaces(index, rankers.max_steps, settings.mining.max_set)
+                    self._workspaces = Workspaces(index, settings, rankers.max_steps)
                 self._relation_scorers[rankers.relation] = rankers.bind(index, settings, self._workspaces)
             return self._relation_scorers[rankers.relation]
 

@@ -27,6 +27,7 @@ from gaifman.kernels.listwise import (
     own_gradient,
     own_scores,
 )
+from gaifman.listwise.members import WalkBound
 from gaifman.listwise.mining import LINKS, MinedPaths, MiningConfig, Reacher, mine_paths
 from gaifman.listwise.steps import StepIndex
 from gaifman.sampling.examples import HIDE_MODES, hide_links
@@ -62,6 +63,8 @@ class ListwiseConfig:
     """How rankers are mined and fitted."""
 
     mining: MiningConfig = field(default_factory=MiningConfig)
+    bound: WalkBound | None = None
+    """The members that walks pass through; None for all objects."""
     hide: str = "facts"
     """What a question does not see: the fact that it asks for, or also all other `links` between its objects."""
     questions: int = 2_000
@@ -367,7 +370,7 @@ def _ask(
     groups = row_ids(facts[:, fixed])[0] if fixed else np.zeros(len(facts), np.int64)
     others = _choose_questions(facts, groups, config)
     chosen = np.concatenate([held_out, others[~np.isin(others, held_out)]])
-    reacher = Reacher(index, config.mining.max_steps, config.mining.max_set)
+    reacher = Reacher(index, config.mining.max_steps, config.mining.max_set, config.bound)
     hidden = HiddenFacts.one_per_tuple(ids[chosen])
     if config.hide == "links":
         hidden = hide_links(build_graph(index.kb), facts[chosen], hidden, np.arange(len(chosen)))
@@ -392,18 +395,28 @@ def _ask(
         freeze(np.array(starts, np.int64)),
         freeze(reacher.objects[: reacher.end]),
         freeze(reacher.formulas[: reacher.end]),
-        freeze(formula_values(reacher.counts[: reacher.end], reacher.masses[: reacher.end])),
+        freeze(reacher.values[: reacher.end]),
     )
     return questions, chosen
 
 
 def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mined: Sequence[MinedPaths]) -> None:
-    """Append what the formulas reach from the fixed objects: their paths, then `LINKS`."""
-    first = 0
-    for start, one in zip(fixed, mined, strict=True):
-        reacher.walk(start, hidden, one.paths, first)
-        reacher.link(start, hidden, first + len(one))
-        first += len(one) + len(LINKS)
+    """Append what the formulas reach from the fixed objects: their paths, then `LINKS`.
+
+    With a size, walks keep to the members of each draw, and the values are means over the draws.
+    """
+    begin = reacher.end
+    draws = reacher.drawer.draw(fixed, hidden, max((one.paths.shape[1] for one in mined), default=1))
+    for members in draws or [None]:
+        if members is not None:
+            reacher.drawer.mark(members)
+        first = 0
+        for start, one in zip(fixed, mined, strict=True):
+            reacher.walk(start, hidden, one.paths, first)
+            reacher.link(start, hidden, first + len(one))
+            first += len(one) + len(LINKS)
+    entries = slice(begin, reacher.end)
+    reacher.store_values(begin, formula_values(reacher.counts[entries], reacher.masses[entries]), max(1, len(draws)))
 
 
 def _choose_questions(facts: Ints, groups: Longs, config: ListwiseConfig) -> Longs:
