@@ -363,7 +363,7 @@ def complete(
     kb: KnowledgeBases,
     relations: Iterable[str] | None = None,
     *,
-    radius: int = DEFAULT_CONFIG.radius,
+    radius: int | str = DEFAULT_CONFIG.radius,
     size: int | str | None = DEFAULT_CONFIG.size,
     phi: str | FeatureSet = DEFAULT_CONFIG.phi,
     base: str = DEFAULT_CONFIG.base,
@@ -390,7 +390,8 @@ def complete(
     Args:
         kb: The knowledge base, or several that share relations but no objects.
         relations: The relations; None for all.
-        radius: r, the largest distance of a member from the tuple's objects.
+        radius: r, the largest distance of a member from the tuple's objects. `auto` is 1 for networks; for ranked
+            lists with a size it holds all paths.
         size: k, the number of members besides the tuple's objects; None for all, `auto` for the default of the base
             model.
         phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.

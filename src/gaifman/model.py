@@ -429,7 +429,7 @@ class GaifmanModel(Model):
     def __init__(
         self,
         query: str | Query,
-        radius: int = DEFAULT_CONFIG.radius,
+        radius: int | str = DEFAULT_CONFIG.radius,
         size: int | str | None = DEFAULT_CONFIG.size,
         phi: str | FeatureSet = DEFAULT_CONFIG.phi,
         base: str | BaseModel = DEFAULT_CONFIG.base,
@@ -523,7 +523,8 @@ class GaifmanModel(Model):
         if self._scorer:
             trained = f"{self.meta['features']:,} features, trained on {self.meta['metrics']['answers']:,} answers"
         if self.config.base == LISTWISE:
-            return f"<GaifmanModel: {self.query}, ranked lists, {trained}>"
+            bound = "" if self.config.size is None else f", size {size}"
+            return f"<GaifmanModel: {self.query}, ranked lists{bound}, {trained}>"
         return f"<GaifmanModel: {self.query}, radius {self.config.radius}, size {size}, {trained}>"
 
     def fit(
@@ -740,7 +741,7 @@ def fit(
     kb: KnowledgeBases,
     query: str | Query,
     *,
-    radius: int = DEFAULT_CONFIG.radius,
+    radius: int | str = DEFAULT_CONFIG.radius,
     size: int | str | None = DEFAULT_CONFIG.size,
     phi: str | FeatureSet = DEFAULT_CONFIG.phi,
     base: str | BaseModel = DEFAULT_CONFIG.base,
@@ -768,7 +769,8 @@ def fit(
     Args:
         kb: The knowledge base, or several that share relations but no objects.
         query: The target query q, with at least one free variable.
-        radius: r, the largest distance of a member from the tuple's objects.
+        radius: r, the largest distance of a member from the tuple's objects. `auto` is 1 for networks; for ranked
+            lists with a size it holds all paths.
         size: k, the number of members besides the tuple's objects; None for all, `auto` for the default of the base
             model.
         phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.

@@ -57,7 +57,8 @@ def reached(
     index: StepIndex, start: int, hidden: list[int], paths: np.ndarray, max_set: int = 100, budget: int = 1
 ) -> dict[tuple[int, int], float]:
     scratch, unseen = walk_scratch(len(index.kb.objects)), freeze(np.array(hidden, np.int64))
-    objects, formulas, counts, masses = (np.empty(1, kind) for kind in (np.int32, np.int32, np.float32, np.float32))
+    objects, formulas = np.empty(1, np.int32), np.empty(1, np.int32)
+    counts, masses = np.empty(1, np.float32), np.empty(1, np.float32)
     scratch.state[DEPTH] = -1
     while True:
         arguments = (index.table, NO_BOUND, start, unseen, paths, 0, max_set, budget, scratch)
@@ -68,9 +69,8 @@ def reached(
                 (int(f), int(o)): float(c) for f, o, c in zip(formulas[:end], objects[:end], counts[:end], strict=True)
             }
         if status != PAUSED:
-            objects, formulas, counts, masses = (
-                np.resize(array, 2 * len(array)) for array in (objects, formulas, counts, masses)
-            )
+            objects, formulas = np.resize(objects, 2 * len(objects)), np.resize(formulas, 2 * len(objects))
+            counts, masses = np.resize(counts, 2 * len(counts)), np.resize(masses, 2 * len(masses))
 
 
 @pytest.mark.parametrize("seed", range(40))

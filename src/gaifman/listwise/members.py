@@ -75,10 +75,11 @@ class MemberDrawer:
         found = [np.sort(drawn.members_of(0, draw)) for draw in range(sampling.draws)]
         return found[:1] if all(np.array_equal(one, found[0]) for one in found) else found
 
-    def mark(self, members: Ints) -> None:
-        """Let walks keep to these members."""
+    def mark(self, draws: Sequence[Ints], draw: int) -> None:
+        """Let walks keep to the members of one of some draws; without a bound there are none."""
         self.members.number[0] += 1
-        self.members.marks[members] = self.members.number[0]
+        if draws:
+            self.members.marks[draws[draw]] = self.members.number[0]
 
     def is_inside(self, facts: Longs, targets: Ints) -> Bools:
         """Whether all objects of facts but the targets are members."""

@@ -407,9 +407,8 @@ def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mine
     """
     begin = reacher.end
     draws = reacher.drawer.draw(fixed, hidden, max((one.paths.shape[1] for one in mined), default=1))
-    for members in draws or [None]:
-        if members is not None:
-            reacher.drawer.mark(members)
+    for draw in range(max(1, len(draws))):
+        reacher.drawer.mark(draws, draw)
         first = 0
         for start, one in zip(fixed, mined, strict=True):
             reacher.walk(start, hidden, one.paths, first)

@@ -159,9 +159,7 @@ class RelationScorer:
         order = np.argsort(groups, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
-    def _question(
-        self, tuples: Ints, hidden: Longs, position: int, deadline: Deadline
-    ) -> tuple[Floats, int]:
+    def _question(self, tuples: Ints, hidden: Longs, position: int, deadline: Deadline) -> tuple[Floats, int]:
         """The log shares of the candidates of one question, and the number of known answers."""
         scorer, objects, hidden = self.scorers[position], tuples[0].tolist(), freeze(hidden)
         targets, known = freeze(tuples[:, position]), self.known_answers(objects, hidden, position)

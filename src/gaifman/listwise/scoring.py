@@ -86,9 +86,7 @@ class Scorer:
         self._everything = float(np.exp(self._own).sum())
         self._fixed = [i for i in range(facts.shape[1]) if i != ranker.position]
 
-    def scores(
-        self, objects: Sequence[int], hidden: Longs = NOTHING, deadline: Deadline | None = None
-    ) -> Floats:
+    def scores(self, objects: Sequence[int], hidden: Longs = NOTHING, deadline: Deadline | None = None) -> Floats:
         """Shape (objects,), float64: the score of every candidate, given the objects of a tuple at other positions.
 
         Hidden facts lead nowhere; what candidates are by themselves is taken as known.
