@@ -51,7 +51,7 @@ def choose_base(config: TrainingConfig, query: Query) -> str:
 
 
 def resolve_config(config: TrainingConfig, query: Query) -> TrainingConfig:
-    """The settings with the base model, the size and the radius that `auto` stands for.
+    """The settings with the base model, the size, the radius and what is hidden that `auto` stands for.
 
     The radius of ranked lists with a size stays `auto`: it depends on the length of paths.
     """
@@ -61,7 +61,21 @@ def resolve_config(config: TrainingConfig, query: Query) -> TrainingConfig:
         size = None if base == LISTWISE else NETWORK_SIZE
     if radius == AUTO and (base != LISTWISE or size is None):
         radius = NETWORK_RADIUS
-    return replace(config, base=base, size=size, radius=radius)
+    return replace(config, base=base, size=size, radius=radius, hide="facts" if config.hide == AUTO else config.hide)
+
+
+def check_validation(config: TrainingConfig, query: Query) -> None:
+    """Raise an error if validation facts have nothing to choose with these settings."""
+    if choose_base(config, query) != LISTWISE:
+        raise KnowledgeBaseError(
+            "validation facts choose what ranked lists hide, and the model is a network",
+            hint='leave out the validation facts, or choose ranked lists: base="listwise", or --base listwise',
+        )
+    if config.hide != AUTO:
+        raise KnowledgeBaseError(
+            f"hide={config.hide} is given: validation facts have nothing to choose",
+            hint="leave out one of the two",
+        )
 
 
 def check_base(config: TrainingConfig, query: Query) -> None:
