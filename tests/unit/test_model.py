@@ -368,6 +368,7 @@ def test_settings_make_the_config() -> None:
     settings: dict[str, Any] = {
         **FEW,
         "base": "mlp",
+        "radius": 1,
         "size": None,
         "hide": "links",
         "holdout": 0.2,

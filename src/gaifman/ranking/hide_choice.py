@@ -21,8 +21,10 @@ from gaifman.sampling.rng import fold_in_rows, make_key
 
 CHOICES = ("facts", "links")
 """What can be chosen; the first is the default, also if both are as good."""
-MAX_RELATIONS, MAX_RELATION_FACTS = 20, 200
+MAX_RELATIONS, MAX_RELATION_FACTS = 10, 200
 """Relations that are trained to choose, and validation facts of each that are ranked."""
+MAX_QUESTIONS = 500
+"""Questions of a position that these are trained on."""
 MAX_CELLS = 1 << 22
 """Scores in memory at once."""
 

@@ -13,11 +13,13 @@ from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.odds import Odds, Proposals, fit_odds
 from gaifman.listwise.relation import RelationRankers
 from gaifman.listwise.serialization import Vocabulary, ranker_arrays
+from gaifman.listwise.settings import listwise_config
+from gaifman.listwise.steps import build_steps
 from gaifman.listwise.trainer import ListwiseTrainer, mean_shares
 from gaifman.logic.ast import Query
 from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, reliability
 from gaifman.ranking.held_out import HeldOutRanking, HeldOutRanks
-from gaifman.ranking.hide_choice import CHOICES, reciprocal_ranks
+from gaifman.ranking.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.neighbourhoods import HiddenFacts
@@ -115,8 +117,9 @@ def rank_validation_facts(
 ) -> dict[str, Floats]:
     """What can be hidden → the reciprocal ranks of validation facts (b, arity) if that is hidden in training."""
     found = {}
+    questions = min(MAX_QUESTIONS, listwise_config(config, build_steps(graph.kb)).questions)
     for choice in CHOICES:
-        own = replace(config, hide=choice)
+        own = replace(config, hide=choice, options={**config.options, "questions": questions})
         trainer = ListwiseTrainer(TrainingExamples(graph, query, own, constraints), own)
         known = np.unique(np.concatenate([graph.kb.tuples(trainer.relation), tuples]), axis=0)
         found[choice] = reciprocal_ranks(trainer.scorer(trainer.train().rankers), tuples, known)
