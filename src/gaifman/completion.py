@@ -550,7 +550,8 @@ class RelationTrainer:
         def rank(name: str) -> dict[str, Floats]:
             store.check_stop()
             query = relation_query(name, self.kbs[0].relations[name].arity)
-            return rank_validation_facts(self.whole_graph(), query, self.config, self.constraints, sample[name])
+            asked = sample[name], facts.tuples[name]
+            return rank_validation_facts(self.whole_graph(), query, self.config, self.constraints, *asked)
 
         self.choice = store.load_choice()
         if self.choice is None:

@@ -618,7 +618,7 @@ class GaifmanModel(Model):
         name = query.atomic_relation or ""
         facts = ValidationFacts.of(graph.kb, valid, [name])
         tuples = facts.sample(self.config.seed).tuples[name]
-        found = rank_validation_facts(graph, query, self.config, constraints, tuples)
+        found = rank_validation_facts(graph, query, self.config, constraints, tuples, facts.tuples[name])
         return HideChoice.of({choice: [ranks] for choice, ranks in found.items()}, facts.left_out)
 
     # Predictions

@@ -194,7 +194,6 @@ class Reacher:
 
         The formulas are numbered from `first`, in the order of `LINKS`.
         """
-        self._check_deadline()
         table = self.index.table
         steps = slice(*table.group_starts[table.starts[[start, start + 1]]].tolist())
         seen = table.targets[steps] != start
@@ -204,6 +203,7 @@ class Reacher:
         targets, forwards = table.targets[steps][seen], self.index.forwards[self.index.step_labels[steps][seen]]
         chances = table.chances[steps][seen] if len(table.chances) else None
         for number, kind in enumerate((np.ones(len(targets), bool), forwards, ~forwards)):
+            self._check_deadline()
             objects, owners = np.unique(targets[kind], return_inverse=True)
             values = np.ones(len(objects), np.float32)
             if chances is not None:

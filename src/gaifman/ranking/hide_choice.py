@@ -20,7 +20,7 @@ from gaifman.ranking.ranks import CandidateFilter, compute_ranks
 from gaifman.sampling.rng import fold_in_rows, make_key
 
 CHOICES = ("facts", "links")
-"""What can be chosen; the first is the default, also if both are as good."""
+"""What can be chosen; the first is the default, unless the other one is clearly better."""
 MAX_RELATIONS, MAX_RELATION_FACTS = 10, 200
 """Relations that are trained to choose, and validation facts of each that are ranked."""
 MAX_QUESTIONS = 500
@@ -121,15 +121,20 @@ class HideChoice:
     def of(cls, found: Mapping[str, Sequence[Floats]], left_out: int = 0) -> HideChoice:
         """The choice by reciprocal ranks: choice → those of each relation.
 
+        Links are hidden if they gain more than the standard error of the gain.
+
         >>> half, all_first = [np.array([0.5, 0.5])], [np.array([1.0, 1.0])]
         >>> HideChoice.of({"facts": half, "links": all_first}).chosen
         'links'
         >>> HideChoice.of({"facts": half, "links": half}).chosen
         'facts'
         """
-        mrr = {choice: float(np.concatenate(parts).mean()) for choice, parts in found.items()}
-        first = found[CHOICES[0]]
-        return cls(max(CHOICES, key=lambda choice: mrr[choice]), sum(map(len, first)), len(first), mrr, left_out)
+        ranks = {choice: np.concatenate(parts) for choice, parts in found.items()}
+        default, other = CHOICES
+        count, gains = len(ranks[default]), ranks[other] - ranks[default]
+        error = gains.std(ddof=1) / np.sqrt(count) if count > 1 else np.inf
+        mrr = {choice: float(own.mean()) for choice, own in ranks.items()}
+        return cls(other if gains.mean() > error else default, count, len(found[default]), mrr, left_out)
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON fields."""

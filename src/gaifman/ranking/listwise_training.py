@@ -113,16 +113,24 @@ def train_relation(
 
 
 def rank_validation_facts(
-    graph: GaifmanGraph, query: Query, config: TrainingConfig, constraints: Constraints | None, tuples: Ints
+    graph: GaifmanGraph,
+    query: Query,
+    config: TrainingConfig,
+    constraints: Constraints | None,
+    tuples: Ints,
+    known: Ints,
 ) -> dict[str, Floats]:
-    """What can be hidden → the reciprocal ranks of validation facts (b, arity) if that is hidden in training."""
+    """What can be hidden → the reciprocal ranks of validation facts (b, arity) if that is hidden in training.
+
+    The known facts (k, arity), which include these, are no rivals, and neither are those of the knowledge base.
+    """
     found = {}
     questions = min(MAX_QUESTIONS, listwise_config(config, build_steps(graph.kb)).questions)
     for choice in CHOICES:
         own = replace(config, hide=choice, options={**config.options, "questions": questions})
         trainer = ListwiseTrainer(TrainingExamples(graph, query, own, constraints), own)
-        known = np.unique(np.concatenate([graph.kb.tuples(trainer.relation), tuples]), axis=0)
-        found[choice] = reciprocal_ranks(trainer.scorer(trainer.train().rankers), tuples, known)
+        true = np.unique(np.concatenate([graph.kb.tuples(trainer.relation), known]), axis=0)
+        found[choice] = reciprocal_ranks(trainer.scorer(trainer.train().rankers), tuples, true)
     return found
 
 
