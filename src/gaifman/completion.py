@@ -39,11 +39,11 @@ from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
 from gaifman.io.model_file import Arrays, read_model_state, strip_prefix, translate_state_errors
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
-from gaifman.kb.tables import Ints
+from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.serialization import Vocabulary
-from gaifman.listwise.settings import resolve_config
+from gaifman.listwise.settings import check_validation, resolve_config
 from gaifman.listwise.steps import build_steps
 from gaifman.logic.ast import Bindings, Feature, Query, free_variables, query_position, relation_query, used_symbols
 from gaifman.model import DEFAULT_CONFIG, GaifmanModel, Model
@@ -53,10 +53,12 @@ from gaifman.models.calibration import Calibration, HeldOut, HeldOutReport, auc_
 from gaifman.models.scaling import feature_kinds
 from gaifman.predict import DEFAULT_MAX_DRAWS, DrawBudget, Estimate, Estimates, Predictor, Tuples
 from gaifman.ranking.candidates import QueryPattern, atom_pattern
+from gaifman.ranking.hide_choice import CHOICES, HideChoice, ValidationFacts, choice_metadata
 from gaifman.ranking.listwise_training import (
     TrainedRelation,
     fit_all_odds,
     listwise_report,
+    rank_validation_facts,
     train_relation,
 )
 from gaifman.ranking.ranks import HeldOutRanks, rank_held_out
@@ -339,13 +341,23 @@ class PartStore:
         """The training callback for a relation."""
         return Callback()
 
+    def load_choice(self) -> HideChoice | None:
+        """What validation facts have chosen to hide, or None if that is still to be chosen."""
+        return None
+
+    def save_choice(self, choice: HideChoice) -> None:
+        """Store what validation facts have chosen to hide."""
+
+    def check_stop(self) -> None:
+        """Raise an error if training is to stop."""
+
 
 @checked
 def complete(
     kb: KnowledgeBases,
     relations: Iterable[str] | None = None,
     *,
-    radius: int = DEFAULT_CONFIG.radius,
+    radius: int | str = DEFAULT_CONFIG.radius,
     size: int | str | None = DEFAULT_CONFIG.size,
     phi: str | FeatureSet = DEFAULT_CONFIG.phi,
     base: str = DEFAULT_CONFIG.base,
@@ -365,6 +377,7 @@ def complete(
     seed: int = DEFAULT_CONFIG.seed,
     block_size: int = DEFAULT_CONFIG.block_size,
     constraints: Constraints | None = None,
+    valid: KnowledgeBase | None = None,
     threads: int | None = None,
 ) -> Completion:
     """Train one model for each relation of a knowledge base.
@@ -372,7 +385,8 @@ def complete(
     Args:
         kb: The knowledge base, or several that share relations but no objects.
         relations: The relations; None for all.
-        radius: r, the largest distance of a member from the tuple's objects.
+        radius: r, the largest distance of a member from the tuple's objects. `auto` is 1 for networks; for ranked
+            lists with a size it holds all paths.
         size: k, the number of members besides the tuple's objects; None for all, `auto` for the default of the base
             model.
         phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.
@@ -383,7 +397,8 @@ def complete(
         negatives: w̃, negatives of each fact per epoch, with one neighbourhood each.
         negative_sampling: Where the objects of negatives come from: `uniform`, `typed` or `mixed`.
         hard_negative_fraction: The share of negatives whose object is two or three steps from one that stays.
-        hide: What an example cannot see: the `facts` that make it true, or also all `links` between its objects.
+        hide: What an example cannot see: the `facts` that make it true, or also all `links` between its objects. `auto`
+            is `facts`, or what `valid` chooses.
         holdout: The share of facts that is held out for calibration and early stopping.
         max_held_out: Limit on the held-out tuples.
         min_examples: Train more epochs until this many examples were seen.
@@ -395,6 +410,7 @@ def complete(
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
         constraints: Types and functional relations, which decide what a negative can be, and which answers respect.
+        valid: Validation facts, which are not trained on: what ranked lists hide is chosen by their ranks.
         threads: The number of threads; None for all processors. The result does not depend on it.
     """
     config = TrainingConfig(
@@ -418,7 +434,7 @@ def complete(
         seed=seed,
         block_size=block_size,
     )
-    return train_completion(kb, config, relations, phi=phi, constraints=constraints, threads=threads)
+    return train_completion(kb, config, relations, phi=phi, constraints=constraints, valid=valid, threads=threads)
 
 
 def train_completion(
@@ -428,13 +444,18 @@ def train_completion(
     *,
     phi: str | FeatureSet | None = None,
     constraints: Constraints | None = None,
+    valid: KnowledgeBase | None = None,
     threads: int | None = None,
     store: PartStore | None = None,
 ) -> Completion:
     """Train a completion with these settings; `phi` replaces a name in the settings."""
     trainer = RelationTrainer(kb, config.phi if phi is None else phi, config, constraints)
     names = check_relations(trainer.kbs[0], relations)
-    parts = trainer.train_all(names, check_threads(threads), store or PartStore())
+    threads, store = check_threads(threads), store or PartStore()
+    if valid is not None:
+        check_validation(config, relation_query("r", 2))
+        trainer.choose_hiding(valid, names, threads, store)
+    parts = trainer.train_all(names, threads, store)
     return trainer.build_completion(names, parts)
 
 
@@ -463,6 +484,8 @@ class RelationTrainer:
         self.phi, self.constraints = phi, constraints
         self.config = resolve_config(replace(config, phi=phi_name(phi)), relation_query("r", 2))
         """The settings, with a base model."""
+        self.choice: HideChoice | None = None
+        """What validation facts have chosen to hide."""
         self._whole: GaifmanGraph | None = None
         self._graphs: list[GaifmanGraph] | None = None
         self._prepared: dict[int, tuple[list[FeatureEvaluator], Ints]] = {}
@@ -498,6 +521,27 @@ class RelationTrainer:
     def count_facts(self, name: str) -> int:
         """The number of facts of a relation in all knowledge bases."""
         return sum(kb.relations[name].count for kb in self.kbs)
+
+    def choose_hiding(self, valid: KnowledgeBase, names: Sequence[str], threads: int, store: PartStore) -> None:
+        """Hide from now on what gives validation facts the better ranks, on some relations."""
+        if len(self._given) > 1:
+            raise KnowledgeBaseError("validation facts are for one knowledge base, and several are given")
+        facts = ValidationFacts.of(self.kbs[0], valid, names)
+        sample = facts.sample(self.config.seed).tuples
+
+        def rank(name: str) -> dict[str, Floats]:
+            store.check_stop()
+            query = relation_query(name, self.kbs[0].relations[name].arity)
+            asked = sample[name], facts.tuples[name]
+            return rank_validation_facts(self.whole_graph(), query, self.config, self.constraints, *asked)
+
+        self.choice = store.load_choice()
+        if self.choice is None:
+            ranked = map_threaded(rank, list(sample), threads, cost=self.count_facts)
+            found = {choice: [one[choice] for one in ranked] for choice in CHOICES}
+            self.choice = HideChoice.of(found, facts.left_out)
+            store.save_choice(self.choice)
+        self.config = replace(self.config, hide=self.choice.chosen)
 
     def train_all(self, names: Sequence[str], threads: int, store: PartStore) -> dict[str, RelationModel]:
         """Relation → its model: from the store, or trained now."""
@@ -592,6 +636,7 @@ class RelationTrainer:
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
             **training_metadata(self.config, None, self._given, self.constraints),
+            **choice_metadata(self.choice),
             "features": sum(scorer.formula_count for scorer in scorers.values()),
             "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
             "calibration": report.reliability_table(),

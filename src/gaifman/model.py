@@ -45,7 +45,7 @@ from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
 from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.scoring import Workspaces
 from gaifman.listwise.serialization import Vocabulary
-from gaifman.listwise.settings import listwise_config, resolve_config
+from gaifman.listwise.settings import check_validation, listwise_config, resolve_config
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.logic.ast import Bindings, Feature, Query, used_symbols
 from gaifman.logic.parser import parse_query
@@ -71,7 +71,8 @@ from gaifman.ranking.candidates import (
     Restriction,
     model_pattern,
 )
-from gaifman.ranking.listwise_training import listwise_report, train_relation
+from gaifman.ranking.hide_choice import HideChoice, ValidationFacts, choice_metadata
+from gaifman.ranking.listwise_training import listwise_report, rank_validation_facts, train_relation
 from gaifman.ranking.ranked_answers import FirstPass, NetworkFirstPass, RankedAnswers, rank_candidates
 from gaifman.ranking.ranks import RANK_FIGURES, rank_held_out
 from gaifman.sampling.constraints import ConstraintChecker, Constraints, parse_constraints
@@ -388,7 +389,7 @@ class _CompiledFeatures:
             if rankers.relation not in self._relation_scorers:
                 index, settings = self._step_index(rankers.vocabulary.thresholds), listwise_config(self._config)
                 if self._workspaces is None:
-                    self._workspaces = Workspaces(index, rankers.max_steps, settings.mining.max_set)
+                    self._workspaces = Workspaces(index, settings, rankers.max_steps)
                 self._relation_scorers[rankers.relation] = rankers.bind(index, settings, self._workspaces)
             return self._relation_scorers[rankers.relation]
 
@@ -426,7 +427,7 @@ class GaifmanModel(Model):
     def __init__(
         self,
         query: str | Query,
-        radius: int = DEFAULT_CONFIG.radius,
+        radius: int | str = DEFAULT_CONFIG.radius,
         size: int | str | None = DEFAULT_CONFIG.size,
         phi: str | FeatureSet = DEFAULT_CONFIG.phi,
         base: str | BaseModel = DEFAULT_CONFIG.base,
@@ -476,6 +477,7 @@ class GaifmanModel(Model):
         super().__init__(config, Calibration.identity(), {}, None, None)
         self.query: Query = parse_query(query) if isinstance(query, str) else query
         """The target query."""
+        self._hide = config.hide
         self.config = config = resolve_config(config, self.query)
         self.base: BaseModel | None = base if isinstance(base, BaseModel) else _base_model(config)
         """The base model; None for ranked lists."""
@@ -520,7 +522,8 @@ class GaifmanModel(Model):
         if self._scorer:
             trained = f"{self.meta['features']:,} features, trained on {self.meta['metrics']['answers']:,} answers"
         if self.config.base == LISTWISE:
-            return f"<GaifmanModel: {self.query}, ranked lists, {trained}>"
+            bound = "" if self.config.size is None else f", size {size}"
+            return f"<GaifmanModel: {self.query}, ranked lists{bound}, {trained}>"
         return f"<GaifmanModel: {self.query}, radius {self.config.radius}, size {size}, {trained}>"
 
     def fit(
@@ -528,13 +531,19 @@ class GaifmanModel(Model):
         kb: KnowledgeBases,
         *,
         constraints: Constraints | None = None,
+        valid: KnowledgeBase | None = None,
         threads: int | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on one knowledge base, or on several that share relations but no objects."""
+        """Train on one knowledge base, or on several that share relations but no objects.
+
+        What ranked lists hide is chosen by the ranks of validation facts, if there are some.
+        """
         given = as_collection(kb)
+        if valid is not None:
+            check_validation(replace(self.config, hide=self._hide), self.query)
         if self.base is None:
-            return self._fit_listwise(given, constraints, callback)
+            return self._fit_listwise(given, constraints, valid, callback)
         kbs, query, features = prepare_training(given, self._source, self._phi)
         self.base = untrained_copy(self.base)
         sources = training_sources(kbs, query, features, self.config, constraints)
@@ -563,13 +572,20 @@ class GaifmanModel(Model):
         return self
 
     def _fit_listwise(
-        self, given: Sequence[KnowledgeBase], constraints: Constraints | None, callback: Callback | None
+        self,
+        given: Sequence[KnowledgeBase],
+        constraints: Constraints | None,
+        valid: KnowledgeBase | None,
+        callback: Callback | None,
     ) -> Self:
         """Train ranked lists for the relation of the query."""
         kbs = unify_schemas(given)
         query = parse_query(self._source, kbs[0]) if isinstance(self._source, str) else self._source
-        whole = join_collection(kbs)
-        examples = TrainingExamples(build_graph(whole), query, self.config, constraints)
+        graph = build_graph(join_collection(kbs))
+        choice = None if valid is None else self._choose_hiding(graph, query, valid, len(kbs), constraints)
+        if choice is not None or "hide_choice" in self.meta:
+            self.config = replace(self.config, hide="facts" if choice is None else choice.chosen)
+        examples = TrainingExamples(graph, query, self.config, constraints)
         trained = train_relation(examples, self.config, callback)
         rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
         self.query, self._scorer = query, rankers
@@ -582,12 +598,25 @@ class GaifmanModel(Model):
             "kind": "model",
             "query": str(query),
             **training_metadata(self.config, None, given, constraints),
+            **choice_metadata(choice),
             "features": rankers.formula_count,
             "metrics": {"answers": len(examples.training_rows), **claimed},
             "calibration": self.held_out_report.reliability_table(),
         }
         self._bind(kbs[0] if len(kbs) == 1 else None)
         return self
+
+    def _choose_hiding(
+        self, graph: GaifmanGraph, query: Query, valid: KnowledgeBase, kbs: int, constraints: Constraints | None
+    ) -> HideChoice:
+        """Choose what to hide by the ranks of validation facts."""
+        if kbs > 1:
+            raise KnowledgeBaseError("validation facts are for one knowledge base, and several are given")
+        name = query.atomic_relation or ""
+        facts = ValidationFacts.of(graph.kb, valid, [name])
+        tuples = facts.sample(self.config.seed).tuples[name]
+        found = rank_validation_facts(graph, query, self.config, constraints, tuples, facts.tuples[name])
+        return HideChoice.of({choice: [ranks] for choice, ranks in found.items()}, facts.left_out)
 
     # Predictions
 
@@ -737,7 +766,7 @@ def fit(
     kb: KnowledgeBases,
     query: str | Query,
     *,
-    radius: int = DEFAULT_CONFIG.radius,
+    radius: int | str = DEFAULT_CONFIG.radius,
     size: int | str | None = DEFAULT_CONFIG.size,
     phi: str | FeatureSet = DEFAULT_CONFIG.phi,
     base: str | BaseModel = DEFAULT_CONFIG.base,
@@ -757,6 +786,7 @@ def fit(
     seed: int = DEFAULT_CONFIG.seed,
     block_size: int = DEFAULT_CONFIG.block_size,
     constraints: Constraints | None = None,
+    valid: KnowledgeBase | None = None,
     threads: int | None = None,
     callback: Callback | None = None,
 ) -> GaifmanModel:
@@ -765,7 +795,8 @@ def fit(
     Args:
         kb: The knowledge base, or several that share relations but no objects.
         query: The target query q, with at least one free variable.
-        radius: r, the largest distance of a member from the tuple's objects.
+        radius: r, the largest distance of a member from the tuple's objects. `auto` is 1 for networks; for ranked
+            lists with a size it holds all paths.
         size: k, the number of members besides the tuple's objects; None for all, `auto` for the default of the base
             model.
         phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.
@@ -776,7 +807,8 @@ def fit(
         negatives: w̃, negatives of each answer per epoch, with one neighbourhood each.
         negative_sampling: Where the objects of negatives come from: `uniform`, `typed` or `mixed`.
         hard_negative_fraction: The share of negatives whose object is two or three steps from one that stays.
-        hide: What an example cannot see: the `facts` that make it true, or also all `links` between its objects.
+        hide: What an example cannot see: the `facts` that make it true, or also all `links` between its objects. `auto`
+            is `facts`, or what `valid` chooses.
         holdout: The share of answers that is held out for calibration and early stopping.
         max_held_out: Limit on the held-out tuples.
         min_examples: Train more epochs until this many examples were seen.
@@ -788,6 +820,7 @@ def fit(
         seed: The seed of all random draws.
         block_size: Answers per block of examples, which is in memory at once.
         constraints: Types and functional relations, which decide what a negative can be, and which answers respect.
+        valid: Validation facts, which are not trained on: what ranked lists hide is chosen by their ranks.
         threads: The number of threads; None for all processors. The model does not depend on it.
         callback: Called during training.
     """
@@ -813,4 +846,4 @@ def fit(
         seed=seed,
         block_size=block_size,
     )
-    return model.fit(kb, constraints=constraints, threads=threads, callback=callback)
+    return model.fit(kb, constraints=constraints, valid=valid, threads=threads, callback=callback)

@@ -20,6 +20,7 @@ from gaifman.kb.knowledge_base import KnowledgeBase, shared_names
 from gaifman.logic.notation import format_relation
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, saved_settings
+from gaifman.ranking.hide_choice import describe_choice
 from gaifman.ranking.ranks import RANKING_NOTE, describe_sample
 from gaifman.sampling.constraints import Constraints
 from gaifman.training import LISTWISE, TrainingConfig
@@ -265,7 +266,10 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     size = "all objects" if config["size"] is None else f"{config['size']:,} objects"
     used = {**config, "size": size}
     if _is_listwise(meta):
-        used = {name: used[name] for name in ("hide", "holdout")} | {"missing": _assumed_missing(meta)}
+        drawn = () if config["size"] is None else ("radius", "size", "draws")
+        used = {name: used[name] for name in (*drawn, "hide", "holdout")} | {"missing": _assumed_missing(meta)}
+        if choice := meta.get("hide_choice"):
+            used["hide"] = describe_choice(choice)
     rows = [*_label(used, _SETTINGS), ("features", meta["features"]), ("base model", base["kind"])]
     rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
     return rows + [("constraint", line) for line in meta.get("constraints", "").splitlines()]

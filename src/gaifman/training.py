@@ -39,8 +39,8 @@ AUTO, LISTWISE = "auto", "listwise"
 """A setting that depends on the query, and the base model of ranked lists."""
 DEFAULT_MISSING, MIN_MISSING = 0.1, 0.001
 """The share of facts that ranked lists assume to be missing by default, and at least."""
-NETWORK_SIZE = 20
-"""Size of neighbourhoods by default."""
+NETWORK_RADIUS, NETWORK_SIZE = 1, 20
+"""Radius and size of neighbourhoods of the network by default."""
 
 MAX_SCANNED_ANSWERS = 20_000
 """Maximum number of answers that the scaler is fitted to."""
@@ -73,8 +73,9 @@ class TrainingConfig(ExampleConfig):
     SamplingConfig(radius=1, size=None, draws=3, seed=0, purpose='train 0', shared_order=False)
     """
 
-    radius: int = 1
-    """r: the radius of a neighbourhood."""
+    radius: int | str = AUTO
+    """r: the radius of a neighbourhood. `auto` is 1 for the network; for ranked lists with a size it holds all paths,
+    which depends on their length."""
     size: int | str | None = AUTO
     """k: the number of objects of a neighbourhood besides the tuple's; None for all. `auto` is 20 for the network, and
     all for ranked lists."""
@@ -93,7 +94,8 @@ class TrainingConfig(ExampleConfig):
     patience: int = 0
     """Early stopping: epochs without a better held-out loss before training stops; 0 for never."""
     draws: int = 10
-    """N: the number of neighbourhoods that a probability is averaged over."""
+    """N: the number of neighbourhoods that a probability is averaged over; of ranked lists with a size, the values of
+    formulas are."""
     missing: float | None = None
     """The share of true answers that the knowledge base is assumed to miss. Probabilities of ranked lists are those of
     facts that are missing at this share; None is 0.1. For a network, some negatives are then true, and probabilities
@@ -101,8 +103,9 @@ class TrainingConfig(ExampleConfig):
 
     def __post_init__(self) -> None:
         ExampleConfig.__post_init__(self)
-        if isinstance(self.size, str):
-            check_choice("size", self.size, (AUTO,))
+        for name in ("size", "radius"):
+            if isinstance(value := getattr(self, name), str):
+                check_choice(name, value, (AUTO,))
         self.sampling(self.draws, "check")
         for name in ("min_examples", "min_feature_count", "patience"):
             check_int(name, getattr(self, name), 0)
@@ -132,7 +135,8 @@ class TrainingConfig(ExampleConfig):
     def sampling(self, draws: int, purpose: str) -> SamplingConfig:
         """Return the settings for drawing neighbourhoods."""
         size = NETWORK_SIZE if isinstance(self.size, str) else self.size
-        return SamplingConfig(self.radius, size, draws, self.seed, purpose)
+        radius = NETWORK_RADIUS if isinstance(self.radius, str) else self.radius
+        return SamplingConfig(radius, size, draws, self.seed, purpose)
 
     @property
     def assumed_missing(self) -> float:

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import gaifman as library
-from cli_runner import here, on_terminal, one_message, refused, stop, training_process
+from cli_runner import here, on_terminal, one_message, refused, run, stop, training_process
 from gaifman.cli import cli, main
 from gaifman.errors import GaifmanError
 from gaifman.jobs.run import Run, read_log
@@ -452,3 +452,79 @@ def test_trained_relations_of_a_run_that_diverges_are_kept(folder: Path, monkeyp
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     here("train", "small.facts", "-o", "m.gaifman", *QUICK, "--option", "learning_rate=0.01", "--force")
+
+
+def split_likes(folder: Path) -> int:
+    """Move some facts of `small.facts` to `valid.facts`; return their number."""
+    lines = (folder / "small.facts").read_text().splitlines()
+    held_out = [line for line in lines if line.startswith("likes(")][::9]
+    (folder / "valid.facts").write_text("\n".join(held_out) + "\n")
+    (folder / "small.facts").write_text("\n".join(line for line in lines if line not in held_out) + "\n")
+    return len(held_out)
+
+
+SHORT = ("--relation", "likes", "--relation", "knows", "--option", "max_steps=1")
+
+
+def test_validation_facts_choose_what_is_hidden_and_every_output_says_so(folder: Path) -> None:
+    count = split_likes(folder)
+    done = here("train", "small.facts", "-o", "m", *SHORT, "--valid", "valid.facts", columns=200)
+    choice = library.load("m").meta["hide_choice"]
+    assert (choice["facts"], choice["relations"]) == (count, 1)
+    words = f"{choice['chosen']}: MRR of {count} validation facts of 1 relation {choice['mrr'][choice['chosen']]:.3f}"
+    assert words in done.stdout
+    assert words in (folder / "m.md").read_text()
+    assert choice["chosen"] in [event.get("chosen") for event in read_log(folder / "m.log.jsonl")]
+    again = here("train", "small.facts", "-o", "n", *SHORT, "--valid", "valid.facts", "--json")
+    assert json.loads(again.stdout)["hide_choice"] == choice
+    assert (folder / "m").read_bytes() == (folder / "n").read_bytes()
+
+
+def test_a_run_reads_its_validation_facts_again(folder: Path) -> None:
+    split_likes(folder)
+    words = ("train", "small.facts", "likes(x, y)", "-o", "m", "--option", "max_steps=2", "--valid", "valid.facts")
+    here(*words)
+    whole = (folder / "m").read_bytes()
+    for file in ("m", "m.md", "m.log.jsonl"):
+        (folder / file).unlink()
+    gaifman(*words, kill=8, folder=folder, code=-signal.SIGKILL)
+    here("resume", "m")
+    assert (folder / "m").read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("valid", "more", "message"),
+    [
+        ("like(p0, p1).", (), "the validation facts have a relation that the knowledge base does not have: like"),
+        ("likes(p0, p1, p2).", (), "likes has 3 arguments in the validation facts"),
+        ("likes(p0, nobody).", (), "every validation fact has an object that the knowledge base does not have"),
+        ("", (), "there are no validation facts of the relations to train: likes"),
+        ("likes(p0, p1).", ("--base", "mlp"), "the model is a network"),
+        ("likes(p0, p1).", ("--hide", "facts"), "hide=facts is given"),
+    ],
+)
+def test_wrong_validation_facts_leave_nothing_behind(
+    folder: Path, valid: str, more: tuple[str, ...], message: str
+) -> None:
+    (folder / "valid.facts").write_text(valid + "\n")
+    before = names(folder)
+    one_message(run("train", "small.facts", "likes(x, y)", "-o", "m", "--valid", "valid.facts", *more), message)
+    assert names(folder) == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_validation_facts_that_are_trained_on_or_missing_are_refused() -> None:
+    error = refused("train", "small.facts", "-o", "m", "--valid", "small.facts")
+    assert "validation facts are training facts, such as" in str(error)
+    assert "there is no file none.facts" in str(refused("train", "small.facts", "-o", "m", "--valid", "none.facts"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_ranked_lists_with_a_size() -> None:
+    words = ("train", "small.facts", "likes(x, y)", "-o", "m", "--base", "listwise", "--option", "max_steps=2")
+    here(*words, "--size", "5", "--draws", "2", "--radius", "1")
+    config = library.load("m").config
+    assert (config.base, config.size, config.draws, config.radius) == ("listwise", 5, 2, 1)
+    found = json.loads(here("answer", "m", "small.facts", "likes('p0', y)", "--top", "2", "--json").stdout)
+    assert len(found["answers"]) == 2
+    assert "nor auto" in run(*words, "--radius", "far", "--force").stderr

@@ -13,6 +13,7 @@ from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise import relation
 from gaifman.listwise.evidence import collect_evidence
+from gaifman.listwise.members import WalkBound
 from gaifman.listwise.mining import LINKS, MinedFormulas
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
 from gaifman.listwise.predictor import ListwisePredictor
@@ -26,7 +27,6 @@ from gaifman.sampling.hiding import HiddenFacts
 from gaifman.training import TrainingConfig
 
 RELATIONS = {"r": 2, "q": 2, "t": 3, "u": 1}
-CONFIG = ListwiseConfig()
 SEEDS = range(60)
 
 
@@ -54,6 +54,7 @@ class Case:
         self.objects = [self.rng.randrange(7) for _ in range(self.arity)]
         own = self.kb.fact_ids(self.kb.content.relations.find(self.relation) or 0, np.array([self.objects], np.int32))
         more = self.rng.sample(range(len(self.kb)), self.rng.randrange(3))
+        self.config = ListwiseConfig(bound=WalkBound(size=2, draws=3) if seed % 2 else None)
         self.hidden = freeze(np.unique([*own[own >= 0].tolist(), *more]).astype(np.int64))
 
     def ranker(self, index: StepIndex, position: int) -> Ranker:
@@ -74,8 +75,9 @@ class Case:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_hidden_facts_are_removed_facts(seed: int) -> None:
     case = Case(seed)
-    hiding = RelationScorer(case.index, case.rankers, CONFIG)
-    removed = RelationScorer(case.without_hidden(), case.rankers, CONFIG)
+    whole = ListwiseConfig(bound=WalkBound(size=50) if seed % 2 else None)  # draws depend on edges that are hidden
+    hiding = RelationScorer(case.index, case.rankers, whole)
+    removed = RelationScorer(case.without_hidden(), case.rankers, whole)
     nothing = np.zeros(0, np.int64)
     for position in range(case.arity):
         with_hidden = hiding.share(case.objects, case.hidden, position).score + hiding.scorers[position].shift
@@ -89,7 +91,7 @@ def test_hidden_facts_are_removed_facts(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_share_is_a_softmax_over_all_candidates(seed: int) -> None:
     case = Case(seed)
-    scorer = RelationScorer(case.index, case.rankers, CONFIG)
+    scorer = RelationScorer(case.index, case.rankers, case.config)
     for position in range(case.arity):
         found = scorer.share(case.objects, case.hidden, position)
         scores = scorer.scorers[position].scores(case.objects, case.hidden)
@@ -100,7 +102,7 @@ def test_a_share_is_a_softmax_over_all_candidates(seed: int) -> None:
 
 
 def predictor_of(case: Case) -> ListwisePredictor:
-    scorer = RelationScorer(case.index, case.rankers, CONFIG)
+    scorer = RelationScorer(case.index, case.rankers, case.config)
     odds = Odds(0.3, np.abs(case.weights.normal(size=2 * case.arity)) * 0.1, 0.1)
     query = relation_query(case.relation, case.arity)
     return ListwisePredictor(query, build_graph(case.kb), TrainingConfig(), scorer, odds)
@@ -136,7 +138,7 @@ def test_evidence_is_told_once_and_its_facts_are_visible(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_tuples_are_scored_alike_alone_and_together(seed: int) -> None:
     case = Case(seed)
-    scorer = RelationScorer(case.index, case.rankers, CONFIG)
+    scorer = RelationScorer(case.index, case.rankers, case.config)
     tuples = np.array([[case.rng.randrange(7) for _ in range(case.arity)] for _ in range(20)], np.int32)
     ids = case.kb.fact_ids(case.kb.content.relations.find(case.relation) or 0, tuples)
     hidden = HiddenFacts.one_per_tuple(ids)
@@ -150,7 +152,7 @@ def test_tuples_are_scored_alike_alone_and_together(seed: int) -> None:
 def test_the_best_candidates_are_scored_at_all_positions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relation, "SHORTLIST", 3)
     case = Case(seed)
-    scorer = RelationScorer(case.index, case.rankers, CONFIG)
+    scorer = RelationScorer(case.index, case.rankers, case.config)
     tuples = np.array([case.objects, case.objects[::-1], case.objects], np.int32)
     nothing = np.zeros(0, np.int64)
     for position in range(case.arity):

@@ -10,7 +10,7 @@ import pytest
 
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import freeze
-from gaifman.kernels.walks import FULL, UNREACHED, PathScratch, WalkScratch, find_paths, reach
+from gaifman.kernels.walks import DEPTH, END, PAUSED, UNREACHED, Members, PathScratch, WalkScratch, find_paths, reach
 from gaifman.listwise.formulas import path_feature
 from gaifman.listwise.mining import Reacher
 from gaifman.listwise.steps import StepIndex, build_steps
@@ -40,7 +40,13 @@ def walk_scratch(objects: int) -> WalkScratch:
         np.empty(shape),
         np.zeros(MAX_STEPS, np.int64),
         np.zeros(1, np.int64),
+        np.zeros(7, np.int64),
     )
+
+
+NO_BOUND = Members(
+    np.zeros(0, np.int64), np.zeros(1, np.int64), freeze(np.zeros(0, np.int64)), freeze(np.zeros(0, np.int32))
+)
 
 
 def sorted_paths(paths: list[list[int]]) -> np.ndarray:
@@ -48,20 +54,23 @@ def sorted_paths(paths: list[list[int]]) -> np.ndarray:
 
 
 def reached(
-    index: StepIndex, start: int, hidden: list[int], paths: np.ndarray, max_set: int = 100
+    index: StepIndex, start: int, hidden: list[int], paths: np.ndarray, max_set: int = 100, budget: int = 1
 ) -> dict[tuple[int, int], float]:
-    size = 1
+    scratch, unseen = walk_scratch(len(index.kb.objects)), freeze(np.array(hidden, np.int64))
+    objects, formulas = np.empty(1, np.int32), np.empty(1, np.int32)
+    counts, masses = np.empty(1, np.float32), np.empty(1, np.float32)
+    scratch.state[DEPTH] = -1
     while True:
-        objects, formulas = np.empty(size, np.int32), np.empty(size, np.int32)
-        counts, masses = np.empty(size, np.float32), np.empty(size, np.float32)
-        scratch = walk_scratch(len(index.kb.objects))
-        unseen = freeze(np.array(hidden, np.int64))
-        end = reach(index.table, start, unseen, paths, 0, max_set, scratch, 0, objects, formulas, counts, masses)
-        if end != FULL:
+        arguments = (index.table, NO_BOUND, start, unseen, paths, 0, max_set, budget, scratch)
+        status = reach(*arguments, objects, formulas, counts, masses)
+        if status >= 0:
+            end = int(scratch.state[END])
             return {
                 (int(f), int(o)): float(c) for f, o, c in zip(formulas[:end], objects[:end], counts[:end], strict=True)
             }
-        size *= 2
+        if status != PAUSED:
+            objects, formulas = np.resize(objects, 2 * len(objects)), np.resize(formulas, 2 * len(objects))
+            counts, masses = np.resize(counts, 2 * len(counts)), np.resize(masses, 2 * len(masses))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -38,7 +38,7 @@ def drawn(model: GaifmanModel, tuples: Ints, hidden: HiddenFacts | None, draws: 
     )
     config = model.config
     assert not isinstance(config.size, str)
-    sampling = SamplingConfig(config.radius, config.size, draws, config.seed, "answer 0")
+    sampling = SamplingConfig(int(config.radius), config.size, draws, config.seed, "answer 0")
     scorer = network(model.predictor).scorer
     rows = scorer.scaler.transform(evaluator.sample_and_evaluate(tuples, sampling, hidden))
     return scorer.base.probabilities(rows).reshape(-1, draws), rows
@@ -368,6 +368,7 @@ def test_settings_make_the_config() -> None:
     settings: dict[str, Any] = {
         **FEW,
         "base": "mlp",
+        "radius": 1,
         "size": None,
         "hide": "links",
         "holdout": 0.2,

@@ -216,7 +216,7 @@ def test_the_losses_become_the_number_of_epochs_and_the_last_loss() -> None:
 
 def test_the_command_of_a_card_can_be_typed() -> None:
     command = blocks(model_card(MODEL))[-1]
-    parts = ["--radius", "1", "--size", "20", "--seed", "12345"]
+    parts = ["--radius", "auto", "--size", "20", "--seed", "12345"]
     assert shlex.split(command) == ["$", "gaifman", "train", "KB", MODEL["query"], "-o", "MODEL", *parts]
     assert "--size all" in blocks(model_card(COMPLETION))[-1]
     assert blocks(model_card({**MODEL, "command": "gaifman train it's"}))[-1] == "$ gaifman train it's"

@@ -57,6 +57,21 @@ class CountOrAll(click.ParamType[int | str | None]):
             self.fail(f"{shorten(str(value))!r} is neither an integer nor all{words}.", param, ctx)
 
 
+class CountOrAuto(click.ParamType[int | str]):
+    """An integer, or `auto`."""
+
+    name = "N|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return an integer or `auto`."""
+        if value == "auto":
+            return "auto"
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{shorten(str(value))!r} is neither an integer nor auto.", param, ctx)
+
+
 def json_option(command: Command) -> Command:
     """Add `--json`, which every command has."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
@@ -70,16 +85,18 @@ def bind_option(command: Command) -> Command:
 
 
 SIZE_HELP = "Objects of a neighbourhood besides the tuple (k), or `all`."
+RADIUS_HELP = "Steps from the tuple to its members (r)."
 
 
 def sampling_options(command: Command) -> Command:
     """Add the options that say how neighbourhoods are drawn."""
     size = click.option("--size", "-k", type=CountOrAll(), default=20, show_default=True, help=SIZE_HELP)
-    return _sampling_options(command, size)
+    radius = click.option("--radius", "-r", type=int, default=1, show_default=True, help=RADIUS_HELP)
+    return _sampling_options(command, size, radius)
 
 
 def training_sampling_options(command: Command) -> Command:
-    """Add the same options for training, where the size depends on the base model."""
+    """Add the same options for training, where size and radius depend on the base model."""
     size = click.option(
         "--size",
         "-k",
@@ -88,19 +105,21 @@ def training_sampling_options(command: Command) -> Command:
         show_default=True,
         help=f"{SIZE_HELP} auto: all for ranked lists, 20 for networks.",
     )
-    return _sampling_options(command, size)
+    radius = click.option(
+        "--radius",
+        "-r",
+        type=CountOrAuto(),
+        default="auto",
+        show_default=True,
+        help=f"{RADIUS_HELP} auto: 1 for networks, as far as paths reach for ranked lists with a size.",
+    )
+    return _sampling_options(command, size, radius)
 
 
-def _sampling_options(command: Command, size: Callable[[Command], Command]) -> Command:
-    for option in (
-        click.option("--seed", type=int, default=0, show_default=True, help="Random seed."),
-        size,
-        click.option(
-            "--radius", "-r", type=int, default=1, show_default=True, help="Steps from the tuple to its members (r)."
-        ),
-    ):
-        command = option(command)
-    return command
+def _sampling_options(
+    command: Command, size: Callable[[Command], Command], radius: Callable[[Command], Command]
+) -> Command:
+    return radius(size(click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")(command)))
 
 
 @dataclass(frozen=True, slots=True)

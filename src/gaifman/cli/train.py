@@ -102,10 +102,11 @@ def training_options(command: Command) -> Command:
         click.option("--holdout", type=float, default=0.1, show_default=True, help="Fraction of answers to hold out."),
         click.option(
             "--hide",
-            type=click.Choice(["facts", "links"]),
-            default="facts",
+            type=click.Choice(["auto", "facts", "links"]),
+            default="auto",
             show_default=True,
-            help="Hidden from an example: the facts that make it true, or all facts that link its objects.",
+            help="Hidden from an example: the facts that make it true, or all facts that link its objects. "
+            "auto: facts, or what --valid chooses.",
         ),
         click.option(
             "--negative-sampling",
@@ -152,6 +153,11 @@ def training_options(command: Command) -> Command:
     metavar="FILE",
     help="Functional relations and types of positions. Negatives and answers respect them.",
 )
+@click.option(
+    "--valid",
+    metavar="FILE",
+    help="Validation facts, which are not trained on: what ranked lists hide is chosen by their ranks.",
+)
 @run_options
 @click.option("--plot", metavar="FILE", help="Plot the calibration: .svg, .png or .pdf.")
 @click.option("--force", is_flag=True, help="Replace MODEL, or an unfinished run.")
@@ -164,6 +170,7 @@ def train(
     also: tuple[str, ...],
     relations: tuple[str, ...],
     constraints: str | None,
+    valid: str | None,
     threads: int | None,
     checkpoint_interval: float | None,
     plot: str | None,
@@ -196,7 +203,8 @@ def train(
     spec = TrainingSpec(settings, query, relations or None, file, rules)
     spec.check()
     sources = [kb, *reading.extra_files]
-    _check_sources([*sources, *also])
+    _check_sources([*sources, *also, *([valid] if valid else [])])
+    kbs: dict[str, Any] = {"sources": sources, "also": list(also), "valid": [valid] if valid else []}
     files: dict[str, Any] = {
         "format": reading.file_format,
         "table": reading.table,
@@ -205,7 +213,7 @@ def train(
         "limits": [*reading.limits],
     }
     record: dict[str, Any] = {
-        "kb": {"sources": sources, "also": list(also), **files, "working_dir": str(Path.cwd())},
+        "kb": {**kbs, **files, "working_dir": str(Path.cwd())},
         "spec": spec.as_dict(),
         "command": shlex.join(["gaifman", *sys.argv[1:]]),
         "plot": plot,
@@ -292,6 +300,7 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
         model, known = finish_cleanup(run, target), None
         if model is None:
             kbs = _reopen_kbs(run.settings["kb"])  # before the handler: here Ctrl-C stops at once
+            valid = _reopen_valid(run.settings["kb"])
             known = kbs[0]
             if not as_json:
                 _print_shared_names(kbs)
@@ -300,6 +309,7 @@ def _run_to_end(run: Run, target: Path, threads: int | None, as_json: bool, *, i
                     run,
                     kbs,
                     target,
+                    valid=valid,
                     threads=threads,
                     report=report,
                     should_stop=interrupt.stop_requested,
@@ -358,6 +368,12 @@ def _reopen_kbs(record: dict[str, Any]) -> list[KnowledgeBase]:
     return [options.read(first), *also]
 
 
+def _reopen_valid(record: dict[str, Any]) -> KnowledgeBase | None:
+    """Read the validation facts of a run again."""
+    options = _recorded_options(record, []).without_extra_files()
+    return next(map(options.read, _recorded_sources(record, "valid")), None)
+
+
 def _print_shared_names(kbs: list[KnowledgeBase]) -> None:
     """Say that objects of a collection are different even if they have the same name."""
     from gaifman.errors import plural, shorten
@@ -383,7 +399,7 @@ def _recorded_options(record: dict[str, Any], extra_files: list[str]) -> InputOp
 def _recorded_sources(record: dict[str, Any], key: str = "sources") -> list[str]:
     """Return the files of a run, relative to this folder; `demo` means what it meant when the run began."""
     start, found = Path(record["working_dir"]), []
-    for name in record[key]:
+    for name in record.get(key, []):
         if name == "demo" and not (start / name).exists():
             found.append("demo" if not Path("demo").exists() else str(DEMO_FILE))
         else:
@@ -418,10 +434,14 @@ def _print_outcome(
 
 
 def _print_metrics(meta: dict[str, Any], target: Path) -> None:
+    from gaifman.ranking.hide_choice import describe_choice
+
     metrics = meta["metrics"]
     rows = [("answers", metrics["answers"]), ("features", meta["features"]), ("held-out tuples", metrics["held_out"])]
     if "not_hidden" in metrics:
         rows.append(("true whatever is hidden", f"{metrics['not_hidden']:,} answers, in no figure"))
+    if choice := meta.get("hide_choice"):
+        rows.append(("hidden in training", describe_choice(choice)))
     print_fields([*rows, *held_out_fields(metrics, meta["config"]["missing"])])
     if "relations" in meta:
         _print_relations(meta["relations"], target)

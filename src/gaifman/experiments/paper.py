@@ -207,7 +207,7 @@ class Experiment:
     def training_job(self, setting: TrainingSetting) -> TrainingSpec:
         """Return the training of a setting, with as many draws as its last row needs."""
         draws = max(row.draws for row in ROWS if row.setting == setting)
-        network = {"base": "mlp", "options": PAPER_NETWORK}
+        network = {"base": "mlp", "radius": 1, "hide": "facts", "options": PAPER_NETWORK}
         settings = {"phi": self.phi, "draws": draws, "seed": self.seed, **network, **self.options}
         return TrainingSpec(TrainingConfig.from_settings(settings | asdict(setting)).as_dict(), phi=self.file)
 

@@ -26,11 +26,12 @@ from gaifman.logic.ast import relation_query
 from gaifman.logic.parser import parse_query
 from gaifman.model import GaifmanModel
 from gaifman.model_card import model_card
+from gaifman.ranking.hide_choice import HideChoice
 from gaifman.sampling.constraints import Constraints, parse_constraints
 from gaifman.training import LISTWISE, Callback, TrainingConfig
 
 TrainedModel = GaifmanModel | Completion
-KB_TASK, MODEL_TASK, RELATION_PREFIX = "knowledge base", "model", "relation "
+KB_TASK, HIDE_TASK, MODEL_TASK, RELATION_PREFIX = "knowledge base", "hidden in training", "model", "relation "
 """Names of tasks; those of relations begin with the prefix."""
 
 
@@ -167,12 +168,24 @@ class RunPartStore(PartStore):
     def callback(self, relation: str) -> Callback:
         return RunCallback(self._context, RELATION_PREFIX + relation)
 
+    def load_choice(self) -> HideChoice | None:
+        return HideChoice.from_dict(self._run.load_task(HIDE_TASK)[1]["choice"]) if HIDE_TASK in self._done else None
+
+    def save_choice(self, choice: HideChoice) -> None:
+        self._run.save_task(HIDE_TASK, {}, {"choice": choice.as_dict()})
+        self._run.log("hide", **choice.as_dict())
+
+    def check_stop(self) -> None:
+        if self._context.should_stop():
+            raise TrainingInterrupted
+
 
 def run_training(
     run: Run,
     kb: KnowledgeBases,
     target: Path,
     *,
+    valid: KnowledgeBase | None = None,
     threads: int | None = None,
     report: ProgressCallback | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -185,14 +198,14 @@ def run_training(
     """
     spec = TrainingSpec.from_dict(run.settings["spec"])
     kbs = as_collection(kb)
-    fingerprint = "+".join(each.fingerprint for each in kbs)
+    fingerprint = "+".join(each.fingerprint for each in [*kbs, *([] if valid is None else [valid])])
     _check_same_kb(run, fingerprint)
-    done = len(run.finished_tasks() - {KB_TASK})
+    done = count_trained(run)
     run.log("start", facts=sum(map(len, kbs)), fingerprint=fingerprint, done=done, threads=threads)
     if report:
         report("preparing", 0, None)
     try:
-        model = _train(RunContext(run, ProgressCounter("training", report), should_stop), spec, kbs, threads)
+        model = _train(RunContext(run, ProgressCounter("training", report), should_stop), spec, kbs, valid, threads)
     except TrainingInterrupted:
         run.log("stop")
         raise
@@ -218,15 +231,25 @@ def has_progress(run: Run) -> bool:
 
 def count_trained(run: Run) -> int:
     """Return the number of relations, or the model, that the run has trained."""
-    return len(run.finished_tasks() - {KB_TASK})
+    return len(run.finished_tasks() - {KB_TASK, HIDE_TASK})
 
 
-def _train(context: RunContext, spec: TrainingSpec, kbs: list[KnowledgeBase], threads: int | None) -> TrainedModel:
+def _train(
+    context: RunContext,
+    spec: TrainingSpec,
+    kbs: list[KnowledgeBase],
+    valid: KnowledgeBase | None,
+    threads: int | None,
+) -> TrainedModel:
     config, unified = TrainingConfig.from_settings(spec.config), unify_schemas(kbs)
     phi, constraints = spec.feature_set(unified[0]), spec.load_constraints(unified[0])
     if spec.query is not None:
         model = GaifmanModel.from_config(spec.query, config, phi)
-        return model.fit(kbs, constraints=constraints, threads=threads, callback=RunCallback(context, MODEL_TASK))
+        callback = RunCallback(context, MODEL_TASK)
+        model.fit(kbs, constraints=constraints, valid=valid, threads=threads, callback=callback)
+        if valid is not None:
+            context.run.log("hide", **model.meta["hide_choice"])
+        return model
     names = check_relations(unified[0], spec.relations)
     counts = {name: sum(kb.relations[name].count for kb in unified) for name in names}
     sizes = {
@@ -235,7 +258,9 @@ def _train(context: RunContext, spec: TrainingSpec, kbs: list[KnowledgeBase], th
     }
     context.progress.plan(sizes, context.run.finished_tasks())
     store = RunPartStore(context)
-    return train_completion(kbs, config, names, phi=phi, constraints=constraints, threads=threads, store=store)
+    return train_completion(
+        kbs, config, names, phi=phi, constraints=constraints, valid=valid, threads=threads, store=store
+    )
 
 
 def _expected_examples(config: TrainingConfig, answers: int, arity: int) -> int:

@@ -19,8 +19,10 @@ Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Reals = npt.NDArray[np.float32]
 
-FULL = -1
-"""Status: a buffer is full."""
+FULL, PAUSED = -1, -2
+"""Status: a buffer is full, and the budget of steps is spent. Call again to go on."""
+PATH, DEPTH, VALID, SOURCE, SIZE, END, WORK = range(7)
+"""Items of `WalkScratch.state`."""
 UNREACHED = 127
 
 
@@ -58,6 +60,22 @@ class WalkScratch(NamedTuple):
     """Shape (steps,): the size of the set of each depth."""
     stamp: Longs
     """Shape (1,): the last stamp."""
+    state: Longs
+    """Shape (7,): where the walks are: the path, the depth (−1 before the first), the depths that the next path can
+    share, the next object to walk on from, the size of the set so far, the end of the entries, and the steps left."""
+
+
+class Members(NamedTuple):
+    """The members of a neighbourhood. Walks take facts among the members, and in their last step also to others."""
+
+    marks: Longs
+    """Shape (objects,): the number of the last neighbourhood that an object was a member of; (0,) without a bound."""
+    number: Longs
+    """Shape (1,): the number of the neighbourhood."""
+    fact_starts: Longs
+    """Shape (facts + 1,): the objects of each fact with more than two; (0,) if there are no such facts."""
+    fact_objects: Ints
+    """Shape (any,)."""
 
 
 @inline_kernel
@@ -92,25 +110,55 @@ def _visible(table: StepTable, group: int, hidden: Longs) -> int:
     return int(count)
 
 
+@inline_kernel
+def _is_outside(members: Members, fact: int, target: int, is_last: bool) -> bool:
+    """Return whether a step leaves the members; the target of a last step is one."""
+    now = members.number[0]
+    outside = not is_last and members.marks[target] != now
+    if len(members.fact_starts):
+        for i in range(members.fact_starts[fact], members.fact_starts[fact + 1]):
+            obj = members.fact_objects[i]
+            outside |= members.marks[obj] != now and not (is_last and obj == target)
+    return outside
+
+
 @inner_kernel
 def _extend(
-    table: StepTable, start: int, hidden: Longs, label: int, depth: int, max_set: int, scratch: WalkScratch
+    table: StepTable,
+    members: Members,
+    start: int,
+    hidden: Longs,
+    label: int,
+    depth: int,
+    is_last: bool,
+    max_set: int,
+    scratch: WalkScratch,
 ) -> int:
-    """Fill the set of one depth from the set before it; return its size, 0 if it is too large."""
-    scratch.stamp[0] += 1
-    stamp, size = scratch.stamp[0], 0
+    """Fill the set of one depth from the set before it; return its size, 0 if it is too large, or PAUSED."""
+    state, bounded = scratch.state, len(members.marks) > 0
+    if state[SOURCE] == 0:
+        scratch.stamp[0] += 1
+        state[SIZE] = 0
+    stamp, size = scratch.stamp[0], state[SIZE]
     before = scratch.sizes[depth - 1] if depth else 1
-    for i in range(before):
+    for i in range(state[SOURCE], before):
+        if state[WORK] <= 0:
+            state[SOURCE], state[SIZE] = i, size
+            return PAUSED
+        state[WORK] -= 1
         obj = scratch.objects[depth - 1, i] if depth else start
         ways = scratch.counts[depth - 1, i] if depth else 1.0
         group = _group(table, obj, label)
         if group < 0:
             continue
+        state[WORK] -= table.group_starts[group + 1] - table.group_starts[group]
         mass = scratch.masses[depth - 1, i] if depth else 1.0
         mass /= max(1, _visible(table, group, hidden))
         for step in range(table.group_starts[group], table.group_starts[group + 1]):
             target = table.targets[step]
             if target == start or _is_hidden(hidden, table.facts[step]):
+                continue
+            if bounded and _is_outside(members, table.facts[step], target, is_last):
                 continue
             chance = table.chances[step] if len(table.chances) else 1.0
             if scratch.seen[target] == stamp:
@@ -118,6 +166,7 @@ def _extend(
                 scratch.masses[depth, scratch.slots[target]] += mass * chance
             else:
                 if size == max_set:
+                    state[SOURCE] = 0
                     return 0
                 scratch.seen[target] = stamp
                 scratch.slots[target] = size
@@ -125,59 +174,76 @@ def _extend(
                 scratch.counts[depth, size] = ways * chance
                 scratch.masses[depth, size] = mass * chance
                 size += 1
-    return size
+    state[SOURCE] = 0
+    return int(size)
 
 
 @kernel
 def reach(
     table: StepTable,
+    members: Members,
     start: int,
     hidden: Longs,
     paths: Ints,
     first: int,
     max_set: int,
+    budget: int,
     scratch: WalkScratch,
-    begin: int,
     objects: Ints,
     formulas: Ints,
     counts: Reals,
     masses: Reals,
 ) -> int:
-    """Write the objects that each path reaches from `start`, with the number of walks, from entry `begin` on.
+    """Write the objects that each path reaches from `start`, with the number of walks.
 
     `paths` (p, steps) are sorted, so that a prefix that paths share is walked once. A path with a set of more than
-    `max_set` objects reaches none. Formulas are numbered from `first`. Returns the end of the entries, or FULL.
+    `max_set` objects reaches none. Formulas are numbered from `first`. Entries are written from `state[END]` on; the
+    other items of the state are 0 at the beginning, and the depth −1. Returns the end of the entries, FULL, or PAUSED
+    after about `budget` steps.
     """
-    at, valid = begin, 0
-    for k in range(len(paths)):
-        depth, length = 0, 0
+    state, bounded = scratch.state, len(members.marks) > 0
+    state[WORK] = budget
+    while state[PATH] < len(paths):
+        k, length = state[PATH], 0
         while length < paths.shape[1] and paths[k, length] >= 0:
             length += 1
-        if k:
-            while depth < length and depth < valid and paths[k, depth] == paths[k - 1, depth]:
-                depth += 1
+        if state[DEPTH] < 0:
+            depth = 0
+            if k:
+                while depth < length and depth < state[VALID] and paths[k, depth] == paths[k - 1, depth]:
+                    depth += 1
+            state[DEPTH] = depth
+        depth = state[DEPTH]
         walking = depth == 0 or scratch.sizes[depth - 1] > 0
         while walking and depth < length:
-            scratch.sizes[depth] = _extend(table, start, hidden, paths[k, depth], depth, max_set, scratch)
-            walking = scratch.sizes[depth] > 0
+            is_last = depth == length - 1
+            size = _extend(table, members, start, hidden, paths[k, depth], depth, is_last, max_set, scratch)
+            if size == PAUSED:
+                return PAUSED
+            scratch.sizes[depth] = size
+            walking = size > 0
             depth += 1
-        valid = depth
+            state[DEPTH] = depth
         if walking:
-            size = scratch.sizes[length - 1]
+            at, size = state[END], scratch.sizes[length - 1]
             if at + size > len(objects):
                 return FULL
             for i in range(size):
-                objects[at] = scratch.objects[length - 1, i]
-                formulas[at] = first + k
-                counts[at] = scratch.counts[length - 1, i]
-                masses[at] = scratch.masses[length - 1, i]
-                at += 1
-    return at
+                objects[at + i] = scratch.objects[length - 1, i]
+                formulas[at + i] = first + k
+                counts[at + i] = scratch.counts[length - 1, i]
+                masses[at + i] = scratch.masses[length - 1, i]
+            state[END] = at + size
+        # the last set has objects that are no members: no path goes on from it
+        state[VALID] = min(depth, length - 1) if bounded else depth
+        state[PATH], state[DEPTH] = k + 1, -1
+    return int(state[END])
 
 
 @kernel
 def match_constants(
     table: StepTable,
+    members: Members,
     start: int,
     hidden: Longs,
     codes: Longs,
@@ -194,15 +260,17 @@ def match_constants(
     """Write the candidates of the formulas whose fact with a constant `start` has, from entry `begin` on.
 
     `codes` (m,) ascend: label · num_objects + constant. The value of a formula is that of `walks` walks, times the
-    probability that such a fact is present. `start` is no candidate. Returns the end of the entries, or FULL.
+    probability that such a fact is present, among the members. `start` is no candidate. Returns the end of the entries,
+    or FULL.
     """
-    at = begin
+    at, bounded = begin, len(members.marks) > 0
     for group in range(table.starts[start], table.starts[start + 1]):
         step, last = table.group_starts[group], table.group_starts[group + 1]
         while step < last:
             target, absent = table.targets[step], 1.0
             while step < last and table.targets[step] == target:
-                if not _is_hidden(hidden, table.facts[step]):
+                outside = bounded and _is_outside(members, table.facts[step], target, False)
+                if not outside and not _is_hidden(hidden, table.facts[step]):
                     absent *= 1.0 - table.chances[step] if len(table.chances) else 0.0
                 step += 1
             if absent == 1.0:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gaifman.config import Deadline, no_deadline
 from gaifman.kb.tables import Longs, freeze
 from gaifman.listwise.constants import MinedConstants
 from gaifman.listwise.formulas import constant_feature, forward_path, path_feature
@@ -44,37 +45,41 @@ class Evidence:
     """Whether it is a path of one step."""
 
 
-def collect_evidence(scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs) -> Iterator[Evidence]:
+def collect_evidence(
+    scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs, deadline: Deadline | None = None
+) -> Iterator[Evidence]:
     """The evidence of one tuple, position by position."""
-    hidden = freeze(hidden)
+    hidden, deadline = freeze(hidden), deadline or no_deadline()
     for position, own in enumerate(scorer.scorers):
         weight = float(odds.weights[position])
         if weight:
-            yield from _walked(own, objects, hidden, weight)
+            yield from _walked(own, objects, hidden, weight, deadline)
             yield from _own(own, objects[position], hidden, weight)
         yield from _known(scorer, float(odds.weights[scorer.arity + position]), objects, hidden, position)
 
 
-def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float) -> Iterator[Evidence]:
+def _walked(
+    scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float, deadline: Deadline
+) -> Iterator[Evidence]:
     """The formulas that lead from the other objects to the candidate."""
     ranker, index = scorer.ranker, scorer.index
     arities = {name: info.arity for name, info in index.kb.relations.items()}
     fixed, position = [i for i in range(len(objects)) if i != ranker.position], ranker.position
-    for formula, (value, count) in scorer.formula_counts(objects, hidden).items():
+    draws = [None if members is None else set(members.tolist()) for members in scorer.member_sets(objects, hidden)]
+    for formula, (value, count) in scorer.formula_counts(objects, hidden, deadline).items():
         effect = weight * float(ranker.formula_weights[formula]) * value
         number, row = _locate(ranker.mined, formula)
         start, mined = fixed[number], ranker.mined[number]
         ends = start, position
         if row >= len(mined.paths) + len(LINKS):
-            yield _with_constant(
-                index, mined.constants, row - len(mined.paths) - len(LINKS), ends, objects, hidden, effect
-            )
+            row -= len(mined.paths) + len(LINKS)
+            yield _with_constant(index, mined.constants, row, ends, objects, hidden, draws, effect)
             continue
         if row >= len(mined.paths):
-            yield _linked(index, objects, ends, hidden, row - len(mined.paths), effect)
+            yield _linked(index, objects, ends, hidden, draws, (row - len(mined.paths), effect))
             continue
         path = mined.path(row)
-        facts = walk_facts(index, path, objects[start], objects[position], hidden)
+        facts = walk_facts(index, path, objects[start], objects[position], hidden, draws, deadline)
         low, high, forward = forward_path(path, start, position)
         feature = path_feature(forward, arities, low + 1, high + 1)
         yield Evidence(("path", low, high, forward), feature, count, effect, facts, joins=True, is_step=len(path) == 1)
@@ -89,17 +94,44 @@ def _locate(mined: Sequence[MinedFormulas], formula: int) -> tuple[int, int]:
     raise IndexError(formula)
 
 
-def walk_facts(index: StepIndex, path: Sequence[Label], start: int, end: int, hidden: Longs) -> tuple[int, ...]:
-    """The facts on walks along a path from one object to another, ascending; at most `MAX_FACTS`."""
+def walk_facts(
+    index: StepIndex,
+    path: Sequence[Label],
+    start: int,
+    end: int,
+    hidden: Longs,
+    draws: Sequence[set[int] | None] = (None,),
+    deadline: Deadline | None = None,
+) -> tuple[int, ...]:
+    """The facts on walks along a path from one object to another, ascending; at most `MAX_FACTS`.
+
+    The walks keep to the members of a draw, if there are some.
+    """
+    found = set[int]()
+    for members in draws:
+        found |= _draw_facts(index, path, start, end, hidden, members, deadline or no_deadline())
+    return tuple(sorted(found)[:MAX_FACTS])
+
+
+def _draw_facts(
+    index: StepIndex,
+    path: Sequence[Label],
+    start: int,
+    end: int,
+    hidden: Longs,
+    members: set[int] | None,
+    deadline: Deadline,
+) -> set[int]:
     layers: list[dict[int, list[tuple[int, int]]]] = []  # target → (source, fact), step by step
     sources = {start}
-    for label in path:
+    for number, label in enumerate(path, start=1):
         layer: dict[int, list[tuple[int, int]]] = {}
-        number = index.label_id(*label)
         for source in sources:
-            targets, facts = index.steps(source, number)
+            deadline.check()
+            targets, facts = index.steps(source, index.label_id(*label))
             for target, fact in zip(targets.tolist(), facts.tolist(), strict=True):
-                if target != start and fact not in hidden:
+                seen = members if members is None or number < len(path) else members | {target}
+                if target != start and fact not in hidden and _is_inside(index, fact, target, seen):
                     layer.setdefault(target, []).append((source, fact))
         layers.append(layer)
         sources = set(layer)
@@ -108,14 +140,26 @@ def walk_facts(index: StepIndex, path: Sequence[Label], start: int, end: int, hi
         used = [step for target in needed for step in layer.get(target, ())]
         found |= {fact for _, fact in used}
         needed = {source for source, _ in used}
-    return tuple(sorted(found)[:MAX_FACTS])
+    return found
+
+
+def _is_inside(index: StepIndex, fact: int, target: int, members: set[int] | None) -> bool:
+    """Whether a step leads to a member by a fact whose objects are members."""
+    if members is None:
+        return True
+    return target in members and (not len(index.long_facts[0]) or members.issuperset(index.fact(fact)[1]))
 
 
 def _linked(
-    index: StepIndex, objects: Sequence[int], ends: tuple[int, int], hidden: Longs, kind: int, effect: float
+    index: StepIndex,
+    objects: Sequence[int],
+    ends: tuple[int, int],
+    hidden: Longs,
+    draws: Sequence[set[int] | None],
+    link: tuple[int, float],
 ) -> Evidence:
     """That two objects are in one fact: in any, or in one that has them in this order."""
-    start, position = ends
+    (start, position), (kind, effect) = ends, link
     table = index.table
     steps = slice(*table.group_starts[table.starts[[objects[start], objects[start] + 1]]].tolist())
     there = table.targets[steps] == objects[position]
@@ -127,8 +171,10 @@ def _linked(
         there &= index.forwards[index.step_labels[steps]] == forwards
         first, second = ends if forwards else (position, start)
         key, text = ("ordered", first, second), f"{{{first}}} stands before {{{second}}} in one fact"
-    facts = np.setdiff1d(table.facts[steps][there], hidden)[:MAX_FACTS]
-    return Evidence(key, text, 1.0, effect, tuple(facts.tolist()), joins=True)
+    target, visible = objects[position], np.setdiff1d(table.facts[steps][there], hidden).tolist()
+    sets = [members if members is None else members | {target} for members in draws]
+    facts = [fact for fact in visible if any(_is_inside(index, fact, target, members) for members in sets)]
+    return Evidence(key, text, 1.0, effect, tuple(facts[:MAX_FACTS]), joins=True)
 
 
 def _with_constant(
@@ -138,6 +184,7 @@ def _with_constant(
     ends: tuple[int, int],
     objects: Sequence[int],
     hidden: Longs,
+    draws: Sequence[set[int] | None],
     effect: float,
 ) -> Evidence:
     """That the object at one end is in a fact with a constant, and the object at the other end is the candidate."""
@@ -145,11 +192,12 @@ def _with_constant(
     code, candidate = int(constants.codes[row]), int(constants.candidates[row])
     label, constant = divmod(code, constants.objects)
     targets, facts = index.steps(objects[start], label)
-    facts = np.setdiff1d(facts[targets == constant], hidden)[:MAX_FACTS]
+    visible = np.setdiff1d(facts[targets == constant], hidden).tolist()
+    shown = [fact for fact in visible if any(_is_inside(index, fact, constant, members) for members in draws)]
     fact, names = index.labels[label], (index.kb.object_name(constant), index.kb.object_name(candidate))
     feature = constant_feature(fact, index.kb.relations[fact.relation].arity, *names, start + 1, position + 1)
     return Evidence(
-        ("constant", code, candidate, start, position), feature, 1.0, effect, tuple(facts.tolist()), joins=True
+        ("constant", code, candidate, start, position), feature, 1.0, effect, tuple(shown[:MAX_FACTS]), joins=True
     )
 
 

@@ -19,10 +19,23 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_int
+from gaifman.config import Deadline, check_int
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
-from gaifman.kernels.walks import FULL, UNREACHED, PathScratch, WalkScratch, find_paths, match_constants, reach
+from gaifman.kernels.walks import (
+    DEPTH,
+    END,
+    FULL,
+    PAUSED,
+    UNREACHED,
+    WORK,
+    PathScratch,
+    WalkScratch,
+    find_paths,
+    match_constants,
+    reach,
+)
 from gaifman.listwise.constants import MinedConstants, mine_constants
+from gaifman.listwise.members import MemberDrawer, WalkBound
 from gaifman.listwise.steps import Label, StepIndex
 from gaifman.sampling.rng import fold_in_rows, make_key
 
@@ -36,6 +49,8 @@ LINK_WALKS = 30
 """A link has the value of this many walks to one object, so that few updates make it count."""
 CONSTANT_WALKS = 10
 """A formula with constants has the value of this many walks to its candidate; chosen on validation facts."""
+STEPS_PER_CHECK = 1 << 20
+"""Steps of walks between two checks of a deadline: some milliseconds."""
 Reals = npt.NDArray[np.float32]
 MAX_CODE = 2**62
 """Codes of paths are below this number."""
@@ -127,12 +142,17 @@ class MinedFormulas:
 class Reacher:
     """Collects what paths reach. One thread uses it at a time."""
 
-    def __init__(self, index: StepIndex, max_steps: int, max_set: int) -> None:
-        self.index, self.max_set = index, max_set
+    def __init__(self, index: StepIndex, max_steps: int, max_set: int, bound: WalkBound | None = None) -> None:
+        self.index, self.max_set, self.drawer = index, max_set, MemberDrawer(index, bound)
         self._scratch = self._make_scratch(max_steps)
         self.objects, self.formulas = np.empty(1 << 16, np.int32), np.empty(1 << 16, np.int32)
         self.counts, self.masses = np.empty(1 << 16, np.float32), np.empty(1 << 16, np.float32)
-        self.end = 0
+        self.values = np.empty(1 << 16, np.float32)
+        """The values of formulas, which `store_values` sets."""
+        self.end, self.steps = 0, 0
+        """The number of entries, and of steps that were looked at."""
+        self.deadline: Deadline | None = None
+        """Stops walks; it is checked after `STEPS_PER_CHECK` steps."""
 
     def _make_scratch(self, max_steps: int) -> WalkScratch:
         objects = len(self.index.kb.objects)
@@ -145,6 +165,7 @@ class Reacher:
             np.empty(shape),
             np.zeros(max_steps, np.int64),
             np.zeros(1, np.int64),
+            np.zeros(7, np.int64),
         )
 
     def clear(self) -> None:
@@ -158,25 +179,36 @@ class Reacher:
         """
         if paths.shape[1] > len(self._scratch.sizes):
             self._scratch = self._make_scratch(paths.shape[1])
-        while True:
-            end = reach(
+        state = self._scratch.state
+        state[:] = 0
+        state[DEPTH], state[END] = -1, self.end
+        status = PAUSED
+        while status in (PAUSED, FULL):
+            self._check_deadline()
+            status = reach(
                 self.index.table,
+                self.drawer.members,
                 start,
                 hidden,
                 paths,
                 first,
                 self.max_set,
+                STEPS_PER_CHECK,
                 self._scratch,
-                self.end,
                 self.objects,
                 self.formulas,
                 self.counts,
                 self.masses,
             )
-            if end != FULL:
-                self.end = int(end)
-                return self.end
-            self._grow()
+            self.steps += STEPS_PER_CHECK - int(state[WORK])
+            self.end = int(state[END])
+            if status == FULL:
+                self._grow()
+        return self.end
+
+    def _check_deadline(self) -> None:
+        if self.deadline is not None:
+            self.deadline.check()
 
     def link(self, start: int, hidden: Longs, first: int) -> int:
         """Append the objects that share a visible fact with an object: of any kind, and by the order of the two.
@@ -188,9 +220,11 @@ class Reacher:
         seen = table.targets[steps] != start
         if len(hidden):
             seen &= ~np.isin(table.facts[steps], hidden)
+        seen &= self.drawer.is_inside(table.facts[steps], table.targets[steps])
         targets, forwards = table.targets[steps][seen], self.index.forwards[self.index.step_labels[steps][seen]]
         chances = table.chances[steps][seen] if len(table.chances) else None
         for number, kind in enumerate((np.ones(len(targets), bool), forwards, ~forwards)):
+            self._check_deadline()
             objects, owners = np.unique(targets[kind], return_inverse=True)
             values = np.ones(len(objects), np.float32)
             if chances is not None:
@@ -202,8 +236,10 @@ class Reacher:
     def match(self, start: int, hidden: Longs, constants: MinedConstants, first: int) -> int:
         """Append the candidates of the formulas with constants that are true of an object."""
         while True:
+            self._check_deadline()
             end = match_constants(
                 self.index.table,
+                self.drawer.members,
                 start,
                 hidden,
                 constants.codes,
@@ -231,8 +267,25 @@ class Reacher:
         self.counts[added], self.masses[added] = LINK_WALKS * values, values
         self.end = added.stop
 
+    def store_values(self, begin: int, values: Reals, draws: int = 1) -> None:
+        """Set the values of the entries from `begin` on, or their means over draws, and those of their counts.
+
+        Means are sorted by formula and object.
+        """
+        entries = slice(begin, self.end)
+        if draws == 1:
+            self.values[entries] = values
+            return
+        width = len(self.index.kb.objects)
+        keys = self.formulas[entries].astype(np.int64) * width + self.objects[entries]
+        found, owners = np.unique(keys, return_inverse=True)
+        self.end = begin + len(found)
+        for array, numbers in ((self.values, values), (self.counts, self.counts[entries])):
+            array[begin : self.end] = np.bincount(owners, numbers, len(found)) / draws
+        self.formulas[begin : self.end], self.objects[begin : self.end] = found // width, found % width
+
     def _grow(self) -> None:
-        for name in ("objects", "formulas", "counts", "masses"):
+        for name in ("objects", "formulas", "counts", "masses", "values"):
             array = getattr(self, name)
             larger = np.empty(2 * len(array), array.dtype)
             larger[: self.end] = array[: self.end]

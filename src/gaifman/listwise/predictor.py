@@ -31,9 +31,10 @@ class ListwisePredictor(Predictor):
         return self if prior is None else replace(self, prior=prior, odds=self.odds.with_prior(prior))
 
     def model_estimates(self, tuples: Ints, hidden: HiddenFacts, budget: DrawBudget) -> Estimates:
-        """The probabilities of tuples. Nothing is drawn, so there is no sampling error."""
+        """The probabilities of tuples. Draws are averaged in the values of formulas: there is no sampling error."""
         values = self.odds.probabilities(self.scorer.evidence(tuples, hidden, budget.deadline))
-        return Estimates(values, np.full(len(values), np.nan), np.ones(len(values), np.int32))
+        draws = 1 if self.config.size is None else self.config.draws
+        return Estimates(values, np.full(len(values), np.nan), np.full(len(values), draws, np.int32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from gaifman.kernels.listwise import (
     own_scores,
 )
 from gaifman.listwise.constants import MinedConstants
+from gaifman.listwise.members import WalkBound
 from gaifman.listwise.mining import LINKS, MinedFormulas, MiningConfig, Reacher, mine_formulas
 from gaifman.listwise.steps import StepIndex
 from gaifman.sampling.examples import hide_links
@@ -65,6 +66,8 @@ class ListwiseConfig:
     """How rankers are mined and fitted."""
 
     mining: MiningConfig = field(default_factory=MiningConfig)
+    bound: WalkBound | None = None
+    """The members that walks pass through; None for all objects."""
     hide: str = "facts"
     """What a question does not see: the fact that it asks for, or also all other `links` between its objects."""
     questions: int = 2_000
@@ -402,7 +405,7 @@ def _ask(
     groups = row_ids(facts[:, fixed])[0] if fixed else np.zeros(len(facts), np.int64)
     others = _choose_questions(facts, groups, config)
     chosen = np.concatenate([held_out, others[~np.isin(others, held_out)]])
-    reacher = Reacher(index, config.mining.max_steps, config.mining.max_set)
+    reacher = Reacher(index, config.mining.max_steps, config.mining.max_set, config.bound)
     hidden = HiddenFacts.one_per_tuple(ids[chosen])
     if config.hide == "links":
         hidden = hide_links(build_graph(index.kb), facts[chosen], hidden, np.arange(len(chosen)))
@@ -427,19 +430,28 @@ def _ask(
         freeze(np.array(starts, np.int64)),
         freeze(reacher.objects[: reacher.end]),
         freeze(reacher.formulas[: reacher.end]),
-        freeze(formula_values(reacher.counts[: reacher.end], reacher.masses[: reacher.end])),
+        freeze(reacher.values[: reacher.end]),
     )
     return questions, chosen
 
 
 def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mined: Sequence[MinedFormulas]) -> None:
-    """Append what the formulas reach from the fixed objects."""
-    first = 0
-    for start, one in zip(fixed, mined, strict=True):
-        reacher.walk(start, hidden, one.paths, first)
-        reacher.link(start, hidden, first + len(one.paths))
-        reacher.match(start, hidden, one.constants, first + len(one.paths) + len(LINKS))
-        first += len(one)
+    """Append what the formulas reach from the fixed objects.
+
+    With a size, walks keep to the members of each draw, and the values are means over the draws.
+    """
+    begin = reacher.end
+    draws = reacher.drawer.draw(fixed, hidden, max((one.paths.shape[1] for one in mined), default=1))
+    for draw in range(max(1, len(draws))):
+        reacher.drawer.mark(draws, draw)
+        first = 0
+        for start, one in zip(fixed, mined, strict=True):
+            reacher.walk(start, hidden, one.paths, first)
+            reacher.link(start, hidden, first + len(one.paths))
+            reacher.match(start, hidden, one.constants, first + len(one.paths) + len(LINKS))
+            first += len(one)
+    entries = slice(begin, reacher.end)
+    reacher.store_values(begin, formula_values(reacher.counts[entries], reacher.masses[entries]), max(1, len(draws)))
 
 
 def _choose_questions(facts: Ints, groups: Longs, config: ListwiseConfig) -> Longs:

@@ -97,7 +97,7 @@ class RelationScorer:
     def __init__(
         self, index: StepIndex, rankers: Sequence[Ranker], config: ListwiseConfig, workspaces: Workspaces | None = None
     ) -> None:
-        spaces = workspaces or Workspaces(index, config.mining.max_steps, config.mining.max_set)
+        spaces = workspaces or Workspaces(index, config)
         self.index, self.relation = index, rankers[0].relation
         self.scorers = tuple(Scorer(index, ranker, config, spaces) for ranker in rankers)
 
@@ -122,7 +122,7 @@ class RelationScorer:
         shares, known = np.empty(len(tuples)), np.empty(len(tuples))
         for rows in self.group_questions(tuples, hidden, position):
             deadline.check()
-            shares[rows], known[rows] = self._question(tuples[rows], hidden.of(int(rows[0])), position)
+            shares[rows], known[rows] = self._question(tuples[rows], hidden.of(int(rows[0])), position, deadline)
         return np.maximum(shares, MIN_LOG_SHARE), np.log1p(known)
 
     def candidate_scores(self, tuples: Ints, position: int) -> Floats:
@@ -159,11 +159,11 @@ class RelationScorer:
         order = np.argsort(groups, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
-    def _question(self, tuples: Ints, hidden: Longs, position: int) -> tuple[Floats, int]:
+    def _question(self, tuples: Ints, hidden: Longs, position: int, deadline: Deadline) -> tuple[Floats, int]:
         """The log shares of the candidates of one question, and the number of known answers."""
         scorer, objects, hidden = self.scorers[position], tuples[0].tolist(), freeze(hidden)
         targets, known = freeze(tuples[:, position]), self.known_answers(objects, hidden, position)
-        scores, total = scorer.target_scores(objects, targets, hidden, known)
+        scores, total = scorer.target_scores(objects, targets, hidden, known, deadline)
         if not len(hidden):
             return scores - total, len(known)
         changes = np.zeros(len(targets))

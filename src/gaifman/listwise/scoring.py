@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from gaifman.config import Deadline
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.listwise import own_scores
 from gaifman.kernels.listwise_scores import SumScratch, add_entries, score_targets
@@ -21,7 +22,6 @@ from gaifman.listwise.ranker import (
     Ranker,
     Reals,
     count_at_position,
-    formula_values,
     reach_candidates,
     statistics,
 )
@@ -32,9 +32,9 @@ from gaifman.threads import ProcessLock
 class Workspace:
     """Scratch memory to score one question at a time."""
 
-    def __init__(self, index: StepIndex, max_steps: int, max_set: int) -> None:
+    def __init__(self, index: StepIndex, config: ListwiseConfig, max_steps: int) -> None:
         objects = len(index.kb.objects)
-        self.reacher = Reacher(index, max_steps, max_set)
+        self.reacher = Reacher(index, max_steps, config.mining.max_set, config.bound)
         self.sums = SumScratch(
             np.zeros(objects, np.int64), np.zeros(objects), np.empty(objects, np.int32), np.zeros(1, np.int64)
         )
@@ -43,16 +43,17 @@ class Workspace:
 class Workspaces:
     """Workspaces for several threads, which are used again."""
 
-    def __init__(self, index: StepIndex, max_steps: int, max_set: int) -> None:
-        self._make = partial(Workspace, index, max_steps, max_set)
+    def __init__(self, index: StepIndex, config: ListwiseConfig, max_steps: int | None = None) -> None:
+        self._make = partial(Workspace, index, config, max_steps or config.mining.max_steps)
         self._free: list[Workspace] = []
         self._lock = ProcessLock()
 
     @contextmanager
-    def use(self) -> Iterator[Workspace]:
-        """A workspace that no other thread uses meanwhile."""
+    def use(self, deadline: Deadline | None = None) -> Iterator[Workspace]:
+        """A workspace that no other thread uses meanwhile; the deadline stops its walks."""
         with self._lock:
             space = self._free.pop() if self._free else self._make()
+        space.reacher.deadline = deadline
         try:
             yield space
         finally:
@@ -68,7 +69,7 @@ class Scorer:
     ) -> None:
         self.index, self.ranker = index, ranker
         objects = len(index.kb.objects)
-        self._spaces = workspaces or Workspaces(index, config.mining.max_steps, config.mining.max_set)
+        self._spaces = workspaces or Workspaces(index, config)
         self._weights = freeze(ranker.formula_weights)
         facts = index.kb.tuples(ranker.relation)
         self._at_position = count_at_position(index.kb, ranker.relation, ranker.position)
@@ -85,24 +86,26 @@ class Scorer:
         self._everything = float(np.exp(self._own).sum())
         self._fixed = [i for i in range(facts.shape[1]) if i != ranker.position]
 
-    def scores(self, objects: Sequence[int], hidden: Longs = NOTHING) -> Floats:
+    def scores(self, objects: Sequence[int], hidden: Longs = NOTHING, deadline: Deadline | None = None) -> Floats:
         """Shape (objects,), float64: the score of every candidate, given the objects of a tuple at other positions.
 
         Hidden facts lead nowhere; what candidates are by themselves is taken as known.
         """
         found = self._own.copy()
-        with self._spaces.use() as space:
+        with self._spaces.use(deadline) as space:
             entries = self._reach(space, objects, hidden)
             add_entries(0, len(entries[0]), *entries, self._weights, found)
         return found
 
-    def target_scores(self, objects: Sequence[int], targets: Ints, hidden: Longs, known: Ints) -> tuple[Floats, float]:
+    def target_scores(
+        self, objects: Sequence[int], targets: Ints, hidden: Longs, known: Ints, deadline: Deadline | None = None
+    ) -> tuple[Floats, float]:
         """The scores of targets, and for the question the logarithm of the sum over all candidates.
 
         The scores are those without the hidden facts; `known` are known answers, which are no candidates.
         """
         found = np.empty(len(targets))
-        with self._spaces.use() as space:
+        with self._spaces.use(deadline) as space:
             total = score_targets(
                 *self._reach(space, objects, hidden),
                 self._weights,
@@ -120,18 +123,26 @@ class Scorer:
         reacher = space.reacher
         reacher.clear()
         reach_candidates(reacher, [int(objects[at]) for at in self._fixed], hidden, self.ranker.mined)
-        values = formula_values(reacher.counts[: reacher.end], reacher.masses[: reacher.end])
-        return freeze(reacher.objects[: reacher.end]), freeze(reacher.formulas[: reacher.end]), freeze(values)
+        entries = slice(reacher.end)
+        return freeze(reacher.objects[entries]), freeze(reacher.formulas[entries]), freeze(reacher.values[entries])
 
     # One candidate
 
-    def formula_counts(self, objects: Sequence[int], hidden: Longs) -> dict[int, tuple[float, float]]:
+    def formula_counts(
+        self, objects: Sequence[int], hidden: Longs, deadline: Deadline | None = None
+    ) -> dict[int, tuple[float, float]]:
         """Formula → its value and the number of its groundings, for the candidate of a whole tuple."""
-        with self._spaces.use() as space:
+        with self._spaces.use(deadline) as space:
             found, formulas, values = self._reach(space, objects, hidden)
             own = found == objects[self.ranker.position]
             counts = space.reacher.counts[: space.reacher.end][own].tolist()
             return dict(zip(formulas[own].tolist(), zip(values[own].tolist(), counts, strict=True), strict=True))
+
+    def member_sets(self, objects: Sequence[int], hidden: Longs) -> list[Ints | None]:
+        """The members that walks for a tuple keep to, one set for each draw; [None] without a bound."""
+        with self._spaces.use() as space:
+            steps = max((one.paths.shape[1] for one in self.ranker.mined), default=1)
+            return [*space.reacher.drawer.draw([int(objects[at]) for at in self._fixed], hidden, steps)] or [None]
 
     @property
     def shift(self) -> float:

@@ -14,13 +14,14 @@ from dataclasses import fields, replace
 from typing import Any
 
 from gaifman.errors import FormulaError, KnowledgeBaseError, similar_names
+from gaifman.listwise.members import WalkBound
 from gaifman.listwise.mining import SPARSE_MINING, MiningConfig, choose_mining
 from gaifman.listwise.ranker import ListwiseConfig
 from gaifman.listwise.steps import StepIndex
 from gaifman.logic.ast import Query
-from gaifman.training import AUTO, LISTWISE, NETWORK_SIZE, TrainingConfig
+from gaifman.training import AUTO, LISTWISE, NETWORK_RADIUS, NETWORK_SIZE, TrainingConfig
 
-_SHARED = ("seed", "hide", "holdout", "max_held_out", "mining")
+_SHARED = ("seed", "hide", "holdout", "max_held_out", "mining", "bound")
 """Settings of training, not options of the base model."""
 
 
@@ -32,17 +33,14 @@ def listwise_options() -> list[str]:
 def choose_base(config: TrainingConfig, query: Query) -> str:
     """The base model for a query: ranked lists for a relation, the network for other queries.
 
-    A feature set, a size of neighbourhoods or an option of the network ask for the network.
+    A feature set, a size of neighbourhoods or an option of the network ask for the network, unless ranked lists are
+    named.
     """
     if config.base == LISTWISE:
         if query.atomic_relation is None:
             raise FormulaError(
                 f"{query} is not one relation with its variables in order, which ranked lists need",
                 hint='for other queries: base="mlp", or --base mlp',
-            )
-        if isinstance(config.size, int):
-            raise KnowledgeBaseError(
-                "ranked lists walk all neighbours: they have no size", hint='base="mlp" draws neighbourhoods of a size'
             )
         _check_options(config.options)
         return LISTWISE
@@ -53,12 +51,31 @@ def choose_base(config: TrainingConfig, query: Query) -> str:
 
 
 def resolve_config(config: TrainingConfig, query: Query) -> TrainingConfig:
-    """The settings with the base model and the size that `auto` stands for."""
+    """The settings with the base model, the size, the radius and what is hidden that `auto` stands for.
+
+    The radius of ranked lists with a size stays `auto`: it depends on the length of paths.
+    """
     base = choose_base(config, query)
-    size = config.size
+    size, radius = config.size, config.radius
     if size == AUTO:
         size = None if base == LISTWISE else NETWORK_SIZE
-    return replace(config, base=base, size=size)
+    if radius == AUTO and (base != LISTWISE or size is None):
+        radius = NETWORK_RADIUS
+    return replace(config, base=base, size=size, radius=radius, hide="facts" if config.hide == AUTO else config.hide)
+
+
+def check_validation(config: TrainingConfig, query: Query) -> None:
+    """Raise an error if validation facts have nothing to choose with these settings."""
+    if choose_base(config, query) != LISTWISE:
+        raise KnowledgeBaseError(
+            "validation facts choose what ranked lists hide, and the model is a network",
+            hint='leave out the validation facts, or choose ranked lists: base="listwise", or --base listwise',
+        )
+    if config.hide != AUTO:
+        raise KnowledgeBaseError(
+            f"hide={config.hide} is given: validation facts have nothing to choose",
+            hint="leave out one of the two",
+        )
 
 
 def check_base(config: TrainingConfig, query: Query) -> None:
@@ -83,7 +100,15 @@ def listwise_config(config: TrainingConfig, index: StepIndex | None = None) -> L
     own = {name: value for name, value in config.options.items() if name not in mining}
     of_mining = {name: value for name, value in config.options.items() if name in mining}
     mining_config = replace(default.mining, seed=config.seed, **of_mining)
-    return replace(default, mining=mining_config, hide=config.hide, seed=config.seed, **own)
+    return replace(default, mining=mining_config, bound=walk_bound(config), hide=config.hide, seed=config.seed, **own)
+
+
+def walk_bound(config: TrainingConfig) -> WalkBound | None:
+    """The members that walks pass through; None without a size."""
+    if not isinstance(config.size, int):
+        return None
+    radius = None if isinstance(config.radius, str) else config.radius
+    return WalkBound(config.size, config.draws, radius, config.seed)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import FactTable, Floats, Ints, Longs, freeze
 from gaifman.kernels.listwise import Marks
@@ -121,6 +122,22 @@ class StepIndex:
             return np.diff(bounds).astype(np.float64)
         sums = np.append(0.0, np.cumsum(self.table.chances, dtype=np.float64))
         return np.diff(sums[bounds])
+
+    @property
+    def graph(self) -> GaifmanGraph:
+        """The Gaifman graph; the knowledge base owns it, so it is built once."""
+        return self.kb.resources.get(GaifmanGraph, lambda: build_graph(self.kb))
+
+    @cached_property
+    def long_facts(self) -> tuple[Longs, Ints]:
+        """The objects of each fact with more than two: starts (facts + 1,), or (0,) without such facts, and objects."""
+        tables = self.kb.fact_tables
+        if max(tables, default=0) <= 2:
+            return freeze(np.zeros(0, np.int64)), freeze(np.zeros(0, np.int32))
+        order = sorted(self.kb.fact_offsets, key=lambda arity: self.kb.fact_offsets[arity])
+        sizes = [np.full(len(tables[arity]), arity if arity > 2 else 0) for arity in order]
+        objects = [tables[arity].objects.ravel() for arity in order if arity > 2]
+        return freeze(np.append(0, np.cumsum(np.concatenate(sizes))).astype(np.int64)), freeze(np.concatenate(objects))
 
     @cached_property
     def confidences(self) -> Floats:

@@ -83,7 +83,8 @@ Kinds = npt.NDArray[np.uint8]
 
 def supports_fast_scoring(features: tuple[Feature, ...], config: TrainingConfig, arity: int) -> bool:
     """Whether the scores of a model with these features can be split."""
-    splits = (arity, config.radius) == (2, 1) and config.size != 1  # a size of 1 leaves neither object a quota
+    sampling = config.sampling(1, "answer 0")
+    splits = (arity, sampling.radius) == (2, 1) and sampling.size != 1  # a size of 1 leaves neither object a quota
     return splits and all(isinstance(match_template(feature), SPLITTABLE) for feature in features)
 
 

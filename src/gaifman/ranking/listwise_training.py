@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gaifman.io.model_file import Arrays
+from gaifman.kb.gaifman_graph import GaifmanGraph
 from gaifman.kb.tables import Floats, Ints
 from gaifman.listwise.odds import Odds, Proposals, fit_odds
 from gaifman.listwise.relation import RelationRankers
 from gaifman.listwise.serialization import Vocabulary, ranker_arrays
+from gaifman.listwise.settings import listwise_config
+from gaifman.listwise.steps import build_steps
 from gaifman.listwise.trainer import ListwiseTrainer, mean_shares
+from gaifman.logic.ast import Query
 from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, reliability
+from gaifman.ranking.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.ranking.ranks import HeldOutRanking, HeldOutRanks
+from gaifman.sampling.constraints import Constraints
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.training import Callback, TrainingConfig
@@ -104,6 +110,28 @@ def train_relation(
     rankers = RelationRankers(trainer.relation, trainer.arity, arrays, Vocabulary.of(trainer.index), UNFITTED)
     proposals = trainer.proposals(trials, models, ranking.pools)
     return TrainedRelation(rankers, evidence, targets, shares, proposals, ranks)
+
+
+def rank_validation_facts(
+    graph: GaifmanGraph,
+    query: Query,
+    config: TrainingConfig,
+    constraints: Constraints | None,
+    tuples: Ints,
+    known: Ints,
+) -> dict[str, Floats]:
+    """What can be hidden → the reciprocal ranks of validation facts (b, arity) if that is hidden in training.
+
+    The known facts (k, arity), which include these, are no rivals, and neither are those of the knowledge base.
+    """
+    found = {}
+    questions = min(MAX_QUESTIONS, listwise_config(config, build_steps(graph.kb)).questions)
+    for choice in CHOICES:
+        own = replace(config, hide=choice, options={**config.options, "questions": questions})
+        trainer = ListwiseTrainer(TrainingExamples(graph, query, own, constraints), own)
+        true = np.unique(np.concatenate([graph.kb.tuples(trainer.relation), known]), axis=0)
+        found[choice] = reciprocal_ranks(trainer.scorer(trainer.train().rankers), tuples, true)
+    return found
 
 
 def fit_all_odds(trained: Iterable[TrainedRelation]) -> dict[str, Odds]:

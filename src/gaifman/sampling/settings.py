@@ -11,8 +11,9 @@ from gaifman.kb.gaifman_graph import check_radius
 from gaifman.sampling.negatives import NEGATIVE_SAMPLING
 from gaifman.sampling.rng import Keys, fold_in, make_key
 
-HIDE_MODES = ("facts", "links")
-"""What to hide: the facts that make an answer true, or also all facts between its objects."""
+HIDE_MODES = ("auto", "facts", "links")
+"""What to hide: the facts that make an answer true, or also all facts between its objects. `auto` is `facts` where
+nothing is chosen by validation facts."""
 MAX_PER_ANSWER = 100_000
 """Largest number of neighbourhoods or negatives of one answer."""
 MAX_DRAWS = 1_000_000
@@ -29,8 +30,9 @@ class ExampleConfig:
     """w̃: negatives of each answer, with one neighbourhood each."""
     negative_sampling: str = "mixed"
     """Where replacements come from: `uniform`, `typed` or `mixed`; see `gaifman.sampling.negatives`."""
-    hide: str = "facts"
-    """`facts`, or `links` to also hide every fact between two objects of the tuple or of its answer."""
+    hide: str = "auto"
+    """`facts`, or `links` to also hide every fact between two objects of the tuple or of its answer. `auto` is `facts`,
+    or what validation facts choose."""
     holdout: float = 0.1
     """The fraction of answers that is held out; none of fewer than 10 answers."""
     max_held_out: int = 1_000

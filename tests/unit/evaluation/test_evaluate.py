@@ -80,7 +80,7 @@ def slow_score(completion: Completion, relation: str, objects: Names) -> float:
         return completion.probability(relation, *objects, constraints=False).value
     config, predictor = completion.config, network(completion.predictor(relation))
     assert not isinstance(config.size, str)
-    sampling = SamplingConfig(config.radius, config.size, config.draws, config.seed, "answer 0", shared_order=True)
+    sampling = SamplingConfig(int(config.radius), config.size, config.draws, config.seed, "answer 0", shared_order=True)
     nothing = HiddenFacts(np.zeros(2, np.int64), np.zeros(0, np.int64))
     return float(predictor.probabilities_per_draw(predictor.tuple_ids([objects]), sampling, nothing).mean())
 

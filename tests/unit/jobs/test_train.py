@@ -280,3 +280,36 @@ def test_the_bar_is_right_from_the_start(kb: KnowledgeBase, tmp_path: Path) -> N
     assert np.ptp(totals) < 0.2 * totals[-1]
     assert shares[-1] == 1
     assert shares[len(shares) // 2] < 0.95
+
+
+def test_a_run_with_validation_facts_is_resumed_to_the_same_bytes(kb: KnowledgeBase, tmp_path: Path) -> None:
+    facts = [fact for fact in kb.facts() if fact.relation in ("likes", "knows")][::9]
+    train, valid = kb.without_facts(facts), KnowledgeBase.from_facts(facts)
+    spec = TrainingSpec({"options": {"max_steps": 1}, "phi": "default"}, relations=("likes", "knows", "parent"))
+    (tmp_path / "whole").mkdir()
+    whole = trained(tmp_path / "whole", spec, train, valid=valid, threads=2)
+    create(tmp_path, spec).close()
+    stops = 0
+    while not (tmp_path / "m").exists():
+        with Run.open(tmp_path / "m.run") as run:
+            try:
+                run_training(run, train, tmp_path / "m", valid=valid, threads=1, should_stop=after(stops % 4 + 1))
+            except TrainingInterrupted:
+                stops += 1
+    assert stops >= 3
+    assert (tmp_path / "m").read_bytes() == whole
+    [chosen] = [event for event in read_log(tmp_path / "m.log.jsonl") if event["event"] == "hide"]
+    about = gaifman.load(tmp_path / "m").meta["hide_choice"]
+    assert {name: chosen[name] for name in about} == about
+    assert (about["facts"], about["relations"]) == (len(facts), 2)
+
+
+def test_other_validation_facts_are_not_resumed_with(kb: KnowledgeBase, tmp_path: Path) -> None:
+    facts = [*kb.facts("likes")][::9]
+    train, spec = kb.without_facts(facts), TrainingSpec({"options": {"max_steps": 1}, "phi": "default"}, "likes(x, y)")
+    with create(tmp_path, spec) as run, pytest.raises(TrainingInterrupted):
+        run_training(
+            run, train, tmp_path / "m", valid=KnowledgeBase.from_facts(facts), threads=1, should_stop=lambda: True
+        )
+    with Run.open(tmp_path / "m.run") as run, pytest.raises(InputError, match="has changed"):
+        run_training(run, train, tmp_path / "m", valid=KnowledgeBase.from_facts(facts[1:]))

@@ -39,7 +39,7 @@ def one_by_one(relation: str, tuples: Ints, position: int, draws: int) -> Floats
     """By `NetworkPredictor.probabilities_per_draw`, one tuple after another."""
     config, predictor = completed().config, network(completed().predictor(relation))
     assert not isinstance(config.size, str)
-    sampling = SamplingConfig(config.radius, config.size, draws, config.seed, "answer 0", shared_order=True)
+    sampling = SamplingConfig(int(config.radius), config.size, draws, config.seed, "answer 0", shared_order=True)
     rows = []
     for row in tuples:
         all_of_it = np.repeat(row[None], len(predictor.graph), axis=0)
