@@ -39,12 +39,13 @@ from gaifman.explain.common import DEFAULT_TOP
 from gaifman.explain.explanation import Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
-from gaifman.features.feature_sets import FeatureSet
+from gaifman.features.feature_sets import FeatureSet, Phi, added_features, phi_name
 from gaifman.forks import ProcessLock
 from gaifman.io.model_file import Arrays, strip_prefix, write_model
 from gaifman.kb.collection import KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
+from gaifman.listwise.added import check_formulas
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
 from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
@@ -431,7 +432,7 @@ class GaifmanModel(Model):
         query: str | Query,
         radius: int = DEFAULT_CONFIG.radius,
         size: int | str | None = DEFAULT_CONFIG.size,
-        phi: str | FeatureSet = DEFAULT_CONFIG.phi,
+        phi: Phi = DEFAULT_CONFIG.phi,
         base: str | BaseModel = DEFAULT_CONFIG.base,
         *,
         options: Mapping[str, Any] | None = None,
@@ -453,7 +454,7 @@ class GaifmanModel(Model):
         config = TrainingConfig(
             radius=radius,
             size=size,
-            phi=phi if isinstance(phi, str) else phi.name or "custom",
+            phi=phi_name(phi),
             base=base if isinstance(base, str) else base.kind,
             options=options or {},
             positives=positives,
@@ -492,7 +493,7 @@ class GaifmanModel(Model):
         cls,
         query: str | Query,
         config: TrainingConfig,
-        phi: str | FeatureSet | None = None,
+        phi: Phi | None = None,
         base: str | BaseModel | None = None,
     ) -> GaifmanModel:
         """An untrained model with these settings; `phi` and `base` replace names in the settings."""
@@ -571,9 +572,13 @@ class GaifmanModel(Model):
         """Train ranked lists for the relation of the query."""
         kbs = unify_schemas(given)
         query = parse_query(self._source, kbs[0]) if isinstance(self._source, str) else self._source
-        whole = join_collection(kbs)
+        whole, schema = join_collection(kbs), kbs[0].schema
+        formulas = added_features(
+            self._phi, [len(query.variables)], schema.relations, sorted(schema.attributes), kbs[0]
+        )
+        check_formulas(formulas, constants=len(kbs) == 1)
         examples = TrainingExamples(build_graph(whole), query, self.config, constraints)
-        trained = train_relation(examples, self.config, callback)
+        trained = train_relation(examples, self.config, callback, formulas=formulas)
         rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
         self.query, self._scorer = query, rankers
         self.held_out_report = listwise_report([(trained, rankers.odds)], bool(self.config.missing))
@@ -742,7 +747,7 @@ def fit(
     *,
     radius: int = DEFAULT_CONFIG.radius,
     size: int | str | None = DEFAULT_CONFIG.size,
-    phi: str | FeatureSet = DEFAULT_CONFIG.phi,
+    phi: Phi = DEFAULT_CONFIG.phi,
     base: str | BaseModel = DEFAULT_CONFIG.base,
     options: Mapping[str, Any] | None = None,
     positives: int = DEFAULT_CONFIG.positives,
@@ -771,9 +776,10 @@ def fit(
         radius: r, the largest distance of a member from the tuple's objects.
         size: k, the number of members besides the tuple's objects; None for all, `auto` for the default of the base
             model.
-        phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.
+        phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, a `FeatureSet`, or several of
+            these. Ranked lists mine their formulas (`default`), and add all others.
         base: M, the base model: `listwise`, `mlp`, `logistic`, or an untrained base model. `auto` is `listwise` for a
-            relation, and `mlp` for other queries and wherever a size or a feature set is given.
+            relation, and `mlp` for other queries, with a size, and with `paper` or `universal-schema` alone.
         options: Options of a named base model, such as `{"hidden": [50], "epochs": 5}`.
         positives: w, neighbourhoods of each answer per epoch.
         negatives: w̃, negatives of each answer per epoch, with one neighbourhood each.

@@ -10,17 +10,38 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gaifman.cancellation import current_deadline, no_deadline
+from gaifman.errors import LimitError
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Longs, freeze
-from gaifman.listwise.formulas import forward_path, path_feature
+from gaifman.listwise.formulas import as_path, forward_path, path_feature
+from gaifman.listwise.groundings import Countable, exclude_facts
 from gaifman.listwise.mining import LINKS, MinedPaths
 from gaifman.listwise.odds import Odds
 from gaifman.listwise.relation import RelationScorer
 from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import Label, StepIndex
-from gaifman.logic.ast import Atom, Attribute, Comparison, Exists, Feature, Formula, Number, Variable
+from gaifman.logic.ast import (
+    And,
+    Atom,
+    Attribute,
+    Comparison,
+    Constant,
+    Exists,
+    Feature,
+    Formula,
+    Number,
+    Query,
+    Variable,
+    free_variables,
+    query_position,
+)
+from gaifman.queries.witnesses import witness_facts
 
 MAX_FACTS = 100
 """Facts of one formula."""
+MAX_WAYS = 10
+"""Ways to make an added formula true whose facts are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +71,7 @@ def collect_evidence(scorer: RelationScorer, odds: Odds, objects: Sequence[int],
         weight = float(odds.weights[position])
         if weight:
             yield from _walked(own, objects, hidden, weight)
+            yield from _added(own, objects, hidden, weight)
             yield from _own(own, objects[position], hidden, weight)
         yield from _known(scorer, float(odds.weights[scorer.arity + position]), objects, hidden, position)
 
@@ -71,6 +93,67 @@ def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float
         low, high, forward = forward_path(path, start, position)
         feature = path_feature(forward, arities, low + 1, high + 1)
         yield Evidence(("path", low, high, forward), feature, count, effect, facts, joins=True, is_step=len(path) == 1)
+
+
+def _added(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float) -> Iterator[Evidence]:
+    """The added formulas that the tuple satisfies."""
+    ranker, index = scorer.ranker, scorer.index
+    for at, (value, count) in ranker.added.values_at(objects, hidden).items():
+        effect = weight * float(ranker.added_weights[at]) * value
+        if effect:
+            formula = ranker.added.formulas[at]
+            facts = ground_facts(index, formula.countable, objects, hidden)
+            key = _formula_key(formula.shown)
+            yield Evidence(key, formula.shown, count, effect, facts, joins=not formula.own, is_step=_is_step(key))
+
+
+def _is_step(key: tuple[object, ...]) -> bool:
+    return key[0] == "path" and isinstance(key[3], tuple) and len(key[3]) == 1
+
+
+def ground_facts(index: StepIndex, countable: Countable, objects: Sequence[int], hidden: Longs) -> tuple[int, ...]:
+    """The facts of some ways to make a formula true of a tuple, ascending; at most `MAX_FACTS`."""
+    kb, facts = index.kb, [index.fact(number) for number in hidden.tolist()]
+    excluded: dict[str, list[tuple[Constant, ...]]] = {}
+    for relation, members in facts:
+        excluded.setdefault(relation, []).append(tuple(Constant(kb.object_name(each)) for each in members))
+    body = countable.formula
+    body = exclude_facts(body, excluded, kb.schema.relations)
+    body = Exists(countable.counted, body) if countable.counted else body
+    row = [[int(objects[query_position(v) - 1]) for v in countable.places]]
+    deadline = current_deadline() or no_deadline()
+    try:
+        [ways] = witness_facts(
+            kb, Query(countable.places, body), row, max_witnesses=MAX_WAYS, budget=deadline.limit_budget()
+        )
+    except LimitError:  # too many ways to count
+        return ()
+    found = {number for way in ways for fact in way for number in _fact_numbers(kb, fact)}
+    return tuple(sorted(found)[:MAX_FACTS])
+
+
+def _fact_numbers(kb: KnowledgeBase, fact: Fact) -> list[int]:
+    number = kb.content.relations.find(fact.relation)
+    members = np.array([[kb.object_id(name) for name in fact.objects]], np.int32)
+    return [] if number is None else kb.fact_ids(number, members).tolist()
+
+
+def _formula_key(feature: Feature) -> tuple[object, ...]:
+    """The key of evidence for an added formula: that of a mined path or a mark that says the same."""
+    match feature.body:
+        case Atom(str(name), (Variable() as term,)):
+            return "type", name, query_position(term) - 1
+        case Comparison(Attribute(name, Variable() as term), "≥", Number(least)):
+            return "threshold", name, least, query_position(term) - 1
+        case Exists(_, Atom(str(name), terms) as atom) if len(free_variables(feature)) == 1:
+            if len(set(terms)) == len(terms) and all(isinstance(term, Variable) for term in terms):
+                [own] = free_variables(feature)
+                return "mark", name, atom.terms.index(own), query_position(own) - 1
+        case Atom() | And():
+            path = as_path(feature.body)
+            if path:
+                return "path", *path
+    return "added", str(feature)
 
 
 def _locate(mined: Sequence[MinedPaths], formula: int) -> tuple[int, int]:

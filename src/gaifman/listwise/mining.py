@@ -198,6 +198,15 @@ class Reacher:
         self.counts[added], self.masses[added] = LINK_WALKS * values, values
         self.end = added.stop
 
+    def append(self, objects: Ints, formulas: Ints, values: Reals) -> None:
+        """Append entries of other formulas, whose values are known."""
+        while self.end + len(objects) > len(self.objects):
+            self._grow()
+        added = slice(self.end, self.end + len(objects))
+        self.objects[added], self.formulas[added] = objects, formulas
+        self.counts[added], self.masses[added] = values, 0.0
+        self.end = added.stop
+
     def _grow(self) -> None:
         for name in ("objects", "formulas", "counts", "masses"):
             array = getattr(self, name)

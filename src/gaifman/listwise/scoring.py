@@ -6,7 +6,7 @@ candidates of the question: all objects but the known answers, which are not ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -16,17 +16,18 @@ from gaifman.forks import ProcessLock
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.listwise import own_scores
 from gaifman.kernels.listwise_scores import SumScratch, add_entries, score_targets
+from gaifman.listwise.added import NO_ENTRIES, Entries, Question
 from gaifman.listwise.mining import NOTHING, Reacher
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
-    Reals,
     count_at_position,
-    formula_values,
+    entry_values,
     reach_candidates,
     statistics,
 )
 from gaifman.listwise.steps import StepIndex
+from gaifman.listwise.values import Reals
 
 
 class Workspace:
@@ -69,13 +70,14 @@ class Scorer:
         self.index, self.ranker = index, ranker
         objects = len(index.kb.objects)
         self._spaces = workspaces or Workspaces(index, config.mining.max_steps, config.mining.max_set)
-        self._weights = freeze(ranker.formula_weights)
+        self._weights = freeze(np.concatenate([ranker.formula_weights, ranker.added_weights]))
+        ranker.added.prepare()
         facts = index.kb.tuples(ranker.relation)
         self._at_position = count_at_position(index.kb, ranker.relation, ranker.position)
         own = np.empty(objects)
         own_scores(
-            index.marks,
-            freeze(ranker.mark_weights),
+            ranker.added.marks(),
+            freeze(ranker.own_weights),
             freeze(statistics(self._at_position, index.degrees)),
             freeze(ranker.statistic_weights),
             own,
@@ -85,26 +87,34 @@ class Scorer:
         self._everything = float(np.exp(self._own).sum())
         self._fixed = [i for i in range(facts.shape[1]) if i != ranker.position]
 
-    def scores(self, objects: Sequence[int], hidden: Longs = NOTHING) -> Floats:
+    def added(self, questions: Iterable[Question]) -> Iterator[Entries]:
+        """What added formulas contribute to questions, in order; some are computed together."""
+        return self.ranker.added.answer(questions)
+
+    def scores(self, objects: Sequence[int], hidden: Longs = NOTHING, added: Entries | None = None) -> Floats:
         """Shape (objects,), float64: the score of every candidate, given the objects of a tuple at other positions.
 
-        Hidden facts lead nowhere; what candidates are by themselves is taken as known.
+        Hidden facts lead nowhere; the marks and statistics of candidates are taken as known. `added` is what added
+        formulas contribute; None if it is still to be computed.
         """
         found = self._own.copy()
         with self._spaces.use() as space:
-            entries = self._reach(space, objects, hidden)
+            entries = self._reach(space, objects, hidden, added)
             add_entries(0, len(entries[0]), *entries, self._weights, found)
         return found
 
-    def target_scores(self, objects: Sequence[int], targets: Ints, hidden: Longs, known: Ints) -> tuple[Floats, float]:
+    def target_scores(
+        self, objects: Sequence[int], targets: Ints, hidden: Longs, known: Ints, added: Entries | None = None
+    ) -> tuple[Floats, float]:
         """The scores of targets, and for the question the logarithm of the sum over all candidates.
 
-        The scores are those without the hidden facts; `known` are known answers, which are no candidates.
+        The scores are those without the hidden facts; `known` are known answers, which are no candidates. `added` is
+        what added formulas contribute; None if it is still to be computed.
         """
         found = np.empty(len(targets))
         with self._spaces.use() as space:
             total = score_targets(
-                *self._reach(space, objects, hidden),
+                *self._reach(space, objects, hidden, added),
                 self._weights,
                 self._own,
                 self._everything,
@@ -115,20 +125,24 @@ class Scorer:
             )
         return found, total
 
-    def _reach(self, space: Workspace, objects: Sequence[int], hidden: Longs) -> tuple[Ints, Ints, Reals]:
+    def _reach(
+        self, space: Workspace, objects: Sequence[int], hidden: Longs, added: Entries | None
+    ) -> tuple[Ints, Ints, Reals]:
         """What the formulas reach: objects, formulas and values."""
-        reacher = space.reacher
+        reacher, first_added = space.reacher, self.ranker.first_added
+        [entries] = self.added([(objects, hidden)]) if added is None else [added]
         reacher.clear()
         reach_candidates(reacher, [int(objects[at]) for at in self._fixed], hidden, self.ranker.mined)
-        values = formula_values(reacher.counts[: reacher.end], reacher.masses[: reacher.end])
+        reacher.append(entries.objects, entries.formulas + first_added, entries.values)
+        values = entry_values(reacher, first_added)
         return freeze(reacher.objects[: reacher.end]), freeze(reacher.formulas[: reacher.end]), freeze(values)
 
     # One candidate
 
     def formula_counts(self, objects: Sequence[int], hidden: Longs) -> dict[int, tuple[float, float]]:
-        """Formula → its value and the number of its groundings, for the candidate of a whole tuple."""
+        """Mined formula → its value and the number of its groundings, for the candidate of a whole tuple."""
         with self._spaces.use() as space:
-            found, formulas, values = self._reach(space, objects, hidden)
+            found, formulas, values = self._reach(space, objects, hidden, NO_ENTRIES)
             own = found == objects[self.ranker.position]
             counts = space.reacher.counts[: space.reacher.end][own].tolist()
             return dict(zip(formulas[own].tolist(), zip(values[own].tolist(), counts, strict=True), strict=True))

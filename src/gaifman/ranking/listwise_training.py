@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from gaifman.listwise.odds import Odds, Proposals, fit_odds
 from gaifman.listwise.relation import RelationRankers
 from gaifman.listwise.serialization import Vocabulary, ranker_arrays
 from gaifman.listwise.trainer import ListwiseTrainer, mean_shares
+from gaifman.logic.ast import Feature
 from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, reliability
 from gaifman.ranking.held_out import HeldOutRanking, HeldOutRanks
 from gaifman.sampling.examples import TrainingExamples
@@ -81,10 +82,17 @@ def is_listwise(arrays: Arrays) -> bool:
 
 
 def train_relation(
-    examples: TrainingExamples, config: TrainingConfig, callback: Callback | None = None, models: int = 1
+    examples: TrainingExamples,
+    config: TrainingConfig,
+    callback: Callback | None = None,
+    models: int = 1,
+    formulas: Sequence[Feature] = (),
 ) -> TrainedRelation:
-    """Train the ranked lists of a relation. The work of measuring them is shared by `models` models."""
-    trainer = ListwiseTrainer(examples, config)
+    """Train the ranked lists of a relation, with `formulas` added to the mined ones.
+
+    The work of measuring them is shared by `models` models.
+    """
+    trainer = ListwiseTrainer(examples, config, formulas)
     trained = trainer.train(callback)
     trials = trainer.scorer(trained.trials)
 
@@ -101,7 +109,7 @@ def train_relation(
         for position, ranker in enumerate(trained.rankers)
         for name, array in ranker_arrays(ranker).items()
     }
-    rankers = RelationRankers(trainer.relation, trainer.arity, arrays, Vocabulary.of(trainer.index), UNFITTED)
+    rankers = RelationRankers(trainer.relation, trainer.arity, arrays, trainer.vocabulary, UNFITTED)
     proposals = trainer.proposals(trials, models, ranking.pools)
     return TrainedRelation(rankers, evidence, targets, shares, proposals, ranks)
 
