@@ -55,6 +55,8 @@ BLOCK = 64
 """Questions whose values are computed together."""
 MAX_ENTRIES = 4_000_000
 """Entries of such a block that one formula can have."""
+SCALE = 2.0
+"""Values of added formulas are multiplied by this: their weights begin at 0, and few updates must make them count."""
 MAX_CACHED = 2_000_000
 """Entries of questions that are kept."""
 PLACES = range(1, 9)
@@ -218,7 +220,7 @@ class AddedFormulas:
         numbers = np.concatenate(
             [marks.marks, *(np.full(len(each.objects), first + at) for at, each in enumerate(counts))]
         )
-        values = np.concatenate([marks.values, *(own_values(each.counts) for each in counts)])
+        values = np.concatenate([marks.values, *(SCALE * own_values(each.counts) for each in counts)])
         order = np.lexsort((numbers, owners))
         starts = np.searchsorted(owners[order], np.arange(len(marks.starts))).astype(np.int64)
         return Marks(freeze(starts), freeze(numbers[order].astype(np.int32)), freeze(values[order].astype(np.float32)))
@@ -291,7 +293,7 @@ class AddedFormulas:
         found = {at: (values[at], count) for at, count in new.items() if self.formulas[at].fixed}
         for at in self.own.tolist():
             count = new.get(at, float(self._own_counts[at].at(np.array([obj]))[0]))
-            found[at] = float(own_values(np.array([count]))[0]), count
+            found[at] = SCALE * float(own_values(np.array([count]))[0]), count
         return {at: pair for at, pair in sorted(found.items()) if pair[1]}
 
     def _answer_block(self, block: Sequence[Question]) -> list[Entries]:
@@ -461,7 +463,7 @@ class AddedFormulas:
                 parts.append((new.objects, np.full(len(new.objects), at), new.counts))
         found, formulas, counts = (np.concatenate(each) for each in zip(NO_PART, *parts, strict=True))
         totals = np.bincount(formulas, counts, len(self.formulas))
-        values = formula_values(counts, counts / np.maximum(totals, 1.0)[formulas])
+        values = SCALE * formula_values(counts, counts / np.maximum(totals, 1.0)[formulas])
         return Entries(
             np.concatenate([found, *(each[0] for each in owned)]).astype(np.int32),
             np.concatenate([formulas, *(each[1] for each in owned)]).astype(np.int32),
@@ -475,7 +477,7 @@ class AddedFormulas:
         objects = np.union1d(old.objects, new.objects) if candidates is None else candidates
         before, after = old.at(objects), new.at(objects)
         rows = np.flatnonzero(before != after)
-        values = own_values(after[rows]) - own_values(before[rows])
+        values = SCALE * (own_values(after[rows]) - own_values(before[rows]))
         return objects[rows], np.full(len(rows), at), values, after[rows]
 
 
