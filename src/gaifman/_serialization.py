@@ -46,9 +46,16 @@ def scorer_from_arrays(arrays: Arrays, kinds: Ints, base: BaseModel) -> Scorer:
 
 
 def training_metadata(
-    config: TrainingConfig, base: BaseModel | None, kbs: Sequence[KnowledgeBase], constraints: Constraints | None = None
+    config: TrainingConfig,
+    base: BaseModel | None,
+    kbs: Sequence[KnowledgeBase],
+    constraints: Constraints | None = None,
+    formulas: Sequence[Feature] = (),
 ) -> dict[str, Any]:
-    """Settings, base model (None for ranked lists), knowledge bases and any constraints, for the file and the card."""
+    """What the file and the card say about the training.
+
+    Settings, base model (None for ranked lists), knowledge bases, any constraints, and formulas added to mined ones.
+    """
     sizes = [
         {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
         for kb in kbs
@@ -61,6 +68,7 @@ def training_metadata(
         else {"kind": base.kind, "settings": _settings(base) or {}},
         "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes, "shared_names": len(shared_names(kbs))},
         **({"constraints": text} if constraints and (text := constraints.to_text()) else {}),
+        **({"added_formulas": [str(formula) for formula in formulas]} if formulas else {}),
     }
 
 

@@ -270,7 +270,9 @@ class Completion(Model):
         if parts and max(parts) >= len(relations):
             raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
         scorers, kinds = dict[str, Scorer | RelationRankers](), {a: feature_kinds(own) for a, own in features.items()}
-        vocabulary = Vocabulary.from_json(meta.get("vocabulary", {"relations": [], "thresholds": [], "formulas": []}))
+        vocabulary = Vocabulary.from_json(
+            meta.get("vocabulary", {"relations": [], "thresholds": []}), meta.get("added_formulas", ())
+        )
         for index, (relation, arity) in enumerate(relations.items()):
             if index in parts and is_listwise(parts[index]):
                 scorers[relation] = rankers_from_arrays(parts[index], relation, arity, vocabulary)
@@ -621,7 +623,7 @@ class RelationTrainer:
         meta: dict[str, Any] = {
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
-            **training_metadata(self.config, None, self._given, self.constraints),
+            **training_metadata(self.config, None, self._given, self.constraints, self.formulas),
             "features": sum(scorer.formula_count for scorer in scorers.values()),
             "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
             "calibration": report.reliability_table(),

@@ -589,7 +589,7 @@ class GaifmanModel(Model):
         self.meta = {
             "kind": "model",
             "query": str(query),
-            **training_metadata(self.config, None, given, constraints),
+            **training_metadata(self.config, None, given, constraints, formulas),
             "features": rankers.formula_count,
             "metrics": {"answers": len(examples.training_rows), **claimed},
             "calibration": self.held_out_report.reliability_table(),
@@ -718,7 +718,7 @@ class GaifmanModel(Model):
         check_int("the number of variables of the query", len(query.variables), 1)
         config = TrainingConfig.from_settings(meta["config"])
         if "vocabulary" in meta:
-            vocabulary = Vocabulary.from_json(meta["vocabulary"])
+            vocabulary = Vocabulary.from_json(meta["vocabulary"], meta.get("added_formulas", ()))
             relation = query.atomic_relation or ""
             rankers = rankers_from_arrays(arrays, relation, len(query.variables), vocabulary)
             rest = {name: value for name, value in meta.items() if name != "vocabulary"}

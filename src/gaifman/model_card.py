@@ -19,6 +19,8 @@ from gaifman.logic.printer import format_relation
 from gaifman.ranking.held_out import RANKING_NOTE, describe_sample
 from gaifman.training import LISTWISE, TrainingConfig
 
+MAX_FORMULAS = 20
+"""Added formulas in the table of settings."""
 MAX_RELATIONS = 50
 """Maximum number of listed relations: those with the most answers."""
 
@@ -238,10 +240,14 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     config, base = meta["config"], meta["base"]
     size = "all objects" if config["size"] is None else f"{config['size']:,} objects"
     used = {**config, "size": size}
+    added = meta.get("added_formulas", [])
     if _is_listwise(meta):
-        used = {name: used[name] for name in ("hide", "holdout")} | {"missing": _assumed_missing(meta)}
+        names = (*(["phi"] if added else []), "hide", "holdout")
+        used = {name: used[name] for name in names} | {"missing": _assumed_missing(meta)}
     rows = [*_label(used, _SETTINGS), ("features", meta["features"]), ("base model", base["kind"])]
     rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
+    rows += [("added formula", text) for text in added[:MAX_FORMULAS]]
+    rows += [("more added formulas", len(added) - MAX_FORMULAS)] if len(added) > MAX_FORMULAS else []
     return rows + [("constraint", line) for line in meta.get("constraints", "").splitlines()]
 
 

@@ -54,23 +54,22 @@ class Vocabulary:
         return sorted({name for name, _ in self.thresholds} | compared)
 
     def as_json(self) -> dict[str, Any]:
-        """The vocabulary for the metadata of a file."""
+        """The vocabulary for the metadata of a file, without its formulas."""
         return {
             "relations": [[name, int(arity)] for name, arity in self.relations],
             "thresholds": [[name, value] for name, value in self.thresholds],
-            "formulas": [str(formula) for formula in self.formulas],
         }
 
     @classmethod
-    def from_json(cls, meta: Any) -> Vocabulary:
-        """The vocabulary of a file."""
+    def from_json(cls, meta: Any, formulas: Any = ()) -> Vocabulary:
+        """The vocabulary of a file, and the texts of its added formulas."""
         for name, arity in meta["relations"]:
             check_int(f"the arity of {name}", arity, 1, MAX_ARITY)
         thresholds = tuple((name, float(value)) for name, value in meta["thresholds"])
         if not all(isinstance(name, str) for name, _ in (*meta["relations"], *thresholds)):
             raise InputError("the names of relations and attributes must be texts")
         relations = tuple((name, arity) for name, arity in meta["relations"])
-        return cls(relations, thresholds, tuple(_formula_from_text(text, dict(relations)) for text in meta["formulas"]))
+        return cls(relations, thresholds, tuple(_formula_from_text(text, dict(relations)) for text in formulas))
 
     def numbers_in(self, index: StepIndex) -> tuple[Ints, Ints]:
         """The number of each label, and of each mark, in a knowledge base; −1 for those that it does not have."""
