@@ -126,9 +126,10 @@ def training_options(command: Command) -> Command:
         click.option(
             "--phi",
             multiple=True,
+            default=("default",),
+            show_default=True,
             help="Feature set (Φ): default, paper, universal-schema, or a .phi file. Repeatable. Ranked lists mine "
-            "formulas and add those of a file; paper or universal-schema alone selects the network.  "
-            "[default: default]",
+            "formulas and add those of a file; paper or universal-schema alone selects the network.",
         ),
     ):
         command = option(command)
@@ -192,7 +193,7 @@ def train(
     from gaifman.jobs.train import TrainingSpec
 
     _check_output(output, plot, force=force)
-    name, parts = feature_sources(phi or ("default",))
+    name, parts = feature_sources(phi)
     settings = {**training_settings, "phi": name, "options": parse_model_options(options)}
     rules = read_text_file(constraints) if constraints else None
     spec = TrainingSpec(settings, query, relations or None, parts, rules)

@@ -1,12 +1,14 @@
 """Formulas that are added to the mined ones, and their values for the candidates of a question.
 
+>>> from gaifman.kb.knowledge_base import KnowledgeBase
+>>> from gaifman.listwise.steps import build_steps
 >>> from gaifman.logic.parser import parse_feature
 >>> kb = KnowledgeBase.from_facts([("parent", "ann", "bob"), ("parent", "bob", "cleo"), ("rich", "cleo")])
 >>> features = [parse_feature(text) for text in ("parent(s1, x) & parent(x, s2)", "rich(s2)", "rich(s1)")]
 >>> added = AddedFormulas(build_steps(kb), 2, 1, features)
 >>> [str(each.shown) for each in added.formulas]
 ['parent(s1, x) ∧ parent(x, s2)', 'rich(s2)']
->>> [entries] = added.answer([((kb.object_id("ann"), 0), NOTHING)])
+>>> [entries] = added.answer([((kb.object_id("ann"), 0), np.zeros(0, np.int64))])
 >>> kb.object_name(int(entries.objects[0])), entries.counts.tolist()
 ('cleo', [1.0])
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.cancellation import Deadline, no_deadline
+from gaifman.cancellation import Deadline, current_deadline, no_deadline
 from gaifman.errors import InputError, shorten
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
@@ -122,7 +122,7 @@ class RelationScorer:
         self, tuples: Ints, hidden: HiddenFacts, position: int, deadline: Deadline | None = None
     ) -> tuple[Floats, Floats]:
         """The log shares and log(1 + known answers) of tuples at one position, each of shape (tuples,)."""
-        deadline = deadline or no_deadline()
+        deadline = deadline or current_deadline() or no_deadline()
         shares, known = np.empty(len(tuples)), np.empty(len(tuples))
         groups = self.group_questions(tuples, hidden, position)
         questions = [(tuples[rows[0]].tolist(), freeze(hidden.of(int(rows[0])))) for rows in groups]
