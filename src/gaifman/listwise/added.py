@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -59,7 +60,7 @@ MAX_ENTRIES = 4_000_000
 """Entries of such a block that one formula can have."""
 SCALE = 2.0
 """Values of added formulas are multiplied by this: their weights begin at 0, and few updates must make them count."""
-MAX_CACHED = 2_000_000
+MAX_CACHED = 200_000
 """Entries of questions that are kept."""
 PLACES = range(1, 9)
 
@@ -188,6 +189,10 @@ class AddedFormulas:
         found = [AddedFormula.make(number, features[number], arity, position) for number in chosen]
         self.index, self.position = index, position
         self.formulas = tuple(formula for formula in found if formula is not None)
+        everything = (AddedFormula.make(number, each, arity, position) for number, each in enumerate(features))
+        self._all = tuple(formula for formula in everything if formula is not None)
+        self._local = np.full(len(features), -1, np.int64)  # number among all formulas → number here
+        self._local[self.numbers] = np.arange(len(self.formulas))
         self._lock = ProcessLock()
         self._cache: dict[tuple[tuple[int, ...], bytes], Entries] = {}
         self._cached = 0
@@ -236,37 +241,43 @@ class AddedFormulas:
     @cached_property
     def _own_counts(self) -> dict[int, _Sparse]:
         """Formula → the candidates that have groundings."""
-        found = {}
-        for at in self.own.tolist():
-            formula = self.formulas[at]
-            table = self._counter.table(formula.countable)
-            if table is None:
-                counted = self._checked(formula, [Asked(())])
-                found[at] = _Sparse(counted.candidates, counted.counts)
-            else:
-                found[at] = _Sparse(table.objects[:, 0].astype(np.int64), table.counts)
-        return found
+        own = {at: self.formulas[at] for at in self.own.tolist()}
+        shared = self._counter.shared
+        return {at: shared.get(("own", each.countable), partial(self._count_own, each)) for at, each in own.items()}
+
+    def _count_own(self, formula: AddedFormula) -> _Sparse:
+        table = self._counter.table(formula.countable)
+        if table is not None:
+            return _Sparse(table.objects[:, 0].astype(np.int64), table.counts)
+        counted = self._checked(formula, [Asked(())])
+        return _Sparse(counted.candidates, counted.counts)
 
     @cached_property
     def _lookups(self) -> dict[tuple[int, ...], _Lookup]:
-        """Fixed positions → what is found by their objects."""
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for at, formula in enumerate(self.formulas):
+        """Fixed positions → what is found by their objects, for all formulas: the relations of a model share it."""
+        groups: dict[tuple[int, ...], list[AddedFormula]] = {}
+        for formula in self._all:
             if formula.fixed:
-                groups.setdefault(formula.fixed, []).append(at)
+                groups.setdefault(formula.fixed, []).append(formula)
+        used = {formula.fixed for formula in self.formulas}
         found = {}
         for fixed, members in groups.items():
-            keys, objects, formulas, counts = list[Ints](), list[Ints](), list[Longs](), list[Floats]()
-            for at in members:
-                table = self._counter.table(self.formulas[at].countable)
-                if table is not None:
-                    place = self.formulas[at].countable.places.index(self.formulas[at].candidate)
-                    keys.append(np.delete(table.objects, place, axis=1))
-                    objects.append(table.objects[:, place])
-                    formulas.append(np.full(len(table.objects), at))
-                    counts.append(table.counts)
-            found[fixed] = _Lookup.make(len(fixed), keys, objects, formulas, counts)
+            if fixed in used:
+                key = "lookup", self.position, tuple((formula.number, formula.countable) for formula in members)
+                found[fixed] = self._counter.shared.get(key, partial(self._make_lookup, members))
         return found
+
+    def _make_lookup(self, members: Sequence[AddedFormula]) -> _Lookup:
+        keys, objects, formulas, counts = list[Ints](), list[Ints](), list[Longs](), list[Floats]()
+        for formula in members:
+            table = self._counter.table(formula.countable)
+            if table is not None:
+                place = formula.countable.places.index(formula.candidate)
+                keys.append(np.delete(table.objects, place, axis=1))
+                objects.append(table.objects[:, place])
+                formulas.append(np.full(len(table.objects), formula.number))
+                counts.append(table.counts)
+        return _Lookup.make(len(members[0].fixed), keys, objects, formulas, counts)
 
     @cached_property
     def _dense(self) -> tuple[int, ...]:
@@ -447,7 +458,10 @@ class AddedFormulas:
         replaced = np.array(sorted(changes), np.int64)
         for fixed, lookup in self._lookups.items():
             rows = lookup.rows(tuple(int(objects[i]) for i in fixed))
-            found, formulas, counts = lookup.objects[rows], lookup.formulas[rows], lookup.counts[rows]
+            found, formulas, counts = lookup.objects[rows], self._local[lookup.formulas[rows]], lookup.counts[rows]
+            if len(self.formulas) < len(self._all):
+                used = formulas >= 0
+                found, formulas, counts = found[used], formulas[used], counts[used]
             if len(replaced) and len(found):
                 keep = ~np.isin(formulas, replaced)
                 for at in np.unique(formulas[~keep]).tolist():
@@ -505,6 +519,7 @@ class _Lookup:
     rows_of: Callable[[tuple[int, ...]], slice]
     objects: Longs
     formulas: Longs
+    """Numbers among all formulas of the model."""
     counts: Floats
 
     def rows(self, key: tuple[int, ...]) -> slice:

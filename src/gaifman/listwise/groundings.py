@@ -16,10 +16,10 @@ probable world, which has the facts with a confidence of at least 0.5.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,7 @@ from gaifman.queries.engine import Engine
 from gaifman.queries.sql import SelectBuilder, Translator, normalize_for_kb
 from gaifman.queries.witnesses import alternatives, is_monotone
 
+T = TypeVar("T")
 MAX_TABLE = 4_000_000
 """Tuples with a grounding: the table of a formula with more is not made, it is evaluated question by question."""
 MAX_ROWS = 20_000_000
@@ -129,7 +130,7 @@ class GroundingCounter:
     def __init__(self, kb: KnowledgeBase) -> None:
         self._content, self._notes = kb.content, kb.notes
         self._uncertain = frozenset(name for name in kb.relations if (kb.confidences_of(name) < 1).any())
-        self._tables: dict[Countable, GroundingTable | None] = {}
+        self._shared: dict[Hashable, Any] = {}
         self._likely: KnowledgeBase | None = None
         self._lock = ProcessLock()
 
@@ -152,12 +153,13 @@ class GroundingCounter:
                 self._likely = kb.without_facts([kb.fact_by_id(number) for number in unlikely])
             return self._likely
 
-    def table(self, countable: Countable, make: Any) -> GroundingTable | None:
-        """The table of a formula, made once."""
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What all models of the knowledge base share, made once."""
         with self._lock:
-            if countable not in self._tables:
-                self._tables[countable] = make()
-            return self._tables[countable]
+            if key not in self._shared:
+                self._shared[key] = make()
+            found: T = self._shared[key]
+            return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ class BoundCounter:
 
     def table(self, countable: Countable) -> GroundingTable | None:
         """The tuples with a grounding; None if there are too many for a table."""
-        return self.shared.table(countable, partial(self._make_table, countable))
+        return self.shared.get(countable, partial(self._make_table, countable))
 
     def count(self, countable: Countable, candidate: Variable, asked: Sequence[Asked]) -> Counted:
         """The groundings of several questions, for each candidate.

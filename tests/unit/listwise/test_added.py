@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 import gaifman
-from gaifman.errors import FormulaError, GaifmanError, InputError, LimitError
+from gaifman.cancellation import Deadline
+from gaifman.errors import FormulaError, GaifmanError, InputError, LimitError, StoppedError
 from gaifman.features.feature_sets import FeatureSet, Phi, added_features, parse_phi
 from gaifman.io.model_file import Arrays, model_bytes, read_model, write_model
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.listwise import added
+from gaifman.listwise.added import AddedFormulas
 from gaifman.listwise.evidence import _formula_key
 from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.listwise.ranker import ListwiseConfig, fit_ranker
@@ -336,3 +338,26 @@ def test_too_many_formulas_are_refused(kb: KnowledgeBase, monkeypatch: pytest.Mo
     monkeypatch.setattr(added, "MAX_FORMULAS", 3)
     with pytest.raises(LimitError, match="ranked lists add at most 3"):
         gaifman.fit(kb, "largest(x, y)", phi="paper", base="listwise")
+
+
+def test_counting_stops_when_a_request_is_cancelled(kb: KnowledgeBase) -> None:
+    deadline = Deadline()
+    deadline.cancel()
+    formulas = AddedFormulas(build_steps(kb.with_facts([("more", "a")])), 2, 1, LARGEST.features)
+    with deadline.activate(), pytest.raises(StoppedError):
+        formulas.prepare()
+    formulas.prepare()
+    assert len(formulas) == 1
+
+
+def test_the_relations_of_a_model_share_what_is_looked_up(kb: KnowledgeBase) -> None:
+    features = [*LARGEST.features, parse_feature("shares_border(s1, x) & shares_border(x, s2)")]
+    index = build_steps(kb)
+    every, some = AddedFormulas(index, 2, 1, features), AddedFormulas(index, 2, 1, features, [1])
+    assert some._lookups[0,] is every._lookups[0,]
+    nothing = np.zeros(0, np.int64)
+    [all_entries], [own_entries] = every.answer([((0, 0), nothing)]), some.answer([((0, 0), nothing)])
+    rows = all_entries.formulas == 1
+    assert own_entries.objects.tolist() == all_entries.objects[rows].tolist()
+    assert own_entries.values.tolist() == all_entries.values[rows].tolist()
+    assert set(own_entries.formulas.tolist()) == {0}
