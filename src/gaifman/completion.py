@@ -35,11 +35,12 @@ from gaifman.errors import InputError, KnowledgeBaseError, shorten, similar_name
 from gaifman.explain.explanation import DEFAULT_TOP, Explanation
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator
-from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
+from gaifman.features.feature_sets import FeatureSet, Phi, added_features, phi_name, resolve_feature_set
 from gaifman.io.model_file import Arrays, read_model_state, strip_prefix, translate_state_errors
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Floats, Ints
+from gaifman.listwise.added import check_formulas
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.relation import RelationRankers, rankers_arrays, rankers_from_arrays
 from gaifman.listwise.serialization import Vocabulary
@@ -260,7 +261,8 @@ class Completion(Model):
         if parts and max(parts) >= len(relations):
             raise InputError(f"there are arrays of relation {max(parts)}, and {len(relations):,} relations")
         scorers, kinds = dict[str, Scorer | RelationRankers](), {a: feature_kinds(own) for a, own in features.items()}
-        vocabulary = Vocabulary.from_json(meta["vocabulary"]) if "vocabulary" in meta else None
+        formulas = meta.get("added_formulas", ())
+        vocabulary = Vocabulary.from_json(meta["vocabulary"], formulas) if "vocabulary" in meta else None
         for index, (relation, arity) in enumerate(relations.items()):
             if index in parts and vocabulary is not None:
                 scorers[relation] = rankers_from_arrays(parts[index], relation, arity, vocabulary)
@@ -359,7 +361,7 @@ def complete(
     *,
     radius: int | str = DEFAULT_CONFIG.radius,
     size: int | str | None = DEFAULT_CONFIG.size,
-    phi: str | FeatureSet = DEFAULT_CONFIG.phi,
+    phi: Phi = DEFAULT_CONFIG.phi,
     base: str = DEFAULT_CONFIG.base,
     options: Mapping[str, Any] | None = None,
     positives: int = DEFAULT_CONFIG.positives,
@@ -389,9 +391,10 @@ def complete(
             lists with a size it holds all paths.
         size: k, the number of members besides the tuple's objects; None for all, `auto` for the default of the base
             model.
-        phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.
-        base: M, the base model: `listwise`, `mlp` or `logistic`. `auto` is `listwise`, and `mlp` if a size or a feature
-            set is given.
+        phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, a `FeatureSet`, or several of
+            these. Ranked lists mine their formulas (`default`), and add all others.
+        base: M, the base model: `listwise`, `mlp` or `logistic`. `auto` is `listwise`, and `mlp` with a size, and with
+            `paper` or `universal-schema` alone.
         options: Options of the base model, such as `{"hidden": [50], "epochs": 5}`.
         positives: w, neighbourhoods of each fact per epoch.
         negatives: w̃, negatives of each fact per epoch, with one neighbourhood each.
@@ -442,7 +445,7 @@ def train_completion(
     config: TrainingConfig,
     relations: Iterable[str] | None = None,
     *,
-    phi: str | FeatureSet | None = None,
+    phi: Phi | None = None,
     constraints: Constraints | None = None,
     valid: KnowledgeBase | None = None,
     threads: int | None = None,
@@ -475,9 +478,7 @@ def check_relations(kb: KnowledgeBase, relations: Iterable[str] | None) -> list[
 class RelationTrainer:
     """Trains the relations of one knowledge base or a collection, which share graphs and compiled features."""
 
-    def __init__(
-        self, kb: KnowledgeBases, phi: str | FeatureSet, config: TrainingConfig, constraints: Constraints | None
-    ) -> None:
+    def __init__(self, kb: KnowledgeBases, phi: Phi, config: TrainingConfig, constraints: Constraints | None) -> None:
         self._given = as_collection(kb)
         self.kbs = unify_schemas(self._given)
         """The knowledge bases, each with the relations and attributes of all."""
@@ -486,6 +487,8 @@ class RelationTrainer:
         """The settings, with a base model."""
         self.choice: HideChoice | None = None
         """What validation facts have chosen to hide."""
+        self.formulas: tuple[Feature, ...] = ()
+        """What ranked lists add to the mined formulas."""
         self._whole: GaifmanGraph | None = None
         self._graphs: list[GaifmanGraph] | None = None
         self._prepared: dict[int, tuple[list[FeatureEvaluator], Ints]] = {}
@@ -517,6 +520,15 @@ class RelationTrainer:
                 evaluators = [FeatureEvaluator(*each) for each in zip(self.graphs(), plans, strict=True)]
                 self._prepared[arity] = evaluators, feature_kinds(plans[0].features)
             return self._prepared[arity]
+
+    def prepare_formulas(self, names: Iterable[str]) -> None:
+        """Collect the formulas that ranked lists add for some relations."""
+        if self.config.base == LISTWISE:
+            kb = self.kbs[0]
+            arities = [kb.relations[name].arity for name in names]
+            relations, attributes = kb.schema.relations, sorted(kb.schema.attributes)
+            self.formulas = added_features(self.phi, arities, relations, attributes, kb)
+            check_formulas(self.formulas, constants=len(self.kbs) == 1)
 
     def count_facts(self, name: str) -> int:
         """The number of facts of a relation in all knowledge bases."""
@@ -553,6 +565,7 @@ class RelationTrainer:
                 store.save(name, part)
             return part
 
+        self.prepare_formulas(names)
         order = sorted(names)
         parts = map_threaded(train, order, threads, cost=self.count_facts)
         return dict(zip(order, parts, strict=True))
@@ -584,7 +597,7 @@ class RelationTrainer:
         examples = self._examples(self.whole_graph(), relation_query(name, about["arity"]), name)
         if examples is None:
             return {}, {**about, "reason": "every tuple is known"}
-        trained = train_relation(examples, self.config, callback, models)
+        trained = train_relation(examples, self.config, callback, models, self.formulas)
         held_out = trained.held_out(fit_odds(trained.proposals), bool(self.config.missing))
         metrics = auc_metrics(held_out, about["answers"]) | trained.ranks.metrics()
         return trained.arrays(), {**about, "trained": True, "formulas": trained.rankers.formula_count, **metrics}
@@ -621,7 +634,7 @@ class RelationTrainer:
 
     def _build_listwise(self, names: Sequence[str], parts: Mapping[str, RelationModel]) -> Completion:
         """Join the ranked lists. Relations with few facts share the odds of the others."""
-        vocabulary = Vocabulary.of(build_steps(self.whole_graph().kb))
+        vocabulary = Vocabulary.of(build_steps(self.whole_graph().kb), self.formulas)
         trained = [
             TrainedRelation.from_arrays(parts[name][0], name, parts[name][1]["arity"], vocabulary)
             for name in names
@@ -635,7 +648,7 @@ class RelationTrainer:
         meta: dict[str, Any] = {
             "kind": "completion",
             "relations": [parts[name][1] for name in names],
-            **training_metadata(self.config, None, self._given, self.constraints),
+            **training_metadata(self.config, None, self._given, self.constraints, self.formulas),
             **choice_metadata(self.choice),
             "features": sum(scorer.formula_count for scorer in scorers.values()),
             "metrics": {"answers": answers, **report.metrics(answers), **ranks.metrics()},
@@ -660,11 +673,6 @@ class RelationTrainer:
             for name, arrays in own.items():
                 scorers[name] = _renumber_features(arrays, used, kinds[used], self.config.make_base_model())
         return features, scorers
-
-
-def phi_name(phi: str | FeatureSet) -> str:
-    """The name of a feature set."""
-    return phi if isinstance(phi, str) else phi.name or "custom"
 
 
 def _features_of_arity(features: FeatureSet, arity: int) -> FeatureSet:

@@ -35,11 +35,12 @@ from gaifman.explain.explanation import DEFAULT_TOP, MAX_DRAWS, Explanation
 from gaifman.explain.ranking import explain_ranking
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, Reals
-from gaifman.features.feature_sets import FeatureSet
+from gaifman.features.feature_sets import FeatureSet, Phi, added_features, phi_name
 from gaifman.io.model_file import Arrays, strip_prefix, translate_state_errors, write_model
 from gaifman.kb.gaifman_graph import GaifmanGraph, build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase, KnowledgeBases, as_collection, join_collection, unify_schemas
 from gaifman.kb.tables import Ints
+from gaifman.listwise.added import check_formulas
 from gaifman.listwise.odds import fit_odds
 from gaifman.listwise.predictor import ListwiseFirstPass, ListwisePredictor
 from gaifman.listwise.relation import RelationRankers, RelationScorer, rankers_arrays, rankers_from_arrays
@@ -429,7 +430,7 @@ class GaifmanModel(Model):
         query: str | Query,
         radius: int | str = DEFAULT_CONFIG.radius,
         size: int | str | None = DEFAULT_CONFIG.size,
-        phi: str | FeatureSet = DEFAULT_CONFIG.phi,
+        phi: Phi = DEFAULT_CONFIG.phi,
         base: str | BaseModel = DEFAULT_CONFIG.base,
         *,
         options: Mapping[str, Any] | None = None,
@@ -451,7 +452,7 @@ class GaifmanModel(Model):
         config = TrainingConfig(
             radius=radius,
             size=size,
-            phi=phi if isinstance(phi, str) else phi.name or "custom",
+            phi=phi_name(phi),
             base=base if isinstance(base, str) else base.kind,
             options=options or {},
             positives=positives,
@@ -491,7 +492,7 @@ class GaifmanModel(Model):
         cls,
         query: str | Query,
         config: TrainingConfig,
-        phi: str | FeatureSet | None = None,
+        phi: Phi | None = None,
         base: str | BaseModel | None = None,
     ) -> GaifmanModel:
         """An untrained model with these settings; `phi` and `base` replace names in the settings."""
@@ -581,12 +582,16 @@ class GaifmanModel(Model):
         """Train ranked lists for the relation of the query."""
         kbs = unify_schemas(given)
         query = parse_query(self._source, kbs[0]) if isinstance(self._source, str) else self._source
-        graph = build_graph(join_collection(kbs))
+        graph, schema = build_graph(join_collection(kbs)), kbs[0].schema
+        formulas = added_features(
+            self._phi, [len(query.variables)], schema.relations, sorted(schema.attributes), kbs[0]
+        )
+        check_formulas(formulas, constants=len(kbs) == 1)
         choice = None if valid is None else self._choose_hiding(graph, query, valid, len(kbs), constraints)
         if choice is not None or "hide_choice" in self.meta:
             self.config = replace(self.config, hide="facts" if choice is None else choice.chosen)
         examples = TrainingExamples(graph, query, self.config, constraints)
-        trained = train_relation(examples, self.config, callback)
+        trained = train_relation(examples, self.config, callback, formulas=formulas)
         rankers = replace(trained.rankers, odds=fit_odds(trained.proposals))
         self.query, self._scorer = query, rankers
         self.held_out_report = listwise_report([(trained, rankers.odds)], bool(self.config.missing))
@@ -597,7 +602,7 @@ class GaifmanModel(Model):
         self.meta = {
             "kind": "model",
             "query": str(query),
-            **training_metadata(self.config, None, given, constraints),
+            **training_metadata(self.config, None, given, constraints, formulas),
             **choice_metadata(choice),
             "features": rankers.formula_count,
             "metrics": {"answers": len(examples.training_rows), **claimed},
@@ -739,7 +744,7 @@ class GaifmanModel(Model):
         check_int("the number of variables of the query", len(query.variables), 1)
         config = TrainingConfig.from_settings(meta["config"])
         if "vocabulary" in meta:
-            vocabulary = Vocabulary.from_json(meta["vocabulary"])
+            vocabulary = Vocabulary.from_json(meta["vocabulary"], meta.get("added_formulas", ()))
             relation = query.atomic_relation or ""
             rankers = rankers_from_arrays(arrays, relation, len(query.variables), vocabulary)
             rest = {name: value for name, value in meta.items() if name != "vocabulary"}
@@ -768,7 +773,7 @@ def fit(
     *,
     radius: int | str = DEFAULT_CONFIG.radius,
     size: int | str | None = DEFAULT_CONFIG.size,
-    phi: str | FeatureSet = DEFAULT_CONFIG.phi,
+    phi: Phi = DEFAULT_CONFIG.phi,
     base: str | BaseModel = DEFAULT_CONFIG.base,
     options: Mapping[str, Any] | None = None,
     positives: int = DEFAULT_CONFIG.positives,
@@ -799,9 +804,10 @@ def fit(
             lists with a size it holds all paths.
         size: k, the number of members besides the tuple's objects; None for all, `auto` for the default of the base
             model.
-        phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, or a `FeatureSet`.
+        phi: Φ, the features: `default`, `paper`, `universal-schema`, a `.phi` file, a `FeatureSet`, or several of
+            these. Ranked lists mine their formulas (`default`), and add all others.
         base: M, the base model: `listwise`, `mlp`, `logistic`, or an untrained base model. `auto` is `listwise` for a
-            relation, and `mlp` for other queries and wherever a size or a feature set is given.
+            relation, and `mlp` for other queries, with a size, and with `paper` or `universal-schema` alone.
         options: Options of a named base model, such as `{"hidden": [50], "epochs": 5}`.
         positives: w, neighbourhoods of each answer per epoch.
         negatives: w̃, negatives of each answer per epoch, with one neighbourhood each.

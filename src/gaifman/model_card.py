@@ -17,6 +17,7 @@ from gaifman._html import code, muted, paragraph, stack, table
 from gaifman.errors import FormulaError, InputError, escape_unprintable, plural
 from gaifman.io.model_file import translate_state_errors
 from gaifman.kb.knowledge_base import KnowledgeBase, shared_names
+from gaifman.logic.ast import Feature
 from gaifman.logic.notation import format_relation
 from gaifman.logic.parser import parse_query
 from gaifman.models.base import BaseModel, saved_settings
@@ -25,6 +26,8 @@ from gaifman.ranking.ranks import RANKING_NOTE, describe_sample
 from gaifman.sampling.constraints import Constraints
 from gaifman.training import LISTWISE, TrainingConfig
 
+MAX_FORMULAS = 20
+"""Added formulas in the table of settings."""
 MAX_RELATIONS = 50
 """Maximum number of listed relations: those with the most answers."""
 
@@ -138,9 +141,16 @@ _KB_ROWS = ("objects", "relations", "facts", "fingerprint")
 
 
 def training_metadata(
-    config: TrainingConfig, base: BaseModel | None, kbs: Sequence[KnowledgeBase], constraints: Constraints | None = None
+    config: TrainingConfig,
+    base: BaseModel | None,
+    kbs: Sequence[KnowledgeBase],
+    constraints: Constraints | None = None,
+    formulas: Sequence[Feature] = (),
 ) -> dict[str, Any]:
-    """Settings, base model (None for ranked lists), knowledge bases and any constraints, for the file and the card."""
+    """What the file and the card say about the training.
+
+    Settings, base model (None for ranked lists), knowledge bases, any constraints, and formulas added to mined ones.
+    """
     sizes = [
         {"fingerprint": kb.fingerprint, "objects": len(kb.objects), "relations": len(kb.relations), "facts": len(kb)}
         for kb in kbs
@@ -153,6 +163,7 @@ def training_metadata(
         else {"kind": base.kind, "settings": saved_settings(base) or {}},
         "kb": sizes[0] if len(sizes) == 1 else {"collection": sizes, "shared_names": len(shared_names(kbs))},
         **({"constraints": text} if constraints and (text := constraints.to_text()) else {}),
+        **({"added_formulas": [str(formula) for formula in formulas]} if formulas else {}),
     }
 
 
@@ -265,13 +276,17 @@ def _setting_rows(meta: Mapping[str, Any]) -> list[tuple[str, Any]]:
     config, base = meta["config"], meta["base"]
     size = "all objects" if config["size"] is None else f"{config['size']:,} objects"
     used = {**config, "size": size}
+    added = meta.get("added_formulas", [])
     if _is_listwise(meta):
         drawn = () if config["size"] is None else ("radius", "size", "draws")
-        used = {name: used[name] for name in (*drawn, "hide", "holdout")} | {"missing": _assumed_missing(meta)}
+        names = (*(["phi"] if added else []), *drawn, "hide", "holdout")
+        used = {name: used[name] for name in names} | {"missing": _assumed_missing(meta)}
         if choice := meta.get("hide_choice"):
             used["hide"] = describe_choice(choice)
     rows = [*_label(used, _SETTINGS), ("features", meta["features"]), ("base model", base["kind"])]
     rows += [(f"base model: {name}", value) for name, value in sorted(base["settings"].items())]
+    rows += [("added formula", text) for text in added[:MAX_FORMULAS]]
+    rows += [("more added formulas", len(added) - MAX_FORMULAS)] if len(added) > MAX_FORMULAS else []
     return rows + [("constraint", line) for line in meta.get("constraints", "").splitlines()]
 
 

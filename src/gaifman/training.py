@@ -17,7 +17,7 @@ from gaifman.config import check_choice, check_fraction, check_int, checked_meth
 from gaifman.errors import FormulaError, GaifmanError, KnowledgeBaseError, TrainingError, similar_names
 from gaifman.features.compiler import compile_features
 from gaifman.features.evaluator import FeatureEvaluator, FeatureMatrix
-from gaifman.features.feature_sets import FeatureSet, resolve_feature_set
+from gaifman.features.feature_sets import FeatureSet, Phi, resolve_feature_set
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase, unify_schemas
@@ -80,7 +80,7 @@ class TrainingConfig(ExampleConfig):
     """k: the number of objects of a neighbourhood besides the tuple's; None for all. `auto` is 20 for the network, and
     all for ranked lists."""
     phi: str = "default"
-    """Φ: the name of the feature set."""
+    """Φ: the name of the feature set, or the names of several joined by ` + `."""
     base: str = AUTO
     """M: the base model, `listwise`, `mlp` or `logistic`, or the kind of another one. `auto` is `listwise` for a
     relation and `mlp` for other queries."""
@@ -195,7 +195,7 @@ class TrainingSource:
 
 
 def prepare_training(
-    kbs: Sequence[KnowledgeBase], query: str | Query, phi: str | FeatureSet
+    kbs: Sequence[KnowledgeBase], query: str | Query, phi: Phi
 ) -> tuple[list[KnowledgeBase], Query, tuple[Feature, ...]]:
     """Return the knowledge bases with one schema, the parsed query, and the features over all relations."""
     kbs = unify_schemas(kbs)

@@ -176,7 +176,7 @@ BAD = {
         ["small.facts", "knows(x, y)", "--phi", "other.phi"],
         "  know(s1, s2)\n  ^^^^\ndid you mean: knows",
     ),
-    "wide phi": (["small.facts", "--phi", "wide.phi"], "uses s2, but the query has 1 variable"),
+    "wide phi": (["small.facts", "--phi", "wide.phi", "--base", "mlp"], "uses s2, but the query has 1 variable"),
     "constraints": (["small.facts", "--constraints", "bad.rules"], "bad.rules, line 1, column 1"),
     "strange constraints": (["small.facts", "--constraints", "other.rules"], "^^^^\ndid you mean: knows"),
     "relation": (["small.facts", "--relation", "know"], "did you mean: knows"),
@@ -378,6 +378,7 @@ def test_the_options_are_the_settings_of_training() -> None:
         assert field.name in options, field.name
         if field.name != "options":
             wanted = getattr(library.TrainingConfig(), field.name)
+            wanted = (wanted,) if field.name == "phi" else wanted  # repeatable
             assert options[field.name] == wanted or (wanted is None and field.name == "missing"), field.name
 
 

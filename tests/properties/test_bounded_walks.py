@@ -18,8 +18,9 @@ from gaifman.listwise import mining
 from gaifman.listwise.evidence import walk_facts
 from gaifman.listwise.members import MemberDrawer, WalkBound
 from gaifman.listwise.mining import LINKS, MinedFormulas, Reacher
-from gaifman.listwise.ranker import formula_values, reach_candidates
+from gaifman.listwise.ranker import reach_candidates
 from gaifman.listwise.steps import Label, StepIndex, build_steps
+from gaifman.listwise.values import formula_values
 
 MAX_STEPS = 4
 Found = dict[tuple[int, int], float]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import freeze
 from gaifman.listwise import relation
+from gaifman.listwise.added import AddedFormulas
 from gaifman.listwise.evidence import collect_evidence
 from gaifman.listwise.members import WalkBound
 from gaifman.listwise.mining import LINKS, MinedFormulas
@@ -20,11 +22,12 @@ from gaifman.listwise.predictor import ListwisePredictor
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
 from gaifman.listwise.relation import RelationScorer
 from gaifman.listwise.steps import StepIndex, build_steps
-from gaifman.logic.ast import relation_query
+from gaifman.logic.ast import Feature, relation_query
 from gaifman.models.calibration import log_odds
 from gaifman.predict import DrawBudget
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.training import TrainingConfig
+from generators import ATTRIBUTES, Generator
 
 RELATIONS = {"r": 2, "q": 2, "t": 3, "u": 1}
 SEEDS = range(60)
@@ -45,11 +48,12 @@ class Case:
             [Fact(name, tuple(rest), 1.0 if sure else self.rng.random() + 1e-9) for name, *rest in sorted(facts)],
             {("age", name): self.rng.randrange(5) for name in names[:5]},
             objects=names,
-        ).extend_schema(RELATIONS)
+        ).extend_schema(RELATIONS, ATTRIBUTES)
         self.index = build_steps(self.kb).with_thresholds((("age", 1.0), ("age", 3.0)))
         self.relation = self.rng.choice(["r", "t", "u"])
         self.arity = RELATIONS[self.relation]
         self.weights = np.random.default_rng(seed)
+        self.features = self.random_features() if seed % 2 else []
         self.rankers = [self.ranker(self.index, position) for position in range(self.arity)]
         self.objects = [self.rng.randrange(7) for _ in range(self.arity)]
         own = self.kb.fact_ids(self.kb.content.relations.find(self.relation) or 0, np.array([self.objects], np.int32))
@@ -65,11 +69,28 @@ class Case:
             mined.append(MinedFormulas(index.labels, freeze(rows), np.ones(len(rows), np.int64), np.ones(len(rows))))
         formulas = self.weights.normal(size=sum(len(one) + len(LINKS) for one in mined))
         marks = self.weights.normal(size=index.mark_count)
-        return Ranker(self.relation, position, tuple(mined), formulas, marks, self.weights.normal(size=3), 0.1, 1, None)
+        added = AddedFormulas(index, self.arity, position, self.features)
+        statistics, of_added = self.weights.normal(size=3), self.weights.normal(size=len(added))
+        return Ranker(self.relation, position, tuple(mined), formulas, marks, statistics, 0.1, 1, None, added, of_added)
+
+    def random_features(self) -> list[Feature]:
+        """Added formulas of all kinds: with ¬, ∀, counted variables, constants, comparisons, relation variables."""
+        generator = Generator(self.rng, relations=RELATIONS)
+        variables = (*(f"s{i + 1}" for i in range(self.arity)), "x")
+        return [Feature(generator.formula(variables, self.rng.randint(1, 3))) for _ in range(6)]
+
+    def bound_to(self, index: StepIndex) -> list[Ranker]:
+        """The rankers on another knowledge base."""
+        return [
+            replace(ranker, added=AddedFormulas(index, self.arity, ranker.position, self.features))
+            for ranker in self.rankers
+        ]
 
     def without_hidden(self) -> StepIndex:
         facts = [self.kb.fact_by_id(number) for number in self.hidden.tolist()]
-        return build_steps(self.kb.without_facts(facts).extend_schema(RELATIONS)).with_thresholds(self.index.thresholds)
+        return build_steps(self.kb.without_facts(facts).extend_schema(RELATIONS, ATTRIBUTES)).with_thresholds(
+            self.index.thresholds
+        )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -77,7 +98,8 @@ def test_hidden_facts_are_removed_facts(seed: int) -> None:
     case = Case(seed)
     whole = ListwiseConfig(bound=WalkBound(size=50) if seed % 2 else None)  # draws depend on edges that are hidden
     hiding = RelationScorer(case.index, case.rankers, whole)
-    removed = RelationScorer(case.without_hidden(), case.rankers, whole)
+    index = case.without_hidden()
+    removed = RelationScorer(index, case.bound_to(index), whole)
     nothing = np.zeros(0, np.int64)
     for position in range(case.arity):
         with_hidden = hiding.share(case.objects, case.hidden, position).score + hiding.scorers[position].shift

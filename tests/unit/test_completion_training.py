@@ -251,10 +251,10 @@ def test_one_set_of_features_serves_relations_of_all_arities() -> None:
     facts = [("knows", f"p{i}", f"p{(i * 3 + 1) % 9}") for i in range(9)] + [("old", f"p{i}") for i in range(4)]
     kb = KnowledgeBase.from_facts(facts)
     both = parse_phi("each r. exists x. r(s1, x)\nknows(s2, s1)")
-    found = complete(kb, phi=both, min_examples=0, options={"epochs": 1})
+    found = complete(kb, phi=both, base="mlp", min_examples=0, options={"epochs": 1})
     assert {width: len(own) for width, own in found.features.items()}.keys() == {1, 2}
     assert all("s2" not in str(feature) for feature in found.features[1])
-    pairs = complete(kb, phi=parse_phi("knows(s2, s1)"), min_examples=0, options={"epochs": 1})
+    pairs = complete(kb, phi=parse_phi("knows(s2, s1)"), base="mlp", min_examples=0, options={"epochs": 1})
     about = {row["name"]: row for row in pairs.meta["relations"]}
     assert (about["old"]["trained"], about["old"]["reason"]) == (False, "no feature fits")
     assert 0 < pairs.probability("old", "p7").value < 1

@@ -26,7 +26,7 @@ from gaifman.cli.console import (
     read_progress,
     work_progress,
 )
-from gaifman.cli.train import feature_source
+from gaifman.cli.train import feature_sources
 
 if TYPE_CHECKING:
     from gaifman.evaluation.evaluate import Evaluation
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gaifman.experiments.paper import Experiment
     from gaifman.experiments.runner import DatasetSplits, ExperimentRunner, RowResult
     from gaifman.jobs.run import InterruptHandler
+    from gaifman.jobs.train import SourceText
     from gaifman.ranking.ranks import MetricValue, RankMetrics
 
 
@@ -224,7 +225,12 @@ def _print_confidences(metrics: dict[str, Any]) -> None:
     help="Features, negatives and network: the best on the validation facts, the paper's, or the default learner.  "
     "[default: ours for wn18 and fb15k, else default]",
 )
-@click.option("--phi", help="Another feature set: paper, universal-schema, default, or a .phi file.")
+@click.option(
+    "--phi",
+    multiple=True,
+    help="Another feature set: paper, universal-schema, default, or a .phi file. Repeatable with the default learner, "
+    "which adds the formulas of a file to the mined ones.",
+)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Another training setting: epochs=5.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option("--figures/--no-figures", default=True, show_default=True, help="Plot the degree distribution.")
@@ -319,7 +325,7 @@ def _reproduce_rows(
     fraction: float | None,
     visible: str,
     data_dir: str | None,
-    phi: str | None,
+    phi: tuple[str, ...],
     options: tuple[str, ...],
     seed: int,
     figures: bool,
@@ -331,7 +337,7 @@ def _reproduce_rows(
     from gaifman.experiments.runner import ExperimentRunner
 
     chosen = protocol_for(protocol, data)
-    name, file = (chosen.phi, chosen.file) if phi is None else feature_source(phi)
+    name, file = _one_feature_set(phi) if phi else (chosen.phi, chosen.file)
     settings = {**chosen.options, **parse_model_options(options)}
     experiment = Experiment(data, select_rows(rows), name, file, settings, visible, fraction, seed)
     experiment.check()
@@ -339,7 +345,7 @@ def _reproduce_rows(
         _check_plotting()
     with _resumable(as_json) as (command, interrupt):
         splits = _read_splits(experiment, data_dir)  # before the handler: here Ctrl-C stops at once
-        experiment = add_constant_features(experiment, chosen, splits.train) if phi is None else experiment
+        experiment = experiment if phi else add_constant_features(experiment, chosen, splits.train)
         with interrupt:
             runner = ExperimentRunner(experiment, splits, folder, command)
             results = _run_experiment(runner, figures, threads, interrupt)
@@ -353,7 +359,7 @@ def _reproduce_benchmark(
     fraction: float | None,
     visible: str,
     data_dir: str | None,
-    phi: str | None,
+    phi: tuple[str, ...],
     options: tuple[str, ...],
     seed: int,
     figures: bool,
@@ -364,8 +370,8 @@ def _reproduce_benchmark(
     from gaifman.experiments.benchmark_runner import BenchmarkRunner
     from gaifman.experiments.benchmarks import BenchmarkExperiment
 
-    name, file = (None, None) if phi is None else feature_source(phi)
-    experiment = BenchmarkExperiment(data, name, file, parse_model_options(options), visible, fraction, seed)
+    name, parts = feature_sources(phi) if phi else (None, ())
+    experiment = BenchmarkExperiment(data, name, parts, parse_model_options(options), visible, fraction, seed)
     experiment.check()
     if figures:
         _check_plotting()
@@ -375,6 +381,18 @@ def _reproduce_benchmark(
             runner = BenchmarkRunner(experiment, splits, folder, command)
             results = _run_benchmark(runner, figures, threads, interrupt)
     return runner.results_name, results
+
+
+def _one_feature_set(phi: tuple[str, ...]) -> tuple[str, SourceText | None]:
+    """Return the name of the feature set of a row of the paper's table, and its text if it is a file."""
+    from gaifman.errors import InputError
+
+    if len(phi) > 1:
+        raise InputError(
+            "a row of the paper's table has one feature set", hint="give --phi once, or use --protocol default"
+        )
+    name, parts = feature_sources(phi)
+    return name, next((part for part in parts if not isinstance(part, str)), None)
 
 
 def _check_plotting() -> None:

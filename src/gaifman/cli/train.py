@@ -126,9 +126,11 @@ def training_options(command: Command) -> Command:
         click.option("--positives", type=int, default=5, show_default=True, help="Neighbourhoods per answer (w)."),
         click.option(
             "--phi",
-            default="default",
+            multiple=True,
+            default=("default",),
             show_default=True,
-            help="Feature set (Φ): default, paper, universal-schema, or a .phi file.",
+            help="Feature set (Φ): default, paper, universal-schema, or a .phi file. Repeatable. Ranked lists mine "
+            "formulas and add those of a file; paper or universal-schema alone selects the network.",
         ),
     ):
         command = option(command)
@@ -177,7 +179,7 @@ def train(
     force: bool,
     reading: InputOptions,
     as_json: bool,
-    phi: str,
+    phi: tuple[str, ...],
     options: tuple[str, ...],
     **training_settings: Any,
 ) -> None:
@@ -188,6 +190,7 @@ def train(
       gaifman train demo -o countries.gaifman
       gaifman train demo "exists z. borders(x, z) & borders(z, y)" -o near.gaifman --size 10
       gaifman train train.tsv "born_in(x, y)" -o born.gaifman --phi born.phi --option epochs=5
+      gaifman train train.tsv -o train.gaifman --phi paper --phi mine.phi --base listwise
       gaifman train smith.tsv --also jones.tsv --also lee.tsv -o families.gaifman
 
     Writes the model to MODEL, its model card to MODEL.md and the training log to MODEL.log.jsonl. If the training is
@@ -197,10 +200,10 @@ def train(
     from gaifman.jobs.train import TrainingSpec
 
     _check_output(output, plot, force=force)
-    name, file = feature_source(phi)
+    name, parts = feature_sources(phi)
     settings = {**training_settings, "phi": name, "options": parse_model_options(options)}
     rules = read_text_file(constraints) if constraints else None
-    spec = TrainingSpec(settings, query, relations or None, file, rules)
+    spec = TrainingSpec(settings, query, relations or None, parts, rules)
     spec.check()
     sources = [kb, *reading.extra_files]
     _check_sources([*sources, *also, *([valid] if valid else [])])
@@ -342,10 +345,22 @@ def _leave_diverged(run: Run, as_json: bool) -> None:
         click.echo(f"{saved}; to start again: the same command with a lower rate and --force", err=True)
 
 
-def feature_source(phi: str) -> tuple[str, SourceText | None]:
-    """Return the name of a feature set, and its text if it is a file."""
-    file = read_text_file(phi) if Path(phi).suffix == ".phi" or Path(phi).is_file() else None
-    return Path(phi).stem if file else phi, file
+def feature_sources(phi: tuple[str, ...]) -> tuple[str, tuple[str | SourceText, ...]]:
+    """Return the name of Φ, and its parts; no parts for one named feature set."""
+    parts = tuple(read_text_file(name) if _is_phi_file(name) else name for name in phi)
+    if len(parts) == 1 and isinstance(parts[0], str):
+        return parts[0], ()
+    return " + ".join(map(_part_name, parts)), parts
+
+
+def _part_name(part: str | SourceText) -> str:
+    from gaifman.jobs.train import phi_file_name
+
+    return part if isinstance(part, str) else phi_file_name(part.name)
+
+
+def _is_phi_file(name: str) -> bool:
+    return Path(name).suffix == ".phi" or Path(name).is_file()
 
 
 def read_text_file(path: str) -> SourceText:

@@ -73,7 +73,7 @@ class BenchmarkRunner:
             "data set": experiment.data,
             "protocol": "default",
             "settings": experiment.training_job().config,
-            "text of phi": experiment.file.text if experiment.file else None,
+            "parts of phi": [part if isinstance(part, str) else part.text for part in experiment.phi_parts],
             "facts": {name: getattr(self.splits, name).fingerprint for name in facts},
             "version of gaifman": __version__,
         }

@@ -182,9 +182,9 @@ class BenchmarkExperiment:
     data: str
     """A name in `BENCHMARKS`."""
     phi: str | None = None
-    """A named feature set, or the name of the one in `file`; None for the default."""
-    file: SourceText | None = None
-    """Text of a `.phi` file."""
+    """The name of Φ; None for the default."""
+    phi_parts: tuple[str | SourceText, ...] = ()
+    """Names of feature sets and texts of `.phi` files, if Φ is not one named set."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """More settings of `TrainingConfig`, or of the network; they replace the chosen ones."""
     visible_facts: str = "train"
@@ -214,7 +214,9 @@ class BenchmarkExperiment:
         settings = {**self.chosen_settings, **self.given_settings, "seed": self.seed}
         listwise = {name: settings.pop(name) for name in listwise_options() if name in settings}
         options = {**settings.pop("options", {}), **listwise}
-        return TrainingSpec(TrainingConfig.from_settings({**settings, "options": options}).as_dict(), phi=self.file)
+        return TrainingSpec(
+            TrainingConfig.from_settings({**settings, "options": options}).as_dict(), phi=self.phi_parts
+        )
 
     def check(self) -> None:
         """Raise an error for wrong settings, before anything is read or written."""

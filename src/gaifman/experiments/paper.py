@@ -209,7 +209,9 @@ class Experiment:
         draws = max(row.draws for row in ROWS if row.setting == setting)
         network = {"base": "mlp", "radius": 1, "hide": "facts", "options": PAPER_NETWORK}
         settings = {"phi": self.phi, "draws": draws, "seed": self.seed, **network, **self.options}
-        return TrainingSpec(TrainingConfig.from_settings(settings | asdict(setting)).as_dict(), phi=self.file)
+        return TrainingSpec(
+            TrainingConfig.from_settings(settings | asdict(setting)).as_dict(), phi=(self.file,) if self.file else ()
+        )
 
     def check(self) -> None:
         """Raise an error for wrong settings, before anything is read or written."""

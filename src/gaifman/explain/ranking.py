@@ -65,8 +65,8 @@ def explain_ranking(
 ) -> Explanation:
     """Explain the probability of one tuple (1, arity)."""
     explained = _estimate(predictor, tuples, hidden, budget)
-    found = collect_evidence(predictor.scorer, predictor.odds, tuples[0].tolist(), hidden.of(0), budget.deadline)
-    formulas = _merge(found)
+    with budget.deadline.activate():
+        formulas = _merge(collect_evidence(predictor.scorer, predictor.odds, tuples[0].tolist(), hidden.of(0)))
     budget.deadline.check()
     order = sorted(formulas, key=lambda one: -abs(one.effect))
     supporting = [one for one in order if one.effect > 0]

@@ -21,7 +21,7 @@ for the knowledge base that it is used with.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, count, permutations
 from pathlib import Path
@@ -74,6 +74,30 @@ class FeatureSet:
         return tuple(found)
 
 
+Phi = str | FeatureSet | Sequence[str | FeatureSet]
+"""Φ as it is given: a named set, a `.phi` file, a `FeatureSet`, or several of these."""
+
+
+def phi_parts(phi: Phi) -> tuple[str | FeatureSet, ...]:
+    """The parts of Φ."""
+    return (phi,) if isinstance(phi, str | FeatureSet) else tuple(phi)
+
+
+def phi_name(phi: Phi) -> str:
+    """The name of Φ, for settings and model cards; that of a named set only if it is this set.
+
+    >>> phi_name("paper"), phi_name(["default", parse_phi("r(s1, s2)")]), phi_name(FeatureSet((), "paper"))
+    ('paper', 'default + custom', 'custom paper')
+    """
+    return " + ".join(map(_part_name, phi_parts(phi))) or "default"
+
+
+def _part_name(part: str | FeatureSet) -> str:
+    if isinstance(part, str):
+        return part
+    return f"custom {part.name}" if part.name in FEATURE_SET_NAMES else part.name or "custom"
+
+
 @checked
 def parse_phi(
     text: str,
@@ -119,15 +143,18 @@ def read_phi(path: str | Path, schema: SchemaLike = None, *, limits: Limits = DE
 
 
 def resolve_feature_set(
-    phi: str | FeatureSet,
+    phi: Phi,
     arity: int,
     relations: Mapping[str, int],
     attributes: Iterable[str] = (),
     schema: SchemaLike = None,
 ) -> FeatureSet:
-    """Return a feature set as it is, by name, or from a `.phi` file."""
+    """Return a feature set as it is, by name, or from a `.phi` file; several are joined."""
     if isinstance(phi, FeatureSet):
         return phi
+    if not isinstance(phi, str):
+        parts = [resolve_feature_set(part, arity, relations, attributes, schema) for part in phi]
+        return FeatureSet(tuple(feature for part in parts for feature in part), phi_name(phi))
     path = Path(phi)
     if phi in FEATURE_SET_NAMES and not path.exists():
         return named_feature_set(phi, arity, relations, attributes)
@@ -138,6 +165,28 @@ def resolve_feature_set(
             hint=f"give a .phi file or one of {', '.join(FEATURE_SET_NAMES)}",
         )
     return read_phi(path, schema)
+
+
+def added_features(
+    phi: Phi,
+    arities: Iterable[int],
+    relations: Mapping[str, int],
+    attributes: Iterable[str] = (),
+    schema: SchemaLike = None,
+) -> tuple[Feature, ...]:
+    """Return the formulas that ranked lists add to the mined ones, for queries of some arities; `default` adds none.
+
+    >>> [str(f) for f in added_features(["default", parse_phi("each r. r(s2, s1)")], [2], {"r": 2, "q": 2})]
+    ['r(s2, s1)', 'q(s2, s1)']
+    """
+    found: dict[Feature, None] = {}
+    sizes = sorted(set(arities))
+    for part in phi_parts(phi):
+        named = isinstance(part, str) and part in FEATURE_SET_NAMES and not Path(part).exists()
+        for arity in sizes if named and part != "default" else () if named else sizes[-1:]:
+            features = resolve_feature_set(part, arity, relations, attributes, schema)
+            found |= dict.fromkeys(features.expand(relations, arity))
+    return tuple(found)
 
 
 def named_feature_set(

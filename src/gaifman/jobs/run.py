@@ -145,7 +145,7 @@ class ProgressCounter:
 
 
 FORMAT = "gaifman run"
-VERSION = 2
+VERSION = 3
 """Raise it when the format of the folder changes."""
 
 RECORD, LOCK, LOG, DONE, CHECKPOINTS, RESULT = "run.json", "lock", "log.jsonl", "done", "checkpoints", "result"

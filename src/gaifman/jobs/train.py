@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gaifman.completion import Completion, PartStore, RelationModel, check_relations, load, train_completion
 from gaifman.config import ProgressCallback
 from gaifman.errors import FormulaError, InputError, similar_names
-from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, parse_phi
+from gaifman.features.feature_sets import FEATURE_SET_NAMES, FeatureSet, Phi, parse_phi
 from gaifman.io.files import atomic_write, leftover_files
 from gaifman.io.model_file import Arrays
 from gaifman.jobs.run import ProgressCounter, Run
@@ -47,6 +47,16 @@ class SourceText:
     text: str
 
 
+def phi_file_name(path: str) -> str:
+    """The name of the feature set in a file: without folder and ending, unless it is that of another set.
+
+    >>> phi_file_name("sets/mine.phi"), phi_file_name("paper.phi")
+    ('mine', 'paper.phi')
+    """
+    stem = Path(path).stem
+    return Path(path).name if stem in FEATURE_SET_NAMES else stem
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingSpec:
     """What to train, as the run folder records it."""
@@ -57,8 +67,8 @@ class TrainingSpec:
     """None for a completion."""
     relations: tuple[str, ...] | None = None
     """Relations of a completion; None for all."""
-    phi: SourceText | None = None
-    """A `.phi` file; None for a named feature set."""
+    phi: tuple[str | SourceText, ...] = ()
+    """Names of feature sets and texts of `.phi` files; empty for the named set of the settings."""
     constraints: SourceText | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,9 +78,10 @@ class TrainingSpec:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> TrainingSpec:
         """Load what `as_dict` returned."""
-        files = {name: SourceText(**fields[name]) if fields[name] else None for name in ("phi", "constraints")}
+        phi = tuple(part if isinstance(part, str) else SourceText(**part) for part in fields["phi"])
+        constraints = SourceText(**fields["constraints"]) if fields["constraints"] else None
         relations = None if fields["relations"] is None else tuple(fields["relations"])
-        return cls(fields["config"], fields["query"], relations, **files)
+        return cls(fields["config"], fields["query"], relations, phi, constraints)
 
     def check(self) -> None:
         """Raise an error for what is wrong without looking at a knowledge base."""
@@ -78,28 +89,39 @@ class TrainingSpec:
         if self.query is not None and self.relations:
             raise FormulaError("give a query or relations, not both", hint="--relation is for training without QUERY")
         check_base(config, relation_query("r", 2) if self.query is None else parse_query(self.query))
-        if self.phi:
-            parse_phi(self.phi.text, source=self.phi.name)
-        elif config.phi not in FEATURE_SET_NAMES:
-            raise InputError(
-                f"there is no feature set or file {config.phi}",
-                suggestions=similar_names(config.phi, FEATURE_SET_NAMES),
-                hint=f"a .phi file, or one of {', '.join(FEATURE_SET_NAMES)}",
-            )
+        for part in self.phi or (config.phi,):
+            if isinstance(part, SourceText):
+                parse_phi(part.text, source=part.name)
+            elif part not in FEATURE_SET_NAMES:
+                raise InputError(
+                    f"there is no feature set or file {part}",
+                    suggestions=similar_names(part, FEATURE_SET_NAMES),
+                    hint=f"a .phi file, or one of {', '.join(FEATURE_SET_NAMES)}",
+                )
         if self.constraints:
             parse_constraints(self.constraints.text, source=self.constraints.name)
 
-    def feature_set(self, kb: KnowledgeBase) -> str | FeatureSet:
-        """Return Φ, which must fit the arities of all relations to train."""
+    def feature_set(self, kb: KnowledgeBase) -> Phi:
+        """Return Φ. For a network, its files must fit the arities of all relations to train."""
         name = str(self.config["phi"])
-        if self.phi is None:
+        if not self.phi:
             return name
-        features = parse_phi(self.phi.text, kb, source=self.phi.name, unknown_objects=True)
+        parts = [part if isinstance(part, str) else self._parse(part, kb) for part in self.phi]
         arities = {relation: info.arity for relation, info in kb.relations.items()}
-        if self.query is None:
+        if self.query is None and self._resolved().base != LISTWISE:
             for arity in sorted({arities[relation] for relation in check_relations(kb, self.relations)}):
-                features.expand(arities, arity)
-        return FeatureSet(features.features, name)
+                for part in parts:
+                    if isinstance(part, FeatureSet):
+                        part.expand(arities, arity)
+        return parts
+
+    def _parse(self, part: SourceText, kb: KnowledgeBase) -> FeatureSet:
+        features = parse_phi(part.text, kb, source=part.name, unknown_objects=True)
+        return FeatureSet(features.features, phi_file_name(part.name))
+
+    def _resolved(self) -> TrainingConfig:
+        query = relation_query("r", 2) if self.query is None else parse_query(self.query)
+        return resolve_config(TrainingConfig.from_settings(self.config), query)
 
     def load_constraints(self, kb: KnowledgeBase) -> Constraints | None:
         """Return the constraints."""

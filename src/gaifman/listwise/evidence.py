@@ -10,19 +10,39 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gaifman.config import Deadline, no_deadline
+from gaifman.config import current_deadline, no_deadline
+from gaifman.errors import LimitError
+from gaifman.kb.knowledge_base import Fact, KnowledgeBase
 from gaifman.kb.tables import Longs, freeze
 from gaifman.listwise.constants import MinedConstants
-from gaifman.listwise.formulas import constant_feature, forward_path, path_feature
+from gaifman.listwise.formulas import as_path, constant_feature, forward_path, path_feature
+from gaifman.listwise.groundings import Countable, exclude_facts
 from gaifman.listwise.mining import LINKS, MinedFormulas
 from gaifman.listwise.odds import Odds
 from gaifman.listwise.relation import RelationScorer
 from gaifman.listwise.scoring import Scorer
 from gaifman.listwise.steps import Label, StepIndex
-from gaifman.logic.ast import Atom, Attribute, Comparison, Exists, Feature, Formula, Number, Variable
+from gaifman.logic.ast import (
+    And,
+    Atom,
+    Attribute,
+    Comparison,
+    Constant,
+    Exists,
+    Feature,
+    Formula,
+    Number,
+    Query,
+    Variable,
+    free_variables,
+    query_position,
+)
+from gaifman.queries.witnesses import witness_facts
 
 MAX_FACTS = 100
 """Facts of one formula."""
+MAX_WAYS = 10
+"""Ways to make an added formula true whose facts are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +65,25 @@ class Evidence:
     """Whether it is a path of one step."""
 
 
-def collect_evidence(
-    scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs, deadline: Deadline | None = None
-) -> Iterator[Evidence]:
+def collect_evidence(scorer: RelationScorer, odds: Odds, objects: Sequence[int], hidden: Longs) -> Iterator[Evidence]:
     """The evidence of one tuple, position by position."""
-    hidden, deadline = freeze(hidden), deadline or no_deadline()
+    hidden = freeze(hidden)
     for position, own in enumerate(scorer.scorers):
         weight = float(odds.weights[position])
         if weight:
-            yield from _walked(own, objects, hidden, weight, deadline)
+            yield from _walked(own, objects, hidden, weight)
+            yield from _added(own, objects, hidden, weight)
             yield from _own(own, objects[position], hidden, weight)
         yield from _known(scorer, float(odds.weights[scorer.arity + position]), objects, hidden, position)
 
 
-def _walked(
-    scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float, deadline: Deadline
-) -> Iterator[Evidence]:
+def _walked(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float) -> Iterator[Evidence]:
     """The formulas that lead from the other objects to the candidate."""
     ranker, index = scorer.ranker, scorer.index
     arities = {name: info.arity for name, info in index.kb.relations.items()}
     fixed, position = [i for i in range(len(objects)) if i != ranker.position], ranker.position
     draws = [None if members is None else set(members.tolist()) for members in scorer.member_sets(objects, hidden)]
-    for formula, (value, count) in scorer.formula_counts(objects, hidden, deadline).items():
+    for formula, (value, count) in scorer.formula_counts(objects, hidden).items():
         effect = weight * float(ranker.formula_weights[formula]) * value
         number, row = _locate(ranker.mined, formula)
         start, mined = fixed[number], ranker.mined[number]
@@ -79,10 +96,71 @@ def _walked(
             yield _linked(index, objects, ends, hidden, draws, (row - len(mined.paths), effect))
             continue
         path = mined.path(row)
-        facts = walk_facts(index, path, objects[start], objects[position], hidden, draws, deadline)
+        facts = walk_facts(index, path, objects[start], objects[position], hidden, draws)
         low, high, forward = forward_path(path, start, position)
         feature = path_feature(forward, arities, low + 1, high + 1)
         yield Evidence(("path", low, high, forward), feature, count, effect, facts, joins=True, is_step=len(path) == 1)
+
+
+def _added(scorer: Scorer, objects: Sequence[int], hidden: Longs, weight: float) -> Iterator[Evidence]:
+    """The added formulas that the tuple satisfies."""
+    ranker, index = scorer.ranker, scorer.index
+    for at, (value, count) in ranker.added.values_at(objects, hidden).items():
+        effect = weight * float(ranker.added_weights[at]) * value
+        if effect:
+            formula = ranker.added.formulas[at]
+            facts = ground_facts(index, formula.countable, objects, hidden)
+            key = _formula_key(formula.shown)
+            yield Evidence(key, formula.shown, count, effect, facts, joins=not formula.own, is_step=_is_step(key))
+
+
+def _is_step(key: tuple[object, ...]) -> bool:
+    return key[0] == "path" and isinstance(key[3], tuple) and len(key[3]) == 1
+
+
+def ground_facts(index: StepIndex, countable: Countable, objects: Sequence[int], hidden: Longs) -> tuple[int, ...]:
+    """The facts of some ways to make a formula true of a tuple, ascending; at most `MAX_FACTS`."""
+    kb, facts = index.kb, [index.fact(number) for number in hidden.tolist()]
+    excluded: dict[str, list[tuple[Constant, ...]]] = {}
+    for relation, members in facts:
+        excluded.setdefault(relation, []).append(tuple(Constant(kb.object_name(each)) for each in members))
+    body = countable.formula
+    body = exclude_facts(body, excluded, kb.schema.relations)
+    body = Exists(countable.counted, body) if countable.counted else body
+    row = [[int(objects[query_position(v) - 1]) for v in countable.places]]
+    deadline = current_deadline() or no_deadline()
+    try:
+        [ways] = witness_facts(
+            kb, Query(countable.places, body), row, max_witnesses=MAX_WAYS, budget=deadline.limit_budget()
+        )
+    except LimitError:  # too many ways to count
+        return ()
+    found = {number for way in ways for fact in way for number in _fact_numbers(kb, fact)}
+    return tuple(sorted(found)[:MAX_FACTS])
+
+
+def _fact_numbers(kb: KnowledgeBase, fact: Fact) -> list[int]:
+    number = kb.content.relations.find(fact.relation)
+    members = np.array([[kb.object_id(name) for name in fact.objects]], np.int32)
+    return [] if number is None else kb.fact_ids(number, members).tolist()
+
+
+def _formula_key(feature: Feature) -> tuple[object, ...]:
+    """The key of evidence for an added formula: that of a mined path or a mark that says the same."""
+    match feature.body:
+        case Atom(str(name), (Variable() as term,)):
+            return "type", name, query_position(term) - 1
+        case Comparison(Attribute(name, Variable() as term), "≥", Number(least)):
+            return "threshold", name, least, query_position(term) - 1
+        case Exists(_, Atom(str(name), terms) as atom) if len(free_variables(feature)) == 1:
+            if len(set(terms)) == len(terms) and all(isinstance(term, Variable) for term in terms):
+                [own] = free_variables(feature)
+                return "mark", name, atom.terms.index(own), query_position(own) - 1
+        case Atom() | And():
+            path = as_path(feature.body)
+            if path:
+                return "path", *path
+    return "added", str(feature)
 
 
 def _locate(mined: Sequence[MinedFormulas], formula: int) -> tuple[int, int]:
@@ -101,7 +179,6 @@ def walk_facts(
     end: int,
     hidden: Longs,
     draws: Sequence[set[int] | None] = (None,),
-    deadline: Deadline | None = None,
 ) -> tuple[int, ...]:
     """The facts on walks along a path from one object to another, ascending; at most `MAX_FACTS`.
 
@@ -109,7 +186,7 @@ def walk_facts(
     """
     found = set[int]()
     for members in draws:
-        found |= _draw_facts(index, path, start, end, hidden, members, deadline or no_deadline())
+        found |= _draw_facts(index, path, start, end, hidden, members)
     return tuple(sorted(found)[:MAX_FACTS])
 
 
@@ -120,14 +197,14 @@ def _draw_facts(
     end: int,
     hidden: Longs,
     members: set[int] | None,
-    deadline: Deadline,
 ) -> set[int]:
     layers: list[dict[int, list[tuple[int, int]]]] = []  # target → (source, fact), step by step
-    sources = {start}
+    sources, deadline = {start}, current_deadline()
     for number, label in enumerate(path, start=1):
         layer: dict[int, list[tuple[int, int]]] = {}
         for source in sources:
-            deadline.check()
+            if deadline is not None:
+                deadline.check()
             targets, facts = index.steps(source, index.label_id(*label))
             for target, fact in zip(targets.tolist(), facts.tolist(), strict=True):
                 seen = members if members is None or number < len(path) else members | {target}

@@ -17,7 +17,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gaifman.listwise.steps import Label
-from gaifman.logic.ast import And, Atom, Constant, Equal, Exists, Feature, Formula, Not, Variable
+from gaifman.logic.ast import (
+    And,
+    Atom,
+    Constant,
+    Equal,
+    Exists,
+    Feature,
+    Formula,
+    Not,
+    Variable,
+    free_variables,
+    query_position,
+)
 
 
 def forward_path(path: Sequence[Label], start: int, end: int) -> tuple[int, int, tuple[Label, ...]]:
@@ -25,6 +37,36 @@ def forward_path(path: Sequence[Label], start: int, end: int) -> tuple[int, int,
     if start < end:
         return start, end, tuple(path)
     return end, start, tuple(Label(relation, target, source) for relation, source, target in reversed(path))
+
+
+def as_path(formula: Formula) -> tuple[int, int, tuple[Label, ...]] | None:
+    """The path that a formula counts, from a lower position to a higher one; None if it is no path.
+
+    >>> from gaifman.logic.parser import parse
+    >>> as_path(parse("city_of(x, s2) & born_in(s1, x)"))
+    (0, 1, (Label(relation='born_in', source=0, target=1), Label(relation='city_of', source=0, target=1)))
+    >>> as_path(parse("born_in(s1, x) & city_of(x, y)")) is None
+    True
+    """
+    parts = formula.parts if isinstance(formula, And) else (formula,)
+    atoms = [part for part in parts if isinstance(part, Atom)]
+    ends = sorted({v for v in free_variables(formula) if query_position(v)}, key=query_position)
+    if len(atoms) != len(parts) or len(ends) != 2:
+        return None
+    stop, path, left = ends[0], list[Label](), list(atoms)
+    while left:
+        near = [atom for atom in left if stop in atom.terms]
+        if len(near) != 1 or not isinstance(near[0].relation, str) or len(set(near[0].terms)) != len(near[0].terms):
+            return None
+        left.remove(near[0])
+        onward = [v for v in near[0].terms if v != stop and (v == ends[1] or any(v in atom.terms for atom in left))]
+        if len(onward) != 1 or not isinstance(onward[0], Variable) or (onward[0] == ends[1]) != (not left):
+            return None
+        path.append(Label(near[0].relation, near[0].terms.index(stop), near[0].terms.index(onward[0])))
+        stop = onward[0]
+    if any(isinstance(term, Constant) for atom in atoms for term in atom.terms):
+        return None
+    return query_position(ends[0]) - 1, query_position(ends[1]) - 1, tuple(path)
 
 
 def without_differences(feature: Feature) -> Feature:

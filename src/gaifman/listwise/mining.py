@@ -284,6 +284,14 @@ class Reacher:
             array[begin : self.end] = np.bincount(owners, numbers, len(found)) / draws
         self.formulas[begin : self.end], self.objects[begin : self.end] = found // width, found % width
 
+    def append(self, objects: Ints, formulas: Ints, values: Reals) -> None:
+        """Append entries of other formulas, whose values are known."""
+        while self.end + len(objects) > len(self.objects):
+            self._grow()
+        added = slice(self.end, self.end + len(objects))
+        self.objects[added], self.formulas[added], self.values[added] = objects, formulas, values
+        self.end = added.stop
+
     def _grow(self) -> None:
         for name in ("objects", "formulas", "counts", "masses", "values"):
             array = getattr(self, name)

@@ -28,10 +28,13 @@ from gaifman.kernels.listwise import (
     own_gradient,
     own_scores,
 )
+from gaifman.listwise.added import AddedFormulas, Question
 from gaifman.listwise.constants import MinedConstants
 from gaifman.listwise.members import WalkBound
 from gaifman.listwise.mining import LINKS, MinedFormulas, MiningConfig, Reacher, mine_formulas
 from gaifman.listwise.steps import StepIndex
+from gaifman.listwise.values import formula_values
+from gaifman.logic.ast import Feature
 from gaifman.sampling.examples import hide_links
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in_rows, make_key
@@ -40,8 +43,6 @@ from gaifman.sampling.settings import HIDE_MODES
 STATISTICS = ("log(1 + facts at this position)", "seen at this position", "log(1 + steps)")
 INITIAL_STATISTICS = (1.0, 2.0, 0.0)
 """Weights to begin with: the most frequent object first."""
-VALUE_PARTS = (0.3, 0.5, 1.0)
-"""The value of a formula: for holding, times log(count), and times √share; chosen on validation facts."""
 PRIOR_STRENGTH = 0.3
 """The prior weight of a formula with confidence c is −log(1 − c) times this."""
 PENALTIES = (0.001, 0.01, 0.1)
@@ -57,7 +58,6 @@ SHORT_STEPS = 2
 """Longer paths are used where they make the loss on held-out questions smaller. With too few of these to tell, they
 are used if there are no others."""
 
-Reals = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -114,11 +114,30 @@ class Ranker:
     epochs: int
     held_out_loss: float | None
     """Mean loss in nats on held-out questions; None if there were too few."""
+    added: AddedFormulas
+    added_weights: Floats
+    """Shape (added formulas,), float64."""
+
+    @property
+    def first_added(self) -> int:
+        """The number of the first added formula: after the mined ones."""
+        return len(self.formula_weights)
+
+    @property
+    def own_weights(self) -> Floats:
+        """Shape (marks + added formulas about the candidate alone,), float64."""
+        return np.concatenate([self.mark_weights, self.added_weights[self.added.own]])
 
 
-def fit_ranker(index: StepIndex, relation: str, position: int, config: ListwiseConfig | None = None) -> Ranker:
-    """Mine formulas and fit their weights."""
-    return fit_with_trial(index, relation, position, config)[0]
+def fit_ranker(
+    index: StepIndex,
+    relation: str,
+    position: int,
+    config: ListwiseConfig | None = None,
+    formulas: Sequence[Feature] = (),
+) -> Ranker:
+    """Mine formulas, add others, and fit their weights."""
+    return fit_with_trial(index, relation, position, config, formulas=formulas)[0]
 
 
 def fit_with_trial(
@@ -127,32 +146,37 @@ def fit_with_trial(
     position: int,
     config: ListwiseConfig | None = None,
     held_out: Longs | None = None,
+    formulas: Sequence[Feature] = (),
 ) -> tuple[Ranker, Ranker]:
     """Mine formulas and fit their weights to all questions, and to those that do not ask for held-out facts.
 
-    `held_out` are rows of the relation's facts; None for some of them, by key.
+    `held_out` are rows of the relation's facts; None for some of them, by key. `formulas` are added to the mined ones.
     """
     config = config or ListwiseConfig()
     held_out = held_out_rows(index.kb, relation, config) if held_out is None else held_out
-    problem, (penalty, epochs, loss) = _choose_problem(index, relation, position, config, held_out)
+    added = AddedFormulas(index, index.kb.relations[relation].arity, position, formulas)
+    problem, (penalty, epochs, loss) = _choose_problem(index, relation, position, config, held_out, added)
     mined, every, training = problem.mined, np.arange(len(problem)), problem.training_rows
     final = problem.fit(every, penalty, epochs)
     trial = problem.fit(training if len(training) else every, penalty, epochs)
-    return (
-        Ranker(relation, position, mined, *final, penalty, epochs, loss),
-        Ranker(relation, position, mined, *trial, penalty, epochs, loss),
-    )
+
+    def ranker(weights: Weights) -> Ranker:
+        of_mined, of_added = np.split(weights[0], [len(weights[0]) - len(added)])
+        marks = weights[1][: index.mark_count]
+        return Ranker(relation, position, mined, of_mined, marks, weights[2], penalty, epochs, loss, added, of_added)
+
+    return ranker(final), ranker(trial)
 
 
 def _choose_problem(
-    index: StepIndex, relation: str, position: int, config: ListwiseConfig, held_out: Longs
+    index: StepIndex, relation: str, position: int, config: ListwiseConfig, held_out: Longs, added: AddedFormulas
 ) -> tuple[_Problem, Choice]:
     """The formulas with the smallest loss on held-out questions: with or without long paths, and constants."""
     fixed = [i for i in range(index.kb.relations[relation].arity) if i != position]
 
     def pose(mining: MiningConfig) -> tuple[_Problem, Choice]:
         mined = tuple(mine_formulas(index, relation, i, position, mining, held_out) for i in fixed)
-        problem = _Problem(index, relation, position, mined, config, held_out)
+        problem = _Problem(index, relation, position, mined, config, held_out, added)
         return problem, problem.choose()
 
     if config.mining.max_steps <= SHORT_STEPS:
@@ -187,17 +211,6 @@ def held_out_rows(kb: KnowledgeBase, relation: str, config: ListwiseConfig) -> L
     return rows
 
 
-def formula_values(counts: Reals, shares: Reals) -> Reals:
-    """The values of formulas by the number of their groundings, and by the share of random walks that end there.
-
-    The count alone favours what is reached through hubs, the share alone what has few rivals.
-    """
-    at_all, by_count, by_share = VALUE_PARTS
-    found = at_all * np.minimum(counts, 1) + by_count * np.log(np.maximum(counts, 1)) + by_share * np.sqrt(shares)
-    values: Reals = found.astype(np.float32)
-    return values
-
-
 def statistics(facts: Floats, steps: Floats) -> Floats:
     """Shape (objects, 3), float64: see `STATISTICS`. Numbers below 1 are expected numbers of uncertain facts."""
     facts = np.maximum(facts, 0.0)
@@ -228,14 +241,16 @@ class _Problem:
         mined: tuple[MinedFormulas, ...],
         config: ListwiseConfig,
         held_out: Longs,
+        added: AddedFormulas,
     ) -> None:
         self.mined = mined
-        self._config, self._marks, self._mark_count = config, index.marks, index.mark_count
+        self._config, self._marks = config, added.marks()
+        self._mark_count = index.mark_count + len(added.own)
         facts = index.kb.tuples(relation)
         number = index.kb.content.relations.find(relation) or 0
         ids = index.kb.fact_ids(number, facts)
         fixed = [i for i in range(facts.shape[1]) if i != position]
-        self._questions, chosen = _ask(index, facts, ids, fixed, position, mined, config, held_out)
+        self._questions, chosen = _ask(added, facts, ids, mined, config, held_out)
         self._held_out = np.isin(chosen, held_out)
         answers, confidences = facts[chosen, position], index.kb.confidences_of(relation)
         at_position = count_at_position(index.kb, relation, position)
@@ -244,7 +259,9 @@ class _Problem:
         left = at_position[answers] - confidences[chosen], index.degrees[answers] - confidences[chosen] * own_steps
         self._answer_stats = freeze(statistics(*left))
         self._changes = _mark_changes(index, answers, ids[chosen])
-        self._prior = np.concatenate([np.zeros(0), *(prior_weights(one) for one in mined)])
+        of_mined = np.concatenate([np.zeros(0), *(prior_weights(one) for one in mined)])
+        self._prior = np.append(of_mined, np.zeros(len(added)))
+        self._tied = np.arange(index.mark_count, self._mark_count), len(of_mined) + added.own
         self._keys = fold_in_rows(make_key(config.seed, "listwise", relation, position), facts[chosen])
 
     def __len__(self) -> int:
@@ -263,18 +280,18 @@ class _Problem:
         """The same questions without the formulas with constants."""
         other, questions = copy(self), self._questions
         other.mined = tuple(replace(one, constants=MinedConstants.none()) for one in self.mined)
-        numbers = np.concatenate(
-            [np.arange(len(one)) < len(one) - len(one.constants) for one in self.mined] or [np.zeros(0, bool)]
-        )
-        kept = numbers[questions.formulas]
+        used = np.ones(len(self._prior), bool)
+        for one, end in zip(self.mined, np.cumsum([len(one) for one in self.mined]).tolist(), strict=True):
+            used[end - len(one.constants) : end] = False
+        kept, numbers = used[questions.formulas], np.cumsum(used) - 1
         starts = np.append(0, np.cumsum(kept))[questions.starts]
         other._questions = questions._replace(
             starts=freeze(starts.astype(np.int64)),
             objects=freeze(questions.objects[kept]),
-            formulas=freeze((np.cumsum(numbers) - 1)[questions.formulas[kept]].astype(np.int32)),
+            formulas=freeze(numbers[questions.formulas[kept]].astype(np.int32)),
             values=freeze(questions.values[kept]),
         )
-        other._prior = self._prior[numbers]
+        other._prior, other._tied = self._prior[used], (self._tied[0], numbers[self._tied[1]])
         return other
 
     def choose(self, penalties: Sequence[float] = PENALTIES) -> Choice:
@@ -302,7 +319,7 @@ class _Problem:
 
     def _epochs(self, rows: Longs, penalty: float, epochs: int) -> Iterator[Weights]:
         """Yield the weights after each epoch of Adagrad; the arrays are reused."""
-        state = _State(self._prior, self._mark_count, len(self._stats), len(self))
+        state = _State(self._prior, self._mark_count, len(self._stats), len(self), self._tied)
         for epoch in range(epochs):
             keys = fold_in_rows(make_key(self._config.seed, "listwise epoch", epoch), self._keys[rows][:, None])
             order = rows[np.argsort(keys, kind="stable")]
@@ -361,7 +378,7 @@ class _Problem:
 
     def _loss(self, rows: Longs, weights: Weights) -> float:
         """The sum of the losses of some questions."""
-        state = _State(self._prior, self._mark_count, len(self._stats), len(self))
+        state = _State(self._prior, self._mark_count, len(self._stats), len(self), self._tied)
         state.weights = weights
         return self._gradient(freeze(rows), state)
 
@@ -369,7 +386,9 @@ class _Problem:
 class _State:
     """Weights, their sums of squared gradients, and scratch space."""
 
-    def __init__(self, prior: Floats, marks: int, objects: int, questions: int) -> None:
+    def __init__(self, prior: Floats, marks: int, objects: int, questions: int, tied: tuple[Longs, Longs]) -> None:
+        """`tied` are the marks, and the formulas, of added formulas about the candidate alone: both have one weight."""
+        self._tied = tied
         self._priors = (prior, np.zeros(marks), np.array(INITIAL_STATISTICS))
         self.weights: Weights = tuple(prior.copy() for prior in self._priors)  # type: ignore[assignment]
         self.gradients: Weights = tuple(np.zeros(len(prior)) for prior in self._priors)  # type: ignore[assignment]
@@ -384,6 +403,10 @@ class _State:
 
     def step(self, penalty: float, rate: float) -> None:
         """Take one step of Adagrad; statistics are not penalised."""
+        marks, formulas = self._tied
+        if len(marks):
+            both = self.gradients[0][formulas] + self.gradients[1][marks]
+            self.gradients[0][formulas] = self.gradients[1][marks] = both
         for group in range(3):
             strength = penalty if group < 2 else 0.0
             adagrad(
@@ -392,16 +415,16 @@ class _State:
 
 
 def _ask(
-    index: StepIndex,
+    added: AddedFormulas,
     facts: Ints,
     ids: Longs,
-    fixed: Sequence[int],
-    position: int,
     mined: Sequence[MinedFormulas],
     config: ListwiseConfig,
     held_out: Longs,
 ) -> tuple[Questions, Longs]:
     """The questions of held-out facts and of others, with what formulas reach, and the rows of these facts."""
+    index, position = added.index, added.position
+    fixed = [i for i in range(facts.shape[1]) if i != position]
     groups = row_ids(facts[:, fixed])[0] if fixed else np.zeros(len(facts), np.int64)
     others = _choose_questions(facts, groups, config)
     chosen = np.concatenate([held_out, others[~np.isin(others, held_out)]])
@@ -410,10 +433,13 @@ def _ask(
     if config.hide == "links":
         hidden = hide_links(build_graph(index.kb), facts[chosen], hidden, np.arange(len(chosen)))
     confidences = index.kb.confidences[ids]
+    unseen = [freeze(hidden.facts[slice(*hidden.starts[row : row + 2].tolist())]) for row in range(len(chosen))]
+    first_added = sum(map(len, mined))
+    questions_of_added: Iterator[Question] = zip(facts[chosen].tolist(), unseen, strict=True)
     starts, known, order = [0], list[Ints](), np.argsort(groups, kind="stable")
-    for number, row in enumerate(chosen.tolist()):
-        unseen = freeze(hidden.facts[hidden.starts[number] : hidden.starts[number + 1]])
-        reach_candidates(reacher, facts[row, fixed].tolist(), unseen, mined)
+    for row, own_hidden, entries in zip(chosen.tolist(), unseen, added.answer(questions_of_added), strict=False):
+        reach_candidates(reacher, facts[row, fixed].tolist(), own_hidden, mined)
+        reacher.append(entries.objects, entries.formulas + first_added, entries.values)
         starts.append(reacher.end)
         begin, end = np.searchsorted(groups[order], [groups[row], groups[row] + 1])
         answers = facts[order[begin:end], position]

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gaifman.config import Deadline, no_deadline
+from gaifman.config import Deadline, current_deadline, no_deadline
 from gaifman.errors import InputError, shorten
 from gaifman.io.model_file import Arrays, strip_prefix
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
+from gaifman.listwise.added import Entries
 from gaifman.listwise.mining import NOTHING
 from gaifman.listwise.odds import MIN_LOG_SHARE, Odds
 from gaifman.listwise.ranker import ListwiseConfig, Ranker
@@ -41,7 +42,10 @@ class RelationRankers:
     @property
     def formula_count(self) -> int:
         """The number of formulas, over all positions."""
-        return sum(len(self.arrays[f"{position}/formula_weights"]) for position in range(self.arity))
+        names = [
+            f"{position}/{kind}" for position in range(self.arity) for kind in ("formula_weights", "added_weights")
+        ]
+        return sum(len(self.arrays[name]) for name in names)
 
     @property
     def max_steps(self) -> int:
@@ -118,11 +122,14 @@ class RelationScorer:
         self, tuples: Ints, hidden: HiddenFacts, position: int, deadline: Deadline | None = None
     ) -> tuple[Floats, Floats]:
         """The log shares and log(1 + known answers) of tuples at one position, each of shape (tuples,)."""
-        deadline = deadline or no_deadline()
+        deadline = deadline or current_deadline() or no_deadline()
         shares, known = np.empty(len(tuples)), np.empty(len(tuples))
-        for rows in self.group_questions(tuples, hidden, position):
-            deadline.check()
-            shares[rows], known[rows] = self._question(tuples[rows], hidden.of(int(rows[0])), position, deadline)
+        groups = self.group_questions(tuples, hidden, position)
+        questions = [(tuples[rows[0]].tolist(), freeze(hidden.of(int(rows[0])))) for rows in groups]
+        with deadline.activate():
+            for rows, added in zip(groups, self.scorers[position].added(questions), strict=True):
+                deadline.check()
+                shares[rows], known[rows] = self._question(tuples[rows], hidden.of(int(rows[0])), position, added)
         return np.maximum(shares, MIN_LOG_SHARE), np.log1p(known)
 
     def candidate_scores(self, tuples: Ints, position: int) -> Floats:
@@ -131,7 +138,9 @@ class RelationScorer:
         To the best candidates, by the ranker of the position, the log shares at the other positions are added: of the
         fixed objects among all candidates, if the candidate is given. All other candidates come after them.
         """
-        found = np.array([self.scorers[position].scores(objects) for objects in tuples.tolist()])
+        own, questions = self.scorers[position], [(objects, NOTHING) for objects in tuples.tolist()]
+        asked = zip(questions, own.added(questions), strict=True)
+        found = np.array([own.scores(objects, hidden, added) for (objects, hidden), added in asked])
         if self.arity == 1:
             return found
         known = [self.known_answers(objects, NOTHING, position) for objects in tuples.tolist()]
@@ -159,11 +168,11 @@ class RelationScorer:
         order = np.argsort(groups, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
-    def _question(self, tuples: Ints, hidden: Longs, position: int, deadline: Deadline) -> tuple[Floats, int]:
+    def _question(self, tuples: Ints, hidden: Longs, position: int, added: Entries) -> tuple[Floats, int]:
         """The log shares of the candidates of one question, and the number of known answers."""
         scorer, objects, hidden = self.scorers[position], tuples[0].tolist(), freeze(hidden)
         targets, known = freeze(tuples[:, position]), self.known_answers(objects, hidden, position)
-        scores, total = scorer.target_scores(objects, targets, hidden, known, deadline)
+        scores, total = scorer.target_scores(objects, targets, hidden, known, added)
         if not len(hidden):
             return scores - total, len(known)
         changes = np.zeros(len(targets))

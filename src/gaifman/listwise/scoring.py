@@ -6,26 +6,27 @@ candidates of the question: all objects but the known answers, which are not ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 
-from gaifman.config import Deadline
+from gaifman.config import current_deadline
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.kernels.listwise import own_scores
 from gaifman.kernels.listwise_scores import SumScratch, add_entries, score_targets
+from gaifman.listwise.added import NO_ENTRIES, Entries, Question
 from gaifman.listwise.mining import NOTHING, Reacher
 from gaifman.listwise.ranker import (
     ListwiseConfig,
     Ranker,
-    Reals,
     count_at_position,
     reach_candidates,
     statistics,
 )
 from gaifman.listwise.steps import StepIndex
+from gaifman.listwise.values import Reals
 from gaifman.threads import ProcessLock
 
 
@@ -49,11 +50,11 @@ class Workspaces:
         self._lock = ProcessLock()
 
     @contextmanager
-    def use(self, deadline: Deadline | None = None) -> Iterator[Workspace]:
-        """A workspace that no other thread uses meanwhile; the deadline stops its walks."""
+    def use(self) -> Iterator[Workspace]:
+        """A workspace that no other thread uses meanwhile; the active deadline stops its walks."""
         with self._lock:
             space = self._free.pop() if self._free else self._make()
-        space.reacher.deadline = deadline
+        space.reacher.deadline = current_deadline()
         try:
             yield space
         finally:
@@ -70,13 +71,14 @@ class Scorer:
         self.index, self.ranker = index, ranker
         objects = len(index.kb.objects)
         self._spaces = workspaces or Workspaces(index, config)
-        self._weights = freeze(ranker.formula_weights)
+        self._weights = freeze(np.concatenate([ranker.formula_weights, ranker.added_weights]))
+        ranker.added.prepare()
         facts = index.kb.tuples(ranker.relation)
         self._at_position = count_at_position(index.kb, ranker.relation, ranker.position)
         own = np.empty(objects)
         own_scores(
-            index.marks,
-            freeze(ranker.mark_weights),
+            ranker.added.marks(),
+            freeze(ranker.own_weights),
             freeze(statistics(self._at_position, index.degrees)),
             freeze(ranker.statistic_weights),
             own,
@@ -86,28 +88,34 @@ class Scorer:
         self._everything = float(np.exp(self._own).sum())
         self._fixed = [i for i in range(facts.shape[1]) if i != ranker.position]
 
-    def scores(self, objects: Sequence[int], hidden: Longs = NOTHING, deadline: Deadline | None = None) -> Floats:
+    def added(self, questions: Iterable[Question]) -> Iterator[Entries]:
+        """What added formulas contribute to questions, in order; some are computed together."""
+        return self.ranker.added.answer(questions)
+
+    def scores(self, objects: Sequence[int], hidden: Longs = NOTHING, added: Entries | None = None) -> Floats:
         """Shape (objects,), float64: the score of every candidate, given the objects of a tuple at other positions.
 
-        Hidden facts lead nowhere; what candidates are by themselves is taken as known.
+        Hidden facts lead nowhere; the marks and statistics of candidates are taken as known. `added` is what added
+        formulas contribute; None if it is still to be computed.
         """
         found = self._own.copy()
-        with self._spaces.use(deadline) as space:
-            entries = self._reach(space, objects, hidden)
+        with self._spaces.use() as space:
+            entries = self._reach(space, objects, hidden, added)
             add_entries(0, len(entries[0]), *entries, self._weights, found)
         return found
 
     def target_scores(
-        self, objects: Sequence[int], targets: Ints, hidden: Longs, known: Ints, deadline: Deadline | None = None
+        self, objects: Sequence[int], targets: Ints, hidden: Longs, known: Ints, added: Entries | None = None
     ) -> tuple[Floats, float]:
         """The scores of targets, and for the question the logarithm of the sum over all candidates.
 
-        The scores are those without the hidden facts; `known` are known answers, which are no candidates.
+        The scores are those without the hidden facts; `known` are known answers, which are no candidates. `added` is
+        what added formulas contribute; None if it is still to be computed.
         """
         found = np.empty(len(targets))
-        with self._spaces.use(deadline) as space:
+        with self._spaces.use() as space:
             total = score_targets(
-                *self._reach(space, objects, hidden),
+                *self._reach(space, objects, hidden, added),
                 self._weights,
                 self._own,
                 self._everything,
@@ -118,22 +126,24 @@ class Scorer:
             )
         return found, total
 
-    def _reach(self, space: Workspace, objects: Sequence[int], hidden: Longs) -> tuple[Ints, Ints, Reals]:
+    def _reach(
+        self, space: Workspace, objects: Sequence[int], hidden: Longs, added: Entries | None
+    ) -> tuple[Ints, Ints, Reals]:
         """What the formulas reach: objects, formulas and values."""
-        reacher = space.reacher
+        reacher, first_added = space.reacher, self.ranker.first_added
+        [entries] = self.added([(objects, hidden)]) if added is None else [added]
         reacher.clear()
         reach_candidates(reacher, [int(objects[at]) for at in self._fixed], hidden, self.ranker.mined)
-        entries = slice(reacher.end)
-        return freeze(reacher.objects[entries]), freeze(reacher.formulas[entries]), freeze(reacher.values[entries])
+        reacher.append(entries.objects, entries.formulas + first_added, entries.values)
+        rows = slice(reacher.end)
+        return freeze(reacher.objects[rows]), freeze(reacher.formulas[rows]), freeze(reacher.values[rows])
 
     # One candidate
 
-    def formula_counts(
-        self, objects: Sequence[int], hidden: Longs, deadline: Deadline | None = None
-    ) -> dict[int, tuple[float, float]]:
-        """Formula → its value and the number of its groundings, for the candidate of a whole tuple."""
-        with self._spaces.use(deadline) as space:
-            found, formulas, values = self._reach(space, objects, hidden)
+    def formula_counts(self, objects: Sequence[int], hidden: Longs) -> dict[int, tuple[float, float]]:
+        """Mined formula → its value and the number of its groundings, for the candidate of a whole tuple."""
+        with self._spaces.use() as space:
+            found, formulas, values = self._reach(space, objects, hidden, NO_ENTRIES)
             own = found == objects[self.ranker.position]
             counts = space.reacher.counts[: space.reacher.end][own].tolist()
             return dict(zip(formulas[own].tolist(), zip(values[own].tolist(), counts, strict=True), strict=True))

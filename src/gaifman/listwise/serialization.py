@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gaifman.config import MAX_ARITY, check_int
-from gaifman.errors import InputError
+from gaifman.errors import InputError, shorten
 from gaifman.io.model_file import Arrays, require_array
 from gaifman.kb.tables import Floats, Ints, Longs, freeze
+from gaifman.listwise.added import AddedFormulas, check_formulas
 from gaifman.listwise.constants import constants_from_arrays
 from gaifman.listwise.mining import LINKS, MinedFormulas
 from gaifman.listwise.ranker import STATISTICS, Ranker
 from gaifman.listwise.steps import Label, StepIndex, labels_of
+from gaifman.logic.ast import Atom, Attribute, Feature, free_relation_variables, walk
+from gaifman.logic.parser import parse_feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +29,14 @@ class Vocabulary:
     """Relations with their arities."""
     thresholds: tuple[tuple[str, float], ...] = ()
     """Attributes with values."""
+    formulas: tuple[Feature, ...] = ()
+    """Formulas that were added to the mined ones."""
 
     @classmethod
-    def of(cls, index: StepIndex) -> Vocabulary:
-        """All relations and thresholds of a knowledge base."""
+    def of(cls, index: StepIndex, formulas: Sequence[Feature] = ()) -> Vocabulary:
+        """All relations and thresholds of a knowledge base, and added formulas."""
         content = index.kb.content
-        return cls(tuple(zip(content.relations, content.arities, strict=True)), index.thresholds)
+        return cls(tuple(zip(content.relations, content.arities, strict=True)), index.thresholds, tuple(formulas))
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -44,25 +50,27 @@ class Vocabulary:
 
     @property
     def attributes(self) -> list[str]:
-        """The attributes of thresholds."""
-        return sorted({name for name, _ in self.thresholds})
+        """The attributes of thresholds and formulas."""
+        compared = {part.name for formula in self.formulas for part in walk(formula) if isinstance(part, Attribute)}
+        return sorted({name for name, _ in self.thresholds} | compared)
 
     def as_json(self) -> dict[str, Any]:
-        """The vocabulary for the metadata of a file."""
+        """The vocabulary for the metadata of a file, without its formulas."""
         return {
             "relations": [[name, int(arity)] for name, arity in self.relations],
             "thresholds": [[name, value] for name, value in self.thresholds],
         }
 
     @classmethod
-    def from_json(cls, meta: Any) -> Vocabulary:
-        """The vocabulary of a file."""
+    def from_json(cls, meta: Any, formulas: Any = ()) -> Vocabulary:
+        """The vocabulary of a file, and the texts of its added formulas."""
         for name, arity in meta["relations"]:
             check_int(f"the arity of {name}", arity, 1, MAX_ARITY)
         thresholds = tuple((name, float(value)) for name, value in meta["thresholds"])
         if not all(isinstance(name, str) for name, _ in (*meta["relations"], *thresholds)):
             raise InputError("the names of relations and attributes must be texts")
-        return cls(tuple((name, arity) for name, arity in meta["relations"]), thresholds)
+        relations = tuple((name, arity) for name, arity in meta["relations"])
+        return cls(relations, thresholds, tuple(_formula_from_text(text, dict(relations)) for text in formulas))
 
     def numbers_in(self, index: StepIndex) -> tuple[Ints, Ints]:
         """The number of each label, and of each mark, in a knowledge base; −1 for those that it does not have."""
@@ -73,8 +81,25 @@ class Vocabulary:
         return labels, np.concatenate([labels, types, thresholds])
 
 
+def _formula_from_text(text: str, relations: Mapping[str, int]) -> Feature:
+    """An added formula of a file, which must use the relations of the vocabulary."""
+    formula = parse_feature(text)
+    check_formulas([formula])
+    for part in walk(formula):
+        if (
+            isinstance(part, Atom)
+            and isinstance(part.relation, str)
+            and relations.get(part.relation) != len(part.terms)
+        ):
+            raise InputError(f"the vocabulary has no relation {shorten(part.relation)} of {len(part.terms)} places")
+    if formula.each or free_relation_variables(formula):
+        raise InputError(f"{shorten(text)} stands for several formulas")
+    return formula
+
+
 def ranker_arrays(ranker: Ranker, index: StepIndex) -> Arrays:
     """The arrays of a ranker, with labels and marks of the knowledge base that it is bound to."""
+    added = np.flatnonzero(ranker.added_weights)
     marks = np.flatnonzero(ranker.mark_weights).astype(np.int32)
     loss = np.nan if ranker.held_out_loss is None else ranker.held_out_loss
     arrays: Arrays = {
@@ -82,6 +107,8 @@ def ranker_arrays(ranker: Ranker, index: StepIndex) -> Arrays:
         "marks": marks,
         "mark_weights": ranker.mark_weights[marks],
         "statistic_weights": ranker.statistic_weights,
+        "added": ranker.added.numbers[added],
+        "added_weights": ranker.added_weights[added],
         "fit": np.array([ranker.penalty, ranker.epochs, -1.0 if np.isnan(loss) else loss]),
     }
     for number, mined in enumerate(ranker.mined):
@@ -124,6 +151,13 @@ def ranker_from_arrays(
     _check_range("marks", used, len(marks))
     present = marks[used] >= 0
     mark_weights[marks[used][present]] = values[present]
+    numbers = require_array(arrays, "added", np.int32, (None,))
+    _check_range("added", numbers, len(own.formulas))
+    if len(np.unique(numbers)) != len(numbers):
+        raise InputError("the array 'added' has a formula twice")
+    added = AddedFormulas(index, arity, position, own.formulas, numbers.tolist())
+    if len(added) != len(numbers):
+        raise InputError(f"a formula of {relation} does not fit its position {position + 1}")
     penalty, epochs, loss = require_array(arrays, "fit", np.float64, (3,)).tolist()
     return Ranker(
         relation,
@@ -135,6 +169,8 @@ def ranker_from_arrays(
         penalty,
         int(epochs),
         None if loss < 0 else loss,
+        added,
+        require_array(arrays, "added_weights", np.float64, (len(numbers),)),
     )
 
 

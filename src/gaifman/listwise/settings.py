@@ -21,6 +21,8 @@ from gaifman.listwise.steps import StepIndex
 from gaifman.logic.ast import Query
 from gaifman.training import AUTO, LISTWISE, NETWORK_RADIUS, NETWORK_SIZE, TrainingConfig
 
+NETWORK_SETS = ("paper", "universal-schema")
+"""Feature sets that ask for the network if nothing else is given."""
 _SHARED = ("seed", "hide", "holdout", "max_held_out", "mining", "bound")
 """Settings of training, not options of the base model."""
 
@@ -33,8 +35,8 @@ def listwise_options() -> list[str]:
 def choose_base(config: TrainingConfig, query: Query) -> str:
     """The base model for a query: ranked lists for a relation, the network for other queries.
 
-    A feature set, a size of neighbourhoods or an option of the network ask for the network, unless ranked lists are
-    named.
+    A named feature set by itself, a size of neighbourhoods or an option of the network ask for the network, unless
+    ranked lists are named. Other feature sets are added to what ranked lists mine.
     """
     if config.base == LISTWISE:
         if query.atomic_relation is None:
@@ -47,7 +49,8 @@ def choose_base(config: TrainingConfig, query: Query) -> str:
     if config.base != AUTO:
         return config.base
     own = set(config.options) <= set(listwise_options())
-    return LISTWISE if config.phi == "default" and config.size == AUTO and own and query.atomic_relation else "mlp"
+    of_network = config.phi in NETWORK_SETS or config.size != AUTO or not own
+    return "mlp" if of_network or query.atomic_relation is None else LISTWISE
 
 
 def resolve_config(config: TrainingConfig, query: Query) -> TrainingConfig:

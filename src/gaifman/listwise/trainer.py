@@ -14,9 +14,10 @@ from gaifman.kb.tables import Floats, Ints, Longs, freeze
 from gaifman.listwise.odds import Proposals
 from gaifman.listwise.ranker import ListwiseConfig, Ranker, fit_with_trial
 from gaifman.listwise.relation import RelationScorer
-from gaifman.listwise.serialization import ranker_arrays, ranker_from_arrays
+from gaifman.listwise.serialization import Vocabulary, ranker_arrays, ranker_from_arrays
 from gaifman.listwise.settings import listwise_config
 from gaifman.listwise.steps import StepIndex, build_steps
+from gaifman.logic.ast import Feature
 from gaifman.sampling.examples import TrainingExamples
 from gaifman.sampling.hiding import HiddenFacts
 from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
@@ -46,11 +47,13 @@ class TrainedRankers:
 class ListwiseTrainer:
     """Trains the rankers of one relation."""
 
-    def __init__(self, examples: TrainingExamples, config: TrainingConfig) -> None:
+    def __init__(self, examples: TrainingExamples, config: TrainingConfig, formulas: Sequence[Feature] = ()) -> None:
+        """`formulas` are added to the mined ones."""
         relation = examples.query.atomic_relation
         assert relation is not None, "ranked lists are for relations"
         self.examples, self.config, self.relation = examples, config, relation
         self.index: StepIndex = build_steps(examples.graph.kb)
+        self.vocabulary = Vocabulary.of(self.index, formulas)
         self.settings: ListwiseConfig = listwise_config(config, self.index)
 
     @property
@@ -65,7 +68,8 @@ class ListwiseTrainer:
         questions = min(self.settings.questions, len(self.examples.answers))
         callback.on_train_begin(questions * self.arity, questions * len(done))
         for position in range(len(done), self.arity):
-            done.append(fit_with_trial(self.index, self.relation, position, self.settings, self.examples.held_out_rows))
+            held_out, formulas = self.examples.held_out_rows, self.vocabulary.formulas
+            done.append(fit_with_trial(self.index, self.relation, position, self.settings, held_out, formulas))
             callback.on_block(questions, lambda: self._state(done))
             callback.on_epoch_end(position + 1, done[-1][0].held_out_loss or 0.0, done[-1][0].held_out_loss)
         return TrainedRankers(tuple(final for final, _ in done), tuple(trial for _, trial in done))
@@ -90,7 +94,9 @@ class ListwiseTrainer:
             for kind in ("final", "trial"):
                 prefix = f"{position}/{kind}/"
                 parts.append(
-                    ranker_from_arrays(strip_prefix(arrays, prefix), self.relation, position, self.arity, self.index)
+                    ranker_from_arrays(
+                        strip_prefix(arrays, prefix), self.relation, position, self.arity, self.index, self.vocabulary
+                    )
                 )
             found.append((parts[0], parts[1]))
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from gaifman.listwise.serialization import Vocabulary, ranker_arrays
 from gaifman.listwise.settings import listwise_config
 from gaifman.listwise.steps import build_steps
 from gaifman.listwise.trainer import ListwiseTrainer, mean_shares
-from gaifman.logic.ast import Query
+from gaifman.logic.ast import Feature, Query
 from gaifman.models.calibration import HeldOut, HeldOutReport, Reliability, reliability
 from gaifman.ranking.hide_choice import CHOICES, MAX_QUESTIONS, reciprocal_ranks
 from gaifman.ranking.ranks import HeldOutRanking, HeldOutRanks
@@ -87,10 +87,17 @@ def is_listwise(arrays: Arrays) -> bool:
 
 
 def train_relation(
-    examples: TrainingExamples, config: TrainingConfig, callback: Callback | None = None, models: int = 1
+    examples: TrainingExamples,
+    config: TrainingConfig,
+    callback: Callback | None = None,
+    models: int = 1,
+    formulas: Sequence[Feature] = (),
 ) -> TrainedRelation:
-    """Train the ranked lists of a relation. The work of measuring them is shared by `models` models."""
-    trainer = ListwiseTrainer(examples, config)
+    """Train the ranked lists of a relation, with `formulas` added to the mined ones.
+
+    The work of measuring them is shared by `models` models.
+    """
+    trainer = ListwiseTrainer(examples, config, formulas)
     trained = trainer.train(callback)
     trials = trainer.scorer(trained.trials)
 
@@ -107,7 +114,7 @@ def train_relation(
         for position, ranker in enumerate(trained.rankers)
         for name, array in ranker_arrays(ranker, trainer.index).items()
     }
-    rankers = RelationRankers(trainer.relation, trainer.arity, arrays, Vocabulary.of(trainer.index), UNFITTED)
+    rankers = RelationRankers(trainer.relation, trainer.arity, arrays, trainer.vocabulary, UNFITTED)
     proposals = trainer.proposals(trials, models, ranking.pools)
     return TrainedRelation(rankers, evidence, targets, shares, proposals, ranks)
 

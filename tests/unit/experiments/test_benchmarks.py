@@ -87,19 +87,19 @@ def test_an_unknown_benchmark_has_near_names() -> None:
 def test_the_learner_is_the_default_one_with_the_chosen_settings() -> None:
     plain = BenchmarkExperiment("umls", seed=3).training_job()
     assert plain.config == TrainingConfig(seed=3).as_dict()
-    assert (plain.query, plain.relations, plain.phi) == (None, None, None)
+    assert (plain.query, plain.relations, plain.phi) == (None, None, ())
     chosen = BenchmarkExperiment("fb15k-237").training_job()
     assert chosen.config == TrainingConfig(hide="links").as_dict()
 
 
 def test_given_settings_replace_chosen_ones() -> None:
     file = SourceText("mine.phi", "each r. r(s1, s2)\n")
-    found = BenchmarkExperiment("fb15k-237", "mine", file, {"hide": "facts", "epochs": 2})
+    found = BenchmarkExperiment("fb15k-237", "mine", (file,), {"hide": "facts", "epochs": 2})
     assert found.chosen_settings == {}
     assert found.given_settings == {"hide": "facts", "epochs": 2, "phi": "mine"}
     config = TrainingConfig.from_settings(found.training_job().config)
     assert (config.hide, config.options["epochs"], config.phi) == ("facts", 2, "mine")
-    assert found.training_job().phi == file
+    assert found.training_job().phi == (file,)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

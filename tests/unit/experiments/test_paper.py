@@ -128,7 +128,7 @@ def test_the_paths_of_ours_are_of_up_to_three_steps() -> None:
 def test_a_file_of_features() -> None:
     study = Experiment("wn18", phi="mine", file=SourceText("mine.phi", "each r. r(s1, s2)\n"))
     study.check()
-    assert study.training_job(TrainingSetting(20, 5, 25)).phi == study.file
+    assert study.training_job(TrainingSetting(20, 5, 25)).phi == (study.file,)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

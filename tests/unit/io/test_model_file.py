@@ -209,8 +209,8 @@ def metadata(data: bytes) -> dict[str, str]:
     ("changes", "message"),
     [
         ({"version": "1"}, "was trained by an earlier version: train again"),
-        ({"version": "2"}, "was trained by an earlier version: train again"),
-        ({"version": "5"}, "newer version: format 5, this one reads 4"),
+        ({"version": "4"}, "was trained by an earlier version: train again"),
+        ({"version": "6"}, "newer version: format 6, this one reads 5"),
         ({"version": "17"}, "written by a newer version"),
         ({"version": "-1"}, "'-1' is not a version"),
         ({"format": "pt"}, "written by another program"),

@@ -98,7 +98,7 @@ def test_every_changed_byte_of_the_record_is_refused_or_means_the_same(folder: P
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 3}, "written by a newer version"),
+        ({"version": 4}, "written by a newer version"),
         ({"format": "x"}, "not the record of a run"),
         ({"settings": {"seed": 2}}, "checksum"),
         ({"settings": float("nan")}, "checksum"),

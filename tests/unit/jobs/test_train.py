@@ -57,7 +57,7 @@ SPECS = {
     "completion": TrainingSpec(QUICK),
     "relations": TrainingSpec({**QUICK, "base": "logistic", "options": {}}, relations=("likes", "gives")),
     "phi": TrainingSpec(
-        {**QUICK, "phi": "mine"}, QUERY, phi=SourceText("mine.phi", "each r. r(s1, s2)\nknows(s1, x)\n")
+        {**QUICK, "phi": "mine"}, QUERY, phi=(SourceText("mine.phi", "each r. r(s1, s2)\nknows(s1, x)\n"),)
     ),
     "rules": TrainingSpec(QUICK, relations=("parent",), constraints=SourceText("c.txt", "functional: parent 1→2\n")),
 }
@@ -211,7 +211,7 @@ def test_damaged_checkpoints_and_relations_are_trained_again(kb: KnowledgeBase, 
         (TrainingSpec({**QUICK, "phi": "papers"}), "no feature set or file papers"),
         (TrainingSpec(QUICK, "knows(x"), "query, line 1"),
         (TrainingSpec(QUICK, QUERY, ("knows",)), "give a query or relations, not both"),
-        (TrainingSpec(QUICK, QUERY, phi=SourceText("a.phi", "\neach r.")), "a.phi, line 2"),
+        (TrainingSpec(QUICK, QUERY, phi=(SourceText("a.phi", "\neach r."),)), "a.phi, line 2"),
         (TrainingSpec(QUICK, QUERY, constraints=SourceText("c.txt", "functional knows")), "c.txt, line 1"),
     ],
 )
@@ -228,8 +228,8 @@ def test_a_wrong_spec_is_refused_before_anything_is_read(spec: TrainingSpec, mes
         (TrainingSpec(QUICK, "knows(x, y) & parent(y, y) & ~likes(x, x) & x != x"), KnowledgeBaseError, "no answers"),
         (TrainingSpec(QUICK, "exists x. person(x)"), FormulaError, "no free variables"),
         (TrainingSpec(QUICK, relations=("know",)), KnowledgeBaseError, "there is no relation know"),
-        (TrainingSpec(QUICK, phi=SourceText("a.phi", "knows(s1, s2)")), FormulaError, "uses s2"),
-        (TrainingSpec(QUICK, QUERY, phi=SourceText("a.phi", "know(s1, s2)")), FormulaError, "a.phi, line 1"),
+        (TrainingSpec(QUICK, phi=(SourceText("a.phi", "knows(s1, s2)"),)), FormulaError, "uses s2"),
+        (TrainingSpec(QUICK, QUERY, phi=(SourceText("a.phi", "know(s1, s2)"),)), FormulaError, "a.phi, line 1"),
         (TrainingSpec(QUICK, constraints=SourceText("c.txt", "functional: know 1→2")), FormulaError, "c.txt, line 1"),
     ],
 )
