@@ -24,6 +24,8 @@ FULL, PAUSED = -1, -2
 PATH, DEPTH, VALID, SOURCE, SIZE, END, WORK = range(7)
 """Items of `WalkScratch.state`."""
 UNREACHED = 127
+FEW = 4
+"""So many hidden facts can be in any order."""
 
 
 class StepTable(NamedTuple):
@@ -93,11 +95,20 @@ def _group(table: StepTable, obj: int, label: int) -> int:
 
 @inline_kernel
 def _is_hidden(hidden: Longs, fact: int) -> bool:
-    """Return whether a fact is hidden; few facts are."""
+    """Return whether a fact is hidden; if there are more than `FEW`, they ascend."""
     found = False
-    for i in range(len(hidden)):
-        found |= hidden[i] == fact
-    return found
+    if len(hidden) <= FEW:
+        for i in range(len(hidden)):
+            found |= hidden[i] == fact
+        return found
+    low, high = 0, len(hidden)
+    while low < high:
+        middle = (low + high) >> 1
+        if hidden[middle] < fact:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(hidden) and hidden[low] == fact
 
 
 @inline_kernel

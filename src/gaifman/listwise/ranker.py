@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from gaifman.config import check_choice, check_int, check_positive
+from gaifman.config import check_choice, check_fraction, check_int, check_positive
 from gaifman.kb.gaifman_graph import build_graph
 from gaifman.kb.knowledge_base import KnowledgeBase
 from gaifman.kb.tables import Floats, Ints, Longs, freeze, row_ids
@@ -28,6 +28,7 @@ from gaifman.kernels.listwise import (
     own_gradient,
     own_scores,
 )
+from gaifman.kernels.walks import FEW
 from gaifman.listwise.added import AddedFormulas, Question
 from gaifman.listwise.constants import MinedConstants
 from gaifman.listwise.members import WalkBound
@@ -37,7 +38,7 @@ from gaifman.listwise.values import formula_values
 from gaifman.logic.ast import Feature
 from gaifman.sampling.examples import hide_links
 from gaifman.sampling.hiding import HiddenFacts
-from gaifman.sampling.rng import fold_in_rows, make_key
+from gaifman.sampling.rng import fold_in, fold_in_rows, make_key
 from gaifman.sampling.settings import HIDE_MODES
 
 STATISTICS = ("log(1 + facts at this position)", "seen at this position", "log(1 + steps)")
@@ -80,6 +81,9 @@ class ListwiseConfig:
     """Largest number of epochs; the best number is chosen on held-out questions."""
     batch_size: int = 16
     rate: float = 0.1
+    fact_dropout: float = 0.2
+    """Share of the other facts of the fixed objects that a question does not see in training: a knowledge base that
+    misses facts misses several. Otherwise what is missing is found by elimination; chosen on validation facts."""
     holdout: float = 0.15
     """Share of the facts that penalty, epochs and lengths of paths are chosen on."""
     max_held_out: int = 300
@@ -93,6 +97,7 @@ class ListwiseConfig:
             check_int(name, getattr(self, name), 1)
         check_int("max_held_out", self.max_held_out, 0)
         check_positive("rate", self.rate)
+        check_fraction("fact_dropout", self.fact_dropout, one=False)
         check_choice("hide", self.hide, HIDE_MODES)
 
 
@@ -438,7 +443,10 @@ def _ask(
     questions_of_added: Iterator[Question] = zip(facts[chosen].tolist(), unseen, strict=True)
     starts, known, order = [0], list[Ints](), np.argsort(groups, kind="stable")
     for row, own_hidden, entries in zip(chosen.tolist(), unseen, added.answer(questions_of_added), strict=False):
-        reach_candidates(reacher, facts[row, fixed].tolist(), own_hidden, mined)
+        all_hidden = own_hidden
+        if config.fact_dropout:  # from mined formulas: added ones see what any question sees
+            all_hidden = _drop_facts(index, facts[row], fixed, own_hidden, config)
+        reach_candidates(reacher, facts[row, fixed].tolist(), all_hidden, mined)
         reacher.append(entries.objects, entries.formulas + first_added, entries.values)
         starts.append(reacher.end)
         begin, end = np.searchsorted(groups[order], [groups[row], groups[row] + 1])
@@ -461,12 +469,24 @@ def _ask(
     return questions, chosen
 
 
+def _drop_facts(index: StepIndex, fact: Ints, fixed: Sequence[int], hidden: Longs, config: ListwiseConfig) -> Longs:
+    """The hidden facts, and others of the fixed objects that the question of a fact does not see, by key."""
+    bounds = index.table.group_starts[index.table.starts]
+    steps = [index.table.facts[bounds[obj] : bounds[obj + 1]] for obj in fact[list(fixed)].tolist()]
+    own = np.unique(np.concatenate([hidden[:0], *steps]))
+    key = fold_in_rows(make_key(config.seed, "fact dropout"), fact[None])[0]
+    dropped = own[fold_in(key, own) < np.uint64(config.fact_dropout * 2.0**64)]
+    return freeze(np.union1d(hidden, dropped))
+
+
 def reach_candidates(reacher: Reacher, fixed: Sequence[int], hidden: Longs, mined: Sequence[MinedFormulas]) -> None:
     """Append what the formulas reach from the fixed objects.
 
     With a size, walks keep to the members of each draw, and the values are means over the draws.
     """
     begin = reacher.end
+    if len(hidden) > FEW:
+        hidden = freeze(np.sort(hidden))
     draws = reacher.drawer.draw(fixed, hidden, max((one.paths.shape[1] for one in mined), default=1))
     for draw in range(max(1, len(draws))):
         reacher.drawer.mark(draws, draw)
