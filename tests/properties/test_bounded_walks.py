@@ -77,12 +77,12 @@ def definition(case: Case, bound: WalkBound) -> Found:
     for members in draws:
         first = 0
         for start, one in zip(case.fixed, case.mined, strict=True):
-            for row in range(len(one)):
+            for row in range(len(one.paths)):
                 for obj, (count, share) in walks(case, start, one.path(row), {*members.tolist()}).items():
                     sums[first + row, obj] += value(count, share)
             for (kind, obj), chance in links(case, start, {*members.tolist()}).items():
-                sums[first + len(one) + kind, obj] += value(mining.LINK_WALKS * chance, chance)
-            first += len(one) + len(LINKS)
+                sums[first + len(one.paths) + kind, obj] += value(mining.LINK_WALKS * chance, chance)
+            first += len(one)
     return {key: total / len(draws) for key, total in sums.items()}
 
 
@@ -148,7 +148,7 @@ def test_a_formula_with_a_value_has_facts_and_others_have_none(seed: int, size: 
     drawn = MemberDrawer(case.index, bound).draw(case.fixed, case.hidden, steps)
     members = [set(one.tolist()) for one in drawn]
     start, one = case.fixed[0], case.mined[0]
-    for row in range(len(one)):
+    for row in range(len(one.paths)):
         for obj in range(len(case.kb.objects)):
             facts = walk_facts(case.index, one.path(row), start, obj, case.hidden, members)
             assert bool(facts) == ((row, obj) in found)

@@ -80,7 +80,14 @@ Phi = str | FeatureSet | Sequence[str | FeatureSet]
 
 def phi_parts(phi: Phi) -> tuple[str | FeatureSet, ...]:
     """The parts of Φ."""
-    return (phi,) if isinstance(phi, str | FeatureSet) else tuple(phi)
+    parts = (phi,) if isinstance(phi, str | FeatureSet) else tuple(phi)
+    for part in parts:
+        if not isinstance(part, str | FeatureSet):
+            raise InputError(
+                f"phi has a name, a .phi file or a feature set at each place, got {shorten(repr(part))}",
+                hint='phi="paper", phi=gaifman.parse_phi("borders(s1, s2)"), or a list of such',
+            )
+    return parts
 
 
 def phi_name(phi: Phi) -> str:

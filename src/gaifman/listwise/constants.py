@@ -3,13 +3,13 @@
 >>> import gaifman
 >>> from gaifman.listwise.steps import build_steps
 >>> index = build_steps(gaifman.demo())
->>> mined = mine_constants(index, "continent_of", fixed=1, position=0, max_formulas=100)
->>> best = int(mined.support.argmax())
->>> label, constant, candidate = (int(each[best]) for each in (mined.labels, mined.constants, mined.candidates))
->>> index.describe(label), index.kb.object_name(constant), index.kb.object_name(candidate)
-('member_of 1→2', 'african union', 'africa')
+>>> mined = mine_constants(index, "official_language", fixed=0, position=1, max_formulas=2)
+>>> for label, constant, candidate in zip(mined.labels, mined.constants, mined.candidates):
+...     print(index.describe(label), *map(index.kb.object_name, (constant, candidate)))
+member_of 1→2 arab_league arabic
+member_of 1→2 commonwealth_of_nations english
 
-Such a formula is `member_of(s2, 'african union') ∧ s1 = 'africa'`. Its support is the number of fixed objects that make
+The first is `member_of(s1, 'arab_league') ∧ s2 = 'arabic'`. Its support is the number of fixed objects that make
 it true together with an answer; its confidence is the share of these among all fixed objects with the fact. Formulas
 that raise the share of the candidate most, over all their fixed objects, are kept.
 """

@@ -148,7 +148,8 @@ def test_a_link_in_the_asked_direction_excludes_and_one_in_the_other_does_not() 
         scores = scorer.scores(ids(kb, [first, second]))
         places.append(int((scores > scores[kb.object_id(second)]).sum()))
     assert np.mean(places) < 4
-    assert ranker.formula_weights[-2] < ranker.formula_weights[-1]
+    _, asked, other = ranker.formula_weights[len(ranker.mined[0].paths) :][:3]
+    assert asked < other
 
 
 def test_wrong_settings_are_refused() -> None:

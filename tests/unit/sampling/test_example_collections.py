@@ -152,7 +152,7 @@ def test_a_head_can_have_constraints() -> None:
         ({"seed": 2**64}, "seed must be an integer from 0 to"),
         ({"negative_sampling": "type"}, "negative_sampling must be one of uniform, typed, mixed, got 'type'"),
         ({"negative_sampling": 3}, "negative_sampling must be one of"),
-        ({"hide": "link"}, "hide must be one of facts, links, got 'link'"),
+        ({"hide": "link"}, "hide must be one of auto, facts, links, got 'link'"),
         ({"holdout": 1.0}, "holdout must be a number, at least 0 and below 1, got 1.0"),
         ({"holdout": -0.1}, "holdout must be a number"),
         ({"holdout": float("nan")}, "holdout must be a number"),
