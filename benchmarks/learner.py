@@ -2,11 +2,12 @@
 
 python benchmarks/learner.py [--quick]
 
-Every relation and position of FB15k-237 and WN18RR is mined, fitted and ranked: filtered, realistic ties, only training
-facts visible. The setting `hide` of FB15k-237 was chosen on its validation facts. `ratio_to_popularity_mrr` compares
-with the most frequent object first. `rate_1e7_over_1e5` compares questions per second on a generated knowledge base
-with those on 100 copies of it, with the same local structure (10⁶ over 10⁴ with `--quick`). Without GAIFMAN_DATA, only
-this rate is measured. `--quick` ranks a sample of relations and facts.
+Every relation and position of FB15k-237 and WN18RR is mined, fitted and ranked, as by `gaifman reproduce` but for the
+fit of probabilities: filtered, realistic ties, only training facts visible. What is hidden in training was chosen on
+validation facts. `ratio_to_popularity_mrr` compares with the most frequent object first. `rate_1e7_over_1e5` compares
+questions per second on a generated knowledge base with those on 100 copies of it, with the same local structure (10⁶
+over 10⁴ with `--quick`). Without GAIFMAN_DATA, only this rate is measured. `--quick` ranks a sample of relations and
+facts.
 """
 
 from __future__ import annotations
@@ -23,18 +24,17 @@ from common import arguments, data, report
 from gaifman.io import read
 from gaifman.kb.knowledge_base import KnowledgeBase, union
 from gaifman.kb.tables import Floats, Ints, Longs
-from gaifman.listwise.mining import SPARSE_MINING
 from gaifman.listwise.ranker import ListwiseConfig, fit_ranker
-from gaifman.listwise.scoring import Scorer
+from gaifman.listwise.relation import RelationScorer
+from gaifman.listwise.settings import listwise_config
 from gaifman.listwise.steps import StepIndex, build_steps
 from gaifman.ranking.ranks import CandidateFilter, Ranks, compute_ranks
 from gaifman.threads import map_threaded
+from gaifman.training import TrainingConfig
 from neighbourhoods import covered, generated
 
-DENSE = ListwiseConfig(hide="links")
-"""FB15k-237: chosen on validation facts."""
-SPARSE = ListwiseConfig(SPARSE_MINING, questions=4_000, answers_per_question=1_000)
-"""WN18RR: chosen on validation facts."""
+CHOSEN = {"FB15k-237": "links", "WN18RR": "facts"}
+"""What training hides, chosen on validation facts."""
 
 
 @dataclass(frozen=True)
@@ -63,32 +63,33 @@ class Split:
 
 @dataclass(frozen=True)
 class Result:
-    """The ranks of one relation and position by the ranker and by popularity, and the seconds it took."""
+    """The ranks of one relation by its rankers and by popularity, and the seconds it took."""
 
     total: int
     """Test facts, ranked or not."""
     ranks: Floats
+    """At both positions."""
     popularity: Floats
     fit_seconds: float
     rank_seconds: float
 
 
-def rank(split: Split, index: StepIndex, job: tuple[str, int], config: ListwiseConfig, count: int) -> Result:
-    """Fit a ranker and rank at most `count` test facts."""
-    relation, position = job
+def rank(split: Split, index: StepIndex, relation: str, config: ListwiseConfig, count: int) -> Result:
+    """Fit the rankers of a relation and rank at most `count` test facts."""
     test = split.facts(split.test, relation)
     known = np.unique(np.concatenate([split.facts(kb, relation) for kb in split.known]), axis=0)
     chosen = np.random.default_rng(0).permutation(len(test))[:count]
     begun = time.perf_counter()
-    scorer = Scorer(index, fit_ranker(index, relation, position, config), config)
+    scorer = RelationScorer(index, [fit_ranker(index, relation, position, config) for position in range(2)], config)
     fitted = time.perf_counter()
-    filters = CandidateFilter(known, test, position)
-    often = np.bincount(split.kb.tuples(relation)[:, position], minlength=len(split.kb.objects)).astype(np.float64)
     found: list[list[Ranks]] = [[], []]
-    for row in chosen.tolist():
-        rows: Longs = np.array([row])
-        for ranks, scores in zip(found, (scorer.scores(test[row].tolist()), often), strict=True):
-            ranks.append(compute_ranks(scores[None], test[rows, position], filters.excluded(rows)))
+    for position in range(2):
+        filters = CandidateFilter(known, test, position)
+        often = np.bincount(split.kb.tuples(relation)[:, position], minlength=len(split.kb.objects)).astype(np.float64)
+        for row in chosen.tolist():
+            rows: Longs = np.array([row])
+            for ranks, scores in zip(found, (scorer.candidate_scores(test[rows], position), often[None]), strict=True):
+                ranks.append(compute_ranks(scores, test[rows, position], filters.excluded(rows)))
     ours, popular = (Ranks.concatenate(ranks).with_ties("realistic") for ranks in found)
     return Result(len(test), ours, popular, fitted - begun, time.perf_counter() - fitted)
 
@@ -100,39 +101,39 @@ def mean(results: Sequence[Result], values: Sequence[Floats]) -> float:
     return float((weights * means).sum() / weights.sum())
 
 
-def measure(split: Split, config: ListwiseConfig, quick: bool) -> tuple[list[Result], float]:
-    """The results of all relations and positions, or of a sample, and the seconds."""
+def measure(split: Split, hide: str, quick: bool) -> tuple[list[Result], float]:
+    """The results of all relations, or of a sample, and the seconds."""
     begun, index = time.perf_counter(), build_steps(split.kb)
+    config = listwise_config(TrainingConfig(hide=hide), index)
     names = sorted(
         (name for name in split.test.relations if name in split.kb.relations),
         key=lambda name: (-split.kb.relations[name].count, name),
     )
-    jobs = [(name, position) for name in (names[4::40] if quick else names) for position in range(2)]
-    count = 50 if quick else 10**9
-    results = map_threaded(lambda job: rank(split, index, job, config, count), jobs, 2)
+    jobs, count = (names[len(names) * 3 // 4 :: 60], 50) if quick else (names, 10**9)
+    results = map_threaded(lambda name: rank(split, index, name, config, count), jobs, 2)
     return results, time.perf_counter() - begun
 
 
 def question_rate(kb: KnowledgeBase, index: StepIndex, count: int) -> float:
     """Questions per second on one thread, for one relation whose ranker was fitted on `kb`."""
     relation = max(kb.relations.values(), key=lambda each: each.count).name
-    config = replace(DENSE, hide="facts", questions=200)
-    scorer = Scorer(index, fit_ranker(index, relation, 1, config), config)
+    config = replace(listwise_config(TrainingConfig(), index), questions=200)
+    scorer = RelationScorer(index, [fit_ranker(index, relation, position, config) for position in range(2)], config)
     asked = kb.tuples(relation)[:: max(1, len(kb.tuples(relation)) // count)][:count]
     begun = time.perf_counter()
     for fact in asked.tolist():
-        scorer.scores(fact)
+        scorer.scorers[1].scores(fact)
     return len(asked) / (time.perf_counter() - begun)
 
 
 def main() -> None:
     quick = arguments(__doc__).quick
     figures: dict[str, float | int] = {}
-    for short, name, config in (("fb237", "FB15k-237", DENSE), ("wn18rr", "WN18RR", SPARSE)):
+    for short, name in (("fb237", "FB15k-237"), ("wn18rr", "WN18RR")):
         folder = data(name)
         if folder is None:
             continue
-        results, seconds = measure(Split.read(folder), config, quick)
+        results, seconds = measure(Split.read(folder), CHOSEN[name], quick)
         mrr = mean(results, [1 / result.ranks for result in results])
         popularity = mean(results, [1 / result.popularity for result in results])
         questions = sum(len(result.ranks) for result in results)
